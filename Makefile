@@ -1,0 +1,71 @@
+# Everything a contributor runs. Python ≥ 3.11, pip and make are enough: the virtual environment is made on demand.
+#
+#   make test                       lint, types, import layers and the fast tests
+#   PYTHON=python3.12 make test     the same with another interpreter, in an environment of its own
+
+ifeq ($(origin PYTHON), undefined)
+  PYTHON := python3
+  VENV ?= .venv
+else
+  VENV ?= .venv-$(notdir $(PYTHON))
+endif
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format docs bench slow clean
+
+help:
+	@echo "make demo    fit a model and show the result"
+	@echo "make test    lint, types, import layers and the fast tests"
+	@echo "make slow    the statistical and large tests"
+	@echo "make lint    style, types and import layers only"
+	@echo "make format  rewrite the sources in the house style"
+	@echo "make docs    build the documentation into site/"
+	@echo "make bench   seconds per sweep against other engines (minutes)"
+	@echo "make clean   remove what the other targets made"
+
+demo: $(VENV)/.dev
+	@$(BIN)/python -m natgrad.demo
+
+test: lint
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/engine.py
+
+clean:
+	rm -rf .venv .venv-* .bench .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist site
+	find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
+
+# The stamps are renewed when pyproject.toml changes; an environment that exists is kept and brought up to date.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("natgrad needs Python 3.11 or newer, got " + sys.version.split()[0] + ": call PYTHON=python3.12 make ..." if sys.version_info < (3, 11) else 0)'
+	@echo "making $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	@echo "installing natgrad and its tools into $(VENV)"
+	@$(PIP) install --editable ".[dev]"
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.dev
+	@$(PIP) install --editable ".[dev,docs]"
+	@touch $@

@@ -1,0 +1,58 @@
+"""natgrad: stochastic variational inference in Bayesian networks.
+
+Declare a conditionally conjugate network, or take a ready model; natural-gradient steps that do not diverge and need no
+step size from you.
+"""
+
+from natgrad import families
+from natgrad._version import __version__
+from natgrad.inference.methods import SVI, VB, Children, GlobalBatch
+from natgrad.inference.steps import Constant, HoldThenDecay, PerNode, RobbinsMonro
+from natgrad.models.network import Network
+from natgrad.network.conditionals import (
+    Bernoulli,
+    Beta,
+    Binomial,
+    Categorical,
+    Dirichlet,
+    Exponential,
+    Gamma,
+    MarkovChain,
+    Multinomial,
+    MultivariateNormal,
+    Normal,
+    Poisson,
+    Wishart,
+)
+from natgrad.network.expressions import diag, dot
+from natgrad.network.plates import Plate
+
+__all__ = [
+    "SVI",
+    "VB",
+    "Bernoulli",
+    "Beta",
+    "Binomial",
+    "Categorical",
+    "Children",
+    "Constant",
+    "Dirichlet",
+    "Exponential",
+    "Gamma",
+    "GlobalBatch",
+    "HoldThenDecay",
+    "MarkovChain",
+    "Multinomial",
+    "MultivariateNormal",
+    "Network",
+    "Normal",
+    "PerNode",
+    "Plate",
+    "Poisson",
+    "RobbinsMonro",
+    "Wishart",
+    "__version__",
+    "diag",
+    "dot",
+    "families",
+]

@@ -1,0 +1,25 @@
+"""The errors natgrad raises for states and declarations; plain mistakes in values raise ValueError or TypeError."""
+
+from __future__ import annotations
+
+__all__ = ["Diverged", "NotConjugate", "PlateMismatch", "SymmetricStart", "UnreachedNode"]
+
+
+class NotConjugate(TypeError):
+    """An edge of the network has no closed-form message; the text names the edge and what would fit."""
+
+
+class PlateMismatch(ValueError):
+    """Plates, shapes or index arrays do not fit together; the text names the nodes and the sizes."""
+
+
+class SymmetricStart(ValueError):
+    """Every component of a mixture starts equal, so no update could ever tell them apart."""
+
+
+class Diverged(ArithmeticError):
+    """A step left the space of valid natural parameters."""
+
+
+class UnreachedNode(UserWarning):
+    """A hidden node has no path to data: its posterior is its prior."""

@@ -1,0 +1,31 @@
+"""Natural parameters in, moments out: the exponential families a network is built from."""
+
+from natgrad.families._chain import MarkovChain
+from natgrad.families._discrete import Bernoulli, Categorical, Poisson
+from natgrad.families._family import Family, Param
+from natgrad.families._gamma import Gamma, Wishart
+from natgrad.families._joint import NormalGamma, NormalWishart
+from natgrad.families._normal import MultivariateNormal, Normal
+from natgrad.families._ops import Array, Stats, spd_inverse_logdet, spd_logdet
+from natgrad.families._simplex import Beta, Dirichlet
+
+__all__ = [
+    "Array",
+    "Bernoulli",
+    "Beta",
+    "Categorical",
+    "Dirichlet",
+    "Family",
+    "Gamma",
+    "MarkovChain",
+    "MultivariateNormal",
+    "Normal",
+    "NormalGamma",
+    "NormalWishart",
+    "Param",
+    "Poisson",
+    "Stats",
+    "Wishart",
+    "spd_inverse_logdet",
+    "spd_logdet",
+]

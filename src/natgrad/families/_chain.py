@@ -1,0 +1,167 @@
+"""λ in, moments out, for a whole path of hidden states: MarkovChain.
+
+    q(z) ∝ exp( Σ_t potential[t, z_t] + Σ_starts initial[z_t] + Σ_{t not a start} transition[z_{t−1}, z_t] )
+
+λ = (potentials [T, K], log initial [K], log transition [K, K]), none of them normalised; A is the log
+partition function and μ = ∇A are the marginals, the counts of first states and the counts of pairs
+(forward–backward).
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from natgrad.families import _ops as ops
+from natgrad.families._discrete import category_logits
+from natgrad.families._family import Family, Param, draws, numpy_stats
+from natgrad.families._messages import is_close, pair_counts, run_messages, shift_of, under
+from natgrad.families._ops import Array, Stats
+
+__all__ = ["MarkovChain"]
+
+
+@final
+@dataclass(frozen=True)
+class MarkovChain(Family):
+    """A path of T states out of K, or several sequences one after the other.
+
+    λ may hold −inf (forbidden states and transitions) as long as some path is left; if none is, A is −inf.
+    Plates are independent chains; `initial` and `transition` may have fewer plates than `potentials`.
+
+    Parameters
+    ----------
+    lengths : tuple of int, lengths of the sequences on the time axis, summing to T; None for one sequence
+
+    Examples
+    --------
+    >>> chain = MarkovChain()
+    >>> flat = {"log_initial": np.zeros(2), "log_transition": np.zeros((2, 2))}
+    >>> lam = chain.natural(potentials=np.zeros((3, 2)), **flat)
+    >>> round(float(np.exp(chain.log_normalizer(lam))), 9)  # the number of paths
+    8.0
+    """
+
+    lengths: tuple[int, ...] | None = None
+
+    name: ClassVar[str] = "MarkovChain"
+    stat_names: ClassVar[tuple[str, ...]] = ("x", "first", "pairs")
+    stat_ndims: ClassVar[tuple[int, ...]] = (2, 1, 2)
+    symmetric: ClassVar[tuple[bool, ...]] = (False, False, False)
+    event_ndim: ClassVar[int] = 1
+    params: ClassVar[tuple[Param, ...]] = (
+        Param("potentials", 2, "log"),
+        Param("log_initial", 1, "log"),
+        Param("log_transition", 2, "log"),
+    )
+    allows_minus_inf: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.lengths is None:
+            return
+        object.__setattr__(self, "lengths", tuple(int(n) for n in self.lengths))
+        if not self.lengths or min(self.lengths) < 1:
+            raise ValueError(f"lengths must be positive, got {self.lengths}. For one sequence use None.")
+
+    def _natural(self, usual: dict[str, Array]) -> Stats:
+        return usual["potentials"], usual["log_initial"], usual["log_transition"]
+
+    def usual(self, lam: Stats) -> dict[str, Array]:
+        """`marginals`, `first` and `pairs`: what a reader wants to see, not what `natural` takes."""
+        return dict(zip(("marginals", "first", "pairs"), self.expected_stats(lam), strict=True))
+
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        close = is_close(lam[2])
+        if not ops.is_jax(*lam):
+            return self._forward_backward(lam, close=bool(close))
+        from jax import lax
+
+        branches = (functools.partial(self._forward_backward, close=c) for c in (True, False))
+        stats, a = lax.cond(close, *branches, tuple(ops.namespace(*lam).asarray(g) for g in lam))
+        return stats, a
+
+    def _forward_backward(self, lam: Stats, *, close: bool) -> tuple[Stats, Array]:
+        xp = ops.namespace(*lam)
+        potentials, initial, transition = xp.moveaxis(lam[0], -2, 0), lam[1], lam[2]
+        starts = self._starts(potentials.shape[0])
+        past, future = run_messages(potentials, initial, transition, starts, close=close)
+        potentials = under(potentials, past.ndim)
+
+        forward = potentials + past
+        shift = shift_of(forward)
+        last = np.flatnonzero(np.append(starts[1:], True))
+        a = shift.sum(0) + ops.logsumexp(forward[last] - shift[last][..., None]).sum(0)
+
+        marginals = ops.softmax(forward + future)
+        first = marginals[np.flatnonzero(starts)].sum(0)
+        inside = ~starts[1:].reshape((-1, *(1,) * (past.ndim - 1)))
+        pairs = pair_counts(forward[:-1], transition, (potentials + future)[1:], inside, close=close)
+        return (xp.moveaxis(marginals, 0, -2), first, pairs), a
+
+    def _inside(self, lam: Stats) -> Array:
+        # Every time step needs a possible state. That a whole path is possible is A > −inf, a forward pass.
+        possible = (lam[0] > -np.inf).any(-1).all(-1)
+        return possible & (lam[1] > -np.inf).any(-1) & ~(lam[2] == np.inf).any((-1, -2))
+
+    def stats_of(self, value: Array, size: int | None = None) -> Stats:
+        """One-hot states [..., T, K], first states [..., K] and pairs [..., K, K] of integers [..., T]."""
+        if size is None:
+            raise ValueError("MarkovChain.stats_of needs size, the number of states K.")
+        xp = ops.namespace(value)
+        states = ops.one_hot(value, size)
+        starts = self._starts(states.shape[-2])
+        left = states[..., :-1, :] * (~starts[1:])[:, None]
+        pairs = xp.swapaxes(left, -1, -2) @ states[..., 1:, :]
+        return states, states[..., np.flatnonzero(starts), :].sum(-2), pairs
+
+    def centred(self, value: Array, lam: Stats) -> Stats:
+        """Potentials as in `Categorical.centred` of integers [..., T] or floats [..., T, K]; rest kept."""
+        logits = category_logits(value, lam[0].shape[-1])
+        return ops.align((logits + ops.zeros(lam[0]), lam[1], lam[2]), self.stat_ndims)
+
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """Paths [n, ..., T] by forward filtering, backward sampling."""
+        potentials, initial, transition = numpy_stats(lam)
+        potentials = np.moveaxis(potentials, -2, 0)
+        n_times, n_states = potentials.shape[0], potentials.shape[-1]
+        starts = self._starts(n_times)
+        with np.errstate(all="ignore"):
+            past, _ = run_messages(potentials, initial, transition, starts, close=False)
+        forward = under(potentials, past.ndim) + past
+        plates = past.shape[1:-1]
+        path = np.empty((n_times, *draws(n, plates)), dtype=int)
+        # A row of the transposed transition is everything that leads to one state.
+        into = np.broadcast_to(ops.transpose(transition), (*plates, n_states, n_states))
+        index = np.indices(plates, sparse=True)
+        for t in range(n_times - 1, -1, -1):
+            logits = forward[t]
+            if t + 1 < n_times and not starts[t + 1]:
+                logits = logits + into[(*index, path[t + 1])]
+            noise = rng.gumbel(size=(*path.shape[1:], n_states))
+            path[t] = np.argmax(logits + noise, axis=-1)
+        return np.moveaxis(path, 0, -1)
+
+    def mean(self, lam: Stats) -> NDArray[Any]:
+        """Probability of each state at each time [..., T, K]."""
+        return np.asarray(self.expected_stats(numpy_stats(lam))[0])
+
+    def var(self, lam: Stats) -> NDArray[Any]:
+        """Variance p (1 − p) of each indicator [..., T, K]."""
+        p = self.mean(lam)
+        return np.asarray(p * (1 - p))
+
+    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
+        """States have no order: raises."""
+        raise TypeError("MarkovChain has no interval: states have no order. Use mean(), their probabilities.")
+
+    def _starts(self, n_times: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        lengths = self.lengths if self.lengths is not None else (n_times,)
+        if sum(lengths) != n_times:
+            raise ValueError(f"lengths sum to {sum(lengths)}, but the chain has T = {n_times} time steps.")
+        starts = np.zeros(n_times, dtype=bool)
+        starts[np.cumsum((0, *lengths[:-1]))] = True
+        return starts

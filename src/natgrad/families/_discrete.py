@@ -1,0 +1,249 @@
+"""λ in, moments out, for counts and labels: Categorical (probs), Bernoulli (prob), Poisson (rate).
+
+Categorical  λ = logits, one-hot φ,  A = log Σ exp λ   (overcomplete: logits + c is the same law)
+Bernoulli    λ = logit,  φ = x,      A = log(1 + e^λ)
+Poisson      λ = log rate, φ = x,    A = e^λ,  and f(x) = −log x!
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+import scipy.special as sp
+from numpy.typing import NDArray
+
+from natgrad.families import _ops as ops
+from natgrad.families._family import Family, Param, draws, numpy_stats, tails
+from natgrad.families._ops import Array, Stats
+from natgrad.families._simplex import floored
+
+__all__ = ["Bernoulli", "Categorical", "Poisson", "category_logits"]
+
+
+@final
+@dataclass(frozen=True)
+class Categorical(Family):
+    """One of K categories; a value is an integer, its statistic a one-hot vector.
+
+    λ may hold −inf (a category that never happens) as long as one entry is finite.
+
+    Examples
+    --------
+    >>> lam = Categorical().natural(probs=np.array([0.25, 0.75]))
+    >>> Categorical().expected_stats(lam)[0].round(12).tolist()
+    [0.25, 0.75]
+    """
+
+    name: ClassVar[str] = "Categorical"
+    stat_names: ClassVar[tuple[str, ...]] = ("x",)
+    stat_ndims: ClassVar[tuple[int, ...]] = (1,)
+    symmetric: ClassVar[tuple[bool, ...]] = (False,)
+    event_ndim: ClassVar[int] = 0
+    params: ClassVar[tuple[Param, ...]] = (Param("probs", 1, "simplex"),)
+    allows_minus_inf: ClassVar[bool] = True
+
+    def _natural(self, usual: dict[str, Array]) -> Stats:
+        return (ops.namespace(usual["probs"]).log(usual["probs"]),)
+
+    def usual(self, lam: Stats) -> dict[str, Array]:
+        """`probs`."""
+        return {"probs": ops.softmax(lam[0])}
+
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        a = ops.logsumexp(lam[0])
+        return (ops.namespace(*lam).exp(lam[0] - a[..., None]),), a
+
+    def _inside(self, lam: Stats) -> Array:
+        return (lam[0] > -np.inf).any(-1)
+
+    def stats_of(self, value: Array, size: int | None = None) -> Stats:
+        """One-hot vectors [..., K] of integers [...]; `size` is K."""
+        if size is None:
+            raise ValueError("Categorical.stats_of needs size, the number of categories K.")
+        return (ops.one_hot(value, size),)
+
+    def centred(self, value: Array, lam: Stats) -> Stats:
+        """0.9 on the integer `value`, or log of the probabilities `value` [..., K] floored at 1e-3 / K."""
+        return (category_logits(value, lam[0].shape[-1]) + ops.zeros(lam[0]),)
+
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """Integers [n, ...]."""
+        g = numpy_stats(lam)[0]
+        # Gumbel's trick: argmax of logits plus noise, one vectorised pass whatever the plates.
+        return np.asarray(np.argmax(g + rng.gumbel(size=draws(n, g.shape)), axis=-1))
+
+    def mean(self, lam: Stats) -> NDArray[Any]:
+        """Probabilities [..., K]."""
+        return np.asarray(ops.softmax(numpy_stats(lam)[0]))
+
+    def var(self, lam: Stats) -> NDArray[Any]:
+        """Variance p (1 − p) of each indicator [..., K]."""
+        p = self.mean(lam)
+        return np.asarray(p * (1 - p))
+
+    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Categories have no order: raises."""
+        raise TypeError("Categorical has no interval: categories have no order. Use mean(), the probabilities.")
+
+
+@final
+@dataclass(frozen=True)
+class Bernoulli(Family):
+    """0 or 1 with P(1) = prob.
+
+    Examples
+    --------
+    >>> float(Bernoulli().mean(Bernoulli().natural(prob=0.5)))
+    0.5
+    """
+
+    name: ClassVar[str] = "Bernoulli"
+    stat_names: ClassVar[tuple[str, ...]] = ("x",)
+    stat_ndims: ClassVar[tuple[int, ...]] = (0,)
+    symmetric: ClassVar[tuple[bool, ...]] = (False,)
+    event_ndim: ClassVar[int] = 0
+    params: ClassVar[tuple[Param, ...]] = (Param("prob", 0, "probability"),)
+
+    def _natural(self, usual: dict[str, Array]) -> Stats:
+        return (_logit(usual["prob"]),)
+
+    def usual(self, lam: Stats) -> dict[str, Array]:
+        """`prob`."""
+        return {"prob": ops.sigmoid(lam[0])}
+
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        return (ops.sigmoid(lam[0]),), ops.softplus(lam[0])
+
+    def _inside(self, lam: Stats) -> Array:
+        return ops.namespace(*lam).isfinite(lam[0])
+
+    def stats_of(self, value: Array, size: int | None = None) -> Stats:
+        """X as a float."""
+        return (ops.namespace(value).asarray(value) * 1.0,)
+
+    def centred(self, value: Array, lam: Stats) -> Stats:
+        """P(1) = 0.9 or 0.1 for integers and booleans; floats are P(1) itself, 1e-3 away from 0 and 1."""
+        xp = ops.namespace(value, *lam)
+        x = xp.asarray(value)
+        prob = x * 1.0 if x.dtype.kind == "f" else 0.1 + 0.8 * x
+        return (_logit(xp.clip(prob, 1e-3, 1 - 1e-3)) + ops.zeros(lam[0]),)
+
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """Integers [n, ...]."""
+        p = self.mean(lam)
+        return np.asarray((rng.random(draws(n, p.shape)) < p).astype(int))
+
+    def mean(self, lam: Stats) -> NDArray[Any]:
+        """P(1)."""
+        return np.asarray(ops.sigmoid(numpy_stats(lam)[0]))
+
+    def var(self, lam: Stats) -> NDArray[Any]:
+        """Variance p (1 − p)."""
+        p = self.mean(lam)
+        return np.asarray(p * (1 - p))
+
+    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
+        """An interval of a 0/1 value says nothing: raises."""
+        raise TypeError("Bernoulli has no useful interval. Use mean() for the probability of 1.")
+
+
+@final
+@dataclass(frozen=True)
+class Poisson(Family):
+    """Counts 0, 1, 2 … with E[x] = rate.
+
+    Examples
+    --------
+    >>> lam = Poisson().natural(rate=2.0)
+    >>> round(float(Poisson().entropy(lam)), 4)
+    1.7049
+    """
+
+    name: ClassVar[str] = "Poisson"
+    stat_names: ClassVar[tuple[str, ...]] = ("x",)
+    stat_ndims: ClassVar[tuple[int, ...]] = (0,)
+    symmetric: ClassVar[tuple[bool, ...]] = (False,)
+    event_ndim: ClassVar[int] = 0
+    params: ClassVar[tuple[Param, ...]] = (Param("rate", 0, "positive"),)
+
+    def _natural(self, usual: dict[str, Array]) -> Stats:
+        return (ops.namespace(usual["rate"]).log(usual["rate"]),)
+
+    def usual(self, lam: Stats) -> dict[str, Array]:
+        """`rate`."""
+        return {"rate": ops.namespace(*lam).exp(lam[0])}
+
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        rate = ops.namespace(*lam).exp(lam[0])
+        return (rate,), rate
+
+    def _inside(self, lam: Stats) -> Array:
+        xp = ops.namespace(*lam)
+        return xp.isfinite(xp.exp(lam[0]))
+
+    def _expected_base(self, lam: Stats) -> Array:
+        """−E[log x!]: a series of 420 terms below rate 200, Stirling's expansion of the entropy above."""
+        xp = ops.namespace(*lam)
+        log_rate, rate = lam[0], xp.exp(lam[0])
+        is_small = rate < 200.0
+        k = np.arange(420)  # 200 + 15 standard deviations
+        safe = xp.where(is_small, log_rate, 0.0)
+        log_factorial = sp.gammaln(k + 1.0)
+        weights = xp.exp(k * safe[..., None] - xp.exp(safe)[..., None] - log_factorial)
+        series = (weights * log_factorial).sum(-1)
+        # H = ½ log(2πe r) − 1/(12 r) − 1/(24 r²) − 19/(360 r³) − …, and E log x! = H − r + r log r.
+        r = xp.where(is_small, 200.0, rate)
+        entropy = 0.5 * (ops.LOG_2PI + 1.0 + xp.log(r)) - 1 / (12 * r) - 1 / (24 * r**2) - 19 / (360 * r**3)
+        return -xp.where(is_small, series, entropy - r + r * xp.log(r))
+
+    def stats_of(self, value: Array, size: int | None = None) -> Stats:
+        """X as a float."""
+        return (ops.namespace(value).asarray(value) * 1.0,)
+
+    def centred(self, value: Array, lam: Stats) -> Stats:
+        """Log `value`, floored at 1e-3."""
+        xp = ops.namespace(value, *lam)
+        return (xp.log(xp.maximum(xp.asarray(value), 1e-3)) + ops.zeros(lam[0]),)
+
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """Integers [n, ...]."""
+        rate = self.mean(lam)
+        return np.asarray(rng.poisson(rate, draws(n, rate.shape)))
+
+    def mean(self, lam: Stats) -> NDArray[Any]:
+        """The rate."""
+        return np.asarray(np.exp(numpy_stats(lam)[0]))
+
+    def var(self, lam: Stats) -> NDArray[Any]:
+        """The rate."""
+        return self.mean(lam)
+
+    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Smallest counts whose cumulative probabilities reach the two tails; holds at least `mass`."""
+        rate = self.mean(lam)
+        low, high = (_poisson_quantile(t, rate) for t in tails(mass))
+        return low, high
+
+
+def category_logits(value: Array, size: int) -> Array:
+    """Logits [..., K] of a start: integers → 0.9 on the label; floats [..., K] → log of the floored value."""
+    xp = ops.namespace(value)
+    x = xp.asarray(value)
+    if x.dtype.kind == "f":
+        return xp.log(floored(x))
+    rest = 0.1 / (size - 1) if size > 1 else 1.0
+    return xp.log(xp.where(ops.one_hot(x, size) > 0, 0.9 if size > 1 else 1.0, rest))
+
+
+def _logit(p: Array) -> Array:
+    xp = ops.namespace(p)
+    return xp.log(p) - xp.log1p(-p)
+
+
+def _poisson_quantile(probability: float, rate: NDArray[Any]) -> NDArray[Any]:
+    # pdtrik inverts the cumulative distribution in k; rounding up may overshoot by one, so look one below.
+    upper = np.ceil(np.maximum(sp.pdtrik(probability, rate), 0.0))
+    lower = np.maximum(upper - 1, 0.0)
+    return np.asarray(np.where(sp.pdtr(lower, rate) >= probability, lower, upper))

@@ -1,0 +1,291 @@
+"""Natural parameters in, moments, log-normaliser, entropies and samples out: what every family can do.
+
+An exponential family with statistics φ = (φ_1 … φ_k) has the density
+
+    log q(x) = ⟨λ, φ(x)⟩ + f(x) − A(λ)
+
+with ⟨λ, μ⟩ summed over all event axes of all statistics. λ and μ = E_q[φ] = ∇A(λ) are tuples of arrays, one
+per statistic, with plate axes first and that statistic's event axes last. f = 0 except for Poisson (−log x!);
+other constants are inside A, so the entropy is A − ⟨λ, μ⟩ − E f. See Wainwright & Jordan (2008), section 3.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from natgrad.families import _ops as ops
+from natgrad.families._ops import Array, Stats
+
+__all__ = ["Family", "Param", "Stats"]
+
+
+class Param(NamedTuple):
+    """One of the usual parameters: its name, number of event axes, and the values it takes.
+
+    `domain` is "real", "positive", "probability" (open interval), "simplex", "spd" or "log" (may be −inf).
+    """
+
+    name: str
+    ndim: int
+    domain: str
+
+
+class Family(ABC):
+    """An exponential family; instances hold no numbers, compare and hash by value.
+
+    Everything from `log_normalizer` to `inner` accepts NumPy arrays or JAX arrays, traced or not, and returns
+    the same kind. Outside the natural parameter space results are NaN or meaningless, never an exception or a
+    warning: `valid` is the place where the border is seen.
+    """
+
+    name: ClassVar[str]
+    stat_names: ClassVar[tuple[str, ...]]
+    stat_ndims: ClassVar[tuple[int, ...]]
+    symmetric: ClassVar[tuple[bool, ...]]
+    event_ndim: ClassVar[int]
+    params: ClassVar[tuple[Param, ...]]
+    allows_minus_inf: ClassVar[bool] = False
+
+    # -- what a family defines --
+
+    @abstractmethod
+    def usual(self, lam: Stats) -> dict[str, Array]:
+        """The usual parameters of λ, by name."""
+
+    @abstractmethod
+    def stats_of(self, value: Array, size: int | None = None) -> Stats:
+        """φ(value): the moments of a point mass.
+
+        Parameters
+        ----------
+        value : array [..., event]
+        size : int, number of categories K (families of categories only)
+        """
+
+    @abstractmethod
+    def centred(self, value: Array, lam: Stats) -> Stats:
+        """λ with the concentration of `lam` and its mean at `value`: a start for an optimiser."""
+
+    @abstractmethod
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """Draws from q: [n, ..., event], or [..., event] when n is None."""
+
+    @abstractmethod
+    def mean(self, lam: Stats) -> NDArray[Any]:
+        """E_q[x] (of categories: their probabilities)."""
+
+    @abstractmethod
+    def var(self, lam: Stats) -> NDArray[Any]:
+        """Elementwise variance under q."""
+
+    @abstractmethod
+    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Lower and upper ends of the equal-tailed interval of each element, with probability `mass`."""
+
+    @abstractmethod
+    def _natural(self, usual: dict[str, Array]) -> Stats: ...
+
+    @abstractmethod
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]: ...
+
+    @abstractmethod
+    def _inside(self, lam: Stats) -> Array: ...
+
+    def _expected_base(self, lam: Stats) -> Array:
+        """E_q[f(x)] of the part of the log base measure that is not inside A."""
+        return 0.0
+
+    def _check_usual(self, usual: dict[str, Array]) -> None:
+        """Conditions that tie several usual parameters together; concrete arrays only."""
+        return None
+
+    # -- what follows from it --
+
+    @final
+    def natural(self, **usual: Array) -> Stats:
+        """λ of the usual parameters; plates broadcast.
+
+        Raises
+        ------
+        TypeError
+            If the names differ from those of `params`.
+        ValueError
+            If a concrete (not traced) value lies outside its domain; names the first offending element.
+        """
+        names = tuple(p.name for p in self.params)
+        if set(usual) != set(names):
+            raise TypeError(f"{self.name} takes {', '.join(names)}; got {', '.join(usual) or 'nothing'}.")
+        arrays = {p: usual[p] if ops.is_jax(usual[p]) else np.asarray(usual[p], dtype=float) for p in names}
+        for param in self.params:
+            if _is_concrete(arrays[param.name]):
+                _check_domain(self.name, param, np.asarray(arrays[param.name]))
+        if all(_is_concrete(a) for a in arrays.values()):
+            self._check_usual(arrays)
+        with np.errstate(divide="ignore"):  # log 0 = −inf is a category that never happens
+            return ops.align(self._natural(arrays), self.stat_ndims)
+
+    @final
+    def moments(self, lam: Stats) -> tuple[Stats, Array]:
+        """(μ, A): expected statistics and log-normaliser, sharing one factorisation or forward pass."""
+        with np.errstate(all="ignore"):
+            return self._moments(lam)
+
+    @final
+    def log_normalizer(self, lam: Stats) -> Array:
+        """A(λ), an array over the plates."""
+        return self.moments(lam)[1]
+
+    @final
+    def expected_stats(self, lam: Stats) -> Stats:
+        """μ = E_q[φ(x)] = ∇A(λ)."""
+        return self.moments(lam)[0]
+
+    @final
+    def project(self, lam: Stats) -> Stats:
+        """λ with symmetric statistics symmetrised, ½ (g + gᵀ): a gradient need not be symmetric."""
+        return tuple(ops.symmetrise(g) if s else g for g, s in zip(lam, self.symmetric, strict=True))
+
+    @final
+    def valid(self, lam: Stats) -> Array:
+        """Whether λ is finite and inside the natural parameter space: bool over the plates."""
+        xp = ops.namespace(*lam)
+        with np.errstate(all="ignore"):
+            ok = self._inside(lam)
+            for g, ndim in zip(lam, self.stat_ndims, strict=True):
+                fine = (g < np.inf) if self.allows_minus_inf else xp.isfinite(g)  # NaN < inf is false
+                ok = ok & fine.all(tuple(range(-ndim, 0)))
+        return ok
+
+    @final
+    def inner(self, lam: Stats, mu: Stats) -> Array:
+        """⟨λ, μ⟩ over the event axes, with −inf · 0 = 0 (a category that never happens)."""
+        xp = ops.namespace(*lam, *mu)
+        total: Array = 0.0
+        for g, m, ndim in zip(lam, mu, self.stat_ndims, strict=True):
+            # λ is masked, not the product: ∂/∂μ must stay λ where μ is 0.
+            safe = xp.where((g == -np.inf) & (m == 0), 0.0, g) if self.allows_minus_inf else g
+            total = total + (safe * m).sum(tuple(range(-ndim, 0)))
+        return total
+
+    @final
+    def entropy(self, lam: Stats) -> Array:
+        """−E_q[log q(x)] = A − ⟨λ, μ⟩ − E f."""
+        mu, a = self.moments(lam)
+        return a - self.inner(lam, mu) - self._expected_base(lam)
+
+    @final
+    def kl(self, lam: Stats, other: Stats) -> Array:
+        """KL(q_λ ‖ q_other) = ⟨λ − other, μ⟩ − A(λ) + A(other), μ under λ."""
+        mu, a = self.moments(lam)
+        # ⟨λ, μ⟩ − ⟨other, μ⟩, not ⟨λ − other, μ⟩: −inf − (−inf) is NaN.
+        return self.inner(lam, mu) - self.inner(other, mu) - a + self.log_normalizer(other)
+
+    @final
+    def fisher(self, lam: Stats) -> NDArray[np.float64]:
+        """Fisher information ∇²A = Cov(φ): [..., P, P] over the flattened λ.
+
+        Flattened in the order of the statistics, each in C order. With a symmetric statistic φ the entries
+        (i, j) and (j, i) are the same random number, so the matrix is singular there.
+        """
+        import jax
+
+        wide = ops.align(numpy_stats(lam), self.stat_ndims)
+        plates = wide[0].shape[: wide[0].ndim - self.stat_ndims[0]]
+        flat = np.concatenate([g.reshape((*plates, -1)) for g in wide], axis=-1)
+        hessian = _compiled_hessian(self, tuple(g.shape[len(plates) :] for g in wide))
+        with jax.enable_x64(True):
+            rows = np.asarray(hessian(flat.reshape((-1, flat.shape[-1]))))
+        return rows.reshape((*plates, flat.shape[-1], flat.shape[-1]))
+
+
+def numpy_stats(lam: Stats) -> tuple[NDArray[np.float64], ...]:
+    """λ as NumPy arrays, for what is done in NumPy only (samples, intervals)."""
+    return tuple(np.asarray(g, dtype=float) for g in lam)
+
+
+def tails(mass: float) -> tuple[float, float]:
+    """The two probabilities that cut off an equal-tailed interval.
+
+    Examples
+    --------
+    >>> tails(0.5)
+    (0.25, 0.75)
+    """
+    if not 0 < mass < 1:
+        raise ValueError(f"mass must lie in (0, 1), got {mass}. For 90 % use mass=0.9.")
+    return (1 - mass) / 2, (1 + mass) / 2
+
+
+def draws(n: int | None, plates: tuple[int, ...]) -> tuple[int, ...]:
+    """The leading shape of a sample."""
+    return plates if n is None else (n, *plates)
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled_hessian(family: Family, shapes: tuple[tuple[int, ...], ...]) -> Callable[[Array], Array]:
+    """∇²A of rows of flattened λ; kept, because compiling takes a second and running a millisecond."""
+    import jax
+
+    sizes = [int(np.prod(s)) for s in shapes]
+    ends = np.cumsum(sizes)
+
+    def log_normalizer(vector: Array) -> Array:
+        parts = zip(ends, sizes, shapes, strict=True)
+        lam = tuple(vector[end - size : end].reshape(shape) for end, size, shape in parts)
+        # A is a function of symmetric matrices; projecting inside gives Cov(φ), not half of it.
+        return family.log_normalizer(family.project(lam))
+
+    return jax.jit(jax.vmap(jax.hessian(log_normalizer)))
+
+
+def _is_concrete(x: Array) -> bool:
+    if not ops.is_jax(x):
+        return True
+    import jax
+
+    return not isinstance(x, jax.core.Tracer)
+
+
+_RULES: dict[str, tuple[str, Any]] = {
+    "real": ("be finite", np.isfinite),
+    "positive": ("be > 0 and finite", lambda x: (x > 0) & (x < np.inf)),
+    "probability": ("lie strictly between 0 and 1", lambda x: (x > 0) & (x < 1)),
+    "simplex": ("be ≥ 0 and sum to 1 along the last axis", lambda x: (x >= 0) & (x <= 1 + 1e-6)),
+    "spd": ("be finite", np.isfinite),
+    "log": ("be below +inf and not NaN (−inf is allowed)", lambda x: x < np.inf),
+}
+
+
+def _check_domain(family: str, param: Param, x: NDArray[Any]) -> None:
+    name = param.name
+    if x.ndim < param.ndim:
+        raise ValueError(f"{family}: {name} needs {param.ndim} event axes, got an array of shape {x.shape}.")
+    rule, test = _RULES[param.domain]
+    _raise_at_first(~test(x), x, family, name, rule)
+    if param.domain == "simplex":
+        total = x.sum(-1)
+        _raise_at_first(~(np.abs(total - 1) < 1e-6), total, family, f"{name}.sum(-1)", "be 1 (to 1e-6)")
+    if param.domain == "spd":
+        if x.shape[-1] != x.shape[-2]:
+            raise ValueError(f"{family}: {name} must hold square matrices, got an array of shape {x.shape}.")
+        asymmetry = np.abs(x - ops.transpose(x))
+        limit = 1e-8 * np.abs(x).max(axis=(-1, -2), keepdims=True)
+        _raise_at_first(asymmetry > limit, x, family, name, "be symmetric; use ½ (m + mᵀ)")
+        with np.errstate(all="ignore"):
+            logdet = ops.spd_logdet(x)
+        smallest = np.linalg.eigvalsh(x)[..., 0]
+        _raise_at_first(~np.isfinite(logdet), smallest, family, f"smallest eigenvalue of {name}", "be > 0")
+
+
+def _raise_at_first(bad: NDArray[Any], x: NDArray[Any], family: str, name: str, rule: str) -> None:
+    if not bad.any():
+        return
+    index = np.unravel_index(int(np.argmax(bad)), bad.shape)
+    where = f"[{', '.join(str(int(i)) for i in index)}]" if index else ""
+    raise ValueError(f"{family}: {name}{where} = {x[index]:g} must {rule}.")

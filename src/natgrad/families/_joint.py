@@ -1,0 +1,220 @@
+"""λ in, moments out, for a mean and its precision together: NormalGamma and NormalWishart.
+
+    NormalGamma    x | τ ~ N(m, (κτ)⁻¹), τ ~ Gamma(a, b);      φ = (τx, τx², τ, log τ)
+                   λ = (κm, −½κ, −b − ½κm², a − ½)
+                   A = log Γ(a) − a log b − ½ log κ + ½ log 2π
+    NormalWishart  x | Λ ~ N(m, (κΛ)⁻¹), Λ ~ Wishart(ν, R);    φ = (Λx, xᵀΛx, Λ, log|Λ|)
+                   λ = (κm, −½κ, −½(R + κ m mᵀ), ½(ν − D))
+                   A = A_Wishart(ν, R) − D/2 log κ + D/2 log 2π
+
+A value packs both: [x, τ], an array [2], and [x | Λ], an array [D, 1 + D] with x in column 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+import scipy.special as sp
+from numpy.typing import NDArray
+
+from natgrad.families import _ops as ops
+from natgrad.families._family import Family, Param, draws, numpy_stats, tails
+from natgrad.families._gamma import Gamma, Wishart, check_dof, wishart_draws
+from natgrad.families._ops import Array, Stats
+
+__all__ = ["NormalGamma", "NormalWishart"]
+
+
+@final
+@dataclass(frozen=True)
+class NormalGamma(Family):
+    """A scalar mean x and its precision τ; values are [x, τ].
+
+    Examples
+    --------
+    >>> lam = NormalGamma().natural(mean=1.0, scale=2.0, shape=3.0, rate=6.0)
+    >>> NormalGamma().mean(lam).tolist()
+    [1.0, 0.5]
+    """
+
+    name: ClassVar[str] = "NormalGamma"
+    stat_names: ClassVar[tuple[str, ...]] = ("tx", "txx", "t", "log")
+    stat_ndims: ClassVar[tuple[int, ...]] = (0, 0, 0, 0)
+    symmetric: ClassVar[tuple[bool, ...]] = (False, False, False, False)
+    event_ndim: ClassVar[int] = 1
+    params: ClassVar[tuple[Param, ...]] = (
+        Param("mean", 0, "real"),
+        Param("scale", 0, "positive"),
+        Param("shape", 0, "positive"),
+        Param("rate", 0, "positive"),
+    )
+
+    def _natural(self, usual: dict[str, Array]) -> Stats:
+        mean, scale = usual["mean"], usual["scale"]
+        return scale * mean, -0.5 * scale, -usual["rate"] - 0.5 * scale * mean**2, usual["shape"] - 0.5
+
+    def usual(self, lam: Stats) -> dict[str, Array]:
+        """`mean`, `scale` (κ), `shape` and `rate`."""
+        scale = -2.0 * lam[1]
+        mean = lam[0] / scale
+        return {"mean": mean, "scale": scale, "shape": lam[3] + 0.5, "rate": -lam[2] - 0.5 * lam[0] * mean}
+
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        xp, p = ops.namespace(*lam), self.usual(lam)
+        mean, scale, shape, rate = p["mean"], p["scale"], p["shape"], p["rate"]
+        log_rate, tau = xp.log(rate), shape / rate
+        a = ops.gammaln(shape) - shape * log_rate - 0.5 * xp.log(scale) + 0.5 * ops.LOG_2PI
+        return (mean * tau, 1.0 / scale + mean**2 * tau, tau, ops.digamma(shape) - log_rate), a
+
+    def _inside(self, lam: Stats) -> Array:
+        p = self.usual(lam)
+        return (p["scale"] > 0) & (p["shape"] > 0) & (p["rate"] > 0)
+
+    def stats_of(self, value: Array, size: int | None = None) -> Stats:
+        """(τx, τx², τ, log τ) of [..., 2]; log 0 = −inf."""
+        xp = ops.namespace(value)
+        x, tau = xp.asarray(value)[..., 0], xp.asarray(value)[..., 1]
+        with np.errstate(divide="ignore"):
+            return tau * x, tau * x**2, tau * 1.0, xp.log(tau)
+
+    def centred(self, value: Array, lam: Stats) -> Stats:
+        """Mean at `value` [..., 2], scale and shape of `lam`."""
+        p, v = self.usual(lam), ops.namespace(value, *lam).asarray(value)
+        usual = {"mean": v[..., 0], "scale": p["scale"], "shape": p["shape"], "rate": p["shape"] / v[..., 1]}
+        return ops.align(self._natural(usual), self.stat_ndims)
+
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """Draws [n, ..., 2]."""
+        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
+        shape = draws(n, p["mean"].shape)
+        tau = rng.standard_gamma(p["shape"], shape) / p["rate"]
+        x = p["mean"] + rng.standard_normal(shape) / np.sqrt(p["scale"] * tau)
+        return np.stack([x, tau], axis=-1)
+
+    def mean(self, lam: Stats) -> NDArray[Any]:
+        """[E x, E τ]."""
+        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
+        return np.stack([p["mean"], p["shape"] / p["rate"]], axis=-1)
+
+    def var(self, lam: Stats) -> NDArray[Any]:
+        """Marginal variances; that of x is rate / (scale (shape − 1)), infinite for shape ≤ 1."""
+        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
+        with np.errstate(divide="ignore"):
+            of_x = p["rate"] / (p["scale"] * np.maximum(p["shape"] - 1, 0.0))
+        return np.stack([of_x, p["shape"] / p["rate"] ** 2], axis=-1)
+
+    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Marginal intervals: Student t with 2 · shape degrees of freedom for x, Gamma for τ."""
+        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
+        sd = np.sqrt(p["rate"] / (p["shape"] * p["scale"]))
+        half = sp.stdtrit(2 * p["shape"], tails(mass)[1]) * sd
+        low, high = Gamma().interval((-p["rate"], p["shape"] - 1.0), mass)
+        return np.stack([p["mean"] - half, low], -1), np.stack([p["mean"] + half, high], -1)
+
+
+@final
+@dataclass(frozen=True)
+class NormalWishart(Family):
+    """A mean vector x [D] and its precision matrix Λ [D, D]; values are [x | Λ], arrays [D, 1 + D].
+
+    Examples
+    --------
+    >>> lam = NormalWishart().natural(mean=np.zeros(2), scale=1.0, dof=4.0, rate=2.0 * np.eye(2))
+    >>> NormalWishart().mean(lam).tolist()
+    [[0.0, 2.0, 0.0], [0.0, 0.0, 2.0]]
+    """
+
+    name: ClassVar[str] = "NormalWishart"
+    stat_names: ClassVar[tuple[str, ...]] = ("tx", "txx", "t", "log")
+    stat_ndims: ClassVar[tuple[int, ...]] = (1, 0, 2, 0)
+    symmetric: ClassVar[tuple[bool, ...]] = (False, False, True, False)
+    event_ndim: ClassVar[int] = 2
+    params: ClassVar[tuple[Param, ...]] = (
+        Param("mean", 1, "real"),
+        Param("scale", 0, "positive"),
+        Param("dof", 0, "positive"),
+        Param("rate", 2, "spd"),
+    )
+
+    def _check_usual(self, usual: dict[str, Array]) -> None:
+        check_dof(self.name, usual)
+
+    def _natural(self, usual: dict[str, Array]) -> Stats:
+        mean, scale = usual["mean"], usual["scale"]
+        scaled = scale[..., None] * mean
+        rate = usual["rate"] + ops.outer(scaled, mean)
+        return scaled, -0.5 * scale, -0.5 * rate, 0.5 * (usual["dof"] - mean.shape[-1])
+
+    def usual(self, lam: Stats) -> dict[str, Array]:
+        """`mean`, `scale` (κ), `dof` and `rate`."""
+        scale = -2.0 * lam[1]
+        mean = lam[0] / scale[..., None]
+        rate = -2.0 * lam[2] - ops.outer(lam[0], mean)
+        return {"mean": mean, "scale": scale, "dof": 2.0 * lam[3] + lam[0].shape[-1], "rate": rate}
+
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        xp, p, size = ops.namespace(*lam), self.usual(lam), lam[0].shape[-1]
+        mean, scale = p["mean"], p["scale"]
+        wishart = (-0.5 * p["rate"], 0.5 * (p["dof"] - size - 1))
+        (precision, elog), a = Wishart().moments(wishart)
+        precise_mean = ops.matvec(precision, mean)
+        quadratic = size / scale + (mean * precise_mean).sum(-1)
+        return (precise_mean, quadratic, precision, elog), a + 0.5 * size * (ops.LOG_2PI - xp.log(scale))
+
+    def _inside(self, lam: Stats) -> Array:
+        p = self.usual(lam)
+        is_spd = ops.namespace(*lam).isfinite(ops.spd_logdet(p["rate"]))
+        return is_spd & (p["scale"] > 0) & (p["dof"] > lam[0].shape[-1] - 1)
+
+    def stats_of(self, value: Array, size: int | None = None) -> Stats:
+        """(Λx, xᵀΛx, Λ, log|Λ|) of [..., D, 1 + D]; NaN where Λ is not positive definite."""
+        v = ops.namespace(value).asarray(value) * 1.0
+        x, precision = v[..., 0], v[..., 1:]
+        precise = ops.matvec(precision, x)
+        return precise, (x * precise).sum(-1), precision, ops.spd_logdet(precision)
+
+    def centred(self, value: Array, lam: Stats) -> Stats:
+        """Mean at `value` [..., D, 1 + D], scale and dof of `lam`."""
+        p, v = self.usual(lam), ops.namespace(value, *lam).asarray(value) * 1.0
+        rate = p["dof"][..., None, None] * ops.spd_inverse_logdet(v[..., 1:])[0]
+        usual = {"mean": v[..., 0], "scale": p["scale"], "dof": p["dof"], "rate": rate}
+        return ops.align(self._natural(usual), self.stat_ndims)
+
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """Draws [n, ..., D, 1 + D]."""
+        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
+        precision = wishart_draws(p["dof"], p["rate"], rng, n)
+        factor = np.linalg.cholesky(precision)
+        noise = rng.standard_normal(draws(n, p["mean"].shape)) / np.sqrt(p["scale"])[..., None]
+        x = p["mean"] + np.linalg.solve(ops.transpose(factor), noise[..., None])[..., 0]
+        return np.concatenate([x[..., None], precision], axis=-1)
+
+    def mean(self, lam: Stats) -> NDArray[Any]:
+        """[E x | E Λ]."""
+        p, wishart = self._marginals(lam)
+        return np.concatenate([p["mean"][..., None], Wishart().mean(wishart)], axis=-1)
+
+    def var(self, lam: Stats) -> NDArray[Any]:
+        """Marginal variances; that of x is R_ii / (κ (ν − D − 1)), infinite for ν ≤ D + 1."""
+        p, wishart = self._marginals(lam)
+        freedom = (p["dof"] - p["mean"].shape[-1] - 1)[..., None]
+        diagonal = np.diagonal(p["rate"], axis1=-2, axis2=-1)
+        with np.errstate(divide="ignore"):
+            of_x = diagonal / (p["scale"][..., None] * np.maximum(freedom, 0.0))
+        return np.concatenate([of_x[..., None], Wishart().var(wishart)], axis=-1)
+
+    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Marginal intervals: Student t with ν − D + 1 degrees of freedom for x, those of Wishart for Λ."""
+        p, wishart = self._marginals(lam)
+        freedom = (p["dof"] - p["mean"].shape[-1] + 1)[..., None]
+        diagonal = np.diagonal(p["rate"], axis1=-2, axis2=-1)
+        half = sp.stdtrit(freedom, tails(mass)[1]) * np.sqrt(diagonal / (p["scale"][..., None] * freedom))
+        low, high = Wishart().interval(wishart, mass)
+        lower = np.concatenate([(p["mean"] - half)[..., None], low], axis=-1)
+        return lower, np.concatenate([(p["mean"] + half)[..., None], high], axis=-1)
+
+    def _marginals(self, lam: Stats) -> tuple[dict[str, Array], Stats]:
+        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
+        return p, (-0.5 * p["rate"], 0.5 * (p["dof"] - p["mean"].shape[-1] - 1))

@@ -1,0 +1,160 @@
+"""λ in, moments out, for the two Gaussians: Normal (mean, precision) and MultivariateNormal.
+
+λ = (Λ m, −½ Λ),   φ = (x, x xᵀ),   A = ½ mᵀ Λ m − ½ log|Λ| + D/2 · log 2π
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+import scipy.special as sp
+from numpy.typing import NDArray
+
+from natgrad.families import _ops as ops
+from natgrad.families._family import Family, Param, draws, numpy_stats, tails
+from natgrad.families._ops import Array, Stats
+
+__all__ = ["MultivariateNormal", "Normal"]
+
+
+@final
+@dataclass(frozen=True)
+class Normal(Family):
+    """Gaussian of a scalar, N(mean, precision⁻¹).
+
+    Examples
+    --------
+    >>> lam = Normal().natural(mean=2.0, precision=4.0)
+    >>> [float(g) for g in lam]
+    [8.0, -2.0]
+    >>> [float(m) for m in Normal().expected_stats(lam)]
+    [2.0, 4.25]
+    """
+
+    name: ClassVar[str] = "Normal"
+    stat_names: ClassVar[tuple[str, ...]] = ("x", "xx")
+    stat_ndims: ClassVar[tuple[int, ...]] = (0, 0)
+    symmetric: ClassVar[tuple[bool, ...]] = (False, False)
+    event_ndim: ClassVar[int] = 0
+    params: ClassVar[tuple[Param, ...]] = (Param("mean", 0, "real"), Param("precision", 0, "positive"))
+
+    def _natural(self, usual: dict[str, Array]) -> Stats:
+        mean, precision = usual["mean"], usual["precision"]
+        return mean * precision, -0.5 * precision
+
+    def usual(self, lam: Stats) -> dict[str, Array]:
+        """`mean` and `precision`."""
+        precision = -2.0 * lam[1]
+        return {"mean": lam[0] / precision, "precision": precision}
+
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        xp = ops.namespace(*lam)
+        precision = -2.0 * lam[1]
+        mean = lam[0] / precision
+        a = 0.5 * (lam[0] * mean - xp.log(precision) + ops.LOG_2PI)
+        return (mean, mean**2 + 1.0 / precision), a
+
+    def _inside(self, lam: Stats) -> Array:
+        return (lam[1] < 0) & ops.namespace(*lam).isfinite(lam[0])
+
+    def stats_of(self, value: Array, size: int | None = None) -> Stats:
+        """(x, x²)."""
+        x = ops.namespace(value).asarray(value) * 1.0
+        return x, x**2
+
+    def centred(self, value: Array, lam: Stats) -> Stats:
+        """Mean at `value`, precision of `lam`."""
+        return ops.align((-2.0 * lam[1] * value, lam[1]), self.stat_ndims)
+
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """Draws [n, ...]."""
+        mean, sd = self.mean(lam), np.sqrt(self.var(lam))
+        return np.asarray(mean + sd * rng.standard_normal(draws(n, mean.shape)))
+
+    def mean(self, lam: Stats) -> NDArray[Any]:
+        """The mean."""
+        g = numpy_stats(lam)
+        return np.asarray(g[0] / (-2.0 * g[1]))
+
+    def var(self, lam: Stats) -> NDArray[Any]:
+        """1 / precision."""
+        g = numpy_stats(lam)
+        return np.asarray(1.0 / (-2.0 * g[1]) + 0.0 * g[0])
+
+    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The interval mean ± z · sd."""
+        half = sp.ndtri(tails(mass)[1]) * np.sqrt(self.var(lam))
+        return self.mean(lam) - half, self.mean(lam) + half
+
+
+@final
+@dataclass(frozen=True)
+class MultivariateNormal(Family):
+    """Gaussian of a vector of length D, N(mean, precision⁻¹).
+
+    Examples
+    --------
+    >>> lam = MultivariateNormal().natural(mean=np.array([1.0, 0.0]), precision=2.0 * np.eye(2))
+    >>> lam[0].tolist(), lam[1].tolist()
+    ([2.0, 0.0], [[-1.0, -0.0], [-0.0, -1.0]])
+    """
+
+    name: ClassVar[str] = "MultivariateNormal"
+    stat_names: ClassVar[tuple[str, ...]] = ("x", "xx")
+    stat_ndims: ClassVar[tuple[int, ...]] = (1, 2)
+    symmetric: ClassVar[tuple[bool, ...]] = (False, True)
+    event_ndim: ClassVar[int] = 1
+    params: ClassVar[tuple[Param, ...]] = (Param("mean", 1, "real"), Param("precision", 2, "spd"))
+
+    def _natural(self, usual: dict[str, Array]) -> Stats:
+        mean, precision = usual["mean"], usual["precision"]
+        return ops.matvec(precision, mean), -0.5 * precision
+
+    def usual(self, lam: Stats) -> dict[str, Array]:
+        """`mean` and `precision`."""
+        precision = -2.0 * lam[1]
+        return {"mean": ops.matvec(ops.spd_inverse_logdet(precision)[0], lam[0]), "precision": precision}
+
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        covariance, logdet = ops.spd_inverse_logdet(-2.0 * lam[1])
+        mean = ops.matvec(covariance, lam[0])
+        a = 0.5 * ((lam[0] * mean).sum(-1) - logdet + lam[0].shape[-1] * ops.LOG_2PI)
+        return (mean, covariance + ops.outer(mean, mean)), a
+
+    def _inside(self, lam: Stats) -> Array:
+        return ops.namespace(*lam).isfinite(ops.spd_logdet(-2.0 * lam[1]))
+
+    def stats_of(self, value: Array, size: int | None = None) -> Stats:
+        """(x, x xᵀ)."""
+        x = ops.namespace(value).asarray(value) * 1.0
+        return x, ops.outer(x, x)
+
+    def centred(self, value: Array, lam: Stats) -> Stats:
+        """Mean at `value`, precision of `lam`."""
+        x = ops.namespace(value, *lam).asarray(value)
+        return ops.align((ops.matvec(-2.0 * lam[1], x), lam[1]), self.stat_ndims)
+
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """Draws [n, ..., D]."""
+        mean = self.mean(lam)
+        # x = m + L⁻ᵀ ε with Λ = L Lᵀ: no need for the covariance.
+        factor = np.linalg.cholesky(-2.0 * numpy_stats(lam)[1])
+        noise = rng.standard_normal(draws(n, mean.shape))
+        return np.asarray(mean + np.linalg.solve(ops.transpose(factor), noise[..., None])[..., 0])
+
+    def mean(self, lam: Stats) -> NDArray[Any]:
+        """The mean [..., D]."""
+        return np.asarray(self.expected_stats(numpy_stats(lam))[0])
+
+    def var(self, lam: Stats) -> NDArray[Any]:
+        """Marginal variances, the diagonal of the covariance [..., D]."""
+        g = numpy_stats(lam)
+        covariance = ops.spd_inverse_logdet(-2.0 * g[1])[0]
+        return np.asarray(np.diagonal(covariance, axis1=-2, axis2=-1) + 0.0 * g[0])
+
+    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The interval mean ± z · sd of each element (marginal intervals)."""
+        half = sp.ndtri(tails(mass)[1]) * np.sqrt(self.var(lam))
+        return self.mean(lam) - half, self.mean(lam) + half

@@ -1,0 +1,257 @@
+"""Array functions in, the same functions for NumPy or JAX out: the dispatch under every family.
+
+Families are written once. Each call looks at its arrays: if one of them is a JAX array (traced or not) the
+JAX version runs, otherwise NumPy and SciPy. JAX is never imported unless the caller already did so.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TypeAlias
+
+import numpy as np
+
+__all__ = [
+    "LOG_2PI",
+    "Array",
+    "Stats",
+    "align",
+    "digamma",
+    "gammaln",
+    "is_jax",
+    "logsumexp",
+    "matvec",
+    "multidigamma",
+    "multigammaln",
+    "namespace",
+    "one_hot",
+    "outer",
+    "sigmoid",
+    "softmax",
+    "softplus",
+    "spd_inverse_logdet",
+    "spd_logdet",
+    "symmetrise",
+    "trace_product",
+    "transpose",
+    "zeros",
+]
+
+# A NumPy array or a JAX array. A union would make every `a + b` a type error, so it is Any with a name.
+Array: TypeAlias = Any
+Stats: TypeAlias = tuple[Array, ...]
+
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+def is_jax(*arrays: Array) -> bool:
+    """Whether any of the arrays belongs to JAX; does not import JAX to find out.
+
+    Examples
+    --------
+    >>> is_jax(np.ones(3), 2.0)
+    False
+    """
+    jax = sys.modules.get("jax")
+    # `jax` can be half-imported (by another thread): then nobody holds its arrays yet.
+    kind = getattr(jax, "Array", None)
+    return kind is not None and any(isinstance(a, kind) for a in arrays)
+
+
+def namespace(*arrays: Array) -> Any:
+    """`jax.numpy` if any of the arrays belongs to JAX, otherwise `numpy`."""
+    if is_jax(*arrays):
+        import jax.numpy as jnp
+
+        return jnp
+    return np
+
+
+def _special(x: Array) -> Any:
+    if is_jax(x):
+        import jax.scipy.special as jsp
+
+        return jsp
+    import scipy.special as sp
+
+    return sp
+
+
+def digamma(x: Array) -> Array:
+    """ψ(x), the derivative of log Γ."""
+    return _special(x).digamma(x)
+
+
+def gammaln(x: Array) -> Array:
+    """Log Γ(x)."""
+    return _special(x).gammaln(x)
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + e⁻ˣ)."""
+    return _special(x).expit(x)
+
+
+def softplus(x: Array) -> Array:
+    """Log(1 + eˣ)."""
+    return namespace(x).logaddexp(0.0, x)
+
+
+def multigammaln(a: Array, d: int) -> Array:
+    """Log Γ_d(a) = d(d−1)/4 · log π + Σ_j log Γ(a − j/2), j = 0 … d−1; NaN-free only for a > (d−1)/2.
+
+    SciPy's own raises outside the domain; here `valid` decides, so nothing may raise.
+    """
+    shifts = np.arange(d) / 2
+    return d * (d - 1) / 4 * np.log(np.pi) + gammaln(a[..., None] - shifts).sum(-1)
+
+
+def multidigamma(a: Array, d: int) -> Array:
+    """The derivative of `multigammaln`: Σ_j ψ(a − j/2)."""
+    return digamma(a[..., None] - np.arange(d) / 2).sum(-1)
+
+
+def logsumexp(x: Array, axis: int = -1) -> Array:
+    """Log Σ exp(x) along an axis; −inf for nothing but −inf, NaN for any NaN, safe to differentiate.
+
+    Examples
+    --------
+    >>> float(logsumexp(np.array([-np.inf, 1000.0])))
+    1000.0
+    """
+    xp = namespace(x)
+    top = xp.max(x, axis=axis, keepdims=True)
+    top = xp.where(xp.isfinite(top), top, 0.0)
+    if xp is not np:
+        from jax.lax import stop_gradient
+
+        top = stop_gradient(top)
+    total = xp.exp(x - top).sum(axis)
+    empty = total == 0
+    # The inner `where` keeps log(0) out of the graph: its gradient would be 0 · inf.
+    return xp.where(empty, -np.inf, xp.log(xp.where(empty, 1.0, total))) + xp.squeeze(top, axis)
+
+
+def softmax(x: Array) -> Array:
+    """exp(x) / Σ exp(x) along the last axis."""
+    xp = namespace(x)
+    return xp.exp(x - logsumexp(x)[..., None])
+
+
+def transpose(m: Array) -> Array:
+    """The matrices of a batch, transposed."""
+    return namespace(m).swapaxes(m, -1, -2)
+
+
+def symmetrise(m: Array) -> Array:
+    """½ (m + mᵀ) for a batch of matrices."""
+    return 0.5 * (m + transpose(m))
+
+
+def matvec(m: Array, v: Array) -> Array:
+    """M v for batches: [..., D, D], [..., D] → [..., D]."""
+    # A product and a sum fuse into one loop in XLA; a batched dot of tiny matrices does not.
+    return (m * v[..., None, :]).sum(-1)
+
+
+def outer(v: Array, w: Array) -> Array:
+    """V wᵀ for batches: [..., D], [..., D] → [..., D, D]."""
+    return v[..., :, None] * w[..., None, :]
+
+
+def trace_product(a: Array, b: Array) -> Array:
+    """tr(aᵀ b) for batches: [..., D, D], [..., D, D] → [...]."""
+    return (a * b).sum((-1, -2))
+
+
+def one_hot(value: Array, size: int) -> Array:
+    """Integers [...] → 0/1 floats [..., size]."""
+    return (namespace(value).asarray(value)[..., None] == np.arange(size)) * 1.0
+
+
+def zeros(g: Array) -> Array:
+    """Zeros like g; added to a start, they broadcast it to the plates of λ (0 · λ would not do: 0 · −inf)."""
+    return namespace(g).zeros_like(g)
+
+
+def align(stats: Stats, ndims: tuple[int, ...]) -> Stats:
+    """The same statistics, all broadcast to the common plate shape.
+
+    Parameters
+    ----------
+    stats : tuple of arrays [..., event]
+    ndims : tuple of int, number of event axes of each statistic
+
+    Examples
+    --------
+    >>> [a.shape for a in align((np.zeros(3), np.zeros(())), (0, 0))]
+    [(3,), (3,)]
+    """
+    xp = namespace(*stats)
+    plates = [s.shape[: s.ndim - d] for s, d in zip(stats, ndims, strict=True)]
+    common = np.broadcast_shapes(*plates)
+    aligned = []
+    for s, plate, d in zip(stats, plates, ndims, strict=True):
+        if plate == common:
+            aligned.append(s)
+            continue
+        wide = xp.broadcast_to(s, common + s.shape[s.ndim - d :])
+        # A read-only view with zero strides would surprise whoever updates λ in place.
+        aligned.append(wide.copy() if xp is np else wide)
+    return tuple(aligned)
+
+
+def spd_inverse_logdet(p: Array) -> tuple[Array, Array]:
+    """Inverse and log-determinant of symmetric positive definite matrices; NaN for any other matrix.
+
+    Parameters
+    ----------
+    p : array [..., D, D], symmetric
+
+    Returns
+    -------
+    inverse : array [..., D, D]
+    logdet : array [...]
+
+    Examples
+    --------
+    >>> inverse, logdet = spd_inverse_logdet(np.array([[2.0, 0.0], [0.0, 4.0]]))
+    >>> inverse.tolist(), round(float(logdet), 6)
+    ([[0.5, 0.0], [0.0, 0.25]], 2.079442)
+    """
+    if is_jax(p):
+        from natgrad.families._spd import inverse_logdet
+
+        inverse, logdet = inverse_logdet(p)
+        return inverse, logdet
+    factor = _numpy_cholesky(p)
+    half = np.linalg.inv(factor)
+    return transpose(half) @ half, _logdet_of(factor)
+
+
+def spd_logdet(p: Array) -> Array:
+    """Log-determinant alone: the cheap test for positive definiteness (NaN when not)."""
+    if is_jax(p):
+        from natgrad.families._spd import logdet
+
+        return logdet(p)
+    return _logdet_of(_numpy_cholesky(p))
+
+
+def _logdet_of(factor: Array) -> Array:
+    return 2.0 * np.log(np.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
+
+
+def _numpy_cholesky(p: Array) -> Array:
+    try:
+        return np.linalg.cholesky(p)
+    except np.linalg.LinAlgError:
+        # NumPy refuses the whole batch for one bad matrix and does not say which: look at each.
+        flat = p.reshape((-1, *p.shape[-2:]))
+        factors = np.full(flat.shape, np.nan)
+        for k, matrix in enumerate(flat):
+            try:
+                factors[k] = np.linalg.cholesky(matrix)
+            except np.linalg.LinAlgError:
+                continue
+        return factors.reshape(p.shape)

@@ -1,0 +1,248 @@
+"""The loop: a problem, a method, a step size and a start in; the last good state, the trace and the reason it ended out.
+
+    for t in steps:
+        sample            which children, with what weight
+        target            η̃_i + Σ weight · η̃_ki                         (eq. 6)
+        natural step      λ ← (1 − ρ) λ + ρ target
+        guard, trace, stop
+
+The first three are the stepper's; the rest is here.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
+from natgrad.inference.progress import progress_bar
+from natgrad.inference.steppers import StepInfo, Stepper, full_accesses, make_stepper
+from natgrad.inference.steps import Constant, PerNode, Step
+from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
+from natgrad.network.problem import NetworkProblem, State
+
+__all__ = ["Limits", "Progress", "Result", "default_step", "run"]
+
+# The exact bound reads every observation. With this many or fewer it is evaluated at every step; with more, a sampled
+# method evaluates it when the messages read since the last time amount to this part of a sweep.
+CHEAP_BOUND = 200_000
+BOUND_SHARE = 0.25
+# A bound this many times further below zero than the first one has left for good; means that diverge grow exponentially.
+LOST = 1e6
+
+
+class Progress(NamedTuple):
+    """What a callback sees after each step; a callback that returns True ends the run."""
+
+    t: int
+    elbo: float
+    rho: float
+    accesses: int
+    seconds: float
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to stop: after ``steps``, after ``seconds``, or when the bound changes by less than ``tol`` (relative)."""
+
+    steps: int = 1000
+    tol: float = 1e-6
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.steps, bool) or not isinstance(self.steps, (int, np.integer)) or self.steps < 1:
+            raise ValueError(f"steps must be a whole number ≥ 1, got {self.steps!r}")
+        if not (isinstance(self.tol, (int, float)) and self.tol >= 0):
+            raise ValueError(f"tol must be ≥ 0 (0 runs all steps), got {self.tol!r}")
+        if self.seconds is not None and not self.seconds > 0:
+            raise ValueError(f"seconds must be > 0, got {self.seconds!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The end of a run."""
+
+    state: State
+    trace: Trace
+    stop: Stop
+
+
+def default_step(method: Method) -> Step:
+    """ρ = 1 where everything is read in turn, per-node steps where it is sampled."""
+    if isinstance(method, VB) and method.option == "a":
+        return Constant(1.0)
+    if isinstance(method, VB):
+        return Constant(0.5)
+    return PerNode()
+
+
+def run(
+    problem: NetworkProblem,
+    state: State,
+    method: Method,
+    step: Step,
+    order: tuple[str, ...],
+    *,
+    limits: Limits,
+    seed: int,
+    callbacks: Sequence[Callable[[Progress], Any]] = (),
+    bound_every: int | None = None,
+    progress: bool | None = None,
+    trace: Trace | None = None,
+) -> Result:
+    """Run until a limit is reached or the guard says stop."""
+    stepper = make_stepper(problem, method, step, order)
+    watch = _Watch(problem, method, step, limits, bound_every, trace or Trace())
+    watch.begin(state)
+    with progress_bar(limits.steps, progress) as bar:
+        for _ in range(limits.steps):
+            stop, state = _one_step(stepper, watch, state, seed, callbacks)
+            bar(watch.trace)
+            if stop is not None:
+                return Result(state, watch.trace, stop)
+    return Result(state, watch.trace, Stop(Reason.STEPS, watch.words_for_steps()))
+
+
+def _one_step(
+    stepper: Stepper, watch: _Watch, state: State, seed: int, callbacks: Sequence[Callable[[Progress], Any]]
+) -> tuple[Stop | None, State]:
+    new, info = stepper.step(state, seed)
+    stop = watch.guard(new, info)
+    if stop is not None:
+        return stop, state
+    watch.record(new, info)
+    stop = watch.lost(state)
+    if stop is not None:
+        return stop, state
+    last = watch.trace.records[-1]
+    seen = Progress(new.t, last.elbo, last.rho, last.accesses, last.seconds, new)
+    if any([bool(callback(seen)) for callback in callbacks]):
+        return Stop(Reason.CALLBACK, f"a callback ended the run after step {new.t}"), new
+    return watch.ended(), new
+
+
+@dataclass
+class _Watch:
+    """The guard, the trace and the stopping rules of one run."""
+
+    problem: NetworkProblem
+    method: Method
+    step: Step
+    limits: Limits
+    bound_every: int | None
+    trace: Trace
+    started: float = field(default_factory=time.perf_counter)
+    bounds: list[float] = field(default_factory=list)
+    unread: int = 0
+    first: float = math.nan
+
+    def __post_init__(self) -> None:
+        earlier = self.trace.records[-1] if len(self.trace) else None
+        self.accesses = earlier.accesses if earlier else 0
+        self.started -= earlier.seconds if earlier else 0.0
+        self.until = None if self.limits.seconds is None else time.perf_counter() + self.limits.seconds
+        self.sweep_accesses = full_accesses(self.problem)
+
+    def begin(self, state: State) -> None:
+        """The bound at the start, against which a lost one is judged; an exact sweep cannot lose it."""
+        if not (isinstance(self.method, VB) and self.method.option == "a"):
+            self.first = self.problem.bound(state)
+
+    def guard(self, state: State, info: StepInfo) -> Stop | None:
+        """Refuse a step that produced an invalid or non-finite λ."""
+        for name, block in info.blocks.items():
+            if not bool(block.valid):
+                return self._diverged(
+                    f"{name!r} got a natural parameter that is not finite or not valid", state.t, info.rho
+                )
+        return None
+
+    def record(self, state: State, info: StepInfo) -> None:
+        """One line of the trace; the exact bound if it is due."""
+        self.accesses += info.accesses
+        self.unread += info.accesses
+        bound = info.bound
+        if bound is None and self._bound_is_due(state.t):
+            bound, self.unread = self.problem.bound(state), 0
+        if bound is not None:
+            self.bounds.append(bound)
+        moved = max((float(block.moved) for block in info.blocks.values()), default=0.0)
+        self.trace.append(
+            StepRecord(
+                state.t,
+                math.nan if bound is None else bound,
+                info.estimate if bound is None or not math.isnan(info.estimate) else bound,
+                info.rho,
+                moved,
+                self.accesses,
+                time.perf_counter() - self.started,
+            )
+        )
+
+    def lost(self, state: State) -> Stop | None:
+        """A bound that is not finite, or has left for minus infinity."""
+        if not self.bounds:
+            return None
+        first = self.first if math.isfinite(self.first) else self.bounds[0]
+        last = self.bounds[-1]
+        if math.isfinite(last) and last > first - LOST * (abs(first) + 1.0):
+            return None
+        record = self.trace.pop()
+        return self._diverged(f"the bound went from {first:.6g} to {last:.6g}", record.t, record.rho)
+
+    def ended(self) -> Stop | None:
+        """Tolerance or time."""
+        if self.until is not None and time.perf_counter() > self.until:
+            return Stop(
+                Reason.SECONDS,
+                f"{self.limits.seconds:g} seconds were up after step {self.trace.records[-1].t}",
+            )
+        if self.limits.tol == 0:
+            return None
+        change = _recent_change(self.bounds, smooth=not isinstance(self.method, VB))
+        if change is not None and change <= self.limits.tol:
+            words = f"the bound changed by {change:.1e} (relative), less than tol = {self.limits.tol:g}"
+            return Stop(Reason.TOLERANCE, words)
+        return None
+
+    def words_for_steps(self) -> str:
+        """Said when the steps ran out."""
+        advice = "" if self.limits.tol == 0 else ": raise steps, or continue_() the fit"
+        return f"all {self.limits.steps} steps were taken before the bound settled to tol = {self.limits.tol:g}{advice}"
+
+    def _bound_is_due(self, t: int) -> bool:
+        if self.bound_every is not None:
+            return t % self.bound_every == 0
+        return self.sweep_accesses <= CHEAP_BOUND or self.unread >= BOUND_SHARE * self.sweep_accesses
+
+    def _diverged(self, what: str, t: int, rho: float) -> Stop:
+        sampled, advice = "", "Start elsewhere (init=), or check the scale of the data"
+        if isinstance(self.method, Children):
+            sampled = f", C = {self.method.C}"
+        elif isinstance(self.method, GlobalBatch):
+            sampled = f", batch {self.method.size}"
+        elif isinstance(self.method, SVI):
+            sampled = f", batch {self.method.size} of {self.method.plate!r}"
+        if not isinstance(self.step, PerNode):
+            advice = "Leave out step= (per-node steps do not diverge), start with a smaller step (first=), or read more children"
+            if isinstance(self.method, VB):
+                advice = "Take smaller steps (step=Constant(rho)), or use option='a', which never lowers the bound"
+        return Stop(
+            Reason.DIVERGED,
+            f"diverged at step {t} (ρ = {rho:.3g}{sampled}): {what}. The state is the last good one. {advice}.",
+        )
+
+
+def _recent_change(bounds: list[float], smooth: bool) -> float | None:
+    """Relative change of the bound: of the last sweep, or of its average over ten evaluations if it is noisy."""
+    width = 10 if smooth else 1
+    if len(bounds) < 2 * width + (0 if smooth else 1):
+        return None
+    now, before = float(np.mean(bounds[-width:])), float(np.mean(bounds[-2 * width : -width]))
+    return abs(now - before) / (abs(now) + 1e-300)

@@ -1,0 +1,45 @@
+"""A progress bar for long fits: on a terminal only, and never in the way of a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from natgrad.inference.trace import Trace
+
+__all__ = ["progress_bar"]
+
+
+@contextmanager
+def progress_bar(steps: int, wanted: bool | None) -> Iterator[Callable[[Trace], None]]:
+    """A function to call after each step; it draws when ``wanted``, or by default when standard error is a terminal."""
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        yield lambda trace: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("bound {task.fields[bound]}  ρ {task.fields[rho]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("fit", total=steps, bound="…", rho="…")
+
+        def update(trace: Trace) -> None:
+            last = trace.records[-1] if len(trace) else None
+            if last is not None:
+                bar.update(task, advance=1, bound=f"{last.elbo:.6g}", rho=f"{last.rho:.2g}")
+
+        yield update

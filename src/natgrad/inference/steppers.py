@@ -1,0 +1,283 @@
+"""One step of each method: a state and the number of the step in, a new state and what happened out.
+
+Every stepper asks the problem for targets and moves blocks by λ ← (1 − ρ) λ + ρ λ^temp; they differ only in which children
+are read. Randomness is a function of (seed, t, block, column).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import PlateMismatch
+from natgrad.inference.draws import draw_rows, generator
+from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
+from natgrad.inference.steps import Step
+from natgrad.network.incidence import ChildSet, child_sets
+from natgrad.network.plan import Block
+from natgrad.network.problem import BlockInfo, NetworkProblem, State
+from natgrad.network.program import Sampled
+
+__all__ = ["StepInfo", "Stepper", "make_stepper"]
+
+Array = Any
+Stats = tuple[Array, ...]
+Ints = npt.NDArray[np.int64]
+
+
+class StepInfo(NamedTuple):
+    """What one step did: the blocks it moved, the step lengths, the messages it read, the bound if it came for free."""
+
+    blocks: dict[str, BlockInfo]
+    rho: float
+    accesses: int
+    bound: float | None = None
+    estimate: float = float("nan")
+
+
+class Stepper(Protocol):
+    """A method bound to a problem."""
+
+    def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
+        """Take step number ``state.t + 1``."""
+        ...
+
+
+def make_stepper(problem: NetworkProblem, method: Method, step: Step, order: tuple[str, ...]) -> Stepper:
+    """The stepper of a method."""
+    from natgrad.inference.local import SVIStepper
+
+    if isinstance(method, VB):
+        return ExactStepper(problem, method, step, order)
+    if isinstance(method, Children):
+        return ChildrenStepper(problem, method, step, order)
+    if isinstance(method, GlobalBatch):
+        return GlobalBatchStepper(problem, method, step, order)
+    if isinstance(method, SVI):
+        return SVIStepper(problem, method, step, order)
+    raise TypeError(f"method must be VB(), Children(C), GlobalBatch(size) or SVI(batch), got {method!r}")
+
+
+def full_accesses(problem: NetworkProblem) -> int:
+    """Messages that one exact sweep reads: one for each pair of a hidden variable and a child of it."""
+    return sum(
+        len(children.children) * children.n_sharing
+        for block in problem.blocks.values()
+        for children in child_sets(problem.plan, block)
+    )
+
+
+class ExactStepper:
+    """Full VB; option (a) is one compiled sweep."""
+
+    def __init__(self, problem: NetworkProblem, method: VB, step: Step, order: tuple[str, ...]) -> None:
+        self.problem, self.method, self.schedule, self.order = problem, method, step, order
+        self.accesses = full_accesses(problem)
+
+    def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
+        rho = float(np.mean(self.schedule.rate(state.t + 1, 1.0, simultaneous=self.method.option == "b")))
+        if self.method.option == "a":
+            result = self.problem.sweep(state, self.order, rho)
+            return result.state, StepInfo(result.info, rho, self.accesses, result.bound)
+        moves = Moves(self.problem, state, together=True)
+        for name in self.order:
+            block = self.problem.blocks[name]
+            moves.move(block, self.problem.target(block, state), rho)
+        return moves.finish(), StepInfo(moves.info, rho, self.accesses)
+
+
+class Moves:
+    """Moves blocks as they come (option a), or remembers the targets and moves them together at the end (option b)."""
+
+    def __init__(self, problem: NetworkProblem, state: State, together: bool) -> None:
+        self.problem, self.state, self.together = problem, state, together
+        self.info: dict[str, BlockInfo] = {}
+        self.lengths: list[float] = []
+        self._waiting: list[tuple[Block, Stats, Any, int | None]] = []
+
+    def move(self, block: Block, target: Stats, rho: Any, column: int | None = None) -> None:
+        """Move one block, or one column of it, along its natural gradient."""
+        self.lengths.append(float(np.mean(rho)))
+        if self.together:
+            self._waiting.append((block, target, rho, column))
+        else:
+            self._apply(block, target, rho, column)
+
+    def finish(self) -> State:
+        """The state after the step."""
+        for entry in self._waiting:
+            self._apply(*entry)
+        return self.state._replace(t=self.state.t + 1)
+
+    @property
+    def rho(self) -> float:
+        """The mean length of the moves."""
+        return float(np.mean(self.lengths)) if self.lengths else 0.0
+
+    def _apply(self, block: Block, target: Stats, rho: Any, column: int | None) -> None:
+        self.state, info = self.problem.advance(block, self.state, target, rho, column)
+        before = self.info.get(block.name)
+        if before is not None:
+            info = BlockInfo(before.valid & info.valid, before.moved + info.moved)
+        self.info[block.name] = info
+
+
+class ChildrenStepper:
+    """Algorithm 1: every hidden variable reads its own sample of children."""
+
+    def __init__(self, problem: NetworkProblem, method: Children, step: Step, order: tuple[str, ...]) -> None:
+        self.problem, self.method, self.schedule, self.order = problem, method, step, order
+        self.sets = {name: child_sets(problem.plan, problem.blocks[name]) for name in order}
+        self.counts = {name: [method.counts(s.degree) for s in sets] for name, sets in self.sets.items()}
+        self.ratios = {name: self._ratio(name) for name in order}
+
+    def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
+        moves = Moves(self.problem, state, together=self.method.option == "b")
+        accesses = 0
+        for number, name in enumerate(self.order):
+            block = self.problem.blocks[name]
+            rho = self.schedule.rate(state.t + 1, self.ratios[name], simultaneous=self.method.option == "b")
+            for column in _columns(block):
+                rng = generator(seed, state.t, number, column or 0)
+                samples = self._draw(name, rng)
+                accesses += sum(len(s.weight) * c.n_sharing for s, c in zip(samples, self.sets[name], strict=True)) // (
+                    1 if column is None else block.n_columns
+                )
+                for part in _parts(block, rho, column, in_turn=self.method.option == "a"):
+                    target = self.problem.target(block, moves.state, (name,), samples, column)
+                    moves.move(block, target, part, column)
+        return moves.finish(), StepInfo(moves.info, moves.rho, accesses)
+
+    def _draw(self, name: str, rng: np.random.Generator) -> tuple[Sampled, ...]:
+        samples = []
+        for children, counts in zip(self.sets[name], self.counts[name], strict=True):
+            positions, rows = draw_rows(rng, children.start, counts)
+            weight = (children.degree / np.maximum(counts, 1))[rows]
+            zipped = children.zipped(children.children[positions])
+            samples.append(Sampled(children.term.node, children.occurrence, zipped, weight))
+        return tuple(samples)
+
+    def _ratio(self, name: str) -> Any:
+        shape = self.problem.blocks[name].shape
+        total, read = np.zeros(shape), np.zeros(shape)
+        for children, counts in zip(self.sets[name], self.counts[name], strict=True):
+            total = total + children.spread(children.degree)
+            read = read + children.spread(counts)
+        return np.where(read > 0, total / np.maximum(read, 1), 1.0)
+
+
+class GlobalBatchStepper:
+    """Algorithm 2: one batch of observations for all."""
+
+    def __init__(self, problem: NetworkProblem, method: GlobalBatch, step: Step, order: tuple[str, ...]) -> None:
+        self.problem, self.method, self.schedule, self.order = problem, method, step, order
+        plan = problem.plan
+        sets = {name: child_sets(plan, problem.blocks[name]) for name in order}
+        self.sets = {name: [s for s in found if plan.nodes[s.term.node].is_observed] for name, found in sets.items()}
+        self.whole = {
+            name: (
+                name,
+                *dict.fromkeys(s.term.node for s in found if not plan.nodes[s.term.node].is_observed),
+            )
+            for name, found in sets.items()
+        }
+        self.hidden_reads = {
+            name: sum(len(s.children) * s.n_sharing for s in found if not plan.nodes[s.term.node].is_observed)
+            for name, found in sets.items()
+        }
+        self.observed = {name: _present(problem, name) for name, node in plan.nodes.items() if node.is_observed}
+        self.n_observed = sum(len(elements) for elements in self.observed.values())
+        if method.size > self.n_observed:
+            raise ValueError(f"GlobalBatch(size={method.size}): there are only {self.n_observed} observations")
+        self.row_of = {
+            (s.term.node, s.occurrence, name): _row_of_element(s) for name, found in self.sets.items() for s in found
+        }
+
+    def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
+        together = self.method.option == "b"
+        batch = self._draw(generator(seed, state.t))
+        moves = Moves(self.problem, state, together)
+        accesses = 0
+        seen = [name for name in self.order if self.sets[name]]
+        for name in [*seen, *(name for name in self.order if name not in seen)]:
+            block = self.problem.blocks[name]
+            samples, ratio, touched = self._samples(name, batch)
+            rho = self.schedule.rate(state.t + 1, ratio, simultaneous=together)
+            rho = np.where(touched, rho, 0.0) if self.sets[name] else rho
+            reads = sum(int((s.weight > 0).sum()) * c.n_sharing for s, c in zip(samples, self.sets[name], strict=True))
+            accesses += reads + self.hidden_reads[name]
+            for column in _columns(block):
+                for part in _parts(block, rho, column, in_turn=not together):
+                    target = self.problem.target(block, moves.state, self.whole[name], samples, column)
+                    moves.move(block, target, part, column)
+        return moves.finish(), StepInfo(moves.info, moves.rho, accesses)
+
+    def _draw(self, rng: np.random.Generator) -> dict[str, Ints]:
+        drawn = rng.choice(self.n_observed, size=self.method.size, replace=False, shuffle=False)
+        batch, offset = {}, 0
+        for name, elements in self.observed.items():
+            here = drawn[(drawn >= offset) & (drawn < offset + len(elements))] - offset
+            batch[name] = elements[here]
+            offset += len(elements)
+        return batch
+
+    def _samples(self, name: str, batch: dict[str, Ints]) -> tuple[tuple[Sampled, ...], Any, Any]:
+        block = self.problem.blocks[name]
+        total, read = np.zeros(block.shape), np.zeros(block.shape)
+        samples = []
+        for children in self.sets[name]:
+            node = children.term.node
+            elements = batch[node]
+            rows = self.row_of[node, children.occurrence, name][elements]
+            drawn = np.bincount(rows, minlength=len(children.degree))
+            weight = (children.degree / np.maximum(drawn, 1))[rows]
+            # Several observed nodes share the batch in varying parts: pad, so that nothing is compiled anew.
+            missing = (self.method.size - len(elements)) if len(self.observed) > 1 else 0
+            zipped = children.zipped(np.concatenate([elements, np.zeros(missing, dtype=np.int64)]))
+            samples.append(Sampled(node, children.occurrence, zipped, np.concatenate([weight, np.zeros(missing)])))
+            total = total + children.spread(children.degree)
+            read = read + children.spread(drawn)
+        return tuple(samples), np.where(read > 0, total / np.maximum(read, 1), 1.0), read > 0
+
+
+def _row_of_element(children: ChildSet) -> Ints:
+    """The row of each element of the term; −1 for missing ones, which are never drawn."""
+    size = int(np.prod([children.term.sizes[label] for label in children.term.plates]))
+    rows = np.full(size, -1)
+    rows[children.children] = children.key_of_child
+    return rows
+
+
+def _present(problem: NetworkProblem, name: str) -> Ints:
+    term = problem.plan.terms[name]
+    size = int(np.prod([term.sizes[label] for label in term.plates]))
+    return np.arange(size) if term.present is None else np.flatnonzero(term.present.reshape(-1))
+
+
+def _columns(block: Block) -> list[int | None]:
+    return [None] if block.column_axis is None else list(range(block.n_columns))
+
+
+def _parts(block: Block, rho: Any, column: int | None, in_turn: bool) -> list[Any]:
+    """The step lengths of one move: of a column; or, for coloured blocks under option (a), colour after colour."""
+    if column is not None:
+        rates = np.asarray(rho)
+        return [np.take(rates, column, axis=block.column_axis) if rates.ndim else rates]
+    if block.colours is None or not in_turn:
+        return [rho]
+    return [np.where(block.colours == colour, rho, 0.0) for colour in range(block.n_columns)]
+
+
+def check_plate(problem: NetworkProblem, plate: str) -> None:
+    """The sampled plate must exist, and must not be the time of a chain."""
+    plates = {p.name for node in problem.plan.nodes.values() for p in node.plates}
+    if plate not in plates:
+        raise PlateMismatch(f"SVI: there is no plate {plate!r} in this network; it has {sorted(plates)}")
+    for node in problem.plan.nodes.values():
+        if node.block_plates != node.plates and node.plates[-1].name == plate:
+            raise PlateMismatch(
+                f"SVI: {plate!r} is the time of the chain {node.name!r} and cannot be cut into independent groups; put the "
+                "sequences on a plate of their own and sample that"
+            )

@@ -1,0 +1,114 @@
+"""What happened, step by step, and why it ended."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Reason", "StepRecord", "Stop", "Trace"]
+
+
+class StepRecord(NamedTuple):
+    """One line of the trace."""
+
+    t: int
+    elbo: float
+    elbo_estimate: float
+    rho: float
+    moved: float
+    accesses: int
+    seconds: float
+
+
+class Trace:
+    """Columns of numbers with one entry for each step, as in ``trace["elbo"]``.
+
+    ``elbo`` is the exact bound (NaN where it was not evaluated), ``elbo_estimate`` what the mini-batch says of it,
+    ``accesses`` the messages read so far, ``seconds`` the time so far, ``moved`` the relative change of λ.
+    """
+
+    columns = StepRecord._fields
+
+    def __init__(self, records: list[StepRecord] | None = None) -> None:
+        self._records = list(records or [])
+
+    def append(self, record: StepRecord) -> None:
+        """Add one step."""
+        self._records.append(record)
+
+    def pop(self) -> StepRecord:
+        """Take back the last step: the guard did not accept it."""
+        return self._records.pop()
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        if name not in self.columns:
+            raise KeyError(f"the trace has no column {name!r}; it has {', '.join(self.columns)}")
+        return np.array([getattr(record, name) for record in self._records])
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def records(self) -> tuple[StepRecord, ...]:
+        """The lines themselves."""
+        return tuple(self._records)
+
+    def to_frame(self) -> Any:
+        """The trace as a pandas DataFrame."""
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("trace.to_frame() needs pandas: pip install 'natgrad[table]'") from None
+        return pandas.DataFrame(self._records, columns=list(self.columns)).set_index("t")
+
+    def __repr__(self) -> str:
+        if not self._records:
+            return "Trace(no steps)"
+        last = self._records[-1]
+        return f"Trace({len(self)} steps, elbo {last.elbo:.6g}, {last.accesses:,} accesses, {last.seconds:.3g} s)"
+
+    def __str__(self) -> str:
+        shown = self._records if len(self) <= 12 else [*self._records[:6], None, *self._records[-5:]]
+        lines = [f"{'t':>6} {'elbo':>16} {'rho':>9} {'moved':>9} {'accesses':>12} {'seconds':>9}"]
+        for r in shown:
+            lines.append(
+                "     …"
+                if r is None
+                else f"{r.t:>6} {r.elbo:>16.6f} {r.rho:>9.3g} {r.moved:>9.2e} {r.accesses:>12,} {r.seconds:>9.3f}"
+            )
+        return "\n".join(lines)
+
+
+class Reason(enum.Enum):
+    """Why a run ended."""
+
+    TOLERANCE = "the bound changed by less than tol"
+    STEPS = "all steps were taken"
+    SECONDS = "the time was up"
+    CALLBACK = "a callback asked to stop"
+    DIVERGED = "a step left the space of valid parameters"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The reason a run ended, and in words what happened and what to do about it."""
+
+    reason: Reason
+    words: str = field(default="")
+
+    @property
+    def converged(self) -> bool:
+        """Whether the run ended because the bound no longer changed."""
+        return self.reason is Reason.TOLERANCE
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the guard ended the run; the state is the last good one."""
+        return self.reason is Reason.DIVERGED
+
+    def __str__(self) -> str:
+        return self.words or self.reason.value

@@ -1,0 +1,1 @@
+"""What users fit: a declared network (and, in time, the ready models)."""

@@ -1,0 +1,221 @@
+"""`Network`: a declared graph collected from its observed leaves, compiled once, fitted as often as wanted."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+from natgrad._version import __version__
+from natgrad.errors import PlateMismatch, UnreachedNode
+from natgrad.inference.engine import Limits, Progress, default_step, run
+from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
+from natgrad.inference.start import Init, make_start
+from natgrad.inference.steps import Step
+from natgrad.network.nodes import Node
+from natgrad.network.plan import make_plan
+from natgrad.network.problem import NetworkProblem
+from natgrad.posterior.fit import Fit, Settings
+
+__all__ = ["Network"]
+
+
+class Network:
+    """A Bayesian network, collected from its observed nodes.
+
+    Parameters
+    ----------
+    *observed : nodes
+        The observed leaves; every ancestor comes along.
+
+    Examples
+    --------
+    >>> import natgrad as ng
+    >>> n = ng.Plate("n", 5)
+    >>> mu = ng.Normal("mu", 0.1, 0.5)
+    >>> x = ng.Normal("x", mu, 2.0, plate=n, observed=[1.2, -0.3, 0.8, 2.1, 0.4])
+    >>> fit = ng.Network(x).fit()
+    >>> print(f"{fit['mu'].mean():.4f}  {fit.elbo:.6f}")
+    0.8048  -7.726467
+    """
+
+    def __init__(self, *observed: Node) -> None:
+        if not observed:
+            raise TypeError("Network needs the observed nodes: Network(y), or Network(y1, y2)")
+        for node in observed:
+            if not isinstance(node, Node):
+                raise TypeError(f"Network takes nodes, got {type(node).__name__}")
+        self.nodes: dict[str, Node] = _collected(observed)
+        _check_plates(self.nodes.values())
+        if not any(node.is_observed for node in self.nodes.values()):
+            raise ValueError(f"no node is observed among {', '.join(self.nodes)}: give observed= to at least one")
+        _warn_unreached(self.nodes)
+
+    @cached_property
+    def problem(self) -> NetworkProblem:
+        """The compiled network; made at the first fit and kept, so that a second fit compiles nothing."""
+        return NetworkProblem(make_plan(list(self.nodes.values())))
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Names of the hidden nodes, parents first."""
+        return tuple(name for name, node in self.nodes.items() if not node.is_observed)
+
+    def fit(
+        self,
+        method: Method | None = None,
+        *,
+        step: Step | None = None,
+        steps: int = 1000,
+        tol: float = 1e-6,
+        seconds: float | None = None,
+        seed: int = 0,
+        init: Init = None,
+        order: Sequence[str] | None = None,
+        callbacks: Sequence[Callable[[Progress], Any]] = (),
+        bound_every: int | None = None,
+        progress: bool | None = None,
+    ) -> Fit:
+        """Fit the approximation q = Π q_i to the data.
+
+        Parameters
+        ----------
+        method : VB, Children, GlobalBatch or SVI, optional
+            Which data each step reads; all of it by default.
+        step : step size, optional
+            ``RobbinsMonro``, ``Constant``, ``HoldThenDecay`` or ``PerNode``. By default exact updates for `VB` and
+            per-node steps, which need no tuning, for sampled methods.
+        steps, seconds, tol : limits
+            Most steps (sweeps), most time, and the relative change of the bound below which the fit has converged
+            (0 runs all steps).
+        seed : int
+            Every random choice is a function of the seed and the number of the step.
+        init : mapping, "random", "kmeans", optional
+            Where nodes start: values (a point mass until the first update), a draw from the prior, or clusters. The others
+            start at their priors. Nodes that are multiplied with one another and would both start at zero are drawn.
+        order : names, optional
+            The order of updates in a sweep: every hidden node once. By default children before parents.
+        callbacks : functions of `Progress`
+            Called after each step; one that returns True ends the fit.
+        bound_every : int, optional
+            How often a sampled method evaluates the exact bound; by default at every step when that is cheap.
+        progress : bool, optional
+            Show a progress bar; by default on a terminal.
+        """
+        method = VB() if method is None else method
+        if not isinstance(method, (VB, Children, GlobalBatch, SVI)):
+            raise TypeError(f"method must be VB(), Children(C), GlobalBatch(size) or SVI(batch), got {method!r}")
+        limits = Limits(steps, tol, seconds)
+        settings = Settings(
+            method, _checked_step(step, method), self._checked_order(order), _checked_seed(seed), __version__
+        )
+        if bound_every is not None and bound_every < 1:
+            raise ValueError(f"bound_every must be ≥ 1, got {bound_every}")
+        state = make_start(self.problem, init, settings.seed)
+        result = run(
+            self.problem, state, method, settings.step, settings.order,
+            limits=limits, seed=settings.seed, callbacks=tuple(callbacks), bound_every=bound_every, progress=progress,
+        )  # fmt: skip
+        return Fit(self.problem, result, settings, self._continue)
+
+    def _continue(
+        self,
+        fit: Fit,
+        method: Method | None,
+        *,
+        step: Step | None = None,
+        steps: int = 1000,
+        tol: float = 1e-6,
+        seconds: float | None = None,
+        callbacks: Sequence[Callable[[Progress], Any]] = (),
+        bound_every: int | None = None,
+        progress: bool | None = None,
+    ) -> Fit:
+        old = fit.settings
+        chosen = old.method if method is None else method
+        rule = (old.step if method is None else default_step(chosen)) if step is None else step
+        settings = Settings(chosen, rule, old.order, old.seed, old.version)
+        result = run(
+            self.problem, fit.state, chosen, rule, old.order,
+            limits=Limits(steps, tol, seconds), seed=old.seed, callbacks=tuple(callbacks), bound_every=bound_every,
+            progress=progress, trace=type(fit.trace)(list(fit.trace.records)),
+        )  # fmt: skip
+        return Fit(self.problem, result, settings, self._continue)
+
+    def _checked_order(self, order: Sequence[str] | None) -> tuple[str, ...]:
+        # Children first: local variables see the start of their parents before the parents average over them.
+        default = tuple(reversed(self.hidden))
+        if order is None:
+            return default
+        names = tuple(order)
+        if sorted(names) != sorted(default):
+            missing, extra = sorted(set(default) - set(names)), sorted(set(names) - set(default))
+            raise ValueError(
+                f"order must name every hidden node once; missing {missing}, unknown or repeated "
+                f"{extra or sorted({n for n in names if names.count(n) > 1})}"
+            )
+        return names
+
+    def __repr__(self) -> str:
+        return f"Network({', '.join(repr(node) for node in self.nodes.values())})"
+
+
+def _collected(roots: Iterable[Node]) -> dict[str, Node]:
+    """Every ancestor, parents before children."""
+    found: dict[str, Node] = {}
+
+    def visit(node: Node) -> None:
+        if node.name in found:
+            if found[node.name] is not node:
+                raise ValueError(f"two different nodes are called {node.name!r}: give each node its own name")
+            return
+        for parent in node.parents():
+            visit(parent)
+        if node.name in found:
+            raise ValueError(f"two different nodes are called {node.name!r}: give each node its own name")
+        found[node.name] = node
+
+    for node in roots:
+        visit(node)
+    return found
+
+
+def _check_plates(nodes: Iterable[Node]) -> None:
+    seen: dict[str, Any] = {}
+    for node in nodes:
+        for plate in node.plates:
+            other = seen.setdefault(plate.name, plate)
+            if other is not plate and (other.size != plate.size or other.weight is not plate.weight):
+                raise PlateMismatch(
+                    f"{node.name!r}: there are two plates called {plate.name!r}, with sizes {other.size} and {plate.size}; "
+                    "use one Plate object, or two names"
+                )
+
+
+def _warn_unreached(nodes: dict[str, Node]) -> None:
+    reached: set[str] = set()
+    for node in reversed(list(nodes.values())):
+        if node.is_observed or node.name in reached:
+            reached.update(parent.name for parent in node.parents())
+    for name, node in nodes.items():
+        if not node.is_observed and name not in reached:
+            warnings.warn(
+                f"{name!r} is hidden and has no path to data: its posterior will be its prior",
+                UnreachedNode,
+                stacklevel=3,
+            )
+
+
+def _checked_step(step: Step | None, method: Method) -> Step:
+    if step is None:
+        return default_step(method)
+    if not callable(getattr(step, "rate", None)):
+        raise TypeError(f"step must be RobbinsMonro(…), Constant(ρ), HoldThenDecay(…) or PerNode(), got {step!r}")
+    return step
+
+
+def _checked_seed(seed: int) -> int:
+    if isinstance(seed, bool) or not hasattr(seed, "__index__") or int(seed) < 0:
+        raise ValueError(f"seed must be a whole number ≥ 0, got {seed!r}")
+    return int(seed)

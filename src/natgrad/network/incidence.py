@@ -1,0 +1,139 @@
+"""Who reads whom: the children of every element of a block, and the groups that a batch of a plate is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import PlateMismatch
+from natgrad.network.plan import Block, Plan, PlannedTerm, element_keys
+from natgrad.network.polynomial import Take
+from natgrad.network.scope import Reading
+
+__all__ = ["ChildSet", "Grouping", "child_sets", "group_plates"]
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ChildSet:
+    """The children of a block in one term, read in one way: compressed rows, one for each key.
+
+    A key is what the child's element determines of the parent's element; parents that differ only along gated or summed
+    axes have the same children and share a row. Missing observations are nobody's children.
+    """
+
+    term: PlannedTerm
+    occurrence: int
+    block: Block
+    axes: tuple[int, ...]
+    children: Ints
+    start: Ints
+
+    @cached_property
+    def degree(self) -> Ints:
+        """N_i of each row."""
+        return np.diff(self.start)
+
+    @cached_property
+    def key_of_child(self) -> Ints:
+        """The row of each child in ``children``."""
+        return np.repeat(np.arange(len(self.degree)), self.degree)
+
+    @property
+    def n_sharing(self) -> int:
+        """How many elements share a row."""
+        return int(np.prod([n for axis, n in enumerate(self.block.shape) if axis not in self.axes]))
+
+    def spread(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """A value for each row as an array over the block's plates."""
+        kept = [self.block.shape[axis] if axis in self.axes else 1 for axis in range(len(self.block.shape))]
+        return np.broadcast_to(rows.reshape(kept), self.block.shape)
+
+    def zipped(self, children: Ints) -> dict[str, npt.NDArray[np.int32]]:
+        """The index of each child along each plate of its term."""
+        return zip_labels(self.term, children)
+
+
+def zip_labels(term: PlannedTerm, elements: Ints) -> dict[str, npt.NDArray[np.int32]]:
+    """Flat elements of a term as one index array for each plate."""
+    if not term.plates:
+        return {}
+    sizes = [term.sizes[label] for label in term.plates]
+    indices = np.unravel_index(elements, sizes)
+    return {label: index.astype(np.int32) for label, index in zip(term.plates, indices, strict=True)}
+
+
+def child_sets(plan: Plan, block: Block) -> list[ChildSet]:
+    """One set for every term that reads the block and every way in which it does."""
+    found = []
+    for term in plan.terms_of(block.name):
+        for occurrence, reading in enumerate(term.readings.get(block.name, ())):
+            found.append(_child_set(plan, block, term, occurrence, reading))
+    return found
+
+
+def _child_set(plan: Plan, block: Block, term: PlannedTerm, occurrence: int, reading: Reading) -> ChildSet:
+    keys, axes = element_keys(term, reading, block.shape, plan.known)
+    n_rows = int(np.prod([block.shape[axis] for axis in axes]))
+    children = np.arange(len(keys))
+    if term.present is not None:
+        children = np.flatnonzero(term.present.reshape(-1))
+        keys = keys[children]
+    if n_rows > 1:
+        children = children[np.argsort(keys, kind="stable")]
+    start = np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n_rows))])
+    return ChildSet(term, occurrence, block, axes, children, start)
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """The elements of every plate that belong to each group of one plate (the cells of a document)."""
+
+    plate: str
+    n_groups: int
+    members: Mapping[str, Ints]
+    start: Mapping[str, Ints]
+
+    def elements(self, plate: str, groups: Ints) -> Ints:
+        """The elements of a plate in the given groups, group after group."""
+        start, members = self.start[plate], self.members[plate]
+        lengths = start[groups + 1] - start[groups]
+        offsets = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return np.asarray(members[np.repeat(start[groups], lengths) + offsets])
+
+
+def group_plates(plan: Plan, plate: str) -> Grouping:
+    """Follow the gathers from a plate to every plate whose elements each belong to one of its elements."""
+    sizes = {label: size for term in plan.terms.values() for label, size in term.sizes.items()}
+    group_of: dict[str, Ints] = {plate: np.arange(sizes[plate])}
+    grown = True
+    while grown:
+        grown = False
+        for term in plan.terms.values():
+            for name, readings in term.readings.items():
+                plates = tuple(p.name for p in plan.nodes[name].plates)
+                for reading in readings:
+                    for own, axis in zip(plates, reading.axes, strict=True):
+                        if not isinstance(axis, Take) or own not in group_of or len(axis.labels) != 1:
+                            continue
+                        groups = group_of[own][plan.known[axis.index]]
+                        label = axis.labels[0]
+                        if label not in group_of:
+                            group_of[label], grown = groups, True
+                        elif not np.array_equal(group_of[label], groups):
+                            raise PlateMismatch(
+                                f"{term.node!r}: an element of plate {label!r} belongs to two different elements of {plate!r}; "
+                                "a batch of it would not be independent of the rest. Sample another plate"
+                            )
+    members = {name: np.argsort(groups, kind="stable") for name, groups in group_of.items()}
+    start = {
+        name: np.concatenate([[0], np.cumsum(np.bincount(groups, minlength=sizes[plate]))])
+        for name, groups in group_of.items()
+    }
+    return Grouping(plate, sizes[plate], members, start)

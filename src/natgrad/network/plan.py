@@ -1,0 +1,195 @@
+"""From declared nodes to a Plan: terms, blocks and known arrays; everything the compiler needs and nothing it must guess."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import NotConjugate
+from natgrad.families import Family
+from natgrad.network.nodes import Node
+from natgrad.network.polynomial import Factor, Monomial, Take
+from natgrad.network.scope import Reading
+
+__all__ = ["Block", "Plan", "PlannedTerm", "make_plan", "weight_key"]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A hidden node as the engine sees it: its family and the shape of its plates.
+
+    ``column_axis`` is the plate along which elements are co-parents of one child and are updated in turn; ``colours``
+    [plates] does the same for nodes that a term reads twice: elements of one colour never meet.
+    """
+
+    name: str
+    family: Family
+    plates: tuple[str, ...]
+    shape: tuple[int, ...]
+    column_axis: int | None
+    colours: npt.NDArray[np.int32] | None
+
+    @property
+    def n_columns(self) -> int:
+        """How many groups of elements are updated one after the other."""
+        if self.column_axis is not None:
+            return self.shape[self.column_axis]
+        return 1 if self.colours is None else int(self.colours.max()) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTerm:
+    """One node's expected log density with gates, missing values and plate weights multiplied in."""
+
+    node: str
+    plates: tuple[str, ...]
+    sizes: Mapping[str, int]
+    monomials: tuple[Monomial, ...]
+    readings: Mapping[str, tuple[Reading, ...]]
+    present: npt.NDArray[np.bool_] | None
+
+    def touching(self, name: str) -> tuple[Monomial, ...]:
+        """The monomials in which a node's moments appear."""
+        return tuple(m for m in self.monomials if any(f.source == name and not f.known for f in m.factors))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A compiled declaration: nodes in order of declaration, one term each, one block for each hidden node."""
+
+    nodes: Mapping[str, Node]
+    terms: Mapping[str, PlannedTerm]
+    blocks: Mapping[str, Block]
+    known: dict[str, npt.NDArray[Any]]
+    weights: Mapping[str, npt.NDArray[np.float64]]
+
+    def terms_of(self, name: str) -> list[PlannedTerm]:
+        """The terms that touch a node: its own first, then those of its children."""
+        own = [self.terms[name]]
+        return own + [term for term in self.terms.values() if term.node != name and name in term.readings]
+
+
+def weight_key(plate: str) -> str:
+    """The key of a plate's weights among the known arrays."""
+    return f"weight:{plate}"
+
+
+def make_plan(nodes: Sequence[Node]) -> Plan:
+    """Compile nodes (parents first) into a plan."""
+    known: dict[str, npt.NDArray[Any]] = {}
+    weights: dict[str, npt.NDArray[np.float64]] = {}
+    for node in nodes:
+        for plate in node.plates:
+            if plate.weight is not None:
+                weights[plate.name] = known[weight_key(plate.name)] = plate.weight
+    declared = {node.name: node.term(known) for node in nodes}
+    terms: dict[str, PlannedTerm] = {}
+    coupled: dict[str, set[str]] = {}
+    for node in nodes:
+        term = declared[node.name]
+        scope = term.scope
+        extra = tuple(Factor(weight_key(name), 0, (name,), known=True) for name in scope.plate_names if name in weights)
+        extra += (term.mask,) if term.mask is not None else ()
+        monomials = tuple(_completed(m.settled(), scope.gates, extra) for m in term.polynomial.monomials)
+        present = None if node.mask is None else node.mask.astype(bool)
+        readings = {name: tuple(found) for name, found in scope.readings.items() if name != node.name}
+        terms[node.name] = PlannedTerm(
+            node.name, scope.plate_names, dict(scope.sizes), _merged(monomials), readings, present
+        )
+        for name, label in scope.coupled.items():
+            coupled.setdefault(name, set()).add(label)
+    blocks = {
+        node.name: _block(node, coupled.get(node.name, set()), terms, known) for node in nodes if not node.is_observed
+    }
+    return Plan({node.name: node for node in nodes}, terms, blocks, known, weights)
+
+
+def _completed(monomial: Monomial, gates: Mapping[str, Factor], extra: tuple[Factor, ...]) -> Monomial:
+    """Multiply in the category behind every gated label; a monomial without the label needs none, as Σ_k E[z_k] = 1."""
+    factors, done = monomial.factors, set[str]()
+    while missing := [label for label in _labels(factors) if label in gates and label not in done]:
+        factors += (gates[missing[0]],)
+        done.add(missing[0])
+    return Monomial(monomial.coefficient, factors + extra)
+
+
+def _labels(factors: tuple[Factor, ...]) -> list[str]:
+    return [label for factor in factors for label in factor.labels]
+
+
+def _merged(monomials: tuple[Monomial, ...]) -> tuple[Monomial, ...]:
+    """Add up the coefficients of equal monomials (the two cross terms of a square, say)."""
+    totals: dict[tuple[Factor, ...], float] = {}
+    for monomial in monomials:
+        key = tuple(sorted(monomial.factors, key=repr))
+        totals[key] = totals.get(key, 0.0) + monomial.coefficient
+    return tuple(Monomial(value, factors) for factors, value in totals.items() if value != 0.0)
+
+
+def _block(
+    node: Node, plates: set[str], terms: Mapping[str, PlannedTerm], known: Mapping[str, npt.NDArray[Any]]
+) -> Block:
+    names = tuple(plate.name for plate in node.block_plates)
+    shape = tuple(plate.size for plate in node.block_plates)
+    twice = [term for term in terms.values() if len(term.readings.get(node.name, ())) > 1]
+    if len(plates) > 1 or (plates and twice):
+        raise NotConjugate(
+            f"{node.name!r} is summed over plates {sorted(plates)} in different terms; its elements cannot be updated in turn "
+            "along one axis. Use a MultivariateNormal, or separate nodes"
+        )
+    axis = names.index(next(iter(plates))) if plates else None
+    colours = _colours(node, shape, twice, known) if twice else None
+    return Block(node.name, node.family, names, shape, axis, colours)
+
+
+def _colours(
+    node: Node, shape: tuple[int, ...], terms: list[PlannedTerm], known: Mapping[str, npt.NDArray[Any]]
+) -> npt.NDArray[np.int32]:
+    """Greedy colouring of the elements that meet in some child, largest degree first."""
+    pairs: set[tuple[int, int]] = set()
+    for term in terms:
+        keys = [element_keys(term, reading, shape, known)[0] for reading in term.readings[node.name]]
+        for i, first in enumerate(keys):
+            for second in keys[i + 1 :]:
+                if (same := np.flatnonzero(first == second)).size:
+                    raise NotConjugate(
+                        f"{term.node!r} reads element {int(first[same[0]])} of {node.name!r} twice (its element {int(same[0])}): "
+                        "the product of expectations is not the expectation of the product. Remove it, or use two nodes"
+                    )
+                pairs.update(zip(np.minimum(first, second).tolist(), np.maximum(first, second).tolist(), strict=True))
+    neighbours: list[list[int]] = [[] for _ in range(int(np.prod(shape)))]
+    for a, b in pairs:
+        neighbours[a].append(b)
+        neighbours[b].append(a)
+    colours = np.full(len(neighbours), -1, dtype=np.int32)
+    for element in sorted(range(len(neighbours)), key=lambda e: -len(neighbours[e])):
+        used = {int(colours[other]) for other in neighbours[element]}
+        colours[element] = next(c for c in range(len(used) + 1) if c not in used)
+    return colours.reshape(shape)
+
+
+def element_keys(
+    term: PlannedTerm, reading: Reading, shape: tuple[int, ...], known: Mapping[str, npt.NDArray[Any]]
+) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
+    """For each element of a term, flattened: which element of the node it reads.
+
+    Returns the flat key over the axes that are chosen by the term's element, and the positions of these axes; the other
+    axes (gated, or summed) are read whole.
+    """
+    sizes = [term.sizes[label] for label in term.plates]
+    coordinates = dict(zip(term.plates, np.unravel_index(np.arange(int(np.prod(sizes))), sizes or (1,)), strict=False))
+    chosen, parts = [], []
+    for position, axis in enumerate(reading.axes[: len(shape)]):
+        if isinstance(axis, Take):
+            parts.append(known[axis.index][tuple(coordinates[label] for label in axis.labels)].astype(np.int64))
+            chosen.append(position)
+        elif axis in term.plates:
+            parts.append(coordinates[axis])
+            chosen.append(position)
+    if not parts:
+        return np.zeros(int(np.prod(sizes)), dtype=np.int64), ()
+    return np.ravel_multi_index(parts, [shape[p] for p in chosen]), tuple(chosen)

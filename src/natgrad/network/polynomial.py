@@ -1,0 +1,123 @@
+"""The expected log joint as a symbolic polynomial in moments: factors, monomials and their algebra.
+
+A conditional's expected log density is built from these with ``+`` and ``*`` and nothing else; the compiler then only
+has to evaluate monomials. A factor is one statistic of one node (or one array of known numbers) together with what
+each of its axes means inside the term: a label, or a `Take`, an index map onto other labels (a gather).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+__all__ = ["Delta", "Factor", "Monomial", "Polynomial", "Take", "number"]
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """An axis that is read through an index array: ``index`` names it, ``labels`` are the axes the array lives on."""
+
+    index: str
+    labels: tuple[str, ...]
+
+
+Axis = str | Take
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """Statistic ``stat`` of node ``source``, or the known array ``source``, with the meaning of every axis.
+
+    ``occurrence`` tells apart two readings of one node in one term (``skill[winner] − skill[loser]``).
+    """
+
+    source: str
+    stat: int
+    axes: tuple[Axis, ...]
+    known: bool
+    occurrence: int = 0
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of the evaluated factor, gathers carried out."""
+        return tuple(label for axis in self.axes for label in (axis.labels if isinstance(axis, Take) else (axis,)))
+
+    def relabelled(self, names: Mapping[str, str]) -> Factor:
+        """The same factor with axes renamed."""
+        axes: list[Axis] = []
+        for axis in self.axes:
+            if isinstance(axis, Take):
+                axes.append(Take(axis.index, tuple(names.get(label, label) for label in axis.labels)))
+            else:
+                axes.append(names.get(axis, axis))
+        return replace(self, axes=tuple(axes))
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """δ(i, j): the two labels are the same; what a diagonal matrix contributes to a product."""
+
+    first: str
+    second: str
+
+
+@dataclass(frozen=True, slots=True)
+class Monomial:
+    """A coefficient times factors; ``counted`` names plates whose sum has been carried out already."""
+
+    coefficient: float
+    factors: tuple[Factor, ...] = ()
+    deltas: tuple[Delta, ...] = ()
+    counted: frozenset[str] = frozenset()
+
+    @property
+    def labels(self) -> set[str]:
+        """Every label that some factor carries."""
+        return {label for factor in self.factors for label in factor.labels}
+
+    def settled(self) -> Monomial:
+        """The same monomial with every δ carried out by renaming."""
+        factors = self.factors
+        for delta in self.deltas:
+            factors = tuple(factor.relabelled({delta.second: delta.first}) for factor in factors)
+        return Monomial(self.coefficient, factors)
+
+
+@dataclass(frozen=True, slots=True)
+class Polynomial:
+    """A sum of monomials. Multiplication distributes, so products of sums are written out."""
+
+    monomials: tuple[Monomial, ...] = ()
+
+    def __add__(self, other: Polynomial | float) -> Polynomial:
+        return Polynomial((*self.monomials, *_as_polynomial(other).monomials))
+
+    def __sub__(self, other: Polynomial | float) -> Polynomial:
+        return self + (-1.0) * _as_polynomial(other)
+
+    def __mul__(self, other: Polynomial | float) -> Polynomial:
+        right = _as_polynomial(other)
+        return Polynomial(
+            tuple(
+                Monomial(a.coefficient * b.coefficient, a.factors + b.factors, a.deltas + b.deltas)
+                for a in self.monomials
+                for b in right.monomials
+            )
+        )
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    @staticmethod
+    def of(factors: Iterable[Factor], *deltas: Delta) -> Polynomial:
+        """A single monomial with coefficient one."""
+        return Polynomial((Monomial(1.0, tuple(factors), tuple(deltas)),))
+
+
+def number(value: float) -> Polynomial:
+    """A constant polynomial; zero has no monomials at all."""
+    return Polynomial((Monomial(float(value)),)) if value != 0 else Polynomial()
+
+
+def _as_polynomial(value: Polynomial | float) -> Polynomial:
+    return value if isinstance(value, Polynomial) else number(value)

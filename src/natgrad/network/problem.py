@@ -1,0 +1,429 @@
+"""A compiled network as the engine's Problem: blocks, exact sweeps, sampled targets, the bound.
+
+Numbers are arguments of the compiled functions and structure is static, so a second fit of the same network compiles
+nothing. Every call enters 64-bit mode for itself; the user's process keeps its own setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from natgrad.network.plan import Block, Plan
+from natgrad.network.program import Program, Sampled
+
+__all__ = ["BlockInfo", "NetworkProblem", "State", "SweepResult"]
+
+Array = Any
+Stats = tuple[Array, ...]
+
+
+class State(NamedTuple):
+    """Everything the next step needs: natural parameters, their moments, and the number of steps taken.
+
+    A node that starts as a point mass has the moments of that point until its first update; from then on μ = ∇A(λ).
+    """
+
+    lam: dict[str, Stats]
+    mu: dict[str, Stats]
+    t: int
+
+
+class BlockInfo(NamedTuple):
+    """What one update did: whether λ stayed valid, and how far it moved (‖Δλ‖ / ‖λ‖)."""
+
+    valid: Array
+    moved: Array
+
+
+class SweepResult(NamedTuple):
+    """A state after every block was updated once, the bound there, and what each update did."""
+
+    state: State
+    bound: float
+    info: dict[str, BlockInfo]
+
+
+class NetworkProblem:
+    """The compiled functions of one plan, with its known arrays on the device."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.program = Program(plan)
+        self.blocks: Mapping[str, Block] = plan.blocks
+        self._compiled: dict[Any, Callable[..., Any]] = {}
+        self._device: dict[str, Array] = {}
+
+    def prior(self, fixed: Mapping[str, Stats]) -> State:
+        """Every block at its prior, given its parents there; ``fixed`` gives the moments of those that start elsewhere."""
+
+        def build() -> Callable[..., Any]:
+            def function(fixed: Mapping[str, Stats], known: Any) -> Any:
+                lam: dict[str, Stats] = {}
+                mu: dict[str, Stats] = {}
+                for name, block in self.blocks.items():
+                    empty = tuple(jnp.zeros(shape) for shape in self.plan.nodes[name].stat_shapes())
+                    lam[name] = self.program.target(block, {**mu, name: empty}, known, (name,))
+                    mu[name] = fixed[name] if name in fixed else block.family.expected_stats(lam[name])
+                return lam, mu
+
+            return function
+
+        lam, mu = self._function(("prior", tuple(fixed)), build)(dict(fixed))
+        return State(lam, mu, 0)
+
+    # -- exact --
+
+    def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
+        """Update every block once, in order, each from the freshest neighbours; the bound comes with it."""
+        function = self._function(("sweep", order), lambda: self._sweep(order))
+        lam, mu, bound, info = function(state.lam, state.mu, rho)
+        return SweepResult(State(lam, mu, state.t + 1), float(bound), info)
+
+    def bound(self, state: State) -> float:
+        """The evidence lower bound at a state."""
+        return float(sum(self.bound_by_node(state).values()))
+
+    def bound_by_node(self, state: State) -> dict[str, float]:
+        """E[log p(x | parents)] of each node, plus its entropy where it is hidden; they add up to the bound."""
+        values = self._function("bound", self._bounds)(state.lam, state.mu)
+        return {name: float(value) for name, value in values.items()}
+
+    def target(
+        self,
+        block: Block,
+        state: State,
+        full: tuple[str, ...] | None = None,
+        sampled: tuple[Sampled, ...] = (),
+        column: int | None = None,
+    ) -> Stats:
+        """λ^temp of eq. (6): prior message plus messages of children, whole terms in ``full``, the rest sampled."""
+        shape = tuple((s.term, s.occurrence, tuple(s.zipped), tuple(s.moved)) for s in sampled)
+        key = ("target", block.name, full, shape, column is not None)
+        arrays = [(dict(s.zipped), s.weight, dict(s.moved)) for s in sampled]
+
+        def build() -> Callable[..., Any]:
+            def function(mu: Any, arrays: Any, column: Any, known: Any) -> Stats:
+                samples = [
+                    Sampled(term, occurrence, zipped, weight, moved)
+                    for (term, occurrence, _, _), (zipped, weight, moved) in zip(shape, arrays, strict=True)
+                ]
+                return self.program.target(block, mu, known, full, samples, column)
+
+            return function
+
+        result: Stats = self._function(key, build)(state.mu, arrays, None if column is None else np.int32(column))
+        return result
+
+    def advance(
+        self, block: Block, state: State, target: Stats, rho: Any, column: int | None = None
+    ) -> tuple[State, BlockInfo]:
+        """λ ← (1 − ρ) λ + ρ λ^temp for a block or one column of it; ρ is a number or one for each element."""
+        rate = np.asarray(rho, dtype=np.float64)
+
+        def build() -> Callable[..., Any]:
+            def function(lam: Stats, mu: Stats, target: Stats, rho: Array, column: Any, known: Any) -> Any:
+                old, stats = (lam, mu) if column is None else (_column(block, lam, column), _column(block, mu, column))
+                new, fresh, _, info = _blend(block, old, target, rho)
+                if rho.ndim:  # an element that does not step keeps its moments, those of a point mass too
+                    fresh = _where(block, rho > 0, fresh, stats)
+                if column is not None:
+                    new, fresh = _put_column(block, lam, new, column), _put_column(block, mu, fresh, column)
+                return new, fresh, info
+
+            return function
+
+        function = self._function(("advance", block.name, rate.ndim, column is not None), build)
+        name = block.name
+        number = None if column is None else np.int32(column)
+        new, fresh, info = function(state.lam[name], state.mu[name], target, rate, number)
+        return State({**state.lam, name: new}, {**state.mu, name: fresh}, state.t), info
+
+    def partial_bound(
+        self, state: State, whole: tuple[str, ...], sampled: tuple[Sampled, ...], blocks: tuple[str, ...]
+    ) -> float:
+        """The bound of some terms whole and others sampled, with the entropies of the named blocks."""
+        shape = tuple((s.term, s.occurrence, tuple(s.zipped), tuple(s.moved)) for s in sampled)
+        arrays = [(dict(s.zipped), s.weight, dict(s.moved)) for s in sampled]
+
+        def build() -> Callable[..., Any]:
+            def function(lam: Any, mu: Any, arrays: Any, known: Any) -> Array:
+                total = sum((self.program.log_joint(name, mu, known) for name in whole), jnp.zeros(()))
+                for (term, _, _, _), (zipped, weight, moved) in zip(shape, arrays, strict=True):
+                    total = total + self.program.sampled_value(Sampled(term, None, zipped, weight, moved), mu, known)
+                for name in blocks:
+                    block = self.blocks[name]
+                    stats, normalizer = block.family.moments(lam[name])
+                    total = total + self.program.entropy(block, lam[name], stats, normalizer, known)
+                return total
+
+            return function
+
+        lam = {name: state.lam[name] for name in blocks}
+        return float(self._function(("partial", whole, shape, blocks), build)(lam, state.mu, arrays))
+
+    def moments(self, block: Block, lam: Stats) -> Stats:
+        """μ = ∇A(λ)."""
+
+        def build() -> Callable[..., Any]:
+            return lambda lam, known: block.family.moments(lam)[0]
+
+        result: Stats = self._function(("moments", block.name), build)(lam)
+        return result
+
+    # -- local variables of a batch (Hoffman's SVI) --
+
+    def solve_local(
+        self, state: State, parts: tuple[LocalPart, ...], lam: dict[str, Stats], tol: float, limit: int
+    ) -> LocalResult:
+        """Optimise the local blocks of a batch to tolerance, the globals held fixed.
+
+        ``lam`` holds the batch's rows of each local block; the result has the new rows and their moments.
+        """
+        shape = tuple(
+            (
+                part.block,
+                part.full,
+                tuple((s.term, s.occurrence, tuple(s.zipped), tuple(s.moved)) for s in part.sampled),
+            )
+            for part in parts
+        )
+        arrays = [[(dict(s.zipped), s.weight, dict(s.moved)) for s in part.sampled] for part in parts]
+
+        def build() -> Callable[..., Any]:
+            return lambda mu, lam, arrays, tol, limit, known: self._local(shape, mu, lam, arrays, tol, limit, known)
+
+        function = self._function(("local", shape), build)
+        new, mu, iterations, entropy = function(state.mu, lam, arrays, float(tol), np.int32(limit))
+        return LocalResult(new, mu, int(iterations), entropy)
+
+    def _local(self, shape: Any, mu: Any, lam: Any, arrays: Any, tol: Any, limit: Any, known: Any) -> Any:
+        blocks = {name: self.blocks[name] for name, _, _ in shape}
+
+        def sweep(carry: Any) -> Any:
+            lam, local, _, count = carry
+            moved = jnp.zeros(())
+            for (name, _, entries), values in zip(shape, arrays, strict=True):
+                samples = [
+                    Sampled(term, occurrence, zipped, weight, again)
+                    for (term, occurrence, _, _), (zipped, weight, again) in zip(entries, values, strict=True)
+                ]
+                block = blocks[name]
+                target, fresh = self._local_update(block, {**mu, **local}, lam[name], samples, known)
+                change = [jnp.max(jnp.abs(a - b) / (1.0 + jnp.abs(b))) for a, b in zip(fresh, local[name], strict=True)]
+                moved = jnp.maximum(moved, jnp.max(jnp.stack(change)))
+                lam, local = {**lam, name: target}, {**local, name: fresh}
+            return lam, local, moved, count + 1
+
+        def going(carry: Any) -> Any:
+            return (carry[2] > tol) & (carry[3] < limit)
+
+        start = {name: blocks[name].family.expected_stats(value) for name, value in lam.items()}
+        first = sweep((lam, start, jnp.zeros(()), jnp.int32(0)))
+        lam, local, _, count = lax.while_loop(going, sweep, first)
+        entropy = {
+            name: blocks[name].family.moments(value)[1] - blocks[name].family.inner(value, local[name])
+            for name, value in lam.items()
+        }
+        return lam, local, count, entropy
+
+    def _local_update(
+        self, block: Block, mu: Any, lam: Stats, samples: list[Sampled], known: Any
+    ) -> tuple[Stats, Stats]:
+        """The exact update of a batch's rows of one local block, column after column where they are coupled."""
+        if block.column_axis is None:
+            target = self.program.target(block, mu, known, (), samples)
+            return target, block.family.expected_stats(target)
+
+        def column(number: Array, carry: tuple[Stats, Stats]) -> tuple[Stats, Stats]:
+            old, stats = carry
+            target = self.program.target(block, {**mu, block.name: stats}, known, (), samples, number)
+            fresh = block.family.expected_stats(target)
+            return _put_column(block, old, target, number), _put_column(block, stats, fresh, number)
+
+        result: tuple[Stats, Stats] = lax.fori_loop(0, block.n_columns, column, (lam, mu[block.name]))
+        return result
+
+    # -- compilation --
+
+    def _sweep(self, order: tuple[str, ...]) -> Callable[..., Any]:
+        program, last = self.program, _last_touch(self.plan, order)
+
+        def function(lam: Any, mu: Any, rho: Array, known: Any) -> Any:
+            lam, mu, info = dict(lam), dict(mu), {}
+            total = sum(
+                (program.log_joint(name, mu, known) for name, block in last.items() if block is None),
+                jnp.zeros(()),
+            )
+            for name in order:
+                block = self.blocks[name]
+                ending = [term for term, final in last.items() if final == name]
+                if block.n_columns == 1 and not any(plate in self.plan.weights for plate in block.plates):
+                    update = self._tracked(block, lam, mu, rho, known, ending)
+                else:
+                    update = self._in_turn(block, lam, mu, rho, known, ending)
+                lam[name], mu[name], info[name], gained = update
+                total = total + gained
+            return lam, mu, total, info
+
+        return function
+
+    def _tracked(self, block: Block, lam: Any, mu: Any, rho: Array, known: Any, ending: list[str]) -> Any:
+        """One exact update; the terms that change no more in this sweep hand over their value for free.
+
+        A term is affine in μ_i, so its value after the update is the value before plus ⟨gradient, Δμ_i⟩.
+        """
+        program, name = self.program, block.name
+        total: Array = jnp.zeros(())
+        last: Stats = tuple(jnp.zeros_like(s) for s in mu[name])
+        other = last
+        for term in self.plan.terms_of(name):
+            for piece in program.pieces(term):
+                value, gradient = program.term_gradient(piece, block, mu, known)
+                if term.node not in ending:
+                    other = tuple(a + b for a, b in zip(other, gradient, strict=True))
+                    continue
+                last = tuple(a + b for a, b in zip(last, gradient, strict=True))
+                apart = tuple(m for m in piece.monomials if all(f.known or f.source != name for f in m.factors))
+                total = total + value + program.term_value(piece._replace(monomials=apart), mu, known)
+        target = block.family.project(tuple(a + b for a, b in zip(last, other, strict=True)))
+        new, fresh, normalizer, info = _blend(block, lam[name], target, rho)
+        total = total + sum(jnp.sum(g * (a - b)) for g, a, b in zip(last, fresh, mu[name], strict=True))
+        return new, fresh, info, total + program.entropy(block, new, fresh, normalizer, known)
+
+    def _in_turn(self, block: Block, lam: Any, mu: Any, rho: Array, known: Any, ending: list[str]) -> Any:
+        """Exact updates of one column (or colour) after the other, for elements that are each other's co-parents."""
+        program, name = self.program, block.name
+
+        def column(number: Array, carry: tuple[Stats, Stats]) -> tuple[Stats, Stats]:
+            old, stats = carry
+            here = {**mu, name: stats}
+            if block.column_axis is not None:
+                target = program.target(block, here, known, column=number)
+                new, fresh, _, _ = _blend(block, _column(block, old, number), target, rho)
+                return _put_column(block, old, new, number), _put_column(block, stats, fresh, number)
+            target = program.target(block, here, known)
+            new, fresh, _, _ = _blend(block, old, target, rho)
+            chosen = True if block.colours is None else jnp.asarray(block.colours) == number
+            return _where(block, chosen, new, old), _where(block, chosen, fresh, stats)
+
+        if block.n_columns == 1:
+            new, fresh = column(0, (lam[name], mu[name]))
+        else:
+            new, fresh = lax.fori_loop(0, block.n_columns, column, (lam[name], mu[name]))
+        _, normalizer = block.family.moments(new)
+        here = {**mu, name: fresh}
+        total = sum((program.log_joint(term, here, known) for term in ending), jnp.zeros(()))
+        info = BlockInfo(_all_valid(block, new, fresh), _moved(lam[name], new))
+        return new, fresh, info, total + program.entropy(block, new, fresh, normalizer, known)
+
+    def _bounds(self) -> Callable[..., Any]:
+        def function(lam: Any, mu: Any, known: Any) -> dict[str, Array]:
+            values = {name: self.program.log_joint(name, mu, known) for name in self.plan.terms}
+            for name, block in self.blocks.items():
+                _, normalizer = block.family.moments(lam[name])
+                values[name] = values[name] + self.program.entropy(block, lam[name], mu[name], normalizer, known)
+            return values
+
+        return function
+
+    def _function(self, key: Any, build: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+        """A jitted function with the known arrays as its last argument, called in 64-bit mode."""
+        if key not in self._compiled:
+            self._compiled[key] = jax.jit(build())
+        compiled = self._compiled[key]
+
+        def call(*arguments: Any) -> Any:
+            with jax.enable_x64(True):
+                self._fold_everything()
+                return compiled(*arguments, self._device)
+
+        return call
+
+    def _fold_everything(self) -> None:
+        """Put the known arrays on the device once; folding happens here so that tracing never meets a new one."""
+        if self._device:
+            return
+        for term in self.plan.terms.values():
+            self.program.pieces(term)
+            for name in (term.node, *term.readings):
+                if name in self.blocks:
+                    self.program.pieces(term, self.program.dropped(self.blocks[name], term))
+        self._device = {key: jnp.asarray(array) for key, array in self.program.known.items()}
+
+
+class LocalPart(NamedTuple):
+    """How one local block of a batch gets its messages."""
+
+    block: str
+    full: tuple[str, ...]
+    sampled: tuple[Sampled, ...]
+
+
+class LocalResult(NamedTuple):
+    """Rows of the local blocks after the local step."""
+
+    lam: dict[str, Stats]
+    mu: dict[str, Stats]
+    iterations: int
+    entropy: dict[str, Array]
+
+
+def _blend(block: Block, lam: Stats, target: Stats, rho: Array) -> tuple[Stats, Stats, Array, BlockInfo]:
+    """λ ← (1 − ρ) λ + ρ λ^temp with its moments, its log-normaliser and what happened."""
+    new = tuple(
+        (1.0 - _over_events(rho, t, ndim)) * old + _over_events(rho, t, ndim) * t
+        for old, t, ndim in zip(lam, target, block.family.stat_ndims, strict=True)
+    )
+    fresh, normalizer = block.family.moments(new)
+    return new, fresh, normalizer, BlockInfo(_all_valid(block, new, fresh), _moved(lam, new))
+
+
+def _over_events(rho: Array, target: Array, event_ndim: int) -> Array:
+    rho = jnp.asarray(rho)
+    return rho.reshape(rho.shape + (1,) * event_ndim) if rho.ndim else rho
+
+
+def _column(block: Block, arrays: Stats, number: Array) -> Stats:
+    assert block.column_axis is not None
+    axis = block.column_axis
+    return tuple(lax.dynamic_index_in_dim(a, number, axis, keepdims=False) for a in arrays)
+
+
+def _put_column(block: Block, arrays: Stats, pieces: Stats, number: Array) -> Stats:
+    assert block.column_axis is not None
+    axis = block.column_axis
+    return tuple(lax.dynamic_update_index_in_dim(a, p, number, axis) for a, p in zip(arrays, pieces, strict=True))
+
+
+def _where(block: Block, chosen: Array, new: Stats, old: Stats) -> Stats:
+    if chosen is True:
+        return new
+    return tuple(
+        jnp.where(_over_events(chosen, n, ndim), n, o)
+        for n, o, ndim in zip(new, old, block.family.stat_ndims, strict=True)
+    )
+
+
+def _all_valid(block: Block, lam: Stats, mu: Stats) -> Array:
+    finite = [jnp.all(jnp.isfinite(s)) for s in (*lam, *mu)]
+    return jnp.all(block.family.valid(lam)) & jnp.all(jnp.stack(finite))
+
+
+def _moved(old: Stats, new: Stats) -> Array:
+    change = sum(jnp.sum((a - b) ** 2) for a, b in zip(new, old, strict=True))
+    return jnp.sqrt(change / sum(jnp.sum(b**2) + 1e-300 for b in old))
+
+
+def _last_touch(plan: Plan, order: Iterable[str]) -> dict[str, str | None]:
+    """For each term, the block of the sweep after whose update it changes no more."""
+    last: dict[str, str | None] = dict.fromkeys(plan.terms, None)
+    for name in order:
+        for term in plan.terms_of(name):
+            last[term.node] = name
+    return last

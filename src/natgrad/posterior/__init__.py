@@ -1,0 +1,1 @@
+"""What a fit returns: factors, predictions, the bound, ways to go on."""

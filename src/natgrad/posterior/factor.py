@@ -1,0 +1,77 @@
+"""One fitted factor q(x): what a user asks of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.families import Family
+
+__all__ = ["Factor"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """The posterior approximation of one hidden node; arrays have the node's plates first.
+
+    Attributes
+    ----------
+    name, family : the node's name and its exponential family
+    plates : names of the leading axes
+    lam : natural parameter, a tuple with one array for each sufficient statistic
+    """
+
+    name: str
+    family: Family
+    plates: tuple[str, ...]
+    lam: tuple[Array, ...]
+
+    @property
+    def natural(self) -> dict[str, Array]:
+        """The natural parameter by the name of its statistic."""
+        return dict(zip(self.family.stat_names, self.lam, strict=True))
+
+    @property
+    def parameters(self) -> dict[str, Array]:
+        """The usual parameters: mean and precision, shape and rate, concentration and so on."""
+        return {name: np.asarray(value) for name, value in self.family.usual(self.lam).items()}
+
+    @property
+    def moments(self) -> dict[str, Array]:
+        """Expected sufficient statistics."""
+        values = self.family.expected_stats(self.lam)
+        return {name: np.asarray(value) for name, value in zip(self.family.stat_names, values, strict=True)}
+
+    def mean(self) -> Array:
+        """E[x]; for categories, their probabilities."""
+        return np.asarray(self.family.mean(self.lam))
+
+    def var(self) -> Array:
+        """The variance of each element."""
+        return np.asarray(self.family.var(self.lam))
+
+    def std(self) -> Array:
+        """The standard deviation of each element."""
+        return np.sqrt(self.var())
+
+    def interval(self, mass: float = 0.9) -> tuple[Array, Array]:
+        """Lower and upper ends of each element's central interval with probability ``mass``."""
+        return self.family.interval(self.lam, mass)
+
+    def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Array:
+        """Draws from q: ``n`` of them along a new first axis, or one without it."""
+        return np.asarray(self.family.sample(self.lam, np.random.default_rng(rng), n))
+
+    def entropy(self) -> Array:
+        """−E[log q] of each element."""
+        return np.asarray(self.family.entropy(self.lam))
+
+    def __repr__(self) -> str:
+        shape = self.lam[0].shape[: len(self.plates)]
+        plates = ", ".join(f"{plate}={size}" for plate, size in zip(self.plates, shape, strict=True))
+        return f"<q({self.name}): {self.family.name}{' on ' + plates if plates else ''}>"

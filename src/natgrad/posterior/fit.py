@@ -1,0 +1,104 @@
+"""What a fit returns: named factors, the bound, the trace, why it stopped, and ways to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.inference.engine import Result
+from natgrad.inference.methods import Method
+from natgrad.inference.steps import Step
+from natgrad.inference.trace import Stop, Trace
+from natgrad.network.problem import NetworkProblem, State
+from natgrad.posterior.factor import Factor
+from natgrad.posterior.predictive import Predictive, make_predictive
+
+__all__ = ["Fit", "Settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a fit was made, so that it can be repeated and continued."""
+
+    method: Method
+    step: Step
+    order: tuple[str, ...]
+    seed: int
+    version: str
+
+
+class Fit:
+    """The posterior of a network. ``fit["mu"]`` is the factor of node ``mu``.
+
+    Attributes
+    ----------
+    elbo : float, the exact evidence lower bound
+    trace : Trace, one entry a step: ``fit.trace["elbo"]``, ``["accesses"]``, ``["rho"]``, ``["seconds"]``
+    stop : Stop, why the run ended; ``fit.stop.converged``, ``str(fit.stop)``
+    settings : method, step, order, seed and version
+    """
+
+    def __init__(self, problem: NetworkProblem, result: Result, settings: Settings, resume: Callable[..., Fit]) -> None:
+        self._problem = problem
+        self._resume = resume
+        self.state: State = result.state
+        self.trace: Trace = result.trace
+        self.stop: Stop = result.stop
+        self.settings = settings
+
+    def __getitem__(self, name: str) -> Factor:
+        block = self._problem.blocks.get(name)
+        if block is None:
+            what = "is observed" if name in self._problem.plan.nodes else "is not in this network"
+            raise KeyError(f"{name!r} {what}; hidden nodes are {', '.join(self._problem.blocks)}")
+        lam = tuple(np.asarray(part, dtype=np.float64) for part in self.state.lam[name])
+        return Factor(name, block.family, block.plates, lam)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._problem.blocks)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._problem.blocks
+
+    @property
+    def elbo(self) -> float:
+        """The exact bound at the final state."""
+        return self._problem.bound(self.state)
+
+    def elbo_by_node(self) -> dict[str, float]:
+        """The bound's parts: E[log p(x | parents)] of each node, plus the entropy of q where it is hidden."""
+        return self._problem.bound_by_node(self.state)
+
+    def natural_gradient(self, name: str) -> tuple[npt.NDArray[Any], ...]:
+        """λ* − λ of one node, on all the data: the direction in which a step of length one is the exact update."""
+        block = self._problem.blocks[self[name].name]
+        target = self._problem.target(block, self.state)
+        return tuple(np.asarray(t) - np.asarray(old) for t, old in zip(target, self.state.lam[name], strict=True))
+
+    def predictive(self, name: str, *, sizes: dict[Any, int] | None = None, **slots: Any) -> Predictive:
+        """The distribution of new data of a node under the posterior.
+
+        Parameters
+        ----------
+        name : str
+            The node, usually an observed one.
+        sizes : {plate: size}, optional
+            New sizes of plates; found from the new arrays where they tell.
+        **slots
+            Parameters of the node written anew with new gathers and constants, as in
+            ``fit.predictive("y", mean=ng.dot(X_new, w))``; those left out stay as declared.
+
+        Hidden nodes that live on a resized plate (the categories of new points) are drawn from their own conditional.
+        """
+        return make_predictive(self._problem.plan, self.state.lam, name, sizes or {}, slots)
+
+    def continue_(self, method: Method | None = None, **options: Any) -> Fit:
+        """Go on from here for more steps; takes the arguments of ``Network.fit``. The trace continues."""
+        return self._resume(self, method, **options)
+
+    def __repr__(self) -> str:
+        return f"<Fit of {', '.join(self._problem.blocks)}: {self.trace!r}; {self.stop}>"

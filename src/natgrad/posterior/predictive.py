@@ -1,0 +1,322 @@
+"""The predictive distribution of a node: parents drawn from the posterior, the node from its conditional.
+
+A statistic of a slot is the same polynomial as in inference; here it is evaluated at drawn values (point masses) with one
+more axis, "draw", instead of at expectations.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+from scipy.special import logsumexp
+
+from natgrad.errors import PlateMismatch
+from natgrad.network import conditionals as nodes
+from natgrad.network.contraction import Labelled, contract
+from natgrad.network.evaluate import FULL, _read
+from natgrad.network.expressions import Constant, Expression
+from natgrad.network.nodes import Node
+from natgrad.network.plan import Plan, _completed
+from natgrad.network.plates import Index, Plate
+from natgrad.network.polynomial import Factor, Polynomial
+from natgrad.network.scope import Scope
+
+__all__ = ["Predictive", "make_predictive"]
+
+Array = npt.NDArray[Any]
+DRAW = "draw"
+STATISTIC = {"simplex": "log", "probability": "log"}
+
+
+class Predictive:
+    """The distribution of a node's new values; arrays have its plates first."""
+
+    def __init__(self, node: Node, lam: Mapping[str, tuple[Any, ...]], new: set[str], n_draws: int = 2000) -> None:
+        self.node = node
+        self.n_draws = n_draws
+        self._lam = lam
+        self._new = new
+        _check_supported(node)
+
+    def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Array:
+        """Draws of new values: ``n`` along a new first axis, or one without it."""
+        generator = np.random.default_rng(rng)
+        values = self._draw_node(self.node, generator, n or 1, {})
+        return values if n is not None else values[0]
+
+    def mean(self) -> Array:
+        """The expected value: exact for Normal and MultivariateNormal, an average over draws for the others."""
+        if isinstance(self.node, (nodes.Normal, nodes.MultivariateNormal)):
+            return self._expected("mean", "x")
+        return np.asarray(self.sample(0, self.n_draws).mean(axis=0))
+
+    def var(self) -> Array:
+        """The variance of each element, over draws; exact for a Normal whose precision is known or one Gamma."""
+        exact = self._exact_variance()
+        return self.sample(0, self.n_draws).var(axis=0) if exact is None else exact
+
+    def std(self) -> Array:
+        """The standard deviation of each element."""
+        return np.sqrt(self.var())
+
+    def interval(self, mass: float = 0.9, rng: np.random.Generator | int | None = 0) -> tuple[Array, Array]:
+        """Central interval of each element with probability ``mass``, from draws."""
+        if not 0 < mass < 1:
+            raise ValueError(f"mass must lie in (0, 1), got {mass}")
+        draws = self.sample(rng, self.n_draws)
+        low, high = np.quantile(draws, [(1 - mass) / 2, (1 + mass) / 2], axis=0)
+        return low, high
+
+    def log_density(self, values: npt.ArrayLike, rng: np.random.Generator | int | None = 0, n: int = 200) -> Array:
+        """Log p(values | data) of each element: the average density over ``n`` draws of the parents."""
+        generator = np.random.default_rng(rng)
+        slots = self._slots(self.node, generator, n, {})
+        logs = LOG_DENSITY[type(self.node)](np.asarray(values), slots)
+        return np.asarray(logsumexp(logs, axis=0) - np.log(n))
+
+    # -- drawing --
+
+    def _draw_node(self, node: Node, rng: np.random.Generator, n: int, drawn: dict[str, Array]) -> Array:
+        slots = self._slots(node, rng, n, drawn)
+        return SAMPLE[type(node)](node, slots, rng, (n, *(plate.size for plate in node.plates)))
+
+    def _slots(self, node: Node, rng: np.random.Generator, n: int, drawn: dict[str, Array]) -> dict[str, Array]:
+        """The value of every parameter slot for each draw: [draw, plates, event]."""
+        for parent in node.parents():
+            if parent.is_observed or parent.name in drawn:
+                continue
+            if parent.name in self._new:
+                drawn[parent.name] = self._draw_node(parent, rng, n, drawn)
+            else:
+                lam = tuple(np.asarray(part) for part in self._lam[parent.name])
+                drawn[parent.name] = parent.family.sample(lam, rng, n)
+        found = {}
+        for slot in node.slots_of:
+            statistic = STATISTIC.get(slot.kind, "x")
+            moments = {
+                parent.name: parent.family.stats_of(drawn[parent.name], parent.size)
+                for parent in node.parents()
+                if not parent.is_observed
+            }
+            value = _field(node, node.parameters[slot.name], statistic, moments, n)
+            found[slot.name] = np.exp(value) if statistic == "log" else value
+        return found
+
+    # -- exact moments --
+
+    def _expected(self, slot: str, statistic: str) -> Array:
+        moments = {}
+        for parent in self.node.parents():
+            if parent.name in self._new:
+                return np.asarray(self.sample(0, self.n_draws).mean(axis=0))
+            if not parent.is_observed:
+                moments[parent.name] = parent.family.expected_stats(
+                    tuple(np.asarray(p) for p in self._lam[parent.name])
+                )
+        return _field(self.node, self.node.parameters[slot], statistic, moments, None)
+
+    def _exact_variance(self) -> Array | None:
+        if not isinstance(self.node, nodes.Normal) or any(parent.name in self._new for parent in self.node.parents()):
+            return None
+        precision = self.node.parameters["precision"]
+        if isinstance(precision, Constant):
+            noise = 1.0 / self._expected("precision", "x")
+        elif isinstance(precision, nodes.Gamma) and not precision.plates and not precision.is_observed:
+            usual = precision.family.usual(tuple(np.asarray(p) for p in self._lam[precision.name]))
+            if not usual["shape"] > 1:
+                return None
+            noise = usual["rate"] / (usual["shape"] - 1.0)
+        else:
+            return None
+        return np.asarray(self._expected("mean", "xx") - self._expected("mean", "x") ** 2 + noise)
+
+
+def make_predictive(
+    plan: Plan,
+    lam: Mapping[str, tuple[Any, ...]],
+    name: str,
+    sizes: Mapping[Any, int],
+    slots: Mapping[str, Any],
+) -> Predictive:
+    """A copy of a node with new parameters and new plate sizes, ready to be drawn."""
+    if name not in plan.nodes:
+        raise KeyError(f"{name!r} is not in this network; nodes are {', '.join(plan.nodes)}")
+    original = plan.nodes[name]
+    names = [slot.name for slot in original.slots_of]
+    for slot in slots:
+        if slot not in names:
+            raise TypeError(
+                f"predictive({name!r}): there is no parameter {slot!r}; {type(original).__name__} has {', '.join(names)}"
+            )
+    new_sizes = {(plate.name if isinstance(plate, Plate) else str(plate)): size for plate, size in sizes.items()}
+    known = {plate.name for node in plan.nodes.values() for plate in node.plates}
+    for plate in new_sizes:
+        if plate not in known:
+            raise PlateMismatch(f"predictive({name!r}): there is no plate {plate!r}; the network has {sorted(known)}")
+    filled = {slot.name: original._filled(slot, slots[slot.name]) for slot in original.slots_of if slot.name in slots}
+    if filled and not new_sizes:
+        new_sizes = _found_size(original, filled)
+    node = _resized(original, new_sizes, filled)
+    changed = {
+        other.name: _resized(other, new_sizes, {})
+        for other in plan.nodes.values()
+        if not other.is_observed and any(p.name in new_sizes and p.size != new_sizes[p.name] for p in other.plates)
+    }
+    for parent in node.parents():
+        if parent.name in changed:
+            parent.plates = changed[parent.name].plates
+    return Predictive(node, lam, set(changed))
+
+
+def _found_size(node: Node, filled: Mapping[str, Expression]) -> dict[str, int]:
+    """The size of a node's only plate, as its new arrays say it."""
+    if len(node.plates) != 1:
+        return {}
+    lengths = set()
+    for expression in filled.values():
+        for part in _walk(expression):
+            if isinstance(part, Constant):
+                events = (
+                    1
+                    if part.kind == "vector"
+                    else (2 if part.kind == "matrix" else (1 if part.kind == "simplex" else 0))
+                )
+                if part.value.ndim > events:
+                    lengths.add(part.value.shape[0])
+        for access in expression.accesses():
+            lengths.update(len(s.values) for s in access.selectors if isinstance(s, Index) and s.values.ndim == 1)
+    if len(lengths) > 1:
+        raise PlateMismatch(f"predictive({node.name!r}): the new arrays have different lengths {sorted(lengths)}")
+    return {node.plates[0].name: lengths.pop()} if lengths else {}
+
+
+def _walk(expression: Expression) -> list[Expression]:
+    found = [expression]
+    for side in ("left", "right", "entries"):
+        if isinstance(inner := getattr(expression, side, None), Expression):
+            found += _walk(inner)
+    return found
+
+
+def _resized(node: Node, sizes: Mapping[str, int], filled: Mapping[str, Expression]) -> Node:
+    twin = copy.copy(node)
+    twin.plates = tuple(Plate(p.name, sizes[p.name]) if p.name in sizes else p for p in node.plates)
+    twin.parameters = {**node.parameters, **filled}
+    for slot in node.slots_of:
+        if slot.name in filled:
+            twin._check_slot_size(slot)
+    twin.is_observed, twin.value, twin.mask = False, None, None
+    return twin
+
+
+def _field(
+    node: Node, expression: Expression, statistic: str, moments: Mapping[str, tuple[Any, ...]], n: int | None
+) -> Array:
+    """A statistic of a slot as an array [draw, plates, event]; without draws when n is None."""
+    known: dict[str, npt.NDArray[Any]] = {}
+    scope = Scope(node.name, node.plates, known)
+    events = {"vector": 1, "matrix": 2, "simplex": 1}.get(expression.kind, 0)
+    labels = tuple(scope.fresh("e", node.size or 0) for _ in range(events))
+    if isinstance(node, nodes.MarkovChain):
+        raise PlateMismatch(f"{node.name!r}: draw a chain with fit[{node.name!r}].sample(); its future is not a plate")
+    polynomial = expression.stat(statistic, scope, labels)
+    lead = () if n is None else (DRAW,)
+    out = (*lead, *scope.plate_names, *labels)
+    sizes = {**scope.sizes, DRAW: n or 1}
+    with jax.enable_x64(True):
+        total = jnp.zeros(tuple(sizes[label] for label in out))
+        for factors, coefficient in _settled(polynomial, scope, labels):
+            arrays = [_read(_drawn(f, n), moments, known, FULL, None, None) for f in factors]
+            total = total + coefficient * _broadcast(arrays, out, sizes)
+        return np.asarray(total)
+
+
+def _settled(polynomial: Polynomial, scope: Scope, labels: tuple[str, ...]) -> list[tuple[tuple[Factor, ...], float]]:
+    found = []
+    for monomial in polynomial.monomials:
+        if monomial.deltas and labels:
+            # A diagonal matrix is wanted as a matrix here: an explicit identity carries the two labels.
+            for delta in monomial.deltas:
+                key = scope.register(np.eye(scope.sizes[delta.first]))
+                identity = Factor(key, 0, (delta.first, delta.second), known=True)
+                monomial = type(monomial)(monomial.coefficient, (*monomial.factors, identity))
+        whole = _completed(monomial.settled(), scope.gates, ())
+        found.append((whole.factors, whole.coefficient))
+    return found
+
+
+def _drawn(factor: Factor, n: int | None) -> Factor:
+    if factor.known or n is None:
+        return factor
+    return Factor(factor.source, factor.stat, (DRAW, *factor.axes), False, factor.occurrence)
+
+
+def _broadcast(factors: list[Labelled], out: tuple[str, ...], sizes: Mapping[str, int]) -> Any:
+    present = {label for factor in factors for label in factor.labels}
+    kept = tuple(label for label in out if label in present)
+    array = contract(kept, factors) if factors else jnp.ones(())
+    shaped = array.reshape([sizes[label] if label in kept else 1 for label in out])
+    return jnp.broadcast_to(shaped, tuple(sizes[label] for label in out))
+
+
+def _check_supported(node: Node) -> None:
+    if type(node) not in SAMPLE:
+        raise TypeError(
+            f"{node.name!r}: a {type(node).__name__} has no predictive distribution; ask its parents or children"
+        )
+
+
+def _sample_vector(node: Any, s: dict[str, Array], rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    lam = node.family.natural(mean=s["mean"], precision=s["precision"])
+    return np.asarray(node.family.sample(lam, rng))
+
+
+def _sample_category(node: Any, s: dict[str, Array], rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    probabilities = np.broadcast_to(s["probs"], (*shape, s["probs"].shape[-1]))
+    cumulative = np.cumsum(probabilities, axis=-1)
+    return np.asarray((rng.random((*shape, 1)) * cumulative[..., -1:] > cumulative).sum(-1))
+
+
+def _numbers(node: Any, name: str) -> Array:
+    return np.asarray(node.parameters[name].value)
+
+
+SAMPLE: dict[type, Callable[..., Array]] = {
+    nodes.Normal: lambda node, s, rng, shape: rng.normal(s["mean"], 1.0 / np.sqrt(s["precision"]), shape),
+    nodes.MultivariateNormal: _sample_vector,
+    nodes.Gamma: lambda node, s, rng, shape: rng.gamma(s["shape"], 1.0 / s["rate"], shape),
+    nodes.Exponential: lambda node, s, rng, shape: rng.exponential(1.0 / s["rate"], shape),
+    nodes.Poisson: lambda node, s, rng, shape: rng.poisson(s["rate"], shape),
+    nodes.Bernoulli: lambda node, s, rng, shape: (rng.random(shape) < s["prob"]).astype(np.int64),
+    nodes.Binomial: lambda node, s, rng, shape: rng.binomial(
+        _numbers(node, "trials").astype(np.int64), s["prob"], shape
+    ),
+    nodes.Categorical: _sample_category,
+    nodes.Beta: lambda node, s, rng, shape: rng.beta(s["a"], s["b"], shape),
+}
+LOG_DENSITY: dict[type, Callable[[Array, dict[str, Array]], Array]] = {
+    nodes.Normal: lambda x, s: stats.norm.logpdf(x, s["mean"], 1.0 / np.sqrt(s["precision"])),
+    nodes.MultivariateNormal: lambda x, s: _vector_density(x, s["mean"], s["precision"]),
+    nodes.Gamma: lambda x, s: stats.gamma.logpdf(x, s["shape"], scale=1.0 / s["rate"]),
+    nodes.Exponential: lambda x, s: stats.expon.logpdf(x, scale=1.0 / s["rate"]),
+    nodes.Poisson: lambda x, s: stats.poisson.logpmf(x, s["rate"]),
+    nodes.Bernoulli: lambda x, s: stats.bernoulli.logpmf(x, s["prob"]),
+    nodes.Binomial: lambda x, s: stats.binom.logpmf(x, s["trials"], s["prob"]),
+    nodes.Categorical: lambda x, s: np.log(
+        np.take_along_axis(s["probs"], np.broadcast_to(x[..., None], (*s["probs"].shape[:-1], 1)), -1)
+    )[..., 0],
+    nodes.Beta: lambda x, s: stats.beta.logpdf(x, s["a"], s["b"]),
+}
+
+
+def _vector_density(x: Array, mean: Array, precision: Array) -> Array:
+    difference = x - mean
+    quadratic = np.einsum("...i,...ij,...j->...", difference, precision, difference)
+    return np.asarray(0.5 * np.linalg.slogdet(precision)[1] - 0.5 * quadratic - 0.5 * x.shape[-1] * np.log(2 * np.pi))

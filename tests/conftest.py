@@ -1,0 +1,60 @@
+"""What every test can ask for: reproducible randomness and the optional folders of data and references."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).resolve().parents[1]
+SEED = int(os.environ.get("NATGRAD_TEST_SEED", "0"))
+
+# The first example of a test pays for a compilation: neither a deadline nor "too slow" means anything.
+_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("default", **_COMMON)
+settings.register_profile("ci", derandomize=True, **_COMMON)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+def pytest_report_header() -> str:
+    return f"natgrad: NATGRAD_TEST_SEED={SEED}"
+
+
+@pytest.fixture
+def seed() -> int:
+    """The seed of this run, shown in the header; set NATGRAD_TEST_SEED to vary it."""
+    return SEED
+
+
+@pytest.fixture
+def rng(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of real data sets; the test is skipped where there is none."""
+    return _optional_folder("NATGRAD_DATA", "data")
+
+
+@pytest.fixture(scope="session")
+def reference_dir() -> Path:
+    """The folder of exact results (JSON); the test is skipped where there is none."""
+    return _optional_folder("NATGRAD_REFERENCES", "references")
+
+
+@pytest.fixture(scope="session")
+def reference(reference_dir: Path) -> Callable[[str], dict[str, Any]]:
+    """A function that reads one file of exact results by its name."""
+    return lambda name: json.loads((reference_dir / f"{name}.json").read_text())
+
+
+def _optional_folder(variable: str, name: str) -> Path:
+    folder = Path(os.environ.get(variable) or ROOT.parent / "shared" / name)
+    if not folder.is_dir():
+        pytest.skip(f"no folder of {name}: set {variable} to run this test")
+    return folder

@@ -1,0 +1,282 @@
+"""The theorems every family obeys. A new family is one more line in `CASES`."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from natgrad import families as nf
+
+Rng = np.random.Generator
+
+
+def _spd(rng: Rng, *shape: int) -> np.ndarray:
+    size = shape[-1]
+    root = rng.normal(size=(*shape, size + 2))
+    return root @ np.swapaxes(root, -1, -2) + 0.2 * np.eye(size)
+
+
+def _positive(rng: Rng, *shape: int) -> np.ndarray:
+    return np.exp(rng.normal(size=shape))
+
+
+class Case(NamedTuple):
+    """A family and random usual parameters with the given plates; `size` is K where values are categories."""
+
+    family: nf.Family
+    usual: Callable[[Rng, tuple[int, ...]], dict[str, np.ndarray]]
+    size: int | None = None
+
+    def lam(self, rng: Rng, plates: tuple[int, ...] = (2,)) -> nf.Stats:
+        return self.family.natural(**self.usual(rng, plates))
+
+
+def _chain(rng: Rng, p: tuple[int, ...]) -> dict[str, np.ndarray]:
+    shapes = {"potentials": (5, 3), "log_initial": (3,), "log_transition": (3, 3)}
+    return {k: 2 * rng.normal(size=(*p, *s)) for k, s in shapes.items()}
+
+
+CASES = [
+    Case(nf.Normal(), lambda r, p: {"mean": r.normal(size=p), "precision": _positive(r, *p)}),
+    Case(nf.MultivariateNormal(), lambda r, p: {"mean": r.normal(size=(*p, 3)), "precision": _spd(r, *p, 3)}),
+    Case(nf.Gamma(), lambda r, p: {"shape": _positive(r, *p), "rate": _positive(r, *p)}),
+    Case(nf.Wishart(), lambda r, p: {"dof": 2 + _positive(r, *p), "rate": _spd(r, *p, 3)}),
+    Case(nf.Dirichlet(), lambda r, p: {"concentration": _positive(r, *p, 4)}),
+    Case(nf.Beta(), lambda r, p: {"a": _positive(r, *p), "b": _positive(r, *p)}),
+    Case(nf.Categorical(), lambda r, p: {"probs": r.dirichlet(np.ones(4), p)}, 4),
+    Case(nf.Bernoulli(), lambda r, p: {"prob": r.uniform(0.01, 0.99, p)}),
+    Case(nf.Poisson(), lambda r, p: {"rate": 3 * _positive(r, *p)}),
+    Case(
+        nf.NormalGamma(),
+        lambda r, p: {"mean": r.normal(size=p)} | {k: _positive(r, *p) for k in ("scale", "shape", "rate")},
+    ),
+    Case(
+        nf.NormalWishart(),
+        lambda r, p: {
+            "mean": r.normal(size=(*p, 2)),
+            "scale": _positive(r, *p),
+            "dof": 1 + _positive(r, *p),
+            "rate": _spd(r, *p, 2),
+        },
+    ),
+    Case(nf.MarkovChain(), _chain, 3),
+    Case(nf.MarkovChain((2, 3)), _chain, 3),
+]
+every_family = pytest.mark.parametrize("case", CASES, ids=lambda c: repr(c.family))
+
+
+def seeds(test: Callable[..., None]) -> Callable[..., None]:
+    """Random seeds for random λ: 20 of two plates each, for each of the families."""
+    return settings(max_examples=20)(given(seed=st.integers(0, 2**32 - 1))(test))
+
+
+def _close(a: nf.Stats, b: nf.Stats, rtol: float = 1e-9, atol: float = 1e-9) -> None:
+    for x, y in zip(a, b, strict=True):
+        np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=rtol, atol=atol)
+
+
+@every_family
+@seeds
+def test_gradient_of_log_normalizer_is_the_moments(case: Case, seed: int) -> None:
+    lam = case.lam(np.random.default_rng(seed))
+    with jax.enable_x64(True):
+        gradient = _gradient(case.family)(tuple(jax.numpy.asarray(g) for g in lam))
+    _close(gradient, case.family.expected_stats(lam), rtol=1e-8, atol=1e-8)
+
+
+@every_family
+@seeds
+def test_numpy_and_jax_agree(case: Case, seed: int) -> None:
+    lam = case.lam(np.random.default_rng(seed))
+    mu, a = case.family.moments(lam)
+    _close(mu, case.family.expected_stats(lam))
+    np.testing.assert_allclose(a, case.family.log_normalizer(lam))
+    assert all(isinstance(m, np.ndarray | np.floating) for m in (*mu, a))
+    with jax.enable_x64(True):
+        traced = tuple(jax.numpy.asarray(g) for g in lam)
+        mu_jax, a_jax, ok, total, entropy = _everything(case.family)(traced)
+        assert all(m.dtype == np.float64 for m in mu_jax)
+    _close(mu_jax, mu)
+    np.testing.assert_allclose(a_jax, a, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(total, case.family.inner(lam, mu), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(entropy, case.family.entropy(lam), rtol=1e-8, atol=1e-8)
+    assert ok.shape == a.shape
+    assert np.all(ok)
+    assert np.all(case.family.valid(lam))
+
+
+@every_family
+@seeds
+def test_natural_and_usual_are_inverse(case: Case, seed: int) -> None:
+    if isinstance(case.family, nf.MarkovChain):
+        pytest.skip("usual() of a chain are its marginals; they do not determine λ in closed form")
+    usual = case.usual(np.random.default_rng(seed), (2,))
+    back = case.family.usual(case.family.natural(**usual))
+    assert list(back) == [p.name for p in case.family.params]
+    for name, value in usual.items():
+        np.testing.assert_allclose(back[name], value, rtol=1e-8, atol=1e-9)
+
+
+@every_family
+@seeds
+def test_kl_is_a_divergence(case: Case, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lam, other = case.lam(rng), case.lam(rng)
+    assert np.all(case.family.kl(lam, other) >= -1e-9)
+    np.testing.assert_allclose(case.family.kl(lam, lam), 0, atol=1e-9)
+
+
+@every_family
+def test_kl_and_entropy_are_averages_over_samples(case: Case, rng: Rng) -> None:
+    lam, other = case.lam(rng), case.lam(rng)
+    n = 20_000
+    phi = case.family.stats_of(case.family.sample(lam, rng, n), case.size)
+    ratio = case.family.inner(lam, phi) - case.family.inner(other, phi)
+    ratio = ratio - case.family.log_normalizer(lam) + case.family.log_normalizer(other)
+    # Six standard errors of the mean: one failure in 1e9 for light tails.
+    assert np.all(abs(ratio.mean(0) - case.family.kl(lam, other)) < 6 * ratio.std(0) / np.sqrt(n) + 1e-9)
+    if not isinstance(case.family, nf.Poisson):  # its f(x) has a test of its own
+        log_q = case.family.inner(lam, phi) - case.family.log_normalizer(lam)
+        assert np.all(abs(log_q.mean(0) + case.family.entropy(lam)) < 6 * log_q.std(0) / np.sqrt(n) + 1e-9)
+
+
+@every_family
+def test_fisher_is_the_covariance_of_the_statistics(case: Case, rng: Rng) -> None:
+    lam = case.lam(rng)
+    fisher = case.family.fisher(lam)
+    assert isinstance(fisher, np.ndarray)
+    assert fisher.dtype == np.float64
+    np.testing.assert_allclose(fisher, np.swapaxes(fisher, -1, -2), rtol=1e-9, atol=1e-9)
+    eigenvalues = np.linalg.eigvalsh(fisher)
+    assert np.all(eigenvalues > -1e-9 * eigenvalues.max())
+    n = 40_000
+    phi = case.family.stats_of(case.family.sample(lam, rng, n), case.size)
+    flat = np.concatenate([s.reshape((n, 2, -1)) for s in phi], axis=-1)
+    flat = flat - flat.mean(0)
+    products = flat[..., :, None] * flat[..., None, :]
+    # An event of probability below 20 / n may never be seen, and then has no standard error.
+    error = 6 * products.std(0) / np.sqrt(n) + (20 / n if case.size else 1e-8 * (1 + abs(fisher).max()))
+    assert np.all(abs(products.mean(0) - fisher) < error)
+
+
+@every_family
+def test_samples_have_the_stated_mean_and_variance(case: Case, rng: Rng) -> None:
+    lam = case.lam(rng)
+    n = 40_000
+    x = case.family.sample(lam, rng, n)
+    assert case.family.sample(lam, rng).shape == x.shape[1:]
+    assert x.ndim == 2 + case.family.event_ndim
+    # categories are averaged as indicators
+    x = case.family.stats_of(x, case.size)[0] if case.size else x
+    mean, var = case.family.mean(lam), case.family.var(lam)
+    assert mean.shape == var.shape == x.shape[1:]
+    assert np.all(abs(x.mean(0) - mean) < 6 * x.std(0) / np.sqrt(n) + 1e-9)
+    known = np.isfinite(var)
+    spread = (x - mean) ** 2
+    # Heavy tails (Student t) make the error of a variance unreliable: only a factor of two is asked for.
+    error = np.maximum(6 * spread.std(0) / np.sqrt(n), 0.02 * var) + 1e-9
+    heavy = isinstance(case.family, nf.NormalGamma | nf.NormalWishart)
+    assert np.all((abs(spread.mean(0) - var) < error)[known] | (heavy & (spread.mean(0) < 2 * var)[known]))
+
+
+@every_family
+def test_intervals_hold_their_mass(case: Case, rng: Rng) -> None:
+    lam = case.lam(rng)
+    if case.size or isinstance(case.family, nf.Bernoulli):
+        with pytest.raises(TypeError, match=r"mean\(\)"):
+            case.family.interval(lam)
+        return
+    low, high = case.family.interval(lam, 0.8)
+    n = 20_000
+    x = case.family.sample(lam, rng, n)
+    # Binomial error of a fraction 0.1: six times sqrt(0.09 / n) = 0.013. Counts hold more than their mass.
+    below, above = (x < low).mean(0), (x > high).mean(0)
+    assert np.all(below < 0.113)
+    assert np.all(above < 0.113)
+    if not isinstance(case.family, nf.Poisson):
+        assert np.all(below > 0.087)
+        assert np.all(above > 0.087)
+    with pytest.raises(ValueError, match="mass must lie"):
+        case.family.interval(lam, 90)
+
+
+@every_family
+@seeds
+def test_valid_sees_nan_and_infinity(case: Case, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lam = case.lam(rng)
+    k = int(rng.integers(len(lam)))
+    for bad in (np.nan, np.inf):
+        broken = [g.copy() for g in lam]
+        broken[k].reshape(-1)[0] = bad
+        assert case.family.valid(tuple(broken)).tolist() == [False, True]
+        with jax.enable_x64(True):
+            traced = tuple(jax.numpy.asarray(g) for g in broken)
+            assert _valid(case.family)(traced).tolist() == [False, True]
+
+
+@every_family
+def test_centred_has_its_mean_at_the_value(case: Case, rng: Rng) -> None:
+    lam = case.lam(rng)
+    target = case.family.mean(case.lam(rng))
+    if isinstance(case.family, nf.MarkovChain):
+        target = rng.integers(3, size=(2, 5))
+        start = case.family.centred(target, (lam[0], 0 * lam[1], 0 * lam[2]))
+        assert np.array_equal(case.family.mean(start).argmax(-1), target)
+        return
+    start = case.family.centred(target, lam)
+    assert [s.shape for s in start] == [g.shape for g in lam]
+    assert np.all(case.family.valid(start))
+    # The floor on probabilities (1e-3 / K) moves a mean by at most 1e-3.
+    np.testing.assert_allclose(case.family.mean(start), target, rtol=1e-8, atol=1.1e-3)
+
+
+@every_family
+def test_plates_broadcast_and_families_are_values(case: Case, rng: Rng) -> None:
+    assert case.family == type(case.family)(**vars(case.family))
+    assert hash(case.family) == hash(type(case.family)(**vars(case.family)))
+    for plates in ((), (2, 3)):
+        lam = case.lam(rng, plates)
+        mu, a = case.family.moments(lam)
+        assert np.shape(a) == plates
+        assert np.shape(case.family.valid(lam)) == plates
+        assert [np.shape(m) for m in mu] == [np.shape(g) for g in lam]
+        assert case.family.sample(lam, rng, 4).shape[: 1 + len(plates)] == (4, *plates)
+        assert np.shape(case.family.kl(lam, lam)) == plates
+
+
+@every_family
+@seeds
+def test_project_symmetrises_symmetric_statistics_only(case: Case, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    noisy = tuple(g + rng.normal(size=g.shape) for g in case.lam(rng))
+    for g, p, symmetric in zip(noisy, case.family.project(noisy), case.family.symmetric, strict=True):
+        np.testing.assert_array_equal(p, 0.5 * (g + np.swapaxes(g, -1, -2)) if symmetric else g)
+
+
+# Compiled once per family: Hypothesis calls them a hundred times.
+_compiled: dict[tuple[str, nf.Family], Callable[..., object]] = {}
+
+
+def _once(name: str, family: nf.Family, function: Callable[..., object]) -> Callable[..., object]:
+    return _compiled.setdefault((name, family), jax.jit(function))
+
+
+def _gradient(family: nf.Family) -> Callable[..., nf.Stats]:
+    return _once("gradient", family, jax.grad(lambda lam: family.log_normalizer(family.project(lam)).sum()))
+
+
+def _valid(family: nf.Family) -> Callable[..., np.ndarray]:
+    return _once("valid", family, family.valid)
+
+
+def _everything(family: nf.Family) -> Callable[..., tuple]:
+    def function(lam: nf.Stats) -> tuple:
+        mu, a = family.moments(lam)
+        return mu, a, family.valid(lam), family.inner(lam, mu), family.entropy(lam)
+
+    return _once("everything", family, function)

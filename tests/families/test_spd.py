@@ -1,0 +1,87 @@
+"""Inverses and log-determinants against numpy.linalg, on every branch of the dispatch."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from natgrad import families
+from natgrad.families import spd_inverse_logdet, spd_logdet
+
+# Below and above the batch threshold, a remainder of a chunk, several plates, and too large for the sweep.
+SHAPES = [(1, 1), (3, 3), (200, 1), (32, 2), (129, 5), (10, 7, 10), (40, 16), (40, 20), (0, 3)]
+
+
+def _matrices(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    root = rng.normal(size=(*shape, shape[-1] + 2))
+    return root @ np.swapaxes(root, -1, -2)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_agrees_with_numpy(shape: tuple[int, ...], rng: np.random.Generator) -> None:
+    p = _matrices(rng, shape)
+    with jax.enable_x64(True):
+        compiled = tuple(map(np.asarray, jax.jit(spd_inverse_logdet)(jax.numpy.asarray(p))))
+        alone = jax.jit(spd_logdet)(jax.numpy.asarray(p))
+    for inverse, logdet in (spd_inverse_logdet(p), compiled):
+        # Residual, not error: its bound is known, the condition number times the rounding.
+        residual = inverse @ p - np.eye(shape[-1])
+        assert np.all(abs(residual) < 1e-12 * np.linalg.cond(p)[..., None, None])
+        np.testing.assert_allclose(logdet, np.linalg.slogdet(p)[1], rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(alone, spd_logdet(p), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("n", [3, 100])
+@pytest.mark.parametrize("bad", [-np.eye(4), np.zeros((4, 4)), np.full((4, 4), np.nan), np.diag([1.0, -1, -1, 1])])
+def test_other_matrices_are_nan_and_harm_nobody(n: int, bad: np.ndarray, rng: np.random.Generator) -> None:
+    p = _matrices(rng, (n, 4))
+    p[1] = bad
+    with jax.enable_x64(True):
+        compiled = spd_inverse_logdet(jax.numpy.asarray(p))
+        alone = spd_logdet(jax.numpy.asarray(p))
+    for inverse, logdet in (spd_inverse_logdet(p), compiled):
+        assert np.all(np.isnan(np.asarray(inverse)[1]))
+        assert np.flatnonzero(~np.isfinite(logdet)).tolist() == [1]
+    assert np.flatnonzero(np.isnan(alone)).tolist() == [1]
+
+
+def test_ill_conditioned_matrices_are_still_positive_definite(rng: np.random.Generator) -> None:
+    # Condition 1e12: the pivots must not lose positivity, and the log-determinant keeps about 1e-4.
+    basis = np.linalg.qr(rng.normal(size=(64, 8, 8)))[0]
+    p = (basis * np.logspace(-6, 6, 8)) @ np.swapaxes(basis, -1, -2)
+    p = 0.5 * (p + np.swapaxes(p, -1, -2))
+    with jax.enable_x64(True):
+        logdet = spd_inverse_logdet(jax.numpy.asarray(p))[1]
+    np.testing.assert_allclose(logdet, 0.0, atol=1e-2)
+
+
+@pytest.mark.parametrize("n", [3, 64])
+def test_derivatives(n: int, rng: np.random.Generator) -> None:
+    p = _matrices(rng, (n, 3))
+    with jax.enable_x64(True):
+        gradient = jax.grad(lambda q: spd_inverse_logdet(q)[1].sum())(jax.numpy.asarray(p))
+        np.testing.assert_allclose(gradient, np.linalg.inv(p), rtol=1e-8)
+        direction = 0.5 * (p + np.eye(3))
+        _, change = jax.jvp(
+            lambda q: spd_inverse_logdet(q)[0], (jax.numpy.asarray(p),), (jax.numpy.asarray(direction),)
+        )
+    inverse = np.linalg.inv(p)
+    np.testing.assert_allclose(change, -inverse @ direction @ inverse, rtol=1e-6, atol=1e-8)
+
+
+def test_numpy_callers_never_import_jax() -> None:
+    code = (
+        "import sys, types, numpy as np\n"
+        # families alone: what the top-level package imports is not theirs to promise
+        "sys.modules['natgrad'] = types.ModuleType('natgrad')\n"
+        f"sys.modules['natgrad'].__path__ = [{str(Path(families.__file__).parents[1])!r}]\n"
+        "from natgrad import families as nf\n"
+        "lam = nf.MultivariateNormal().natural(mean=np.zeros(2), precision=np.eye(2))\n"
+        "f = nf.MultivariateNormal(); f.moments(lam); f.valid(lam); f.kl(lam, lam); f.interval(lam)\n"
+        "nf.MarkovChain().moments((np.zeros((4, 2)), np.zeros(2), np.zeros((2, 2))))\n"
+        "assert 'jax' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
