@@ -9,22 +9,9 @@ from natgrad._version import __version__
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch
 from natgrad.inference.steps import Constant, HoldThenDecay, PerNode, RobbinsMonro
 from natgrad.models.network import Network
-from natgrad.network.conditionals import (
-    Bernoulli,
-    Beta,
-    Binomial,
-    Categorical,
-    Dirichlet,
-    Exponential,
-    Gamma,
-    MarkovChain,
-    Multinomial,
-    MultivariateNormal,
-    Normal,
-    Poisson,
-    Wishart,
-)
-from natgrad.network.expressions import diag, dot
+from natgrad.network.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
+from natgrad.network.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial, Poisson
+from natgrad.network.operators import diag, dot
 from natgrad.network.plates import Plate
 
 __all__ = [

@@ -169,7 +169,9 @@ def test_ard_regression_sweep_by_sweep(reference):
     x = ng.Normal("y", ng.dot(design, w), tau, plate=ng.Plate("n", r["N"]), observed=y)
     fit = sweeps(ng.Network(x), ["w", "alpha", "tau"], None, r["elbo"])
     np.testing.assert_allclose(fit["w"].mean(), r["post"]["w_mean"], rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(np.linalg.inv(fit["w"].parameters["precision"]), r["post"]["w_cov"], rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(
+        np.linalg.inv(fit["w"].parameters["precision"]), r["post"]["w_cov"], rtol=1e-7, atol=1e-10
+    )
     np.testing.assert_allclose(fit["alpha"].mean(), r["post"]["alpha_mean"], rtol=1e-8)
 
 

@@ -1,6 +1,6 @@
 """Nodes: a name, a family, parameter slots, plates and perhaps data; checked when declared.
 
-`conditionals.py` has the concrete nodes. A node's whole mathematics is `log_density`: the expected log density of its
+`continuous.py` and `discrete.py` have the concrete nodes. A node's whole mathematics is `log_density`: the expected log density of its
 conditional, written once as a polynomial in the moments of its slots and of itself.
 """
 

@@ -16,6 +16,7 @@ from jax import lax
 
 from natgrad.network.plan import Block, Plan
 from natgrad.network.program import Program, Sampled
+from natgrad.network.updates import BlockInfo, all_valid, blend, choose, moved, put_column, take_column
 
 __all__ = ["BlockInfo", "NetworkProblem", "State", "SweepResult"]
 
@@ -32,13 +33,6 @@ class State(NamedTuple):
     lam: dict[str, Stats]
     mu: dict[str, Stats]
     t: int
-
-
-class BlockInfo(NamedTuple):
-    """What one update did: whether λ stayed valid, and how far it moved (‖Δλ‖ / ‖λ‖)."""
-
-    valid: Array
-    moved: Array
 
 
 class SweepResult(NamedTuple):
@@ -128,12 +122,14 @@ class NetworkProblem:
 
         def build() -> Callable[..., Any]:
             def function(lam: Stats, mu: Stats, target: Stats, rho: Array, column: Any, known: Any) -> Any:
-                old, stats = (lam, mu) if column is None else (_column(block, lam, column), _column(block, mu, column))
-                new, fresh, _, info = _blend(block, old, target, rho)
+                old, stats = (
+                    (lam, mu) if column is None else (take_column(block, lam, column), take_column(block, mu, column))
+                )
+                new, fresh, _, info = blend(block, old, target, rho)
                 if rho.ndim:  # an element that does not step keeps its moments, those of a point mass too
-                    fresh = _where(block, rho > 0, fresh, stats)
+                    fresh = choose(block, rho > 0, fresh, stats)
                 if column is not None:
-                    new, fresh = _put_column(block, lam, new, column), _put_column(block, mu, fresh, column)
+                    new, fresh = put_column(block, lam, new, column), put_column(block, mu, fresh, column)
                 return new, fresh, info
 
             return function
@@ -154,8 +150,8 @@ class NetworkProblem:
         def build() -> Callable[..., Any]:
             def function(lam: Any, mu: Any, arrays: Any, known: Any) -> Array:
                 total = sum((self.program.log_joint(name, mu, known) for name in whole), jnp.zeros(()))
-                for (term, _, _, _), (zipped, weight, moved) in zip(shape, arrays, strict=True):
-                    total = total + self.program.sampled_value(Sampled(term, None, zipped, weight, moved), mu, known)
+                for (term, _, _, _), (zipped, weight, again) in zip(shape, arrays, strict=True):
+                    total = total + self.program.sampled_value(Sampled(term, None, zipped, weight, again), mu, known)
                 for name in blocks:
                     block = self.blocks[name]
                     stats, normalizer = block.family.moments(lam[name])
@@ -244,7 +240,7 @@ class NetworkProblem:
             old, stats = carry
             target = self.program.target(block, {**mu, block.name: stats}, known, (), samples, number)
             fresh = block.family.expected_stats(target)
-            return _put_column(block, old, target, number), _put_column(block, stats, fresh, number)
+            return put_column(block, old, target, number), put_column(block, stats, fresh, number)
 
         result: tuple[Stats, Stats] = lax.fori_loop(0, block.n_columns, column, (lam, mu[block.name]))
         return result
@@ -292,7 +288,7 @@ class NetworkProblem:
                 apart = tuple(m for m in piece.monomials if all(f.known or f.source != name for f in m.factors))
                 total = total + value + program.term_value(piece._replace(monomials=apart), mu, known)
         target = block.family.project(tuple(a + b for a, b in zip(last, other, strict=True)))
-        new, fresh, normalizer, info = _blend(block, lam[name], target, rho)
+        new, fresh, normalizer, info = blend(block, lam[name], target, rho)
         total = total + sum(jnp.sum(g * (a - b)) for g, a, b in zip(last, fresh, mu[name], strict=True))
         return new, fresh, info, total + program.entropy(block, new, fresh, normalizer, known)
 
@@ -305,12 +301,12 @@ class NetworkProblem:
             here = {**mu, name: stats}
             if block.column_axis is not None:
                 target = program.target(block, here, known, column=number)
-                new, fresh, _, _ = _blend(block, _column(block, old, number), target, rho)
-                return _put_column(block, old, new, number), _put_column(block, stats, fresh, number)
+                new, fresh, _, _ = blend(block, take_column(block, old, number), target, rho)
+                return put_column(block, old, new, number), put_column(block, stats, fresh, number)
             target = program.target(block, here, known)
-            new, fresh, _, _ = _blend(block, old, target, rho)
+            new, fresh, _, _ = blend(block, old, target, rho)
             chosen = True if block.colours is None else jnp.asarray(block.colours) == number
-            return _where(block, chosen, new, old), _where(block, chosen, fresh, stats)
+            return choose(block, chosen, new, old), choose(block, chosen, fresh, stats)
 
         if block.n_columns == 1:
             new, fresh = column(0, (lam[name], mu[name]))
@@ -319,7 +315,7 @@ class NetworkProblem:
         _, normalizer = block.family.moments(new)
         here = {**mu, name: fresh}
         total = sum((program.log_joint(term, here, known) for term in ending), jnp.zeros(()))
-        info = BlockInfo(_all_valid(block, new, fresh), _moved(lam[name], new))
+        info = BlockInfo(all_valid(block, new, fresh), moved(lam[name], new))
         return new, fresh, info, total + program.entropy(block, new, fresh, normalizer, known)
 
     def _bounds(self) -> Callable[..., Any]:
@@ -372,52 +368,6 @@ class LocalResult(NamedTuple):
     mu: dict[str, Stats]
     iterations: int
     entropy: dict[str, Array]
-
-
-def _blend(block: Block, lam: Stats, target: Stats, rho: Array) -> tuple[Stats, Stats, Array, BlockInfo]:
-    """λ ← (1 − ρ) λ + ρ λ^temp with its moments, its log-normaliser and what happened."""
-    new = tuple(
-        (1.0 - _over_events(rho, t, ndim)) * old + _over_events(rho, t, ndim) * t
-        for old, t, ndim in zip(lam, target, block.family.stat_ndims, strict=True)
-    )
-    fresh, normalizer = block.family.moments(new)
-    return new, fresh, normalizer, BlockInfo(_all_valid(block, new, fresh), _moved(lam, new))
-
-
-def _over_events(rho: Array, target: Array, event_ndim: int) -> Array:
-    rho = jnp.asarray(rho)
-    return rho.reshape(rho.shape + (1,) * event_ndim) if rho.ndim else rho
-
-
-def _column(block: Block, arrays: Stats, number: Array) -> Stats:
-    assert block.column_axis is not None
-    axis = block.column_axis
-    return tuple(lax.dynamic_index_in_dim(a, number, axis, keepdims=False) for a in arrays)
-
-
-def _put_column(block: Block, arrays: Stats, pieces: Stats, number: Array) -> Stats:
-    assert block.column_axis is not None
-    axis = block.column_axis
-    return tuple(lax.dynamic_update_index_in_dim(a, p, number, axis) for a, p in zip(arrays, pieces, strict=True))
-
-
-def _where(block: Block, chosen: Array, new: Stats, old: Stats) -> Stats:
-    if chosen is True:
-        return new
-    return tuple(
-        jnp.where(_over_events(chosen, n, ndim), n, o)
-        for n, o, ndim in zip(new, old, block.family.stat_ndims, strict=True)
-    )
-
-
-def _all_valid(block: Block, lam: Stats, mu: Stats) -> Array:
-    finite = [jnp.all(jnp.isfinite(s)) for s in (*lam, *mu)]
-    return jnp.all(block.family.valid(lam)) & jnp.all(jnp.stack(finite))
-
-
-def _moved(old: Stats, new: Stats) -> Array:
-    change = sum(jnp.sum((a - b) ** 2) for a, b in zip(new, old, strict=True))
-    return jnp.sqrt(change / sum(jnp.sum(b**2) + 1e-300 for b in old))
 
 
 def _last_touch(plan: Plan, order: Iterable[str]) -> dict[str, str | None]:

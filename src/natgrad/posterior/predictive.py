@@ -18,8 +18,9 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from natgrad.errors import PlateMismatch
-from natgrad.network import conditionals as nodes
+from natgrad.network.continuous import Beta, Exponential, Gamma, MultivariateNormal, Normal
 from natgrad.network.contraction import Labelled, contract
+from natgrad.network.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Poisson
 from natgrad.network.evaluate import FULL, _read
 from natgrad.network.expressions import Constant, Expression
 from natgrad.network.nodes import Node
@@ -53,7 +54,7 @@ class Predictive:
 
     def mean(self) -> Array:
         """The expected value: exact for Normal and MultivariateNormal, an average over draws for the others."""
-        if isinstance(self.node, (nodes.Normal, nodes.MultivariateNormal)):
+        if isinstance(self.node, (Normal, MultivariateNormal)):
             return self._expected("mean", "x")
         return np.asarray(self.sample(0, self.n_draws).mean(axis=0))
 
@@ -123,12 +124,12 @@ class Predictive:
         return _field(self.node, self.node.parameters[slot], statistic, moments, None)
 
     def _exact_variance(self) -> Array | None:
-        if not isinstance(self.node, nodes.Normal) or any(parent.name in self._new for parent in self.node.parents()):
+        if not isinstance(self.node, Normal) or any(parent.name in self._new for parent in self.node.parents()):
             return None
         precision = self.node.parameters["precision"]
         if isinstance(precision, Constant):
             noise = 1.0 / self._expected("precision", "x")
-        elif isinstance(precision, nodes.Gamma) and not precision.plates and not precision.is_observed:
+        elif isinstance(precision, Gamma) and not precision.plates and not precision.is_observed:
             usual = precision.family.usual(tuple(np.asarray(p) for p in self._lam[precision.name]))
             if not usual["shape"] > 1:
                 return None
@@ -224,7 +225,7 @@ def _field(
     scope = Scope(node.name, node.plates, known)
     events = {"vector": 1, "matrix": 2, "simplex": 1}.get(expression.kind, 0)
     labels = tuple(scope.fresh("e", node.size or 0) for _ in range(events))
-    if isinstance(node, nodes.MarkovChain):
+    if isinstance(node, MarkovChain):
         raise PlateMismatch(f"{node.name!r}: draw a chain with fit[{node.name!r}].sample(); its future is not a plate")
     polynomial = expression.stat(statistic, scope, labels)
     lead = () if n is None else (DRAW,)
@@ -289,30 +290,28 @@ def _numbers(node: Any, name: str) -> Array:
 
 
 SAMPLE: dict[type, Callable[..., Array]] = {
-    nodes.Normal: lambda node, s, rng, shape: rng.normal(s["mean"], 1.0 / np.sqrt(s["precision"]), shape),
-    nodes.MultivariateNormal: _sample_vector,
-    nodes.Gamma: lambda node, s, rng, shape: rng.gamma(s["shape"], 1.0 / s["rate"], shape),
-    nodes.Exponential: lambda node, s, rng, shape: rng.exponential(1.0 / s["rate"], shape),
-    nodes.Poisson: lambda node, s, rng, shape: rng.poisson(s["rate"], shape),
-    nodes.Bernoulli: lambda node, s, rng, shape: (rng.random(shape) < s["prob"]).astype(np.int64),
-    nodes.Binomial: lambda node, s, rng, shape: rng.binomial(
-        _numbers(node, "trials").astype(np.int64), s["prob"], shape
-    ),
-    nodes.Categorical: _sample_category,
-    nodes.Beta: lambda node, s, rng, shape: rng.beta(s["a"], s["b"], shape),
+    Normal: lambda node, s, rng, shape: rng.normal(s["mean"], 1.0 / np.sqrt(s["precision"]), shape),
+    MultivariateNormal: _sample_vector,
+    Gamma: lambda node, s, rng, shape: rng.gamma(s["shape"], 1.0 / s["rate"], shape),
+    Exponential: lambda node, s, rng, shape: rng.exponential(1.0 / s["rate"], shape),
+    Poisson: lambda node, s, rng, shape: rng.poisson(s["rate"], shape),
+    Bernoulli: lambda node, s, rng, shape: (rng.random(shape) < s["prob"]).astype(np.int64),
+    Binomial: lambda node, s, rng, shape: rng.binomial(_numbers(node, "trials").astype(np.int64), s["prob"], shape),
+    Categorical: _sample_category,
+    Beta: lambda node, s, rng, shape: rng.beta(s["a"], s["b"], shape),
 }
 LOG_DENSITY: dict[type, Callable[[Array, dict[str, Array]], Array]] = {
-    nodes.Normal: lambda x, s: stats.norm.logpdf(x, s["mean"], 1.0 / np.sqrt(s["precision"])),
-    nodes.MultivariateNormal: lambda x, s: _vector_density(x, s["mean"], s["precision"]),
-    nodes.Gamma: lambda x, s: stats.gamma.logpdf(x, s["shape"], scale=1.0 / s["rate"]),
-    nodes.Exponential: lambda x, s: stats.expon.logpdf(x, scale=1.0 / s["rate"]),
-    nodes.Poisson: lambda x, s: stats.poisson.logpmf(x, s["rate"]),
-    nodes.Bernoulli: lambda x, s: stats.bernoulli.logpmf(x, s["prob"]),
-    nodes.Binomial: lambda x, s: stats.binom.logpmf(x, s["trials"], s["prob"]),
-    nodes.Categorical: lambda x, s: np.log(
+    Normal: lambda x, s: stats.norm.logpdf(x, s["mean"], 1.0 / np.sqrt(s["precision"])),
+    MultivariateNormal: lambda x, s: _vector_density(x, s["mean"], s["precision"]),
+    Gamma: lambda x, s: stats.gamma.logpdf(x, s["shape"], scale=1.0 / s["rate"]),
+    Exponential: lambda x, s: stats.expon.logpdf(x, scale=1.0 / s["rate"]),
+    Poisson: lambda x, s: stats.poisson.logpmf(x, s["rate"]),
+    Bernoulli: lambda x, s: stats.bernoulli.logpmf(x, s["prob"]),
+    Binomial: lambda x, s: stats.binom.logpmf(x, s["trials"], s["prob"]),
+    Categorical: lambda x, s: np.log(
         np.take_along_axis(s["probs"], np.broadcast_to(x[..., None], (*s["probs"].shape[:-1], 1)), -1)
     )[..., 0],
-    nodes.Beta: lambda x, s: stats.beta.logpdf(x, s["a"], s["b"]),
+    Beta: lambda x, s: stats.beta.logpdf(x, s["a"], s["b"]),
 }
 
 

@@ -1,0 +1,73 @@
+"""The natural step of one block, λ ← (1 − ρ) λ + ρ λ^temp, whole or by columns; traceable."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from natgrad.network.plan import Block
+
+__all__ = ["BlockInfo", "all_valid", "blend", "choose", "moved", "put_column", "take_column"]
+
+Array = Any
+Stats = tuple[Array, ...]
+
+
+class BlockInfo(NamedTuple):
+    """What one update did: whether λ stayed valid, and how far it moved (‖Δλ‖ / ‖λ‖)."""
+
+    valid: Array
+    moved: Array
+
+
+def blend(block: Block, lam: Stats, target: Stats, rho: Array) -> tuple[Stats, Stats, Array, BlockInfo]:
+    """λ ← (1 − ρ) λ + ρ λ^temp with its moments, its log-normaliser and what happened."""
+    new = tuple(
+        (1.0 - _over_events(rho, t, ndim)) * old + _over_events(rho, t, ndim) * t
+        for old, t, ndim in zip(lam, target, block.family.stat_ndims, strict=True)
+    )
+    fresh, normalizer = block.family.moments(new)
+    return new, fresh, normalizer, BlockInfo(all_valid(block, new, fresh), moved(lam, new))
+
+
+def _over_events(rho: Array, target: Array, event_ndim: int) -> Array:
+    rho = jnp.asarray(rho)
+    return rho.reshape(rho.shape + (1,) * event_ndim) if rho.ndim else rho
+
+
+def take_column(block: Block, arrays: Stats, number: Array) -> Stats:
+    """One column of every array, along the coupled plate."""
+    assert block.column_axis is not None
+    axis = block.column_axis
+    return tuple(lax.dynamic_index_in_dim(a, number, axis, keepdims=False) for a in arrays)
+
+
+def put_column(block: Block, arrays: Stats, pieces: Stats, number: Array) -> Stats:
+    """The arrays with one column replaced."""
+    assert block.column_axis is not None
+    axis = block.column_axis
+    return tuple(lax.dynamic_update_index_in_dim(a, p, number, axis) for a, p in zip(arrays, pieces, strict=True))
+
+
+def choose(block: Block, chosen: Array, new: Stats, old: Stats) -> Stats:
+    """New statistics where ``chosen``, old ones elsewhere; ``chosen`` is over the plates."""
+    if chosen is True:
+        return new
+    return tuple(
+        jnp.where(_over_events(chosen, n, ndim), n, o)
+        for n, o, ndim in zip(new, old, block.family.stat_ndims, strict=True)
+    )
+
+
+def all_valid(block: Block, lam: Stats, mu: Stats) -> Array:
+    """Whether λ is inside the natural parameter space and nothing is infinite or NaN."""
+    finite = [jnp.all(jnp.isfinite(s)) for s in (*lam, *mu)]
+    return jnp.all(block.family.valid(lam)) & jnp.all(jnp.stack(finite))
+
+
+def moved(old: Stats, new: Stats) -> Array:
+    """‖Δλ‖ / ‖λ‖."""
+    change = sum(jnp.sum((a - b) ** 2) for a, b in zip(new, old, strict=True))
+    return jnp.sqrt(change / sum(jnp.sum(b**2) + 1e-300 for b in old))
