@@ -66,7 +66,8 @@ class Expression(ABC):
         return self + (-other if isinstance(other, Expression) else -np.asarray(other))
 
     def __rsub__(self, other: Any) -> Expression:
-        return -self + other
+        negative: Expression = -self
+        return negative + other
 
     def __neg__(self) -> Expression:
         return self * -1.0

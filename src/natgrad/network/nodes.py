@@ -1,7 +1,7 @@
 """Nodes: a name, a family, parameter slots, plates and perhaps data; checked when declared.
 
-`continuous.py` and `discrete.py` have the concrete nodes. A node's whole mathematics is `log_density`: the expected log density of its
-conditional, written once as a polynomial in the moments of its slots and of itself.
+`continuous.py` and `discrete.py` have the concrete nodes. A node's whole mathematics is `log_density`: the expected log
+density of its conditional, written once as a polynomial in the moments of its slots and of itself.
 """
 
 from __future__ import annotations
