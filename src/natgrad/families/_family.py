@@ -97,6 +97,10 @@ class Family(ABC):
     @abstractmethod
     def _inside(self, lam: Stats) -> Array: ...
 
+    def _inside_but_definite(self, lam: Stats) -> Array:
+        """The conditions of `_inside` other than that matrices are positive definite."""
+        return True
+
     def _expected_base(self, lam: Stats) -> Array:
         """E_q[f(x)] of the part of the log base measure that is not inside A."""
         return 0.0
@@ -152,11 +156,17 @@ class Family(ABC):
         return tuple(ops.symmetrise(g) if s else g for g, s in zip(lam, self.symmetric, strict=True))
 
     @final
-    def valid(self, lam: Stats) -> Array:
-        """Whether λ is finite and inside the natural parameter space: bool over the plates."""
+    def valid(self, lam: Stats, log_normalizer: Array | None = None) -> Array:
+        """Whether λ is finite and inside the natural parameter space: bool over the plates.
+
+        For families of matrices A(λ), if it is at hand, saves a factorisation: it is NaN where λ is not definite.
+        """
         xp = ops.namespace(*lam)
         with np.errstate(all="ignore"):
-            ok = self._inside(lam)
+            if log_normalizer is not None and any(self.symmetric):
+                ok = xp.isfinite(log_normalizer) & self._inside_but_definite(lam)
+            else:
+                ok = self._inside(lam)
             for g, ndim in zip(lam, self.stat_ndims, strict=True):
                 fine = (g < np.inf) if self.allows_minus_inf else xp.isfinite(g)  # NaN < inf is false
                 ok = ok & fine.all(tuple(range(-ndim, 0)))

@@ -131,8 +131,11 @@ class Wishart(Family):
         return (dof[..., None, None] * inverse, elog), a
 
     def _inside(self, lam: Stats) -> Array:
+        return ops.namespace(*lam).isfinite(ops.spd_logdet(-2.0 * lam[0])) & self._inside_but_definite(lam)
+
+    def _inside_but_definite(self, lam: Stats) -> Array:
         # dof > D − 1 is λ₂ > −1, whatever D.
-        return ops.namespace(*lam).isfinite(ops.spd_logdet(-2.0 * lam[0])) & (lam[1] > -1)
+        return lam[1] > -1
 
     def stats_of(self, value: Array, size: int | None = None) -> Stats:
         """(X, log|X|); NaN for a matrix that is not positive definite."""

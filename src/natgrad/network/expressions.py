@@ -52,8 +52,9 @@ class Expression(ABC):
     @abstractmethod
     def __str__(self) -> str: ...
 
-    # Array-likes on the left must ask us, not broadcast over us.
+    # Array-likes on the left must ask us, not broadcast over us; and an index that never ends is not a sequence.
     __array_ufunc__ = None
+    __iter__ = None
 
     def __add__(self, other: Any) -> Expression:
         from natgrad.network.operators import add  # sums are expressions themselves
@@ -66,8 +67,7 @@ class Expression(ABC):
         return self + (-other if isinstance(other, Expression) else -np.asarray(other))
 
     def __rsub__(self, other: Any) -> Expression:
-        negative: Expression = -self
-        return negative + other
+        return (-self).__add__(other)
 
     def __neg__(self) -> Expression:
         return self * -1.0
@@ -228,7 +228,7 @@ def _selector(access: Access, plate: Plate, entry: Any) -> Selector:
         return gate if observed is None else observed
     index = entry if isinstance(entry, Index) else Index(as_index(entry, f"the index of {access.node.name!r}"))
     bad = np.argwhere((index.values < 0) | (index.values >= plate.size))
-    if bad.size:
+    if len(bad):
         where = ", ".join(str(i) for i in bad[0])
         raise IndexError(
             f"{access.node.name}[…]: index[{where}] = {index.values[tuple(bad[0])]} is outside plate {plate.name!r} "

@@ -181,15 +181,17 @@ def element_keys(
     axes (gated, or summed) are read whole.
     """
     sizes = [term.sizes[label] for label in term.plates]
-    coordinates = dict(zip(term.plates, np.unravel_index(np.arange(int(np.prod(sizes))), sizes or (1,)), strict=False))
+    n_elements = int(np.prod(sizes))
+    coordinates = dict(zip(term.plates, np.unravel_index(np.arange(n_elements), sizes or (1,)), strict=False))
     chosen, parts = [], []
     for position, axis in enumerate(reading.axes[: len(shape)]):
         if isinstance(axis, Take):
-            parts.append(known[axis.index][tuple(coordinates[label] for label in axis.labels)].astype(np.int64))
+            index = known[axis.index][tuple(coordinates[label] for label in axis.labels)]
+            parts.append(np.broadcast_to(index.astype(np.int64), n_elements))
             chosen.append(position)
         elif axis in term.plates:
             parts.append(coordinates[axis])
             chosen.append(position)
     if not parts:
-        return np.zeros(int(np.prod(sizes)), dtype=np.int64), ()
+        return np.zeros(n_elements, dtype=np.int64), ()
     return np.ravel_multi_index(parts, [shape[p] for p in chosen]), tuple(chosen)

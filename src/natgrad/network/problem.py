@@ -16,7 +16,7 @@ from jax import lax
 
 from natgrad.network.plan import Block, Plan
 from natgrad.network.program import Program, Sampled
-from natgrad.network.updates import BlockInfo, all_valid, blend, choose, moved, put_column, take_column
+from natgrad.network.updates import BlockInfo, all_valid, blend, choose, moved, put_column, settle, take_column
 
 __all__ = ["BlockInfo", "NetworkProblem", "State", "SweepResult"]
 
@@ -75,7 +75,8 @@ class NetworkProblem:
 
     def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
         """Update every block once, in order, each from the freshest neighbours; the bound comes with it."""
-        function = self._function(("sweep", order), lambda: self._sweep(order))
+        exact = rho == 1.0
+        function = self._function(("sweep", order, exact), lambda: self._sweep(order, exact))
         lam, mu, bound, info = function(state.lam, state.mu, rho)
         return SweepResult(State(lam, mu, state.t + 1), float(bound), info)
 
@@ -247,7 +248,7 @@ class NetworkProblem:
 
     # -- compilation --
 
-    def _sweep(self, order: tuple[str, ...]) -> Callable[..., Any]:
+    def _sweep(self, order: tuple[str, ...], exact: bool) -> Callable[..., Any]:
         program, last = self.program, _last_touch(self.plan, order)
 
         def function(lam: Any, mu: Any, rho: Array, known: Any) -> Any:
@@ -260,7 +261,7 @@ class NetworkProblem:
                 block = self.blocks[name]
                 ending = [term for term, final in last.items() if final == name]
                 if block.n_columns == 1 and not any(plate in self.plan.weights for plate in block.plates):
-                    update = self._tracked(block, lam, mu, rho, known, ending)
+                    update = self._tracked(block, lam, mu, None if exact else rho, known, ending)
                 else:
                     update = self._in_turn(block, lam, mu, rho, known, ending)
                 lam[name], mu[name], info[name], gained = update
@@ -269,7 +270,7 @@ class NetworkProblem:
 
         return function
 
-    def _tracked(self, block: Block, lam: Any, mu: Any, rho: Array, known: Any, ending: list[str]) -> Any:
+    def _tracked(self, block: Block, lam: Any, mu: Any, rho: Array | None, known: Any, ending: list[str]) -> Any:
         """One exact update; the terms that change no more in this sweep hand over their value for free.
 
         A term is affine in μ_i, so its value after the update is the value before plus ⟨gradient, Δμ_i⟩.
@@ -288,7 +289,10 @@ class NetworkProblem:
                 apart = tuple(m for m in piece.monomials if all(f.known or f.source != name for f in m.factors))
                 total = total + value + program.term_value(piece._replace(monomials=apart), mu, known)
         target = block.family.project(tuple(a + b for a, b in zip(last, other, strict=True)))
-        new, fresh, normalizer, info = blend(block, lam[name], target, rho)
+        if rho is None:
+            new, fresh, normalizer, info = settle(block, lam[name], target, program.shared_plates(block))
+        else:
+            new, fresh, normalizer, info = blend(block, lam[name], target, rho)
         total = total + sum(jnp.sum(g * (a - b)) for g, a, b in zip(last, fresh, mu[name], strict=True))
         return new, fresh, info, total + program.entropy(block, new, fresh, normalizer, known)
 
@@ -315,7 +319,7 @@ class NetworkProblem:
         _, normalizer = block.family.moments(new)
         here = {**mu, name: fresh}
         total = sum((program.log_joint(term, here, known) for term in ending), jnp.zeros(()))
-        info = BlockInfo(all_valid(block, new, fresh), moved(lam[name], new))
+        info = BlockInfo(all_valid(block, new, normalizer), moved(lam[name], new))
         return new, fresh, info, total + program.entropy(block, new, fresh, normalizer, known)
 
     def _bounds(self) -> Callable[..., Any]:

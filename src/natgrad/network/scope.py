@@ -90,7 +90,7 @@ class Scope:
 
     def register(self, array: npt.NDArray[Any]) -> str:
         """A key for an array of numbers; equal arrays share one."""
-        contiguous = np.ascontiguousarray(array)
+        contiguous = np.asarray(array, order="C")
         digest = hashlib.blake2b(contiguous.tobytes(), digest_size=12).hexdigest()
         key = f"{contiguous.dtype.str[1:]}{list(contiguous.shape)}:{digest}"
         self.known.setdefault(key, contiguous)
@@ -144,6 +144,8 @@ class Scope:
         """The plates of the reader on which an index array lives, found by size unless it was said."""
         if index.plates is not None:
             return index.plates
+        if index.values.ndim == 0:
+            return ()
         taken = {
             plate.name for plate, selector in zip(access.node.plates, access.selectors, strict=True) if selector is None
         }

@@ -9,7 +9,7 @@ from jax import lax
 
 from natgrad.network.plan import Block
 
-__all__ = ["BlockInfo", "all_valid", "blend", "choose", "moved", "put_column", "take_column"]
+__all__ = ["BlockInfo", "all_valid", "blend", "choose", "moved", "put_column", "settle", "take_column"]
 
 Array = Any
 Stats = tuple[Array, ...]
@@ -29,7 +29,24 @@ def blend(block: Block, lam: Stats, target: Stats, rho: Array) -> tuple[Stats, S
         for old, t, ndim in zip(lam, target, block.family.stat_ndims, strict=True)
     )
     fresh, normalizer = block.family.moments(new)
-    return new, fresh, normalizer, BlockInfo(all_valid(block, new, fresh), moved(lam, new))
+    return new, fresh, normalizer, BlockInfo(all_valid(block, new, normalizer), moved(lam, new))
+
+
+def settle(block: Block, lam: Stats, target: Stats, shared: tuple[tuple[int, ...], ...]) -> Any:
+    """The step of length one: λ = λ^temp, with moments, log-normaliser and what happened.
+
+    ``shared`` lists, for each statistic, the plates along which its target is the same for every element (the precision of
+    the scores of a PCA without missing data): one element is then factorised for all.
+    """
+    short = target
+    for stat, axes in enumerate(shared):
+        for axis in axes:
+            short = tuple(lax.slice_in_dim(t, 0, 1, axis=axis) if s == stat else t for s, t in enumerate(short))
+    fresh, normalizer = block.family.moments(short)
+    fresh = tuple(jnp.broadcast_to(f, t.shape) for f, t in zip(fresh, target, strict=True))
+    normalizer = jnp.broadcast_to(normalizer, block.shape)
+    info = BlockInfo(all_valid(block, short, normalizer), moved(lam, target))
+    return target, fresh, normalizer, info
 
 
 def _over_events(rho: Array, target: Array, event_ndim: int) -> Array:
@@ -61,10 +78,9 @@ def choose(block: Block, chosen: Array, new: Stats, old: Stats) -> Stats:
     )
 
 
-def all_valid(block: Block, lam: Stats, mu: Stats) -> Array:
-    """Whether λ is inside the natural parameter space and nothing is infinite or NaN."""
-    finite = [jnp.all(jnp.isfinite(s)) for s in (*lam, *mu)]
-    return jnp.all(block.family.valid(lam)) & jnp.all(jnp.stack(finite))
+def all_valid(block: Block, lam: Stats, log_normalizer: Array) -> Array:
+    """Whether λ is inside the natural parameter space and A(λ) finite, for every element."""
+    return jnp.all(block.family.valid(lam, log_normalizer)) & jnp.all(jnp.isfinite(log_normalizer))
 
 
 def moved(old: Stats, new: Stats) -> Array:

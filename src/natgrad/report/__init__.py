@@ -1,0 +1,1 @@
+"""For people: pictures of what a fit did."""
