@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
+from rich.markup import escape
 from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.table import Table
@@ -123,10 +124,8 @@ def plan_runs(data: Ratings, budget: float = BUDGET, sweeps: int = VB_SWEEPS) ->
 
 def run_all(network: ng.Network, runs: Sequence[Run], seed: int = SEED) -> list[Fit]:
     """Fit the network in every way, all from the same start: a draw from the prior."""
-    return [
-        network.fit(run.method, step=run.step, steps=run.steps, tol=0, init="random", seed=seed, order=("u", "v"))
-        for run in runs
-    ]
+    common: dict[str, Any] = {"tol": 0, "init": "random", "seed": seed, "order": ("u", "v"), "progress": False}
+    return [network.fit(run.method, step=run.step, steps=run.steps, **common) for run in runs]
 
 
 def start_bound(network: ng.Network, seed: int = SEED) -> float:
@@ -153,7 +152,8 @@ def curves(runs: Sequence[Run], fits: Sequence[Fit]) -> tuple[list[Curve], float
     colours = {"all": "black", "1": "tab:red", "8": "tab:blue"}
     lines = []
     for run, fit in zip(runs, fits, strict=True):
-        sample = f", C = {run.size}" if isinstance(run.method, ng.Children) else f", {run.size}" * bool(run.option)
+        sample = f", C = {run.size}" if isinstance(run.method, ng.Children) else ""
+        sample = f", batch of {run.method.size}" if isinstance(run.method, ng.GlobalBatch) else sample
         lines.append(
             Curve(
                 run.name + sample,
@@ -181,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _show_mixture(console)
     _show_topics(console)
     for line in wrong:
-        console.print(f"[red]not as claimed:[/red] {line}", soft_wrap=True)
+        console.print(f"[red]not as claimed:[/red] {escape(line)}", soft_wrap=True)
     console.print(f"\n{'Something was not as claimed' if wrong else 'Done'}, {time.perf_counter() - begin:.0f} s.")
     return 1 if wrong else 0
 
@@ -205,7 +205,7 @@ def _show_pitfall(console: Console, path: Path) -> list[str]:
     console.print(_table(runs, fits))
     lost = next((fit for fit in fits if fit.stop.diverged), None)
     if lost is not None:
-        console.print(f"\nThe first of these ended with: [i]{lost.stop}[/i]")
+        console.print(f"\nThe first of these ended with: [i]{escape(str(lost.stop))}[/i]")
     lines, best = curves(runs, fits)
     picture = plot_pitfall(lines, start=start_bound(network), reference=best, path=path)
     console.print(f"\nThe bounds against messages read: [b]{picture}[/b]\n", soft_wrap=True)
@@ -261,7 +261,7 @@ def _show_mixture(console: Console) -> None:
     true = np.array([[-3.0, 0.0], [0.0, 3.0], [3.0, 0.0]])
     points = true[rng.choice(3, 400, p=[0.5, 0.3, 0.2])] + rng.normal(size=(400, 2))
     _show_code(console, "2. A mixture of Gaussians", mixture)
-    fit = mixture(points, 3).fit(init="kmeans", seed=0)
+    fit = mixture(points, 3).fit(init="kmeans", seed=0, progress=False)
     (low, high), mean = fit["mu"].interval(0.9), fit["mu"].mean()
     table = Table(box=None, padding=(0, 1), header_style="bold")
     for name in ("weight", "mean, with 90 % intervals", "generated around"):
@@ -304,7 +304,9 @@ def _show_topics(console: Console) -> None:
     doc_of, word = np.nonzero(counts)
     _show_code(console, "3. A topic model", topics)
     network = topics(doc_of, word, counts[doc_of, word], len(names), 3)
-    fit = max((network.fit(init="random", seed=seed) for seed in range(3)), key=lambda found: found.elbo)
+    fit = max(
+        (network.fit(init="random", seed=seed, progress=False) for seed in range(3)), key=lambda found: found.elbo
+    )
     (low, high), mean = fit["phi"].interval(0.9), fit["phi"].mean()
     for k in range(3):
         best = np.argsort(-mean[k])[:6]

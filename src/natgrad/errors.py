@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Diverged", "NotConjugate", "PlateMismatch", "SymmetricStart", "UnreachedNode"]
+__all__ = ["NotConjugate", "PlateMismatch", "SymmetricStart", "UnreachedNode"]
 
 
 class NotConjugate(TypeError):
@@ -15,10 +15,6 @@ class PlateMismatch(ValueError):
 
 class SymmetricStart(ValueError):
     """Every component of a mixture starts equal, so no update could ever tell them apart."""
-
-
-class Diverged(ArithmeticError):
-    """A step left the space of valid natural parameters."""
 
 
 class UnreachedNode(UserWarning):

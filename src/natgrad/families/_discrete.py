@@ -52,8 +52,12 @@ class Categorical(Family):
         return {"probs": ops.softmax(lam[0])}
 
     def _moments(self, lam: Stats) -> tuple[Stats, Array]:
-        a = ops.logsumexp(lam[0])
-        return (ops.namespace(*lam).exp(lam[0] - a[..., None]),), a
+        xp = ops.namespace(*lam)
+        top = xp.max(lam[0], axis=-1, keepdims=True)
+        top = xp.where(xp.isfinite(top), top, 0.0)
+        weights = xp.exp(lam[0] - top)  # the one exponential: mixtures spend their time here
+        total = weights.sum(-1, keepdims=True)
+        return (weights / total,), (top + xp.log(total))[..., 0]
 
     def _inside(self, lam: Stats) -> Array:
         return (lam[0] > -np.inf).any(-1)

@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from natgrad.families._gamma_functions import digamma_positive, gammaln_positive
+
 __all__ = [
     "LOG_2PI",
     "Array",
@@ -78,13 +80,13 @@ def _special(x: Array) -> Any:
 
 
 def digamma(x: Array) -> Array:
-    """ψ(x), the derivative of log Γ."""
-    return _special(x).digamma(x)
+    """ψ(x) for x > 0, the derivative of log Γ."""
+    return digamma_positive(x, namespace(x)) if is_jax(x) else _special(x).digamma(x)
 
 
 def gammaln(x: Array) -> Array:
-    """Log Γ(x)."""
-    return _special(x).gammaln(x)
+    """Log Γ(x) for x > 0."""
+    return gammaln_positive(x, namespace(x)) if is_jax(x) else _special(x).gammaln(x)
 
 
 def sigmoid(x: Array) -> Array:

@@ -18,12 +18,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.progress import progress_bar
 from natgrad.inference.steppers import StepInfo, Stepper, full_accesses, make_stepper
 from natgrad.inference.steps import Constant, PerNode, Step
 from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
+from natgrad.network.checks import real_number, whole_number
+from natgrad.network.incidence import coupling
 from natgrad.network.problem import NetworkProblem, State
 
 __all__ = ["Limits", "Progress", "Result", "default_step", "run"]
@@ -56,12 +59,11 @@ class Limits:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.steps, bool) or not isinstance(self.steps, (int, np.integer)) or self.steps < 1:
-            raise ValueError(f"steps must be a whole number ≥ 1, got {self.steps!r}")
-        if not (isinstance(self.tol, (int, float)) and self.tol >= 0):
-            raise ValueError(f"tol must be ≥ 0 (0 runs all steps), got {self.tol!r}")
-        if self.seconds is not None and not self.seconds > 0:
-            raise ValueError(f"seconds must be > 0, got {self.seconds!r}")
+        whole_number(self.steps, "steps")
+        if not real_number(self.tol, "tol") >= 0:
+            raise ValueError(f"tol must be ≥ 0, got {self.tol!r}: 0 runs all steps")
+        if self.seconds is not None and not real_number(self.seconds, "seconds") > 0:
+            raise ValueError(f"seconds must be > 0, got {self.seconds!r}: None means no limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +75,12 @@ class Result:
     stop: Stop
 
 
-def default_step(method: Method) -> Step:
-    """ρ = 1 where everything is read in turn, per-node steps where it is sampled."""
-    if isinstance(method, VB) and method.option == "a":
-        return Constant(1.0)
-    if isinstance(method, VB):
-        return Constant(0.5)
-    return PerNode()
+def default_step(method: Method, problem: NetworkProblem) -> Step:
+    """ρ = 1 where everything is read in turn, 1/ω where all moves together, per-node steps where it is sampled."""
+    if not isinstance(method, VB):
+        return PerNode()
+    together = max((coupling(problem.plan, block) for block in problem.blocks.values()), default=1)
+    return Constant(1.0 if method.option == "a" else 1.0 / together)
 
 
 def run(
@@ -99,8 +100,9 @@ def run(
     """Run until a limit is reached or the guard says stop."""
     stepper = make_stepper(problem, method, step, order)
     watch = _Watch(problem, method, step, limits, bound_every, trace or Trace())
-    watch.begin(state)
-    with progress_bar(limits.steps, progress) as bar:
+    # One BLAS thread: the small factorisations of a step gain nothing from more, and two threads round differently.
+    with threadpool_limits(1, user_api="blas"), progress_bar(limits.steps, progress) as bar:
+        watch.begin(state)
         for _ in range(limits.steps):
             stop, state = _one_step(stepper, watch, state, seed, callbacks)
             bar(watch.trace)
@@ -120,7 +122,7 @@ def _one_step(
     stop = watch.lost(state)
     if stop is not None:
         return stop, state
-    last = watch.trace.records[-1]
+    last = watch.trace.last
     seen = Progress(new.t, last.elbo, last.rho, last.accesses, last.seconds, new)
     if any([bool(callback(seen)) for callback in callbacks]):
         return Stop(Reason.CALLBACK, f"a callback ended the run after step {new.t}"), new
@@ -143,7 +145,7 @@ class _Watch:
     first: float = math.nan
 
     def __post_init__(self) -> None:
-        earlier = self.trace.records[-1] if len(self.trace) else None
+        earlier = self.trace.last if len(self.trace) else None
         self.accesses = earlier.accesses if earlier else 0
         self.started -= earlier.seconds if earlier else 0.0
         self.until = None if self.limits.seconds is None else time.perf_counter() + self.limits.seconds
@@ -201,7 +203,7 @@ class _Watch:
         if self.until is not None and time.perf_counter() > self.until:
             return Stop(
                 Reason.SECONDS,
-                f"{self.limits.seconds:g} seconds were up after step {self.trace.records[-1].t}",
+                f"{self.limits.seconds:g} seconds were up after step {self.trace.last.t}",
             )
         if self.limits.tol == 0:
             return None
@@ -213,8 +215,12 @@ class _Watch:
 
     def words_for_steps(self) -> str:
         """Said when the steps ran out."""
-        advice = "" if self.limits.tol == 0 else ": raise steps, or continue_() the fit"
-        return f"all {self.limits.steps} steps were taken before the bound settled to tol = {self.limits.tol:g}{advice}"
+        if self.limits.tol == 0:
+            return f"all {self.limits.steps} steps were taken, as tol = 0 asks"
+        return (
+            f"all {self.limits.steps} steps were taken before the bound settled to tol = {self.limits.tol:g}: raise steps, or "
+            "continue_() the fit"
+        )
 
     def _bound_is_due(self, t: int) -> bool:
         if self.bound_every is not None:
@@ -222,7 +228,10 @@ class _Watch:
         return self.sweep_accesses <= CHEAP_BOUND or self.unread >= BOUND_SHARE * self.sweep_accesses
 
     def _diverged(self, what: str, t: int, rho: float) -> Stop:
-        sampled, advice = "", "Start elsewhere (init=), or check the scale of the data"
+        sampled, advice = (
+            "",
+            "Read more children at a step, use option='a', or block factors (MultivariateNormal), or VB()",
+        )
         if isinstance(self.method, Children):
             sampled = f", C = {self.method.C}"
         elif isinstance(self.method, GlobalBatch):
@@ -230,7 +239,7 @@ class _Watch:
         elif isinstance(self.method, SVI):
             sampled = f", batch {self.method.size} of {self.method.plate!r}"
         if not isinstance(self.step, PerNode):
-            advice = "Leave out step= (per-node steps do not diverge), start with a smaller step (first=), or read more children"
+            advice = "Leave out step= (per-node steps start gently), start with a smaller step (first=), or read more children"
             if isinstance(self.method, VB):
                 advice = "Take smaller steps (step=Constant(rho)), or use option='a', which never lowers the bound"
         return Stop(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.errors import PlateMismatch
 from natgrad.inference.draws import generator
 from natgrad.inference.methods import SVI
 from natgrad.inference.steppers import Moves, StepInfo, check_plate
@@ -62,7 +63,8 @@ class SVIStepper:
         self.sizes = {label: size for term in plan.terms.values() for label, size in term.sizes.items()}
         if method.size > self.grouping.n_groups:
             raise ValueError(
-                f"SVI: a batch of {method.size} is larger than plate {method.plate!r} with {self.grouping.n_groups} elements"
+                f"SVI: a batch of {method.size} is larger than plate {method.plate!r} with {self.grouping.n_groups} elements; "
+                "VB() reads all of them"
             )
         self.scale = self.grouping.n_groups / method.size
         inside = {
@@ -74,6 +76,7 @@ class SVIStepper:
             if problem.blocks[name].n_columns > 1 and problem.blocks[name].column_axis is None:
                 raise ValueError(f"SVI: {name!r} is local and reads itself twice; sample another plate")
         self.plate_of = {name: self._group_plate(term) for name, term in plan.terms.items()}
+        self._check_inside()
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         rng = generator(seed, state.t)
@@ -176,6 +179,16 @@ class SVIStepper:
         return self.problem.partial_bound(state, whole, samples, self.globals) + entropies
 
     # -- structure --
+
+    def _check_inside(self) -> None:
+        """Whatever touches a local variable must be inside the groups, or a batch would not see it."""
+        for name in self.local:
+            for term in self.problem.plan.terms_of(name):
+                if self.plate_of[term.node] is None:
+                    raise PlateMismatch(
+                        f"SVI: {term.node!r} reads {name!r} but is not on plate {self.method.plate!r}, whose elements are thus "
+                        "not independent of one another. Sample the plate of the data instead"
+                    )
 
     def _group_plate(self, term: PlannedTerm) -> str | None:
         found = [label for label in term.plates if label in self.grouping.members]

@@ -7,7 +7,6 @@ next one sees it; under "b" all targets are computed at the old state and all bl
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, final
@@ -15,6 +14,7 @@ from typing import Any, Literal, final
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.network.checks import real_number, whole_number
 from natgrad.network.plates import Plate
 
 __all__ = ["SVI", "VB", "Children", "GlobalBatch", "Method"]
@@ -79,9 +79,10 @@ class Children:
             wanted = np.ceil(float(self.C) * degree)
         else:
             wanted = np.full(len(degree), float(self.C))
-        if not np.isfinite(wanted).all() or (wanted < 0).any():
-            first = int(np.flatnonzero(~(wanted >= 0))[0])
-            raise ValueError(f"C(N_i) must be ≥ 0, but C({degree[first]}) = {wanted[first]}")
+        if (bad := np.flatnonzero(~(np.isfinite(wanted) & (wanted >= 0)))).size:
+            raise ValueError(
+                f"C must return a finite number ≥ 0 of children, but C({degree[bad[0]]}) = {wanted[bad[0]]:g}"
+            )
         least = np.minimum(1, degree)
         return np.clip(np.ceil(wanted).astype(np.int64), least, degree)
 
@@ -99,8 +100,7 @@ class GlobalBatch:
 
     def __post_init__(self) -> None:
         _check_option(self.option)
-        if isinstance(self.size, bool) or not isinstance(self.size, (int, np.integer)) or self.size < 1:
-            raise ValueError(f"size must be a whole number ≥ 1, got {self.size!r}")
+        whole_number(self.size, "GlobalBatch: size")
 
 
 @final
@@ -122,27 +122,30 @@ class SVI:
     local_steps: int = 100
 
     def __post_init__(self) -> None:
-        if not isinstance(self.batch, Mapping) or len(self.batch) != 1:
-            raise ValueError(
-                f"batch must name one plate and its size, as in batch={{documents: 64}}, got {self.batch!r}"
-            )
-        (size,) = self.batch.values()
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-            raise ValueError(f"batch: the size must be a whole number ≥ 1, got {size!r}")
-        if not self.local_tol > 0 or self.local_steps < 1:
-            raise ValueError(f"local_tol must be > 0 and local_steps ≥ 1, got {self.local_tol} and {self.local_steps}")
+        wanted = (
+            f"batch must name one plate and how many of its elements to draw, as {{documents: 64}}, got {self.batch!r}"
+        )
+        if not isinstance(self.batch, Mapping) or not all(isinstance(plate, (str, Plate)) for plate in self.batch):
+            raise TypeError(wanted)
+        if len(self.batch) != 1:
+            raise ValueError(wanted)
+        whole_number(self.size, f"batch: the number of elements of {self.plate!r}")
+        if not real_number(self.local_tol, "local_tol") > 0:
+            raise ValueError(f"local_tol must be > 0, got {self.local_tol!r}")
+        whole_number(self.local_steps, "local_steps")
 
     @property
     def plate(self) -> str:
         """The name of the sampled plate."""
         (plate,) = self.batch
-        return plate.name if isinstance(plate, Plate) else str(plate)
+        name: str = plate.name if isinstance(plate, Plate) else plate
+        return name
 
     @property
     def size(self) -> int:
         """Groups in a batch."""
         (size,) = self.batch.values()
-        return int(size)
+        return size
 
 
 Method = VB | Children | GlobalBatch | SVI
@@ -161,6 +164,5 @@ def _vectorised(function: Callable[[Any], Any], degree: Ints) -> npt.NDArray[np.
             return values
     except (TypeError, ValueError):
         pass  # written for a single number: min(20, n) and the like
-    assert inspect.isroutine(function) or callable(function)
     unique, where = np.unique(degree, return_inverse=True)
-    return np.array([float(function(int(n))) for n in unique])[where]
+    return np.array([real_number(function(int(n)), f"C({n})") for n in unique])[where]

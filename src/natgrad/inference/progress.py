@@ -38,7 +38,7 @@ def progress_bar(steps: int, wanted: bool | None) -> Iterator[Callable[[Trace], 
         task = bar.add_task("fit", total=steps, bound="…", rho="…")
 
         def update(trace: Trace) -> None:
-            last = trace.records[-1] if len(trace) else None
+            last = trace.last if len(trace) else None
             if last is not None:
                 bar.update(task, advance=1, bound=f"{last.elbo:.6g}", rho=f"{last.rho:.2g}")
 

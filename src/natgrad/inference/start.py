@@ -10,10 +10,12 @@ import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch, SymmetricStart
 from natgrad.inference.draws import generator
-from natgrad.network.expressions import CATEGORY, REAL, SIMPLEX, UNIT, VECTOR
+from natgrad.network.checks import as_numbers, require
+from natgrad.network.expressions import CATEGORY, COUNT, REAL, SIMPLEX, UNIT, VECTOR
 from natgrad.network.nodes import Node
 from natgrad.network.polynomial import Take
 from natgrad.network.problem import NetworkProblem, State
+from natgrad.network.slots import check_range, checked_categories
 
 __all__ = ["Init", "make_start"]
 
@@ -41,13 +43,17 @@ def make_start(problem: NetworkProblem, init: Init, seed: int) -> State:
     for name, entry in wanted.items():
         if isinstance(entry, str) and entry == "kmeans":
             values.update({k: v for k, v in _kmeans(problem, name, seed).items() if k not in values})
-    fixed = {name: nodes[name].family.stats_of(value, nodes[name].size) for name, value in values.items()}
+    soft = {name for name, value in values.items() if nodes[name].kind == CATEGORY and value.dtype.kind == "f"}
+    points = {name: value for name, value in values.items() if name not in soft}
+    fixed = {name: nodes[name].family.stats_of(value, nodes[name].size) for name, value in points.items()}
     state = problem.prior({name: _spread(nodes[name], stats) for name, stats in fixed.items()})
     lam, mu = dict(state.lam), dict(state.mu)
     for name, value in values.items():
         prior = tuple(np.asarray(part) for part in lam[name])
         centre = nodes[name].family.centred(value, prior)
         lam[name] = tuple(np.broadcast_to(c, p.shape) for c, p in zip(centre, prior, strict=True))
+        if name in soft:
+            mu[name] = problem.moments(problem.blocks[name], lam[name])
     drawn = [
         name for name, entry in wanted.items() if isinstance(entry, str) and entry == "random" and name not in values
     ]
@@ -72,53 +78,50 @@ def _by_node(problem: NetworkProblem, init: Init) -> dict[str, Any]:
             if not gates:
                 raise ValueError('init="kmeans" needs a mixture: no category chooses components in this network')
             return gates
-        raise ValueError(f'init must be a mapping from node names, "random" or "kmeans", got {init!r}')
+        raise ValueError(f'init must be {{name: values}}, "random" or "kmeans", got {init!r}')
+    if not isinstance(init, Mapping):
+        raise TypeError(f'init must be {{name: values}}, "random" or "kmeans", got {type(init).__name__}')
     for name, entry in init.items():
+        if not isinstance(name, str):
+            raise TypeError(f"init: keys must be the names of nodes, got {name!r}")
         if name not in problem.blocks:
-            observed = " is observed and" if name in problem.plan.nodes else ""
-            raise ValueError(f"init: {name!r}{observed} cannot be set; hidden nodes are {', '.join(problem.blocks)}")
+            what = (
+                "is observed: it starts and stays at its data"
+                if name in problem.plan.nodes
+                else "is not in this network"
+            )
+            raise ValueError(f"init: {name!r} {what}; hidden nodes are {', '.join(problem.blocks)}")
         if isinstance(entry, str) and entry not in ("random", "kmeans"):
             raise ValueError(f'init[{name!r}] must be an array, "random" or "kmeans", got {entry!r}')
     return dict(init)
 
 
 def _value(node: Node, value: Any) -> npt.NDArray[Any]:
-    array = np.asarray(value)
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"init[{node.name!r}] must be numbers, got dtype {array.dtype}")
-    if not np.isfinite(array).all():
-        bad = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
-        raise ValueError(f"init[{node.name!r}]{list(bad)} = {array[bad]} is not finite")
+    """A start as an array over the node's plates; of a category, integers, or floats that are its probabilities."""
+    what = f"init[{node.name!r}]"
+    array = as_numbers(value, what)
     plates = tuple(plate.size for plate in node.plates)
-    events = (node.size or 0,) * node.family.event_ndim if node.kind != CATEGORY else ()
-    shapes = [plates + events]
     if node.kind == CATEGORY:
-        shapes.append((*plates, node.size or 0))  # probabilities instead of categories
-        if array.dtype.kind in "biu" and (bad_values := np.argwhere((array < 0) | (array >= (node.size or 0)))).size:
-            raise ValueError(
-                f"init[{node.name!r}]: categories must lie in 0 … {(node.size or 0) - 1}, got {array[tuple(bad_values[0])]}"
-            )
-    if array.shape not in shapes:
-        try:
-            array = np.broadcast_to(array, shapes[0])
-        except ValueError:
-            raise PlateMismatch(f"init[{node.name!r}] has shape {array.shape}, but {shapes[0]} is needed") from None
-    _check_support(node, array)
+        if array.shape == (*plates, node.size):
+            check_range(what, SIMPLEX, array)
+            return array
+        return checked_categories(what, _over(plates, array, what), node.size or 0, np.ones(plates, dtype=bool))
+    array = _over(plates + (node.size or 0,) * node.family.event_ndim, array, what)
+    if node.kind == SIMPLEX:
+        require(array > 0, array, what, "> 0")
+    elif node.kind == UNIT:
+        require((array > 0) & (array < 1), array, what, "strictly between 0 and 1")
+    elif node.kind == COUNT:
+        require(array >= 0, array, what, "≥ 0")
+    check_range(what, node.kind, array)
     return array
 
 
-def _check_support(node: Node, array: npt.NDArray[Any]) -> None:
-    bad = None
-    if node.kind == "positive" and (array <= 0).any():
-        bad = "positive numbers"
-    elif node.kind == SIMPLEX and ((array <= 0).any() or (np.abs(array.sum(-1) - 1) > 1e-6).any()):
-        bad = "positive probabilities that sum to 1"
-    elif node.kind == UNIT and ((array <= 0) | (array >= 1)).any():
-        bad = "probabilities strictly between 0 and 1"
-    elif node.kind == "matrix" and (np.linalg.eigvalsh(array) <= 0).any():
-        bad = "positive-definite matrices"
-    if bad:
-        raise ValueError(f"init[{node.name!r}]: a {type(node).__name__} starts at {bad}")
+def _over(shape: tuple[int, ...], array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError:
+        raise PlateMismatch(f"{what} has shape {array.shape}, but {shape} is needed") from None
 
 
 def _spread(node: Node, stats: Stats) -> Stats:
@@ -148,10 +151,8 @@ def _gated(problem: NetworkProblem) -> dict[str, list[tuple[str, str, int]]]:
         for name, readings in term.readings.items():
             for reading in readings:
                 for position, axis in enumerate(reading.axes):
-                    if isinstance(axis, Take) or "|" not in axis:
-                        continue
-                    gate = axis.split("|", 1)[1].split("[", 1)[0]
-                    found.setdefault(gate, []).append((term.node, name, position))
+                    if not isinstance(axis, Take) and axis in term.gates:
+                        found.setdefault(term.gates[axis], []).append((term.node, name, position))
     return found
 
 
@@ -205,6 +206,7 @@ def _kmeans(problem: NetworkProblem, gate: str, seed: int) -> dict[str, Any]:
     if gate not in _gated(problem):
         raise ValueError(f'init[{gate!r}] = "kmeans" is for a category that chooses components; {gate!r} chooses none')
     columns, centres_of = [], []
+    seen = np.ones([plate.size for plate in nodes[gate].plates], dtype=bool)
     for term, name, axis in _gated(problem)[gate]:
         child, base = nodes[term], nodes[name]
         if child.value is None or child.kind not in (REAL, VECTOR) or base.kind != child.kind:
@@ -212,6 +214,7 @@ def _kmeans(problem: NetworkProblem, gate: str, seed: int) -> dict[str, Any]:
         if len(child.plates) != len(nodes[gate].plates) or axis != 0 or len(base.plates) != 1:
             continue
         columns.append(child.value.reshape(int(np.prod([p.size for p in child.plates])), -1))
+        seen &= True if child.mask is None else child.mask.astype(bool)
         centres_of.append((name, columns[-1].shape[1]))
     if not columns:
         raise ValueError(
@@ -219,16 +222,23 @@ def _kmeans(problem: NetworkProblem, gate: str, seed: int) -> dict[str, Any]:
             'use init="random"'
         )
     data = np.hstack(columns)
+    complete = data[seen.reshape(-1)]
     rng = generator(seed, START)
     size = nodes[gate].size or 1
-    model = KMeans(n_clusters=min(size, len(data)), n_init=5, random_state=int(rng.integers(2**31))).fit(
-        data if len(data) <= 50_000 else data[rng.choice(len(data), 50_000, replace=False)]
+    if len(complete) < size:
+        raise ValueError(
+            f'init="kmeans" for {gate!r} needs at least {size} observations without missing values, one for each component, got '
+            f"{len(complete)}"
+        )
+    model = KMeans(n_clusters=size, n_init=5, random_state=int(rng.integers(2**31))).fit(
+        complete if len(complete) <= 50_000 else complete[rng.choice(len(complete), 50_000, replace=False)]
     )
     labels = model.predict(data)
     values: dict[str, Any] = {gate: labels.reshape([plate.size for plate in nodes[gate].plates])}
     start = 0
     for name, width in centres_of:
         centres = model.cluster_centers_[:, start : start + width]
-        values[name] = centres if nodes[name].kind == VECTOR else centres[:, 0]
+        if name in problem.blocks:
+            values[name] = centres if nodes[name].kind == VECTOR else centres[:, 0]
         start += width
     return values

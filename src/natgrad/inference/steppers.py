@@ -15,7 +15,7 @@ from natgrad.errors import PlateMismatch
 from natgrad.inference.draws import draw_rows, generator
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.steps import Step
-from natgrad.network.incidence import ChildSet, child_sets
+from natgrad.network.incidence import ChildSet, child_sets, coupling
 from natgrad.network.plan import Block
 from natgrad.network.problem import BlockInfo, NetworkProblem, State
 from natgrad.network.program import Sampled
@@ -75,9 +75,10 @@ class ExactStepper:
     def __init__(self, problem: NetworkProblem, method: VB, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order
         self.accesses = full_accesses(problem)
+        self.coupled = max((coupling(problem.plan, block) for block in problem.blocks.values()), default=1)
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
-        rho = float(np.mean(self.schedule.rate(state.t + 1, 1.0, simultaneous=self.method.option == "b")))
+        rho = float(np.mean(self.schedule.rate(state.t + 1, coupled=self.coupled, together=self.method.option == "b")))
         if self.method.option == "a":
             result = self.problem.sweep(state, self.order, rho)
             return result.state, StepInfo(result.info, rho, self.accesses, result.bound)
@@ -138,7 +139,7 @@ class ChildrenStepper:
         accesses = 0
         for number, name in enumerate(self.order):
             block = self.problem.blocks[name]
-            rho = self.schedule.rate(state.t + 1, self.ratios[name], simultaneous=self.method.option == "b")
+            rho = _rate(self.schedule, state.t + 1, self.ratios[name], self.problem, block, self.method.option == "b")
             for column in _columns(block):
                 rng = generator(seed, state.t, number, column or 0)
                 samples = self._draw(name, rng)
@@ -190,7 +191,10 @@ class GlobalBatchStepper:
         self.observed = {name: _present(problem, name) for name, node in plan.nodes.items() if node.is_observed}
         self.n_observed = sum(len(elements) for elements in self.observed.values())
         if method.size > self.n_observed:
-            raise ValueError(f"GlobalBatch(size={method.size}): there are only {self.n_observed} observations")
+            raise ValueError(
+                f"GlobalBatch: a batch of {method.size} is larger than the data with {self.n_observed} observations; VB() reads "
+                "all of them"
+            )
         self.row_of = {
             (s.term.node, s.occurrence, name): _row_of_element(s) for name, found in self.sets.items() for s in found
         }
@@ -204,7 +208,7 @@ class GlobalBatchStepper:
         for name in [*seen, *(name for name in self.order if name not in seen)]:
             block = self.problem.blocks[name]
             samples, ratio, touched = self._samples(name, batch)
-            rho = self.schedule.rate(state.t + 1, ratio, simultaneous=together)
+            rho = _rate(self.schedule, state.t + 1, ratio, self.problem, block, together)
             rho = np.where(touched, rho, 0.0) if self.sets[name] else rho
             reads = sum(int((s.weight > 0).sum()) * c.n_sharing for s, c in zip(samples, self.sets[name], strict=True))
             accesses += reads + self.hidden_reads[name]
@@ -240,6 +244,12 @@ class GlobalBatchStepper:
             total = total + children.spread(children.degree)
             read = read + children.spread(drawn)
         return tuple(samples), np.where(read > 0, total / np.maximum(read, 1), 1.0), read > 0
+
+
+def _rate(schedule: Step, t: int, ratio: Any, problem: NetworkProblem, block: Block, together: bool) -> Any:
+    """The step lengths of a block: coupled with all that move at the same time, or with the columns that take turns."""
+    coupled = coupling(problem.plan, block) if together else block.n_columns
+    return schedule.rate(t, ratio, coupled=coupled, together=together)
 
 
 def _row_of_element(children: ChildSet) -> Ints:

@@ -4,6 +4,7 @@
     Constant       ρ_t = ρ
     HoldThenDecay  ρ_t = ρ for n steps, then (t − n + τ)^(−κ) scaled to start at ρ   (the Xbox recommender's practice)
     PerNode        ρ_{i,t} = (t + τ_i)^(−κ), τ_i = (N_i/C_i)^(1/κ) − 1, so that ρ_{i,1} = C_i/N_i
+                   (C_i/(N_i √ω) for ω coupled scalars)
 
 Paquet (2014), sections 2.2, 3 and A.3–A.4.
 """
@@ -16,15 +17,21 @@ from typing import Any, Protocol, final
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.network.checks import real_number, whole_number
+
 __all__ = ["Constant", "HoldThenDecay", "PerNode", "RobbinsMonro", "Step"]
 
 Rate = float | npt.NDArray[np.float64]
 
 
 class Step(Protocol):
-    """A step size for step ``t`` = 1, 2, … of nodes that read C_i of N_i children; ``ratio`` is N_i/C_i."""
+    """A step size for step ``t`` = 1, 2, … of nodes that read C_i of N_i children.
 
-    def rate(self, t: int, ratio: Any = 1.0, *, simultaneous: bool = False) -> Rate:
+    ``ratio`` is N_i/C_i; ``coupled`` (ω) is how many variables that meet in one child are updated from different samples, or
+    ``together``: at the same time (option b).
+    """
+
+    def rate(self, t: int, ratio: Any = 1.0, *, coupled: int = 1, together: bool = False) -> Rate:
         """The length ρ of the step along the natural gradient."""
         ...
 
@@ -48,12 +55,12 @@ class RobbinsMonro:
         _check_forgetting(self.forgetting)
         if self.delay is not None and self.first is not None:
             raise ValueError(f"give delay (τ) or first (ρ₁), not both: got delay={self.delay} and first={self.first}")
-        if self.delay is not None and not self.delay >= 0:
-            raise ValueError(f"delay (τ) must be ≥ 0, got {self.delay}")
+        if self.delay is not None and not 0 <= real_number(self.delay, "delay (τ)") < np.inf:
+            raise ValueError(f"delay (τ) must be finite and ≥ 0, got {self.delay}: 0 starts with a step of length 1")
         if self.first is not None:
             _check_rate("first (ρ₁)", self.first)
 
-    def rate(self, t: int, ratio: Any = 1.0, *, simultaneous: bool = False) -> Rate:
+    def rate(self, t: int, ratio: Any = 1.0, *, coupled: int = 1, together: bool = False) -> Rate:
         """(t + τ)^(−κ)."""
         delay = self.delay or 0.0
         if self.first is not None:
@@ -69,12 +76,12 @@ class Constant:
     rho: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.rho <= 2.0:
+        if not 0.0 < real_number(self.rho, "rho") <= 2.0:
             raise ValueError(
                 f"rho must lie in (0, 2], got {self.rho}: at 0 nothing moves, beyond 2 every block overshoots"
             )
 
-    def rate(self, t: int, ratio: Any = 1.0, *, simultaneous: bool = False) -> Rate:
+    def rate(self, t: int, ratio: Any = 1.0, *, coupled: int = 1, together: bool = False) -> Rate:
         """ρ."""
         return float(self.rho)
 
@@ -91,10 +98,9 @@ class HoldThenDecay:
     def __post_init__(self) -> None:
         _check_forgetting(self.forgetting)
         _check_rate("rho", self.rho)
-        if self.n < 0:
-            raise ValueError(f"n must be ≥ 0 steps, got {self.n}")
+        whole_number(self.n, "n", least=0)
 
-    def rate(self, t: int, ratio: Any = 1.0, *, simultaneous: bool = False) -> Rate:
+    def rate(self, t: int, ratio: Any = 1.0, *, coupled: int = 1, together: bool = False) -> Rate:
         """ρ, then ρ (1 + t − n)^(−κ)."""
         return float(self.rho * max(1, 1 + t - self.n) ** -self.forgetting)
 
@@ -104,8 +110,10 @@ class HoldThenDecay:
 class PerNode:
     """ρ_{i,t} = (t + τ_i)^(−κ) with ρ_{i,1} = C_i/N_i: a sampled message enters with the weight of one message.
 
-    One child then never speaks for N_i at full volume, which is what makes the textbook recipe diverge. A node that
-    reads all its children has an exact target; unless its neighbours move at the same time (option b), it takes it.
+    One child then never speaks for N_i at full volume, the first of the two causes that make the textbook recipe diverge.
+    The second is that ω co-parents of one child answer its residual from different samples, or at the same time. Their
+    errors add like independent ones, so a sampled step starts at C_i/(N_i √ω); and where all move at the same time
+    (option b), it is never longer than 1/ω. A node that reads all its children in turn has an exact target, and takes it.
 
     Examples
     --------
@@ -118,15 +126,17 @@ class PerNode:
     def __post_init__(self) -> None:
         _check_forgetting(self.forgetting)
 
-    def rate(self, t: int, ratio: Any = 1.0, *, simultaneous: bool = False) -> Rate:
-        """(t + τ_i)^(−κ), or 1 where the target is exact and the update is not simultaneous."""
-        scale = np.asarray(ratio, dtype=np.float64)
+    def rate(self, t: int, ratio: Any = 1.0, *, coupled: int = 1, together: bool = False) -> Rate:
+        """(t + τ_i)^(−κ), or 1 where the target is exact and nothing else moves with it."""
+        read = np.asarray(ratio, dtype=np.float64)
+        scale = np.where(read <= 1.0, 1.0, read * np.sqrt(coupled))
+        scale = np.maximum(scale, float(coupled)) if together else scale
         rho = (t - 1.0 + scale ** (1.0 / self.forgetting)) ** -self.forgetting
-        return rho if simultaneous else np.where(scale <= 1.0, 1.0, rho)
+        return np.where(scale <= 1.0, 1.0, rho)
 
 
 def _check_forgetting(value: float) -> None:
-    if not 0.5 < value <= 1.0:
+    if not 0.5 < real_number(value, "forgetting (κ)") <= 1.0:
         raise ValueError(
             f"forgetting (κ) must lie in (0.5, 1], got {value}: at or below 0.5 the noise never averages out, above 1 the steps "
             "die before the optimum. For a fixed length use Constant(rho)."
@@ -134,5 +144,5 @@ def _check_forgetting(value: float) -> None:
 
 
 def _check_rate(name: str, value: float) -> None:
-    if not 0.0 < value <= 1.0:
+    if not 0.0 < real_number(value, name) <= 1.0:
         raise ValueError(f"{name} must lie in (0, 1], got {value}: 1 is the exact update, 0 does not move")

@@ -53,6 +53,11 @@ class Trace:
         return len(self._records)
 
     @property
+    def last(self) -> StepRecord:
+        """The most recent step."""
+        return self._records[-1]
+
+    @property
     def records(self) -> tuple[StepRecord, ...]:
         """The lines themselves."""
         return tuple(self._records)

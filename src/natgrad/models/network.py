@@ -7,12 +7,17 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from natgrad._version import __version__
 from natgrad.errors import PlateMismatch, UnreachedNode
 from natgrad.inference.engine import Limits, Progress, default_step, run
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.start import Init, make_start
 from natgrad.inference.steps import Step
+from natgrad.network.checks import whole_number
+from natgrad.network.expressions import Expression
 from natgrad.network.nodes import Node
 from natgrad.network.plan import make_plan
 from natgrad.network.problem import NetworkProblem
@@ -40,12 +45,15 @@ class Network:
     0.8048  -7.726467
     """
 
-    def __init__(self, *observed: Node) -> None:
+    def __init__(self, *observed: Any) -> None:
         if not observed:
             raise TypeError("Network needs the observed nodes: Network(y), or Network(y1, y2)")
         for node in observed:
             if not isinstance(node, Node):
-                raise TypeError(f"Network takes nodes, got {type(node).__name__}")
+                hint = ": write Network(*nodes)" if isinstance(node, (list, tuple)) else ""
+                hint = ": give the node, not its name" if isinstance(node, str) else hint
+                given = f"the expression {node}" if isinstance(node, Expression) else type(node).__name__
+                raise TypeError(f"Network takes nodes, got {given}{hint}")
         self.nodes: dict[str, Node] = _collected(observed)
         _check_plates(self.nodes.values())
         if not any(node.is_observed for node in self.nodes.values()):
@@ -103,19 +111,20 @@ class Network:
         progress : bool, optional
             Show a progress bar; by default on a terminal.
         """
-        method = VB() if method is None else method
-        if not isinstance(method, (VB, Children, GlobalBatch, SVI)):
-            raise TypeError(f"method must be VB(), Children(C), GlobalBatch(size) or SVI(batch), got {method!r}")
+        method = VB() if method is None else _checked_method(method)
         limits = Limits(steps, tol, seconds)
         settings = Settings(
-            method, _checked_step(step, method), self._checked_order(order), _checked_seed(seed), __version__
+            method,
+            _checked_step(step, method, self.problem),
+            self._checked_order(order),
+            whole_number(seed, "seed", least=0),
+            __version__,
         )
-        if bound_every is not None and bound_every < 1:
-            raise ValueError(f"bound_every must be ≥ 1, got {bound_every}")
+        watchers, every = _checked_callbacks(callbacks), _checked_every(bound_every)
         state = make_start(self.problem, init, settings.seed)
         result = run(
             self.problem, state, method, settings.step, settings.order,
-            limits=limits, seed=settings.seed, callbacks=tuple(callbacks), bound_every=bound_every, progress=progress,
+            limits=limits, seed=settings.seed, callbacks=watchers, bound_every=every, progress=progress,
         )  # fmt: skip
         return Fit(self.problem, result, settings, self._continue)
 
@@ -133,28 +142,32 @@ class Network:
         progress: bool | None = None,
     ) -> Fit:
         old = fit.settings
-        chosen = old.method if method is None else method
-        rule = (old.step if method is None else default_step(chosen)) if step is None else step
+        chosen = old.method if method is None else _checked_method(method)
+        rule = old.step if method is None and step is None else _checked_step(step, chosen, self.problem)
         settings = Settings(chosen, rule, old.order, old.seed, old.version)
         result = run(
             self.problem, fit.state, chosen, rule, old.order,
-            limits=Limits(steps, tol, seconds), seed=old.seed, callbacks=tuple(callbacks), bound_every=bound_every,
-            progress=progress, trace=type(fit.trace)(list(fit.trace.records)),
+            limits=Limits(steps, tol, seconds), seed=old.seed, callbacks=_checked_callbacks(callbacks),
+            bound_every=_checked_every(bound_every), progress=progress, trace=type(fit.trace)(list(fit.trace.records)),
         )  # fmt: skip
         return Fit(self.problem, result, settings, self._continue)
 
-    def _checked_order(self, order: Sequence[str] | None) -> tuple[str, ...]:
+    def _checked_order(self, order: Any) -> tuple[str, ...]:
         # Children first: local variables see the start of their parents before the parents average over them.
         default = tuple(reversed(self.hidden))
         if order is None:
             return default
-        names = tuple(order)
-        if sorted(names) != sorted(default):
-            missing, extra = sorted(set(default) - set(names)), sorted(set(names) - set(default))
-            raise ValueError(
-                f"order must name every hidden node once; missing {missing}, unknown or repeated "
-                f"{extra or sorted({n for n in names if names.count(n) > 1})}"
-            )
+        names = tuple(order) if isinstance(order, Iterable) and not isinstance(order, str) else (None,)
+        if not all(isinstance(name, str) for name in names):
+            raise TypeError(f"order must be a list of the hidden nodes' names, such as {list(default)}, got {order!r}")
+        wrong = [f"{name!r} is missing" for name in default if name not in names]
+        for name in dict.fromkeys(names):
+            if name not in default:
+                wrong.append(f"{name!r} is {'observed' if name in self.nodes else 'not in this network'}")
+            elif names.count(name) > 1:
+                wrong.append(f"{name!r} is there {names.count(name)} times")
+        if wrong:
+            raise ValueError(f"order must name every hidden node once: {', '.join(wrong)}")
         return names
 
     def __repr__(self) -> str:
@@ -186,11 +199,17 @@ def _check_plates(nodes: Iterable[Node]) -> None:
     for node in nodes:
         for plate in node.plates:
             other = seen.setdefault(plate.name, plate)
-            if other is not plate and (other.size != plate.size or other.weight is not plate.weight):
-                raise PlateMismatch(
-                    f"{node.name!r}: there are two plates called {plate.name!r}, with sizes {other.size} and {plate.size}; "
-                    "use one Plate object, or two names"
+            if other.size != plate.size or not _same_weight(other.weight, plate.weight):
+                what = (
+                    f"of sizes {other.size} and {plate.size}" if other.size != plate.size else "with different weights"
                 )
+                raise PlateMismatch(
+                    f"{node.name!r}: there are two plates called {plate.name!r}, {what}; use one Plate for both, or two names"
+                )
+
+
+def _same_weight(first: npt.NDArray[Any] | None, second: npt.NDArray[Any] | None) -> bool:
+    return first is second or (first is not None and second is not None and np.array_equal(first, second))
 
 
 def _warn_unreached(nodes: dict[str, Node]) -> None:
@@ -201,21 +220,33 @@ def _warn_unreached(nodes: dict[str, Node]) -> None:
     for name, node in nodes.items():
         if not node.is_observed and name not in reached:
             warnings.warn(
-                f"{name!r} is hidden and has no path to data: its posterior will be its prior",
+                f"{name!r} is hidden and has no path to data: its posterior will be its prior. Leave it out, or observe a "
+                "node that depends on it",
                 UnreachedNode,
                 stacklevel=3,
             )
 
 
-def _checked_step(step: Step | None, method: Method) -> Step:
+def _checked_step(step: Step | None, method: Method, problem: NetworkProblem) -> Step:
     if step is None:
-        return default_step(method)
-    if not callable(getattr(step, "rate", None)):
+        return default_step(method, problem)
+    if isinstance(step, type) or not callable(getattr(step, "rate", None)):
         raise TypeError(f"step must be RobbinsMonro(…), Constant(ρ), HoldThenDecay(…) or PerNode(), got {step!r}")
     return step
 
 
-def _checked_seed(seed: int) -> int:
-    if isinstance(seed, bool) or not hasattr(seed, "__index__") or int(seed) < 0:
-        raise ValueError(f"seed must be a whole number ≥ 0, got {seed!r}")
-    return int(seed)
+def _checked_method(method: Any) -> Method:
+    if not isinstance(method, (VB, Children, GlobalBatch, SVI)):
+        raise TypeError(f"method must be VB(), Children(C), GlobalBatch(size) or SVI(batch), got {method!r}")
+    return method
+
+
+def _checked_callbacks(callbacks: Any) -> tuple[Callable[[Progress], Any], ...]:
+    functions = tuple(callbacks) if isinstance(callbacks, Iterable) else (None,)
+    if not all(callable(function) for function in functions):
+        raise TypeError(f"callbacks must be a list of functions, got {callbacks!r}")
+    return functions
+
+
+def _checked_every(bound_every: int | None) -> int | None:
+    return None if bound_every is None else whole_number(bound_every, "bound_every")

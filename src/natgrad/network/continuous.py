@@ -15,11 +15,13 @@ from scipy.special import gammaln, multigammaln
 
 from natgrad import families
 from natgrad.errors import PlateMismatch
+from natgrad.network.checks import first, require, where
 from natgrad.network.expressions import MATRIX, POSITIVE, REAL, SIMPLEX, UNIT, VECTOR
-from natgrad.network.node_helpers import Plates, ScalarNode, event_length, known, numbers
+from natgrad.network.node_helpers import Plates, ScalarNode, event_length, given_size, known, numbers
 from natgrad.network.nodes import Node, Slot
 from natgrad.network.polynomial import Polynomial
 from natgrad.network.scope import Scope
+from natgrad.network.slots import SUM_TOLERANCE, check_precision
 
 __all__ = ["Beta", "Dirichlet", "Exponential", "Gamma", "MultivariateNormal", "Normal", "Wishart"]
 
@@ -81,17 +83,17 @@ class MultivariateNormal(Node):
         observed: Any = None,
         mask: Any = None,
     ) -> None:
-        self._size = size
+        self._size = given_size(name, size)
         super().__init__(name, {"mean": mean, "precision": precision}, plate, observed, mask)
 
     def _event_size(self, observed: Any) -> int | None:
         sizes = [self._size, *(event_length(self.parameters[name]) for name in ("mean", "precision"))]
-        if observed is not None and np.ndim(observed):
-            sizes.append(int(np.shape(observed)[-1]))
         known = [size for size in sizes if size is not None]
+        if not known and observed is not None and (shape := np.shape(observed)):
+            return int(shape[-1])
         if not known:
             raise PlateMismatch(
-                f"{self.name!r}: the length of the vector cannot be told from its parameters: give size="
+                f"{self.name!r}: the length of the vectors cannot be told from mean or precision: give size="
             )
         return known[0]
 
@@ -179,23 +181,22 @@ class Wishart(Node):
         observed: Any = None,
         mask: Any = None,
     ) -> None:
-        self._size = size
+        self._size = given_size(name, size)
         super().__init__(name, {"dof": dof, "rate": rate}, plate, observed, mask)
-        smallest = float(numbers(self.parameters["dof"]).min())
-        if self.size is not None and smallest <= self.size - 1:
-            raise ValueError(f"{name!r}: dof = {smallest:g} must be larger than the dimension − 1 = {self.size - 1}")
 
     def _event_size(self, observed: Any) -> int | None:
         size = self._size if self._size is not None else event_length(self.parameters["rate"])
         if size is None:
-            raise PlateMismatch(f"{self.name!r}: the dimension cannot be told from rate: give size= or a matrix")
+            raise PlateMismatch(
+                f"{self.name!r}: the size of the matrix cannot be told from rate: give size=, or a matrix"
+            )
+        dof = numbers(self.parameters["dof"])
+        require(dof > size - 1, dof, f"{self.name!r}: dof", f"> {size - 1}, the size of the matrix less one")
         return size
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         filled = np.where(present[..., None, None], value, np.eye(value.shape[-1]))
-        smallest = np.linalg.eigvalsh(filled).min(axis=-1)
-        if (bad := np.argwhere(smallest <= 0)).size:
-            raise ValueError(f"{self.name!r}: observed{bad[0].tolist()} is not positive definite")
+        check_precision(f"{self.name!r}: observed", filled)
         return filled
 
     def observed_stat(self, name: str) -> npt.NDArray[Any]:
@@ -221,7 +222,7 @@ class Dirichlet(Node):
 
     family = families.Dirichlet()
     kind = SIMPLEX
-    slots_of = (Slot("concentration", POSITIVE, fixed=True),)
+    slots_of = (Slot("concentration", POSITIVE, fixed=True, events=1),)
 
     def __init__(
         self,
@@ -233,23 +234,27 @@ class Dirichlet(Node):
         observed: Any = None,
         mask: Any = None,
     ) -> None:
-        self._size = size
+        self._size = given_size(name, size, least=2)
         super().__init__(name, {"concentration": concentration}, plate, observed, mask)
 
     def _event_size(self, observed: Any) -> int | None:
         values = numbers(self.parameters["concentration"])
         size = self._size if self._size is not None else (values.shape[-1] if values.ndim else None)
         if size is None or size < 2:
+            got = "the number" if size is None else "a vector with one entry,"
             raise PlateMismatch(
-                f"{self.name!r}: give size= (at least 2), or a vector of concentrations, got size {size}"
+                f"{self.name!r}: the number of categories cannot be told from concentration, {got} {values.flat[0]:g}: give "
+                "size=, at least 2"
             )
-        if values.ndim and values.shape[-1] not in (1, size):
-            raise PlateMismatch(f"{self.name!r}: concentration has length {values.shape[-1]}, but size = {size}")
         return int(size)
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        good = (value > 0) & (np.abs(value.sum(-1, keepdims=True) - 1) < 1e-8)
-        self._support(value, good, present, "positive entries that sum to 1")
+        self._support(value, value > 0, present, "positive entries that sum to 1")
+        total = np.asarray(value.sum(-1))
+        if (place := first(present & (np.abs(total - 1) > SUM_TOLERANCE))) is not None:
+            raise ValueError(
+                f"{self.name!r}: observed{where(place)} sums to {total[place]:g}, not to 1: divide by the sum"
+            )
         return np.where(present[..., None], value, 1.0)
 
     def concentration(self) -> npt.NDArray[np.float64]:

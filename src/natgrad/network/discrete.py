@@ -15,12 +15,14 @@ from scipy.special import gammaln
 
 from natgrad import families
 from natgrad.errors import PlateMismatch
+from natgrad.network.checks import as_numbers, first, require, where, whole_number
 from natgrad.network.expressions import CATEGORY, COUNT, POSITIVE, SIMPLEX, UNIT, Access, Constant
 from natgrad.network.node_helpers import Plates, ScalarNode, event_length, known, must_be_observed, numbers
-from natgrad.network.nodes import Node, Slot, category_take, checked_categories
-from natgrad.network.plates import Index, Plate
+from natgrad.network.nodes import Node, Slot, category_take
+from natgrad.network.plates import Index, Plate, as_plates
 from natgrad.network.polynomial import Factor, Monomial, Polynomial
 from natgrad.network.scope import Scope
+from natgrad.network.slots import checked_categories, spread
 
 __all__ = ["Bernoulli", "Binomial", "Categorical", "MarkovChain", "Multinomial", "Poisson"]
 
@@ -41,7 +43,12 @@ class Categorical(Node):
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         assert self.size is not None
-        return checked_categories(self.name, value, self.size, present)
+        categories = checked_categories(f"{self.name!r}: observed", value, self.size, present)
+        if isinstance(probs := self.parameters["probs"], Constant):
+            table = np.broadcast_to(probs.value, (*categories.shape, self.size))
+            chance = np.take_along_axis(table, categories[..., None], -1)[..., 0]
+            _check_possible(self, categories, chance > 0, present)
+        return categories
 
     def observed_index(self, access: Access) -> Index | None:
         return _observed_index(self, access)
@@ -70,6 +77,8 @@ class Bernoulli(ScalarNode):
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         self._support(value, (value == 0) | (value == 1), present, "0 or 1")
+        if isinstance(prob := self.parameters["prob"], Constant):
+            _check_possible(self, value, np.where(value == 1, prob.value > 0, prob.value < 1), present)
         return np.where(present, value, 0).astype(np.float64)
 
     def log_density(self, scope: Scope) -> Polynomial:
@@ -100,12 +109,16 @@ class Binomial(ScalarNode):
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         trials = numbers(self.parameters["trials"])
+        require(trials == np.round(trials), trials, f"{self.name!r}: trials", "a whole number")
         self._support(
             value,
             (value >= 0) & (value <= trials) & (value == np.round(value)),
             present,
             "whole numbers 0 … trials",
         )
+        if isinstance(prob := self.parameters["prob"], Constant):
+            possible = ((prob.value > 0) | (value == 0)) & ((prob.value < 1) | (value == trials))
+            _check_possible(self, value, possible, present)
         return np.where(present, value, 0).astype(np.float64)
 
     def log_density(self, scope: Scope) -> Polynomial:
@@ -136,25 +149,33 @@ class Multinomial(Node):
         mask: Any = None,
     ) -> None:
         must_be_observed(name, observed, "Multinomial")
-        self._trials = None if trials is None else np.asarray(trials, dtype=np.float64)
+        self._trials = None if trials is None else as_numbers(trials, f"{name!r}: trials", "known numbers or None")
         super().__init__(name, {"probs": probs}, plate, observed, mask)
 
     def _event_size(self, observed: Any) -> int | None:
         return event_length(self.parameters["probs"])
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        if value.shape[-1] != self.size:
-            raise PlateMismatch(
-                f"{self.name!r}: observed has {value.shape[-1]} columns, but probs has {self.size} categories"
-            )
         self._support(value, (value >= 0) & (value == np.round(value)), present, "whole numbers ≥ 0")
+        if isinstance(probs := self.parameters["probs"], Constant):
+            _check_possible(self, value, (probs.value > 0) | (value == 0), present)
         filled = np.where(present[..., None], value, 0).astype(np.float64)
-        if self._trials is not None and (bad := np.argwhere(present & (filled.sum(-1) != self._trials))).size:
-            raise ValueError(
-                f"{self.name!r}: observed{bad[0].tolist()} sums to {filled.sum(-1)[tuple(bad[0])]:g}, not to trials; "
-                "trials=None takes the row sums"
-            )
+        if self._trials is not None:
+            self._check_trials(np.asarray(filled.sum(-1)), self._trials, present)
         return filled
+
+    def _check_trials(self, total: npt.NDArray[Any], trials: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> None:
+        try:
+            wanted = np.broadcast_to(trials, total.shape)
+        except ValueError:
+            raise PlateMismatch(
+                f"{self.name!r}: trials has shape {trials.shape}, but {total.shape} is needed, one number for each row"
+            ) from None
+        if (place := first(present & (total != wanted))) is not None:
+            raise ValueError(
+                f"{self.name!r}: observed{where(place)} sums to {total[place]:g}, but trials = {wanted[place]:g}; trials=None "
+                "takes the row sums"
+            )
 
     def log_density(self, scope: Scope) -> Polynomial:
         assert self.size is not None
@@ -201,7 +222,7 @@ class MarkovChain(Node):
     """
 
     kind = CATEGORY
-    slots_of = (Slot("initial", SIMPLEX), Slot("transition", SIMPLEX))
+    slots_of = (Slot("initial", SIMPLEX), Slot("transition", SIMPLEX, events=2))
 
     def __init__(
         self,
@@ -215,20 +236,15 @@ class MarkovChain(Node):
     ) -> None:
         if observed is not None:
             raise TypeError(
-                f"{name!r}: an observed chain is a Categorical with probs=transition[previous state]; leave observed out"
+                f"{name!r}: an observed chain is a Categorical with probs=transition[previous state]; leave out observed="
             )
-        lengths = None if lengths is None else tuple(int(n) for n in lengths)
-        self.family = families.MarkovChain(lengths)
-        super().__init__(name, {"initial": initial, "transition": transition}, plate)
-        if not self.plates:
-            raise PlateMismatch(f"{name!r}: a chain needs a plate: time")
-        if lengths is not None and (sum(lengths) != self.plates[-1].size or min(lengths) < 1):
-            raise PlateMismatch(
-                f"{name!r}: lengths sum to {sum(lengths)} (smallest {min(lengths)}), but plate {self.plates[-1].name!r} has "
-                f"{self.plates[-1].size} elements"
-            )
-        if self.plates[-1].weight is not None:
-            raise PlateMismatch(f"{name!r}: the time plate {self.plates[-1].name!r} of a chain cannot carry weights")
+        plates = as_plates(name, plate)
+        if not plates:
+            raise PlateMismatch(f"{name!r}: a chain needs a plate of time steps: give plate=Plate('time', n)")
+        if plates[-1].weight is not None:
+            raise PlateMismatch(f"{name!r}: the time plate {plates[-1].name!r} of a chain cannot carry weights")
+        self.family = families.MarkovChain(_checked_lengths(name, lengths, plates[-1]))
+        super().__init__(name, {"initial": initial, "transition": transition}, plates)
 
     @property
     def block_plates(self) -> tuple[Plate, ...]:
@@ -242,7 +258,7 @@ class MarkovChain(Node):
         sizes = {name: event_length(self.parameters[name]) for name in ("initial", "transition")}
         if sizes["initial"] != sizes["transition"]:
             raise PlateMismatch(
-                f"{self.name!r}: initial has {sizes['initial']} states, transition {sizes['transition']}"
+                f"{self.name!r}: initial has {sizes['initial']} states, but the rows of transition have {sizes['transition']}"
             )
         return sizes["initial"]
 
@@ -251,12 +267,18 @@ class MarkovChain(Node):
         scope.plates = self.block_plates
         initial, transition, size = self.parameters["initial"], self.parameters["transition"], self.size
         assert size is not None
+        for slot, expression in self.parameters.items():
+            if any(plate.name == self.plates[-1].name for a in expression.accesses() for plate in a.leftover(scope)):
+                raise PlateMismatch(
+                    f"{self.name!r}: {slot} = {expression} lies on the time plate {self.plates[-1].name!r}, but a chain has one "
+                    f"{slot} for all times"
+                )
         i, j, k = (scope.fresh("k", size) for _ in range(3))
         if isinstance(transition, Constant):
             table = transition.stat("log", scope, (i, j))
         else:
-            plate = scope.single_leftover(transition, "transition")
-            scope.check_size(plate, i, f"transition {transition}")
+            plate = scope.single_leftover(transition, f"transition = {transition}, a row for each state,")
+            scope.check_size(plate, i, f"transition = {transition}, a row for each state,")
             table = transition.stat("log", scope, (j,), {plate.name: i})
         return (
             self._chain("first", scope, (k,)) * initial.stat("log", scope, (k,))
@@ -267,6 +289,30 @@ class MarkovChain(Node):
         stat = self.family.stat_names.index(name)
         axes = (*scope.plate_names, *labels)
         return Polynomial.of([Factor(self.name, stat, axes, known=False)])
+
+
+def _checked_lengths(name: str, lengths: Any, time: Plate) -> tuple[int, ...] | None:
+    if lengths is None:
+        return None
+    if np.ndim(lengths) != 1 or isinstance(lengths, str):
+        raise TypeError(f"{name!r}: lengths must be a list of whole numbers, one for each sequence, got {lengths!r}")
+    checked = tuple(whole_number(n, f"{name!r}: lengths[{i}]") for i, n in enumerate(lengths))
+    if sum(checked) != time.size:
+        raise PlateMismatch(
+            f"{name!r}: lengths sum to {sum(checked)}, but plate {time.name!r} has {time.size} elements"
+        )
+    return checked
+
+
+def _check_possible(
+    node: Node, value: npt.NDArray[Any], possible: npt.NDArray[np.bool_], present: npt.NDArray[np.bool_]
+) -> None:
+    """Known probabilities must allow what was observed; log 0 would swallow the whole bound."""
+    if (place := first(spread(present, value.ndim) & ~possible)) is not None:
+        slot = node.slots_of[-1].name
+        raise ValueError(
+            f"{node.name!r}: observed{where(place)} = {value[place]:g} has probability 0 under the {slot} given"
+        )
 
 
 def _picked(monomial: Monomial, label: str, take: Any) -> Monomial:
@@ -282,7 +328,11 @@ def _observed_index(node: Node, access: Access) -> Index | None:
     if node.value is None:
         return None
     if node.mask is not None:
-        raise ValueError(f"{node.name!r} chooses components but has missing values: leave it hidden, or fill them in")
+        place = first(node.mask == 0)
+        raise ValueError(
+            f"{node.name!r} chooses components, but observed{where(place)} is missing: fill in what is missing, or leave out "
+            "observed= to infer all of it"
+        )
     values, names = node.value, tuple(plate.name for plate in node.plates)
     if any(isinstance(selector, Index) for selector in access.selectors):
         if len(access.selectors) > 1:

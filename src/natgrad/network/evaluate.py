@@ -16,7 +16,7 @@ from jax import lax
 from natgrad.network.contraction import Labelled, contract
 from natgrad.network.polynomial import Factor, Monomial, Take
 
-__all__ = ["FULL", "SAMPLE", "Column", "View", "evaluate"]
+__all__ = ["FULL", "SAMPLE", "Column", "View", "evaluate", "read_factor"]
 
 Array = Any
 Moments = Mapping[str, tuple[Array, ...]]
@@ -64,7 +64,7 @@ def evaluate(
 
     def labelled(factor: Factor) -> Labelled:
         if factor not in cache:
-            cache[factor] = _read(factor, moments, known, view, column, reading)
+            cache[factor] = read_factor(factor, moments, known, view, column, reading)
         return cache[factor]
 
     total: Array = 0.0
@@ -80,7 +80,7 @@ def evaluate(
     return total
 
 
-def _read(
+def read_factor(
     factor: Factor,
     moments: Moments,
     known: Mapping[str, Array],
@@ -88,6 +88,7 @@ def _read(
     column: Column | None,
     reading: tuple[str, int, tuple[Array, ...]] | None,
 ) -> Labelled:
+    """One factor as an array with its labels: gathers carried out, the window cut, the column put in."""
     if factor.known:
         return _address(known[factor.source], factor, known, view)
     stats = moments[factor.source]

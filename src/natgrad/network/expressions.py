@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
-from natgrad.network.plates import Index, Plate, as_index
+from natgrad.network.checks import as_index, as_numbers, first, require, where
+from natgrad.network.plates import Index, Plate
 from natgrad.network.polynomial import Delta, Polynomial, number
 
 if TYPE_CHECKING:
@@ -29,6 +30,16 @@ __all__ = ["Access", "Constant", "Expression", "Kind", "Selector", "as_access"]
 Kind = str
 REAL, VECTOR, POSITIVE, MATRIX = "real", "vector", "positive", "matrix"
 SIMPLEX, UNIT, CATEGORY, COUNT = "simplex", "probability", "category", "count"
+NOUN = {
+    REAL: "a real number",
+    VECTOR: "a vector",
+    POSITIVE: "a positive number",
+    MATRIX: "a precision matrix",
+    SIMPLEX: "a vector of probabilities",
+    UNIT: "a probability",
+    CATEGORY: "a category",
+    COUNT: "a count",
+}
 # A probability of zero: finite, so that 0 · log 0 is 0 and never NaN, yet exp() of it is 0.
 LOG_ZERO = -1e100
 Bind = dict[str, str]
@@ -64,7 +75,7 @@ class Expression(ABC):
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Expression:
-        return self + (-other if isinstance(other, Expression) else -np.asarray(other))
+        return self + (-other if isinstance(other, Expression) else -as_numbers(other, f"{self} − x: x"))
 
     def __rsub__(self, other: Any) -> Expression:
         return (-self).__add__(other)
@@ -81,10 +92,27 @@ class Expression(ABC):
 
     def __truediv__(self, other: Any) -> Expression:
         if isinstance(other, Expression):
-            raise NotConjugate(
-                f"{self} / {other}: the expectation of a ratio has no closed form; parameterise by precision"
-            )
-        return self * (1.0 / np.asarray(other, dtype=np.float64))
+            raise _ratio(self, other)
+        divisor = as_numbers(other, f"{self} / x: x")
+        require(divisor != 0, divisor, f"{self} / x: x", "different from 0")
+        return self * (1.0 / divisor)
+
+    def __rtruediv__(self, other: Any) -> Expression:
+        raise _ratio("constant", self)
+
+    def __pow__(self, other: Any) -> Expression:
+        raise NotConjugate(
+            f"{self} ** {other}: the expectation of a power has no closed form; only sums, known multiples, products of two "
+            "different nodes and dot do"
+        )
+
+    def __matmul__(self, other: Any) -> Expression:
+        raise TypeError(f"@ is not defined for {self}: write natgrad.dot(rows, {self}), one row for each element")
+
+    __rmatmul__ = __matmul__
+
+    def __array__(self, *args: Any, **options: Any) -> npt.NDArray[Any]:
+        raise TypeError(f"{self} is random and cannot become an array: for X @ w write natgrad.dot(X, w)")
 
     def __getitem__(self, key: Any) -> Expression:
         raise TypeError(f"{self} cannot be indexed: index the nodes inside it instead, as in a[i] + b[j]")
@@ -184,8 +212,10 @@ class Access(Expression):
         for selector in self.selectors:
             if isinstance(selector, Access):
                 parts.append(selector.key())
+            elif selector is None:
+                parts.append(None)
             else:
-                parts.append(None if selector is None else (selector.values.shape, selector.values.tobytes()))
+                parts.append((selector.plates, selector.values.shape, selector.values.tobytes()))
         return self.node.name, tuple(parts)
 
 
@@ -193,19 +223,25 @@ def _select(access: Access, key: Any) -> tuple[Selector, ...]:
     keys = key if isinstance(key, tuple) else (key,)
     plates = access.node.plates
     if len(keys) > len(plates):
-        raise PlateMismatch(f"{access} has {len(plates)} plate(s), but {len(keys)} indices were given")
+        names = ", ".join(repr(plate.name) for plate in plates)
+        raise PlateMismatch(
+            f"{access.node.name}[…] got {len(keys)} indices, but {access.node.name!r} has {len(plates)} plate(s): {names}. Only "
+            "plates are indexed, not the entries of a vector"
+        )
     selectors = list(access.selectors)
     for position, entry in enumerate(keys):
         if isinstance(entry, slice) and entry == slice(None):
             continue
         plate, old = plates[position], selectors[position]
         if isinstance(old, Access):
-            raise PlateMismatch(f"{access}: plate {plate.name!r} is already chosen by a category")
+            raise PlateMismatch(
+                f"{access}: plate {plate.name!r} is already chosen by {old}; index the category instead, as in mu[z[i]]"
+            )
         new = _selector(access, plate, entry)
         if isinstance(old, Index):
             if not isinstance(new, Index):
                 raise PlateMismatch(
-                    f"{access}: a gate on top of a gather is not supported; gather the category instead"
+                    f"{access}: plate {plate.name!r} is already chosen by integers; a category must choose from all of it"
                 )
             new = Index(old.values[new.values], new.plates)
         selectors[position] = new
@@ -217,7 +253,8 @@ def _selector(access: Access, plate: Plate, entry: Any) -> Selector:
         gate = as_access(entry)
         if gate is None or gate.kind != CATEGORY:
             raise TypeError(
-                f"{access.node.name}[{entry}]: only a Categorical or a MarkovChain can choose among components"
+                f"{access.node.name}[{entry}]: only a Categorical or a MarkovChain can choose among components, and {entry} is "
+                f"{NOUN[entry.kind] if gate is None else 'a ' + type(gate.node).__name__}"
             )
         if gate.size != plate.size:
             raise PlateMismatch(
@@ -226,15 +263,22 @@ def _selector(access: Access, plate: Plate, entry: Any) -> Selector:
             )
         observed = gate.node.observed_index(gate)
         return gate if observed is None else observed
-    index = entry if isinstance(entry, Index) else Index(as_index(entry, f"the index of {access.node.name!r}"))
-    bad = np.argwhere((index.values < 0) | (index.values >= plate.size))
-    if len(bad):
-        where = ", ".join(str(i) for i in bad[0])
+    index = entry if isinstance(entry, Index) else Index(as_index(entry, f"{access.node.name}[…]: index"))
+    outside = (index.values < 0) | (index.values >= plate.size)
+    if (place := first(outside)) is not None:
+        more = f" ({int(outside.sum())} such)" if index.values.ndim else ""
         raise IndexError(
-            f"{access.node.name}[…]: index[{where}] = {index.values[tuple(bad[0])]} is outside plate {plate.name!r} "
-            f"with elements 0 … {plate.size - 1} ({len(bad)} such)"
+            f"{access.node.name}[…]: index{where(place)} = {index.values[place]} is outside plate {plate.name!r} with elements "
+            f"0 … {plate.size - 1}{more}"
         )
     return index
+
+
+def _ratio(above: Any, below: Any) -> NotConjugate:
+    return NotConjugate(
+        f"{above} / {below}: the expectation of a ratio has no closed form; give Normal a precision and Gamma a rate, which "
+        "multiply instead of divide"
+    )
 
 
 def as_access(value: Expression) -> Access | None:

@@ -15,7 +15,7 @@ from natgrad.network.plan import Block, Plan, PlannedTerm, element_keys
 from natgrad.network.polynomial import Take
 from natgrad.network.scope import Reading
 
-__all__ = ["ChildSet", "Grouping", "child_sets", "group_plates"]
+__all__ = ["ChildSet", "Grouping", "child_sets", "coupling", "group_plates"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -76,6 +76,28 @@ def child_sets(plan: Plan, block: Block) -> list[ChildSet]:
         for occurrence, reading in enumerate(term.readings.get(block.name, ())):
             found.append(_child_set(plan, block, term, occurrence, reading))
     return found
+
+
+def coupling(plan: Plan, block: Block) -> int:
+    """ω: the most variables that meet a block's element in one term, itself included; scalars along a summed plate count each.
+
+    When all of them move at the same time, each by its own optimum given the others, they overshoot up to ω times.
+    """
+    most = 1
+    for term in plan.terms_of(block.name):
+        names = {term.node, *term.readings} & set(plan.blocks)
+        most = max(most, sum(_meeting(plan.blocks[name], term) for name in names))
+    return most
+
+
+def _meeting(block: Block, term: PlannedTerm) -> int:
+    readings = term.readings.get(block.name, ())
+    summed = block.column_axis is not None and any(
+        not isinstance(axis, Take) and axis not in term.plates and axis not in term.gates
+        for reading in readings
+        for axis in (reading.axes[block.column_axis],)
+    )
+    return block.n_columns if summed else max(1, len(readings))
 
 
 def _child_set(plan: Plan, block: Block, term: PlannedTerm, occurrence: int, reading: Reading) -> ChildSet:

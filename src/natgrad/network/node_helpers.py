@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.network.checks import whole_number
 from natgrad.network.expressions import Constant
 from natgrad.network.nodes import Node
 from natgrad.network.plates import Plate
 from natgrad.network.polynomial import Polynomial, number
 from natgrad.network.scope import Scope
 
-__all__ = ["Plates", "ScalarNode", "event_length", "known", "must_be_observed", "numbers"]
+__all__ = ["Plates", "ScalarNode", "event_length", "given_size", "known", "must_be_observed", "numbers"]
 
 Plates = Plate | tuple[Plate, ...] | list[Plate] | None
 
@@ -43,6 +44,11 @@ def event_length(expression: Any) -> int | None:
         return int(expression.value.shape[-1]) if expression.value.ndim else None
     size = expression.size
     return None if size is None else int(size)
+
+
+def given_size(name: str, size: Any, least: int = 1) -> int | None:
+    """The ``size=`` argument of a node, if there is one."""
+    return None if size is None else whole_number(size, f"{name!r}: size", least)
 
 
 def must_be_observed(name: str, observed: Any, what: str) -> None:

@@ -15,42 +15,14 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
-from natgrad.network.expressions import (
-    CATEGORY,
-    MATRIX,
-    POSITIVE,
-    SIMPLEX,
-    UNIT,
-    VECTOR,
-    Access,
-    Constant,
-    Expression,
-    Kind,
-)
-from natgrad.network.plates import Index, Plate, as_index, as_plates
+from natgrad.network.checks import as_numbers, as_observed, first, where
+from natgrad.network.expressions import NOUN, VECTOR, Access, Constant, Expression
+from natgrad.network.plates import Index, Plate, as_plates, plates_in_words
 from natgrad.network.polynomial import Factor, Polynomial, Take
 from natgrad.network.scope import Scope
+from natgrad.network.slots import ACCEPTED, Slot, check_range, spread
 
 __all__ = ["Node", "Slot", "Term"]
-
-Array = Any
-EVENT_NDIM = {VECTOR: 1, MATRIX: 2, SIMPLEX: 1}
-ACCEPTED = {
-    "real": "a constant, a Normal, a dot, a sum or a known multiple of these",
-    VECTOR: "a constant vector, a MultivariateNormal, a sum or a known multiple of these",
-    POSITIVE: "a positive constant, a Gamma or an Exponential (a known multiple of it too)",
-    MATRIX: "a positive-definite constant, a Wishart, or diag of a Gamma",
-    SIMPLEX: "constant probabilities or a Dirichlet",
-    UNIT: "a constant probability or a Beta",
-}
-
-
-class Slot(NamedTuple):
-    """A parameter slot: its name, what kind of expression it takes, and whether only known numbers fit."""
-
-    name: str
-    kind: Kind
-    fixed: bool = False
 
 
 class Term(NamedTuple):
@@ -81,16 +53,18 @@ class Node(Expression):
         self.name = name
         self.plates = as_plates(name, plate)
         self.parameters = {slot.name: self._filled(slot, parameters[slot.name]) for slot in self.slots_of}
-        self.size = self._event_size(observed)
+        data = None if observed is None else as_observed(observed, f"{name!r}: observed")
+        self.size = self._event_size(data)
         for slot in self.slots_of:
             self._check_slot_size(slot)
-        self.is_observed = observed is not None
+        self.is_observed = data is not None
         self.mask: npt.NDArray[np.float64] | None = None
         self.value: npt.NDArray[Any] | None = None
-        if self.is_observed:
-            self._observe(observed, mask)
+        if data is not None:
+            self._observe(data, mask)
         elif mask is not None:
-            raise ValueError(f"{name!r}: mask says which observations count, but there are none: give observed=")
+            raise ValueError(f"{name!r}: mask says which observations count, but there are none: give observed= too")
+        self._check_parents_present()
         self.term({})  # every mistake in the declaration is found here, where the user's line is on the stack
 
     # -- what a concrete node adds --
@@ -105,7 +79,7 @@ class Node(Expression):
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         """The observed values checked against the node's support; missing entries are replaced by anything finite."""
-        return np.where(_spread(present, value.ndim), value, 0.0)
+        return np.where(spread(present, value.ndim), value, 0.0)
 
     # -- reading a node --
 
@@ -134,7 +108,7 @@ class Node(Expression):
 
     def __getitem__(self, key: Any) -> Expression:
         if not self.plates:
-            raise PlateMismatch(f"{self.name!r} has no plate to index")
+            raise PlateMismatch(f"{self.name}[…]: {self.name!r} has no plates, and only plates are indexed")
         return self.whole[key]
 
     def __str__(self) -> str:
@@ -153,7 +127,7 @@ class Node(Expression):
             for access in expression.accesses():
                 known = found.setdefault(access.node.name, access.node)
                 if known is not access.node:
-                    raise ValueError(f"{self.name!r}: two different nodes are called {known.name!r}; names must differ")
+                    raise ValueError(f"two different nodes are called {known.name!r}: give each node its own name")
         return list(found.values())
 
     def term(self, known: dict[str, npt.NDArray[Any]]) -> Term:
@@ -185,59 +159,78 @@ class Node(Expression):
         """For an observed category that chooses components: its values as an index."""
         return None
 
-    def _observe(self, observed: Any, mask: Any) -> None:
-        value = _as_array(self.name, observed)
+    def _observe(self, value: npt.NDArray[Any], mask: Any) -> None:
+        self._check_observed_shape(value.shape)
         shape = tuple(plate.size for plate in self.plates)
-        events = self.family.event_ndim
-        if value.ndim != len(shape) + events or value.shape[: len(shape)] != shape:
-            event = f" and {events} event axis" if events else ""
-            raise PlateMismatch(
-                f"{self.name!r}: observed has shape {value.shape}, but its plates are "
-                f"{ {p.name: p.size for p in self.plates} }{event}"
+        counted = np.ones(shape, dtype=bool) if mask is None else self._checked_mask(mask, shape)
+        events = tuple(range(-self.family.event_ndim, 0))
+        missing = np.isnan(value)
+        if (place := first(counted & missing.any(events) & ~missing.all(events))) is not None:
+            raise ValueError(
+                f"{self.name!r}: observed{where(place)} is partly NaN, but a vector is observed as a whole: use Normal on two "
+                "plates for single missing entries, or set the whole row to NaN"
             )
-        present = ~np.isnan(value) if value.dtype.kind == "f" else np.ones(value.shape, dtype=bool)
-        if events:
-            every, some = present.all(axis=-1), present.any(axis=-1)
-            if events == 2:
-                every, some = every.all(axis=-1), some.any(axis=-1)
-            if (partial := np.argwhere(some & ~every)).size:
-                raise ValueError(
-                    f"{self.name!r}: row {partial[0].tolist()} of observed is partly NaN; a vector is observed as a whole. Use "
-                    "Normal on two plates for single missing entries, or set the whole row to NaN"
-                )
-            present = every
-        if mask is not None:
-            present = present & self._checked_mask(mask, shape)
-        if isinstance(observed, np.ma.MaskedArray):
-            hidden = np.ma.getmaskarray(observed)
-            present = present & ~(hidden.any(axis=tuple(range(len(shape), hidden.ndim))) if events else hidden)
+        present = counted & ~missing.any(events)
         if not present.any():
-            raise ValueError(f"{self.name!r}: every observation is missing; there is nothing to learn from")
-        finite = np.isfinite(value) if value.dtype.kind == "f" else np.ones(value.shape, dtype=bool)
-        bad = np.argwhere(~finite & _spread(present, value.ndim))
-        if bad.size:
-            raise ValueError(f"{self.name!r}: observed[{_where(bad)}] = {value[tuple(bad[0])]} is not finite")
+            raise ValueError(
+                f"{self.name!r}: every observation is missing: there is nothing to learn from. Leave out observed= if it "
+                "is hidden"
+            )
+        if (place := first(np.isinf(value) & spread(present, value.ndim))) is not None:
+            raise ValueError(
+                f"{self.name!r}: observed{where(place)} = {value[place]} is not finite; NaN marks missing values"
+            )
         self.value = self._clean(value, present)
         self.value.setflags(write=False)
         self.mask = None if present.all() else present.astype(np.float64)
 
+    def _check_observed_shape(self, found: tuple[int, ...]) -> None:
+        events = self.family.event_ndim
+        wanted = (*(plate.size for plate in self.plates), *(self.size or 0,) * events)
+        if found == wanted:
+            return
+        event = ("", f", vectors of length {self.size}", f", matrices of size {self.size}")[events]
+        advice = f": give plate=Plate('name', {found[0]})" if not self.plates and len(found) == 1 + events else ""
+        raise PlateMismatch(
+            f"{self.name!r}: observed has shape {found}, but {wanted or 'one number'} is needed "
+            f"({plates_in_words(self.plates)}{event}){advice}"
+        )
+
+    def _check_parents_present(self) -> None:
+        """What was not observed of a parent is unknown: nothing may be computed from it."""
+        for access in (a for expression in self.parameters.values() for a in expression.accesses()):
+            parent = access.node
+            if parent.mask is None:
+                continue
+            same_plates = [plate.name for plate in parent.plates] == [plate.name for plate in self.plates]
+            aligned = same_plates and all(selector is None for selector in access.selectors)
+            if not aligned or self.mask is None or (self.mask > parent.mask).any():
+                raise ValueError(
+                    f"{self.name!r} reads {access}, but {parent.name}'s observed{where(first(parent.mask == 0))} is missing: "
+                    f"fill it in, or mask the same elements of {self.name!r}"
+                )
+
     def _checked_mask(self, mask: Any, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
         array = np.asarray(mask)
         if array.dtype != bool:
-            raise TypeError(f"{self.name!r}: mask must be boolean, True where observed, got dtype {array.dtype}")
+            raise TypeError(f"{self.name!r}: mask must be booleans, True where observed, got dtype {array.dtype}")
         if array.shape != shape:
-            raise PlateMismatch(f"{self.name!r}: mask has shape {array.shape}, but the plates are {shape}")
+            raise PlateMismatch(
+                f"{self.name!r}: mask has shape {array.shape}, but {shape} is needed, one for each element"
+            )
         return array
 
     def _support(
         self, value: npt.NDArray[Any], good: npt.NDArray[np.bool_], present: npt.NDArray[np.bool_], what: str
     ) -> None:
         """Raise for the first observed element outside the support."""
-        bad = np.argwhere(_spread(present, good.ndim) & ~good)
-        if bad.size:
+        bad = spread(present, good.ndim) & ~good
+        if (place := first(bad)) is not None:
+            more = f" ({int(bad.sum())} such)" if bad.ndim else ""
+            kind = type(self).__name__
             raise ValueError(
-                f"{self.name!r}: observed[{_where(bad)}] = {value[tuple(bad[0])]:g} but a {type(self).__name__} takes {what} "
-                f"({len(bad)} such)"
+                f"{self.name!r}: observed{where(place)} = {value[place]:g}, but {'an' if kind[0] == 'E' else 'a'} {kind} takes "
+                f"{what}{more}"
             )
 
     # -- slots --
@@ -245,133 +238,58 @@ class Node(Expression):
     def _filled(self, slot: Slot, value: Any) -> Expression:
         if isinstance(value, Expression):
             return self._checked_parent(slot, value)
-        try:
-            array = np.asarray(value, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"{self.name!r}: {slot.name} must be numbers, a node or an expression, got {type(value).__name__}"
-            ) from None
-        bad = np.argwhere(~np.isfinite(array))
-        if bad.size:
-            raise ValueError(f"{self.name!r}: {slot.name}[{_where(bad)}] = {array[tuple(bad[0])]} is not finite")
-        _check_range(self.name, slot, array)
+        what = f"{self.name!r}: {slot.name}"
+        array = as_numbers(value, what, "known numbers" if slot.fixed else "numbers, a node or an expression")
+        check_range(what, slot.kind, array)
         return Constant(slot.kind, array)
 
     def _checked_parent(self, slot: Slot, value: Expression) -> Expression:
         if slot.fixed:
             raise NotConjugate(
-                f"{self.name!r}: {slot.name} cannot be random, but {value} was given: a {type(self).__name__} with a random "
-                f"{slot.name} has no closed-form update. Give a constant"
+                f"{self.name!r}: {slot.name} cannot be random, but {value} was given: the edge {value} → {self.name} has no "
+                f"closed-form message. {slot.name} takes known numbers"
             )
         if value.kind != slot.kind:
-            given = type(value).__name__ + " " if isinstance(value, Node) else ""
+            given = f"the {type(value).__name__} {value}" if isinstance(value, Node) else f"{value}, {NOUN[value.kind]}"
             raise NotConjugate(
-                f"{self.name!r}: {slot.name} cannot be {given}{value} ({value.kind}): the edge {value} → {self.name} is not "
-                f"conjugate. {slot.name} takes {ACCEPTED[slot.kind]}"
+                f"{self.name!r}: {slot.name} cannot be {given}: the edge {value} → {self.name} is not conjugate. {slot.name} "
+                f"takes {ACCEPTED[slot.kind]}"
             )
         return value
 
     def _check_slot_size(self, slot: Slot) -> None:
-        expression, events = self.parameters[slot.name], EVENT_NDIM.get(slot.kind, 0)
-        if not events or self.size is None:
-            return
-        if isinstance(expression, Constant):
-            if expression.value.ndim == 0:
-                if slot.kind == VECTOR:
-                    expression.value = np.full(self.size, float(expression.value))
-                expression.size = self.size
-            shape = expression.value.shape
-            if shape and shape[len(shape) - events :] != (self.size,) * events:
+        """What stands in a slot must have the size of the node's vectors and, if known, broadcast over its plates."""
+        expression = self.parameters[slot.name]
+        if not isinstance(expression, Constant):
+            if slot.event_ndim and None not in (expression.size, self.size) and expression.size != self.size:
                 raise PlateMismatch(
-                    f"{self.name!r}: {slot.name} has shape {shape}, but vectors here have length {self.size}"
+                    f"{self.name!r}: {slot.name} = {expression} has size {expression.size}, but {self.size} is needed"
                 )
-        elif expression.size is not None and expression.size != self.size:
-            raise PlateMismatch(
-                f"{self.name!r}: {slot.name} = {expression} has length {expression.size}, but {self.size} is needed"
-            )
+            return
+        if slot.event_ndim:
+            expression.size = self.size
+        if slot.kind == VECTOR and expression.value.ndim == 0:
+            expression.value = np.full(self.size or 0, float(expression.value))
+        self._check_shape(slot, expression.value.shape)
+
+    def _check_shape(self, slot: Slot, found: tuple[int, ...]) -> None:
+        plates = tuple(plate.size for plate in self.block_plates)
+        events = (self.size or 0,) * slot.event_ndim if found else ()
+        wanted = plates + events
+        short = len(found) < len(events) or len(found) > len(wanted)
+        ends = zip(found[::-1], wanted[::-1], strict=False)
+        # A concentration of length 1 is the same for all categories; other event axes are written out.
+        if not short and all(n == m or (n == 1 and (i >= len(events) or slot.fixed)) for i, (n, m) in enumerate(ends)):
+            return
+        reason = f"({plates_in_words(self.block_plates)}); leading axes may be left out or be 1"
+        if not plates:
+            reason = "" if events else f"as {self.name!r} has no plates: give plate=Plate('name', {found[0]})"
+        raise PlateMismatch(
+            f"{self.name!r}: {slot.name} has shape {found}, but {wanted or 'one number'} is needed {reason}".rstrip()
+        )
 
 
 def category_take(node: Node, scope: Scope) -> Take:
     """The axis of a table of log probabilities that an observed category picks from: a take, never one-hot."""
     assert node.value is not None
     return Take(scope.register(node.value.astype(np.int32)), scope.plate_names)
-
-
-def checked_categories(
-    name: str, value: npt.NDArray[Any], size: int, present: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.int64]:
-    """Integer categories 0 … size − 1, with the first offender named."""
-    if value.dtype.kind == "f":
-        value = np.where(present, value, 0.0)
-        bad = np.argwhere(value != np.round(value))
-        if bad.size:
-            raise ValueError(
-                f"{name!r}: observed[{_where(bad)}] = {value[tuple(bad[0])]:g}, but categories are whole numbers"
-            )
-        value = value.astype(np.int64)
-    categories = np.where(present, as_index(value, f"{name!r}: observed"), 0)
-    bad = np.argwhere((categories < 0) | (categories >= size))
-    if bad.size:
-        raise ValueError(
-            f"{name!r}: observed[{_where(bad)}] = {categories[tuple(bad[0])]} is outside the categories 0 … {size - 1} "
-            f"({len(bad)} such)"
-        )
-    return categories
-
-
-def _check_range(name: str, slot: Slot, array: npt.NDArray[np.float64]) -> None:
-    """Constants in a slot must be possible values of what the slot stands for."""
-    if slot.kind == POSITIVE or (slot.kind == MATRIX and array.ndim == 0):
-        bad, wanted = np.argwhere(array <= 0), "> 0"
-    elif slot.kind in (UNIT, SIMPLEX):
-        bad, wanted = np.argwhere((array < 0) | (array > 1)), "between 0 and 1"
-    else:
-        bad, wanted = np.argwhere(np.zeros(0)), ""
-    if len(bad):
-        where = f"[{_where(bad)}]" if array.ndim else ""
-        raise ValueError(f"{name!r}: {slot.name}{where} = {array[tuple(bad[0])]:g} must be {wanted}")
-    if slot.kind == SIMPLEX:
-        if array.ndim == 0:
-            raise ValueError(f"{name!r}: {slot.name} must be a vector of probabilities, got the number {array:g}")
-        if (off := np.argwhere(np.abs(array.sum(-1) - 1) > 1e-8)).size:
-            raise ValueError(
-                f"{name!r}: {slot.name}{off[0].tolist() or ''} sums to {array.sum(-1)[tuple(off[0])]:g}, not to 1"
-            )
-    if slot.kind == MATRIX and array.ndim:
-        _check_precision_matrix(name, slot, array)
-
-
-def _check_precision_matrix(name: str, slot: Slot, array: npt.NDArray[np.float64]) -> None:
-    if array.ndim < 2 or array.shape[-1] != array.shape[-2]:
-        raise PlateMismatch(f"{name!r}: {slot.name} must be a square matrix, got shape {array.shape}")
-    if not np.allclose(array, np.swapaxes(array, -1, -2)):
-        raise ValueError(f"{name!r}: {slot.name} must be symmetric")
-    if (smallest := float(np.linalg.eigvalsh(array).min())) <= 0:
-        raise ValueError(
-            f"{name!r}: {slot.name} must be positive definite, but its smallest eigenvalue is {smallest:g}"
-        )
-
-
-def _as_array(name: str, observed: Any) -> npt.NDArray[Any]:
-    array = np.array(np.ma.getdata(observed)) if isinstance(observed, np.ma.MaskedArray) else np.array(observed)
-    if array.dtype.kind in "biu":
-        return array.astype(np.int64)
-    try:
-        return array.astype(np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"{name!r}: observed must be numbers, got dtype {array.dtype}: encode labels as integers"
-        ) from None
-
-
-def _spread(present: npt.NDArray[np.bool_], ndim: int) -> npt.NDArray[np.bool_]:
-    return present.reshape(present.shape + (1,) * (ndim - present.ndim))
-
-
-def _where(bad: npt.NDArray[Any]) -> str:
-    return ", ".join(str(i) for i in bad[0])
-
-
-def is_category(expression: Expression) -> bool:
-    """Whether an expression chooses among components."""
-    return expression.kind == CATEGORY

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from natgrad.errors import NotConjugate, PlateMismatch
-from natgrad.network.expressions import MATRIX, POSITIVE, REAL, VECTOR, Access, Bind, Constant, Expression, Kind
+from natgrad.network.checks import as_numbers, require
+from natgrad.network.expressions import (
+    CATEGORY,
+    MATRIX,
+    NOUN,
+    POSITIVE,
+    REAL,
+    VECTOR,
+    Access,
+    Bind,
+    Constant,
+    Expression,
+)
 from natgrad.network.plates import Plate
 from natgrad.network.polynomial import Delta, Polynomial
 
@@ -41,28 +50,30 @@ def dot(left: Any, right: Any, over: Plate | None = None) -> Expression:
         raise TypeError("dot needs at least one node: two known arrays can be multiplied with NumPy")
     kinds = {side.kind for side in sides if side is not None}
     if not kinds <= {REAL, VECTOR} or len(kinds) > 1:
+        names = ("array" if side is None else str(side) for side in sides)
         raise NotConjugate(
-            f"dot({left if sides[0] else 'array'}, {right if sides[1] else 'array'}): both sides must be Normal scalars along a "
-            f"plate or MultivariateNormal vectors, got {' and '.join(sorted(kinds))}"
+            f"dot({', '.join(names)}): both sides must be MultivariateNormal vectors, or Normal scalars along a plate (or known "
+            f"numbers), not {' and '.join(NOUN[kind] for kind in sorted(kinds))}"
         )
+    if over is not None and not isinstance(over, Plate):
+        raise TypeError(f"dot: over must be the Plate to sum over, got {over!r}")
     kind = next(iter(kinds))
     size = next(side.size for side in sides if side is not None)
     a, b = (
-        Constant(kind, _finite(raw, "dot"), size) if side is None else side
-        for raw, side in zip((left, right), sides, strict=True)
+        Constant(kind, as_numbers(raw, f"dot: {place}"), size) if side is None else side
+        for raw, side, place in zip((left, right), sides, ("left", "right"), strict=True)
     )
     if kind == VECTOR:
-        for side, other in ((a, b), (b, a)):
-            length = side.value.shape[-1] if isinstance(side, Constant) and side.value.ndim else side.size
-            if length is not None and other.size is not None and length != other.size:
-                raise PlateMismatch(f"dot({a}, {b}): lengths {length} and {other.size} differ")
+        _check_lengths(a, b, f"dot({a}, {b})")
     return _Dot(a, b, over)
 
 
 def diag(entries: Any) -> Expression:
     """A diagonal precision matrix whose entries are a Gamma along a plate: the ARD prior of a weight vector."""
     if not isinstance(entries, Expression):
-        raise TypeError("diag expects a Gamma node; a known diagonal is written numpy.diag(values)")
+        raise TypeError(
+            f"diag takes a Gamma along a plate, got {type(entries).__name__}: a known diagonal is written numpy.diag(values)"
+        )
     return _Diag(entries)
 
 
@@ -73,7 +84,10 @@ def add(left: Expression, right: Any) -> Expression:
 
 def multiply(expression: Expression, factor: Any) -> Expression:
     """Factor · expression: a known scale, or an independent scalar."""
-    return _Product(_as_operand(factor, expression, "·", factor=True), expression)
+    other = _as_operand(factor, expression, "·", factor=True)
+    if other.kind in (VECTOR, MATRIX) and expression.kind not in (VECTOR, MATRIX):
+        other, expression = expression, other
+    return _Product(other, expression)
 
 
 class _Sum(Expression):
@@ -81,14 +95,16 @@ class _Sum(Expression):
 
     def __init__(self, left: Expression, right: Expression) -> None:
         self.left, self.right = left, right
-        self.kind = _common_kind(left, right, "+")
+        self.kind = left.kind
         self.size = left.size if left.size is not None else right.size
-        if self.kind not in (REAL, VECTOR):
+        if left.kind != right.kind or self.kind not in (REAL, VECTOR):
             raise NotConjugate(
-                f"{self}: a sum of {self.kind} expressions has no closed-form E[log]; sums work for Normal and "
-                "MultivariateNormal nodes, dots and constants"
+                f"{left} + {right}: {NOUN[left.kind]} plus {NOUN[right.kind]} has no closed form; a sum is of Normal scalars and "
+                "dots, or of MultivariateNormal vectors (and constants)"
             )
-        _check_independent(left, right, str(self))
+        if self.kind == VECTOR:
+            _check_lengths(left, right, f"{left} + {right}")
+        _check_independent(left, right, f"{left} + {right}", "Write it once: 2 * a, or dot(X1 + X2, w)")
 
     def accesses(self) -> Iterator[Access]:
         yield from self.left.accesses()
@@ -117,11 +133,17 @@ class _Product(Expression):
         self.kind = right.kind
         self.size = right.size
         if self.kind not in (REAL, VECTOR, POSITIVE, MATRIX):
-            raise NotConjugate(f"{self}: a {self.kind} cannot be scaled")
+            raise NotConjugate(
+                f"{self}: {NOUN[self.kind]} cannot be scaled, only Normals, vectors, Gammas and Wisharts can"
+            )
         scalar = POSITIVE if self.kind in (POSITIVE, MATRIX) else REAL
         if left.kind != scalar:
-            raise NotConjugate(f"{self}: a {self.kind} can be multiplied by a {scalar}, not by a {left.kind}")
-        _check_independent(left, right, str(self))
+            fitting = "a Gamma or a positive constant" if scalar == POSITIVE else "a Normal or a constant"
+            raise NotConjugate(
+                f"{self}: {NOUN[left.kind]} times {NOUN[self.kind]} has no closed form; {NOUN[self.kind]} is multiplied by "
+                f"{fitting}"
+            )
+        _check_independent(left, right, str(self), "Use two nodes")
 
     def accesses(self) -> Iterator[Access]:
         yield from self.left.accesses()
@@ -144,7 +166,7 @@ class _Dot(Expression):
 
     def __init__(self, left: Expression, right: Expression, over: Plate | None) -> None:
         self.left, self.right, self.over = left, right, over
-        _check_independent(left, right, str(self))
+        _check_independent(left, right, str(self), "Use two nodes")
 
     def accesses(self) -> Iterator[Access]:
         yield from self.left.accesses()
@@ -177,17 +199,20 @@ class _Dot(Expression):
         return left * right
 
     def _contracted(self, scope: Scope) -> Plate:
-        if self.over is not None:
-            return self.over
         left, right = (
             None if isinstance(side, Constant) else {p.name: p for a in side.accesses() for p in a.leftover(scope)}
             for side in (self.left, self.right)
         )
         found = left if right is None else right if left is None else {n: p for n, p in left.items() if n in right}
-        if not found or len(found) != 1:
+        found = found or {}
+        if self.over is not None:
+            found = {name: plate for name, plate in found.items() if name == self.over.name}
+        if len(found) != 1:
+            asked = "one plate" if self.over is None else f"plate {self.over.name!r}, one"
+            advice = "Say which with dot(a, b, over=plate)" if found else "Multiply with * if no sum is meant"
             raise PlateMismatch(
-                f"{scope.node!r}: {self} must be summed over one plate that both have and {scope.node!r} has not; found "
-                f"{sorted(found or {}) or 'none'}. Say dot(a, b, over=plate), or multiply with * if no sum is meant"
+                f"{scope.node!r}: {self} must be summed over {asked} that both sides have and {scope.node!r} has not; found "
+                f"{sorted(found) or 'none'}. {advice}"
             )
         return next(iter(found.values()))
 
@@ -200,7 +225,7 @@ class _Diag(Expression):
     def __init__(self, entries: Expression) -> None:
         if entries.kind != POSITIVE:
             raise NotConjugate(
-                f"diag({entries}): a precision matrix needs positive entries, a Gamma, not a {entries.kind}"
+                f"diag({entries}): a precision matrix needs positive entries, a Gamma along a plate, not {NOUN[entries.kind]}"
             )
         self.entries = entries
 
@@ -223,34 +248,27 @@ def _as_operand(value: Any, other: Expression, sign: str, factor: bool = False) 
     if isinstance(value, Expression):
         return value
     kind = other.kind if not factor else (POSITIVE if other.kind in (POSITIVE, MATRIX) else REAL)
-    array = _finite(value, f"{other} {sign} constant")
-    if kind == POSITIVE and not (array > 0).all():
-        raise ValueError(
-            f"{other} {sign} constant: a {other.kind} can only be scaled by positive numbers, got {array.min():g}"
-        )
+    what = f"{other} {sign} x: x"
+    array = as_numbers(value, what)
+    if kind == POSITIVE and factor:
+        require(array > 0, array, what, f"> 0, as {other} is {NOUN[other.kind]}")
     return Constant(kind, array, other.size if not factor else None)
 
 
-def _finite(value: Any, what: str) -> npt.NDArray[np.float64]:
-    array = np.asarray(value, dtype=np.float64)
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
-        where = "".join(f"[{i}]" for i in bad[0])
-        raise ValueError(f"{what}: constants must be finite, but value{where} = {array[tuple(bad[0])]}")
-    return array
+def _check_lengths(left: Expression, right: Expression, what: str) -> None:
+    lengths = [
+        side.value.shape[-1] if isinstance(side, Constant) and side.value.ndim else side.size for side in (left, right)
+    ]
+    if None not in lengths and lengths[0] != lengths[1]:
+        raise PlateMismatch(f"{what}: the vectors have lengths {lengths[0]} and {lengths[1]}")
 
 
-def _common_kind(left: Expression, right: Expression, sign: str) -> Kind:
-    if left.kind != right.kind:
-        raise NotConjugate(f"{left} {sign} {right}: a {left.kind} and a {right.kind} cannot be combined")
-    return left.kind
-
-
-def _check_independent(left: Expression, right: Expression, what: str) -> None:
-    shared = {access.key() for access in left.accesses()} & {access.key() for access in right.accesses()}
-    if shared:
+def _check_independent(left: Expression, right: Expression, what: str, advice: str) -> None:
+    # A category may choose on both sides: what it chooses shares one label, so nothing is counted twice.
+    one, other = ({access.key() for access in side.accesses() if access.kind != CATEGORY} for side in (left, right))
+    if shared := one & other:
         name = sorted(name for name, _ in shared)[0]
         raise NotConjugate(
-            f"{what}: {name!r} stands on both sides, so the product of expectations is not the expectation of the product. "
-            "Collect it first (dot(X1 + X2, w)), or use two nodes"
+            f"{what}: {name!r} stands on both sides, and the product of expectations is not the expectation of the product. "
+            f"{advice}"
         )

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.errors import NotConjugate
+from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
 from natgrad.network.nodes import Node
 from natgrad.network.polynomial import Factor, Monomial, Take
 from natgrad.network.scope import Reading
 
-__all__ = ["Block", "Plan", "PlannedTerm", "make_plan", "weight_key"]
+__all__ = ["Block", "Plan", "PlannedTerm", "make_plan", "weight_key", "with_gates"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTerm:
-    """One node's expected log density with gates, missing values and plate weights multiplied in."""
+    """One node's expected log density with gates, missing values and plate weights multiplied in.
+
+    ``gates`` names the category behind every gated label; ``present`` says which elements are observed, if not all are.
+    """
 
     node: str
     plates: tuple[str, ...]
@@ -51,6 +54,7 @@ class PlannedTerm:
     monomials: tuple[Monomial, ...]
     readings: Mapping[str, tuple[Reading, ...]]
     present: npt.NDArray[np.bool_] | None
+    gates: Mapping[str, str]  # which category chooses along a gated label
 
     def touching(self, name: str) -> tuple[Monomial, ...]:
         """The monomials in which a node's moments appear."""
@@ -94,12 +98,13 @@ def make_plan(nodes: Sequence[Node]) -> Plan:
         scope = term.scope
         extra = tuple(Factor(weight_key(name), 0, (name,), known=True) for name in scope.plate_names if name in weights)
         extra += (term.mask,) if term.mask is not None else ()
-        monomials = tuple(_completed(m.settled(), scope.gates, extra) for m in term.polynomial.monomials)
+        monomials = tuple(with_gates(m.settled(), scope.gates, extra) for m in term.polynomial.monomials)
         present = None if node.mask is None else node.mask.astype(bool)
         readings = {name: tuple(found) for name, found in scope.readings.items() if name != node.name}
         terms[node.name] = PlannedTerm(
-            node.name, scope.plate_names, dict(scope.sizes), _merged(monomials), readings, present
-        )
+            node.name, scope.plate_names, dict(scope.sizes), _merged(monomials), readings, present,
+            {label: factor.source for label, factor in scope.gates.items()},
+        )  # fmt: skip
         for name, label in scope.coupled.items():
             coupled.setdefault(name, set()).add(label)
     blocks = {
@@ -108,7 +113,7 @@ def make_plan(nodes: Sequence[Node]) -> Plan:
     return Plan({node.name: node for node in nodes}, terms, blocks, known, weights)
 
 
-def _completed(monomial: Monomial, gates: Mapping[str, Factor], extra: tuple[Factor, ...]) -> Monomial:
+def with_gates(monomial: Monomial, gates: Mapping[str, Factor], extra: tuple[Factor, ...]) -> Monomial:
     """Multiply in the category behind every gated label; a monomial without the label needs none, as Σ_k E[z_k] = 1."""
     factors, done = monomial.factors, set[str]()
     while missing := [label for label in _labels(factors) if label in gates and label not in done]:
@@ -141,9 +146,22 @@ def _block(
             f"{node.name!r} is summed over plates {sorted(plates)} in different terms; its elements cannot be updated in turn "
             "along one axis. Use a MultivariateNormal, or separate nodes"
         )
+    if plates:
+        _check_weights(node, terms)
     axis = names.index(next(iter(plates))) if plates else None
     colours = _colours(node, shape, twice, known) if twice else None
     return Block(node.name, node.family, names, shape, axis, colours)
+
+
+def _check_weights(node: Node, terms: Mapping[str, PlannedTerm]) -> None:
+    """Elements that are updated in turn must meet their children one by one along plates with weights."""
+    for position, plate in enumerate(node.plates):
+        for term in terms.values() if plate.weight is not None else ():
+            if any(reading.axes[position] != plate.name for reading in term.readings.get(node.name, ())):
+                raise PlateMismatch(
+                    f"{node.name!r} lies on plate {plate.name!r}, which has weights, and {term.node!r} reads it there through a "
+                    f"dot or an index: this has no exact update. Put the weights on the plates of {term.node!r}"
+                )
 
 
 def _colours(

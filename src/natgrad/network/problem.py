@@ -7,6 +7,7 @@ nothing. Every call enters 64-bit mode for itself; the user's process keeps its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,12 +17,14 @@ from jax import lax
 
 from natgrad.network.plan import Block, Plan
 from natgrad.network.program import Program, Sampled
-from natgrad.network.updates import BlockInfo, all_valid, blend, choose, moved, put_column, settle, take_column
+from natgrad.network.updates import BlockInfo, all_valid, blend, choose, kept, moved, put_column, settle, take_column
 
 __all__ = ["BlockInfo", "NetworkProblem", "State", "SweepResult"]
 
 Array = Any
 Stats = tuple[Array, ...]
+# Numbers in a block up to which its first moments are found without compiling.
+SMALL = 200_000
 
 
 class State(NamedTuple):
@@ -55,21 +58,26 @@ class NetworkProblem:
 
     def prior(self, fixed: Mapping[str, Stats]) -> State:
         """Every block at its prior, given its parents there; ``fixed`` gives the moments of those that start elsewhere."""
-
-        def build() -> Callable[..., Any]:
-            def function(fixed: Mapping[str, Stats], known: Any) -> Any:
-                lam: dict[str, Stats] = {}
-                mu: dict[str, Stats] = {}
-                for name, block in self.blocks.items():
-                    empty = tuple(jnp.zeros(shape) for shape in self.plan.nodes[name].stat_shapes())
-                    lam[name] = self.program.target(block, {**mu, name: empty}, known, (name,))
-                    mu[name] = fixed[name] if name in fixed else block.family.expected_stats(lam[name])
-                return lam, mu
-
-            return function
-
-        lam, mu = self._function(("prior", tuple(fixed)), build)(dict(fixed))
+        lam: dict[str, Stats] = {}
+        mu: dict[str, Stats] = {}
+        for name, block in self.blocks.items():
+            parents = {parent.name: mu[parent.name] for parent in self.plan.nodes[name].parents() if parent.name in mu}
+            lam[name] = self._function(("prior", name), partial(self._prior, block))(parents)
+            mu[name] = fixed[name] if name in fixed else self._first_moments(block, lam[name])
         return State(lam, mu, 0)
+
+    def _prior(self, block: Block) -> Callable[..., Any]:
+        def function(parents: Mapping[str, Stats], known: Any) -> Stats:
+            empty = tuple(jnp.zeros(shape) for shape in self.plan.nodes[block.name].stat_shapes())
+            return self.program.target(block, {**parents, block.name: empty}, known, (block.name,))
+
+        return function
+
+    def _first_moments(self, block: Block, lam: Stats) -> Stats:
+        """Moments at the start: in NumPy, because compiling them for one use would take longer unless it is large."""
+        if max(part.size for part in lam) > SMALL:
+            return self.moments(block, lam)
+        return block.family.expected_stats(tuple(np.asarray(part) for part in lam))
 
     # -- exact --
 
@@ -77,7 +85,9 @@ class NetworkProblem:
         """Update every block once, in order, each from the freshest neighbours; the bound comes with it."""
         exact = rho == 1.0
         function = self._function(("sweep", order, exact), lambda: self._sweep(order, exact))
-        lam, mu, bound, info = function(state.lam, state.mu, rho)
+        lam, mu, numbers = function(state.lam, state.mu, rho)
+        bound, *rest = np.asarray(numbers)  # one transfer for all of them
+        info = {name: BlockInfo(rest[2 * i] == 1.0, rest[2 * i + 1]) for i, name in enumerate(order)}
         return SweepResult(State(lam, mu, state.t + 1), float(bound), info)
 
     def bound(self, state: State) -> float:
@@ -86,7 +96,7 @@ class NetworkProblem:
 
     def bound_by_node(self, state: State) -> dict[str, float]:
         """E[log p(x | parents)] of each node, plus its entropy where it is hidden; they add up to the bound."""
-        values = self._function("bound", self._bounds)(state.lam, state.mu)
+        values = self._function("bound", self._bounds)(state.lam)
         return {name: float(value) for name, value in values.items()}
 
     def target(
@@ -266,7 +276,8 @@ class NetworkProblem:
                     update = self._in_turn(block, lam, mu, rho, known, ending)
                 lam[name], mu[name], info[name], gained = update
                 total = total + gained
-            return lam, mu, total, info
+            flat = [entry for name in order for entry in (info[name].valid.astype(total.dtype), info[name].moved)]
+            return lam, mu, jnp.stack([total, *flat])
 
         return function
 
@@ -323,11 +334,15 @@ class NetworkProblem:
         return new, fresh, info, total + program.entropy(block, new, fresh, normalizer, known)
 
     def _bounds(self) -> Callable[..., Any]:
-        def function(lam: Any, mu: Any, known: Any) -> dict[str, Array]:
+        """The bound of q with parameters λ; a point mass of the start counts as the q that stands behind it."""
+
+        def function(lam: Any, known: Any) -> dict[str, Array]:
+            pairs = {name: kept(block.family.moments(lam[name])) for name, block in self.blocks.items()}
+            mu = {name: stats for name, (stats, _) in pairs.items()}
             values = {name: self.program.log_joint(name, mu, known) for name in self.plan.terms}
             for name, block in self.blocks.items():
-                _, normalizer = block.family.moments(lam[name])
-                values[name] = values[name] + self.program.entropy(block, lam[name], mu[name], normalizer, known)
+                entropy = self.program.entropy(block, lam[name], mu[name], pairs[name][1], known)
+                values[name] = values[name] + entropy
             return values
 
         return function

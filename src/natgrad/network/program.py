@@ -101,7 +101,9 @@ class Program:
                         continue
                     others = {label for other in monomial.factors if other is not factor for label in other.labels}
                     shared[factor.stat] &= {
-                        axis for axis in shared[factor.stat] if not _meets(factor.axes[axis], others, block.plates[axis])
+                        axis
+                        for axis in shared[factor.stat]
+                        if not _meets(factor.axes[axis], others, block.plates[axis])
                     }
         return tuple(tuple(sorted(axes)) for axes in shared)
 
@@ -321,7 +323,9 @@ def _meets(axis: Axis, others: set[str], plate: str) -> bool:
 def _width(monomial: Monomial, label: str, sizes: Mapping[str, int]) -> int:
     """Numbers an intermediate of the monomial has for each element of ``label``: one factor, or the known ones together."""
     factors = [set(factor.labels) for factor in monomial.factors if label in factor.labels]
-    together = {name for factor in monomial.factors if factor.known and label in factor.labels for name in factor.labels}
+    together = {
+        name for factor in monomial.factors if factor.known and label in factor.labels for name in factor.labels
+    }
     return max(math.prod(sizes[name] for name in labels if name != label) for labels in [*factors, together])
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.expressions import Access, Expression
-from natgrad.network.plates import Index, Plate
+from natgrad.network.plates import Index, Plate, plates_in_words
 from natgrad.network.polynomial import Axis, Factor, Polynomial, Take
 
 if TYPE_CHECKING:
@@ -34,17 +34,21 @@ class Reading:
 class Scope:
     """Collects what a term needs while its polynomial is written.
 
-    ``known`` maps keys to arrays of numbers; ``gates`` maps a gated label to the factor of the category that chooses;
+    ``known`` maps keys to arrays of numbers; ``gates`` maps a gated label to the factor of the category that chooses (one
+    label for each reading of a category, so that everything it chooses is chosen together);
+    ``resized`` plates have another size here than where their nodes were declared (predictions of new elements);
     ``coupled`` holds (node, plate) pairs whose elements meet in one child and must be updated in turn.
     """
 
     node: str
     plates: tuple[Plate, ...]
     known: dict[str, npt.NDArray[Any]]
+    resized: frozenset[str] = frozenset()
     sizes: dict[str, int] = field(default_factory=dict)
     gates: dict[str, Factor] = field(default_factory=dict)
     coupled: dict[str, str] = field(default_factory=dict)
     readings: dict[str, list[Reading]] = field(default_factory=dict)
+    _gate_labels: dict[tuple[Any, ...], str] = field(default_factory=dict)
     _fresh: Iterator[int] = field(default_factory=lambda: iter(range(10**9)))
 
     def __post_init__(self) -> None:
@@ -64,7 +68,9 @@ class Scope:
     def check_size(self, plate: Plate, label: str, what: str) -> None:
         """The plate must be as long as the axis it stands for."""
         if self.sizes[label] != plate.size:
-            raise PlateMismatch(f"{self.node!r}: {what} has size {plate.size}, but {self.sizes[label]} is needed")
+            raise PlateMismatch(
+                f"{self.node!r}: {what} lies along plate {plate.name!r} of size {plate.size}, but {self.sizes[label]} is needed"
+            )
 
     def constant(self, array: npt.NDArray[np.float64], events: tuple[str, ...] = ()) -> Factor:
         """Register numbers: trailing axes are the event labels, leading ones broadcast over the plates."""
@@ -72,15 +78,15 @@ class Scope:
         if lead < 0 or array.shape[lead:] != tuple(self.sizes[label] for label in events):
             wanted = tuple(self.sizes[label] for label in events)
             raise PlateMismatch(
-                f"{self.node!r}: a constant has shape {array.shape}, but its last axes must be {wanted}"
+                f"{self.node!r}: a constant in its parameters has shape {array.shape}, but its last axes must be {wanted}"
             )
         shape = array.shape[:lead]
         sizes = tuple(plate.size for plate in self.plates)
         aligned = self.plates[len(self.plates) - lead :] if lead <= len(self.plates) else ()
         if lead > len(self.plates) or any(n not in (1, plate.size) for n, plate in zip(shape, aligned, strict=True)):
             raise PlateMismatch(
-                f"{self.node!r}: a constant of shape {array.shape} does not broadcast to the plates "
-                f"{dict(zip(self.plate_names, sizes, strict=True))}"
+                f"{self.node!r}: a constant in its parameters has shape {array.shape}, but {(*sizes, *array.shape[lead:])} is "
+                f"needed (plates {dict(zip(self.plate_names, sizes, strict=True))}); leading axes may be left out or be 1"
             )
         labels = tuple(plate.name for n, plate in zip(shape, aligned, strict=True) if n == plate.size)
         squeezed = array.reshape(
@@ -122,27 +128,37 @@ class Scope:
                 return bind[plate.name]
             if plate.name not in self.plate_names:
                 raise PlateMismatch(
-                    f"{self.node!r} reads {access}, which repeats over plate {plate.name!r}, but {self.node!r} has plates "
-                    f"{list(self.plate_names)}: index it ({access.node.name}[i] or {access.node.name}[z]), sum it with dot, "
-                    f"or put {self.node!r} on that plate"
+                    f"{self.node!r} reads {access}, which repeats over plate {plate.name!r}, but {self.node!r} has "
+                    f"{plates_in_words(self.plates)}: index {access.node.name}[…] with integers or a category, sum over the "
+                    f"plate with dot, or put {self.node!r} on it"
+                )
+            if self.sizes[plate.name] != plate.size and plate.name not in self.resized:
+                raise PlateMismatch(
+                    f"{self.node!r} reads {access}: there are two plates called {plate.name!r}, of sizes {plate.size} and "
+                    f"{self.sizes[plate.name]}; use one Plate for both, or two names"
                 )
             return plate.name
         if isinstance(selector, Index):
             return Take(self.register(selector.values.astype(np.int32)), self._index_labels(access, selector))
-        label = f"{plate.name}|{selector}"
-        if label not in self.gates:
-            self.sizes[label] = plate.size
+        return self._gate(selector, plate.size)
+
+    def _gate(self, category: Access, size: int) -> str:
+        """The label along which a category chooses: the same wherever the same elements of it are read."""
+        key = category.key()
+        if key not in self._gate_labels:
+            label = self._gate_labels[key] = self.fresh(f"{category}|", size)
             axes = tuple(
-                self._axis(selector, inner, choice, {})
-                for inner, choice in zip(selector.node.plates, selector.selectors, strict=True)
+                self._axis(category, inner, choice, {})
+                for inner, choice in zip(category.node.plates, category.selectors, strict=True)
             )
-            occurrence = self._occurrence(selector, axes)
-            self.gates[label] = Factor(selector.node.name, 0, (*axes, label), known=False, occurrence=occurrence)
-        return label
+            occurrence = self._occurrence(category, axes)
+            self.gates[label] = Factor(category.node.name, 0, (*axes, label), known=False, occurrence=occurrence)
+        return self._gate_labels[key]
 
     def _index_labels(self, access: Access, index: Index) -> tuple[str, ...]:
         """The plates of the reader on which an index array lives, found by size unless it was said."""
         if index.plates is not None:
+            self._check_index_plates(access, index)
             return index.plates
         if index.values.ndim == 0:
             return ()
@@ -156,12 +172,23 @@ class Scope:
         ]
         if len(starts) != 1:
             sizes = {plate.name: plate.size for plate in self.plates}
-            problem = "fits none of" if not starts else "fits several of"
+            problem, advice = "fits none of", f"give one integer for each element of {self.node!r}"
+            if starts:
+                problem, advice = "fits several of", "say on which one it lies with plate.index(values)"
             raise PlateMismatch(
-                f"{self.node!r} reads {access} with an index of shape {shape}, which {problem} its plates {sizes}: "
-                "give one integer for each element, or say which plate with plate.index(values)"
+                f"{self.node!r} reads {access} with an index of shape {shape}, which {problem} its plates {sizes}: {advice}"
             )
         return tuple(plate.name for plate in free[starts[0] : starts[0] + len(shape)])
+
+    def _check_index_plates(self, access: Access, index: Index) -> None:
+        """An index that says where it lives (`Plate.index`, an observed category) must live on plates of the reader."""
+        own = {plate.name: plate.size for plate in self.plates}
+        for name, length in zip(index.plates or (), index.values.shape, strict=True):
+            if own.get(name) != length:
+                raise PlateMismatch(
+                    f"{self.node!r} reads {access} with an index on plate {name!r} of size {length}, but {self.node!r} has "
+                    f"{plates_in_words(self.plates)}"
+                )
 
     def _occurrence(self, access: Access, axes: tuple[Axis, ...]) -> int:
         readings = self.readings.setdefault(access.node.name, [])
@@ -190,6 +217,6 @@ class Scope:
         plates = {plate.name: plate for access in expression.accesses() for plate in access.leftover(self)}
         if len(plates) != 1:
             raise PlateMismatch(
-                f"{self.node!r}: {what} needs one plate that {self.node!r} does not have, found {sorted(plates) or 'none'}"
+                f"{self.node!r}: {what} must lie along one plate that {self.node!r} is not on, found {sorted(plates) or 'none'}"
             )
         return next(iter(plates.values()))

@@ -18,16 +18,18 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from natgrad.errors import PlateMismatch
+from natgrad.network.checks import as_numbers
 from natgrad.network.continuous import Beta, Exponential, Gamma, MultivariateNormal, Normal
 from natgrad.network.contraction import Labelled, contract
 from natgrad.network.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Poisson
-from natgrad.network.evaluate import FULL, _read
+from natgrad.network.evaluate import FULL, read_factor
 from natgrad.network.expressions import Constant, Expression
 from natgrad.network.nodes import Node
-from natgrad.network.plan import Plan, _completed
+from natgrad.network.plan import Plan, with_gates
 from natgrad.network.plates import Index, Plate
 from natgrad.network.polynomial import Factor, Polynomial
 from natgrad.network.scope import Scope
+from natgrad.network.slots import checked_categories
 
 __all__ = ["Predictive", "make_predictive"]
 
@@ -39,7 +41,9 @@ STATISTIC = {"simplex": "log", "probability": "log"}
 class Predictive:
     """The distribution of a node's new values; arrays have its plates first."""
 
-    def __init__(self, node: Node, lam: Mapping[str, tuple[Any, ...]], new: set[str], n_draws: int = 2000) -> None:
+    def __init__(
+        self, node: Node, lam: Mapping[str, tuple[Any, ...]], new: Mapping[str, Node], n_draws: int = 2000
+    ) -> None:
         self.node = node
         self.n_draws = n_draws
         self._lam = lam
@@ -48,6 +52,8 @@ class Predictive:
 
     def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Array:
         """Draws of new values: ``n`` along a new first axis, or one without it."""
+        if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1):
+            raise ValueError(f"n must be a whole number of draws ≥ 1, or None for a single one, got {n!r}")
         generator = np.random.default_rng(rng)
         values = self._draw_node(self.node, generator, n or 1, {})
         return values if n is not None else values[0]
@@ -78,9 +84,24 @@ class Predictive:
     def log_density(self, values: npt.ArrayLike, rng: np.random.Generator | int | None = 0, n: int = 200) -> Array:
         """Log p(values | data) of each element: the average density over ``n`` draws of the parents."""
         generator = np.random.default_rng(rng)
+        points = self._checked_values(values)
         slots = self._slots(self.node, generator, n, {})
-        logs = LOG_DENSITY[type(self.node)](np.asarray(values), slots)
+        logs = LOG_DENSITY[type(self.node)](points, slots)
         return np.asarray(logsumexp(logs, axis=0) - np.log(n))
+
+    def _checked_values(self, values: Any) -> Array:
+        points = as_numbers(values, f"log_density of {self.node.name!r}: values")
+        shape = tuple(plate.size for plate in self.node.plates) + (self.node.size or 0,) * self.node.family.event_ndim
+        if points.shape != shape:
+            raise PlateMismatch(
+                f"log_density of {self.node.name!r}: values have shape {points.shape}, but {shape} is needed"
+            )
+        if isinstance(self.node, Categorical):
+            present = np.ones(points.shape, dtype=bool)
+            return checked_categories(
+                f"log_density of {self.node.name!r}: values", points, self.node.size or 0, present
+            )
+        return points
 
     # -- drawing --
 
@@ -94,7 +115,7 @@ class Predictive:
             if parent.is_observed or parent.name in drawn:
                 continue
             if parent.name in self._new:
-                drawn[parent.name] = self._draw_node(parent, rng, n, drawn)
+                drawn[parent.name] = self._draw_node(self._new[parent.name], rng, n, drawn)
             else:
                 lam = tuple(np.asarray(part) for part in self._lam[parent.name])
                 drawn[parent.name] = parent.family.sample(lam, rng, n)
@@ -150,6 +171,10 @@ def make_predictive(
     if name not in plan.nodes:
         raise KeyError(f"{name!r} is not in this network; nodes are {', '.join(plan.nodes)}")
     original = plan.nodes[name]
+    if not isinstance(sizes, Mapping):
+        raise TypeError(
+            f"predictive({name!r}): sizes maps plates to their new sizes, as in {{plate: 100}}, got {sizes!r}"
+        )
     names = [slot.name for slot in original.slots_of]
     for slot in slots:
         if slot not in names:
@@ -165,15 +190,18 @@ def make_predictive(
     if filled and not new_sizes:
         new_sizes = _found_size(original, filled)
     node = _resized(original, new_sizes, filled)
-    changed = {
+    new = {
         other.name: _resized(other, new_sizes, {})
         for other in plan.nodes.values()
         if not other.is_observed and any(p.name in new_sizes and p.size != new_sizes[p.name] for p in other.plates)
     }
     for parent in node.parents():
-        if parent.name in changed:
-            parent.plates = changed[parent.name].plates
-    return Predictive(node, lam, set(changed))
+        if plan.nodes.get(parent.name) is not parent:
+            raise ValueError(
+                f"predictive({name!r}): {parent.name!r} is not a node of this network; write the new parameters with the nodes "
+                "that were fitted"
+            )
+    return Predictive(node, lam, new)
 
 
 def _found_size(node: Node, filled: Mapping[str, Expression]) -> dict[str, int]:
@@ -222,7 +250,7 @@ def _field(
 ) -> Array:
     """A statistic of a slot as an array [draw, plates, event]; without draws when n is None."""
     known: dict[str, npt.NDArray[Any]] = {}
-    scope = Scope(node.name, node.plates, known)
+    scope = Scope(node.name, node.plates, known, frozenset(plate.name for plate in node.plates))
     events = {"vector": 1, "matrix": 2, "simplex": 1}.get(expression.kind, 0)
     labels = tuple(scope.fresh("e", node.size or 0) for _ in range(events))
     if isinstance(node, MarkovChain):
@@ -234,7 +262,7 @@ def _field(
     with jax.enable_x64(True):
         total = jnp.zeros(tuple(sizes[label] for label in out))
         for factors, coefficient in _settled(polynomial, scope, labels):
-            arrays = [_read(_drawn(f, n), moments, known, FULL, None, None) for f in factors]
+            arrays = [read_factor(_drawn(f, n), moments, known, FULL, None, None) for f in factors]
             total = total + coefficient * _broadcast(arrays, out, sizes)
         return np.asarray(total)
 
@@ -248,7 +276,7 @@ def _settled(polynomial: Polynomial, scope: Scope, labels: tuple[str, ...]) -> l
                 key = scope.register(np.eye(scope.sizes[delta.first]))
                 identity = Factor(key, 0, (delta.first, delta.second), known=True)
                 monomial = type(monomial)(monomial.coefficient, (*monomial.factors, identity))
-        whole = _completed(monomial.settled(), scope.gates, ())
+        whole = with_gates(monomial.settled(), scope.gates, ())
         found.append((whole.factors, whole.coefficient))
     return found
 

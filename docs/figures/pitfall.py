@@ -1,0 +1,27 @@
+"""The picture of the README: bounds of the textbook recipe and of the default step against messages read.
+
+    python docs/figures/pitfall.py            # writes docs/assets/pitfall.png, half a minute
+
+The data, the runs and the drawing are those of `make demo`.
+"""
+
+from pathlib import Path
+
+from natgrad import demo
+from natgrad.report.pitfall import plot_pitfall
+
+PICTURE = Path(__file__).resolve().parents[1] / "assets" / "pitfall.png"
+
+
+def main() -> None:
+    data = demo.make_ratings()
+    network, runs = demo.factorisation(data), demo.plan_runs(data)
+    fits = demo.run_all(network, runs)
+    curves, best = demo.curves(runs, fits)
+    plot_pitfall(curves, start=demo.start_bound(network), reference=best, path=PICTURE)
+    for run, fit in zip(runs, fits, strict=True):
+        print(f"{run.name}, {run.size}, {run.option or '-'}: bound {fit.elbo:.6g}, {fit.stop}")
+
+
+if __name__ == "__main__":
+    main()

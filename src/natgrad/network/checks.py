@@ -1,0 +1,135 @@
+"""Checks at the border: what a user gives in; copies of numbers out, or an error that shows the first offending element."""
+
+from __future__ import annotations
+
+import numbers
+import operator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["as_index", "as_numbers", "as_observed", "first", "real_number", "require", "where", "whole_number"]
+
+CONTENTS = {
+    "U": "strings",
+    "S": "bytes",
+    "c": "complex numbers",
+    "M": "dates",
+    "m": "time differences",
+    "b": "booleans",
+}
+CONTENTS |= {"f": "floats", "O": "objects"}
+
+
+def first(bad: Any) -> tuple[int, ...] | None:
+    """The place of the first True; None if there is none. The place in a single number is ()."""
+    found = np.argwhere(bad)
+    return tuple(int(i) for i in found[0]) if len(found) else None
+
+
+def where(place: tuple[int, ...] | None) -> str:
+    """An element as one would index it: ``[3, 1]``; nothing for a single number."""
+    return str(list(place)) if place else ""
+
+
+def require(good: Any, array: npt.NDArray[Any], what: str, rule: str, hint: str = "") -> None:
+    """Raise ValueError for the first element that is not good: ``what[3, 1] = −2 must be …``."""
+    bad = ~np.asarray(good)
+    if (place := first(bad)) is not None:
+        more = f" ({int(bad.sum())} such)" if array.ndim else ""
+        raise ValueError(f"{what}{where(place)} = {array[place]:g} must be {rule}{more}{hint}")
+
+
+def whole_number(value: Any, what: str, least: int = 1) -> int:
+    """A whole number that is at least ``least``."""
+    text = f"{what} must be a whole number ≥ {least}, got {value!r}"
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(text) from None
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError(text)
+    if number < least:
+        raise ValueError(text)
+    return number
+
+
+def real_number(value: Any, what: str) -> float:
+    """A single number; its range is the caller's business."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{what} must be a number, got {value!r}")
+    return float(value)
+
+
+def as_numbers(value: Any, what: str, wanted: str = "numbers") -> npt.NDArray[np.float64]:
+    """A copy of finite numbers as floats; ``wanted`` says what would have been right."""
+    if np.ma.is_masked(value):
+        raise ValueError(
+            f"{what}{where(first(np.ma.getmaskarray(value)))} is masked: only observed= may have missing values"
+        )
+    array = _copied(value, what, wanted, "")
+    if array.size == 0:
+        raise ValueError(f"{what} is empty, shape {array.shape}")
+    require(np.isfinite(array), array, what, "finite")
+    return array.astype(np.float64, copy=False)
+
+
+def as_observed(value: Any, what: str) -> npt.NDArray[Any]:
+    """A copy of data, integers as int64 and all else as floats; masked entries and None become NaN."""
+    hidden = np.ma.getmaskarray(value) if isinstance(value, np.ma.MaskedArray) else None
+    array = _copied(value, what, "numbers", ": encode labels as integers, np.unique(labels, return_inverse=True)[1]")
+    if hidden is not None and hidden.any():
+        return np.where(hidden, np.nan, array.astype(np.float64))
+    return array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
+
+
+def as_index(value: Any, what: str) -> npt.NDArray[np.int64]:
+    """A copy of integers; whole-numbered floats are refused, because they often hide missing values."""
+    hint = ": np.unique(ids, return_inverse=True)[1] numbers ids 0, 1, …"
+    if np.ma.is_masked(value):
+        raise ValueError(f"{what}{where(first(np.ma.getmaskarray(value)))} is masked: drop what has no element to read")
+    if isinstance(value, slice) or value is Ellipsis:
+        raise TypeError(f"{what} must be integers or a category, got {value!r}: only a whole plate can be written ':'")
+    array = _copied(value, what, "integers", hint)
+    if array.size == 0:
+        raise ValueError(f"{what} is empty: give one integer for each element of the node that reads it")
+    if array.dtype.kind not in "iu":
+        lost = first(np.isnan(array)) if array.dtype.kind == "f" else None
+        found = CONTENTS[array.dtype.kind] + (f" with nan at {list(lost)}" if lost is not None else "")
+        raise TypeError(f"{what} must be integers, got {found}{hint}")
+    return array.astype(np.int64, copy=False)
+
+
+def _copied(value: Any, what: str, wanted: str, hint: str) -> npt.NDArray[Any]:
+    """A copy of booleans, integers or floats; everything else is refused."""
+    try:
+        array = np.array(value)
+    except ValueError:
+        raise TypeError(f"{what} must be {wanted}, got rows of different lengths") from None
+    except TypeError:
+        raise TypeError(f"{what} must be {wanted}, got {_named(value)}") from None
+    if array.dtype.kind == "O":
+        array = _from_objects(value, array)
+    if array.dtype.kind in "biuf":
+        return array
+    if hasattr(value, "toarray"):
+        raise TypeError(f"{what} must be {wanted}, got a sparse matrix: give its .toarray()")
+    found = _named(value) if array.ndim == 0 else CONTENTS.get(array.dtype.kind, f"dtype {array.dtype}")
+    raise TypeError(f"{what} must be {wanted}, got {found}{hint if array.dtype.kind in 'USO' and array.ndim else ''}")
+
+
+def _from_objects(value: Any, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Objects that are numbers, as floats: a table's nullable columns, Decimals, None for a missing entry."""
+    if array.ndim == 0 or any(isinstance(entry, (str, bytes, complex)) for entry in array.flat):
+        return array
+    try:
+        if hasattr(value, "to_numpy"):
+            return np.array(value.to_numpy(dtype=np.float64, na_value=np.nan))
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        return array
+
+
+def _named(value: Any) -> str:
+    return repr(value) if value is None or isinstance(value, (str, bytes)) else type(value).__name__

@@ -1,0 +1,103 @@
+"""The demo in small: its data, its runs, its verdict and its picture."""
+
+import numpy as np
+import pytest
+
+import natgrad as ng
+from natgrad import demo
+from natgrad.report.pitfall import Curve, plot_pitfall
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A quarter of the demo's ratings, a short budget, and only the runs that the verdict is about."""
+    data = demo.make_ratings(n_users=100, n_items=60, n_ratings=2500)
+    network = demo.factorisation(data)
+    runs = [run for run in demo.plan_runs(data, budget=2, sweeps=5) if run.size in ("all", "1")]
+    return network, runs, demo.run_all(network, runs)
+
+
+def test_ratings_are_stars_with_uneven_degrees():
+    data = demo.make_ratings(seed=1)
+    assert set(np.unique(data.stars)) == {1, 2, 3, 4, 5}
+    pairs = data.users * data.n_items + data.items
+    assert len(np.unique(pairs)) == len(pairs) == 10_000
+    for who, size in ((data.users, data.n_users), (data.items, data.n_items)):
+        degree = np.bincount(who, minlength=size)
+        assert degree.min() > 0
+        assert degree.max() > 5 * degree.min()
+    assert data.stars.mean() > 3  # not centred: it is what makes the textbook step diverge early
+
+
+def test_runs_have_the_same_budget():
+    data = demo.make_ratings()
+    runs = demo.plan_runs(data)
+    sampled = [run for run in runs if run.option]
+    assert {run.option for run in sampled} == {"a", "b"}
+    assert len(sampled) == 2 * len([run for run in sampled if run.step is not None])
+    for run in sampled:
+        if isinstance(run.method, ng.Children):
+            read = run.steps * run.method.C * (data.n_users + data.n_items) / (2 * len(data.stars))
+        else:
+            read = run.steps * run.method.size / len(data.stars)
+        assert read == pytest.approx(demo.BUDGET, rel=0.02)
+
+
+def test_textbook_diverges_and_default_does_not(small):
+    _, runs, fits = small
+    assert demo.verdict(runs, fits) == []
+    lost = {(run.name, run.option): fit.stop.diverged for run, fit in zip(runs, fits, strict=True)}
+    assert lost == {
+        ("full VB", ""): False,
+        ("textbook", "a"): True,
+        ("textbook", "b"): True,
+        ("default", "a"): False,
+        ("default", "b"): False,
+    }
+
+
+def test_verdict_names_what_was_not_seen(small):
+    _, runs, fits = small
+    swapped = [fits[0], fits[3], fits[4], fits[1], fits[2]]
+    complaints = demo.verdict(runs, swapped)
+    assert [line.split(",")[0] for line in complaints] == ["textbook", "textbook", "default", "default"]
+    assert "expected to diverge" in complaints[0]
+    assert "above its start" in complaints[2]
+
+
+def test_picture_is_drawn_with_and_without_steps_before_the_end(small, tmp_path):
+    network, runs, fits = small
+    lines, best = demo.curves(runs, fits)
+    assert best == max(fit.trace["elbo"].max() for fit in fits if not fit.stop.diverged)
+    assert lines[0].sweeps.tolist() == [1, 2, 3, 4, 5]
+    at_once = Curve("lost at the first step", ("a",), np.empty(0), np.empty(0), diverged=True, colour="tab:red")
+    path = plot_pitfall(
+        [*lines, at_once], start=demo.start_bound(network), reference=best, path=tmp_path / "pitfall.png"
+    )
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert path.stat().st_size < 150_000
+
+
+@pytest.mark.parametrize(("wrong", "code"), [([], 0), (["something else happened"], 1)])
+def test_exit_code_is_the_verdict(wrong, code, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(demo, "_show_pitfall", lambda console, path: wrong)
+    for name in ("_show_mixture", "_show_topics"):
+        monkeypatch.setattr(demo, name, lambda console: None)
+    assert demo.main(["--plot", str(tmp_path / "demo.png")]) == code
+    assert ("not as claimed: something else happened" in capsys.readouterr().out) == bool(wrong)
+
+
+def test_missing_folder_is_said_before_anything_runs(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        demo.main(["--plot", str(tmp_path / "nowhere" / "demo.png")])
+    assert "there is no folder" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_whole_demo(tmp_path, capsys):
+    assert demo.main(["--plot", str(tmp_path / "demo.png")]) == 0
+    text = capsys.readouterr().out
+    assert "diverged, step 2" in text
+    assert "topic 3" in text
+    assert (tmp_path / "demo.png").stat().st_size < 150_000
+    assert max(len(line) for line in text.splitlines() if "demo.png" not in line) <= 80

@@ -1,0 +1,160 @@
+"""The documentation is true: its Python runs, its tables are complete, the files and functions it names exist."""
+
+import ast
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import natgrad as ng
+from natgrad.inference.steppers import StepInfo
+from natgrad.inference.trace import StepRecord
+from natgrad.network.problem import State
+from natgrad.network.updates import BlockInfo
+from natgrad.posterior.fit import Fit
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+MODELS = DOCS / "models.md"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+LONGEST_DECLARATION = 10
+
+
+class Block(NamedTuple):
+    """A fenced block of Python, with the heading above it and the line of its fence."""
+
+    heading: str
+    line: int
+    code: str
+
+
+def blocks(page: Path) -> list[Block]:
+    found, heading, inside, start = [], "", None, 0
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if inside is not None:
+            if line.startswith("```"):
+                found.append(Block(heading, start, "\n".join(inside)))
+                inside = None
+            else:
+                inside.append(line)
+        elif line.startswith("```python"):
+            inside, start = [], number
+        elif line.startswith("#"):
+            heading = line.lstrip("# ")
+    return found
+
+
+def run(page: Path, some: list[Block], names: dict[str, object]) -> None:
+    """Execute blocks in one namespace; a traceback shows the line of the page."""
+    for block in some:
+        code = compile("\n" * block.line + block.code, str(page), "exec")
+        exec(code, names)
+
+
+def code_lines(code: str) -> int:
+    return sum(1 for line in code.splitlines() if line.strip() and not line.strip().startswith("#"))
+
+
+def sections() -> list[str]:
+    return [heading for heading in dict.fromkeys(b.heading for b in blocks(MODELS)) if heading != "Eight models"]
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p != MODELS and blocks(p)], ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_python_of_a_page_runs(page: Path) -> None:
+    run(page, blocks(page), {"__name__": "page"})
+
+
+@pytest.mark.parametrize("section", sections())
+def test_model_runs_and_its_bound_never_falls(section: str) -> None:
+    page = blocks(MODELS)
+    names: dict[str, object] = {}
+    chosen = [b for b in page if b.heading in ("Eight models", section)]
+    if section == "Fully factorised":  # shares the data of the section it belongs to
+        chosen = [b for b in page if b.heading in ("Eight models", "Matrix factorisation")][:2] + chosen[1:]
+    run(MODELS, chosen, names)
+    fit = names["fit"]
+    assert isinstance(fit, Fit)
+    bounds = fit.trace["elbo"]
+    assert np.isfinite(bounds).all()
+    # Exact sweeps raise the bound; rounding of the sums is of the order 1e-12 of its size.
+    assert np.diff(bounds).min() >= -1e-9 * np.abs(bounds).max()
+    assert fit.stop.converged, fit.stop
+    assert bounds[-1] == pytest.approx(fit.elbo, rel=1e-9)
+
+
+def test_models_page_has_eight_models_of_at_most_ten_lines() -> None:
+    declarations = [b for b in blocks(MODELS) if "ng.Network(" in b.code]
+    assert [b.heading for b in declarations] == sections()
+    assert len([heading for heading in sections() if heading != "Fully factorised"]) == 8
+    long = {b.heading: n for b in declarations if (n := code_lines(b.code)) > LONGEST_DECLARATION}
+    assert not long
+
+
+def test_readme_starts_with_ten_lines_of_code() -> None:
+    first = blocks(ROOT / "README.md")[0]
+    assert code_lines(first.code) <= 11  # ten and the import of NumPy
+    picture = re.search(r"\(([^)]*\.png)\)\]\(([^)]*\.py)\)", (ROOT / "README.md").read_text())
+    assert picture, "the picture of the README links to the script that draws it"
+    assert all((ROOT / path).is_file() for path in picture.groups())
+    assert (ROOT / picture[1]).stat().st_size < 150_000
+
+
+def test_every_public_name_is_on_the_api_page() -> None:
+    listed = set(re.findall(r"^\| `(\w+)", (DOCS / "api.md").read_text(), flags=re.MULTILINE))
+    assert not set(ng.__all__) - listed
+    assert not listed - set(ng.__all__) - {"fit"}
+
+
+def test_signatures_on_the_api_page_are_real() -> None:
+    import inspect
+
+    for name, listed in re.findall(r"^\| `(\w+)\(([^`]*)\)`", (DOCS / "api.md").read_text(), flags=re.MULTILINE):
+        if name == "fit":
+            continue
+        real = inspect.signature(getattr(ng, name)).parameters
+        names = [part.split("=")[0].strip(" *") for part in listed.split(",")]
+        assert [n for n in names if n not in real] == [], name
+
+
+def test_every_field_of_a_record_is_in_the_notation_table() -> None:
+    rows = [row.split("|") for row in (DOCS / "notation.md").read_text().splitlines() if row.startswith("|")]
+    codes = {code for row in rows for code in re.findall(r"`(\w+)`", row[2])}
+    for record in (State, StepInfo, StepRecord, BlockInfo):
+        missing = set(record._fields) - codes
+        assert not missing, f"{record.__name__}: {sorted(missing)} missing from docs/notation.md"
+
+
+def test_files_and_names_of_the_architecture_page_exist() -> None:
+    text = (DOCS / "architecture.md").read_text()
+    source = ROOT / "src" / "natgrad"
+    for path in re.findall(r"`(\w+/\w+\.py)`", text):
+        assert (source / path).is_file(), path
+    rows = re.findall(r"^\|(?: \d+ \|)? `(\w+/\w+\.py)` \| `(\w+)` \|", text, flags=re.MULTILINE)
+    assert rows
+    for path, name in rows:
+        tree = ast.parse((source / path).read_text())
+        defined = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+        assert name in defined, f"{path} does not define {name}"
+
+
+def test_every_node_is_in_the_table_of_the_language() -> None:
+    from natgrad.network.nodes import Node
+
+    text = (DOCS / "language.md").read_text()
+    nodes = {name for name in ng.__all__ if isinstance(getattr(ng, name), type) and issubclass(getattr(ng, name), Node)}
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", text, flags=re.MULTILINE))
+    assert nodes - set(rows) == set()
+    for name in nodes:
+        for slot in getattr(ng, name).slots_of:
+            assert slot.name in rows[name], f"{name}: {slot.name} is missing from docs/language.md"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+        if "://" not in link:
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
