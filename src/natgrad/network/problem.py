@@ -17,7 +17,7 @@ from jax import lax
 
 from natgrad.network.plan import Block, Plan
 from natgrad.network.program import Program, Sampled
-from natgrad.network.updates import BlockInfo, all_valid, blend, choose, kept, moved, put_column, settle, take_column
+from natgrad.network.updates import BlockInfo, all_valid, blend, choose, moved, put_column, settle, take_column
 
 __all__ = ["BlockInfo", "NetworkProblem", "State", "SweepResult"]
 
@@ -337,7 +337,7 @@ class NetworkProblem:
         """The bound of q with parameters λ; a point mass of the start counts as the q that stands behind it."""
 
         def function(lam: Any, known: Any) -> dict[str, Array]:
-            pairs = {name: kept(block.family.moments(lam[name])) for name, block in self.blocks.items()}
+            pairs = {name: block.family.moments(lam[name]) for name, block in self.blocks.items()}
             mu = {name: stats for name, (stats, _) in pairs.items()}
             values = {name: self.program.log_joint(name, mu, known) for name in self.plan.terms}
             for name, block in self.blocks.items():

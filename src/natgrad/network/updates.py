@@ -9,7 +9,7 @@ from jax import lax
 
 from natgrad.network.plan import Block
 
-__all__ = ["BlockInfo", "all_valid", "blend", "choose", "kept", "moved", "put_column", "settle", "take_column"]
+__all__ = ["BlockInfo", "all_valid", "blend", "choose", "moved", "put_column", "settle", "take_column"]
 
 Array = Any
 Stats = tuple[Array, ...]
@@ -28,7 +28,7 @@ def blend(block: Block, lam: Stats, target: Stats, rho: Array) -> tuple[Stats, S
         (1.0 - _over_events(rho, t, ndim)) * old + _over_events(rho, t, ndim) * t
         for old, t, ndim in zip(lam, target, block.family.stat_ndims, strict=True)
     )
-    fresh, normalizer = kept(block.family.moments(new))
+    fresh, normalizer = block.family.moments(new)
     return new, fresh, normalizer, BlockInfo(all_valid(block, new, normalizer), moved(lam, new))
 
 
@@ -39,17 +39,12 @@ def settle(block: Block, lam: Stats, target: Stats, shared: tuple[tuple[int, ...
     the scores of a PCA without missing data): one element is then factorised for all.
     """
     short, before = _shortened(target, shared), _shortened(lam, shared)
-    fresh, normalizer = kept(block.family.moments(short))
+    fresh, normalizer = block.family.moments(short)
     fresh = tuple(jnp.broadcast_to(f, t.shape) for f, t in zip(fresh, target, strict=True))
     normalizer = jnp.broadcast_to(normalizer, block.shape)
     # What the elements share counts once in the distance; reading it for each of them would cost as much as the update.
     info = BlockInfo(all_valid(block, short, normalizer), moved(before, short))
     return target, fresh, normalizer, info
-
-
-def kept(values: Any) -> Any:
-    """The same values, computed once: XLA would fuse (and so repeat) exponentials and digammas into every reader."""
-    return lax.optimization_barrier(values)  # type: ignore[no-untyped-call]
 
 
 def _shortened(stats: Stats, shared: tuple[tuple[int, ...], ...]) -> Stats:
