@@ -42,8 +42,6 @@ def test_natural_gradient_is_the_fisher_preconditioned_gradient(name):
     fit = case.network.fit(ng.VB(), steps=2, tol=0, init=case.init, order=case.order)
     problem, rng = case.network.problem, np.random.default_rng(3)
     for block in problem.blocks.values():
-        if block.family.name == "MarkovChain":
-            continue  # its Fisher information is checked with the family; the chain's λ has thousands of entries
         # Away from the optimum, so that the gradient is not zero.
         start = tuple(np.asarray(s) * 1.03 for s in fit.state.lam[block.name])
         state = State(

@@ -110,7 +110,7 @@ class SVIStepper:
         if not self.local:
             return LocalResult({}, {}, 0, {})
         parts = tuple(
-            LocalPart(name, (), tuple(self._sampled(t, batch, 1.0) for t in self.problem.plan.terms_of(name)))
+            LocalPart(name, tuple(self._sampled(t, batch, 1.0) for t in self.problem.plan.terms_of(name)))
             for name in self.local
         )
         rows = {name: self._rows(name, state.lam[name], batch) for name in self.local}

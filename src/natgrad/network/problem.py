@@ -108,16 +108,13 @@ class NetworkProblem:
         column: int | None = None,
     ) -> Stats:
         """λ^temp of eq. (6): prior message plus messages of children, whole terms in ``full``, the rest sampled."""
-        shape = tuple((s.term, s.occurrence, tuple(s.zipped), tuple(s.moved)) for s in sampled)
-        key = ("target", block.name, full, shape, column is not None)
-        arrays = [(dict(s.zipped), s.weight, dict(s.moved)) for s in sampled]
+        layouts = tuple(s.layout for s in sampled)
+        key = ("target", block.name, full, layouts, column is not None)
+        arrays = [s.arrays for s in sampled]
 
         def build() -> Callable[..., Any]:
             def function(mu: Any, arrays: Any, column: Any, known: Any) -> Stats:
-                samples = [
-                    Sampled(term, occurrence, zipped, weight, moved)
-                    for (term, occurrence, _, _), (zipped, weight, moved) in zip(shape, arrays, strict=True)
-                ]
+                samples = list(map(Sampled.rebuilt, layouts, arrays))
                 return self.program.target(block, mu, known, full, samples, column)
 
             return function
@@ -155,14 +152,14 @@ class NetworkProblem:
         self, state: State, whole: tuple[str, ...], sampled: tuple[Sampled, ...], blocks: tuple[str, ...]
     ) -> float:
         """The bound of some terms whole and others sampled, with the entropies of the named blocks."""
-        shape = tuple((s.term, s.occurrence, tuple(s.zipped), tuple(s.moved)) for s in sampled)
-        arrays = [(dict(s.zipped), s.weight, dict(s.moved)) for s in sampled]
+        layouts = tuple(s.layout for s in sampled)
+        arrays = [s.arrays for s in sampled]
 
         def build() -> Callable[..., Any]:
             def function(lam: Any, mu: Any, arrays: Any, known: Any) -> Array:
                 total = sum((self.program.log_joint(name, mu, known) for name in whole), jnp.zeros(()))
-                for (term, _, _, _), (zipped, weight, again) in zip(shape, arrays, strict=True):
-                    total = total + self.program.sampled_value(Sampled(term, None, zipped, weight, again), mu, known)
+                for sample in map(Sampled.rebuilt, layouts, arrays):
+                    total = total + self.program.sampled_value(sample, mu, known)
                 for name in blocks:
                     block = self.blocks[name]
                     stats, normalizer = block.family.moments(lam[name])
@@ -172,7 +169,7 @@ class NetworkProblem:
             return function
 
         lam = {name: state.lam[name] for name in blocks}
-        return float(self._function(("partial", whole, shape, blocks), build)(lam, state.mu, arrays))
+        return float(self._function(("partial", whole, layouts, blocks), build)(lam, state.mu, arrays))
 
     def moments(self, block: Block, lam: Stats) -> Stats:
         """μ = ∇A(λ)."""
@@ -192,34 +189,20 @@ class NetworkProblem:
 
         ``lam`` holds the batch's rows of each local block; the result has the new rows and their moments.
         """
-        shape = tuple(
-            (
-                part.block,
-                part.full,
-                tuple((s.term, s.occurrence, tuple(s.zipped), tuple(s.moved)) for s in part.sampled),
-            )
-            for part in parts
-        )
-        arrays = [[(dict(s.zipped), s.weight, dict(s.moved)) for s in part.sampled] for part in parts]
-
-        def build() -> Callable[..., Any]:
-            return lambda mu, lam, arrays, tol, limit, known: self._local(shape, mu, lam, arrays, tol, limit, known)
-
-        function = self._function(("local", shape), build)
+        layouts = tuple((part.block, tuple(s.layout for s in part.sampled)) for part in parts)
+        arrays = [[s.arrays for s in part.sampled] for part in parts]
+        function = self._function(("local", layouts), lambda: partial(self._local, layouts))
         new, mu, iterations, entropy = function(state.mu, lam, arrays, float(tol), np.int32(limit))
         return LocalResult(new, mu, int(iterations), entropy)
 
-    def _local(self, shape: Any, mu: Any, lam: Any, arrays: Any, tol: Any, limit: Any, known: Any) -> Any:
-        blocks = {name: self.blocks[name] for name, _, _ in shape}
+    def _local(self, layouts: Any, mu: Any, lam: Any, arrays: Any, tol: Any, limit: Any, known: Any) -> Any:
+        blocks = {name: self.blocks[name] for name, _ in layouts}
 
         def sweep(carry: Any) -> Any:
             lam, local, _, count = carry
             moved = jnp.zeros(())
-            for (name, _, entries), values in zip(shape, arrays, strict=True):
-                samples = [
-                    Sampled(term, occurrence, zipped, weight, again)
-                    for (term, occurrence, _, _), (zipped, weight, again) in zip(entries, values, strict=True)
-                ]
+            for (name, entries), values in zip(layouts, arrays, strict=True):
+                samples = list(map(Sampled.rebuilt, entries, values))
                 block = blocks[name]
                 target, fresh = self._local_update(block, {**mu, **local}, lam[name], samples, known)
                 change = [jnp.max(jnp.abs(a - b) / (1.0 + jnp.abs(b))) for a, b in zip(fresh, local[name], strict=True)]
@@ -376,7 +359,6 @@ class LocalPart(NamedTuple):
     """How one local block of a batch gets its messages."""
 
     block: str
-    full: tuple[str, ...]
     sampled: tuple[Sampled, ...]
 
 

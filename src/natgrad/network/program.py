@@ -56,6 +56,21 @@ class Sampled(NamedTuple):
     weight: Array
     moved: Mapping[tuple[str, int], Array | None] = {}
 
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """The part that is compiled in: two samples with the same layout run the same code."""
+        return self.term, self.occurrence, tuple(self.zipped), tuple(self.moved)
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """The part that is passed in."""
+        return dict(self.zipped), self.weight, dict(self.moved)
+
+    @classmethod
+    def rebuilt(cls, layout: tuple[Any, ...], arrays: tuple[Any, ...]) -> Sampled:
+        """A sample from its layout and its (traced) arrays."""
+        return cls(layout[0], layout[1], *arrays)
+
 
 class Program:
     """Traceable mathematics of one network. Holds no state but the known arrays and what was folded from them."""
