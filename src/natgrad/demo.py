@@ -197,7 +197,7 @@ def _show_pitfall(console: Console, path: Path) -> list[str]:
         f"{data.n_users} users, {data.n_items} items, {len(data.stars):,} ratings: r ~ N(u·v, 1), five factors, each\n"
         "number u and v with a posterior of its own. A variable that reads C of its N\n"
         "ratings counts each N/C times. The textbook step t^-0.6 begins at ρ = 1, the\n"
-        "default step at C/N, for each variable its own.\n"
+        "default step near C/N, for each variable its own.\n"
     )
     network = factorisation(data)
     with console.status("fitting the same network in several ways"):
