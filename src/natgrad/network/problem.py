@@ -267,7 +267,7 @@ class NetworkProblem:
     def _tracked(self, block: Block, lam: Any, mu: Any, rho: Array | None, known: Any, ending: list[str]) -> Any:
         """One exact update; the terms that change no more in this sweep hand over their value for free.
 
-        A term is affine in μ_i, so its value after the update is the value before plus ⟨gradient, Δμ_i⟩.
+        What touches μ_i in a term is linear in it, so its value after the update is ⟨gradient, μ_i⟩: nothing is read again.
         """
         program, name = self.program, block.name
         total: Array = jnp.zeros(())
@@ -275,19 +275,19 @@ class NetworkProblem:
         other = last
         for term in self.plan.terms_of(name):
             for piece in program.pieces(term):
-                value, gradient = program.term_gradient(piece, block, mu, known)
+                gradient = program.term_gradient(piece, block, mu, known)
                 if term.node not in ending:
                     other = tuple(a + b for a, b in zip(other, gradient, strict=True))
                     continue
                 last = tuple(a + b for a, b in zip(last, gradient, strict=True))
                 apart = tuple(m for m in piece.monomials if all(f.known or f.source != name for f in m.factors))
-                total = total + value + program.term_value(piece._replace(monomials=apart), mu, known)
+                total = total + program.term_value(piece._replace(monomials=apart), mu, known)
         target = block.family.project(tuple(a + b for a, b in zip(last, other, strict=True)))
         if rho is None:
             new, fresh, normalizer, info = settle(block, lam[name], target, program.shared_plates(block))
         else:
             new, fresh, normalizer, info = blend(block, lam[name], target, rho)
-        total = total + sum(jnp.sum(g * (a - b)) for g, a, b in zip(last, fresh, mu[name], strict=True))
+        total = total + sum(jnp.sum(g * f) for g, f in zip(last, fresh, strict=True))
         return new, fresh, info, total + program.entropy(block, new, fresh, normalizer, known)
 
     def _in_turn(self, block: Block, lam: Any, mu: Any, rho: Array, known: Any, ending: list[str]) -> Any:

@@ -156,8 +156,8 @@ class Program:
 
     def term_gradient(
         self, piece: Piece, block: Block, moments: Moments, known: Known, column: Array | None = None
-    ) -> tuple[Array, Stats]:
-        """Value of a piece and its gradient with respect to the block's moments (or one column of them)."""
+    ) -> Stats:
+        """The gradient of a piece with respect to the block's moments, or one column of them."""
         relevant = tuple(m for m in piece.monomials if any(f.source == block.name and not f.known for f in m.factors))
         piece = piece._replace(monomials=relevant)
         stats = moments[block.name]
@@ -174,10 +174,11 @@ class Program:
             return evaluate(piece.monomials, piece.sizes, piece.plates, here, known, view, part)
 
         if piece.window is None:
-            return jax.value_and_grad(value)(stats, FULL)
+            gradient: Stats = jax.grad(value)(stats, FULL)
+            return gradient
         return self._scanned(piece, block.name, stats, value, cut=column is None)
 
-    def _scanned(self, piece: Piece, name: str, stats: Stats, value: Any, cut: bool) -> tuple[Array, Stats]:
+    def _scanned(self, piece: Piece, name: str, stats: Stats, value: Any, cut: bool) -> Stats:
         """The same as one gradient, in chunks along the window; own arrays along it are cut, not padded with zeros."""
         label = piece.window
         assert label is not None
@@ -186,28 +187,25 @@ class Program:
         cut = cut and -1 not in places
         places = [place if cut else None for place in places]
 
-        def chunk(carry: tuple[Array, Stats], entry: tuple[Array, Array]) -> tuple[tuple[Array, Stats], None]:
-            total, sums = carry
+        def chunk(sums: Stats, entry: tuple[Array, Array]) -> tuple[Stats, None]:
             start, weight = entry
             own = tuple(
                 s if p is None else lax.dynamic_slice_in_dim(s, start, size, p)
                 for s, p in zip(stats, places, strict=True)
             )
             view = View(
-                weight=Labelled(weight, (label,)),
-                window=(label, start, size),
-                cut=(name, label) if cut else None,
+                weight=Labelled(weight, (label,)), window=(label, start, size), cut=(name, label) if cut else None
             )
-            here, gradient = jax.value_and_grad(value)(own, view)
+            gradient = jax.grad(value)(own, view)
             added = tuple(
                 a + g if p is None else _add_slice(a, g, start, p)
                 for a, g, p in zip(sums, gradient, places, strict=True)
             )
-            return (total + here, added), None
+            return added, None
 
-        zero = (jnp.zeros((), stats[0].dtype), tuple(jnp.zeros_like(s) for s in stats))
-        (total, gradient), _ = lax.scan(chunk, zero, (jnp.asarray(starts), jnp.asarray(fresh)))
-        return total, gradient
+        zero = tuple(jnp.zeros_like(s) for s in stats)
+        gradient: Stats = lax.scan(chunk, zero, (jnp.asarray(starts), jnp.asarray(fresh)))[0]
+        return gradient
 
     def term_value(self, piece: Piece, moments: Moments, known: Known) -> Array:
         """The piece's contribution to the expected log joint."""
@@ -248,7 +246,7 @@ class Program:
             dropped = self.dropped(block, term)
             here: Stats = tuple(jnp.zeros_like(s) for s in shape)
             for piece in self.pieces(term, dropped):
-                here = _added(here, self.term_gradient(piece, block, moments, known, column)[1])
+                here = _added(here, self.term_gradient(piece, block, moments, known, column))
             total = _added(total, self._unweighted(block, dropped, here, known))
         for sample in sampled:
             dropped = self.dropped(block, self.plan.terms[sample.term])
