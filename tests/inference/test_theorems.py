@@ -141,7 +141,7 @@ def test_targets_averaged_over_all_samples_of_children_are_the_full_target(name)
     """Every row draws the same ranks of its children; over all choices of ranks each subset of a row comes equally often."""
     case = CASES[name]()
     fit = case.network.fit(steps=1, tol=0, init=case.init, order=case.order)
-    problem = case.network.problem
+    problem, compared = case.network.problem, {}
     for block in problem.blocks.values():
         sets = child_sets(problem.plan, block)
         if not sets:
@@ -176,10 +176,12 @@ def test_targets_averaged_over_all_samples_of_children_are_the_full_target(name)
             count += 1
         full = problem.target(block, fit.state)
         rows = np.all([s.spread(s.degree == longest) for s in sets], axis=0)
+        compared[block.name] = int(rows.sum())
         for mean, exact in zip(total, full, strict=True):
             np.testing.assert_allclose(
                 (mean / count)[rows], np.asarray(exact)[rows], rtol=1e-9, atol=1e-9, err_msg=block.name
             )
+    assert sum(compared.values()) > 0, compared
 
 
 def test_messages_of_shards_add_up_to_the_full_target():
