@@ -1,7 +1,7 @@
 """natgrad: stochastic variational inference in Bayesian networks.
 
-Declare a conditionally conjugate network, or take a ready model; natural-gradient steps that do not diverge and need no
-step size from you.
+Declare a conditionally conjugate network; every message, the natural gradient and the exact bound follow from it. Sampled
+steps need no step size from you, and a run that diverges is stopped with its last good state.
 """
 
 from natgrad import families
