@@ -11,9 +11,8 @@ import pytest
 import natgrad as ng
 from natgrad.inference.steppers import StepInfo
 from natgrad.inference.trace import StepRecord
-from natgrad.network.problem import State
-from natgrad.network.updates import BlockInfo
 from natgrad.posterior.fit import Fit
+from natgrad.problem import BlockInfo, State
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

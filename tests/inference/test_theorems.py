@@ -8,9 +8,7 @@ from networks import CASES, factorised, lda, ratings, scalar_mixture
 
 import natgrad as ng
 from natgrad.network import program
-from natgrad.network.incidence import child_sets
-from natgrad.network.problem import State
-from natgrad.network.program import Sampled
+from natgrad.problem import Sampled, State
 
 
 def flat(stats):
@@ -101,11 +99,7 @@ def test_a_step_of_length_one_on_all_the_data_is_an_exact_sweep(name):
 def test_a_global_batch_of_everything_is_an_exact_sweep(name):
     case = CASES[name]()
     problem = case.network.problem
-    seen = [
-        n
-        for n in problem.blocks
-        if any(s.term.node in ("r", "y", "margin") for s in child_sets(problem.plan, problem.blocks[n]))
-    ]
+    seen = [n for n in problem.blocks if any(s.term in ("r", "y", "margin") for s in problem.child_sets(n))]
     order = [*seen, *(n for n in problem.blocks if n not in seen)]
     options = {"steps": 3, "tol": 0, "init": case.init, "order": order}
     exact = case.network.fit(ng.VB(), **options)
@@ -143,7 +137,7 @@ def test_targets_averaged_over_all_samples_of_children_are_the_full_target(name)
     fit = case.network.fit(steps=1, tol=0, init=case.init, order=case.order)
     problem, compared = case.network.problem, {}
     for block in problem.blocks.values():
-        sets = child_sets(problem.plan, block)
+        sets = problem.child_sets(block.name)
         if not sets:
             continue
         longest = max(int(s.degree.max()) for s in sets)
@@ -160,7 +154,7 @@ def test_targets_averaged_over_all_samples_of_children_are_the_full_target(name)
                 chosen = np.where(inside, chosen, children.start[:-1, None]).clip(0, len(children.children) - 1)
                 weight = np.where(inside, children.degree[:, None] / 2.0, 0.0)
                 zipped = children.zipped(children.children[chosen.ravel()])
-                samples.append(Sampled(children.term.node, children.occurrence, zipped, weight.ravel()))
+                samples.append(Sampled(children.term, children.occurrence, zipped, weight.ravel()))
             columns = [None] if block.column_axis is None else range(block.n_columns)
             parts = [problem.target(block, fit.state, (block.name,), tuple(samples), column) for column in columns]
             target = (
@@ -189,7 +183,7 @@ def test_messages_of_shards_add_up_to_the_full_target():
     fit = case.network.fit(steps=1, tol=0, init="random")
     problem = case.network.problem
     block = problem.blocks["u"]
-    (children,) = child_sets(problem.plan, block)
+    (children,) = problem.child_sets(block.name)
     prior = problem.target(block, fit.state, ("u",), (), 0)
     halves = [children.children[::2], children.children[1::2]]
     parts = [

@@ -26,8 +26,7 @@ from natgrad.inference.steppers import StepInfo, Stepper, full_accesses, make_st
 from natgrad.inference.steps import Constant, PerNode, Step
 from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
 from natgrad.network.checks import real_number, whole_number
-from natgrad.network.incidence import coupling
-from natgrad.network.problem import NetworkProblem, State
+from natgrad.problem import Problem, State
 
 __all__ = ["Limits", "Progress", "Result", "default_step", "run"]
 
@@ -75,16 +74,16 @@ class Result:
     stop: Stop
 
 
-def default_step(method: Method, problem: NetworkProblem) -> Step:
+def default_step(method: Method, problem: Problem) -> Step:
     """ρ = 1 where everything is read in turn, 1/ω where all moves together, per-node steps where it is sampled."""
     if not isinstance(method, VB):
         return PerNode()
-    together = max((coupling(problem.plan, block) for block in problem.blocks.values()), default=1)
+    together = max((problem.coupling(name) for name in problem.blocks), default=1)
     return Constant(1.0 if method.option == "a" else 1.0 / together)
 
 
 def run(
-    problem: NetworkProblem,
+    problem: Problem,
     state: State,
     method: Method,
     step: Step,
@@ -133,7 +132,7 @@ def _one_step(
 class _Watch:
     """The guard, the trace and the stopping rules of one run."""
 
-    problem: NetworkProblem
+    problem: Problem
     method: Method
     step: Step
     limits: Limits

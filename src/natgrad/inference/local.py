@@ -19,8 +19,8 @@ from natgrad.inference.steps import Step
 from natgrad.network.incidence import group_plates
 from natgrad.network.plan import PlannedTerm
 from natgrad.network.polynomial import Take
-from natgrad.network.problem import LocalPart, LocalResult, NetworkProblem, State
-from natgrad.network.program import Sampled
+from natgrad.network.problem import LocalPart, LocalResult, NetworkProblem
+from natgrad.problem import Sampled, State
 
 __all__ = ["SVIStepper"]
 

@@ -14,8 +14,9 @@ from natgrad.network.checks import as_numbers, require
 from natgrad.network.expressions import CATEGORY, COUNT, REAL, SIMPLEX, UNIT, VECTOR
 from natgrad.network.nodes import Node
 from natgrad.network.polynomial import Take
-from natgrad.network.problem import NetworkProblem, State
+from natgrad.network.problem import NetworkProblem
 from natgrad.network.slots import check_range, checked_categories
+from natgrad.problem import State
 
 __all__ = ["Init", "make_start"]
 

@@ -15,10 +15,8 @@ from natgrad.errors import PlateMismatch
 from natgrad.inference.draws import draw_rows, generator
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.steps import Step
-from natgrad.network.incidence import ChildSet, child_sets, coupling
-from natgrad.network.plan import Block
-from natgrad.network.problem import BlockInfo, NetworkProblem, State
-from natgrad.network.program import Sampled
+from natgrad.network.problem import NetworkProblem
+from natgrad.problem import Block, BlockInfo, Problem, Sampled, State
 
 __all__ = ["StepInfo", "Stepper", "make_stepper"]
 
@@ -45,7 +43,7 @@ class Stepper(Protocol):
         ...
 
 
-def make_stepper(problem: NetworkProblem, method: Method, step: Step, order: tuple[str, ...]) -> Stepper:
+def make_stepper(problem: Problem, method: Method, step: Step, order: tuple[str, ...]) -> Stepper:
     """The stepper of a method."""
     from natgrad.inference.local import SVIStepper
 
@@ -56,26 +54,24 @@ def make_stepper(problem: NetworkProblem, method: Method, step: Step, order: tup
     if isinstance(method, GlobalBatch):
         return GlobalBatchStepper(problem, method, step, order)
     if isinstance(method, SVI):
+        if not isinstance(problem, NetworkProblem):
+            raise TypeError("SVI(batch) needs a declared network")
         return SVIStepper(problem, method, step, order)
     raise TypeError(f"method must be VB(), Children(C), GlobalBatch(size) or SVI(batch), got {method!r}")
 
 
-def full_accesses(problem: NetworkProblem) -> int:
+def full_accesses(problem: Problem) -> int:
     """Messages that one exact sweep reads: one for each pair of a hidden variable and a child of it."""
-    return sum(
-        len(children.children) * children.n_sharing
-        for block in problem.blocks.values()
-        for children in child_sets(problem.plan, block)
-    )
+    return sum(children.n_reads for name in problem.blocks for children in problem.child_sets(name))
 
 
 class ExactStepper:
     """Full VB; option (a) is one compiled sweep."""
 
-    def __init__(self, problem: NetworkProblem, method: VB, step: Step, order: tuple[str, ...]) -> None:
+    def __init__(self, problem: Problem, method: VB, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order
         self.accesses = full_accesses(problem)
-        self.coupled = max((coupling(problem.plan, block) for block in problem.blocks.values()), default=1)
+        self.coupled = max((problem.coupling(name) for name in problem.blocks), default=1)
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         rho = float(np.mean(self.schedule.rate(state.t + 1, coupled=self.coupled, together=self.method.option == "b")))
@@ -92,7 +88,7 @@ class ExactStepper:
 class Moves:
     """Moves blocks as they come (option a), or remembers the targets and moves them together at the end (option b)."""
 
-    def __init__(self, problem: NetworkProblem, state: State, together: bool) -> None:
+    def __init__(self, problem: Problem, state: State, together: bool) -> None:
         self.problem, self.state, self.together = problem, state, together
         self.info: dict[str, BlockInfo] = {}
         self.lengths: list[float] = []
@@ -128,9 +124,9 @@ class Moves:
 class ChildrenStepper:
     """Algorithm 1: every hidden variable reads its own sample of children."""
 
-    def __init__(self, problem: NetworkProblem, method: Children, step: Step, order: tuple[str, ...]) -> None:
+    def __init__(self, problem: Problem, method: Children, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order
-        self.sets = {name: child_sets(problem.plan, problem.blocks[name]) for name in order}
+        self.sets = {name: problem.child_sets(name) for name in order}
         self.counts = {name: [method.counts(s.degree) for s in sets] for name, sets in self.sets.items()}
         self.ratios = {name: self._ratio(name) for name in order}
 
@@ -157,7 +153,7 @@ class ChildrenStepper:
             positions, rows = draw_rows(rng, children.start, counts)
             weight = (children.degree / np.maximum(counts, 1))[rows]
             zipped = children.zipped(children.children[positions])
-            samples.append(Sampled(children.term.node, children.occurrence, zipped, weight))
+            samples.append(Sampled(children.term, children.occurrence, zipped, weight))
         return tuple(samples)
 
     def _ratio(self, name: str) -> Any:
@@ -172,32 +168,20 @@ class ChildrenStepper:
 class GlobalBatchStepper:
     """Algorithm 2: one batch of observations for all."""
 
-    def __init__(self, problem: NetworkProblem, method: GlobalBatch, step: Step, order: tuple[str, ...]) -> None:
+    def __init__(self, problem: Problem, method: GlobalBatch, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order
-        plan = problem.plan
-        sets = {name: child_sets(plan, problem.blocks[name]) for name in order}
-        self.sets = {name: [s for s in found if plan.nodes[s.term.node].is_observed] for name, found in sets.items()}
-        self.whole = {
-            name: (
-                name,
-                *dict.fromkeys(s.term.node for s in found if not plan.nodes[s.term.node].is_observed),
-            )
-            for name, found in sets.items()
-        }
-        self.hidden_reads = {
-            name: sum(len(s.children) * s.n_sharing for s in found if not plan.nodes[s.term.node].is_observed)
-            for name, found in sets.items()
-        }
-        self.observed = {name: _present(problem, name) for name, node in plan.nodes.items() if node.is_observed}
+        sets = {name: problem.child_sets(name) for name in order}
+        self.sets = {name: [s for s in found if s.observed] for name, found in sets.items()}
+        hidden = {name: [s for s in found if not s.observed] for name, found in sets.items()}
+        self.whole = {name: (name, *dict.fromkeys(s.term for s in found)) for name, found in hidden.items()}
+        self.hidden_reads = {name: sum(s.n_reads for s in found) for name, found in hidden.items()}
+        self.observed = problem.observed
         self.n_observed = sum(len(elements) for elements in self.observed.values())
         if method.size > self.n_observed:
             raise ValueError(
                 f"GlobalBatch: a batch of {method.size} is larger than the data with {self.n_observed} observations; VB() reads "
                 "all of them"
             )
-        self.row_of = {
-            (s.term.node, s.occurrence, name): _row_of_element(s) for name, found in self.sets.items() for s in found
-        }
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         together = self.method.option == "b"
@@ -232,38 +216,25 @@ class GlobalBatchStepper:
         total, read = np.zeros(block.shape), np.zeros(block.shape)
         samples = []
         for children in self.sets[name]:
-            node = children.term.node
-            elements = batch[node]
-            rows = self.row_of[node, children.occurrence, name][elements]
+            elements = batch[children.term]
+            rows = children.row_of_element[elements]
             drawn = np.bincount(rows, minlength=len(children.degree))
             weight = (children.degree / np.maximum(drawn, 1))[rows]
             # Several observed nodes share the batch in varying parts: pad, so that nothing is compiled anew.
             missing = (self.method.size - len(elements)) if len(self.observed) > 1 else 0
             zipped = children.zipped(np.concatenate([elements, np.zeros(missing, dtype=np.int64)]))
-            samples.append(Sampled(node, children.occurrence, zipped, np.concatenate([weight, np.zeros(missing)])))
+            samples.append(
+                Sampled(children.term, children.occurrence, zipped, np.concatenate([weight, np.zeros(missing)]))
+            )
             total = total + children.spread(children.degree)
             read = read + children.spread(drawn)
         return tuple(samples), np.where(read > 0, total / np.maximum(read, 1), 1.0), read > 0
 
 
-def _rate(schedule: Step, t: int, ratio: Any, problem: NetworkProblem, block: Block, together: bool) -> Any:
+def _rate(schedule: Step, t: int, ratio: Any, problem: Problem, block: Block, together: bool) -> Any:
     """The step lengths of a block: coupled with all that move at the same time, or with the columns that take turns."""
-    coupled = coupling(problem.plan, block) if together else block.n_columns
+    coupled = problem.coupling(block.name) if together else block.n_columns
     return schedule.rate(t, ratio, coupled=coupled, together=together)
-
-
-def _row_of_element(children: ChildSet) -> Ints:
-    """The row of each element of the term; −1 for missing ones, which are never drawn."""
-    size = int(np.prod([children.term.sizes[label] for label in children.term.plates]))
-    rows = np.full(size, -1)
-    rows[children.children] = children.key_of_child
-    return rows
-
-
-def _present(problem: NetworkProblem, name: str) -> Ints:
-    term = problem.plan.terms[name]
-    size = int(np.prod([term.sizes[label] for label in term.plates]))
-    return np.arange(size) if term.present is None else np.flatnonzero(term.present.reshape(-1))
 
 
 def _columns(block: Block) -> list[int | None]:

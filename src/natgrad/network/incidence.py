@@ -4,69 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch
-from natgrad.network.plan import Block, Plan, PlannedTerm, element_keys
+from natgrad.network.plan import Plan, PlannedTerm, element_keys
 from natgrad.network.polynomial import Take
 from natgrad.network.scope import Reading
+from natgrad.problem import Block, ChildSet
 
-__all__ = ["ChildSet", "Grouping", "child_sets", "coupling", "group_plates"]
+__all__ = ["Grouping", "child_sets", "coupling", "group_plates", "present_elements"]
 
 Ints = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class ChildSet:
-    """The children of a block in one term, read in one way: compressed rows, one for each key.
-
-    A key is what the child's element determines of the parent's element; parents that differ only along gated or summed
-    axes have the same children and share a row. Missing observations are nobody's children.
-    """
-
-    term: PlannedTerm
-    occurrence: int
-    block: Block
-    axes: tuple[int, ...]
-    children: Ints
-    start: Ints
-
-    @cached_property
-    def degree(self) -> Ints:
-        """N_i of each row."""
-        return np.diff(self.start)
-
-    @cached_property
-    def key_of_child(self) -> Ints:
-        """The row of each child in ``children``."""
-        return np.repeat(np.arange(len(self.degree)), self.degree)
-
-    @property
-    def n_sharing(self) -> int:
-        """How many elements share a row."""
-        return int(np.prod([n for axis, n in enumerate(self.block.shape) if axis not in self.axes]))
-
-    def spread(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """A value for each row as an array over the block's plates."""
-        kept = [self.block.shape[axis] if axis in self.axes else 1 for axis in range(len(self.block.shape))]
-        return np.broadcast_to(rows.reshape(kept), self.block.shape)
-
-    def zipped(self, children: Ints) -> dict[str, npt.NDArray[np.int32]]:
-        """The index of each child along each plate of its term."""
-        return zip_labels(self.term, children)
-
-
-def zip_labels(term: PlannedTerm, elements: Ints) -> dict[str, npt.NDArray[np.int32]]:
-    """Flat elements of a term as one index array for each plate."""
-    if not term.plates:
-        return {}
-    sizes = [term.sizes[label] for label in term.plates]
-    indices = np.unravel_index(elements, sizes)
-    return {label: index.astype(np.int32) for label, index in zip(term.plates, indices, strict=True)}
 
 
 def child_sets(plan: Plan, block: Block) -> list[ChildSet]:
@@ -76,6 +26,12 @@ def child_sets(plan: Plan, block: Block) -> list[ChildSet]:
         for occurrence, reading in enumerate(term.readings.get(block.name, ())):
             found.append(_child_set(plan, block, term, occurrence, reading))
     return found
+
+
+def present_elements(term: PlannedTerm) -> Ints:
+    """The elements of a term that are not missing."""
+    size = int(np.prod([term.sizes[label] for label in term.plates]))
+    return np.arange(size) if term.present is None else np.flatnonzero(term.present.reshape(-1))
 
 
 def coupling(plan: Plan, block: Block) -> int:
@@ -110,7 +66,9 @@ def _child_set(plan: Plan, block: Block, term: PlannedTerm, occurrence: int, rea
     if n_rows > 1:
         children = children[np.argsort(keys, kind="stable")]
     start = np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n_rows))])
-    return ChildSet(term, occurrence, block, axes, children, start)
+    sizes = {label: term.sizes[label] for label in term.plates}
+    observed = plan.nodes[term.node].is_observed
+    return ChildSet(term.node, observed, occurrence, block, axes, sizes, children, start)
 
 
 @dataclass(frozen=True)

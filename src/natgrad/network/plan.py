@@ -10,35 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
-from natgrad.families import Family
 from natgrad.network.nodes import Node
 from natgrad.network.polynomial import Factor, Monomial, Take
 from natgrad.network.scope import Reading
+from natgrad.problem import Block
 
-__all__ = ["Block", "Plan", "PlannedTerm", "make_plan", "weight_key", "with_gates"]
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A hidden node as the engine sees it: its family and the shape of its plates.
-
-    ``column_axis`` is the plate along which elements are co-parents of one child and are updated in turn; ``colours``
-    [plates] does the same for nodes that a term reads twice: elements of one colour never meet.
-    """
-
-    name: str
-    family: Family
-    plates: tuple[str, ...]
-    shape: tuple[int, ...]
-    column_axis: int | None
-    colours: npt.NDArray[np.int32] | None
-
-    @property
-    def n_columns(self) -> int:
-        """How many groups of elements are updated one after the other."""
-        if self.column_axis is not None:
-            return self.shape[self.column_axis]
-        return 1 if self.colours is None else int(self.colours.max()) + 1
+__all__ = ["Plan", "PlannedTerm", "make_plan", "weight_key", "with_gates"]
 
 
 @dataclass(frozen=True, slots=True)

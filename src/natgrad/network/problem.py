@@ -7,43 +7,27 @@ nothing. Every call enters 64-bit mode for itself; the user's process keeps its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jax import lax
 
-from natgrad.network.plan import Block, Plan
-from natgrad.network.program import Program, Sampled
-from natgrad.network.updates import BlockInfo, all_valid, blend, choose, moved, put_column, settle, take_column
+from natgrad.network.incidence import child_sets, coupling, present_elements
+from natgrad.network.plan import Plan
+from natgrad.network.program import Program
+from natgrad.network.updates import all_valid, blend, choose, moved, put_column, settle, take_column
+from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 
-__all__ = ["BlockInfo", "NetworkProblem", "State", "SweepResult"]
+__all__ = ["LocalPart", "LocalResult", "NetworkProblem"]
 
 Array = Any
 Stats = tuple[Array, ...]
 # Numbers in a block up to which its first moments are found without compiling.
 SMALL = 200_000
-
-
-class State(NamedTuple):
-    """Everything the next step needs: natural parameters, their moments, and the number of steps taken.
-
-    A node that starts as a point mass has the moments of that point until its first update; from then on μ = ∇A(λ).
-    """
-
-    lam: dict[str, Stats]
-    mu: dict[str, Stats]
-    t: int
-
-
-class SweepResult(NamedTuple):
-    """A state after every block was updated once, the bound there, and what each update did."""
-
-    state: State
-    bound: float
-    info: dict[str, BlockInfo]
 
 
 class NetworkProblem:
@@ -55,6 +39,22 @@ class NetworkProblem:
         self.blocks: Mapping[str, Block] = plan.blocks
         self._compiled: dict[Any, Callable[..., Any]] = {}
         self._device: dict[str, Array] = {}
+        self._child_sets: dict[str, list[ChildSet]] = {}
+
+    @cached_property
+    def observed(self) -> dict[str, npt.NDArray[np.int64]]:
+        """For every observed node, its elements that are not missing."""
+        return {name: present_elements(self.plan.terms[name]) for name, n in self.plan.nodes.items() if n.is_observed}
+
+    def child_sets(self, name: str) -> list[ChildSet]:
+        """Who reads the block, found once."""
+        if name not in self._child_sets:
+            self._child_sets[name] = child_sets(self.plan, self.blocks[name])
+        return self._child_sets[name]
+
+    def coupling(self, name: str) -> int:
+        """ω: the most variables that meet a block's element in one term, itself included."""
+        return coupling(self.plan, self.blocks[name])
 
     def prior(self, fixed: Mapping[str, Stats]) -> State:
         """Every block at its prior, given its parents there; ``fixed`` gives the moments of those that start elsewhere."""
@@ -88,7 +88,7 @@ class NetworkProblem:
         lam, mu, numbers = function(state.lam, state.mu, rho)
         bound, *rest = np.asarray(numbers)  # one transfer for all of them
         info = {name: BlockInfo(rest[2 * i] == 1.0, rest[2 * i + 1]) for i, name in enumerate(order)}
-        return SweepResult(State(lam, mu, state.t + 1), float(bound), info)
+        return SweepResult(State(lam, mu, state.t + 1, state.memory), float(bound), info)
 
     def bound(self, state: State) -> float:
         """The evidence lower bound at a state."""
@@ -146,7 +146,7 @@ class NetworkProblem:
         name = block.name
         number = None if column is None else np.int32(column)
         new, fresh, info = function(state.lam[name], state.mu[name], target, rate, number)
-        return State({**state.lam, name: new}, {**state.mu, name: fresh}, state.t), info
+        return state._replace(lam={**state.lam, name: new}, mu={**state.mu, name: fresh}), info
 
     def partial_bound(
         self, state: State, whole: tuple[str, ...], sampled: tuple[Sampled, ...], blocks: tuple[str, ...]

@@ -19,10 +19,11 @@ from jax import lax
 
 from natgrad.network.contraction import Labelled
 from natgrad.network.evaluate import FULL, SAMPLE, Column, View, evaluate
-from natgrad.network.plan import Block, Plan, PlannedTerm, weight_key
+from natgrad.network.plan import Plan, PlannedTerm, weight_key
 from natgrad.network.polynomial import Axis, Factor, Monomial
+from natgrad.problem import Block, Sampled
 
-__all__ = ["Program", "Sampled"]
+__all__ = ["Program"]
 
 Array = Any
 Stats = tuple[Array, ...]
@@ -42,34 +43,6 @@ class Piece(NamedTuple):
     plates: tuple[str, ...]
     window: str | None
     chunk: int = LONGEST_CHUNK
-
-
-class Sampled(NamedTuple):
-    """A sample of one term for one reading of a block: which elements, with what weight.
-
-    ``zipped`` has one index array for each sampled label; ``moved`` re-addresses nodes whose arrays are cut to the batch.
-    """
-
-    term: str
-    occurrence: int | None
-    zipped: Mapping[str, Array]
-    weight: Array
-    moved: Mapping[tuple[str, int], Array | None] = {}
-
-    @property
-    def layout(self) -> tuple[Any, ...]:
-        """The part that is compiled in: two samples with the same layout run the same code."""
-        return self.term, self.occurrence, tuple(self.zipped), tuple(self.moved)
-
-    @property
-    def arrays(self) -> tuple[Any, ...]:
-        """The part that is passed in."""
-        return dict(self.zipped), self.weight, dict(self.moved)
-
-    @classmethod
-    def rebuilt(cls, layout: tuple[Any, ...], arrays: tuple[Any, ...]) -> Sampled:
-        """A sample from its layout and its (traced) arrays."""
-        return cls(layout[0], layout[1], *arrays)
 
 
 class Program:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
-from natgrad.network.plan import Block
+from natgrad.problem import Block, BlockInfo
 
-__all__ = ["BlockInfo", "all_valid", "blend", "choose", "moved", "put_column", "settle", "take_column"]
+__all__ = ["all_valid", "blend", "choose", "moved", "put_column", "settle", "take_column"]
 
 Array = Any
 Stats = tuple[Array, ...]
-
-
-class BlockInfo(NamedTuple):
-    """What one update did: whether λ stayed valid, and how far it moved (‖Δλ‖ / ‖λ‖)."""
-
-    valid: Array
-    moved: Array
 
 
 def blend(block: Block, lam: Stats, target: Stats, rho: Array) -> tuple[Stats, Stats, Array, BlockInfo]:

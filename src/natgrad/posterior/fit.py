@@ -13,9 +13,10 @@ from natgrad.inference.engine import Result
 from natgrad.inference.methods import Method
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Stop, Trace
-from natgrad.network.problem import NetworkProblem, State
+from natgrad.network.problem import NetworkProblem
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.predictive import Predictive, make_predictive
+from natgrad.problem import State
 
 __all__ = ["Fit", "Settings"]
 
