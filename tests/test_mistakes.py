@@ -180,9 +180,9 @@ MISTAKES = [
     (lambda: simple().fit(ng.VB), TypeError,
      "method must be VB(), Children(C), GlobalBatch(size) or SVI(batch), got <class 'natgrad.inference.methods.VB'>"),
     (lambda: simple().fit(step=0.5), TypeError,
-     "step must be RobbinsMonro(…), Constant(ρ), HoldThenDecay(…) or PerNode(), got 0.5"),
+     "step must be RobbinsMonro(…), Constant(ρ), HoldThenDecay(…), PerNode() or Auto(), got 0.5"),
     (lambda: simple().fit(step=ng.RobbinsMonro), TypeError,
-     "step must be RobbinsMonro(…), Constant(ρ), HoldThenDecay(…) or PerNode(), got <class "
+     "step must be RobbinsMonro(…), Constant(ρ), HoldThenDecay(…), PerNode() or Auto(), got <class "
      "'natgrad.inference.steps.RobbinsMonro'>"),
     (lambda: simple().fit(order=["mu"]), ValueError,
      "order must name every hidden node once: 'tau' is missing"),
@@ -294,7 +294,7 @@ MISTAKES = [
     (lambda: fitted().trace["nope"], KeyError,
      "the trace has no column 'nope'; it has t, elbo, elbo_estimate, rho, moved, accesses, seconds"),
     (lambda: fitted().continue_(step=3), TypeError,
-     "step must be RobbinsMonro(…), Constant(ρ), HoldThenDecay(…) or PerNode(), got 3"),
+     "step must be RobbinsMonro(…), Constant(ρ), HoldThenDecay(…), PerNode() or Auto(), got 3"),
     (lambda: fitted().predictive("nope"), KeyError,
      "'nope' is not in this network; nodes are mu, tau, y"),
     (lambda: fitted().predictive("y", variance=1.0), TypeError,

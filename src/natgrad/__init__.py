@@ -4,8 +4,12 @@ Declare a conditionally conjugate network; every message, the natural gradient a
 steps need no step size from you, and a run that diverges is stopped with its last good state.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from natgrad import families
 from natgrad._version import __version__
+from natgrad.data.ratings import Ratings
+from natgrad.inference.auto import Auto
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch
 from natgrad.inference.steps import Constant, HoldThenDecay, PerNode, RobbinsMonro
 from natgrad.models.network import Network
@@ -14,9 +18,13 @@ from natgrad.network.discrete import Bernoulli, Binomial, Categorical, MarkovCha
 from natgrad.network.operators import diag, dot
 from natgrad.network.plates import Plate
 
+if TYPE_CHECKING:
+    from natgrad.models.factorization import MatrixFactorization
+
 __all__ = [
     "SVI",
     "VB",
+    "Auto",
     "Bernoulli",
     "Beta",
     "Binomial",
@@ -29,6 +37,7 @@ __all__ = [
     "GlobalBatch",
     "HoldThenDecay",
     "MarkovChain",
+    "MatrixFactorization",
     "Multinomial",
     "MultivariateNormal",
     "Network",
@@ -36,6 +45,7 @@ __all__ = [
     "PerNode",
     "Plate",
     "Poisson",
+    "Ratings",
     "RobbinsMonro",
     "Wishart",
     "__version__",
@@ -43,3 +53,12 @@ __all__ = [
     "dot",
     "families",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators, imported when they are asked for: scikit-learn alone takes as long as all the rest."""
+    if name == "MatrixFactorization":
+        from natgrad.models.factorization import MatrixFactorization
+
+        return MatrixFactorization
+    raise AttributeError(f"module 'natgrad' has no attribute {name!r}")

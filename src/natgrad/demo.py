@@ -27,13 +27,14 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 import natgrad as ng
+from natgrad.data.generate import paper_ratings
+from natgrad.data.ratings import Ratings
 from natgrad.inference.methods import Method
 from natgrad.inference.start import make_start
 from natgrad.posterior.fit import Fit
 from natgrad.report.pitfall import Curve, plot_pitfall
 
 __all__ = [
-    "Ratings",
     "Run",
     "curves",
     "factorisation",
@@ -51,16 +52,6 @@ TEXTBOOK = ng.RobbinsMonro(delay=0, forgetting=0.6)
 # Every sampled run reads this many sweeps' worth of messages; full VB takes its own number of sweeps.
 BUDGET, VB_SWEEPS = 10, 50
 SEED = 3
-
-
-class Ratings(NamedTuple):
-    """Triples: who rated what with how many stars."""
-
-    users: Ints
-    items: Ints
-    stars: Floats
-    n_users: int
-    n_items: int
 
 
 class Run(NamedTuple):
@@ -85,31 +76,23 @@ class Run(NamedTuple):
 
 
 def make_ratings(n_users: int = 300, n_items: int = 200, n_ratings: int = 10_000, seed: int = 0) -> Ratings:
-    """Stars from 1 to 5 by generated tastes; a few users and items have most of the ratings."""
-    rng = np.random.default_rng(seed)
-    users, items = ((5.0 + np.arange(n)) ** -0.8 for n in (n_users, n_items))
-    chance = np.outer(users / users.sum(), items / items.sum()).reshape(-1)
-    pairs = rng.choice(n_users * n_items, n_ratings, replace=False, p=chance)
-    user, item = np.divmod(pairs, n_items)
-    taste, trait = rng.normal(size=(n_users, 3)), rng.normal(size=(n_items, 3))
-    kind, good = 0.4 * rng.normal(size=n_users), 0.4 * rng.normal(size=n_items)
-    liking = 3.5 + kind[user] + good[item] + 0.5 * (taste[user] * trait[item]).sum(1)
-    return Ratings(user, item, np.clip(np.round(liking + 0.6 * rng.normal(size=n_ratings)), 1, 5), n_users, n_items)
+    """Few ratings of the law that `natgrad reproduce paquet` has a million of."""
+    return paper_ratings(n_users, n_items, n_ratings, seed=seed)
 
 
 def factorisation(data: Ratings, n_factors: int = 5) -> ng.Network:
     """Every u_mk and v_nk is a node of its own: the fully factorised model of the paper."""
     user, item = ng.Plate("user", data.n_users), ng.Plate("item", data.n_items)
-    factor, rating = ng.Plate("factor", n_factors), ng.Plate("rating", len(data.stars))
+    factor, rating = ng.Plate("factor", n_factors), ng.Plate("rating", len(data.values))
     u = ng.Normal("u", 0.0, 1.0, plate=(user, factor))
     v = ng.Normal("v", 0.0, 1.0, plate=(item, factor))
-    r = ng.Normal("r", ng.dot(u[data.users], v[data.items]), 1.0, plate=rating, observed=data.stars)
+    r = ng.Normal("r", ng.dot(u[data.users], v[data.items]), 1.0, plate=rating, observed=data.values)
     return ng.Network(r)
 
 
 def plan_runs(data: Ratings, budget: float = BUDGET, sweeps: int = VB_SWEEPS) -> list[Run]:
     """Full VB, the textbook recipe and the default step: the same methods with one and the other."""
-    n_ratings = len(data.stars)
+    n_ratings = len(data.values)
     per_step = (data.n_users + data.n_items) / (2 * n_ratings)  # sweeps that one child of each variable amounts to
     batch = max(1, n_ratings // 50)
     runs = [Run("full VB", ng.VB(), None, sweeps)]
@@ -194,7 +177,7 @@ def _show_pitfall(console: Console, path: Path) -> list[str]:
     runs = plan_runs(data)
     console.rule("1. The pitfall", align="left")
     console.print(
-        f"{data.n_users} users, {data.n_items} items, {len(data.stars):,} ratings: r ~ N(u·v, 1), five factors, each\n"
+        f"{data.n_users} users, {data.n_items} items, {len(data.values):,} ratings: r ~ N(u·v, 1), five factors, each\n"
         "number u and v with a posterior of its own. A variable that reads C of its N\n"
         "ratings counts each N/C times. The textbook step t^-0.6 begins at ρ = 1, the\n"
         "default step near C/N, for each variable its own.\n"

@@ -16,7 +16,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from natgrad.families import Family
 
-__all__ = ["Block", "BlockInfo", "ChildSet", "Problem", "Sampled", "State", "SweepResult", "zip_plates"]
+__all__ = ["Block", "BlockInfo", "ChildSet", "Messages", "Problem", "Sampled", "State", "SweepResult", "zip_plates"]
 
 Array = Any
 Stats = tuple[Array, ...]
@@ -165,6 +165,29 @@ def zip_plates(sizes: Mapping[str, int], elements: Ints) -> dict[str, npt.NDArra
     return {label: index.astype(np.int32) for label, index in zip(sizes, indices, strict=True)}
 
 
+class Messages(Protocol):
+    """Messages remembered for every edge, by a problem that can. Memory is a dict for each block, changed in place."""
+
+    @property
+    def n_bytes(self) -> int:
+        """What the memory takes."""
+        ...
+
+    def begin(self, state: State) -> dict[str, dict[str, Any]]:
+        """Nothing read: the children of each row hold together what makes its q the one of the state."""
+        ...
+
+    def read(
+        self, name: str, state: State, memory: dict[str, dict[str, Any]], positions: Ints, over: float
+    ) -> tuple[Ints, Stats]:
+        """Read edges anew (sorted positions among the block's children); their rows, and λ of these given all they remember."""
+        ...
+
+    def rebuild(self, memory: dict[str, dict[str, Any]]) -> None:
+        """Sum up anew what is remembered, free of rounding."""
+        ...
+
+
 class Problem(Protocol):
     """A model with its data, as the loop sees it. All functions are pure: a state in, a new state out.
 
@@ -189,8 +212,26 @@ class Problem(Protocol):
         """ω: the most variables that meet a block's element in one term, itself included."""
         ...
 
+    def neighbours(self, name: str) -> set[str]:
+        """The other blocks that a block's update reads."""
+        ...
+
+    @property
+    def gauges(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of blocks that their children see only through an inner product."""
+        ...
+
+    @property
+    def messages(self) -> Messages | None:
+        """What it takes to remember messages; None if the problem cannot."""
+        ...
+
     def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
         """Update every block once, in order, each from the freshest neighbours; the bound comes with it."""
+        ...
+
+    def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
+        """An exact sweep that may optimise the elements of a block together where `sweep` takes them in turn."""
         ...
 
     def bound(self, state: State) -> float:

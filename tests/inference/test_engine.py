@@ -81,9 +81,9 @@ def test_accesses_count_pairs_of_a_rating_and_a_scalar():
     n_ratings = len(ratings()["values"])
     fit = case.network.fit(ng.VB(), steps=2, tol=0, init="random")
     assert fit.trace["accesses"].tolist() == [2 * 3 * n_ratings, 4 * 3 * n_ratings]
-    fit = case.network.fit(ng.Children(1), steps=2, tol=0, init="random")
+    fit = case.network.fit(ng.Children(1), step=ng.PerNode(), steps=2, tol=0, init="random")
     assert fit.trace["accesses"].tolist() == [3 * (8 + 6), 6 * (8 + 6)]
-    fit = case.network.fit(ng.GlobalBatch(7), steps=1, tol=0, init="random")
+    fit = case.network.fit(ng.GlobalBatch(7), step=ng.PerNode(), steps=1, tol=0, init="random")
     assert fit.trace["accesses"].tolist() == [2 * 3 * 7]
 
 
@@ -125,7 +125,7 @@ def test_a_point_mass_lasts_until_the_first_update():
 
 def test_bound_every_leaves_gaps_that_say_so():
     case = CASES["factorised"]()
-    fit = case.network.fit(ng.Children(1), steps=9, tol=0, bound_every=3, init="random")
+    fit = case.network.fit(ng.Children(1), step=ng.PerNode(), steps=9, tol=0, bound_every=3, init="random")
     known = np.isfinite(fit.trace["elbo"])
     assert known.tolist() == [t % 3 == 0 for t in range(1, 10)]
     assert np.isfinite(fit.elbo)
@@ -171,10 +171,10 @@ def test_input_arrays_are_neither_changed_nor_kept():
 
 def test_no_recompilation_in_a_second_fit(monkeypatch):
     case = CASES["scalar_mixture"]()
-    case.network.fit(steps=3, tol=0, init=case.init)
+    case.network.fit(ng.VB(), steps=3, tol=0, init=case.init)
     compiled = dict(case.network.problem._compiled)
     sizes = {key: f._cache_size() for key, f in compiled.items()}
-    case.network.fit(steps=5, tol=0, init={"mu": [0.0, 2.0]}, seed=7)
+    case.network.fit(ng.VB(), steps=5, tol=0, init={"mu": [0.0, 2.0]}, seed=7)
     assert {key: f._cache_size() for key, f in case.network.problem._compiled.items()} == sizes
 
 

@@ -15,20 +15,21 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from natgrad.inference.auto import Auto, Control, choose, largest_coupling
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.progress import progress_bar
-from natgrad.inference.steppers import StepInfo, Stepper, full_accesses, make_stepper
-from natgrad.inference.steps import Constant, PerNode, Step
+from natgrad.inference.steppers import StepInfo, Stepper, full_accesses
+from natgrad.inference.steps import Constant, PerNode
 from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
 from natgrad.network.checks import real_number, whole_number
 from natgrad.problem import Problem, State
 
-__all__ = ["Limits", "Progress", "Result", "default_step", "run"]
+__all__ = ["BoundEvery", "Limits", "Progress", "Result", "default_step", "run"]
 
 # The exact bound reads every observation. With this many or fewer it is evaluated at every step; with more, a sampled
 # method evaluates it when the messages read since the last time amount to this part of a sweep.
@@ -36,6 +37,7 @@ CHEAP_BOUND = 200_000
 BOUND_SHARE = 0.25
 # A bound this many times further below zero than the first one has left for good; means that diverge grow exponentially.
 LOST = 1e6
+BoundEvery = int | Literal["log"] | None
 
 
 class Progress(NamedTuple):
@@ -51,11 +53,12 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop: after ``steps``, after ``seconds``, or when the bound changes by less than ``tol`` (relative)."""
+    """When to stop: after ``steps``, ``seconds`` or ``accesses``, or when the bound changes by less than ``tol`` (relative)."""
 
     steps: int = 1000
     tol: float = 1e-6
     seconds: float | None = None
+    accesses: int | None = None
 
     def __post_init__(self) -> None:
         whole_number(self.steps, "steps")
@@ -63,6 +66,8 @@ class Limits:
             raise ValueError(f"tol must be ≥ 0, got {self.tol!r}: 0 runs all steps")
         if self.seconds is not None and not real_number(self.seconds, "seconds") > 0:
             raise ValueError(f"seconds must be > 0, got {self.seconds!r}: None means no limit")
+        if self.accesses is not None:
+            whole_number(self.accesses, "accesses")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,31 +79,36 @@ class Result:
     stop: Stop
 
 
-def default_step(method: Method, problem: Problem) -> Step:
-    """ρ = 1 where everything is read in turn, 1/ω where all moves together, per-node steps where it is sampled."""
+def default_step(method: Method | None, problem: Problem) -> Control:
+    """For `VB`, ρ = 1 where blocks move in turn and 1/ω where all move together; otherwise nothing is fixed."""
     if not isinstance(method, VB):
-        return PerNode()
-    together = max((problem.coupling(name) for name in problem.blocks), default=1)
-    return Constant(1.0 if method.option == "a" else 1.0 / together)
+        return Auto()
+    return Constant(1.0 if method.option == "a" else 1.0 / largest_coupling(problem))
 
 
 def run(
     problem: Problem,
     state: State,
-    method: Method,
-    step: Step,
+    method: Method | None,
+    step: Control,
     order: tuple[str, ...],
     *,
     limits: Limits,
     seed: int,
     callbacks: Sequence[Callable[[Progress], Any]] = (),
-    bound_every: int | None = None,
+    bound_every: BoundEvery = None,
     progress: bool | None = None,
     trace: Trace | None = None,
 ) -> Result:
-    """Run until a limit is reached or the guard says stop."""
-    stepper = make_stepper(problem, method, step, order)
-    watch = _Watch(problem, method, step, limits, bound_every, trace or Trace())
+    """Run until a limit is reached or the guard says stop.
+
+    ``bound_every`` is for sampled methods: the exact bound every so many steps, or "log": at about twenty counts of
+    accesses for each power of ten, evenly on a logarithmic axis; None leaves it to the cost.
+    """
+    stepper, words = choose(problem, method, step, order)
+    trace = trace or Trace()
+    trace.choice = words
+    watch = _Watch(problem, method, step, stepper, limits, bound_every, trace)
     # One BLAS thread: the small factorisations of a step gain nothing from more, and two threads round differently.
     with threadpool_limits(1, user_api="blas"), progress_bar(limits.steps, progress) as bar:
         watch.begin(state)
@@ -106,8 +116,8 @@ def run(
             stop, state = _one_step(stepper, watch, state, seed, callbacks)
             bar(watch.trace)
             if stop is not None:
-                return Result(state, watch.trace, stop)
-    return Result(state, watch.trace, Stop(Reason.STEPS, watch.words_for_steps()))
+                return Result(stepper.finish(state), watch.trace, stop)
+        return Result(stepper.finish(state), watch.trace, Stop(Reason.STEPS, watch.words_for_steps()))
 
 
 def _one_step(
@@ -133,10 +143,11 @@ class _Watch:
     """The guard, the trace and the stopping rules of one run."""
 
     problem: Problem
-    method: Method
-    step: Step
+    method: Method | None
+    step: Control
+    stepper: Stepper
     limits: Limits
-    bound_every: int | None
+    bound_every: BoundEvery
     trace: Trace
     started: float = field(default_factory=time.perf_counter)
     bounds: list[float] = field(default_factory=list)
@@ -147,12 +158,13 @@ class _Watch:
         earlier = self.trace.last if len(self.trace) else None
         self.accesses = earlier.accesses if earlier else 0
         self.started -= earlier.seconds if earlier else 0.0
+        self.accesses_before = self.accesses
         self.until = None if self.limits.seconds is None else time.perf_counter() + self.limits.seconds
         self.sweep_accesses = full_accesses(self.problem)
 
     def begin(self, state: State) -> None:
         """The bound at the start, against which a lost one is judged; an exact sweep cannot lose it."""
-        if not (isinstance(self.method, VB) and self.method.option == "a"):
+        if not self.stepper.rising:
             self.first = self.problem.bound(state)
 
     def guard(self, state: State, info: StepInfo) -> Stop | None:
@@ -169,9 +181,9 @@ class _Watch:
         self.accesses += info.accesses
         self.unread += info.accesses
         bound = info.bound
-        if bound is None and self._bound_is_due(state.t):
+        if bound is None and self._bound_is_due(state.t, info.accesses):
             bound, self.unread = self.problem.bound(state), 0
-        if bound is not None:
+        if bound is not None and not (self.stepper.rising and math.isnan(bound)):
             self.bounds.append(bound)
         moved = max((float(block.moved) for block in info.blocks.values()), default=0.0)
         self.trace.append(
@@ -198,7 +210,11 @@ class _Watch:
         return self._diverged(f"the bound went from {first:.6g} to {last:.6g}", record.t, record.rho)
 
     def ended(self) -> Stop | None:
-        """Tolerance or time."""
+        """Tolerance, time or accesses."""
+        read = self.accesses - self.accesses_before
+        if self.limits.accesses is not None and read >= self.limits.accesses:
+            words = f"{read:,} messages were read after step {self.trace.last.t}, of {self.limits.accesses:,} allowed"
+            return Stop(Reason.ACCESSES, words)
         if self.until is not None and time.perf_counter() > self.until:
             return Stop(
                 Reason.SECONDS,
@@ -206,7 +222,8 @@ class _Watch:
             )
         if self.limits.tol == 0:
             return None
-        change = _recent_change(self.bounds, smooth=not isinstance(self.method, VB))
+        smooth = not (self.stepper.rising or isinstance(self.method, VB))
+        change = _recent_change(self.bounds, 10 if smooth else self.stepper.steps_per_pass, smooth)
         if change is not None and change <= self.limits.tol:
             words = f"the bound changed by {change:.1e} (relative), less than tol = {self.limits.tol:g}"
             return Stop(Reason.TOLERANCE, words)
@@ -221,7 +238,10 @@ class _Watch:
             "continue_() the fit"
         )
 
-    def _bound_is_due(self, t: int) -> bool:
+    def _bound_is_due(self, t: int, read: int) -> bool:
+        if self.bound_every == "log":
+            # A function of the accesses before and after, so that a continued run has the bounds of an uninterrupted one.
+            return _log_cell(self.accesses) > _log_cell(self.accesses - read)
         if self.bound_every is not None:
             return t % self.bound_every == 0
         return self.sweep_accesses <= CHEAP_BOUND or self.unread >= BOUND_SHARE * self.sweep_accesses
@@ -237,7 +257,7 @@ class _Watch:
             sampled = f", batch {self.method.size}"
         elif isinstance(self.method, SVI):
             sampled = f", batch {self.method.size} of {self.method.plate!r}"
-        if not isinstance(self.step, PerNode):
+        if not isinstance(self.step, (Auto, PerNode)):
             advice = "Leave out step= (per-node steps start gently), start with a smaller step (first=), or read more children"
             if isinstance(self.method, VB):
                 advice = "Take smaller steps (step=Constant(rho)), or use option='a', which never lowers the bound"
@@ -247,10 +267,16 @@ class _Watch:
         )
 
 
-def _recent_change(bounds: list[float], smooth: bool) -> float | None:
-    """Relative change of the bound: of the last sweep, or of its average over ten evaluations if it is noisy."""
-    width = 10 if smooth else 1
-    if len(bounds) < 2 * width + (0 if smooth else 1):
+def _log_cell(accesses: int) -> int:
+    """Which of twenty parts of each power of ten a count lies in; none for a count of zero."""
+    return math.floor(20.0 * math.log10(accesses)) if accesses > 0 else -1
+
+
+def _recent_change(bounds: list[float], width: int, smooth: bool) -> float | None:
+    """Relative change of the bound over a pass; of its average over ``width`` evaluations if it is noisy."""
+    if len(bounds) < (2 * width if smooth else max(width + 1, 3)):
         return None
-    now, before = float(np.mean(bounds[-width:])), float(np.mean(bounds[-2 * width : -width]))
+    now, before = bounds[-1], bounds[-1 - width]
+    if smooth:
+        now, before = float(np.mean(bounds[-width:])), float(np.mean(bounds[-2 * width : -width]))
     return abs(now - before) / (abs(now) + 1e-300)

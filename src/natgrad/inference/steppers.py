@@ -11,14 +11,21 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.errors import PlateMismatch
 from natgrad.inference.draws import draw_rows, generator
-from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
+from natgrad.inference.methods import VB, Children, GlobalBatch
 from natgrad.inference.steps import Step
-from natgrad.network.problem import NetworkProblem
 from natgrad.problem import Block, BlockInfo, Problem, Sampled, State
 
-__all__ = ["StepInfo", "Stepper", "make_stepper"]
+__all__ = [
+    "ChildrenStepper",
+    "ExactStepper",
+    "GlobalBatchStepper",
+    "Moves",
+    "NothingToFinish",
+    "StepInfo",
+    "Stepper",
+    "full_accesses",
+]
 
 Array = Any
 Stats = tuple[Array, ...]
@@ -36,28 +43,29 @@ class StepInfo(NamedTuple):
 
 
 class Stepper(Protocol):
-    """A method bound to a problem."""
+    """A method bound to a problem.
+
+    ``rising`` says that its bound cannot fall, so that the change over ``steps_per_pass`` steps tells when it has converged.
+    """
+
+    rising: bool
+    steps_per_pass: int
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         """Take step number ``state.t + 1``."""
         ...
 
+    def finish(self, state: State) -> State:
+        """The state as a user sees it, after the last step of a run."""
+        ...
 
-def make_stepper(problem: Problem, method: Method, step: Step, order: tuple[str, ...]) -> Stepper:
-    """The stepper of a method."""
-    from natgrad.inference.local import SVIStepper
 
-    if isinstance(method, VB):
-        return ExactStepper(problem, method, step, order)
-    if isinstance(method, Children):
-        return ChildrenStepper(problem, method, step, order)
-    if isinstance(method, GlobalBatch):
-        return GlobalBatchStepper(problem, method, step, order)
-    if isinstance(method, SVI):
-        if not isinstance(problem, NetworkProblem):
-            raise TypeError("SVI(batch) needs a declared network")
-        return SVIStepper(problem, method, step, order)
-    raise TypeError(f"method must be VB(), Children(C), GlobalBatch(size) or SVI(batch), got {method!r}")
+class NothingToFinish:
+    """A stepper whose states are complete after every step."""
+
+    def finish(self, state: State) -> State:
+        """The state itself."""
+        return state
 
 
 def full_accesses(problem: Problem) -> int:
@@ -65,11 +73,14 @@ def full_accesses(problem: Problem) -> int:
     return sum(children.n_reads for name in problem.blocks for children in problem.child_sets(name))
 
 
-class ExactStepper:
+class ExactStepper(NothingToFinish):
     """Full VB; option (a) is one compiled sweep."""
+
+    steps_per_pass = 1
 
     def __init__(self, problem: Problem, method: VB, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order
+        self.rising = method.option == "a"
         self.accesses = full_accesses(problem)
         self.coupled = max((problem.coupling(name) for name in problem.blocks), default=1)
 
@@ -77,7 +88,8 @@ class ExactStepper:
         rho = float(np.mean(self.schedule.rate(state.t + 1, coupled=self.coupled, together=self.method.option == "b")))
         if self.method.option == "a":
             result = self.problem.sweep(state, self.order, rho)
-            return result.state, StepInfo(result.info, rho, self.accesses, result.bound)
+            # What another method remembered is out of date now.
+            return result.state._replace(memory={}), StepInfo(result.info, rho, self.accesses, result.bound)
         moves = Moves(self.problem, state, together=True)
         for name in self.order:
             block = self.problem.blocks[name]
@@ -106,7 +118,7 @@ class Moves:
         """The state after the step."""
         for entry in self._waiting:
             self._apply(*entry)
-        return self.state._replace(t=self.state.t + 1)
+        return self.state._replace(t=self.state.t + 1, memory={})
 
     @property
     def rho(self) -> float:
@@ -121,8 +133,10 @@ class Moves:
         self.info[block.name] = info
 
 
-class ChildrenStepper:
+class ChildrenStepper(NothingToFinish):
     """Algorithm 1: every hidden variable reads its own sample of children."""
+
+    rising, steps_per_pass = False, 1
 
     def __init__(self, problem: Problem, method: Children, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order
@@ -165,8 +179,10 @@ class ChildrenStepper:
         return np.where(read > 0, total / np.maximum(read, 1), 1.0)
 
 
-class GlobalBatchStepper:
+class GlobalBatchStepper(NothingToFinish):
     """Algorithm 2: one batch of observations for all."""
+
+    rising, steps_per_pass = False, 1
 
     def __init__(self, problem: Problem, method: GlobalBatch, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order
@@ -249,16 +265,3 @@ def _parts(block: Block, rho: Any, column: int | None, in_turn: bool) -> list[An
     if block.colours is None or not in_turn:
         return [rho]
     return [np.where(block.colours == colour, rho, 0.0) for colour in range(block.n_columns)]
-
-
-def check_plate(problem: NetworkProblem, plate: str) -> None:
-    """The sampled plate must exist, and must not be the time of a chain."""
-    plates = {p.name for node in problem.plan.nodes.values() for p in node.plates}
-    if plate not in plates:
-        raise PlateMismatch(f"SVI: there is no plate {plate!r} in this network; it has {sorted(plates)}")
-    for node in problem.plan.nodes.values():
-        if node.block_plates != node.plates and node.plates[-1].name == plate:
-            raise PlateMismatch(
-                f"SVI: {plate!r} is the time of the chain {node.name!r} and cannot be cut into independent groups; put the "
-                "sequences on a plate of their own and sample that"
-            )

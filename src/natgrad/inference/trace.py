@@ -28,13 +28,15 @@ class Trace:
     """Columns of numbers with one entry for each step, as in ``trace["elbo"]``.
 
     ``elbo`` is the exact bound (NaN where it was not evaluated), ``elbo_estimate`` what the mini-batch says of it,
-    ``accesses`` the messages read so far, ``seconds`` the time so far, ``moved`` the relative change of λ.
+    ``accesses`` the messages read so far, ``seconds`` the time so far, ``moved`` the relative change of λ. ``choice`` says in
+    words how the steps are taken, and why.
     """
 
     columns = StepRecord._fields
 
     def __init__(self, records: list[StepRecord] | None = None) -> None:
         self._records = list(records or [])
+        self.choice = ""
 
     def append(self, record: StepRecord) -> None:
         """Add one step."""
@@ -78,7 +80,8 @@ class Trace:
 
     def __str__(self) -> str:
         shown = self._records if len(self) <= 12 else [*self._records[:6], None, *self._records[-5:]]
-        lines = [f"{'t':>6} {'elbo':>16} {'rho':>9} {'moved':>9} {'accesses':>12} {'seconds':>9}"]
+        lines = [self.choice] if self.choice else []
+        lines += [f"{'t':>6} {'elbo':>16} {'rho':>9} {'moved':>9} {'accesses':>12} {'seconds':>9}"]
         for r in shown:
             lines.append(
                 "     …"
@@ -94,6 +97,7 @@ class Reason(enum.Enum):
     TOLERANCE = "the bound changed by less than tol"
     STEPS = "all steps were taken"
     SECONDS = "the time was up"
+    ACCESSES = "as many messages were read as allowed"
     CALLBACK = "a callback asked to stop"
     DIVERGED = "a step left the space of valid parameters"
 

@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from natgrad._version import __version__
 from natgrad.errors import PlateMismatch, UnreachedNode
-from natgrad.inference.engine import Limits, Progress, default_step, run
-from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
+from natgrad.inference.engine import BoundEvery, Limits, Progress, run
+from natgrad.inference.methods import Method
 from natgrad.inference.start import Init, make_start
 from natgrad.inference.steps import Step
+from natgrad.models.settings import checked_every, checked_method, checked_step
 from natgrad.network.checks import whole_number
 from natgrad.network.expressions import Expression
 from natgrad.network.nodes import Node
@@ -78,11 +79,12 @@ class Network:
         steps: int = 1000,
         tol: float = 1e-6,
         seconds: float | None = None,
+        accesses: int | None = None,
         seed: int = 0,
         init: Init = None,
         order: Sequence[str] | None = None,
         callbacks: Sequence[Callable[[Progress], Any]] = (),
-        bound_every: int | None = None,
+        bound_every: BoundEvery = None,
         progress: bool | None = None,
     ) -> Fit:
         """Fit the approximation q = Π q_i to the data.
@@ -94,9 +96,9 @@ class Network:
         step : step size, optional
             ``RobbinsMonro``, ``Constant``, ``HoldThenDecay`` or ``PerNode``. By default exact updates for `VB` and
             per-node steps, which need no tuning, for sampled methods.
-        steps, seconds, tol : limits
-            Most steps (sweeps), most time, and the relative change of the bound below which the fit has converged
-            (0 runs all steps).
+        steps, seconds, accesses, tol : limits
+            Most steps (sweeps), most time, most messages read, and the relative change of the bound below which the fit has
+            converged (0 runs all steps).
         seed : int
             Every random choice is a function of the seed and the number of the step.
         init : mapping, "random", "kmeans", optional
@@ -106,21 +108,22 @@ class Network:
             The order of updates in a sweep: every hidden node once. By default children before parents.
         callbacks : functions of `Progress`
             Called after each step; one that returns True ends the fit.
-        bound_every : int, optional
-            How often a sampled method evaluates the exact bound; by default at every step when that is cheap.
+        bound_every : int or "log", optional
+            How often a sampled method evaluates the exact bound: every so many steps, or evenly on a logarithmic axis of
+            accesses; by default at every step when that is cheap.
         progress : bool, optional
             Show a progress bar; by default on a terminal.
         """
-        method = VB() if method is None else _checked_method(method)
-        limits = Limits(steps, tol, seconds)
+        method = checked_method(method)
+        limits = Limits(steps, tol, seconds, accesses)
         settings = Settings(
             method,
-            _checked_step(step, method, self.problem),
+            checked_step(step, method, self.problem),
             self._checked_order(order),
             whole_number(seed, "seed", least=0),
             __version__,
         )
-        watchers, every = _checked_callbacks(callbacks), _checked_every(bound_every)
+        watchers, every = _checked_callbacks(callbacks), checked_every(bound_every)
         state = make_start(self.problem, init, settings.seed)
         result = run(
             self.problem, state, method, settings.step, settings.order,
@@ -137,18 +140,19 @@ class Network:
         steps: int = 1000,
         tol: float = 1e-6,
         seconds: float | None = None,
+        accesses: int | None = None,
         callbacks: Sequence[Callable[[Progress], Any]] = (),
-        bound_every: int | None = None,
+        bound_every: BoundEvery = None,
         progress: bool | None = None,
     ) -> Fit:
         old = fit.settings
-        chosen = old.method if method is None else _checked_method(method)
-        rule = old.step if method is None and step is None else _checked_step(step, chosen, self.problem)
+        chosen = old.method if method is None else checked_method(method)
+        rule = old.step if method is None and step is None else checked_step(step, chosen, self.problem)
         settings = Settings(chosen, rule, old.order, old.seed, old.version)
         result = run(
             self.problem, fit.state, chosen, rule, old.order,
-            limits=Limits(steps, tol, seconds), seed=old.seed, callbacks=_checked_callbacks(callbacks),
-            bound_every=_checked_every(bound_every), progress=progress, trace=type(fit.trace)(list(fit.trace.records)),
+            limits=Limits(steps, tol, seconds, accesses), seed=old.seed, callbacks=_checked_callbacks(callbacks),
+            bound_every=checked_every(bound_every), progress=progress, trace=type(fit.trace)(list(fit.trace.records)),
         )  # fmt: skip
         return Fit(self.problem, result, settings, self._continue)
 
@@ -227,26 +231,8 @@ def _warn_unreached(nodes: dict[str, Node]) -> None:
             )
 
 
-def _checked_step(step: Step | None, method: Method, problem: NetworkProblem) -> Step:
-    if step is None:
-        return default_step(method, problem)
-    if isinstance(step, type) or not callable(getattr(step, "rate", None)):
-        raise TypeError(f"step must be RobbinsMonro(…), Constant(ρ), HoldThenDecay(…) or PerNode(), got {step!r}")
-    return step
-
-
-def _checked_method(method: Any) -> Method:
-    if not isinstance(method, (VB, Children, GlobalBatch, SVI)):
-        raise TypeError(f"method must be VB(), Children(C), GlobalBatch(size) or SVI(batch), got {method!r}")
-    return method
-
-
 def _checked_callbacks(callbacks: Any) -> tuple[Callable[[Progress], Any], ...]:
     functions = tuple(callbacks) if isinstance(callbacks, Iterable) else (None,)
     if not all(callable(function) for function in functions):
         raise TypeError(f"callbacks must be a list of functions, got {callbacks!r}")
     return functions
-
-
-def _checked_every(bound_every: int | None) -> int | None:
-    return None if bound_every is None else whole_number(bound_every, "bound_every")

@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 from jax import lax
 
+from natgrad.network.gauge import find_gauges
 from natgrad.network.incidence import child_sets, coupling, present_elements
 from natgrad.network.plan import Plan
 from natgrad.network.program import Program
 from natgrad.network.updates import all_valid, blend, choose, moved, put_column, settle, take_column
-from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
+from natgrad.problem import Block, BlockInfo, ChildSet, Messages, Sampled, State, SweepResult
 
 __all__ = ["LocalPart", "LocalResult", "NetworkProblem"]
 
@@ -56,13 +57,28 @@ class NetworkProblem:
         """ω: the most variables that meet a block's element in one term, itself included."""
         return coupling(self.plan, self.blocks[name])
 
+    def neighbours(self, name: str) -> set[str]:
+        """The other blocks that share a term with a block."""
+        terms = self.plan.terms_of(name)
+        return {other for term in terms for other in (term.node, *term.readings) if other in self.blocks} - {name}
+
+    @property
+    def messages(self) -> Messages | None:
+        """A network remembers the local variables of its groups, not single messages."""
+        return None
+
+    @cached_property
+    def gauges(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of blocks that their children see only through an inner product."""
+        return find_gauges(self.plan)
+
     def prior(self, fixed: Mapping[str, Stats]) -> State:
         """Every block at its prior, given its parents there; ``fixed`` gives the moments of those that start elsewhere."""
         lam: dict[str, Stats] = {}
         mu: dict[str, Stats] = {}
         for name, block in self.blocks.items():
             parents = {parent.name: mu[parent.name] for parent in self.plan.nodes[name].parents() if parent.name in mu}
-            lam[name] = self._function(("prior", name), partial(self._prior, block))(parents)
+            lam[name] = self.compiled(("prior", name), partial(self._prior, block))(parents)
             mu[name] = fixed[name] if name in fixed else self._first_moments(block, lam[name])
         return State(lam, mu, 0)
 
@@ -84,11 +100,15 @@ class NetworkProblem:
     def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
         """Update every block once, in order, each from the freshest neighbours; the bound comes with it."""
         exact = rho == 1.0
-        function = self._function(("sweep", order, exact), lambda: self._sweep(order, exact))
+        function = self.compiled(("sweep", order, exact), lambda: self._sweep(order, exact))
         lam, mu, numbers = function(state.lam, state.mu, rho)
         bound, *rest = np.asarray(numbers)  # one transfer for all of them
         info = {name: BlockInfo(rest[2 * i] == 1.0, rest[2 * i + 1]) for i, name in enumerate(order)}
         return SweepResult(State(lam, mu, state.t + 1, state.memory), float(bound), info)
+
+    def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
+        """The same sweep: a network's coupled scalars are updated in turn."""
+        return self.sweep(state, order)
 
     def bound(self, state: State) -> float:
         """The evidence lower bound at a state."""
@@ -96,7 +116,7 @@ class NetworkProblem:
 
     def bound_by_node(self, state: State) -> dict[str, float]:
         """E[log p(x | parents)] of each node, plus its entropy where it is hidden; they add up to the bound."""
-        values = self._function("bound", self._bounds)(state.lam)
+        values = self.compiled("bound", self._bounds)(state.lam)
         return {name: float(value) for name, value in values.items()}
 
     def target(
@@ -119,7 +139,7 @@ class NetworkProblem:
 
             return function
 
-        result: Stats = self._function(key, build)(state.mu, arrays, None if column is None else np.int32(column))
+        result: Stats = self.compiled(key, build)(state.mu, arrays, None if column is None else np.int32(column))
         return result
 
     def advance(
@@ -142,7 +162,7 @@ class NetworkProblem:
 
             return function
 
-        function = self._function(("advance", block.name, rate.ndim, column is not None), build)
+        function = self.compiled(("advance", block.name, rate.ndim, column is not None), build)
         name = block.name
         number = None if column is None else np.int32(column)
         new, fresh, info = function(state.lam[name], state.mu[name], target, rate, number)
@@ -169,7 +189,7 @@ class NetworkProblem:
             return function
 
         lam = {name: state.lam[name] for name in blocks}
-        return float(self._function(("partial", whole, layouts, blocks), build)(lam, state.mu, arrays))
+        return float(self.compiled(("partial", whole, layouts, blocks), build)(lam, state.mu, arrays))
 
     def moments(self, block: Block, lam: Stats) -> Stats:
         """μ = ∇A(λ)."""
@@ -177,7 +197,7 @@ class NetworkProblem:
         def build() -> Callable[..., Any]:
             return lambda lam, known: block.family.moments(lam)[0]
 
-        result: Stats = self._function(("moments", block.name), build)(lam)
+        result: Stats = self.compiled(("moments", block.name), build)(lam)
         return result
 
     # -- local variables of a batch (Hoffman's SVI) --
@@ -191,7 +211,7 @@ class NetworkProblem:
         """
         layouts = tuple((part.block, tuple(s.layout for s in part.sampled)) for part in parts)
         arrays = [[s.arrays for s in part.sampled] for part in parts]
-        function = self._function(("local", layouts), lambda: partial(self._local, layouts))
+        function = self.compiled(("local", layouts), lambda: partial(self._local, layouts))
         new, mu, iterations, entropy = function(state.mu, lam, arrays, float(tol), np.int32(limit))
         return LocalResult(new, mu, int(iterations), entropy)
 
@@ -330,7 +350,7 @@ class NetworkProblem:
 
         return function
 
-    def _function(self, key: Any, build: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+    def compiled(self, key: Any, build: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
         """A jitted function with the known arrays as its last argument, called in 64-bit mode."""
         if key not in self._compiled:
             self._compiled[key] = jax.jit(build())

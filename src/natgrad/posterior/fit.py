@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.inference.auto import Control
 from natgrad.inference.engine import Result
 from natgrad.inference.methods import Method
-from natgrad.inference.steps import Step
 from natgrad.inference.trace import Stop, Trace
 from natgrad.network.problem import NetworkProblem
 from natgrad.posterior.factor import Factor
@@ -25,8 +25,8 @@ __all__ = ["Fit", "Settings"]
 class Settings:
     """How a fit was made, so that it can be repeated and continued."""
 
-    method: Method
-    step: Step
+    method: Method | None
+    step: Control
     order: tuple[str, ...]
     seed: int
     version: str

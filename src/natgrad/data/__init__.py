@@ -1,0 +1,1 @@
+"""What the ready models are fed: ratings and their ids."""

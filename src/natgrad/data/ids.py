@@ -1,0 +1,150 @@
+"""Ids of any hashable type in; whole numbers 0 … n − 1 and the ids they stand for out."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Ids", "as_ids", "number_ids"]
+
+Array = npt.NDArray[Any]
+
+
+class Ids(Sequence[Any]):
+    """Different ids in order, and the way back from an id to its number.
+
+    Parameters
+    ----------
+    ids : array, all different
+    what : str
+        What they are, for messages: "user" or "item".
+    """
+
+    def __init__(self, ids: Array, what: str) -> None:
+        ids = ids.copy()
+        ids.flags.writeable = False
+        self.array = ids
+        self.what = what
+        self._counted = ids.dtype.kind in "iu" and np.array_equal(ids, np.arange(len(ids)))
+        self._numbers: dict[Hashable, int] | None = None
+
+    def find(self, wanted: Any, argument: str) -> npt.NDArray[np.int64]:
+        """The number of each wanted id; an unknown one is an error that shows it and its place."""
+        values = as_ids(wanted, argument)
+        if self._counted and values.dtype.kind in "iu":
+            bad = (values < 0) | (values >= len(self.array))
+            found = np.where(bad, -1, values).astype(np.int64)
+        else:
+            if self._numbers is None:
+                self._numbers = {key: number for number, key in enumerate(self.array.tolist())}
+            numbers = self._numbers
+            found = np.array([numbers.get(key, -1) for key in values.tolist()], dtype=np.int64)
+        if (unknown := np.flatnonzero(found < 0)).size:
+            raise ValueError(self._unknown(values, unknown, argument))
+        return found
+
+    def _unknown(self, values: Array, unknown: Array, argument: str) -> str:
+        shown = ", ".join(repr(key) for key in self.array[:3].tolist()) + (", …" if len(self.array) > 3 else "")
+        return (
+            f"{argument}[{unknown[0]}] = {values.tolist()[unknown[0]]!r} is not among the {self.what}s of the ratings that were "
+            f"fitted ({len(unknown)} such); known are {len(self.array)}: {shown}. Leave it out, or fit with ratings of it"
+        )
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.array[place]
+
+
+def as_ids(values: Any, argument: str) -> Array:
+    """A one-dimensional array of ids; strings and numbers are not mixed into one type, None and NaN are refused."""
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+        raise TypeError(
+            f"{argument} must be a list or array of ids, got {values!r}: for a single id write [{values!r}]"
+        )
+    if isinstance(values, (dict, set, frozenset)):
+        raise TypeError(f"{argument} must be a list or array of ids, got a {type(values).__name__}")
+    array = np.asarray(values) if hasattr(values, "dtype") else _from_list(list(values))
+    if array.dtype.kind not in "iubfUS":
+        array = _objects(array.tolist() if hasattr(array, "tolist") else list(values), array.shape)
+    if array.ndim != 1:
+        raise ValueError(f"{argument} must be one id for each rating, got an array of shape {array.shape}")
+    if array.dtype.kind == "f":
+        _refuse(np.isnan(array), array, argument)
+    elif array.dtype.kind == "O":
+        # NaN and NaT differ from themselves; pandas.NA refuses to say.
+        missing = [key is None or type(key).__name__ == "NAType" or bool(key != key) for key in array.tolist()]
+        _refuse(np.array(missing, dtype=bool), array, argument)
+        array = _narrowed(array)
+    return array
+
+
+def number_ids(values: Any, argument: str, what: str) -> tuple[npt.NDArray[np.int32], Ids]:
+    """Numbers for ids: sorted where they can be compared, in order of first appearance otherwise."""
+    array = as_ids(values, argument)
+    if array.dtype.kind in "iu" and array.size:
+        low, high = int(array.min()), int(array.max())
+        if high < 2**63 and high - low < 8 * array.size + 1_000_000:
+            # Ids that lie close together: a table is ten times faster than sorting.
+            offsets = array.astype(np.int64) - low
+            there = np.zeros(high - low + 1, dtype=bool)
+            there[offsets] = True
+            numbered = (np.cumsum(there) - 1).astype(np.int32)
+            return numbered[offsets], Ids(np.flatnonzero(there) + low, what)
+    if array.dtype.kind != "O":
+        ids, codes = np.unique(array, return_inverse=True)
+        return codes.reshape(-1).astype(np.int32), Ids(ids, what)
+    keys = array.tolist()
+    numbers: dict[Hashable, int] = {}
+    for place, key in enumerate(keys):
+        try:
+            numbers.setdefault(key, len(numbers))
+        except TypeError:
+            kind = type(key).__name__
+            raise TypeError(
+                f"{argument}[{place}] = {key!r} cannot be an id: a {kind} has no hash. Use a string, a number or a tuple"
+            ) from None
+    ids = _objects(list(numbers), (len(numbers),))
+    return np.array([numbers[key] for key in keys], dtype=np.int32), Ids(ids, what)
+
+
+def _from_list(values: list[Any]) -> Array:
+    kinds = {type(value) for value in values}
+    # NumPy would turn [1, "1"] into two equal strings and a list of pairs into a table.
+    if len(kinds) == 1 and issubclass(kinds.pop(), (int, float, str, bytes, np.integer, np.floating)):
+        try:
+            return np.array(values)
+        except OverflowError:
+            return _objects(values, (len(values),))
+    return _objects(values, (len(values),))
+
+
+def _objects(values: list[Any], shape: tuple[int, ...]) -> Array:
+    array = np.empty(shape, dtype=object)
+    if len(shape) == 1:
+        array[:] = values if not any(isinstance(v, (list, tuple, np.ndarray)) for v in values) else None
+        for place, value in enumerate(values):
+            array[place] = value
+    return array
+
+
+def _narrowed(array: Array) -> Array:
+    """Strings that came as objects (a column of a table) as strings, whole numbers as integers."""
+    kinds = {type(key) for key in array.tolist()}
+    if kinds == {str}:
+        return array.astype(str)
+    if kinds == {int}:
+        return _from_list(array.tolist())
+    return array
+
+
+def _refuse(missing: npt.NDArray[np.bool_], array: Array, argument: str) -> None:
+    if (bad := np.flatnonzero(missing)).size:
+        raise ValueError(
+            f"{argument}[{bad[0]}] = {array.tolist()[bad[0]]!r} is missing ({len(bad)} such): every rating needs its "
+            f"id; drop the others"
+        )

@@ -1,0 +1,213 @@
+"""`Auto`: no step size from the user. A problem and what the user fixed in; a stepper, and in words why it was chosen, out.
+
+nothing fixed            exact sweeps with gauge rotation where there is a gauge; memoised VB where groups are
+independent given the globals; otherwise accelerated exact sweeps
+SVI                      memoised VB
+Children, GlobalBatch    memoised messages, if the problem can and memory allows; otherwise per-node steps under a
+safeguard
+method and step          exactly those
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, final
+
+from natgrad.errors import PlateMismatch
+from natgrad.inference.accelerate import AcceleratedStepper
+from natgrad.inference.groups import Groups
+from natgrad.inference.local import SVIStepper
+from natgrad.inference.memoised import MemoisedStepper
+from natgrad.inference.messages import MessageStepper
+from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
+from natgrad.inference.safeguard import SafeguardedStepper
+from natgrad.inference.steppers import ChildrenStepper, ExactStepper, GlobalBatchStepper, Stepper
+from natgrad.inference.steps import Constant, PerNode, Step
+from natgrad.network.checks import real_number
+from natgrad.network.problem import NetworkProblem
+from natgrad.network.summary import NotAdditive
+from natgrad.problem import Problem
+
+__all__ = ["Auto", "Choice", "Control", "choose"]
+
+Reads = Literal["cheap", "expensive", "stream"]
+# Memoised VB cuts the groups into batches of at least this many observations and two groups; more batches than the most make
+# no faster progress, and with fewer than the least a sweep of everything, compiled as a whole, is quicker.
+OBSERVATIONS, MOST_BATCHES, LEAST_BATCHES = 200, 50, 10
+# A part of the free memory that remembered messages may take.
+MEMORY_SHARE = 0.5
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """The default: chooses what is fastest for the data at hand, and needs no step size.
+
+    Parameters
+    ----------
+    reads : "cheap", "expensive" or "stream"
+        What reading data costs: in memory they are cheap; "expensive" ones (disk, network) are spared by remembering messages;
+        "stream" is data that never come again, for which nothing is remembered.
+    memory : float, optional
+        Bytes that remembered messages may take; by default half of what is free. Without the room, per-node steps are taken.
+    rotate : bool
+        Whether pairs of nodes that are seen only through their inner product may be rotated to where the bound is higher.
+
+    Examples
+    --------
+    >>> Auto(memory=2e9)
+    Auto(reads='cheap', memory=2000000000.0, rotate=True)
+    """
+
+    reads: Reads = "cheap"
+    memory: float | None = None
+    rotate: bool = True
+
+    def __post_init__(self) -> None:
+        if self.reads not in ("cheap", "expensive", "stream"):
+            raise ValueError(f'reads must be "cheap", "expensive" or "stream", got {self.reads!r}')
+        if self.memory is not None and not real_number(self.memory, "memory") >= 0:
+            raise ValueError(f"memory must be ≥ 0 bytes, got {self.memory!r}: 0 remembers nothing")
+
+    @property
+    def room(self) -> float:
+        """Bytes for remembered messages."""
+        return free_memory() * MEMORY_SHARE if self.memory is None else self.memory
+
+
+Control = Step | Auto
+
+
+class Choice(NamedTuple):
+    """The stepper of a run, and why it is this one."""
+
+    stepper: Stepper
+    words: str
+
+
+def choose(problem: Problem, method: Method | None, step: Control, order: tuple[str, ...]) -> Choice:
+    """The stepper for what the user fixed; ``Auto`` fills in the rest."""
+    if not isinstance(step, Auto):
+        fixed = VB() if method is None else method
+        return Choice(_as_asked(problem, fixed, step, order), f"{fixed} with {step}, as asked")
+    if isinstance(method, VB):
+        if method.option == "a":
+            return _accelerated(problem, order, step.rotate, "exact sweeps were asked for")
+        return Choice(
+            ExactStepper(problem, method, Constant(1.0 / largest_coupling(problem)), order),
+            "all blocks move together, by 1/ω of the way for ω that meet in one child",
+        )
+    if isinstance(method, SVI):
+        return _grouped(problem, method, step, order)
+    if method is not None:
+        return _sampled(problem, method, step, order)
+    return _best(problem, step, order)
+
+
+def largest_coupling(problem: Problem) -> int:
+    """ω of the problem: the most variables that meet in one term."""
+    return max((problem.coupling(name) for name in problem.blocks), default=1)
+
+
+def _best(problem: Problem, auto: Auto, order: tuple[str, ...]) -> Choice:
+    """Nothing was fixed."""
+    if auto.reads == "cheap" and auto.rotate and problem.gauges:
+        pairs = ", ".join(f"{a}·{b}" for a, b in problem.gauges)
+        return _accelerated(problem, order, True, f"reads are cheap, and {pairs} can be rotated")
+    method = _groups_of(problem, order)
+    if method is not None:
+        return _grouped(problem, method, auto, order)
+    if auto.reads == "cheap":
+        return _accelerated(problem, order, False, "reads are cheap, and there are no independent groups")
+    return _sampled(problem, Children(1), auto, order)
+
+
+def _accelerated(problem: Problem, order: tuple[str, ...], turning: bool, why: str) -> Choice:
+    return Choice(AcceleratedStepper(problem, order, turning), f"accelerated exact sweeps: {why}")
+
+
+def _grouped(problem: Problem, method: SVI, auto: Auto, order: tuple[str, ...]) -> Choice:
+    if not isinstance(problem, NetworkProblem):
+        raise TypeError("SVI(batch) needs a declared network")
+    plain = SVIStepper(problem, method, PerNode(), order)
+    if auto.reads == "stream":
+        return Choice(plain, "per-node steps: the data are a stream, nothing is remembered")
+    needed = sum(8 * math.prod(problem.blocks[n].shape) * _width(problem, n) for n in plain.groups.local)
+    if needed > auto.room:
+        return Choice(plain, f"per-node steps: remembering local variables takes {_size(needed)}, more than there is")
+    try:
+        memoised = MemoisedStepper(problem, method, order)
+    except NotAdditive as reason:
+        return Choice(plain, f"per-node steps: {reason}")
+    words = f"memoised VB in {memoised.n_batches} batches of {method.plate!r}: given the globals they are independent"
+    return Choice(memoised, words)
+
+
+def _sampled(problem: Problem, method: Children | GlobalBatch, auto: Auto, order: tuple[str, ...]) -> Choice:
+    inner = (
+        ChildrenStepper(problem, method, PerNode(), order)
+        if isinstance(method, Children)
+        else GlobalBatchStepper(problem, method, PerNode(), order)
+    )
+    if auto.reads == "stream":
+        return Choice(inner, "per-node steps: the data are a stream, nothing is remembered")
+    messages, why = problem.messages, "this problem remembers no messages"
+    if messages is not None:
+        if messages.n_bytes <= auto.room:
+            words = f"remembered messages, {_size(messages.n_bytes)}, checked by exact sweeps"
+            words += " with rotation" if auto.rotate and problem.gauges else ""
+            return Choice(MessageStepper(problem, messages, method, order, auto.rotate), words)
+        why = f"remembering messages takes {_size(messages.n_bytes)}, and there are {_size(auto.room)} for it"
+    return Choice(
+        SafeguardedStepper(problem, inner, order, auto.rotate), f"per-node steps, checked by exact sweeps: {why}"
+    )
+
+
+def _as_asked(problem: Problem, method: Method, step: Step, order: tuple[str, ...]) -> Stepper:
+    if isinstance(method, VB):
+        return ExactStepper(problem, method, step, order)
+    if isinstance(method, Children):
+        return ChildrenStepper(problem, method, step, order)
+    if isinstance(method, GlobalBatch):
+        return GlobalBatchStepper(problem, method, step, order)
+    if not isinstance(problem, NetworkProblem):
+        raise TypeError("SVI(batch) needs a declared network")
+    return SVIStepper(problem, method, step, order)
+
+
+def _groups_of(problem: Problem, order: tuple[str, ...]) -> SVI | None:
+    """The plate whose groups hold the most local variables, if there are enough groups to cut into batches."""
+    if not isinstance(problem, NetworkProblem):
+        return None
+    best: tuple[int, int, str] | None = None
+    for plate in {plate for block in problem.blocks.values() for plate in block.plates}:
+        try:
+            groups = Groups(problem, plate, order)
+        except (PlateMismatch, ValueError):
+            continue
+        seen = sum(len(problem.observed[term.node]) for term in groups.grouped if term.node in problem.observed)
+        batches = min(MOST_BATCHES, len(groups) // 2, seen // OBSERVATIONS)
+        if groups.local and groups.globals and batches >= LEAST_BATCHES:
+            held = sum(math.prod(problem.blocks[name].shape) for name in groups.local)
+            best = max(best or (0, 0, ""), (held, -math.ceil(len(groups) / batches), plate))
+    return None if best is None else SVI({best[2]: -best[1]}, local_steps=1)
+
+
+def _width(problem: NetworkProblem, name: str) -> int:
+    """Numbers in λ of one element of a block."""
+    shape = problem.blocks[name].shape
+    return sum(math.prod(s) for s in problem.plan.nodes[name].stat_shapes()) // max(1, math.prod(shape))
+
+
+def free_memory() -> float:
+    """Bytes of memory that are free now; a gigabyte where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return 1e9
+
+
+def _size(n_bytes: float) -> str:
+    return f"{n_bytes / 1e9:.2g} GB" if n_bytes >= 1e8 else f"{n_bytes / 1e6:.2g} MB"

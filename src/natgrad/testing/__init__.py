@@ -1,0 +1,1 @@
+"""Slow and obvious twins of the compiled kernels, for tests only."""

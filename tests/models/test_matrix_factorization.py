@@ -1,0 +1,231 @@
+"""The estimator: what it promises, what it predicts, and what it says when something is wrong."""
+
+import warnings
+
+import numba
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import natgrad as ng
+from natgrad.inference.trace import Reason
+
+
+def table(seed: int = 0, n_users: int = 25, n_items: int = 18, missing: float = 0.4) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    full = rng.normal(size=(n_users, 2)) @ rng.normal(size=(2, n_items)) + 0.3 * rng.normal(size=(n_users, n_items))
+    full[rng.random(full.shape) < missing] = np.nan
+    return full
+
+
+def model(**options) -> "ng.MatrixFactorization":
+    usual = {"n_factors": 2, "noise_precision": 10.0, "method": ng.VB(), "step": None, "verbose": False}
+    chosen = {**usual, **options}
+    if not isinstance(chosen["method"], ng.VB) and "step" not in options:
+        chosen["step"] = ng.PerNode()
+    return ng.MatrixFactorization(**chosen)
+
+
+def same_fit(one, two) -> None:
+    for name in ("u", "v"):
+        for a, b in zip(one.posterior_[name].lam, two.posterior_[name].lam, strict=True):
+            np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(one.trace_["elbo"], two.trace_["elbo"])
+    assert one.elbo_ == two.elbo_
+
+
+METHODS = [ng.VB(), ng.Children(2), ng.GlobalBatch(30, "b")]
+
+
+@pytest.mark.parametrize("factorized", [True, False])
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_same_seed_same_fit_and_the_number_of_threads_does_not_matter(method, factorized):
+    options = {"method": method, "factorized": factorized, "max_steps": 15, "tol": 0, "seed": 4}
+    first = model(**options).fit(table())
+    same_fit(first, model(**options).fit(table()))
+    before = numba.get_num_threads()
+    try:
+        numba.set_num_threads(1)
+        same_fit(first, model(**options).fit(table()))
+    finally:
+        numba.set_num_threads(before)
+    other = model(**{**options, "seed": 5}).fit(table())
+    assert other.elbo_ != first.elbo_
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_continued_is_uninterrupted(method):
+    whole = model(method=method, max_steps=12, tol=0, bound_every="log").fit(table())
+    parts = model(method=method, max_steps=5, tol=0, bound_every="log").fit(table()).continue_(7)
+    same_fit(whole, parts)
+    assert parts.n_steps_ == len(parts.trace_) == 12
+
+
+def test_input_is_not_modified():
+    given = table()
+    before = given.copy()
+    model(max_steps=3).fit(given)
+    np.testing.assert_array_equal(given, before)
+
+
+def test_every_form_of_ratings_gives_the_same_fit():
+    dense = table()
+    users, items = np.nonzero(~np.isnan(dense))
+    values = dense[users, items]
+    forms = [
+        ng.Ratings(users, items, values),
+        scipy.sparse.coo_array((values, (users, items)), shape=dense.shape),
+        pd.DataFrame({"user": users, "item": items, "rating": values}),
+    ]
+    wanted = model(max_steps=5).fit(dense)
+    for form in forms:
+        same_fit(wanted, model(max_steps=5).fit(form))
+
+
+@pytest.mark.parametrize("factorized", [True, False])
+def test_it_learns_and_its_uncertainty_is_honest(factorized):
+    rng = np.random.default_rng(1)
+    full = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 50)) + 0.3 * rng.normal(size=(60, 50))
+    held = rng.random(full.shape) < 0.3
+    fitted = model(factorized=factorized, tol=1e-8).fit(np.where(held, np.nan, full))
+    assert fitted.stop_.converged
+    assert np.diff(fitted.trace_["elbo"]).min() >= -1e-9 * abs(fitted.elbo_)
+    users, items = np.nonzero(held)
+    mean, sd = fitted.predict(users, items, return_std=True)
+    assert np.sqrt(np.mean((mean - full[held]) ** 2)) < 0.45
+    assert 0.8 < np.mean(np.abs(mean - full[held]) < 1.645 * sd) < 0.97
+    # The density of a Gaussian that knows nothing but mean and variance of the data.
+    blind = -0.5 * np.log(2 * np.pi * np.e * full.var())
+    assert fitted.score(np.where(held, full, np.nan)) > blind + 0.5
+
+
+def test_predictive_variance_is_that_of_samples_from_q():
+    for factorized in (True, False):
+        fitted = model(factorized=factorized, max_steps=20).fit(table())
+        mean, sd = fitted.predict([0, 3, 7], [1, 1, 2], return_std=True)
+        u = fitted.posterior_["u"].sample(0, n=40_000)[:, [0, 3, 7]]
+        v = fitted.posterior_["v"].sample(1, n=40_000)[:, [1, 1, 2]]
+        draws = (u * v).sum(-1)
+        np.testing.assert_allclose(draws.mean(0), mean, atol=0.02)
+        np.testing.assert_allclose(np.sqrt(draws.var(0) + 0.1), sd, rtol=0.03)
+        np.testing.assert_array_equal(fitted.predict([0, 3, 7], [1, 1, 2]), mean)
+
+
+def test_ids_come_back_as_they_were_given():
+    fitted = model(max_steps=5).fit(ng.Ratings(["b", "a", "b"], [30, 10, 10], [1, 2, 3]))
+    assert fitted.user_factors_.mean.shape == fitted.user_factors_.sd.shape == (2, 2)
+    u, v = fitted.user_factors_.mean, fitted.item_factors_.mean
+    np.testing.assert_allclose(fitted.predict(["b"], [10]), [u[1] @ v[0]])
+    assert np.isfinite(fitted.score(ng.Ratings(["a"], [30], [2.0])))
+
+
+def test_limits_say_why():
+    limited = model(method=ng.Children(1), max_accesses=1000, tol=0).fit(table())
+    assert limited.stop_.reason is Reason.ACCESSES
+    assert limited.trace_["accesses"][-1] >= 1000 > limited.trace_["accesses"][-2]
+    assert "of 1,000 allowed" in str(limited.stop_)
+    assert model(max_steps=2, tol=0).fit(table()).stop_.reason is Reason.STEPS
+    assert model(max_seconds=1e-9, tol=0).fit(table()).stop_.reason is Reason.SECONDS
+
+
+def test_bounds_evenly_on_a_logarithmic_axis():
+    fitted = model(method=ng.Children(1), max_steps=400, tol=0, bound_every="log").fit(table())
+    seen = np.isfinite(fitted.trace_["elbo"])
+    accesses = fitted.trace_["accesses"][seen].astype(float)
+    decades = np.log10(accesses[-1] / accesses[0])
+    assert 10 * decades < seen.sum() <= 20 * decades + 1
+    assert np.diff(np.log10(accesses)).min() > 0.02
+
+
+def test_a_run_that_diverges_keeps_its_last_good_state():
+    fitted = model(n_factors=5, method=ng.Children(1, "b"), step=ng.Constant(1.0), tol=0, max_steps=200).fit(table())
+    assert fitted.stop_.diverged
+    assert np.isfinite(fitted.elbo_)
+
+
+def test_scikit_learn_can_copy_and_set_it():
+    one = model(method=ng.Children(3), step=ng.PerNode(), seed=7)
+    two = clone(one)
+    assert two.get_params() == one.get_params()
+    assert two.set_params(n_factors=4).n_factors == 4
+    assert not hasattr(clone(one.set_params(max_steps=2).fit(table())), "posterior_")
+    assert "n_factors=4" in repr(two)
+
+
+@pytest.mark.parametrize("factorized", [True, False])
+def test_nothing_has_to_be_chosen(factorized):
+    fitted = ng.MatrixFactorization(2, factorized=factorized, noise_precision=10.0).fit(table())
+    assert fitted.stop_.converged
+    exact = model(factorized=factorized).fit(table())
+    assert fitted.elbo_ > exact.elbo_ - 0.02 * abs(exact.elbo_)
+
+
+def test_a_step_that_is_none():
+    with pytest.raises(TypeError, match=r"step must be RobbinsMonro\(.*got 0.1"):
+        model(step=0.1).fit(table())
+
+
+def test_accesses_limit_a_network_too():
+    n = ng.Plate("n", 5)
+    mu = ng.Normal("mu", 0.0, 1.0)
+    network = ng.Network(ng.Normal("x", mu, 1.0, plate=n, observed=np.arange(5.0)))
+    assert network.fit(ng.VB(), accesses=12, tol=0).trace["accesses"].tolist() == [5, 10, 15]
+    with pytest.raises(ValueError, match="accesses must be a whole number ≥ 1, got 0"):
+        network.fit(accesses=0)
+    with pytest.raises(ValueError, match="bound_every must be a whole number ≥ 1, \"log\" or None, got 'often'"):
+        network.fit(bound_every="often")
+
+
+# fmt: off
+MISTAKES = [
+    (lambda: model(n_factors=0).fit(table()), ValueError, "n_factors must be a whole number ≥ 1, got 0"),
+    (lambda: model(n_factors=2.0).fit(table()), TypeError, "n_factors must be a whole number ≥ 1, got 2.0"),
+    (lambda: model(noise_precision=0).fit(table()), ValueError, "noise_precision must be > 0 and finite, got 0"),
+    (lambda: model(prior_precision=np.inf).fit(table()), ValueError, "prior_precision must be > 0 and finite, got inf"),
+    (lambda: model(init_scale="wide").fit(table()), TypeError, "init_scale must be a number, got 'wide'"),
+    (lambda: model(biases=True).fit(table()), NotImplementedError,
+     "biases=True: not yet; a mean for each user and item; subtract them from the ratings for now"),
+    (lambda: model(learn_noise=True).fit(table()), NotImplementedError,
+     "learn_noise=True: not yet; give noise_precision, or declare the network with a Gamma precision"),
+    (lambda: model(learn_priors=True).fit(table()), NotImplementedError,
+     "learn_priors=True: not yet; give prior_precision, or declare the network with Gamma precisions"),
+    (lambda: model(max_steps=0).fit(table()), ValueError, "max_steps must be a whole number ≥ 1, got 0"),
+    (lambda: model(max_accesses=1e6).fit(table()), TypeError, "max_accesses must be a whole number ≥ 1, got 1000000.0"),
+    (lambda: model(max_seconds=-1).fit(table()), ValueError, "max_seconds must be > 0, got -1: None means no limit"),
+    (lambda: model(tol=-1).fit(table()), ValueError, "tol must be ≥ 0, got -1: 0 runs all steps"),
+    (lambda: model(seed=-1).fit(table()), ValueError, "seed must be a whole number ≥ 0, got -1"),
+    (lambda: model(bound_every=0).fit(table()), ValueError, "bound_every must be a whole number ≥ 1, got 0"),
+    (lambda: model(method="vb").fit(table()), TypeError,
+     "method must be VB(), Children(C), GlobalBatch(size) or SVI(batch), got 'vb'"),
+    (lambda: model(method=ng.GlobalBatch(10**6)).fit([[1.0, 2.0]]), ValueError,
+     "GlobalBatch: a batch of 1000000 is larger than the data with 2 observations; VB() reads all of them"),
+    (lambda: model().fit([1.0, 2.0]), ValueError,
+     "X must be a table [users, items] with NaN for missing ratings, got shape (2,)"),
+    (lambda: model().fit([["a", "b"]]), TypeError, "X[0, 0] = 'a' is not a number: convert it, float(…) for text"),
+    (lambda: model().predict([0], [0]), NotFittedError,
+     "this MatrixFactorization is not fitted yet: call fit(ratings) first"),
+    (lambda: model().continue_(), NotFittedError, "this MatrixFactorization is not fitted yet: call fit(ratings) first"),
+    (lambda: model(max_steps=1).fit(table()).predict([0, 1], [0]), ValueError,
+     "users and items must have the same length, got 2 and 1"),
+    (lambda: model(max_steps=1).fit(table()).predict([0, 99], [0, 0]), ValueError,
+     "users[1] = 99 is not among the users of the ratings that were fitted (1 such); known are 25: 0, 1, 2, …. "
+     "Leave it out, or fit with ratings of it"),
+    (lambda: model(max_steps=1).fit(table()).predict([0], ["x"]), ValueError,
+     "items[0] = 'x' is not among the items of the ratings that were fitted (1 such); known are 18: 0, 1, 2, …. "
+     "Leave it out, or fit with ratings of it"),
+    (lambda: model(max_steps=1).fit(table()).predict(0, [0]), TypeError,
+     "users must be a list or array of ids, got 0: for a single id write [0]"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(
+    ("mistake", "error", "text"), MISTAKES, ids=lambda part: part[:40] if isinstance(part, str) else ""
+)
+def test_mistakes_get_a_sentence(mistake, error, text):
+    with warnings.catch_warnings(), pytest.raises(error) as caught:
+        mistake()
+    assert str(caught.value) == text
