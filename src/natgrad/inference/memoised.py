@@ -38,8 +38,12 @@ CUT, ORDER = 2**31 - 2, 2**31 - 3
 
 
 class Remembered(NamedTuple):
-    """S and the local entropy summed over the batches seen; the local λ of each batch, None if it was not seen."""
+    """S and the local entropy summed over the batches seen; the local λ of each batch, None if it was not seen.
 
+    ``cut`` tells which batches these are: the plate, how many, and the seed.
+    """
+
+    cut: tuple[str, int, int]
     stats: dict[str, Any]
     entropy: Any
     rows: tuple[dict[str, Stats] | None, ...]
@@ -63,8 +67,8 @@ class MemoisedStepper:
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         batches = self._cut(seed)
         memory, reads = state.memory.get(KEY), 0
-        if memory is None:
-            memory, reads = self._begin(state, batches)
+        if memory is None or memory.cut != (self.method.plate, self.n_batches, seed):
+            memory, reads = self._begin(state, batches, seed)
             if all(rows is not None for rows in memory.rows):
                 lam, mu, _, _ = self._settle(state, memory, 1.0)
                 state = state._replace(lam={**state.lam, **lam}, mu={**state.mu, **mu})
@@ -77,7 +81,7 @@ class MemoisedStepper:
         reads += sum(self.groups.reads(name, batch) for name in self.groups.globals)
         stats, entropy = self._exchange(memory, batch, before, local.lam)
         kept = (*memory.rows[:number], local.lam, *memory.rows[number + 1 :])
-        memory = Remembered(stats, entropy, kept)
+        memory = Remembered(memory.cut, stats, entropy, kept)
         seen = sum(len(b.groups) for b, r in zip(batches, kept, strict=True) if r is not None)
         complete = seen == len(self.groups)
         lam, mu, bound, info = self._settle(state, memory, len(self.groups) / seen)
@@ -117,9 +121,9 @@ class MemoisedStepper:
         epoch, place = divmod(state.t, self.n_batches)
         return int(generator(seed, ORDER, epoch).permutation(self.n_batches)[place])
 
-    def _begin(self, state: State, batches: list[Batch]) -> tuple[Remembered, int]:
+    def _begin(self, state: State, batches: list[Batch], seed: int) -> tuple[Remembered, int]:
         """Nothing seen; or, going on from a fit, what its local variables say, which takes one reading of the data."""
-        empty = Remembered({}, 0.0, (None,) * len(batches))
+        empty = Remembered((self.method.plate, self.n_batches, seed), {}, 0.0, (None,) * len(batches))
         if state.t == 0 and not self.globals_first:
             return empty, 0
         memory, reads = empty, 0
@@ -127,7 +131,7 @@ class MemoisedStepper:
             rows = self.groups.rows(state, batch)
             stats, entropy = self._exchange(memory, batch, None, rows)
             kept = (*memory.rows[:number], rows, *memory.rows[number + 1 :])
-            memory = Remembered(stats, entropy, kept)
+            memory = Remembered(memory.cut, stats, entropy, kept)
             reads += sum(self.groups.reads(name, batch) for name in self.groups.globals)
         return memory, reads
 

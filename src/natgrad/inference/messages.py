@@ -134,7 +134,8 @@ class MessageStepper:
         found = state.memory.get(KEY)
         if found is None:
             here, reads = _copied(state), 0
-            self._owned = memory = self.messages.begin(state)
+            self._empty_to_prior(here)
+            self._owned = memory = self.messages.begin(here)
             over = OVER if isinstance(self.method, Children) else 1.0
             last = Checked(state.lam, state.mu, -math.inf, 0, 0.0, self.turning, over, 0)
             if state.t > 0:  # going on from another method: remember where it ended
@@ -239,11 +240,20 @@ class MessageStepper:
     def _read_all(self, state: State, memory: Any) -> State:
         """An exact sweep, every block from all its children as they are now."""
         here = _copied(state)
+        self._empty_to_prior(here)
         for name in self.order:
             rows, target = self.messages.read(name, here, memory, np.arange(self.n_edges[name]), 1.0)
             self._move(name, here, rows, target, np.ones(len(rows)))
         self.messages.rebuild(memory)
         return here
+
+    def _empty_to_prior(self, here: State) -> None:
+        """Rows without children hear from their prior alone, in a sweep as at the start."""
+        for name, children in self.sets.items():
+            rows = np.flatnonzero(children.degree == 0)
+            if len(rows):
+                prior = self.problem.target(self.problem.blocks[name], here, (name,))
+                self._move(name, here, rows, tuple(np.asarray(part)[rows] for part in prior), np.ones(len(rows)))
 
 
 def _copied(state: State) -> State:

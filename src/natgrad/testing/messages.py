@@ -50,4 +50,5 @@ def naive_answer(cross: Floats, spread: Floats, pull: Floats, prior: float, nois
     """Means and precisions of a row of scalars, from its sums."""
     size = len(pull)
     matrix = prior * np.eye(size) + noise * (cross + np.diag(spread))
-    return np.linalg.solve(matrix, noise * pull), np.diag(matrix).copy()
+    mean: Floats = np.linalg.solve(matrix, noise * pull).astype(np.float64)
+    return mean, np.diag(matrix).copy()

@@ -1,0 +1,250 @@
+"""Memoised VB: sums that add up over groups, exact updates and an exact bound from them, and no step size."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from networks import CASES
+
+import natgrad as ng
+from natgrad.inference.groups import Batch, Groups
+from natgrad.inference.memoised import KEY, MemoisedStepper
+from natgrad.inference.start import make_start
+from natgrad.network.summary import NotAdditive, Summary
+
+GROUPED = [("scalar_mixture", "point"), ("lda", "doc"), ("hmm", "sequence"), ("pca", "row")]
+# Few different lengths of batches: each is compiled once.
+BATCH = {"point": 6, "doc": 4, "sequence": 2, "row": 10}
+
+
+def arrays(stats):
+    return tuple(np.asarray(part) for part in stats)
+
+
+def options(name, **more):
+    case = CASES[name]()
+    return {"tol": 0, "init": case.init, "order": case.order, **more}
+
+
+def n_groups(name, plate):
+    return {p.name: p.size for node in CASES[name]().network.nodes.values() for p in node.plates}[plate]
+
+
+def stepper_of(name, plate):
+    case = CASES[name]()
+    return MemoisedStepper(case.network.problem, ng.SVI({plate: 1}), tuple(case.order))
+
+
+def remembered(stepper, state, parts):
+    """S and the local entropy of a list of batches, in their order."""
+    memory = stepper._begin(state._replace(t=1), [Batch(stepper.groups, np.sort(part)) for part in parts], 0)[0]
+    return memory
+
+
+@pytest.mark.parametrize(("name", "plate"), GROUPED)
+def test_targets_and_bound_from_the_sums_of_all_groups_are_those_of_the_problem(name, plate, rng):
+    """The sums of the parts of a random partition, put together."""
+    case = CASES[name]()
+    problem, fit = case.network.problem, case.network.fit(ng.VB(), steps=2, **options(name))
+    stepper, n = stepper_of(name, plate), n_groups(name, plate)
+    size = BATCH[plate]
+    parts = np.split(rng.permutation(n), range(size, n, size))
+    cut, whole = (remembered(stepper, fit.state, found) for found in (parts, [np.arange(n)]))
+    assert whole.stats.keys() == cut.stats.keys()
+    for key in whole.stats:
+        np.testing.assert_allclose(np.asarray(cut.stats[key]), np.asarray(whole.stats[key]), rtol=1e-10, atol=1e-10)
+    assert float(cut.entropy) == pytest.approx(float(whole.entropy), rel=1e-10)
+
+    def build():
+        def function(lam, mu, stats, entropy, known):
+            blocks = [problem.blocks[block] for block in stepper.groups.globals]
+            targets = {b.name: stepper.summary._target(b, mu, {**known, **stats}, None) for b in blocks}
+            return targets, stepper.summary.bound(lam, mu, stats, entropy, known)
+
+        return function
+
+    function = problem.compiled(("test", plate), build)
+    found, bound = function(fit.state.lam, fit.state.mu, cut.stats, cut.entropy)
+    for block, target in found.items():
+        wanted = problem.target(problem.blocks[block], fit.state)
+        for a, b in zip(target, wanted, strict=True):
+            np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-10, atol=1e-10, err_msg=block)
+    assert float(bound) == pytest.approx(problem.bound(fit.state), rel=1e-10)
+
+
+@pytest.mark.parametrize(("name", "plate"), [("mixture", "point"), ("lda", "doc"), ("pca", "row")])
+def test_one_batch_of_everything_is_an_exact_sweep(name, plate):
+    case = CASES[name]()
+    groups = Groups(case.network.problem, plate, tuple(case.order))
+    # Local variables start at their priors: a point mass, as `VB` has it, would be the q around that point here.
+    init = {key: value for key, value in case.init.items() if key not in groups.local}
+    chosen = {"steps": 3, "tol": 0, "init": init, "order": [*groups.local, *groups.globals]}
+    exact = case.network.fit(ng.VB(), **chosen)
+    fit = case.network.fit(ng.SVI({plate: len(groups)}, local_steps=1), **chosen)
+    assert "memoised" in fit.trace.choice
+    for block in exact.state.lam:
+        for a, b in zip(fit.state.lam[block], exact.state.lam[block], strict=True):
+            np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-9, atol=1e-10, err_msg=block)
+    np.testing.assert_allclose(fit.trace["elbo"], exact.trace["elbo"], rtol=1e-10)
+
+
+@given(st.sampled_from([1, 6, 7, 24]), st.integers(0, 10**6))
+@settings(max_examples=10)
+def test_after_the_first_pass_the_bound_never_falls_whatever_the_batches(size, seed):
+    fit = CASES["scalar_mixture"]().network.fit(
+        ng.SVI({"point": size}), steps=3 * math.ceil(24 / size), seed=seed, **options("scalar_mixture")
+    )
+    bounds = fit.trace["elbo"]
+    n_batches = math.ceil(24 / size)
+    assert np.isnan(bounds[: n_batches - 1]).all()
+    assert np.isfinite(bounds[n_batches - 1 :]).all()
+    assert np.diff(bounds[n_batches - 1 :]).min() >= -1e-11 * np.abs(bounds[n_batches - 1 :]).max()
+    assert fit.elbo == pytest.approx(bounds[-1], rel=1e-10)
+
+
+@pytest.mark.parametrize(("name", "plate"), [("hmm", "sequence"), ("pca", "row")])
+def test_the_free_bound_is_the_exact_one_and_never_falls(name, plate):
+    n_batches = math.ceil(n_groups(name, plate) / BATCH[plate])
+    fit = CASES[name]().network.fit(ng.SVI({plate: BATCH[plate]}), steps=4 * n_batches, **options(name))
+    assert f"{n_batches} batches" in fit.trace.choice
+    bounds = fit.trace["elbo"][n_batches - 1 :]
+    assert np.isfinite(bounds).all()
+    assert np.diff(bounds).min() >= -1e-11 * np.abs(bounds).max()
+    assert fit.elbo == pytest.approx(bounds[-1], rel=1e-10)
+
+
+def test_groups_that_are_all_alike_speak_for_those_not_yet_seen():
+    """In the first pass the sums are scaled: any part of equal groups says what all of them say."""
+    point, component = ng.Plate("point", 12), ng.Plate("component", 2)
+    z = ng.Categorical("z", [0.5, 0.5], plate=point)
+    mu = ng.Normal("mu", 0.0, 0.1, plate=component)
+    network = ng.Network(ng.Normal("y", mu[z], 1.0, plate=point, observed=np.full(12, 1.0)))
+    chosen = {"tol": 0, "init": {"mu": [-1.0, 1.0]}, "order": ["z", "mu"]}
+    fit = network.fit(ng.SVI({"point": 3}), steps=1, **chosen)
+    sweep = network.fit(ng.VB(), steps=1, **chosen)
+    np.testing.assert_allclose(fit["mu"].mean(), sweep["mu"].mean(), rtol=1e-12)
+    assert fit.trace["elbo_estimate"][0] == pytest.approx(sweep.trace["elbo"][0], rel=1e-12)
+
+
+@pytest.mark.parametrize(("name", "plate", "size"), [("scalar_mixture", "point", 6), ("hmm", "sequence", 2)])
+def test_where_it_converges_every_natural_gradient_is_zero(name, plate, size):
+    fit = CASES[name]().network.fit(ng.SVI({plate: size}), steps=600, **options(name))
+    for block in fit:
+        for part, lam in zip(fit.natural_gradient(block), fit.state.lam[block], strict=True):
+            np.testing.assert_allclose(part, 0.0, atol=1e-6 * (1.0 + np.abs(np.asarray(lam)).max()), err_msg=block)
+
+
+def test_it_stops_when_a_whole_pass_changes_little():
+    fit = CASES["scalar_mixture"]().network.fit(ng.SVI({"point": 6}), steps=2000, **options("scalar_mixture", tol=1e-7))
+    assert fit.stop.converged
+    best = CASES["scalar_mixture"]().network.fit(ng.SVI({"point": 6}), steps=900, **options("scalar_mixture"))
+    assert fit.elbo == pytest.approx(best.elbo, rel=1e-5)
+
+
+def test_local_rows_are_put_in_place_at_the_end():
+    """The local variables of a batch are those of its last visit; with the globals settled, a sweep moves none of them."""
+    case = CASES["scalar_mixture"]()
+    fit = case.network.fit(ng.SVI({"point": 6}), steps=600, **options("scalar_mixture"))
+    problem = case.network.problem
+    swept = problem.sweep(fit.state, tuple(case.order)).state
+    for a, b in zip(arrays(fit.state.lam["z"]), arrays(swept.lam["z"]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+    fresh = problem.moments(problem.blocks["z"], fit.state.lam["z"])
+    for a, b in zip(arrays(fit.state.mu["z"]), arrays(fresh), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+    # In the middle of the first pass only the batches seen have moved.
+    start = make_start(problem, case.init, 0)
+    early = case.network.fit(ng.SVI({"point": 6}), steps=1, **options("scalar_mixture"))
+    moved = np.any(arrays(early.state.lam["z"])[0] != arrays(start.lam["z"])[0], axis=-1)
+    assert moved.sum() == 6
+
+
+# -- promises --
+
+
+@pytest.mark.parametrize("half", [1, 7])
+@pytest.mark.parametrize(("name", "plate", "size"), [("scalar_mixture", "point", 6), ("hmm", "sequence", 2)])
+def test_going_on_is_exact_to_the_bit(name, plate, size, half):
+    network = CASES[name]().network
+    whole = network.fit(ng.SVI({plate: size}), steps=10, **options(name))
+    first = network.fit(ng.SVI({plate: size}), steps=half, **options(name))
+    for rest in (first.continue_(steps=10 - half, tol=0), first.continue_(steps=10 - half, tol=0)):
+        for block in whole.state.lam:
+            for a, b in zip(arrays(rest.state.lam[block]), arrays(whole.state.lam[block]), strict=True):
+                np.testing.assert_array_equal(a, b)
+        for column in ("elbo", "elbo_estimate", "accesses"):
+            np.testing.assert_array_equal(rest.trace[column], whole.trace[column])
+
+
+def test_the_same_seed_gives_the_same_fit_and_another_one_another():
+    network = CASES["scalar_mixture"]().network
+    one, two, other = (
+        network.fit(ng.SVI({"point": 6}), steps=4, seed=seed, **options("scalar_mixture")) for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(one["mu"].mean(), two["mu"].mean())
+    assert not np.array_equal(one["mu"].mean(), other["mu"].mean())
+
+
+def test_going_on_from_another_method_starts_from_its_local_variables():
+    case = CASES["scalar_mixture"]()
+    vb = case.network.fit(ng.VB(), steps=4, **options("scalar_mixture"))
+    on = vb.continue_(ng.SVI({"point": 6}), steps=6, tol=0)
+    bounds = on.trace["elbo"]
+    assert np.isfinite(bounds).all()
+    assert np.diff(bounds).min() >= -1e-11 * np.abs(bounds).max()
+    # The first step also reads all the data once, for the sums.
+    reads = np.diff(on.trace["accesses"])
+    assert reads[4 - 1] > reads[4]
+
+
+def test_going_on_after_another_method_forgets_what_was_remembered_before_it():
+    case = CASES["scalar_mixture"]()
+    first = case.network.fit(ng.SVI({"point": 6}), steps=5, **options("scalar_mixture"))
+    exact = first.continue_(ng.VB(), steps=50, tol=0)
+    assert KEY not in exact.state.memory
+    again = exact.continue_(ng.SVI({"point": 6}), steps=5, tol=0)
+    assert again.trace["elbo"][-5:].min() >= exact.elbo - 1e-10 * abs(exact.elbo)
+
+
+@pytest.mark.parametrize("size", [3, 12])
+def test_going_on_with_other_batches_keeps_what_was_learned(size):
+    case = CASES["scalar_mixture"]()
+    first = case.network.fit(ng.SVI({"point": 6}), steps=20, **options("scalar_mixture"))
+    other = first.continue_(ng.SVI({"point": size}), steps=4, tol=0)
+    assert other.trace["elbo"][-4:].min() >= first.elbo - 1e-10 * abs(first.elbo)
+
+
+# -- where nothing adds up --
+
+
+def test_globals_read_through_two_indices_have_no_sums_and_fall_back_with_a_word():
+    rng = np.random.default_rng(0)
+    first, second = rng.integers(0, 3, 12), rng.integers(0, 4, 12)
+    a = ng.Normal("a", 0.0, 1.0, plate=ng.Plate("group", 3))
+    b = ng.Normal("b", 0.0, 1.0, plate=ng.Plate("kind", 4))
+    n = ng.Plate("n", 12)
+    level = ng.Normal("level", a[first] + b[second], 2.0, plate=n)
+    network = ng.Network(ng.Normal("y", level, 1.0, plate=n, observed=rng.normal(size=12)))
+    problem = network.problem
+    groups = Groups(problem, "n", ("level", "b", "a"))
+    with pytest.raises(NotAdditive, match="different indices"):
+        Summary(problem, groups.local, groups.globals, groups.plate_of)
+    fit = network.fit(ng.SVI({"n": 4}), steps=2, tol=0)
+    assert fit.trace.choice.startswith("per-node steps")
+    assert "different indices" in fit.trace.choice
+    assert math.isfinite(fit.elbo)
+
+
+def test_a_global_that_is_read_twice_has_no_sums():
+    problem = CASES["skills"]().network.problem
+    groups = Groups(problem, "game", ("noise", "skill"))
+    with pytest.raises(NotAdditive, match="'skill' is read twice"):
+        Summary(problem, groups.local, groups.globals, groups.plate_of)
+
+
+def test_a_global_on_a_plate_with_weights_has_no_sums():
+    problem = CASES["lda"]().network.problem
+    with pytest.raises(NotAdditive, match="'z' lies on a plate with weights"):
+        Summary(problem, (), ("z", "phi", "theta"), dict.fromkeys(problem.plan.terms))
