@@ -20,8 +20,10 @@ from natgrad.network.plates import Plate
 
 if TYPE_CHECKING:
     from natgrad.models.factorization import MatrixFactorization
+    from natgrad.models.lda import LDA
 
 __all__ = [
+    "LDA",
     "SVI",
     "VB",
     "Auto",
@@ -61,4 +63,8 @@ def __getattr__(name: str) -> Any:
         from natgrad.models.factorization import MatrixFactorization
 
         return MatrixFactorization
+    if name == "LDA":
+        from natgrad.models.lda import LDA
+
+        return LDA
     raise AttributeError(f"module 'natgrad' has no attribute {name!r}")

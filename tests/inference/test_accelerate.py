@@ -180,6 +180,12 @@ class OneNumber:
         )
 
 
+@pytest.fixture
+def without_rest(monkeypatch):
+    monkeypatch.setattr(accelerate, "WARM_UP", 0)
+    monkeypatch.setattr(accelerate, "LONGEST_REST", -1)
+
+
 def run(problem, state, steps):
     stepper, infos = AcceleratedStepper(problem, ("x",)), []
     for _ in range(steps):
@@ -188,6 +194,7 @@ def run(problem, state, steps):
     return state, infos
 
 
+@pytest.mark.usefixtures("without_rest")
 def test_an_extrapolated_sweep_that_fell_is_thrown_away_and_both_are_counted():
     plain = [8.0, 4.0, 2.0, 1.0, 0.5]
     problem = OneNumber(lambda x: x / 2, lambda x: -x if x in plain else -1e3)
@@ -202,6 +209,15 @@ def test_an_extrapolated_sweep_that_fell_is_thrown_away_and_both_are_counted():
     assert state.memory[KEY].age == 0
 
 
+def test_without_a_gauge_extrapolation_waits_and_rests_longer_after_each_failure():
+    plain = [2.0**-k for k in range(-3, 30)]
+    problem = OneNumber(lambda x: x / 2, lambda x: -x if x in plain else -1e3)
+    _, infos = run(problem, problem.state(8.0), 20)
+    tried = [t for t, info in enumerate(infos, start=1) if info.accesses == 2 * full_accesses(problem)]
+    assert tried == [5, 8, 13]  # after three sweeps and one to extrapolate from; then rests of 2, 4 and 8
+
+
+@pytest.mark.usefixtures("without_rest")
 def test_an_extrapolated_sweep_that_is_not_valid_or_not_finite_is_thrown_away():
     plain = (8.0, 4.0)
     for problem in (
@@ -213,6 +229,7 @@ def test_an_extrapolated_sweep_that_is_not_valid_or_not_finite_is_thrown_away():
         assert float(state.lam["x"][1][0]) == 2.0
 
 
+@pytest.mark.usefixtures("without_rest")
 def test_an_extrapolated_sweep_that_rose_is_kept_and_momentum_grows():
     problem = OneNumber(lambda x: x + 1.0, lambda x: x)
     state, infos = run(problem, problem.state(1.0), 4)
@@ -225,6 +242,7 @@ def test_an_extrapolated_sweep_that_rose_is_kept_and_momentum_grows():
     assert state.memory[KEY].age == 3
 
 
+@pytest.mark.usefixtures("without_rest")
 def test_an_extrapolation_out_of_the_space_is_halved_until_it_is_inside():
     problem = OneNumber(lambda x: -0.9, lambda x: 0.0)
     run(problem, problem.state(0.1), 2)
@@ -232,6 +250,7 @@ def test_an_extrapolation_out_of_the_space_is_halved_until_it_is_inside():
     np.testing.assert_allclose(problem.starts, [0.1, -0.9 - 0.6 / 8], rtol=1e-12)
 
 
+@pytest.mark.usefixtures("without_rest")
 def test_an_extrapolation_that_stays_outside_is_dropped():
     problem = OneNumber(lambda x: -1.0 + 1e-6, lambda x: 0.0)
     _, infos = run(problem, problem.state(0.1), 2)

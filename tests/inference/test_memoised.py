@@ -39,7 +39,7 @@ def stepper_of(name, plate):
 
 def remembered(stepper, state, parts):
     """S and the local entropy of a list of batches, in their order."""
-    memory = stepper._begin(state._replace(t=1), [Batch(stepper.groups, np.sort(part)) for part in parts], 0)[0]
+    memory = stepper._begin(state._replace(t=1), [Batch(stepper.groups, np.sort(part)) for part in parts], 0)[1]
     return memory
 
 

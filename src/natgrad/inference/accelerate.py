@@ -34,12 +34,17 @@ Point = dict[str, Stats]
 KEY = "accelerated"
 # γ and the momentum's delay: of all that was tried on factorisations the fewest sweeps; see the docs on control.
 OVER_RELAXATION, DELAY = 0.6, 3.0
+# Without a gauge, the first sweeps jump too far for extrapolation to follow: wait for these; after the n-th failure, 2ⁿ more.
+WARM_UP, LONGEST_REST = 3, 8
 # Invalid extrapolations of λ are shortened by half this often before they are given up.
 MOST_HALVINGS = 4
 
 
 class History(NamedTuple):
-    """What the next sweep needs of the last ones: their bound, where they started and ended, the momentum's age."""
+    """What the next sweep needs of the last ones: their bound, where they started and ended, the momentum's age.
+
+    ``rest`` counts the plain sweeps that are still to come, ``failures`` the extrapolations that failed.
+    """
 
     bound: float
     start: Point
@@ -47,6 +52,8 @@ class History(NamedTuple):
     before: Point | None
     age: int
     turning: bool
+    rest: int
+    failures: int
 
 
 class AcceleratedStepper(NothingToFinish):
@@ -63,13 +70,13 @@ class AcceleratedStepper(NothingToFinish):
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         past: History | None = state.memory.get(KEY)
         turned, here = (state, None) if past is None else self._turned(state, past)
-        start = None if here is None else self._extrapolated(turned, here)
+        start = None if here is None or here.rest > 0 else self._extrapolated(turned, here)
         last = -math.inf if past is None else past.bound
         result = self._sweep(turned if start is None else start)
         sweeps = 1
         if start is not None and not rose(result, last):
             result, start, sweeps = self._sweep(turned), None, 2
-            here = None if here is None else here._replace(age=-1, before=None)
+            here = self._failed(here)
         if turned is not state and past is not None and not rose(result, last):
             result, turned, sweeps = self._sweep(state), state, sweeps + 1
             here = past._replace(age=-1, before=None, turning=False)
@@ -80,9 +87,18 @@ class AcceleratedStepper(NothingToFinish):
             None if here is None else here.end,
             0 if here is None else here.age + 1,
             self.turning if here is None else here.turning,
+            (0 if self.turning else WARM_UP) if here is None else max(0, here.rest - 1),
+            0 if here is None else here.failures,
         )
         info = StepInfo(result.info, 1.0, sweeps * self.accesses, result.bound)
         return result.state._replace(memory={KEY: after}), info
+
+    def _failed(self, here: History | None) -> History | None:
+        """The momentum starts anew; where nothing is turned, after a rest that doubles each time."""
+        if here is None:
+            return None
+        rest = 0 if self.turning else min(2 ** (here.failures + 1), LONGEST_REST) + 1
+        return here._replace(age=-1, before=None, rest=rest, failures=here.failures + 1)
 
     def _sweep(self, state: State) -> SweepResult:
         return self.problem.sweep_jointly(state, self.order)

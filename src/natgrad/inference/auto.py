@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple, final
 
 from natgrad.errors import PlateMismatch
 from natgrad.inference.accelerate import AcceleratedStepper
+from natgrad.inference.additive import additive_stepper, is_additive
 from natgrad.inference.groups import Groups
 from natgrad.inference.local import SVIStepper
 from natgrad.inference.memoised import MemoisedStepper
@@ -33,8 +34,9 @@ from natgrad.problem import Problem
 __all__ = ["Auto", "Choice", "Control", "choose"]
 
 Reads = Literal["cheap", "expensive", "stream"]
-# Memoised VB cuts the groups into batches of at least this many observations and two groups; more batches than the most make
-# no faster progress, and with fewer than the least a sweep of everything, compiled as a whole, is quicker.
+# Memoised VB cuts the groups into batches of at least this many observations and two groups, and no smaller than the globals
+# that each of them updates; more batches than the most make no faster progress, and with fewer than the least a sweep of
+# everything, compiled as a whole, is quicker.
 OBSERVATIONS, MOST_BATCHES, LEAST_BATCHES = 200, 50, 10
 # A part of the free memory that remembered messages may take.
 MEMORY_SHARE = 0.5
@@ -89,6 +91,10 @@ class Choice(NamedTuple):
 
 def choose(problem: Problem, method: Method | None, step: Control, order: tuple[str, ...]) -> Choice:
     """The stepper for what the user fixed; ``Auto`` fills in the rest."""
+    if is_additive(problem):
+        if isinstance(step, Auto):
+            return Choice(*additive_stepper(problem, method, None, step.room, step.reads == "stream"))
+        return Choice(*additive_stepper(problem, method, step, 0.0, False))
     if not isinstance(step, Auto):
         fixed = VB() if method is None else method
         return Choice(_as_asked(problem, fixed, step, order), f"{fixed} with {step}, as asked")
@@ -134,7 +140,7 @@ def _grouped(problem: Problem, method: SVI, auto: Auto, order: tuple[str, ...]) 
     plain = SVIStepper(problem, method, PerNode(), order)
     if auto.reads == "stream":
         return Choice(plain, "per-node steps: the data are a stream, nothing is remembered")
-    needed = sum(8 * math.prod(problem.blocks[n].shape) * _width(problem, n) for n in plain.groups.local)
+    needed = sum(8 * _numbers(problem, name) for name in plain.groups.local)
     if needed > auto.room:
         return Choice(plain, f"per-node steps: remembering local variables takes {_size(needed)}, more than there is")
     try:
@@ -188,17 +194,16 @@ def _groups_of(problem: Problem, order: tuple[str, ...]) -> SVI | None:
         except (PlateMismatch, ValueError):
             continue
         seen = sum(len(problem.observed[term.node]) for term in groups.grouped if term.node in problem.observed)
-        batches = min(MOST_BATCHES, len(groups) // 2, seen // OBSERVATIONS)
+        held, shared = (sum(_numbers(problem, n) for n in names) for names in (groups.local, groups.globals))
+        batches = min(MOST_BATCHES, len(groups) // 2, seen // OBSERVATIONS, held // max(1, shared))
         if groups.local and groups.globals and batches >= LEAST_BATCHES:
-            held = sum(math.prod(problem.blocks[name].shape) for name in groups.local)
             best = max(best or (0, 0, ""), (held, -math.ceil(len(groups) / batches), plate))
     return None if best is None else SVI({best[2]: -best[1]}, local_steps=1)
 
 
-def _width(problem: NetworkProblem, name: str) -> int:
-    """Numbers in λ of one element of a block."""
-    shape = problem.blocks[name].shape
-    return sum(math.prod(s) for s in problem.plan.nodes[name].stat_shapes()) // max(1, math.prod(shape))
+def _numbers(problem: NetworkProblem, name: str) -> int:
+    """How many numbers λ of a block has."""
+    return sum(math.prod(shape) for shape in problem.plan.nodes[name].stat_shapes())
 
 
 def free_memory() -> float:

@@ -22,7 +22,7 @@ import scipy.optimize
 
 from natgrad.problem import Block, Problem, State
 
-__all__ = ["Rotation", "Side", "apply_turn", "best_rotation", "rotated"]
+__all__ = ["Rotation", "Side", "apply_turn", "best_rotation", "rotated", "turned"]
 
 Floats = npt.NDArray[np.float64]
 Stats = tuple[Any, ...]
@@ -60,6 +60,14 @@ def rotated(problem: Problem, pair: tuple[str, str], state: State) -> Rotation |
         lam[name] = _turned(block, state.lam[name], matrix)
         mu[name] = problem.moments(block, lam[name])
     return Rotation(state._replace(lam=lam, mu=mu), turns)
+
+
+def turned(problem: Problem, state: State) -> State:
+    """The state with every gauge of the problem in its best position."""
+    for pair in problem.gauges:
+        found = rotated(problem, pair, state)
+        state = state if found is None else found.state
+    return state
 
 
 def apply_turn(block: Block, mean: Floats, matrix: Floats) -> Floats:

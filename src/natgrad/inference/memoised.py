@@ -6,7 +6,8 @@
 
 Every visit is coordinate ascent on the exact bound, so once every batch was seen the bound never falls, for any order and
 size of batches, and it costs no reads: there is no step size. During the first pass S is scaled by groups / groups seen, an
-average of what was seen so far; that is as quick a start as a step size that decays like 1/t.
+average of what was seen so far; that is as quick a start as a step size that decays like 1/t. Where the order of a sweep has
+globals before local variables, the first pass is that sweep, so that a start given to the local variables counts.
 
 Neal and Hinton (1998), incremental EM; Hughes and Sudderth (2013), memoised variational inference.
 """
@@ -60,18 +61,17 @@ class MemoisedStepper:
         check_size(method, groups)
         self.summary = Summary(problem, groups.local, groups.globals, groups.plate_of)
         self.n_batches = self.steps_per_pass = math.ceil(len(groups) / method.size)
-        # A sweep in this order updates globals from the start of the local variables; so must the first step here.
-        self.globals_first = order[0] in groups.globals
+        # A sweep in this order updates these globals from the start of the local variables; so must the first step here. The
+        # others keep their start until the local variables have seen it: it may be all that tells components apart.
+        local = [order.index(name) for name in groups.local]
+        self.leading = tuple(name for name in order[: min(local, default=0)])
         self._batches: dict[int, list[Batch]] = {}
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         batches = self._cut(seed)
         memory, reads = state.memory.get(KEY), 0
         if memory is None or memory.cut != (self.method.plate, self.n_batches, seed):
-            memory, reads = self._begin(state, batches, seed)
-            if all(rows is not None for rows in memory.rows):
-                lam, mu, _, _ = self._settle(state, memory, 1.0)
-                state = state._replace(lam={**state.lam, **lam}, mu={**state.mu, **mu})
+            state, memory, reads = self._begin(state, batches, seed)
         number = self._next(state, seed)
         batch = batches[number]
         before = memory.rows[number]
@@ -79,14 +79,13 @@ class MemoisedStepper:
         local = self.groups.solve(state, rows, batch, self.method.local_tol, self.method.local_steps)
         reads += local.iterations * sum(self.groups.reads(name, batch) for name in self.groups.local)
         reads += sum(self.groups.reads(name, batch) for name in self.groups.globals)
-        stats, entropy = self._exchange(memory, batch, before, local.lam)
-        kept = (*memory.rows[:number], local.lam, *memory.rows[number + 1 :])
-        memory = Remembered(memory.cut, stats, entropy, kept)
-        seen = sum(len(b.groups) for b, r in zip(batches, kept, strict=True) if r is not None)
-        complete = seen == len(self.groups)
-        lam, mu, bound, info = self._settle(state, memory, len(self.groups) / seen)
+        memory = self._exchanged(memory, number, batch, before, local.lam)
+        seen = sum(len(b.groups) for b, r in zip(batches, memory.rows, strict=True) if r is not None)
+        if self.leading and seen < len(self.groups):
+            return state._replace(t=state.t + 1, memory={KEY: memory}), StepInfo({}, 1.0, reads, math.nan)
+        lam, mu, bound, info = self._settle(state, memory, len(self.groups) / seen, self.groups.globals)
         after = State({**state.lam, **lam}, {**state.mu, **mu}, state.t + 1, {KEY: memory})
-        return after, StepInfo(info, 1.0, reads, bound if complete else math.nan, estimate=bound)
+        return after, StepInfo(info, 1.0, reads, bound if seen == len(self.groups) else math.nan, estimate=bound)
 
     def finish(self, state: State) -> State:
         """The local variables of all batches put in their places."""
@@ -121,19 +120,28 @@ class MemoisedStepper:
         epoch, place = divmod(state.t, self.n_batches)
         return int(generator(seed, ORDER, epoch).permutation(self.n_batches)[place])
 
-    def _begin(self, state: State, batches: list[Batch], seed: int) -> tuple[Remembered, int]:
-        """Nothing seen; or, going on from a fit, what its local variables say, which takes one reading of the data."""
+    def _begin(self, state: State, batches: list[Batch], seed: int) -> tuple[State, Remembered, int]:
+        """Nothing seen, and the leading globals updated from the start; going on from a fit, what its local variables say.
+
+        Both but a start without leading globals take one reading of the data by the globals.
+        """
         empty = Remembered((self.method.plate, self.n_batches, seed), {}, 0.0, (None,) * len(batches))
-        if state.t == 0 and not self.globals_first:
-            return empty, 0
+        if state.t == 0 and not self.leading:
+            return state, empty, 0
         memory, reads = empty, 0
+        names = self.groups.globals if state.t else self.leading
         for number, batch in enumerate(batches):
-            rows = self.groups.rows(state, batch)
-            stats, entropy = self._exchange(memory, batch, None, rows)
-            kept = (*memory.rows[:number], rows, *memory.rows[number + 1 :])
-            memory = Remembered(memory.cut, stats, entropy, kept)
-            reads += sum(self.groups.reads(name, batch) for name in self.groups.globals)
-        return memory, reads
+            memory = self._exchanged(memory, number, batch, None, self.groups.rows(state, batch))
+            reads += sum(self.groups.reads(name, batch) for name in names)
+        lam, mu, _, _ = self._settle(state, memory, 1.0, names)
+        state = state._replace(lam={**state.lam, **lam}, mu={**state.mu, **mu})
+        return state, memory if state.t else empty, reads
+
+    def _exchanged(
+        self, memory: Remembered, number: int, batch: Batch, before: dict[str, Stats] | None, after: dict[str, Stats]
+    ) -> Remembered:
+        stats, entropy = self._exchange(memory, batch, before, after)
+        return Remembered(memory.cut, stats, entropy, (*memory.rows[:number], after, *memory.rows[number + 1 :]))
 
     # -- compiled --
 
@@ -175,10 +183,10 @@ class MemoisedStepper:
         return stats, entropy
 
     def _settle(
-        self, state: State, memory: Remembered, scale: float
+        self, state: State, memory: Remembered, scale: float, names: tuple[str, ...]
     ) -> tuple[dict[str, Stats], dict[str, Stats], float, dict[str, BlockInfo]]:
-        """Every global block once, exactly, from S; the bound with it."""
-        names, summary = self.groups.globals, self.summary
+        """The named global blocks once, exactly, from S; the bound with it."""
+        globals_, summary = self.groups.globals, self.summary
 
         def build() -> Callable[..., Any]:
             def function(lam: Any, mu: Any, stats: Any, entropy: Any, scale: Any, known: Any) -> Any:
@@ -191,7 +199,7 @@ class MemoisedStepper:
 
             return function
 
-        lam, mu = {name: state.lam[name] for name in names}, {name: state.mu[name] for name in names}
+        lam, mu = {name: state.lam[name] for name in globals_}, {name: state.mu[name] for name in globals_}
         lam, mu, bound, info = self.problem.compiled(("settle", names), build)(
             lam, mu, memory.stats, memory.entropy, scale
         )

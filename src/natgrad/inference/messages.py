@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.draws import generator
-from natgrad.inference.gauge import rotated
+from natgrad.inference.gauge import turned
 from natgrad.inference.methods import Children, GlobalBatch
-from natgrad.inference.safeguard import higher, live
+from natgrad.inference.safeguard import due, higher, live
 from natgrad.inference.steppers import StepInfo, full_accesses
 from natgrad.problem import BlockInfo, ChildSet, Messages, Problem, State
 
@@ -116,7 +116,7 @@ class MessageStepper:
             self.messages.rebuild(memory)
         here = here._replace(t=state.t + 1)
         last = last._replace(passes=passes)
-        if passes < _due(last.checks):
+        if passes < due(last.checks, FIRST_CHECKS, CHECK_EVERY):
             return self._state(here, memory, last), StepInfo(info, 1.0, reads)
         here, last, sweeps = self._check(here, memory, last)
         accesses = reads + sweeps * self.sweep_accesses
@@ -217,10 +217,9 @@ class MessageStepper:
 
     def _check(self, here: State, memory: Any, last: Checked) -> tuple[State, Checked, int]:
         """An exact sweep that refreshes all messages; back to the last check, and exactly on, if the bound fell."""
-        turned = self._turned(here) if last.turning else None
-        state, sweeps = self._read_all(here if turned is None else turned, memory), 1
+        state, sweeps = self._read_all(turned(self.problem, here) if last.turning else here, memory), 1
         bound, turning, over, restored = self.problem.bound(state), last.turning, last.over, last.restored
-        if not bound >= last.bound - ROUNDING * abs(last.bound) and turned is not None:
+        if not bound >= last.bound - ROUNDING * abs(last.bound) and last.turning:
             state, sweeps, turning = self._read_all(here, memory), sweeps + 1, False
             bound = self.problem.bound(state)
         if not bound >= last.bound - ROUNDING * abs(last.bound):
@@ -230,12 +229,6 @@ class MessageStepper:
         saved = _copied(state)
         kept = Checked(saved.lam, saved.mu, bound, last.checks + 1, last.passes, turning, over, restored)
         return state, kept, sweeps
-
-    def _turned(self, state: State) -> State:
-        for pair in self.problem.gauges:
-            found = rotated(self.problem, pair, state)
-            state = state if found is None else found.state
-        return state
 
     def _read_all(self, state: State, memory: Any) -> State:
         """An exact sweep, every block from all its children as they are now."""
@@ -263,10 +256,3 @@ def _copied(state: State) -> State:
         for side in (state.lam, state.mu)
     )
     return state._replace(lam=lam, mu=mu)
-
-
-def _due(checks: int) -> float:
-    """The passes after which the next check comes."""
-    if checks < len(FIRST_CHECKS):
-        return FIRST_CHECKS[checks]
-    return FIRST_CHECKS[-1] + (checks - len(FIRST_CHECKS) + 1) * CHECK_EVERY

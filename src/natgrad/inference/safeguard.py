@@ -2,8 +2,8 @@
 
 Between two checks the steps are free to wander. At a check one exact sweep is made, counted like any other reading; its
 exact bound costs nothing more. If it is not lower than at the last check, the state after it is kept as the place to go
-back to. If it is, or if a step leaves the space of valid parameters before, that place is restored, swept exactly (which
-cannot lower the bound), and from then on the steps are half as long.
+back to. If it is, if the steps before it had lost more than noise, or if one left the space of valid parameters, that place
+is restored, swept exactly (which cannot lower the bound), and from then on the steps are half as long.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from natgrad.inference.gauge import rotated
+from natgrad.inference.gauge import turned
 from natgrad.inference.steppers import ChildrenStepper, GlobalBatchStepper, StepInfo, full_accesses
 from natgrad.problem import Problem, State, SweepResult
 
-__all__ = ["SafeguardedStepper", "Snapshot", "higher", "live", "rose"]
+__all__ = ["SafeguardedStepper", "Snapshot", "due", "higher", "live", "rose"]
 
 KEY, LIVE = "safeguard", "live"
 # Checks after these numbers of passes, then every so many more.
 FIRST_CHECKS, CHECK_EVERY = (0.25, 1.0, 2.0, 4.0), 4.0
-# A bound that is lower by this part of its size fell by rounding.
-ROUNDING = 1e-12
+# A bound that is lower by this part of its size fell by rounding; by this one, by the noise of sampled steps.
+ROUNDING, NOISE = 1e-12, 0.01
 
 
 class Snapshot(NamedTuple):
@@ -65,8 +65,10 @@ class SafeguardedStepper:
         passes = last.passes + info.accesses / self.sweep_accesses
         lost = not all(bool(block.valid) for block in info.blocks.values())
         last = last._replace(passes=passes)
-        if not lost and passes < _due(last.checks):
+        if not lost and passes < due(last.checks, FIRST_CHECKS, CHECK_EVERY):
             return new._replace(memory={KEY: last}), info
+        # One sweep repairs much, so that its bound alone would hide steps that run away: they must hold the last check's.
+        lost = lost or not self.problem.bound(new) >= last.bound - NOISE * abs(last.bound)
         result, sweeps, last = self._checked(None if lost else new, state, last)
         checked = result.state._replace(t=state.t + 1, memory={KEY: last})
         return checked, StepInfo(result.info, info.rho, info.accesses + sweeps * self.sweep_accesses, result.bound)
@@ -80,29 +82,22 @@ class SafeguardedStepper:
         """One exact sweep, turned if that is allowed and helps; from the last check if the steps led downhill."""
         tries = []
         if new is not None:
-            tries = [(_turned(self.problem, new), True)] if last.turning else []
+            tries = [(turned(self.problem, new), True)] if last.turning else []
             tries.append((new, False))
         back = old._replace(lam=last.lam, mu=last.mu)
         damping = last.damping
         sweeps = 0
-        for state, turned in [*tries, (back, False)]:
+        for state, is_turned in [*tries, (back, False)]:
             sweeps += 1
             result = self.problem.sweep_jointly(state, self.order)
             if state is back:
                 damping /= 2
             if state is back or rose(result, last.bound):
                 break
-            last = last._replace(turning=last.turning and not turned)
+            last = last._replace(turning=last.turning and not is_turned)
         checks = last.checks + (new is not None)
         kept = Snapshot(result.state.lam, result.state.mu, result.bound, checks, last.passes, damping, last.turning)
         return result, sweeps, kept
-
-
-def _turned(problem: Problem, state: State) -> State:
-    for pair in problem.gauges:
-        found = rotated(problem, pair, state)
-        state = state if found is None else found.state
-    return state
 
 
 def higher(problem: Problem, state: State, lam: Any, mu: Any, bound: float) -> State:
@@ -138,8 +133,6 @@ class Damped:
         return rate if self.factor == 1.0 else self.factor * np.asarray(rate)
 
 
-def _due(checks: int) -> float:
-    """The passes after which the next check comes."""
-    if checks < len(FIRST_CHECKS):
-        return FIRST_CHECKS[checks]
-    return FIRST_CHECKS[-1] + (checks - len(FIRST_CHECKS) + 1) * CHECK_EVERY
+def due(checks: int, first: tuple[float, ...], every: float) -> float:
+    """The passes after which the next check comes, when ``checks`` of them were made."""
+    return first[checks] if checks < len(first) else first[-1] + (checks - len(first) + 1) * every

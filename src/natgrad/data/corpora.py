@@ -1,0 +1,258 @@
+"""`Corpus`: documents in any common form in; compressed rows of (word, count), checked, with the vocabulary, out.
+
+A document without words is allowed: its topic shares keep the prior, and it adds nothing to any score. Fractional counts are
+allowed too: they are weights, and the bound is that of a likelihood raised to them; whole numbers alone are word counts.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sparse
+
+__all__ = ["Corpus", "as_corpus", "read_docword", "read_ldac"]
+
+Ints = npt.NDArray[np.int64]
+Words = Sequence[Any] | npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Counts of words in documents.
+
+    Attributes
+    ----------
+    start : int64 [D + 1], where each document's entries begin
+    words : int32 [entries], counts : float64 [entries], the words of each document in order, none twice, none with count 0
+    n_words : int, V
+    vocabulary : the words themselves, or None if nobody said
+
+    Examples
+    --------
+    >>> corpus = as_corpus([[(0, 2), (3, 1)], [], [(1, 1)]])
+    >>> corpus
+    Corpus(3 documents, 4 words, 4 tokens)
+    >>> corpus.lengths.tolist()
+    [3.0, 0.0, 1.0]
+    """
+
+    start: Ints
+    words: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.float64]
+    n_words: int
+    vocabulary: npt.NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.float64]:
+        """Tokens in each document."""
+        rows = np.repeat(np.arange(len(self)), np.diff(self.start))
+        return np.bincount(rows, weights=self.counts, minlength=len(self)).astype(np.float64)
+
+    @cached_property
+    def n_tokens(self) -> float:
+        """All counts together."""
+        return float(self.counts.sum())
+
+    def documents(self, chosen: Ints) -> Corpus:
+        """Some of the documents, in the order given."""
+        sizes = np.diff(self.start)[chosen]
+        start = np.concatenate([[0], np.cumsum(sizes)])
+        place = np.arange(start[-1]) + np.repeat(self.start[chosen] - start[:-1], sizes)
+        return Corpus(start, self.words[place], self.counts[place], self.n_words, self.vocabulary)
+
+    def renumbered(self, vocabulary: npt.NDArray[Any], number: dict[Any, int]) -> Corpus:
+        """The same documents with words numbered as in another vocabulary that has them all."""
+        if self.vocabulary is None:
+            raise ValueError("words can be matched to a grown vocabulary only if they have names: give vocabulary=")
+        where = np.array([number[word] for word in self.vocabulary.tolist()], dtype=np.int64)
+        table = sparse.csr_array((self.counts, where[self.words], self.start), shape=(len(self), len(vocabulary)))
+        return _from_sparse(table, vocabulary)
+
+    def to_sparse(self) -> Any:
+        """Documents by words, as a SciPy CSR array."""
+        return sparse.csr_array((self.counts, self.words, self.start), shape=(len(self), self.n_words))
+
+    def __repr__(self) -> str:
+        return f"Corpus({len(self)} documents, {self.n_words} words, {self.n_tokens:g} tokens)"
+
+
+def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = None, vectoriser: Any = None) -> Corpus:
+    """A corpus of counts by word.
+
+    Parameters
+    ----------
+    X : sparse or dense counts [D, V], a DataFrame whose columns are words, a list of texts, a list of lists of (word, count),
+        or a `Corpus`
+    vocabulary : the V words, in the order of the columns
+    n_words : int, optional
+        The V that is expected; another one is an error. Lists of pairs may have fewer.
+    vectoriser : what turns texts into counts; by default scikit-learn's CountVectorizer, or one with ``vocabulary``
+    """
+    if isinstance(X, Corpus):
+        corpus = X
+    elif sparse.issparse(X):
+        corpus = _from_sparse(X, None)
+    elif hasattr(X, "columns") and hasattr(X, "to_numpy"):
+        corpus = _from_dense(X.to_numpy(), np.array(list(X.columns), dtype=object))
+    elif isinstance(X, str):
+        raise TypeError("X is one text: give a list of documents, [text, …]")
+    elif _is_of(X, str):
+        corpus = _from_texts(list(X), vocabulary, vectoriser)
+    elif not isinstance(X, np.ndarray) and _is_of_pairs(X):
+        corpus = _from_pairs(X, n_words or (None if vocabulary is None else len(vocabulary)))
+    else:
+        corpus = _from_dense(X, None)
+    corpus = _named(corpus, vocabulary)
+    if n_words is not None and corpus.n_words != n_words:
+        raise ValueError(
+            f"X has {corpus.n_words} words and the model has {n_words}: columns must be those of the fit; for new words use "
+            "partial_fit with vocabulary="
+        )
+    if len(corpus) == 0:
+        raise ValueError("X has no documents")
+    return corpus
+
+
+def read_ldac(path: str | Path, vocabulary: Words | None = None) -> Corpus:
+    """A file in the format of lda-c: a line for each document, ``n word:count word:count …``; may be gzipped."""
+    documents = []
+    with _opened(path) as file:
+        for number, line in enumerate(file, 1):
+            fields = line.split()
+            if not fields:
+                continue
+            try:
+                pairs = [(int(w), float(n)) for w, n in (field.split(":") for field in fields[1:])]
+            except ValueError:
+                raise ValueError(
+                    f"{path}, line {number}: expected 'n word:count …', got {line.strip()[:60]!r}"
+                ) from None
+            if int(fields[0]) != len(pairs):
+                raise ValueError(f"{path}, line {number} announces {fields[0]} words and has {len(pairs)}")
+            documents.append(pairs)
+    return as_corpus(documents, vocabulary)
+
+
+def read_docword(path: str | Path, vocabulary: Words | None = None) -> Corpus:
+    """A file of the UCI bags of words: D, V and the number of entries on three lines, then ``document word count``, from 1."""
+    with _opened(path) as file:
+        header = [file.readline() for _ in range(3)]
+        try:
+            n_documents, n_words, n_entries = (int(line) for line in header)
+        except ValueError:
+            raise ValueError(
+                f"{path}: the first three lines must be D, V and the number of entries, got {header}"
+            ) from None
+        table = np.loadtxt(file, dtype=np.float64, ndmin=2) if n_entries else np.empty((0, 3))
+    if table.shape != (n_entries, 3):
+        raise ValueError(
+            f"{path} announces {n_entries} entries of 3 numbers and has {table.shape[0]} of {table.shape[1]}"
+        )
+    places = table[:, :2].astype(np.int64) - 1
+    if len(places) and (places.min() < 0 or (places.max(0) >= (n_documents, n_words)).any()):
+        raise ValueError(f"{path}: document and word numbers must lie in 1 … {n_documents} and 1 … {n_words}")
+    counts = sparse.coo_array((table[:, 2], (places[:, 0], places[:, 1])), shape=(n_documents, n_words))
+    return _named(_from_sparse(counts, None), vocabulary)
+
+
+def _from_sparse(X: Any, vocabulary: npt.NDArray[Any] | None) -> Corpus:
+    table = sparse.csr_array(X, dtype=np.float64, copy=True)
+    _check(
+        table.data, lambda place: (int(np.searchsorted(table.indptr, place, "right")) - 1, int(table.indices[place]))
+    )
+    table.sum_duplicates()
+    table.eliminate_zeros()
+    words = table.indices.astype(np.int32)
+    return Corpus(table.indptr.astype(np.int64), words, table.data, int(table.shape[1]), vocabulary)
+
+
+def _from_dense(X: Any, vocabulary: npt.NDArray[Any] | None) -> Corpus:
+    try:
+        table = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            "X must be counts [documents, words], texts, or lists of (word, count); could not read "
+            f"{type(X).__name__} as numbers"
+        ) from None
+    if table.ndim != 2:
+        raise ValueError(f"X must have two axes, documents and words, got shape {table.shape}")
+    _check(table.ravel(), lambda place: divmod(place, table.shape[1]))
+    return _from_sparse(sparse.csr_array(table), vocabulary)
+
+
+def _from_texts(texts: list[str], vocabulary: Words | None, vectoriser: Any) -> Corpus:
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    if vectoriser is None:
+        vectoriser = CountVectorizer(vocabulary=None if vocabulary is None else list(vocabulary))
+    known = getattr(vectoriser, "vocabulary_", None) is not None or getattr(vectoriser, "vocabulary", None) is not None
+    counts = vectoriser.transform(texts) if known else vectoriser.fit_transform(texts)
+    return _from_sparse(counts, np.asarray(vectoriser.get_feature_names_out(), dtype=object))
+
+
+def _from_pairs(X: Iterable[Any], n_words: int | None) -> Corpus:
+    words: list[int] = []
+    counts: list[float] = []
+    start = [0]
+    for document in X:
+        for word, count in document:
+            words.append(int(word))
+            counts.append(float(count))
+        start.append(len(words))
+    needed = max(words, default=-1) + 1
+    if min(words, default=0) < 0:
+        raise ValueError(f"word numbers must be ≥ 0, got {min(words)}")
+    if n_words is not None and needed > n_words:
+        raise ValueError(f"a document has word number {needed - 1}, and the vocabulary has {n_words} words")
+    shape = (len(start) - 1, needed if n_words is None else n_words)
+    return _from_sparse(sparse.csr_array((counts, words, start), shape=shape), None)
+
+
+def _named(corpus: Corpus, vocabulary: Words | None) -> Corpus:
+    if vocabulary is None:
+        return corpus
+    names = np.array(list(vocabulary), dtype=object)
+    if len(names) != corpus.n_words:
+        raise ValueError(f"vocabulary has {len(names)} words and X has {corpus.n_words}")
+    return Corpus(corpus.start, corpus.words, corpus.counts, corpus.n_words, names)
+
+
+def _check(counts: npt.NDArray[np.float64], place_of: Any) -> None:
+    """Finite and not negative, or an error that shows the first one that is not."""
+    bad = np.flatnonzero(~((counts >= 0) & (counts < np.inf)))
+    if len(bad):
+        d, v = place_of(int(bad[0]))
+        raise ValueError(
+            f"X must hold counts (finite, ≥ 0), but X[{d}, {v}] = {counts[bad[0]]:g} ({len(bad)} such). Centred data cannot be "
+            "fed to LDA; give raw counts."
+        )
+
+
+def _is_of(X: Any, kind: type) -> bool:
+    try:
+        return len(X) > 0 and all(isinstance(document, kind) for document in X)
+    except TypeError:
+        return False
+
+
+def _is_of_pairs(X: Any) -> bool:
+    """Lists of (word, count), as gensim has them; at least one document has a word."""
+    if not isinstance(X, (list, tuple)) or not _is_of(X, (list, tuple)):  # type: ignore[arg-type]
+        return False
+    return any(len(document) > 0 for document in X) and all(
+        isinstance(pair, (list, tuple)) and len(pair) == 2 for document in X for pair in document
+    )
+
+
+def _opened(path: str | Path) -> TextIO:
+    return gzip.open(path, "rt") if str(path).endswith(".gz") else open(path)

@@ -1,0 +1,389 @@
+"""`LDA`: documents in; topics with their uncertainty, and each document's shares of them out.
+
+    θ_d ~ Dir(α),   φ_k ~ Dir(β),   z ~ Cat(θ_d),   w ~ Cat(φ_z)
+
+Blei, Ng and Jordan (2003); Pritchard, Stephens and Donnelly (2000); Hoffman, Blei and Bach (2010). The loop, the steps and the
+guard are those of every network; `natgrad.models.lda_problem` has the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.exceptions import NotFittedError
+
+from natgrad.data.corpora import Corpus, as_corpus
+from natgrad.inference.additive import ONE_PASS, SampledGroups, rows_of
+from natgrad.inference.engine import Limits, Result, run
+from natgrad.inference.methods import SVI, VB, Method
+from natgrad.inference.steps import Step
+from natgrad.inference.trace import Stop, Trace
+from natgrad.models.settings import checked_method, checked_step
+from natgrad.models.topics import Alignment, By, aligned, completed, npmi, ranked_words, split_tokens
+from natgrad.network.checks import real_number, whole_number
+from natgrad.posterior.factor import Factor
+
+if TYPE_CHECKING:
+    from natgrad.models.lda_problem import Inferred, LDAProblem
+    from natgrad.problem import State
+
+__all__ = ["LDA"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+# Held-out documents are solved more finely than those of a fit: nothing averages their errors out.
+FINE_TOL, FINE_ROUNDS = 1e-4, 1000
+SLICE = 20_000
+
+
+class LDA(TransformerMixin, BaseEstimator):
+    """Latent Dirichlet allocation: topics of documents, by variational inference.
+
+    Parameters
+    ----------
+    n_topics : int, K
+    doc_prior : float or array [K], α of a document's shares
+    topic_prior : float, β of a topic's words
+    learn_priors : bool
+        Not yet; must be False.
+    method, step : as in ``Network.fit``
+        By default memoised VB in batches, whose bound never falls once all documents were seen; `VB()`; `SVI({"doc": size})`.
+    local : "vb" or "map"
+        What stands for a topic when documents are read. "vb": its geometric mean under q, and `elbo_` is a lower bound of
+        log p(w). "map": its mean; that is EM for a point estimate of the topics under Dir(β + 1), `elbo_` is a lower bound of
+        log p(w, topics), and held-out words are predicted better.
+    finish : None
+        "gibbs" is not there yet.
+    batch_size : int, optional
+        Documents in a batch, if the method does not say.
+    local_tol, local_steps : float, int
+        A document is done when its γ changes by less in the mean over topics, or after so many rounds.
+    skip : float
+        Topics with less than this part of a document's words are left out of it; 0 leaves out none. `elbo_` still is a bound.
+    dtype : "float32" or "float64"
+        Of the inner loops; sums over documents are always double.
+    max_passes : int
+        Most readings of the corpus.
+    tol : float
+        Relative change of the bound over a pass that counts as converged; 0 runs all passes.
+    seed : int
+        Every random choice is a function of the seed and the number of the step.
+    n_jobs : int, optional
+        Threads; by default all. The result is the same for any number.
+    verbose : bool, optional
+        Show a progress bar; by default on a terminal.
+
+    Attributes
+    ----------
+    components_ : array [K, V], concentrations of the topics, as in scikit-learn
+    topics_ : array [K, V], E[φ]
+    vocabulary_ : array [V] of words, or of their numbers
+    elbo_, trace_, stop_ : the bound, its history, and why the run ended
+    posterior_ : {"phi": Factor, "theta": Factor}; θ only if the method remembers the documents
+
+    Examples
+    --------
+    >>> texts = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 5
+    >>> model = LDA(n_topics=2, seed=1).fit(texts)
+    >>> sorted(" ".join(sorted(words)) for words in model.top_words(3))
+    ['apple pear plum', 'bolt nut screw']
+    >>> model.transform(["apple plum"]).shape
+    (1, 2)
+    """
+
+    n_documents_seen_: int
+    elbo_: float
+
+    def __init__(
+        self,
+        n_topics: int = 50,
+        *,
+        doc_prior: Any = 0.1,
+        topic_prior: float = 0.05,
+        learn_priors: bool = False,
+        method: Method | None = None,
+        step: Step | None = None,
+        local: Literal["vb", "map"] = "vb",
+        finish: None = None,
+        batch_size: int | None = None,
+        local_tol: float = 1e-3,
+        local_steps: int = 100,
+        skip: float = 1e-5,
+        dtype: str = "float32",
+        max_passes: int = 50,
+        tol: float = 1e-4,
+        seed: int = 0,
+        n_jobs: int | None = None,
+        verbose: bool | None = None,
+    ) -> None:
+        self.n_topics = n_topics
+        self.doc_prior = doc_prior
+        self.topic_prior = topic_prior
+        self.learn_priors = learn_priors
+        self.method = method
+        self.step = step
+        self.local = local
+        self.finish = finish
+        self.batch_size = batch_size
+        self.local_tol = local_tol
+        self.local_steps = local_steps
+        self.skip = skip
+        self.dtype = dtype
+        self.max_passes = max_passes
+        self.tol = tol
+        self.seed = seed
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None) -> LDA:
+        """Fit to documents.
+
+        Parameters
+        ----------
+        X : counts [D, V] (sparse, dense or a DataFrame), texts, lists of (word, count), or a Corpus
+        y : ignored
+        vocabulary : the V words, optional
+        """
+        corpus = as_corpus(X, vocabulary)
+        problem = self._problem(corpus)
+        with self._threads():
+            self._run(problem, problem.start(int(self.seed)), Trace())
+        return self
+
+    def continue_(self, X: Any, max_passes: int | None = None) -> LDA:
+        """Go on from where the last fit ended, on the same documents; the trace continues."""
+        self._check_fitted()
+        problem = self._problem(as_corpus(X, self._names, len(self.vocabulary_)))
+        with self._threads():
+            self._run(problem, self._state, Trace(list(self.trace_.records)), max_passes)
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: None = None,
+        *,
+        vocabulary: Sequence[Any] | None = None,
+        n_documents: float | None = None,
+    ) -> LDA:
+        """One step from the documents of a stream: λ ← (1 − ρ) λ + ρ (η̃ + scale · counts).
+
+        Parameters
+        ----------
+        X : as in `fit`
+        y : ignored
+        vocabulary : the words of the columns of X; words that were never seen join the topics with their prior
+        n_documents : float, optional
+            How many documents the stream stands for; by default those seen so far.
+        """
+        fresh = not hasattr(self, "_state")
+        named = vocabulary is not None or fresh
+        corpus = as_corpus(X, vocabulary) if named else as_corpus(X, self._names, len(self.vocabulary_))
+        corpus = corpus if fresh else self._joined(corpus)
+        seen = (0 if fresh else self.n_documents_seen_) + len(corpus)
+        problem = self._problem(corpus, population=max(seen, n_documents or 0))
+        state = problem.start(int(self.seed)) if fresh else self._grown(problem)
+        step = self.step if self.step is not None else ONE_PASS
+        tol, limit = problem.local_limits
+        with self._threads():
+            after, info = SampledGroups(problem, len(corpus), tol, limit, step).step(state, int(self.seed))
+        if not all(bool(block.valid) for block in info.blocks.values()):
+            raise FloatingPointError(f"step {after.t} left the space of valid topics; take a smaller step=")
+        self._publish(problem, after)
+        self.n_documents_seen_ = seen
+        self.elbo_ = info.estimate
+        return self
+
+    def transform(self, X: Any, return_std: bool = False) -> Any:
+        """The expected topic shares of documents [D, K]; with ``return_std``, also their standard deviations under q."""
+        gamma = self._inferred(self._held_out(X)).gamma.astype(np.float64)
+        total = gamma.sum(1, keepdims=True)
+        mean = gamma / total
+        return (mean, np.sqrt(mean * (1.0 - mean) / (total + 1.0))) if return_std else mean
+
+    def infer(self, document: Any) -> Floats:
+        """The topic shares [K] of one document: a text, counts [V], or a list of (word number, count)."""
+        shares: Floats = self.transform([document] if isinstance(document, (str, list)) else np.atleast_2d(document))[0]
+        return shares
+
+    def score(self, X: Any, y: None = None) -> float:
+        """The bound per word of documents given the fitted topics: Σ_d [E log p(w_d | θ, φ) − KL(θ_d)] / words.
+
+        The topics' own terms are left out: they belong to the fit. Neither batches nor the number of documents change it.
+        """
+        corpus = self._held_out(X)
+        if corpus.n_tokens == 0:
+            raise ValueError("X has no words to score")
+        return float(self._inferred(corpus).bound.sum() / corpus.n_tokens)
+
+    def perplexity(self, X: Any, how: Literal["bound", "completion"] = "bound") -> float:
+        """The exponential of minus the mean log probability of a word; lower is better.
+
+        "bound" takes `score`, so it is an upper bound of the perplexity. "completion" infers the shares of each document from
+        a random half of its tokens and predicts the other half with the means of θ and φ.
+        """
+        if how == "bound":
+            return float(np.exp(-self.score(X)))
+        if how != "completion":
+            raise ValueError(f'how must be "bound" or "completion", got {how!r}')
+        read, predicted = split_tokens(self._held_out(X), np.random.default_rng([int(self.seed), 1]))
+        if predicted.n_tokens == 0:
+            raise ValueError("X has too few words to predict any")
+        return float(np.exp(-completed(self.transform(read), self.topics_, predicted) / predicted.n_tokens))
+
+    def top_words(self, n: int = 10, by: By = "probability") -> list[list[Any]]:
+        """The n first words of each topic: the likeliest, the most typical ("lift"), or both ("relevance")."""
+        self._check_fitted()
+        counts = self.components_.sum(1)
+        return [self.vocabulary_[row].tolist() for row in ranked_words(self.topics_, counts / counts.sum(), n, by)]
+
+    def coherence(self, X: Any, n: int = 10) -> Floats:
+        """NPMI of each topic's n likeliest words [K], by the documents in which they occur together."""
+        corpus = self._held_out(X)
+        counts = self.components_.sum(1)
+        return npmi(ranked_words(self.topics_, counts / counts.sum(), n, "probability"), corpus)
+
+    def similar_documents(self, query: Any, X: Any, n: int = 10) -> tuple[Ints, Floats]:
+        """The n documents of X nearest to one document, and Σ_k √(θ_k θ'_k) with each: 1 for the same shares, 0 for none."""
+        closeness = np.sqrt(self.transform(X)) @ np.sqrt(self.infer(query))
+        order = np.argsort(-closeness, kind="stable")[: whole_number(n, "n")]
+        return order, closeness[order]
+
+    def align(self, other: LDA) -> Alignment:
+        """The one-to-one match with the topics of another fit, by total variation over the words that both have."""
+        self._check_fitted()
+        other._check_fitted()
+        mine = {word: place for place, word in enumerate(self.vocabulary_.tolist())}
+        both = [(mine[word], place) for place, word in enumerate(other.vocabulary_.tolist()) if word in mine]
+        if not both:
+            raise ValueError("the two vocabularies have no word in common")
+        here, there = np.array(both).T
+        return aligned(self.topics_[:, here], other.topics_[:, there])
+
+    # -- parts --
+
+    def _run(self, problem: LDAProblem, start: State, trace: Trace, max_passes: int | None = None) -> None:
+        method = checked_method(self.method)
+        step = checked_step(self.step, method, problem)
+        size = method.size if isinstance(method, SVI) else problem.batch_size
+        alone = isinstance(method, VB) or (method is None and self.step is not None)
+        per_pass = 1 if alone else -(-problem.n_groups // size)
+        passes = whole_number(self.max_passes if max_passes is None else max_passes, "max_passes")
+        result: Result = run(
+            problem, start, method, step, ("phi",), limits=Limits(passes * per_pass, self.tol), seed=int(self.seed),
+            progress=self.verbose, trace=trace,
+        )  # fmt: skip
+        self.trace_: Trace = result.trace
+        self.stop_: Stop = result.stop
+        self.n_documents_seen_ = problem.n_groups
+        self._publish(problem, result.state)
+        last = result.trace.last.elbo if len(result.trace) else np.nan
+        self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
+
+    def _publish(self, problem: LDAProblem, state: State) -> None:
+        block = problem.blocks["phi"]
+        self._state, self._fitted = state, problem
+        phi = Factor("phi", block.family, block.plates, state.lam["phi"])
+        posterior = {"phi": phi}
+        rows = rows_of(problem, state, int(self.seed))
+        if rows:
+            gamma = np.empty((problem.n_groups, problem.n_topics))
+            for groups, (part,) in rows:
+                gamma[slice(None) if groups is None else groups] = part
+            posterior["theta"] = Factor("theta", block.family, ("doc",), (gamma - 1.0,))
+        self.posterior_: Mapping[str, Factor] = posterior
+        self.components_: Floats = np.ascontiguousarray(state.lam["phi"][0] + 1.0)
+        self.topics_: Floats = self.components_ / self.components_.sum(1, keepdims=True)
+        names = problem.corpus.vocabulary
+        self._names = names
+        self.vocabulary_: npt.NDArray[Any] = np.arange(problem.corpus.n_words) if names is None else names
+        self.n_features_in_: int = problem.corpus.n_words
+        self.n_steps_: int = state.t
+
+    def _problem(self, corpus: Corpus, population: float | None = None) -> LDAProblem:
+        from natgrad.models.lda_problem import LDAProblem, Local  # Numba takes a while to import
+
+        alpha = self._checked()
+        local = Local(self.local, self.local_tol, self.local_steps, float(self.skip), np.dtype(self.dtype).type)
+        return LDAProblem(corpus, alpha, self.topic_prior, local, batch_size=self.batch_size, population=population)
+
+    def _checked(self) -> Floats:
+        """α [K], with all settings checked."""
+        n_topics = whole_number(self.n_topics, "n_topics")
+        if self.learn_priors:
+            raise NotImplementedError(
+                "learn_priors=True is not there yet: give doc_prior, a number or one for each topic"
+            )
+        if self.finish is not None:
+            raise NotImplementedError(f"finish={self.finish!r} is not there yet: leave it out")
+        if self.local not in ("vb", "map"):
+            raise ValueError(f'local must be "vb" or "map", got {self.local!r}')
+        if self.dtype not in ("float32", "float64"):
+            raise ValueError(f'dtype must be "float32" or "float64", got {self.dtype!r}')
+        if not real_number(self.topic_prior, "topic_prior (β)") > 0:
+            raise ValueError(f"topic_prior (β) must be > 0, got {self.topic_prior!r}")
+        if not real_number(self.local_tol, "local_tol") >= 0:
+            raise ValueError(f"local_tol must be ≥ 0, got {self.local_tol!r}")
+        if not 0 <= real_number(self.skip, "skip") < 1.0 / n_topics:
+            raise ValueError(f"skip must lie in [0, 1/n_topics), got {self.skip!r}: a document keeps its largest topic")
+        whole_number(self.local_steps, "local_steps")
+        whole_number(self.seed, "seed", least=0)
+        for name, value in (("batch_size", self.batch_size), ("n_jobs", self.n_jobs)):
+            if value is not None:
+                whole_number(value, name)
+        alpha = np.asarray(self.doc_prior, dtype=np.float64)
+        if alpha.shape not in ((), (n_topics,)) or not (np.isfinite(alpha) & (alpha > 0)).all():
+            raise ValueError(
+                f"doc_prior (α) must be > 0, a number or one for each of {n_topics} topics, got {self.doc_prior!r}"
+            )
+        return np.broadcast_to(alpha, (n_topics,)).copy()
+
+    def _joined(self, corpus: Corpus) -> Corpus:
+        """The corpus with words numbered as in the fit, new ones after them."""
+        if corpus.vocabulary is None or self._names is None:
+            return as_corpus(corpus, None, len(self.vocabulary_))
+        number = {word: place for place, word in enumerate(self._names.tolist())}
+        added = [word for word in corpus.vocabulary.tolist() if word not in number]
+        number.update({word: len(number) + place for place, word in enumerate(added)})
+        return corpus.renumbered(np.array(list(number), dtype=object), number)
+
+    def _grown(self, problem: LDAProblem) -> State:
+        """The fitted topics with their prior at words that they have not seen."""
+        missing = problem.corpus.n_words - self.components_.shape[1]
+        if not missing:
+            return self._state
+        added = np.full((problem.n_topics, missing), problem.topic_prior)
+        return problem.at(np.hstack([self.components_, added]), self._state.t)
+
+    def _held_out(self, X: Any) -> Corpus:
+        self._check_fitted()
+        return as_corpus(X, self._names, len(self.vocabulary_))
+
+    def _inferred(self, corpus: Corpus) -> Inferred:
+        """Documents given the fitted topics; those of the fit may have been solved less finely."""
+        problem = self._fitted.of(corpus, self._state)
+        with self._threads():
+            parts = [
+                problem.infer(self._state, groups, FINE_TOL, FINE_ROUNDS)
+                for groups in np.array_split(np.arange(len(corpus)), -(-len(corpus) // SLICE))
+            ]
+        return type(parts[0])(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    @contextmanager
+    def _threads(self) -> Iterator[None]:
+        from natgrad.models.lda_problem import set_threads
+
+        before = set_threads(self.n_jobs)
+        try:
+            yield
+        finally:
+            set_threads(before)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "_state"):
+            raise NotFittedError("this LDA is not fitted yet: call fit(X) or partial_fit(X)")

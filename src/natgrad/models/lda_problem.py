@@ -1,0 +1,360 @@
+"""A corpus as the engine's Problem, with compiled kernels: one global block, the topics; the groups are documents.
+
+    θ_d ~ Dir(α),   φ_k ~ Dir(β),   z ~ Cat(θ_d),   w ~ Cat(φ_z);   one responsibility for each (document, word)
+
+The same numbers as the network that declares this model (a test demands it). Arrays of the topics [K, V] lie in memory word
+after word, so that a document gathers short contiguous rows. The topics may also be a point, E[φ] under the same update: then
+coordinate ascent is EM for the prior Dir(β + 1), and its objective bounds log p(w, φ) instead of log p(w).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import scipy.special as sp
+
+from natgrad.data.corpora import Corpus
+from natgrad.families import Dirichlet
+from natgrad.inference.additive import GroupResult, MemoisedGroups, move_blocks
+from natgrad.inference.draws import generator
+from natgrad.inference.start import START
+from natgrad.kernels.lda import LANES, solve_documents, topic_counts
+from natgrad.kernels.ratings import group_rows
+from natgrad.kernels.special import bits_like, elog_columns, exp_digamma, lgamma_columns, series_for
+from natgrad.models.lda_start import first_topics
+from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
+
+__all__ = ["Inferred", "LDAProblem", "Local", "set_threads"]
+
+Floats = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+Stats = tuple[Any, ...]
+# Relative to a word's likeliest topic; below it a weight is nothing, and every word keeps some weight in every topic.
+LEAST_WEIGHT = 1e-20
+# Documents are handed to threads in runs of about this many entries, at most so many; the cut depends on the data alone.
+ENTRIES, MOST_CHUNKS = 2_000, 512
+# A visit ends with an update of all K·V numbers; batches this many times V entries long make it a small part.
+ENTRIES_PER_WORD, MOST_BATCHES = 20, 50
+# But topics that move several times in the first passes end in better optima: this many batches, of this many documents.
+LEAST_BATCHES, LEAST_SIZE = 10, 20
+# Products below which a second thread does not pay: a millisecond of one thread.
+LITTLE_WORK = 200_000
+# Documents that are evaluated at once, when all of them are.
+SLICE = 20_000
+
+
+class Local(NamedTuple):
+    """How documents are solved.
+
+    ``topics`` is what stands for φ: "vb", its geometric mean under q, or "map", its mean. A document is done when γ changes by
+    ``tol`` in the mean over topics, or after ``limit`` rounds; topics with less than ``skip`` of its words are left out.
+    ``dtype`` is that of the inner loops.
+    """
+
+    topics: Literal["vb", "map"] = "vb"
+    tol: float = 1e-3
+    limit: int = 100
+    skip: float = 0.0
+    dtype: type = np.float64
+
+
+class Inferred(NamedTuple):
+    """Documents given the topics: γ [D, K], t and ratios of the last q(z), the bound of each, the most rounds."""
+
+    gamma: Floats
+    weight: Floats
+    ratio: Floats
+    bound: Floats
+    rounds: npt.NDArray[np.int64]
+
+
+class _View(NamedTuple):
+    """Some documents, with their entries by word."""
+
+    corpus: Corpus
+    counts: Floats
+    chunks: Ints
+    documents: npt.NDArray[np.int32]
+    word_start: Ints
+    place: Ints
+
+
+class LDAProblem:
+    """Latent Dirichlet allocation of a corpus.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    doc_prior : array [K], α
+    topic_prior : float, β
+    local : Local
+    batch_size : int, optional
+        Documents in a batch; by default as few as keep the update of the topics a small part of the work.
+    population : float, optional
+        Documents that these stand for.
+    shares : array [D, K], optional
+        Where documents start: a point mass for each. By default equal shares.
+    """
+
+    group_plate = "doc"
+    gauges: tuple[tuple[str, str], ...] = ()
+    messages = None
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        doc_prior: Floats,
+        topic_prior: float,
+        local: Local | None = None,
+        *,
+        batch_size: int | None = None,
+        population: float | None = None,
+        shares: Floats | None = None,
+    ) -> None:
+        self.corpus, self.topic_prior, self.local = corpus, float(topic_prior), local or Local()
+        self.doc_prior = np.asarray(doc_prior, dtype=np.float64)
+        self.n_topics, self.n_groups = len(self.doc_prior), len(corpus)
+        self.population = float(self.n_groups if population is None else population)
+        self._shares = shares
+        cheap = len(corpus.words) // (ENTRIES_PER_WORD * max(1, corpus.n_words))
+        least = min(LEAST_BATCHES, self.n_groups // LEAST_SIZE)
+        self.batch_size = batch_size or -(-self.n_groups // max(1, least, min(cheap, MOST_BATCHES)))
+        self._views: dict[int, tuple[Ints | None, _View]] = {}
+        self._weights_of: tuple[Any, Floats, Floats] | None = None
+
+    # -- what the engine asks --
+
+    @cached_property
+    def blocks(self) -> Mapping[str, Block]:
+        """The topics."""
+        return {"phi": Block("phi", Dirichlet(), ("topic",), (self.n_topics,))}
+
+    @cached_property
+    def observed(self) -> Mapping[str, Ints]:
+        """All pairs of a document and a word in it."""
+        return {"w": np.arange(len(self.corpus.words))}
+
+    def child_sets(self, name: str) -> list[ChildSet]:
+        """Every topic is read by every pair."""
+        ends = np.array([0, len(self.corpus.words)])
+        sizes = {"cell": len(self.corpus.words)}
+        return [ChildSet("w", True, 0, self.blocks[name], (), sizes, self.observed["w"], ends)]
+
+    def coupling(self, name: str) -> int:
+        """ω: a word's topic and its category."""
+        return 2
+
+    def neighbours(self, name: str) -> set[str]:
+        """No other block; local variables are inside."""
+        return set()
+
+    @property
+    def local_limits(self) -> tuple[float, int]:
+        """Of documents."""
+        return self.local.tol, self.local.limit
+
+    @property
+    def row_bytes(self) -> int:
+        """γ of a document."""
+        return self.n_topics * np.dtype(self.local.dtype).itemsize
+
+    @property
+    def message_bytes(self) -> int:
+        """Counts of topics by word."""
+        return self.n_topics * self.corpus.n_words * np.dtype(self.local.dtype).itemsize
+
+    def prior_of(self, name: str) -> Stats:
+        """β − 1."""
+        return (np.full((1, 1), self.topic_prior - 1.0),)
+
+    def start(self, seed: int) -> State:
+        """Topics near one another, each leaning towards a document of its own."""
+        return self.at(first_topics(self.corpus, self.n_topics, generator(seed, START)))
+
+    def at(self, concentration: Floats, t: int = 0) -> State:
+        """The state whose topics have these concentrations [K, V]."""
+        lam = (np.asfortranarray(concentration, dtype=np.float64) - 1.0,)
+        return State({"phi": lam}, {"phi": self.moments(self.blocks["phi"], lam)}, t)
+
+    def moments(self, block: Block, lam: Any) -> Stats:
+        """E[log φ]; of topics that are a point, log E[φ]."""
+        concentration = _by_word(lam[0]) + 1.0
+        totals = concentration.sum(0)
+        if self.local.topics == "map":
+            return (np.log(concentration / totals).T,)
+        out = np.empty_like(concentration)
+        with _threads_for(concentration.size):
+            elog_columns(concentration, sp.digamma(totals), out)
+        return (out.T,)
+
+    def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
+        """What the topics add: ⟨m + η̃, μ⟩ + entropy, or the log density of the point that they are."""
+        natural, elog, counts = (_by_word(part["phi"][0]) for part in (lam, mu, messages))
+        n_words, beta = self.corpus.n_words, self.topic_prior
+        if self.local.topics == "map":
+            constant = self.n_topics * (sp.gammaln(n_words * (beta + 1.0)) - n_words * sp.gammaln(beta + 1.0))
+            return float(((counts + beta) * elog).sum() + constant)
+        concentration = natural + 1.0
+        by_word = np.empty(n_words)
+        with _threads_for(concentration.size):
+            lgamma_columns(concentration, by_word)
+        normalizer = by_word.sum() - sp.gammaln(concentration.sum(0)).sum()
+        constant = self.n_topics * (sp.gammaln(n_words * beta) - n_words * sp.gammaln(beta))
+        return float((((counts + beta) - concentration) * elog).sum() + normalizer + constant)
+
+    def solve(self, state: State, groups: Ints | None, rows: Stats | None, tol: float, limit: int) -> GroupResult:
+        """The documents of a batch, and what they count for each topic and word."""
+        view = self._view(groups, keep=rows is not None)
+        start = None if rows is None else rows[0]
+        if rows is None and self._shares is not None:
+            start = self._shares if groups is None else self._shares[groups]
+        found = self._infer(view, state.mu["phi"][0], start, rows is not None, tol, limit)
+        weights, _ = self._weights(state.mu["phi"][0])
+        counts: Floats = np.empty((self.corpus.n_words, self.n_topics), self.local.dtype)
+        with _threads_for(len(view.place) * self.n_topics):
+            topic_counts(view.word_start, view.place, view.documents, found.ratio, found.weight, weights, counts)
+        rest = float(found.bound.sum() - (counts * _by_word(state.mu["phi"][0])).sum())
+        # Words are gathered once for a document, however many rounds it takes.
+        reads, rounds = len(view.place) * self.n_topics, int(found.rounds.max(initial=0))
+        return GroupResult((found.gamma,), {"phi": (counts.T,)}, rest, rounds, reads)
+
+    def of(self, corpus: Corpus, state: State) -> LDAProblem:
+        """The same model with other documents; the weights of the state's topics, made once, come along."""
+        self._weights(state.mu["phi"][0])
+        other = LDAProblem(corpus, self.doc_prior, self.topic_prior, self.local)
+        other._weights_of = self._weights_of
+        return other
+
+    def infer(self, state: State, groups: Ints | None = None, tol: float = 1e-4, limit: int = 1000) -> Inferred:
+        """Documents given the topics, from equal shares."""
+        return self._infer(self._view(groups, keep=False), state.mu["phi"][0], None, False, tol, limit)
+
+    def bound(self, state: State) -> float:
+        """The evidence lower bound at these topics, with every document optimised from equal shares."""
+        rest, counts = 0.0, np.zeros((self.n_topics, self.corpus.n_words), order="F")
+        for begin in range(0, self.n_groups, SLICE):
+            groups = np.arange(begin, min(begin + SLICE, self.n_groups))
+            found = self.solve(state, None if len(groups) == self.n_groups else groups, None, *self.local_limits)
+            rest, counts = rest + found.rest, counts + found.messages["phi"][0]
+        return rest + self.global_bound(state.lam, state.mu, {"phi": (counts,)})
+
+    def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
+        """All documents, then the topics."""
+        after, info = MemoisedGroups(self, 1, *self.local_limits).step(state, 0)
+        assert info.bound is not None
+        return SweepResult(after, info.bound, info.blocks)
+
+    def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
+        """As `sweep`."""
+        return self.sweep(state, order)
+
+    def target(
+        self,
+        block: Block,
+        state: State,
+        full: tuple[str, ...] | None = None,
+        sampled: tuple[Sampled, ...] = (),
+        column: int | None = None,
+    ) -> Stats:
+        """λ* from all documents; single words are never sampled."""
+        if full is not None or sampled or column is not None:
+            raise NotImplementedError("documents are sampled as a whole: SVI({'doc': size})")
+        (counts,) = self.solve(state, None, None, *self.local_limits).messages["phi"]
+        return (counts + self.prior_of("phi")[0],)
+
+    def advance(
+        self, block: Block, state: State, target: Any, rho: Any, column: int | None = None
+    ) -> tuple[State, BlockInfo]:
+        """λ ← (1 − ρ) λ + ρ λ^temp."""
+        after, info = move_blocks(self, state, {"phi": (target[0] - self.prior_of("phi")[0],)}, float(rho))
+        return after, info["phi"]
+
+    # -- parts --
+
+    def _infer(self, view: _View, elog: Floats, start: Any, warm: bool, tol: float, limit: int) -> Inferred:
+        """Solve the documents of a view; ``start`` is γ if ``warm``, otherwise a point mass or None."""
+        local, size, n_topics = self.local, len(view.corpus), self.n_topics
+        weights, top = self._weights(elog)
+        series = series_for(local.dtype)
+        alpha: Floats = self.doc_prior.astype(local.dtype)
+        first: Floats
+        if start is None or not warm:
+            shares = np.full((size, n_topics), 1.0 / n_topics) if start is None else start
+            gamma = (self.doc_prior + view.corpus.lengths[:, None] * shares).astype(local.dtype)
+            first = np.ascontiguousarray(shares, dtype=local.dtype)
+        else:
+            gamma, first, power = start, np.empty_like(start), np.empty(start.size, local.dtype)
+            exp_digamma(gamma.ravel(), gamma.size, series, power, bits_like(power), first.ravel())
+        power = np.empty((len(view.chunks) - 1, -(-n_topics // LANES) * LANES), local.dtype)
+        out = Inferred(
+            np.empty((size, n_topics), local.dtype),
+            np.empty((size, n_topics), local.dtype),
+            np.empty(len(view.corpus.words), local.dtype),
+            np.empty(size),
+            np.empty(size, np.int64),
+        )
+        with _threads_for(len(view.place) * n_topics):
+            solve_documents(
+                view.chunks, view.corpus.start, view.corpus.words, view.counts, weights, alpha, series, power,
+                bits_like(power), gamma, first, float(tol), int(limit), local.skip, *out,
+            )  # fmt: skip
+        # Weights are relative to each word's likeliest topic; what was divided out is a part of the bound.
+        scale = np.bincount(view.documents, weights=view.corpus.counts * top[view.corpus.words], minlength=size)
+        return out._replace(bound=out.bound + scale)
+
+    def _weights(self, elog: Floats) -> tuple[Floats, Floats]:
+        """The weights b [V, K] in the type of the inner loops, and log of each row's divisor; of the last topics, kept."""
+        if self._weights_of is None or self._weights_of[0] is not elog:
+            by_word = _by_word(elog)
+            top = by_word.max(1)
+            weights = np.maximum(np.exp(by_word - top[:, None]), LEAST_WEIGHT).astype(self.local.dtype)
+            self._weights_of = (elog, weights, top)
+        return self._weights_of[1:]
+
+    def _view(self, groups: Ints | None, keep: bool) -> _View:
+        key = id(groups)
+        if key in self._views and self._views[key][0] is groups:
+            return self._views[key][1]
+        corpus = self.corpus if groups is None else self.corpus.documents(groups)
+        start, place = np.empty(corpus.n_words + 1, np.int64), np.empty(len(corpus.words), np.int64)
+        group_rows(corpus.words, start, place)
+        n_chunks = min(MOST_CHUNKS, 1 + len(corpus.words) // ENTRIES)
+        cuts = np.searchsorted(corpus.start, np.linspace(0, corpus.start[-1], n_chunks + 1), side="left")
+        cuts[0], cuts[-1] = 0, len(corpus)
+        documents = np.repeat(np.arange(len(corpus), dtype=np.int32), np.diff(corpus.start))
+        view = _View(corpus, corpus.counts.astype(self.local.dtype), np.unique(cuts), documents, start, place)
+        # Batches of a fixed cut come again and again; those drawn anew do not.
+        if keep or groups is None:
+            self._views[key] = (groups, view)
+        return view
+
+
+def _by_word(array: Any) -> Floats:
+    """[K, V] as contiguous [V, K]: a view of an array that lies word after word, otherwise a copy."""
+    return np.ascontiguousarray(np.asarray(array).T)
+
+
+@contextmanager
+def _threads_for(work: int) -> Iterator[None]:
+    """One thread for little work: waking others takes longer, on a busy machine a thousand times. The numbers are the same."""
+    before: int = numba.get_num_threads()
+    if work < LITTLE_WORK:
+        numba.set_num_threads(1)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
+
+
+def set_threads(n_jobs: int | None) -> int:
+    """Use this many threads from now on (None: all); the number before."""
+    before: int = numba.get_num_threads()
+    most: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    numba.set_num_threads(most if n_jobs is None else min(n_jobs, most))
+    return before

@@ -1,0 +1,52 @@
+"""Where topics start: near one another, each leaning a little towards a document of its own; the documents lie far apart.
+
+Topics that all start alike fall on one another, and some are never used. A document for each, drawn one after the other with a
+probability that grows with its distance from those already drawn (as k-means++ does), breaks the tie towards the data; the
+lean is small, for a topic is not a document.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sparse
+
+from natgrad.data.corpora import Corpus
+
+__all__ = ["first_topics"]
+
+Floats = npt.NDArray[np.float64]
+# Documents among which the seeds are drawn: this many, or so many for each topic.
+CANDIDATES, PER_TOPIC = 2_000, 10
+# The tokens that a seed adds, for each word of the vocabulary; every word starts with about one. On generated corpora and on
+# abstracts (K = 5 … 50) bounds were best between 0.03 and 0.3, and far worse without.
+LEAN = 0.1
+
+
+def first_topics(corpus: Corpus, n_topics: int, rng: np.random.Generator) -> Floats:
+    """Concentrations [K, V]: Gamma(100, 100) draws, as scikit-learn and gensim start, plus the seeds."""
+    drawn: Floats = rng.gamma(100.0, 0.01, (corpus.n_words, n_topics)).T
+    filled = np.flatnonzero(corpus.lengths > 0)
+    if len(filled) == 0:
+        return drawn
+    most = max(CANDIDATES, PER_TOPIC * n_topics)
+    chosen = np.sort(rng.choice(filled, min(most, len(filled)), replace=False))
+    part = corpus.documents(chosen)
+    shares = sparse.csr_array(sparse.diags_array(1.0 / part.lengths) @ part.to_sparse())
+    seeds: Floats = shares[_far_apart(np.sqrt(shares), n_topics, rng)].toarray()
+    return drawn + LEAN * corpus.n_words * seeds
+
+
+def _far_apart(roots: Any, n: int, rng: np.random.Generator) -> list[int]:
+    """Rows drawn in proportion to their squared Hellinger distance, 1 − Σ_v √(p q), from the nearest one drawn before."""
+    found = [int(rng.integers(roots.shape[0]))]
+    nearest = np.ones(roots.shape[0])
+    for _ in range(n - 1):
+        here = roots[[found[-1]]].toarray()[0]
+        nearest = np.minimum(nearest, np.maximum(1.0 - roots @ here, 0.0))
+        # Rounding leaves 1e-16 between equal rows; with fewer kinds of documents than topics, any will do.
+        weight = nearest if nearest.sum() > 1e-9 else np.ones(len(nearest))
+        found.append(int(rng.choice(len(weight), p=weight / weight.sum())))
+    return found

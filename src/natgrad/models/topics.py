@@ -1,0 +1,118 @@
+"""Topics [K, V] in; their words ranked, their coherence, their match with other topics and their predictions out."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.optimize
+import scipy.sparse as sparse
+
+from natgrad.data.corpora import Corpus
+
+__all__ = ["Alignment", "By", "aligned", "completed", "npmi", "ranked_words", "split_tokens"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+By = Literal["probability", "relevance", "lift"]
+# The weight of a word's probability against its lift; Sievert and Shirley (2014) found 0.6 best for people.
+RELEVANCE = 0.6
+
+
+class Alignment(NamedTuple):
+    """``other[k]`` is the other model's topic that topic k goes with, ``distance[k]`` the total variation between the two."""
+
+    other: Ints
+    distance: Floats
+
+
+def ranked_words(topics: Floats, shares: Floats, n: int, by: By) -> Ints:
+    """The n first words of each topic [K, n]; by probability, by lift φ_kv / p(v), or by relevance, a mean of their logs."""
+    if by not in ("probability", "relevance", "lift"):
+        raise ValueError(f'by must be "probability", "relevance" or "lift", got {by!r}')
+    log_probability = np.log(topics)
+    log_lift = log_probability - np.log(shares @ topics)
+    weight = {"probability": 1.0, "relevance": RELEVANCE, "lift": 0.0}[by]
+    score = weight * log_probability + (1.0 - weight) * log_lift
+    return np.argsort(-score, axis=1, kind="stable")[:, :n]
+
+
+def npmi(words: Ints, corpus: Corpus) -> Floats:
+    """Mean normalised pointwise mutual information of each topic's words [K, n], by the documents of a corpus.
+
+    log(p_ij / (p_i p_j)) / −log p_ij, from −1 (never together) over 0 (independent) to 1 (always together); words that are
+    in no document of the corpus are left out of the mean. A topic with fewer than two known words has NaN.
+    """
+    table = corpus.to_sparse()
+    ones = np.ones(table.nnz)
+    present = sparse.csr_array((ones, table.indices, table.indptr), shape=table.shape).tocsc()
+    out = np.full(len(words), np.nan)
+    for k, chosen in enumerate(words):
+        columns = present[:, chosen]
+        together = (columns.T @ columns).toarray() / len(corpus)
+        known = np.flatnonzero(np.diag(together) > 0)
+        if len(known) < 2:
+            continue
+        together = together[np.ix_(known, known)]
+        single = np.diag(together)
+        i, j = np.triu_indices(len(known), 1)
+        joint = together[i, j]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = np.log(joint / (single[i] * single[j])) / -np.log(joint)
+        value = np.where(joint == 0.0, -1.0, np.where(joint == 1.0, 1.0, value))
+        out[k] = value.mean()
+    return out
+
+
+def aligned(topics: Floats, others: Floats) -> Alignment:
+    """The one-to-one match of topics with the least total variation; of unequal numbers, the smaller one is matched.
+
+    Examples
+    --------
+    >>> aligned(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.2, 0.8], [0.8, 0.2]])).other.tolist()
+    [1, 0]
+    """
+    distance = np.array([0.5 * np.abs(others - topic).sum(1) for topic in topics])
+    rows, columns = scipy.optimize.linear_sum_assignment(distance)
+    other = np.full(len(topics), -1)
+    found = np.full(len(topics), np.nan)
+    other[rows], found[rows] = columns, distance[rows, columns]
+    return Alignment(other, found)
+
+
+def split_tokens(corpus: Corpus, rng: np.random.Generator) -> tuple[Corpus, Corpus]:
+    """Each document's tokens in two halves at random: one to infer its shares from, one to predict."""
+    counts = corpus.counts
+    if (counts != np.round(counts)).any():
+        raise ValueError('how="completion" splits tokens, so counts must be whole numbers; use how="bound" for weights')
+    first = rng.binomial(counts.astype(np.int64), 0.5).astype(np.float64)
+    table = corpus.to_sparse()
+    halves = []
+    for part in (first, counts - first):
+        # A copy: what is eliminated from one half must stay in the other.
+        half = sparse.csr_array((part, table.indices, table.indptr), shape=table.shape, copy=True)
+        half.eliminate_zeros()
+        halves.append(
+            Corpus(
+                half.indptr.astype(np.int64),
+                half.indices.astype(np.int32),
+                half.data,
+                corpus.n_words,
+                corpus.vocabulary,
+            )
+        )
+    return halves[0], halves[1]
+
+
+def completed(shares: Floats, topics: Floats, corpus: Corpus) -> float:
+    """Σ over the tokens of a corpus of log Σ_k θ_dk φ_kv."""
+    total = 0.0
+    by_word: Any = np.ascontiguousarray(topics.T)
+    for begin in range(0, len(corpus), 1000):
+        end = min(begin + 1000, len(corpus))
+        entries = slice(int(corpus.start[begin]), int(corpus.start[end]))
+        rows = np.repeat(np.arange(begin, end), np.diff(corpus.start[begin : end + 1]))
+        probability = np.einsum("nk,nk->n", shares[rows], by_word[corpus.words[entries]])
+        total += float(corpus.counts[entries] @ np.log(probability))
+    return total

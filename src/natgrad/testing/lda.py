@@ -1,0 +1,89 @@
+"""Slow twins of the kernels of LDA: the definitions, document by document, in plain NumPy; and documents drawn from the model."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.special as sp
+
+__all__ = ["Drawn", "NaiveDocuments", "draw_documents", "naive_bound", "naive_documents"]
+
+Floats = npt.NDArray[np.float64]
+
+
+class NaiveDocuments(NamedTuple):
+    """γ [D, K], expected counts by topic and word [K, V], bounds [D] and rounds [D]."""
+
+    gamma: Floats
+    counts: Floats
+    bound: Floats
+    rounds: npt.NDArray[np.int64]
+
+
+def naive_documents(X: Floats, elog: Floats, alpha: Floats, shares: Floats, tol: float, limit: int) -> NaiveDocuments:
+    """Each document of X [D, V] to its fixed point given E[log φ] [K, V], starting from a point mass at its shares [D, K]."""
+    gamma, counts = np.empty(shares.shape), np.zeros(elog.shape)
+    bound, rounds = np.zeros(len(X)), np.zeros(len(X), dtype=np.int64)
+    for d, row in enumerate(X):
+        gamma[d] = alpha
+        if not row.any():
+            continue
+        gamma[d] = alpha + row.sum() * shares[d]
+        elog_theta = np.log(shares[d])
+        for number in range(1, limit + 1):
+            r = sp.softmax(elog_theta[:, None] + elog, axis=0)
+            new = alpha + r @ row
+            change = np.abs(new - gamma[d]).mean()
+            gamma[d] = new
+            elog_theta = sp.digamma(new) - sp.digamma(new.sum())
+            rounds[d] = number
+            if change <= tol:
+                break
+        counts += r * row
+        bound[d] = naive_bound(row, r, elog, gamma[d], alpha)
+    return NaiveDocuments(gamma, counts, bound, rounds)
+
+
+def naive_bound(row: Floats, r: Floats, elog: Floats, gamma: Floats, alpha: Floats) -> float:
+    """E[log p(w | z)] + E[log p(z | θ)] + H(z) − KL(θ) of one document, term by term as the notes have it."""
+    elog_theta = sp.digamma(gamma) - sp.digamma(gamma.sum())
+    words = float((row * r * elog).sum())
+    topics = float((row * r * elog_theta[:, None]).sum())
+    entropy = float((row * sp.entr(r)).sum())
+    normalizers = sp.gammaln(gamma.sum()) - sp.gammaln(gamma).sum() - sp.gammaln(alpha.sum()) + sp.gammaln(alpha).sum()
+    return words + topics + entropy - float(normalizers + (gamma - alpha) @ elog_theta)
+
+
+class Drawn(NamedTuple):
+    """Counts [D, V], the topics [K, V] and the shares [D, K] that they were drawn from."""
+
+    counts: Any
+    topics: Floats
+    shares: Floats
+
+
+def draw_documents(
+    n_documents: int,
+    n_words: int,
+    n_topics: int,
+    length: int,
+    seed: int,
+    doc_prior: float = 0.1,
+    topic_prior: float = 0.05,
+) -> Drawn:
+    """Documents of about ``length`` words from the model itself.
+
+    Examples
+    --------
+    >>> draw_documents(3, 20, 2, 50, seed=0).counts.shape
+    (3, 20)
+    """
+    rng = np.random.default_rng(seed)
+    topics = rng.dirichlet(np.full(n_words, topic_prior), n_topics)
+    shares = rng.dirichlet(np.full(n_topics, doc_prior), n_documents)
+    counts = np.array(
+        [rng.multinomial(n, p) for n, p in zip(rng.poisson(length, n_documents), shares @ topics, strict=True)]
+    )
+    return Drawn(counts, topics, shares)

@@ -1,0 +1,255 @@
+"""`LDA` as users meet it: topics found, promises kept, complaints about other libraries answered, mistakes explained."""
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
+
+import natgrad as ng
+from natgrad.models.topics import aligned
+from natgrad.testing.lda import draw_documents
+
+WORDS = np.array([f"w{v}" for v in range(60)], dtype=object)
+
+
+@cache
+def drawn():
+    return draw_documents(300, 60, 5, 60, seed=1, doc_prior=0.1, topic_prior=0.05)
+
+
+@cache
+def fitted():
+    return ng.LDA(5, seed=2).fit(drawn().counts, vocabulary=WORDS)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"local": "map"},
+        # Full sweeps forget nothing: documents that are solved to the end settle on the first, poor topics.
+        {"method": ng.VB(), "local_steps": 2},
+        {"method": ng.SVI({"doc": 100}), "step": ng.RobbinsMonro(4.0, 0.7), "max_passes": 4},
+    ],
+    ids=str,
+)
+def test_topics_of_a_generated_corpus_are_recovered(options):
+    drawn = draw_documents(3000, 50, 5, 100, seed=3, doc_prior=0.1, topic_prior=0.1)
+    # Topic models have local optima; of three starts the one with the best bound, as anyone would do.
+    models = [
+        ng.LDA(5, doc_prior=0.1, topic_prior=0.1, seed=seed, tol=1e-5, **options).fit(drawn.counts) for seed in range(3)
+    ]
+    best = max(models, key=lambda model: model.elbo_)
+    assert aligned(drawn.topics, best.topics_).distance.max() < 0.05
+    shares = best.transform(drawn.counts)[:, aligned(drawn.topics, best.topics_).other]
+    assert np.abs(shares - drawn.shares).mean() < 0.03
+
+
+def test_two_runs_with_one_seed_are_identical_for_any_number_of_threads():
+    X = sparse.csr_array(draw_documents(2000, 300, 8, 80, seed=4).counts)
+    one, two, again = (ng.LDA(20, max_passes=3, tol=0, n_jobs=n).fit(X) for n in (1, 2, 2))
+    for other in (two, again):
+        np.testing.assert_array_equal(one.components_, other.components_)
+        np.testing.assert_array_equal(one.trace_["elbo"], other.trace_["elbo"])
+        np.testing.assert_array_equal(one.transform(X[:50]), other.transform(X[:50]))
+
+
+@pytest.mark.parametrize("priors", [{}, {"doc_prior": 0.01, "topic_prior": 0.001}], ids=["usual", "extreme"])
+def test_no_nan_empty_or_identical_topics(priors):
+    X = draw_documents(600, 200, 12, 60, seed=9, topic_prior=0.1).counts
+    X[::7] = 0
+    model = ng.LDA(12, seed=0, **priors).fit(X)
+    assert np.isfinite(model.components_).all()
+    assert (model.components_ > 0).all()
+    assert model.components_.sum(1).min() > 0.01 * X.sum() / 12
+    distance = 0.5 * np.abs(model.topics_[:, None] - model.topics_[None]).sum(-1) + np.eye(12)
+    assert distance.min() > 0.1
+    assert np.isfinite(model.transform(X)).all()
+    assert np.isfinite(model.score(X))
+
+
+def test_perplexity_does_not_change_with_batch_size():
+    X = drawn().counts
+    model = fitted()
+    whole = model.perplexity(X)
+    assert clone(model).set_params(batch_size=10).fit(X).n_steps_ > 10  # the batches are really others
+    for size in (1, 7, 300):
+        other = ng.LDA(5, seed=2, batch_size=size)
+        other.__dict__.update(
+            {name: value for name, value in vars(model).items() if name.endswith("_") or name[0] == "_"}
+        )
+        assert other.perplexity(X) == whole
+    # Nor with how the documents are split: the scores of parts add up.
+    parts = [(model.score(part), part.sum()) for part in np.array_split(X, 3)]
+    assert np.exp(-sum(s * n for s, n in parts) / X.sum()) == pytest.approx(whole, rel=1e-9)
+
+
+def test_an_empty_document_keeps_the_prior_and_changes_no_score():
+    model, X = fitted(), drawn().counts
+    mean, sd = model.transform(np.zeros((1, 60)), return_std=True)
+    np.testing.assert_allclose(mean, 0.2, rtol=1e-6)
+    # Dir(0.1 · 1): variance m (1 − m) / (Σα + 1).
+    np.testing.assert_allclose(sd, np.sqrt(0.16 / 1.5), rtol=1e-6)
+    assert model.score(np.vstack([X, np.zeros((2, 60))])) == pytest.approx(model.score(X), rel=1e-12)
+
+
+def test_bound_rises_and_posterior_is_there():
+    model = ng.LDA(5, seed=2, dtype="float64", skip=0.0, tol=1e-6, max_passes=100).fit(drawn().counts)
+    bounds = model.trace_["elbo"]
+    bounds = bounds[np.isfinite(bounds)]
+    assert np.diff(bounds).min() >= -1e-10 * np.abs(bounds).max()
+    assert model.stop_.converged
+    assert model.elbo_ == bounds[-1]
+    np.testing.assert_allclose(model.posterior_["phi"].mean(), model.topics_)
+    # Documents of the fit went their own way to a local optimum, those of `transform` start afresh: mostly the same one.
+    gap = np.abs(model.posterior_["theta"].mean() - model.transform(drawn().counts)).max(1)
+    assert (gap < 0.02).mean() > 0.9
+    low, high = model.posterior_["phi"].interval(0.9)
+    assert (low <= model.topics_).mean() > 0.5
+    assert (low <= high).all()
+
+
+def test_single_precision_and_skipping_give_nearly_the_same_fit():
+    X = drawn().counts
+    exact = ng.LDA(5, seed=2, dtype="float64", skip=0.0, max_passes=10, tol=0).fit(X)
+    quick = ng.LDA(5, seed=2, max_passes=10, tol=0).fit(X)
+    assert quick.elbo_ == pytest.approx(exact.elbo_, rel=1e-4)
+
+
+def test_continued_equals_uninterrupted():
+    X = drawn().counts
+    whole = ng.LDA(5, max_passes=8, tol=0, batch_size=50).fit(X)
+    half = ng.LDA(5, max_passes=4, tol=0, batch_size=50).fit(X).continue_(X)
+    np.testing.assert_array_equal(whole.components_, half.components_)
+    np.testing.assert_array_equal(whole.trace_["elbo"], half.trace_["elbo"])
+
+
+def test_partial_fit_learns_from_a_stream():
+    X = drawn().counts
+    model = ng.LDA(5, seed=2)
+    for epoch in range(4):
+        for part in np.array_split(np.random.default_rng(epoch).permutation(X), 10):
+            model.partial_fit(part, n_documents=300)
+    assert model.n_steps_ == 40
+    assert model.perplexity(X) < 1.1 * fitted().perplexity(X)
+
+
+def test_new_words_join_the_topics():
+    first, second = ["plum pear fig", "fig plum"] * 10, ["nut bolt plum", "bolt nut"] * 10
+    model = ng.LDA(2, seed=0).partial_fit(first)
+    assert model.vocabulary_.tolist() == ["fig", "pear", "plum"]
+    for _ in range(10):
+        model.partial_fit(second, vocabulary=["bolt", "nut", "plum"])
+    assert model.vocabulary_.tolist() == ["fig", "pear", "plum", "bolt", "nut"]
+    assert model.components_.shape == (2, 5)
+    assert {"bolt", "nut"} <= {word for words in model.top_words(3) for word in words}
+    assert model.transform(["bolt fig"]).shape == (1, 2)
+    assert np.isfinite(model.components_).all()
+
+
+def test_forms_of_input_give_the_same_fit():
+    X = drawn().counts[:60]
+    pairs = [[(int(v), int(n)) for v, n in enumerate(row) if n] for row in X]
+    forms = [X, sparse.csr_matrix(X), sparse.csc_array(X.astype(float)), pd.DataFrame(X, columns=WORDS)]
+    fits = [ng.LDA(3, max_passes=3).fit(form) for form in forms] + [
+        ng.LDA(3, max_passes=3).fit(pairs, vocabulary=WORDS)
+    ]
+    for other in fits[1:]:
+        np.testing.assert_array_equal(fits[0].components_, other.components_)
+    assert fits[3].vocabulary_.tolist() == WORDS.tolist()
+
+
+def test_words_ranked_by_probability_lift_and_relevance():
+    model = fitted()
+    probable = model.top_words(4)
+    for row, words in zip(model.topics_, probable, strict=True):
+        assert words == WORDS[np.argsort(-row, kind="stable")[:4]].tolist()
+    counts = model.components_.sum(1)
+    lift = model.topics_ / (counts / counts.sum() @ model.topics_)
+    for row, words in zip(lift, model.top_words(4, by="lift"), strict=True):
+        assert set(words) == set(WORDS[np.argsort(-row)[:4]])
+    assert len(model.top_words(4, by="relevance")) == 5
+    with pytest.raises(ValueError, match="by must be"):
+        model.top_words(by="beauty")
+
+
+def test_coherence_is_npmi():
+    X = np.array([[1, 1, 0, 0]] * 4 + [[0, 0, 1, 1]] * 4)
+    model = ng.LDA(2, seed=0).fit(X)
+    np.testing.assert_allclose(model.coherence(X, n=2), 1.0)  # always together: log(p / p²) / −log p
+    np.testing.assert_allclose(model.coherence(X, n=4), (2 * 1.0 + 4 * -1.0) / 6)
+    assert np.isnan(model.coherence(np.array([[1, 0, 1, 0]]), n=2)).all()
+
+
+def test_similar_documents_infer_and_align():
+    model, X = fitted(), drawn().counts
+    order, closeness = model.similar_documents(X[17], X, n=3)
+    assert order[0] == 17
+    assert closeness[0] == pytest.approx(1.0, abs=1e-5)
+    np.testing.assert_allclose(model.infer(X[17]), model.transform(X[17:18])[0])
+    pairs = [(int(v), int(n)) for v, n in enumerate(X[17]) if n]
+    np.testing.assert_allclose(model.infer(pairs), model.infer(X[17]))
+    same = model.align(model)
+    assert same.other.tolist() == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(same.distance, 0.0, atol=1e-12)
+
+
+def test_completion_predicts_better_than_unigrams():
+    X = drawn().counts
+    held = draw_documents(300, 60, 5, 60, seed=1).counts[-50:]
+    unigram = X.sum(0) / X.sum()
+    words = np.exp(-(held @ np.log(np.maximum(unigram, 1e-12))).sum() / held.sum())
+    assert fitted().perplexity(held, how="completion") < 0.8 * words
+    with pytest.raises(ValueError, match="whole numbers"):
+        fitted().perplexity(held * 0.5, how="completion")
+    with pytest.raises(ValueError, match="how must be"):
+        fitted().perplexity(held, how="guess")
+
+
+def test_works_as_a_step_of_a_pipeline_and_leaves_input_alone():
+    X = sparse.csr_matrix(drawn().counts.astype(float))
+    before = X.copy()
+    out = make_pipeline(ng.LDA(3, max_passes=3), Normalizer()).fit_transform(X)
+    assert out.shape == (300, 3)
+    np.testing.assert_array_equal(X.toarray(), before.toarray())
+    assert clone(ng.LDA(7, doc_prior=0.3)).get_params()["doc_prior"] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"n_topics": 0}, ValueError, "n_topics must be a whole number ≥ 1"),
+        ({"doc_prior": -1.0}, ValueError, "doc_prior"),
+        ({"doc_prior": [0.1, 0.2]}, ValueError, "one for each of 5 topics"),
+        ({"topic_prior": 0.0}, ValueError, "topic_prior"),
+        ({"local": "mcmc"}, ValueError, '"vb" or "map"'),
+        ({"dtype": "float16"}, ValueError, "float32"),
+        ({"skip": 0.5}, ValueError, "skip"),
+        ({"finish": "gibbs"}, NotImplementedError, "gibbs"),
+        ({"max_passes": 0}, ValueError, "max_passes"),
+        ({"method": ng.Children(1)}, TypeError, "groups are sampled"),
+        ({"seed": -1}, ValueError, "seed"),
+    ],
+)
+def test_wrong_settings_are_explained(options, error, words):
+    with pytest.raises(error, match=words):
+        ng.LDA(**{"n_topics": 5, **options}).fit(drawn().counts)
+
+
+def test_wrong_data_are_explained():
+    with pytest.raises(NotFittedError, match="call fit"):
+        ng.LDA(3).transform(drawn().counts)
+    with pytest.raises(ValueError, match="vocabulary has 60 words and X has 59"):
+        fitted().transform(drawn().counts[:, :59])
+    with pytest.raises(ValueError, match="X has 59 words and the model has 60"):
+        ng.LDA(3, max_passes=1).fit(drawn().counts).transform(drawn().counts[:, :59])
+    with pytest.raises(ValueError, match=r"X\[0, 1\] = -1"):
+        ng.LDA(3).fit([[1, -1]])
+    with pytest.raises(ValueError, match="no words to score"):
+        fitted().score(np.zeros((2, 60)))

@@ -1,0 +1,116 @@
+"""Every kernel of LDA equals its slow twin, for any number of threads."""
+
+import numba
+import numpy as np
+import pytest
+import scipy.special as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from natgrad.data.corpora import as_corpus
+from natgrad.kernels.special import bits_like, elog_columns, exp_digamma, lgamma_columns, series_for
+from natgrad.models.lda_problem import LDAProblem, Local
+from natgrad.testing.lda import naive_documents
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+class Case:
+    """Documents (one of them empty), topics and starting shares."""
+
+    def __init__(self, seed, n_topics, local):
+        rng = np.random.default_rng(seed)
+        self.n_words = int(rng.integers(2, 12))
+        self.X = rng.poisson(rng.gamma(0.5, 3.0), (int(rng.integers(1, 7)), self.n_words)).astype(float)
+        self.X[rng.integers(len(self.X))] = 0
+        self.alpha = rng.uniform(0.05, 1.0, n_topics)
+        self.shares = rng.dirichlet(np.ones(n_topics), len(self.X))
+        self.concentration = rng.gamma(0.5, 5.0, (n_topics, self.n_words)) + 0.01
+        self.problem = LDAProblem(as_corpus(self.X), self.alpha, 0.1, local, shares=self.shares)
+        self.state = self.problem.at(self.concentration)
+
+    @property
+    def elog(self):
+        return sp.digamma(self.concentration) - sp.digamma(self.concentration.sum(1, keepdims=True))
+
+
+@pytest.mark.parametrize(("dtype", "within"), [(np.float32, 1e-5), (np.float64, 1e-13)])
+def test_exp_digamma(dtype, within):
+    x = np.concatenate([np.geomspace(0.02, 1e5, 1000), np.linspace(0.02, 30, 1000)]).astype(dtype)
+    out, power = np.empty_like(x), np.empty_like(x)
+    exp_digamma(x, len(x), series_for(dtype), power, bits_like(power), out)
+    np.testing.assert_allclose(out, np.exp(sp.digamma(x.astype(float))), rtol=within)
+
+
+def test_exp_digamma_never_underflows():
+    x = np.array([1e-6, 1e-3, 1e-2], dtype=np.float32)
+    out, power = np.empty_like(x), np.empty_like(x)
+    exp_digamma(x, 3, series_for(np.float32), power, bits_like(power), out)
+    assert (out > 1e-31).all()
+    assert (out < 1e-29).all()
+
+
+def test_digamma_and_lgamma():
+    x = np.concatenate([np.geomspace(1e-3, 1e7, 3000), [0.5, 1.0, 2.0]])[:, None]
+    out, total = np.empty_like(x), np.empty(len(x))
+    elog_columns(x, np.zeros(1), out)
+    # ψ and log Γ vanish near 1.46, 1 and 2, where rounding of order one remains.
+    np.testing.assert_allclose(out, sp.digamma(x), rtol=1e-13, atol=1e-14)
+    lgamma_columns(x, total)
+    np.testing.assert_allclose(total, sp.gammaln(x[:, 0]), rtol=1e-13, atol=2e-14)
+
+
+@settings(max_examples=40)
+@given(seeds, st.sampled_from([1, 2, 5, 16, 17, 40]), st.sampled_from([1, 2, 7, 300]))
+def test_documents_equal_their_twin(seed, n_topics, limit):
+    case = Case(seed, n_topics, Local(tol=1e-7, limit=limit))
+    wanted = naive_documents(case.X, case.elog, case.alpha, case.shares, 1e-7, limit)
+    found = case.problem.solve(case.state, None, None, 1e-7, limit)
+    # Near the end of the rounds one more or less may be taken, for a change of 1e-7.
+    np.testing.assert_allclose(found.rows[0], wanted.gamma, rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(found.messages["phi"][0], wanted.counts, rtol=1e-9, atol=1e-6)
+    bound = found.rest + (found.messages["phi"][0] * case.elog).sum()
+    assert bound == pytest.approx(wanted.bound.sum(), rel=1e-10, abs=1e-9)
+
+
+@settings(max_examples=25)
+@given(seeds, st.sampled_from([3, 20, 70]))
+def test_single_precision_and_skipped_topics_stay_near_and_below(seed, n_topics):
+    fine = Case(seed, n_topics, Local(tol=1e-6, limit=500))
+    skip = 1e-4
+    rough = Case(seed, n_topics, Local(tol=1e-6, limit=500, skip=skip, dtype=np.float32))
+    wanted = fine.problem.infer(fine.state, tol=1e-6, limit=500)
+    found = rough.problem.infer(rough.state, tol=1e-6, limit=500)
+    # q(z) without the skipped topics is a q(z) like any other. Its bound may be another local optimum's, but leaving out
+    # at most K · skip of the words, from the same start, costs about as many nats a word.
+    length = fine.X.sum(1)
+    assert (found.bound <= wanted.bound + 1e-3 * (1.0 + np.abs(wanted.bound))).all()
+    assert (found.bound >= wanted.bound - (10 * n_topics * skip * length + 1e-3 * (1.0 + np.abs(wanted.bound)))).all()
+    np.testing.assert_allclose(found.gamma.sum(1), fine.alpha.sum() + length, rtol=1e-4)
+
+
+def test_a_word_that_only_a_left_out_topic_knows_stays_finite():
+    case = Case(0, 4, Local(skip=0.2, dtype=np.float32))
+    concentration = np.full((4, case.n_words), 1e-3)
+    concentration[0, 0], concentration[1:, 1:] = 1e4, 50.0
+    found = case.problem.infer(case.problem.at(concentration), tol=1e-6, limit=50)
+    assert np.isfinite(found.gamma).all()
+    assert np.isfinite(found.bound).all()
+
+
+def test_threads_change_nothing():
+    rng = np.random.default_rng(3)
+    X = rng.poisson(0.3, (400, 60)).astype(float)
+    results = []
+    for threads in (1, numba.config.NUMBA_NUM_THREADS):
+        before = numba.get_num_threads()
+        numba.set_num_threads(threads)
+        try:
+            problem = LDAProblem(as_corpus(X), np.full(20, 0.1), 0.1, Local(dtype=np.float32, skip=1e-4))
+            found = problem.solve(problem.start(0), None, None, 1e-3, 100)
+        finally:
+            numba.set_num_threads(before)
+        results.append((found.rows[0], found.messages["phi"][0], found.rest))
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(results[0][1], results[1][1])
+    assert results[0][2] == results[1][2]

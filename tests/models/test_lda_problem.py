@@ -1,0 +1,228 @@
+"""LDA on the engine gives the numbers of the network that declares it, of another engine, and of scikit-learn."""
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from sklearn.decomposition import LatentDirichletAllocation
+
+import natgrad as ng
+from natgrad.data.corpora import as_corpus
+from natgrad.inference.additive import KEY, MemoisedGroups, rows_of
+from natgrad.inference.engine import Limits, run
+from natgrad.models.lda_problem import LDAProblem, Local
+from natgrad.testing.lda import draw_documents
+
+N_TOPICS, ALPHA, BETA = 4, 0.4, 0.1
+ONE_ROUND = Local(tol=0.0, limit=1)
+
+
+@cache
+def drawn():
+    return draw_documents(30, 25, N_TOPICS, 40, seed=7, doc_prior=0.3, topic_prior=0.2)
+
+
+@cache
+def starts():
+    rng = np.random.default_rng(11)
+    X = drawn().counts
+    return rng.dirichlet(np.ones(N_TOPICS), len(X)), rng.dirichlet(np.ones(X.shape[1]), N_TOPICS)
+
+
+def network(X):
+    """The model as a user would declare it: one responsibility for each (document, word), weighted by its count."""
+    document, word = np.nonzero(X)
+    doc, topic = ng.Plate("doc", len(X)), ng.Plate("topic", N_TOPICS)
+    cell = ng.Plate("cell", len(word), weight=X[document, word].astype(float))
+    theta = ng.Dirichlet("theta", ALPHA, size=N_TOPICS, plate=doc)
+    phi = ng.Dirichlet("phi", BETA, size=X.shape[1], plate=topic)
+    z = ng.Categorical("z", theta[document], plate=cell)
+    return ng.Network(ng.Categorical("w", phi[z], plate=cell, observed=word))
+
+
+def problem(local=ONE_ROUND, **options):
+    return LDAProblem(as_corpus(drawn().counts), np.full(N_TOPICS, ALPHA), BETA, local, **options)
+
+
+def at_point(ours, phi):
+    """Topics as a point mass, as a network starts from given values."""
+    return ours.start(0)._replace(mu={"phi": (np.asfortranarray(np.log(phi)),)})
+
+
+def test_same_bound_and_posterior_as_the_network_sweep_by_sweep():
+    shares, phi = starts()
+    wanted = network(drawn().counts).fit(
+        ng.VB(), steps=40, tol=0, init={"theta": shares, "phi": phi}, order=("z", "phi", "theta")
+    )
+    ours = problem(shares=shares)
+    found = run(ours, at_point(ours, phi), ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(40, 0.0), seed=0)
+    np.testing.assert_allclose(found.trace["elbo"], wanted.trace["elbo"], rtol=1e-12)
+    np.testing.assert_allclose(found.state.lam["phi"][0], np.asarray(wanted.state.lam["phi"][0]), rtol=1e-9, atol=1e-9)
+    ((_, (gamma,)),) = rows_of(ours, found.state, 0)
+    np.testing.assert_allclose(gamma - 1.0, np.asarray(wanted.state.lam["theta"][0]), rtol=1e-9, atol=1e-9)
+
+
+def test_another_engine_sweep_by_sweep(reference):
+    r = reference("lda_small")
+    n_topics, n_words, n_documents, n_tokens = r["K"], r["V"], r["Ndocs"], r["Ntokens"]
+    rng = np.random.default_rng(0)
+    theta = rng.dirichlet(0.1 * np.ones(n_topics), n_documents)
+    phi = rng.dirichlet(0.1 * np.ones(n_words), n_topics)
+    document = rng.integers(0, n_documents, n_tokens)
+    topic = [rng.choice(n_topics, p=theta[d]) for d in document]
+    word = [rng.choice(n_words, p=phi[k]) for k in topic]
+    X = np.zeros((n_documents, n_words))
+    np.add.at(X, (document, word), 1)
+    rng = np.random.default_rng(1)
+    shares, phi = rng.dirichlet(np.ones(n_topics), n_documents), rng.dirichlet(np.ones(n_words), n_topics)
+    ours = LDAProblem(as_corpus(X), np.full(n_topics, 0.5), 0.1, ONE_ROUND, shares=shares)
+    steps = len(r["elbo"])
+    found = run(ours, at_point(ours, phi), ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(steps, 0.0), seed=0)
+    np.testing.assert_allclose(found.trace["elbo"], r["elbo"], rtol=1e-12)
+    ((_, (gamma,)),) = rows_of(ours, found.state, 0)
+    np.testing.assert_allclose(gamma, r["post"]["theta"], rtol=1e-9)
+    np.testing.assert_allclose(found.state.lam["phi"][0] + 1.0, r["post"]["phi"], rtol=1e-9)
+
+
+def test_stays_below_the_enumerated_evidence(reference):
+    r = reference("exact_conjugate")["lda_exact_tiny"]
+    X = np.zeros((2, r["V"]))
+    np.add.at(X, (np.array(r["doc"]), np.array(r["w"])), 1)
+    ours = LDAProblem(as_corpus(X), np.full(r["K"], float(r["alpha"])), r["beta"])
+    bounds = [
+        run(ours, ours.start(seed), ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(300, 1e-12), seed=0).trace[
+            "elbo"
+        ][-1]
+        for seed in range(5)
+    ]
+    # log 2! relabellings and mean field: a nat and a bit.
+    assert r["log_evidence"] - 2.0 < max(bounds) < r["log_evidence"]
+
+
+def test_bound_is_scikit_learns_at_its_optimum():
+    X = drawn().counts
+    theirs = LatentDirichletAllocation(
+        N_TOPICS, doc_topic_prior=ALPHA, topic_word_prior=BETA, learning_method="batch", max_iter=60,
+        mean_change_tol=1e-10, max_doc_update_iter=5000, random_state=0,
+    ).fit(X)  # fmt: skip
+    gamma, _ = theirs._e_step(X.astype(float), cal_sstats=False, random_init=False)
+    wanted = theirs._approx_bound(X.astype(float), gamma, sub_sampling=False)
+    ours = problem(Local(tol=1e-10, limit=5000))
+    assert ours.bound(ours.at(theirs.components_)) == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize("topics", ["vb", "map"])
+@pytest.mark.parametrize("size", [30, 7, 1])
+def test_memoised_bound_never_falls_and_is_the_bound(topics, size):
+    ours = problem(Local(topics, tol=1e-4, limit=20), batch_size=size)
+    n_batches = math.ceil(30 / size)
+    found = run(ours, ours.start(1), None, ng.Auto(), ("phi",), limits=Limits(15 * n_batches, 0.0), seed=2)
+    bounds = found.trace["elbo"]
+    # A pass of sampled steps, if there are batches enough, and one in which each batch is seen.
+    exact = n_batches - 1 if n_batches < 5 else 2 * n_batches - 1
+    assert np.isnan(bounds[:exact]).all()
+    assert np.isfinite(found.trace["elbo_estimate"]).all()
+    bounds = bounds[exact:]
+    assert np.diff(bounds).min() >= -1e-10 * np.abs(bounds).max()
+    assert f"memoised VB in {n_batches} batches" in found.trace.choice
+    # The sums that are kept are those of what is remembered.
+    memory = found.state.memory[KEY]
+    if n_batches > 1:
+        total = sum(kept.messages["phi"][0] for kept in memory.batches)
+        np.testing.assert_allclose(memory.messages["phi"][0], total, rtol=1e-9, atol=1e-9)
+        assert memory.rest == pytest.approx(sum(kept.rest for kept in memory.batches), rel=1e-10)
+
+
+def test_map_objective_is_em_and_says_what_it_bounds():
+    """At a fixed point E[φ] maximises Σ (counts + β) log φ, and the objective is bound of the words plus log Dir(φ; β + 1)."""
+    ours = problem(Local("map", tol=1e-9, limit=500))
+    found = run(ours, ours.start(1), ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(300, 1e-12), seed=0)
+    phi = (found.state.lam["phi"][0] + 1.0) / (found.state.lam["phi"][0] + 1.0).sum(1, keepdims=True)
+    words = ours.infer(found.state, tol=1e-9, limit=500).bound.sum()
+    from scipy.stats import dirichlet
+
+    density = sum(dirichlet.logpdf(row / row.sum(), np.full(phi.shape[1], BETA + 1.0)) for row in phi)
+    assert found.trace["elbo"][-1] == pytest.approx(words + density, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("method", "step"),
+    [
+        (ng.VB(), ng.Constant(1.0)),
+        (None, ng.Auto()),
+        (None, ng.Auto(memory=0)),
+        (ng.SVI({"doc": 5}), ng.RobbinsMonro(delay=1.0)),
+        (ng.SVI({"doc": 5}), ng.Auto()),
+    ],
+    ids=str,
+)
+def test_same_seed_same_fit_and_resume_is_seamless(method, step):
+    def go(start, steps):
+        ours = problem(Local(tol=1e-3, limit=20), batch_size=4)
+        state = ours.start(3) if start is None else start
+        return run(ours, state, method, step, ("phi",), limits=Limits(steps, 0.0), seed=3)
+
+    whole, again, half = go(None, 20), go(None, 20), go(None, 11)
+    rest = go(half.state, 9)
+    np.testing.assert_array_equal(whole.state.lam["phi"][0], again.state.lam["phi"][0])
+    np.testing.assert_array_equal(whole.state.lam["phi"][0], rest.state.lam["phi"][0])
+    np.testing.assert_array_equal(whole.trace["elbo"][11:], rest.trace["elbo"])
+
+
+def test_sampled_step_is_the_scaled_message():
+    ours = problem(Local(tol=1e-6, limit=50))
+    state = ours.start(0)
+    step = ng.RobbinsMonro(delay=2.0, forgetting=0.7)
+    found = run(ours, state, ng.SVI({"doc": 6}, 1e-6, 50), step, ("phi",), limits=Limits(1, 0.0), seed=5)
+    chosen = np.sort(np.random.default_rng([5, 0]).choice(30, size=6, replace=False, shuffle=False))
+    (counts,) = ours.solve(state, chosen, None, 1e-6, 50).messages["phi"]
+    rho = 3.0**-0.7
+    wanted = (1 - rho) * state.lam["phi"][0] + rho * (BETA - 1.0 + 5.0 * counts)
+    np.testing.assert_allclose(found.state.lam["phi"][0], wanted, rtol=1e-12)
+
+
+def test_a_full_batch_with_a_step_of_one_is_coordinate_ascent():
+    ours = problem(Local(tol=1e-6, limit=50))
+    sampled = run(
+        ours, ours.start(0), ng.SVI({"doc": 30}, 1e-6, 50), ng.Constant(1.0), ("phi",), limits=Limits(1, 0.0), seed=0
+    )
+    exact = run(ours, ours.start(0), ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(1, 0.0), seed=0)
+    np.testing.assert_allclose(sampled.state.lam["phi"][0], exact.state.lam["phi"][0], rtol=1e-12)
+
+
+def test_sweep_target_and_advance_agree():
+    ours = problem(Local(tol=1e-6, limit=50))
+    state = ours.start(0)
+    block = ours.blocks["phi"]
+    target = ours.target(block, state)
+    moved, info = ours.advance(block, state, target, 1.0)
+    swept = ours.sweep(state, ("phi",))
+    assert info.valid
+    np.testing.assert_allclose(moved.lam["phi"][0], swept.state.lam["phi"][0], rtol=1e-12)
+    with pytest.raises(NotImplementedError, match="SVI"):
+        ours.target(block, state, full=())
+
+
+def test_unsuitable_methods_are_refused():
+    ours = problem()
+    for method, error, words in (
+        (ng.Children(1), TypeError, "groups are sampled"),
+        (ng.SVI({"cell": 3}), ValueError, "called 'doc'"),
+        (ng.SVI({"doc": 31}), ValueError, "30 elements"),
+    ):
+        with pytest.raises(error, match=words):
+            run(ours, ours.start(0), method, ng.RobbinsMonro(), ("phi",), limits=Limits(1), seed=0)
+
+
+def test_words_say_why_nothing_is_remembered():
+    ours = problem(batch_size=5)
+    for step, words in ((ng.Auto(memory=10), "more than there is"), (ng.Auto("stream"), "stream")):
+        found = run(ours, ours.start(0), None, step, ("phi",), limits=Limits(2, 0.0), seed=0)
+        assert words in found.trace.choice
+        assert not found.state.memory
+
+
+def test_a_step_with_a_length_is_not_called_rising():
+    assert not MemoisedGroups(problem(), 1, 1e-3, 5, ng.Constant(0.5)).rising
+    assert MemoisedGroups(problem(), 1, 1e-3, 5).rising
