@@ -9,37 +9,12 @@ precision, ``kept`` [edges, 2, K]. For each row ``cross`` [K, K] = Σ m mᵀ (lo
 Rows of one side never read each other, so they run in parallel; the sums of one row are added in the order of its edges.
 """
 
-import math
-
 import numpy as np
 from numba import njit, prange
 
+from natgrad.kernels.ratings import solve
+
 __all__ = ["read_edges", "read_few_edges", "rebuild_rows"]
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _solve(matrix, goal, answer):
-    """The symmetric positive definite system with the lower half of ``matrix``, which is overwritten."""
-    size = len(goal)
-    for i in range(size):
-        for j in range(i + 1):
-            total = matrix[i, j]
-            for k in range(j):
-                total -= matrix[i, k] * matrix[j, k]
-            if i == j:
-                matrix[i, i] = math.sqrt(total)
-            else:
-                matrix[i, j] = total / matrix[j, j]
-    for i in range(size):
-        total = goal[i]
-        for k in range(i):
-            total -= matrix[i, k] * answer[k]
-        answer[i] = total / matrix[i, i]
-    for i in range(size - 1, -1, -1):
-        total = answer[i]
-        for k in range(i + 1, size):
-            total -= matrix[k, i] * answer[k]
-        answer[i] = total / matrix[i, i]
 
 
 def _read_edges(
@@ -77,14 +52,14 @@ def _read_edges(
                 pull[row, k] += value * (new[k] - old[k])
                 for j in range(k + 1):
                     cross[row, k, j] += new[k] * new[j] - old[k] * old[j]
-        matrix, goal = np.empty((size, size)), np.empty(size)
+        matrix, goal = np.empty((size, size)), out_mean[place]
         for k in range(size):
             for j in range(k):
                 matrix[k, j] = noise * cross[row, k, j]
             matrix[k, k] = prior + noise * (cross[row, k, k] + spread[row, k])
             out_precision[place, k] = matrix[k, k]
             goal[k] = noise * pull[row, k]
-        _solve(matrix, goal, out_mean[place])
+        solve(matrix, goal)
 
 
 read_edges = njit(cache=True, nogil=True, parallel=True)(_read_edges)

@@ -22,6 +22,7 @@ __all__ = [
     "full_target",
     "group_rows",
     "sampled_target",
+    "solve",
     "sweep_side",
     "sweep_side_jointly",
 ]
@@ -132,7 +133,7 @@ def sweep_side_jointly(
                     matrix[k, other_k] = tau * products[k, other_k]
                 matrix[k, k] = prior + tau * seconds[k]
                 solution[k] = tau * linear[k]
-            _solve(matrix, solution)
+            solve(matrix, solution)
             spread = 0.0
             for k in range(n_factors):
                 precision, new = prior + tau * seconds[k], solution[k]
@@ -151,7 +152,7 @@ def sweep_side_jointly(
 
 
 @serial_kernel
-def _solve(matrix, vector):
+def solve(matrix, vector):
     """A x = b for the lower triangle of a positive definite A, by Cholesky; both are overwritten, x is in ``vector``."""
     size = vector.shape[0]
     for i in range(size):
