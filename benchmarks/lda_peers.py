@@ -17,7 +17,7 @@ import time
 for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[threads] = "1"
 
-import numpy as np  # noqa: E402: after the number of threads is set
+import numpy as np  # noqa: E402  after the number of threads is set
 from lda_evaluator import score, splits  # noqa: E402
 
 SWEEPS = (10, 20, 40, 70, 100, 150, 200, 300, 400, 500, 600)

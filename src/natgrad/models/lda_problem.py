@@ -183,6 +183,12 @@ class LDAProblem:
         other.doc_prior, other.topic_prior = state.hyper["doc_prior"], state.hyper["topic_prior"]
         return other
 
+    def with_topics(self, topics: Literal["vb", "map"]) -> LDAProblem:
+        """The same documents with another thing that stands for a topic."""
+        other = copy(self)
+        other.local, other._weights_of = self.local._replace(topics=topics), None
+        return other
+
     def relearn(self, state: State, messages: Mapping[str, Stats], rho: float) -> State:
         """Newton for α given Σ_d E[log θ_d], and for β given Σ E[log φ]."""
         alpha, beta = self.doc_prior, self.topic_prior
