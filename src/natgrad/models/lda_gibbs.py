@@ -1,10 +1,10 @@
-"""Topics from variational inference in; topics averaged over samples of collapsed Gibbs sampling, and priors learned on the way, out.
+"""Topics from variational inference in; topics averaged over samples of collapsed Gibbs sampling, and learned priors, out.
 
 Every token gets a topic by the variational topics, and then sweeps resample them all (`natgrad.kernels.gibbs`). The first half of
 the sweeps burns in: the tables of proposals follow the counts, and priors are learned. In the second half both stay as they are,
 so that with one shard the chain is exactly collapsed Gibbs sampling of p(z | w, α, β), and its counts are averaged.
 
-Priors climb the evidence of the topics of all tokens, p(z | α) and p(w | z, β), by Minka's fixed point (2000), which never lowers it.
+Priors climb the evidence of all tokens' topics, p(z | α) and p(w | z, β), by Minka's fixed point (2000), which never lowers it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from natgrad.data.corpora import Corpus
 from natgrad.inference.draws import generator
 from natgrad.kernels.gibbs import count_topics, merge_shards, rising_sums, rising_total, sweep_shards, word_tables
 from natgrad.models.dirichlet_prior import RANGE
+from natgrad.models.threads import threads_for
 
 __all__ = ["Finished", "Sampler", "gibbs_finish", "whole_counts"]
 
@@ -33,6 +34,8 @@ ONE_SHARD, TOKENS_PER_COUNT, MOST_SHARDS = 100_000, 0.25, 16
 # Priors are learned in every sweep of the burn-in but the first ones, by so many rounds of the fixed point.
 LEARN_AFTER, ROUNDS = 3, 2
 CHUNK = 1_000
+# Products that take as long as the draw of a token, to tell whether a second thread pays.
+COST = 20
 
 
 class Finished(NamedTuple):
@@ -118,7 +121,8 @@ class Sampler:
     def sweep(self, fresh: bool = True, averaged: bool = False) -> float:
         """Every token once; Σ log p(w_i | all others). ``fresh`` renews the tables, ``averaged`` adds the counts to ``sums``."""
         value = self._sweep(fresh, moving=True)
-        merge_shards(self._copies, self.by_word, self.sums, averaged)
+        with threads_for(self.by_word.size):
+            merge_shards(self._copies, self.by_word, self.sums, averaged)
         self.totals[:] = self.by_word.sum(0, dtype=np.int64)
         return value
 
@@ -139,15 +143,17 @@ class Sampler:
 
     def _sweep(self, fresh: bool, moving: bool) -> float:
         if fresh:
-            word_tables(self.by_word, self.totals, self.alpha, self.beta, self.table, self._whole)
+            with threads_for(self.by_word.size):
+                word_tables(self.by_word, self.totals, self.alpha, self.beta, self.table, self._whole)
         n_shards = len(self.shards) - 1
         seeds = generator(self.seed, GIBBS, self.sweeps).integers(1, 2**63, n_shards, dtype=np.uint64)
         self.sweeps += 1
         totals, out = np.tile(self.totals, (n_shards, 1)), np.empty((n_shards, 2))
-        sweep_shards(
+        with threads_for(len(self.topics) * COST):
+            sweep_shards(
             self.shards, self.corpus.start, self.tokens, self.corpus.words, self.counts, self.alpha.astype(np.float32),
             np.float32(self.beta), self.table, self._whole, int(moving), seeds, self.topics, self._copies, totals, out,
-        )  # fmt: skip
+            )  # fmt: skip
         self.refused = float(out[:, 1].mean())
         return float(out[:, 0].sum())
 
