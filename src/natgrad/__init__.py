@@ -20,6 +20,7 @@ from natgrad.network.plates import Plate
 
 if TYPE_CHECKING:
     from natgrad.models.factorization import MatrixFactorization
+    from natgrad.models.hmm_models import BernoulliHMM, CategoricalHMM, GaussianHMM, PoissonHMM
     from natgrad.models.lda import LDA
 
 __all__ = [
@@ -28,14 +29,17 @@ __all__ = [
     "VB",
     "Auto",
     "Bernoulli",
+    "BernoulliHMM",
     "Beta",
     "Binomial",
     "Categorical",
+    "CategoricalHMM",
     "Children",
     "Constant",
     "Dirichlet",
     "Exponential",
     "Gamma",
+    "GaussianHMM",
     "GlobalBatch",
     "HoldThenDecay",
     "MarkovChain",
@@ -47,6 +51,7 @@ __all__ = [
     "PerNode",
     "Plate",
     "Poisson",
+    "PoissonHMM",
     "Ratings",
     "RobbinsMonro",
     "Wishart",
@@ -67,4 +72,8 @@ def __getattr__(name: str) -> Any:
         from natgrad.models.lda import LDA
 
         return LDA
+    if name in ("BernoulliHMM", "CategoricalHMM", "GaussianHMM", "PoissonHMM"):
+        from natgrad.models import hmm_models
+
+        return getattr(hmm_models, name)
     raise AttributeError(f"module 'natgrad' has no attribute {name!r}")

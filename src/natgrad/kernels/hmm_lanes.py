@@ -241,7 +241,7 @@ def _backward(
             for lane in range(n_lanes):
                 if spans[group + lane, 3] > 0:
                     for k in range(n_states):
-                        out_heads[k] += ahead[k, lane]
+                        out_heads[k] += alpha[0, k, lane] * state[k, lane] / total[lane]
         _rescale(state, n_states, total)
 
 
