@@ -74,7 +74,9 @@ def as_columns(X: Any) -> Array:
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2:
-        raise ValueError(f"X must have the shape (times, columns), got {array.shape}: give several sequences by lengths=")
+        raise ValueError(
+            f"X must have the shape (times, columns), got {array.shape}: give several sequences by lengths="
+        )
     if len(array) == 0 or array.shape[1] == 0:
         raise ValueError(f"X is empty, shape {array.shape}: there is nothing to fit to (minimum of 1 is required)")
     return array

@@ -23,8 +23,8 @@ from natgrad.kernels.hmm_emissions import LANES, TABLE, fill_lanes, fill_row, fi
 
 __all__ = ["best_path", "grow_buffers", "scan_backward", "scan_forward"]
 
-FLOOR = 1e-150
-TINY, REACHED = 1e-100, 1e-140
+# As in `hmm_lanes`.
+FLOOR, TINY = 1e-300, 1e-100
 # Messages are scaled when they have become this small; above it nothing is lost.
 SMALL = 1e-60
 
@@ -69,11 +69,11 @@ def scan_forward(
             total += after[k]
         if not total >= TINY * before:
             fill_row(kind, codes, table, values, weights, labels, t, raw, statistics, logs)
-            total = _careful_weights(message, logs, before, after)
+            total = _careful_weights(message, logs, after)
         at_cut = (t + 1 - begin) % block == 0
         if at_cut or total < SMALL:
             for k in range(n_states):
-                after[k] = max(after[k] / total, FLOOR)
+                after[k] = after[k] / total
             total = 1.0
         for j in range(n_states):
             message[j] = 0.0
@@ -87,16 +87,16 @@ def scan_forward(
 
 
 @serial_kernel
-def _careful_weights(message, logs, before, out):
-    """message ∘ b relative to its largest entry within reach; the sum, 1 if nothing is."""
+def _careful_weights(message, logs, out):
+    """Message ∘ b relative to its largest entry within reach; the sum, 1 if nothing is."""
     highest = -np.inf
     for k in range(len(logs)):
-        if message[k] > REACHED * before:
+        if message[k] > 0.0:
             highest = max(highest, math.log(message[k]) + logs[k])
     total = 0.0
     for k in range(len(logs)):
         out[k] = 0.0
-        if message[k] > REACHED * before and highest > -np.inf:
+        if message[k] > 0.0 and highest > -np.inf:
             out[k] = math.exp(math.log(message[k]) + logs[k] - highest)
         total += out[k]
     return total if total > 0.0 else 1.0
@@ -211,7 +211,11 @@ def grow_buffers(
     variation of q(x_S) from what the whole chain would give at the same q(A), q(φ).
     """
     n_states = transition.shape[0]
-    left, right, product = np.empty((n_states, n_states)), np.empty((n_states, n_states)), np.empty((n_states, n_states))
+    left, right, product = (
+        np.empty((n_states, n_states)),
+        np.empty((n_states, n_states)),
+        np.empty((n_states, n_states)),
+    )
     raw, statistics, logs = np.zeros((values.shape[1], 1)), np.zeros((weights.shape[1], 1)), np.empty(n_states)
     for w in range(first, last):
         left[:], right[:] = 0.0, 0.0
@@ -243,7 +247,7 @@ def grow_buffers(
 
 @serial_kernel
 def _weights_of(logs):
-    """log b replaced by b, the largest 1."""
+    """Log b replaced by b, the largest 1."""
     top = logs.max()
     for k in range(len(logs)):
         logs[k] = math.exp(logs[k] - top)
@@ -296,7 +300,7 @@ def _diameter(operator):
 
 @serial_kernel
 def _message(start, left, right, out_before, out_behind):
-    """start · M, and R · 1; each with sum 1."""
+    """Start · M, and R · 1; each with sum 1."""
     n_states = len(start)
     sums = np.zeros(2)
     for j in range(n_states):
@@ -307,5 +311,5 @@ def _message(start, left, right, out_before, out_behind):
         sums[0] += out_before[j]
         sums[1] += out_behind[j]
     for j in range(n_states):
-        out_before[j] = max(out_before[j] / sums[0], FLOOR)
+        out_before[j] = out_before[j] / sums[0]
         out_behind[j] = max(out_behind[j] / sums[1], FLOOR)

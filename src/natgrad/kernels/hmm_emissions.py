@@ -20,7 +20,17 @@ import numpy as np
 
 from natgrad.kernels._njit import lane_kernel, serial_kernel
 
-__all__ = ["BY_COLUMN", "LANES", "QUADRATIC", "TABLE", "fill_lanes", "fill_row", "fill_statistics", "gather", "n_statistics"]
+__all__ = [
+    "BY_COLUMN",
+    "LANES",
+    "QUADRATIC",
+    "TABLE",
+    "fill_lanes",
+    "fill_row",
+    "fill_statistics",
+    "gather",
+    "n_statistics",
+]
 
 TABLE, QUADRATIC, BY_COLUMN = 0, 1, 2
 # Subchains that run together, one in each lane of a row; several SIMD registers, so that the overhead of a loop is shared.
@@ -77,7 +87,7 @@ def fill_statistics(kind, raw, out):
 
 @serial_kernel
 def fill_row(kind, codes, table, values, weights, labels, t, raw, statistics, out):
-    """log b of time ``t`` in ``out`` [K]; ``raw`` [D, 1] and ``statistics`` [F, 1] are scratch."""
+    """Log b of time ``t`` in ``out`` [K]; ``raw`` [D, 1] and ``statistics`` [F, 1] are scratch."""
     n_states = out.shape[0]
     if kind == TABLE:
         code = codes[t]
@@ -127,7 +137,9 @@ def fill_lanes(
                 chosen = out[known, lane]
                 shift[lane] = shift[lane] + math.log(chosen) if kind == TABLE else chosen
                 for k in range(n_states):
-                    out[k, lane] = (0.0 if kind == TABLE else -np.inf) if k != known else (1.0 if kind == TABLE else chosen)
+                    out[k, lane] = (
+                        (0.0 if kind == TABLE else -np.inf) if k != known else (1.0 if kind == TABLE else chosen)
+                    )
     if kind != TABLE:
         for k in range(n_states):
             for lane in range(LANES):

@@ -20,10 +20,11 @@ from natgrad.kernels.hmm_emissions import LANES, TABLE, fill_lanes, fill_row, fi
 
 __all__ = ["run_windows"]
 
-# Messages never fall below this, relative to their sum: products of two stay above zero, and nothing ever notices.
-FLOOR = 1e-150
-# A scale below this is made again from logarithms; states with a smaller prediction are out of reach.
-TINY, REACHED = 1e-100, 1e-140
+# β never falls below this, relative to its sum, so that Σ α β is never 0. Nothing notices unless a state that cannot be reached
+# explains the future e^690 times better than all that can.
+FLOOR = 1e-300
+# A scale below this is made again from logarithms; a running product is taken into the sum before it gets there.
+TINY = 1e-100
 # Sums run over four rows at a time: a load of an accumulator for each of them would take longer than the product.
 UNROLLED = 4
 
@@ -93,7 +94,7 @@ def _forward(
     steps, n_states, alpha, emitted, raw, statistics, lanes, power, bits, places, out_log,
 ):  # fmt: skip
     """α of every step, and the log-scales."""
-    padded = forward.shape[0]
+    forward.shape[0]
     shift, scale, top, product, total, counted = lanes[0], lanes[1], lanes[2], lanes[3], lanes[4], lanes[5]
     for lane in range(LANES):
         product[lane], total[lane] = 1.0, 0.0
@@ -132,7 +133,7 @@ def _forward(
             top[lane] = 1.0 / scale[lane]
         for k in range(n_states):
             for lane in range(LANES):
-                alpha[t, k, lane] = max(alpha[t, k, lane] * emitted[t, k, lane] * top[lane], FLOOR)
+                alpha[t, k, lane] = alpha[t, k, lane] * emitted[t, k, lane] * top[lane]
         _gather_scales(spans, group, n_lanes, t, shift, scale, product, total, counted)
     for lane in range(n_lanes):
         out_log[group + lane] = total[lane] + math.log(product[lane])
@@ -140,7 +141,7 @@ def _forward(
 
 @lane_kernel
 def _gather_scales(spans, group, n_lanes, t, shift, scale, product, total, counted):
-    """log Π scales as a running product, whose logarithm is taken before it underflows."""
+    """Log Π scales as a running product, whose logarithm is taken before it underflows."""
     for lane in range(LANES):
         w = group + min(lane, n_lanes - 1)
         counted[lane] = 1.0 if spans[w, 0] <= t < spans[w, 1] else 0.0
@@ -148,7 +149,7 @@ def _gather_scales(spans, group, n_lanes, t, shift, scale, product, total, count
     for lane in range(LANES):
         product[lane] *= scale[lane] * counted[lane] + (1.0 - counted[lane])
         total[lane] += shift[lane] * counted[lane]
-        small += product[lane] < FLOOR
+        small += product[lane] < TINY
     if small > 0:
         for lane in range(LANES):
             total[lane] += math.log(product[lane])
@@ -164,12 +165,18 @@ def _multiply(matrix, vector, n_rows, out):
             if i == 0:
                 for lane in range(LANES):
                     out[j, lane] = (
-                        w0 * vector[i, lane] + w1 * vector[i + 1, lane] + w2 * vector[i + 2, lane] + w3 * vector[i + 3, lane]
+                        w0 * vector[i, lane]
+                        + w1 * vector[i + 1, lane]
+                        + w2 * vector[i + 2, lane]
+                        + w3 * vector[i + 3, lane]
                     )
             else:
                 for lane in range(LANES):
                     out[j, lane] += (
-                        w0 * vector[i, lane] + w1 * vector[i + 1, lane] + w2 * vector[i + 2, lane] + w3 * vector[i + 3, lane]
+                        w0 * vector[i, lane]
+                        + w1 * vector[i + 1, lane]
+                        + w2 * vector[i + 2, lane]
+                        + w3 * vector[i + 3, lane]
                     )
 
 
@@ -180,12 +187,12 @@ def _careful(kind, codes, table, values, weights, labels, t, alpha, emitted, lan
     fill_row(kind, codes, table, values, weights, labels, t, raw, statistics, logs)
     highest = -np.inf
     for k in range(n_states):
-        if alpha[k, lane] > REACHED:
+        if alpha[k, lane] > 0.0:
             highest = max(highest, math.log(alpha[k, lane]) + logs[k])
     total = 0.0
     for k in range(n_states):
         weight = 0.0
-        if alpha[k, lane] > REACHED and highest > -np.inf:
+        if alpha[k, lane] > 0.0 and highest > -np.inf:
             weight = math.exp(logs[k] - highest)
         emitted[k, lane] = weight
         total += alpha[k, lane] * weight
@@ -247,7 +254,7 @@ def _backward(
 
 @lane_kernel
 def _balance(alpha, state, n_states, total, inverse):
-    """total = Σ_k α_k β_k in every lane."""
+    """Total = Σ_k α_k β_k in every lane."""
     for lane in range(LANES):
         total[lane] = 0.0
     for k in range(n_states):

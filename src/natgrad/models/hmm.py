@@ -24,6 +24,7 @@ from natgrad.inference.engine import Limits, Result, run
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Stop, Trace
+from natgrad.models.hmm_priors import chain_priors
 from natgrad.models.settings import checked_method, checked_step
 from natgrad.network.checks import real_number, whole_number
 from natgrad.posterior.factor import Factor
@@ -42,8 +43,6 @@ Array = npt.NDArray[Any]
 EXACT_TIMES = 300_000
 # Memoised VB needs enough sequences to cut into batches.
 LEAST_SEQUENCES, BATCHES = 50, 10
-# The concentration of what is forbidden: E log is −1e8, and its exponential is 0.
-FORBIDDEN = 1e-8
 
 
 class _Plan(NamedTuple):
@@ -173,7 +172,9 @@ class HiddenMarkov(BaseEstimator, ABC):
         """
         if is_stream(X):
             if lengths is not None or labels is not None:
-                raise ValueError("an iterator takes neither lengths nor labels: give them to partial_fit with each part")
+                raise ValueError(
+                    "an iterator takes neither lengths nor labels: give them to partial_fit with each part"
+                )
             for part in X:
                 self.partial_fit(part)
             self._check_fitted()
@@ -218,12 +219,12 @@ class HiddenMarkov(BaseEstimator, ABC):
     # -- states and scores --
 
     def score(self, X: Any, lengths: Any = None) -> float:
-        """log p(X) of sequences at the mean of q; neither batches nor subchains change it."""
+        """Log p(X) of sequences at the mean of q; neither batches nor subchains change it."""
         problem = self._held_out(X, lengths)
         return self._counted(problem, problem.at_point(self._state), None)
 
     def score_samples(self, X: Any, lengths: Any = None, *, out: Array | None = None) -> tuple[float, Array]:
-        """log p(X) and the probabilities of the states [T, K]; see `predict_proba` for ``out``."""
+        """Log p(X) and the probabilities of the states [T, K]; see `predict_proba` for ``out``."""
         problem = self._held_out(X, lengths)
         states = np.empty((problem.data.n_times, problem.model.n_states)) if out is None else out
         return self._counted(problem, problem.at_point(self._state), states), states
@@ -283,7 +284,7 @@ class HiddenMarkov(BaseEstimator, ABC):
         method = checked_method(self.method)
         longest, total = int(data.lengths.max()), data.n_times
         words = f"{total:,} times in {len(data):,} sequences"
-        if isinstance(method, SVI) and method.plate == "subchain" or (
+        if (isinstance(method, SVI) and method.plate == "subchain") or (
             method is None and self.step is None and total > EXACT_TIMES and longest * LEAST_SEQUENCES > total
         ):  # fmt: skip
             how = self._subchains(longest, method.size if isinstance(method, SVI) else None)
@@ -294,7 +295,10 @@ class HiddenMarkov(BaseEstimator, ABC):
         if method is None and self.step is None and len(data) >= LEAST_SEQUENCES and total > EXACT_TIMES:
             size = -(-len(data) // BATCHES)
             return _Plan(
-                SequenceProblem(data, model, batch_size=size, n_jobs=self.n_jobs), None, BATCHES * self.max_sweeps, words
+                SequenceProblem(data, model, batch_size=size, n_jobs=self.n_jobs),
+                None,
+                BATCHES * self.max_sweeps,
+                words,
             )
         whole = SequenceProblem(data, model, n_jobs=self.n_jobs)
         if isinstance(method, SVI):
@@ -306,7 +310,9 @@ class HiddenMarkov(BaseEstimator, ABC):
         from natgrad.models.hmm_problem import Subchains
 
         usual = Subchains()
-        length = usual.length if self.subchain_length is None else whole_number(self.subchain_length, "subchain_length", 2)
+        length = (
+            usual.length if self.subchain_length is None else whole_number(self.subchain_length, "subchain_length", 2)
+        )
         if self.buffer is not None and self.buffer != "grow":
             whole_number(self.buffer, "buffer", 0)
         n = size or (usual.size if self.n_subchains is None else whole_number(self.n_subchains, "n_subchains"))
@@ -332,7 +338,8 @@ class HiddenMarkov(BaseEstimator, ABC):
         self.n_features_in_: int = columns.shape[1] if not hasattr(self, "_state") else self.n_features_in_
         if columns.shape[1] != self.n_features_in_:
             raise ValueError(
-                f"X has {columns.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
+                f"X has {columns.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
+                "input"
             )
         seen = emission.observe(columns)
         ends = as_ends(lengths, len(columns))
@@ -365,29 +372,9 @@ class HiddenMarkov(BaseEstimator, ABC):
             raise ValueError(f"passes must be > 0, got {self.passes!r}")
         if not 0 < real_number(self.buffer_tol, "buffer_tol") < 1:
             raise ValueError(f"buffer_tol must lie in (0, 1), got {self.buffer_tol!r}")
-        if not real_number(self.sticky, "sticky") >= 0:
-            raise ValueError(f"sticky must be ≥ 0, got {self.sticky!r}: it is added to the diagonal of transition_prior")
-        if self.topology not in ("ergodic", "left-to-right"):
-            raise ValueError(f'topology must be "ergodic" or "left-to-right", got {self.topology!r}')
-        initial = _concentrations(self.initial_prior, (n_states,), "initial_prior")
-        rows = _concentrations(self.transition_prior, (n_states, n_states), "transition_prior")
-        rows = rows + float(self.sticky) * np.eye(n_states)
-        if self.topology == "left-to-right":
-            step = np.subtract.outer(np.arange(n_states), np.arange(n_states))
-            rows = np.where((step == 0) | (step == -1), rows, 0.0)
-            initial = np.where(np.arange(n_states) == 0, initial, 0.0)
-        if not (rows.max(1) > 0).all() or not initial.max() > 0:
-            raise ValueError("transition_prior forbids every way out of a state: leave something > 0 in each row")
-        return HMMModel(np.maximum(initial, FORBIDDEN), np.maximum(rows, FORBIDDEN), self._emission(X))
+        initial, rows = chain_priors(self.initial_prior, self.transition_prior, self.sticky, self.topology, n_states)
+        return HMMModel(initial, rows, self._emission(X))
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "_state"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(X) or partial_fit(X)")
-
-
-def _concentrations(value: Any, shape: tuple[int, ...], what: str) -> Floats:
-    """Numbers ≥ 0 at a shape; 0 forbids."""
-    array = np.asarray(value, dtype=np.float64)
-    if array.shape not in ((), shape) or not (np.isfinite(array) & (array >= 0)).all():
-        raise ValueError(f"{what} must be ≥ 0, a number or an array {list(shape)}, got {value!r}")
-    return np.broadcast_to(array, shape).copy()

@@ -1,4 +1,4 @@
-"""Four kinds of observations of a hidden state: moments of q(φ) in, weights of the kernels out; sums of statistics in, messages out.
+"""Kinds of observations of a hidden state: moments of q(φ) in, weights for the kernels out; sums in, messages out.
 
     Gaussian, full      y ~ N(μ_k, Λ_k⁻¹)        (μ_k, Λ_k) ~ NormalWishart
     Gaussian, diagonal  y_d ~ N(μ_kd, 1/τ_kd)    (μ_kd, τ_kd) ~ NormalGamma
@@ -6,8 +6,8 @@
     counts              y_d ~ Poisson(ρ_kd)      ρ_kd ~ Gamma
     binary tracks       y_d ~ Bernoulli(p_kd)    p_kd ~ Beta
 
-log p(y | k, φ) = ⟨m(y), u(φ_k)⟩ + base(y) is linear in statistics of y, so E_q of it is a weight for each statistic, and the message
-to φ_k is the same statistics summed with q(x_t = k). ``sums`` are [F, K] as the kernels leave them.
+log p(y | k, φ) = ⟨m(y), u(φ_k)⟩ + base(y) is linear in statistics of y, so E_q of it is a weight for each of them, and the
+message to φ_k is the same statistics summed with q(x_t = k). ``sums`` are [F, K] as the kernels leave them.
 """
 
 from __future__ import annotations
@@ -45,8 +45,15 @@ class Observed(NamedTuple):
 class Emission(Protocol):
     """What a hidden Markov model needs to know of its observations."""
 
-    kind: int
-    family: Family
+    @property
+    def kind(self) -> int:
+        """Which statistics the kernels make of data."""
+        ...
+
+    @property
+    def family(self) -> Family:
+        """Of q(φ)."""
+        ...
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -286,7 +293,7 @@ class Categories:
     def draw(self, lam: Stats, states: Array, rng: np.random.Generator) -> Array:
         chance = np.cumsum(self.family.mean(lam), axis=1)[states]
         drawn = (rng.random(len(states))[:, None] > chance).sum(1)
-        return np.minimum(drawn, self.n_categories - 1)[:, None]
+        return np.asarray(np.minimum(drawn, self.n_categories - 1))[:, None]
 
 
 # -- checks --

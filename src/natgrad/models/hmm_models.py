@@ -95,8 +95,9 @@ class GaussianHMM(HiddenMarkov):
             rate = _numbers(self.scale_prior, "scale_prior", [(n_columns, n_columns)] if full else [(n_columns,)])
         elif full:
             rate = np.diag(rate)
-        kind = FullGaussians if full else IndependentGaussians
-        return kind(n_states, mean, scale, dof, rate)
+        if full:
+            return FullGaussians(n_states, mean, scale, dof, rate)
+        return IndependentGaussians(n_states, mean, scale, dof, rate)
 
     def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
         packed = emission.family.mean(lam)

@@ -27,7 +27,15 @@ from natgrad.inference.steps import RobbinsMonro, Step
 from natgrad.kernels.hmm_emissions import LANES, n_statistics
 from natgrad.models.hmm_emissions import Emission
 from natgrad.models.hmm_windows import (
-    Counts, Weights, Windows, count, grown, n_threads, pattern_statistics, weights_of, whole_sequences,
+    Counts,
+    Weights,
+    Windows,
+    count,
+    grown,
+    n_threads,
+    pattern_statistics,
+    weights_of,
+    whole_sequences,
 )  # fmt: skip
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 
@@ -147,7 +155,9 @@ class SequenceProblem:
     @property
     def message_bytes(self) -> int:
         """Of all blocks."""
-        return 8 * (self.model.n_states * (self.model.n_states + 1) + sum(np.size(p) for p in self.full_prior("emission")))
+        return 8 * (
+            self.model.n_states * (self.model.n_states + 1) + sum(np.size(p) for p in self.full_prior("emission"))
+        )
 
     def full_prior(self, name: str) -> Stats:
         """η̃ at the shape of the block."""
@@ -189,7 +199,7 @@ class SequenceProblem:
         return total
 
     def weights(self, state: State) -> Weights:
-        """exp E log of everything; of the last moments, kept."""
+        """Exp E log of everything; of the last moments, kept."""
         key = state.mu["emission"][0]
         if self._weights is None or self._weights[0] is not key:
             mu, emission = state.mu, self.model.emission

@@ -1,13 +1,13 @@
 """Where a hidden Markov model starts: several guesses, each improved on a slice of the data and ranked by its bound there.
 
-Local optima decide over the quality of a fit, far more than the last digits of the bound. A guess puts the times of the slice into K
-clusters by k-means++ (of values; of the frequencies nearby, for categories) and counts states and pairs as if they were known.
+Local optima decide over the quality of a fit, far more than the last digits of the bound. A guess puts the times of the slice
+into K clusters by k-means++ (of values; of the frequencies nearby, for categories) and counts states and
+pairs as if they were known.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from natgrad.models.hmm_problem import HMMModel, SequenceProblem
 from natgrad.models.hmm_windows import in_threads, n_threads, pattern_statistics
 from natgrad.problem import State
 
-__all__ = ["Ranked", "best_start", "sliced"]
+__all__ = ["best_start", "sliced"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -36,37 +36,26 @@ NEARBY = 12
 CERTAIN = 0.9
 
 
-class Ranked(NamedTuple):
-    """The chosen start at the size of the slice, its counts for one time, and the bounds of all guesses."""
-
-    state: State
-    scale: float
-    bounds: Floats
-
-
 def best_start(data: Sequences, model: HMMModel, seed: int, n_init: int, n_jobs: int | None) -> State:
     """The best of ``n_init`` guesses, scaled from the slice to all data."""
     part = sliced(data, generator(seed, START))
     problem = SequenceProblem(part, model, n_jobs=1)
     rows = _rows(part)
 
-    def improved(state: State, sweeps: int) -> tuple[State, float]:
+    def improved(task: tuple[State | int, int]) -> tuple[State, float]:
+        start, sweeps = task
+        own = SequenceProblem(part, model, n_jobs=1)  # keeps the weights of one state: not to be shared by threads
+        state = _guess(own, rows, model.n_states, generator(seed, START, start)) if isinstance(start, int) else start
         bound = -np.inf
         for _ in range(sweeps):
-            state, bound, _ = problem_of().sweep(state, ())
+            state, bound, _ = own.sweep(state, ())
         return state, bound
 
-    def problem_of() -> SequenceProblem:
-        return SequenceProblem(part, model, n_jobs=1)  # keeps the weights of one state: not to be shared by threads
-
-    def guess(number: int) -> State:
-        return _guess(problem, rows, model.n_states, generator(seed, START, number))
-
     threads = n_threads(n_jobs)
-    found = in_threads([lambda n=number: improved(guess(n), SWEEPS) for number in range(n_init)], threads)
+    found = in_threads(improved, [(number, SWEEPS) for number in range(n_init)], threads)
     while len(found) > 1:
         found = sorted(found, key=lambda pair: -pair[1])[: len(found) // 2]
-        found = in_threads([lambda s=state: improved(s, LATER_SWEEPS) for state, _ in found], threads)
+        found = in_threads(improved, [(state, LATER_SWEEPS) for state, _ in found], threads)
     return _scaled(problem, found[0][0], data.n_times / part.n_times)
 
 
@@ -141,7 +130,7 @@ def _sums(problem: SequenceProblem, states: Floats) -> Floats:
     if problem.model.emission.kind == BY_COLUMN:
         return np.asarray(pattern_statistics(data.values.astype(np.float64)).T @ states)
     values = data.values.astype(np.float64)
-    seen = ~np.isnan(values).any(1)
+    seen = np.asarray(~np.isnan(values).any(1))
     clean = np.where(seen[:, None], values, 0.0)
     rows, columns = np.triu_indices(values.shape[1])
     return np.vstack([seen @ states, clean.T @ states, (clean[:, rows] * clean[:, columns]).T @ states])
@@ -166,7 +155,8 @@ def _centres(rows: Floats, n: int, rng: np.random.Generator) -> Floats:
 
 
 def _nearest(rows: Floats, centres: Floats) -> Ints:
-    return np.argmin((centres**2).sum(1) - 2.0 * rows @ centres.T, axis=1)
+    found: Ints = np.argmin((centres**2).sum(1) - 2.0 * rows @ centres.T, axis=1)
+    return found
 
 
 def _scaled(problem: SequenceProblem, state: State, factor: float) -> State:

@@ -1,7 +1,7 @@
 """Data and weights in; expected counts of whole sequences or of subchains out: what is run, in which windows, by which thread.
 
-A sequence longer than a block is cut into blocks that overlap by one time, and two scans give the messages that enter them, so its
-counts are exact. Tasks are cut by the data alone and summed in order: any number of threads gives the same bits.
+A sequence longer than a block is cut into blocks that overlap by one time, and two scans give the messages that enter them, so
+its counts are exact. Tasks are cut by the data alone and summed in order: any number of threads gives the same bits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ __all__ = ["Buffers", "Counts", "Weights", "Windows", "count", "grown", "paths",
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+S = TypeVar("S")
 T = TypeVar("T")
+# Compiled functions carry no types.
+_run_windows: Any = run_windows
+_scan_forward: Any = scan_forward
+_scan_backward: Any = scan_backward
+_grow_buffers: Any = grow_buffers
+_best_path: Any = best_path
 # Blocks of the exact chain: long enough that the overlap is nothing, short enough that 64 of them fit in the cache.
 SHORTEST, LONGEST = 64, 1024
 # Windows that a thread takes at once: two rows of lanes.
@@ -70,7 +77,8 @@ class Windows(NamedTuple):
         if len(self.length) == 0 or self.length.min() == self.length.max():
             return self
         order = np.argsort(-self.length, kind="stable")
-        return Windows(*(part[order] for part in self))
+        parts = self.begin[order], self.length[order], self.before[order], self.behind[order], self.spans[order]
+        return Windows(*parts)
 
 
 class Counts(NamedTuple):
@@ -106,9 +114,7 @@ def weights_of(emission: Emission, data: Sequences, initial: Floats, transition:
     peak = table.max(1)
     likelihood = np.exp(table - peak[:, None])
     no_forms = np.zeros((n_states, 0))
-    return Weights(
-        initial, transition, TABLE, data.codes, table, likelihood, peak, data.values, no_forms, data.labels
-    )
+    return Weights(initial, transition, TABLE, data.codes, table, likelihood, peak, data.values, no_forms, data.labels)
 
 
 def pattern_statistics(patterns: Floats) -> Floats:
@@ -138,15 +144,17 @@ def whole_sequences(weights: Weights, data: Sequences, chosen: Ints | None, n_jo
     before[:] = weights.initial
     backward = np.ascontiguousarray(weights.transition.T)
     kind, codes, _, likelihood, peak, values, forms, labels = weights.emission
-    tasks: list[Callable[[], Any]] = []
-    for place in np.flatnonzero(n_blocks > 1):
-        ends_of = int(starts[place]), int(starts[place] + lengths[place]), block
+
+    def scan(task: tuple[int, bool]) -> None:
+        place, from_left = task
+        span = int(starts[place]), int(starts[place] + lengths[place]), block
         rows = slice(first[place], first[place + 1])
-        tasks.append(lambda e=ends_of, r=rows: scan_forward(
-            *weights.emission, weights.transition, weights.initial, *e, before[r]))  # fmt: skip
-        tasks.append(lambda e=ends_of, r=rows: scan_backward(
-            kind, codes, likelihood, peak, values, forms, labels, backward, *e, behind[r]))  # fmt: skip
-    in_threads(tasks, n_jobs)
+        if from_left:
+            _scan_forward(*weights.emission, weights.transition, weights.initial, *span, before[rows])
+        else:
+            _scan_backward(kind, codes, likelihood, peak, values, forms, labels, backward, *span, behind[rows])
+
+    in_threads(scan, [(int(p), side) for p in np.flatnonzero(n_blocks > 1) for side in (True, False)], n_jobs)
     return Windows(begin, length, before, behind, spans).ordered()
 
 
@@ -161,15 +169,18 @@ def count(
     def task(first: int) -> Counts:
         found = Counts(np.zeros(n_states), np.zeros((n_states, n_states)), np.zeros((n_sums, n_states)), 0.0)
         last = min(first + TASK, n_windows)
-        run_windows(
+        _run_windows(
             *weights.emission, weights.transition, windows.begin, windows.length, windows.before, windows.behind,
             windows.spans, first, last, found.pairs, found.sums, found.heads, log_z, out_states,
         )  # fmt: skip
         return found
 
-    parts = in_threads([lambda f=first: task(f) for first in range(0, n_windows, TASK)], n_jobs)
-    heads, pairs, sums = (sum(part[place] for part in parts) for place in range(3))
-    return Counts(heads, pairs, sums, float(log_z.sum()))
+    parts = in_threads(task, range(0, n_windows, TASK), n_jobs)
+    total = parts[0]
+    for part in parts[1:]:
+        for whole, more in zip(total[:3], part[:3], strict=True):
+            whole += more
+    return total._replace(log_z=float(log_z.sum()))
 
 
 def grown(
@@ -181,12 +192,12 @@ def grown(
     found = Buffers(np.empty((n, n_states)), np.empty((n, n_states)), np.empty(n, np.int64), np.empty(n))
 
     def task(first: int) -> None:
-        grow_buffers(
+        _grow_buffers(
             *weights.logs, weights.transition, weights.initial, stationary, begin, length, low, high, unit, tol, most, first,
             min(first + TASK // 4, n), *found,
         )  # fmt: skip
 
-    in_threads([lambda f=first: task(f) for first in range(0, n, TASK // 4)], n_jobs)
+    in_threads(task, range(0, n, TASK // 4), n_jobs)
     return found
 
 
@@ -199,18 +210,18 @@ def paths(weights: Weights, data: Sequences, n_jobs: int) -> tuple[Ints, float]:
     def task(number: int) -> float:
         begin, end = int(data.ends[number]), int(data.ends[number + 1])
         block = int(np.clip(np.sqrt(end - begin), SHORTEST, LONGEST * 16))
-        found: float = best_path(*weights.logs, log_transition, log_initial, begin, end, block, out[begin:end])
+        found: float = _best_path(*weights.logs, log_transition, log_initial, begin, end, block, out[begin:end])
         return found
 
-    return out, float(sum(in_threads([lambda n=number: task(n) for number in range(len(data))], n_jobs)))
+    return out, float(sum(in_threads(task, range(len(data)), n_jobs)))
 
 
-def in_threads(tasks: Sequence[Callable[[], T]], n_jobs: int) -> list[T]:
-    """The results of all tasks, in their order."""
-    if n_jobs == 1 or len(tasks) < 2:
-        return [task() for task in tasks]
+def in_threads(function: Callable[[S], T], items: Sequence[S], n_jobs: int) -> list[T]:
+    """The function of all items, in their order."""
+    if n_jobs == 1 or len(items) < 2:
+        return [function(item) for item in items]
     with ThreadPoolExecutor(n_jobs) as pool:
-        return list(pool.map(lambda task: task(), tasks))
+        return list(pool.map(function, items))
 
 
 def n_threads(n_jobs: int | None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
+from itertools import pairwise, product
 from typing import NamedTuple
 
 import numpy as np
@@ -60,11 +60,11 @@ def by_enumeration(logs: Floats, transition: Floats, initial: Floats) -> ChainTw
     states, pairs, total = np.zeros((n_times, n_states)), np.zeros((n_states, n_states)), 0.0
     for path in product(range(n_states), repeat=n_times):
         weight = initial[path[0]] * np.exp(sum(logs[t, k] for t, k in enumerate(path)))
-        for i, j in zip(path[:-1], path[1:], strict=True):
+        for i, j in pairwise(path):
             weight *= transition[i, j]
         total += weight
         states[np.arange(n_times), path] += weight
-        for i, j in zip(path[:-1], path[1:], strict=True):
+        for i, j in pairwise(path):
             pairs[i, j] += weight
     return ChainTwin(float(np.log(total)), states / total, pairs / total)
 
@@ -76,7 +76,7 @@ def best_path(logs: Floats, transition: Floats, initial: Floats) -> tuple[list[i
         log_a, log_pi = np.log(transition), np.log(initial)
     for path in product(range(logs.shape[1]), repeat=len(logs)):
         value = log_pi[path[0]] + sum(logs[t, k] for t, k in enumerate(path))
-        value += sum(log_a[i, j] for i, j in zip(path[:-1], path[1:], strict=True))
+        value += sum(log_a[i, j] for i, j in pairwise(path))
         if value > best:
             best, found = value, list(path)
     return found, float(best)
@@ -99,7 +99,7 @@ def column_statistics(values: Floats) -> Floats:
 
 
 def row_weights(statistics: Floats, weights: Floats, labels: Sequence[int] | None = None) -> Floats:
-    """log b [T, K]: a linear form in the statistics; −inf for all states but the labelled one."""
+    """Log b [T, K]: a linear form in the statistics; −inf for all states but the labelled one."""
     logs = statistics @ weights.T
     for t, label in enumerate(labels if labels is not None else ()):
         if label >= 0:
