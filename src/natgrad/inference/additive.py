@@ -263,6 +263,9 @@ def additive_stepper(
         size, tol, limit = method.size, method.local_tol, method.local_steps
     if step is not None:
         return SampledGroups(problem, size, tol, limit, step), f"{method} with {step}, as asked"
+    own: Step | None = getattr(problem, "step", None)
+    if own is not None:
+        return SampledGroups(problem, size, tol, limit, own), f"{own}: groups overlap, so nothing is remembered"
     sampled = SampledGroups(problem, size, tol, limit, ONE_PASS, in_passes=True)
     if stream:
         return sampled, f"{ONE_PASS}: the data are a stream, nothing is remembered"
