@@ -15,7 +15,7 @@ import scipy.sparse as sparse
 
 from natgrad.data.corpora import Corpus
 
-__all__ = ["first_topics"]
+__all__ = ["first_topics", "seed_documents"]
 
 Floats = npt.NDArray[np.float64]
 # Documents among which the seeds are drawn: this many, or so many for each topic.
@@ -28,15 +28,19 @@ LEAN = 0.1
 def first_topics(corpus: Corpus, n_topics: int, rng: np.random.Generator) -> Floats:
     """Concentrations [K, V]: Gamma(100, 100) draws, as scikit-learn and gensim start, plus the seeds."""
     drawn: Floats = rng.gamma(100.0, 0.01, (corpus.n_words, n_topics)).T
+    return drawn + LEAN * corpus.n_words * seed_documents(corpus, n_topics, rng)
+
+
+def seed_documents(corpus: Corpus, n: int, rng: np.random.Generator) -> Floats:
+    """The words' shares [n, V] in documents that lie far apart; nothing if no document has words."""
     filled = np.flatnonzero(corpus.lengths > 0)
     if len(filled) == 0:
-        return drawn
-    most = max(CANDIDATES, PER_TOPIC * n_topics)
-    chosen = np.sort(rng.choice(filled, min(most, len(filled)), replace=False))
+        return np.zeros((n, corpus.n_words))
+    chosen = np.sort(rng.choice(filled, min(max(CANDIDATES, PER_TOPIC * n), len(filled)), replace=False))
     part = corpus.documents(chosen)
     shares = sparse.csr_array(sparse.diags_array(1.0 / part.lengths) @ part.to_sparse())
-    seeds: Floats = shares[_far_apart(np.sqrt(shares), n_topics, rng)].toarray()
-    return drawn + LEAN * corpus.n_words * seeds
+    seeds: Floats = shares[_far_apart(np.sqrt(shares), n, rng)].toarray()
+    return seeds
 
 
 def _far_apart(roots: Any, n: int, rng: np.random.Generator) -> list[int]:
