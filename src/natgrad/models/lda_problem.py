@@ -27,7 +27,7 @@ from natgrad.kernels.lda import LANES, solve_documents, topic_counts
 from natgrad.kernels.ratings import group_rows
 from natgrad.kernels.special import bits_like, elog_columns, exp_digamma, lgamma_columns, series_for
 from natgrad.models.dirichlet_prior import best_concentrations, best_symmetric, log_prior
-from natgrad.models.lda_start import first_topics, seed_documents
+from natgrad.models.lda_start import first_topics, revived_topics
 from natgrad.models.threads import threads_for
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 
@@ -44,8 +44,6 @@ ENTRIES, MOST_CHUNKS = 2_000, 512
 ENTRIES_PER_WORD, MOST_BATCHES = 20, 50
 # But topics that move several times in the first passes end in better optima: this many batches, of this many documents.
 LEAST_BATCHES, LEAST_SIZE = 10, 20
-# A topic with less than this part of an equal share of the words is lost: it has the words of its prior, as all lost ones do.
-LOST_SHARE = 0.05
 # Documents that are evaluated at once, when all of them are.
 SLICE = 20_000
 
@@ -209,14 +207,8 @@ class LDAProblem:
 
     def revived(self, state: State, seed: int) -> State:
         """Topics that hold less than their part of the words start anew, each from a document of its own."""
-        concentration = state.lam["phi"][0] + 1.0
-        held = concentration.sum(1) - self.topic_prior * self.corpus.n_words
-        lost = np.flatnonzero(held < LOST_SHARE * self.corpus.n_tokens / self.n_topics)
-        if not len(lost):
-            return state
-        documents = seed_documents(self.corpus, len(lost), generator(seed, START, 1))
-        concentration[lost] = self.topic_prior + documents * self.corpus.n_tokens / self.n_topics
-        return self.at(concentration, state.t)._replace(memory=state.memory, hyper=state.hyper)
+        anew = revived_topics(state.lam["phi"][0] + 1.0, self.topic_prior, self.corpus, generator(seed, START, 1))
+        return state if anew is None else self.at(anew, state.t)._replace(memory=state.memory, hyper=state.hyper)
 
     def at(self, concentration: Floats, t: int = 0) -> State:
         """The state whose topics have these concentrations [K, V]."""
