@@ -35,6 +35,7 @@ __all__ = [
     "additive_stepper",
     "given",
     "is_additive",
+    "n_remembered",
     "rows_of",
 ]
 
@@ -270,6 +271,9 @@ def additive_stepper(
         size, tol, limit = method.size, method.local_tol, method.local_steps
     if step is not None:
         return SampledGroups(problem, size, tol, limit, step), f"{method} with {step}, as asked"
+    own: Step | None = getattr(problem, "step", None)
+    if own is not None:
+        return SampledGroups(problem, size, tol, limit, own), f"{own}: groups overlap, so nothing is remembered"
     sampled = SampledGroups(problem, size, tol, limit, ONE_PASS, in_passes=True)
     if stream:
         return sampled, f"{ONE_PASS}: the data are a stream, nothing is remembered"
@@ -298,6 +302,12 @@ def rows_of(problem: AdditiveProblem, state: State, seed: int) -> list[tuple[Int
     n_batches = len(memory.batches)
     cut: list[Any] = [None] if n_batches == 1 else _cut_of(seed, problem.n_groups, n_batches)
     return [(groups, kept.rows) for groups, kept in zip(cut, memory.batches, strict=True)]
+
+
+def n_remembered(state: State) -> int:
+    """The groups whose rows a state remembers."""
+    memory = state.memory.get(KEY)
+    return 0 if memory is None else sum(len(kept.rows[0]) for kept in memory.batches if kept is not None)
 
 
 def _sampled_step(
