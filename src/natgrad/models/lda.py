@@ -17,15 +17,19 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
-from natgrad.data.corpora import Corpus, as_corpus
+from natgrad.data.corpora import Corpus, as_corpus, has_names, with_words
+from natgrad.data.streams import as_stream
 from natgrad.inference.additive import ONE_PASS, SampledGroups, rows_of
 from natgrad.inference.engine import Limits, Result, run
 from natgrad.inference.methods import SVI, VB, Method
+from natgrad.inference.steppers import StepInfo
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Stop, Trace
+from natgrad.models.coherence import How, c_v, npmi, of_documents, of_windows
 from natgrad.models.lda_files import LDAFiles
+from natgrad.models.lda_stream import fit_stream
 from natgrad.models.settings import checked_method, checked_step
-from natgrad.models.topics import Alignment, By, aligned, completed, npmi, ranked_words, split_tokens
+from natgrad.models.topics import Alignment, By, aligned, completed, ranked_words, split_tokens
 from natgrad.network.checks import real_number, whole_number
 from natgrad.posterior.factor import Factor
 
@@ -141,17 +145,24 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None) -> LDA:
+    def fit(
+        self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None, n_documents: float | None = None
+    ) -> LDA:
         """Fit to documents.
 
         Parameters
         ----------
-        X : counts [D, V] (sparse, dense or a DataFrame), texts, lists of (word, count), or a Corpus
+        X : counts [D, V] (sparse, dense, a DataFrame, an AnnData), texts, lists of (word, count), a Corpus, or a stream of these:
+            an iterator is read once, a source with ``chunks()`` or another iterable up to ``max_passes`` times, by sampled steps
         y : ignored
-        vocabulary : the V words, optional
+        vocabulary : the V words, optional; of a stream by default those of its first chunk
+        n_documents : how many documents a stream has, if that is known
         """
-        corpus = as_corpus(X, vocabulary)
-        problem = self._problem(corpus)
+        stream = as_stream(X, self.batch_size)
+        if stream is not None:
+            fit_stream(self, stream, vocabulary, n_documents)
+            return self
+        problem = self._problem(with_words(as_corpus(X, vocabulary)))
         with self._threads():
             self._run(problem, problem.start(int(self.seed)), Trace())
         return self
@@ -182,22 +193,10 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         n_documents : float, optional
             How many documents the stream stands for; by default those seen so far.
         """
-        fresh = not hasattr(self, "_state")
-        named = vocabulary is not None or fresh
-        corpus = as_corpus(X, vocabulary) if named else as_corpus(X, self._names, len(self.vocabulary_))
-        corpus = corpus if fresh else self._joined(corpus)
-        seen = (0 if fresh else self.n_documents_seen_) + len(corpus)
-        problem = self._problem(corpus, population=max(seen, n_documents or 0))
-        state = problem.start(int(self.seed)) if fresh else self._grown(problem)
-        step = self.step if self.step is not None else ONE_PASS
-        tol, limit = problem.local_limits
-        with self._threads():
-            after, info = SampledGroups(problem, len(corpus), tol, limit, step).step(state, int(self.seed))
-        if not all(bool(block.valid) for block in info.blocks.values()):
-            raise FloatingPointError(f"step {after.t} left the space of valid topics; take a smaller step=")
-        self._publish(problem, after)
-        self.n_documents_seen_ = seen
-        self.elbo_ = info.estimate
+        corpus = self._arriving(X, vocabulary)
+        seen = getattr(self, "n_documents_seen_", 0) + len(corpus)
+        info = self._learn(corpus, max(seen, n_documents or 0))
+        self.n_documents_seen_, self.elbo_ = seen, info.estimate
         return self
 
     def transform(self, X: Any, return_std: bool = False) -> Any:
@@ -243,11 +242,19 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         counts = self.components_.sum(1)
         return [self.vocabulary_[row].tolist() for row in ranked_words(self.topics_, counts / counts.sum(), n, by)]
 
-    def coherence(self, X: Any, n: int = 10) -> Floats:
-        """NPMI of each topic's n likeliest words [K], by the documents in which they occur together."""
-        corpus = self._held_out(X)
-        counts = self.components_.sum(1)
-        return npmi(ranked_words(self.topics_, counts / counts.sum(), n, "probability"), corpus)
+    def coherence(self, X: Any, n: int = 10, how: How = "npmi") -> Floats:
+        """How well each topic's n likeliest words go together [K]: their NPMI, or C_v (Röder, Both and Hinneburg, 2015).
+
+        Words go together that are in one document; for C_v of texts, in one window of 110 tokens.
+        """
+        if how not in ("npmi", "c_v"):
+            raise ValueError(f'how must be "npmi" or "c_v", got {how!r}')
+        corpus, counts = self._held_out(X), self.components_.sum(1)
+        words = ranked_words(self.topics_, counts / counts.sum(), n, "probability")
+        if how == "npmi":
+            return npmi(of_documents(words, corpus))
+        texts = isinstance(X[0], str) if isinstance(X, Sequence) else False
+        return c_v(of_windows(words, X, self.vocabulary_) if texts else of_documents(words, corpus))
 
     def similar_documents(self, query: Any, X: Any, n: int = 10) -> tuple[Ints, Floats]:
         """The n documents of X nearest to one document, and Σ_k √(θ_k θ'_k) with each: 1 for the same shares, 0 for none."""
@@ -344,6 +351,27 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
                 f"doc_prior (α) must be > 0, a number or one for each of {n_topics} topics, got {self.doc_prior!r}"
             )
         return np.broadcast_to(alpha, (n_topics,)).copy()
+
+    def _arriving(self, X: Any, vocabulary: Sequence[Any] | None) -> Corpus:
+        """Documents of a stream with words numbered as in the fit; those that have names may bring new words."""
+        if not hasattr(self, "_state"):
+            return with_words(as_corpus(X, vocabulary))
+        if vocabulary is not None or has_names(X):
+            return self._joined(as_corpus(X, vocabulary))
+        return as_corpus(X, self._names, len(self.vocabulary_))
+
+    def _learn(self, corpus: Corpus, population: float) -> StepInfo:
+        """One step from documents that stand for so many."""
+        problem = self._problem(corpus, population=population)
+        state = self._grown(problem) if hasattr(self, "_state") else problem.start(int(self.seed))
+        step = self.step if self.step is not None else ONE_PASS
+        tol, limit = problem.local_limits
+        with self._threads():
+            after, info = SampledGroups(problem, len(corpus), tol, limit, step).step(state, int(self.seed))
+        if not all(bool(block.valid) for block in info.blocks.values()):
+            raise FloatingPointError(f"step {after.t} left the space of valid topics; take a smaller step=")
+        self._publish(problem, after)
+        return info
 
     def _joined(self, corpus: Corpus) -> Corpus:
         """The corpus with words numbered as in the fit, new ones after them."""
