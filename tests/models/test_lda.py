@@ -263,3 +263,25 @@ def test_wrong_data_are_explained():
         ng.LDA(3).fit([[1, -1]])
     with pytest.raises(ValueError, match="no words to score"):
         fitted().score(np.zeros((2, 60)))
+
+
+def test_a_corpus_without_words_is_refused_and_documents_without_words_keep_the_prior():
+    with pytest.raises(ValueError, match="3 documents and no words"):
+        ng.LDA(2).fit(np.zeros((3, 4)))
+    with pytest.raises(ValueError, match="no words"):
+        ng.LDA(2).partial_fit(np.zeros((3, 4)))
+    shares = fitted().transform(np.zeros((2, 60)))
+    np.testing.assert_allclose(shares, 0.2, rtol=1e-5)
+
+
+def test_a_table_with_its_columns_in_another_order_has_the_same_shares():
+    table = pd.DataFrame(drawn().counts[:20], columns=WORDS)
+    np.testing.assert_array_equal(fitted().transform(table[WORDS[::-1]]), fitted().transform(drawn().counts[:20]))
+    with pytest.raises(ValueError, match="'fig'"):
+        fitted().transform(table.rename(columns={"w0": "fig"}))
+
+
+def test_a_table_brings_new_words_to_a_stream():
+    model = ng.LDA(2).partial_fit(pd.DataFrame([[1, 2], [3, 0]], columns=["a", "b"]))
+    model.partial_fit(pd.DataFrame([[1, 2], [3, 0]], columns=["c", "a"]))
+    assert model.vocabulary_.tolist() == ["a", "b", "c"]
