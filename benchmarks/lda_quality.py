@@ -6,8 +6,8 @@
 
 Every run is a process of its own with one thread; its topics and α are scored by `lda_evaluator` at several points of the
 run. Runs that are in ``--runs`` already are not repeated. natgrad's settings were chosen on the validation split; the table
-shows the test split. The target is the best test score that any system reaches at its end, a mean over seeds; "within" is the least CPU time at
-which a system's mean score is within 0.5 % of it. natgrad's seconds do not include compilation, which happens once on a machine.
+shows the test split. "Within" is the least CPU time at which a system's mean score over seeds is within 0.5 % of the best mean
+score that any system ends with. natgrad's seconds do not include compilation, which happens once on a machine.
 """
 
 import argparse
