@@ -31,7 +31,7 @@ OURS = {
     "map": ("natgrad, local=\"map\"", {"local": "map", "learn_priors": "doc"}, ("max_passes", (1, 2, 5, 15))),
     "gibbs": (
         "natgrad, finish=\"gibbs\"",
-        {"local": "map", "learn_priors": True, "finish": "gibbs", "max_passes": 2},
+        {"local": "map", "learn_priors": True, "finish": "gibbs", "max_passes": 1},
         ("finish_sweeps", (20, 50, 100, 200)),
     ),
 }  # fmt: skip
