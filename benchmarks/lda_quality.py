@@ -28,7 +28,7 @@ PEERS = ("tomotopy", "vw", "gensim", "sklearn")
 # A name, what it is in the table, the settings, and which of them grows from point to point.
 OURS = {
     "vb": ("natgrad, plain VB", {}, ("max_passes", (1, 2, 5, 15))),
-    "map": ("natgrad, local=\"map\"", {"local": "map", "learn_priors": "doc"}, ("max_passes", (1, 2, 5, 15))),
+    "map": ("natgrad, local=\"map\"", {"local": "map", "learn_priors": "doc", "topic_prior": 0.02}, ("max_passes", (1, 2, 5, 15))),
     "gibbs": (
         "natgrad, finish=\"gibbs\"",
         {"local": "map", "learn_priors": True, "finish": "gibbs", "max_passes": 1},
