@@ -26,15 +26,16 @@ RESULTS = HERE / "results"
 DOCUMENTS = {"acl": 15_000, "cve": 30_000}
 PEERS = ("tomotopy", "vw", "gensim", "sklearn")
 # A name, what it is in the table, the settings, and which of them grows from point to point.
+PASSES = ("max_passes", (1, 2, 5, 15))
 OURS = {
-    "vb": ("natgrad, plain VB", {}, ("max_passes", (1, 2, 5, 15))),
-    "map": ("natgrad, local=\"map\"", {"local": "map", "learn_priors": "doc", "topic_prior": 0.02}, ("max_passes", (1, 2, 5, 15))),
+    "vb": ("natgrad, plain VB", {}, PASSES),
+    "map": ('natgrad, local="map"', {"local": "map", "learn_priors": "doc", "topic_prior": 0.02}, PASSES),
     "gibbs": (
-        "natgrad, finish=\"gibbs\"",
+        'natgrad, finish="gibbs"',
         {"local": "map", "learn_priors": True, "finish": "gibbs", "max_passes": 1},
         ("finish_sweeps", (20, 50, 100, 200)),
     ),
-}  # fmt: skip
+}
 NAMES = {"tomotopy": "tomotopy, 600 sweeps", "vw": "Vowpal Wabbit", "gensim": "gensim", "sklearn": "scikit-learn"}
 WITHIN = 0.005
 
