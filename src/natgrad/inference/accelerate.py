@@ -16,13 +16,12 @@ turn can bring about, ends the turning for good.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.gauge import apply_turn, rotated
+from natgrad.inference.gauge import Rotation, apply_turn, rotated
 from natgrad.inference.safeguard import rose
 from natgrad.inference.steppers import NothingToFinish, StepInfo, full_accesses
 from natgrad.problem import Block, Problem, State, SweepResult
@@ -147,18 +146,18 @@ class AcceleratedStepper(NothingToFinish):
             found = rotated(self.problem, pair, state)
             if found is not None:
                 state = found.state
-                start, end, before = (self._along(p, found.turns) for p in (past.start, past.end, past.before))
+                start, end, before = (self._along(p, found) for p in (past.start, past.end, past.before))
                 assert start is not None
                 assert end is not None
                 past = past._replace(start=start, end=end, before=before)
         return state, past
 
-    def _along(self, point: Point | None, turns: Mapping[str, npt.NDArray[np.float64]]) -> Point | None:
+    def _along(self, point: Point | None, found: Rotation) -> Point | None:
         if point is None:
             return None
-        blocks = self.problem.blocks
+        blocks, turns, shifts = self.problem.blocks, found.turns, found.shifts
         return {
-            name: (apply_turn(blocks[name], part[0], turns[name]),) if name in turns else part
+            name: (apply_turn(blocks[name], part[0], turns[name]) + shifts.get(name, 0.0),) if name in turns else part
             for name, part in point.items()
         }
 
