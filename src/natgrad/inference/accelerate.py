@@ -163,11 +163,16 @@ class AcceleratedStepper(NothingToFinish):
 
 
 def carried_blocks(problem: Problem, order: tuple[str, ...]) -> tuple[str, ...]:
-    """The blocks that a sweep in this order reads before it updates them: it is a function of these alone."""
+    """The blocks that a sweep in this order reads before it updates them: it is a function of these alone.
+
+    A problem may name the only ones that are to be extrapolated: learned precisions that run ahead of what they belong to
+    switch factors off for good.
+    """
+    allowed = getattr(problem, "extrapolated", order)
     carried = []
     for position, name in enumerate(order):
         earlier = set(order[:position])
-        if problem.neighbours(name) & earlier or problem.blocks[name].n_columns > 1:
+        if name in allowed and (problem.neighbours(name) & earlier or problem.blocks[name].n_columns > 1):
             carried.append(name)
     return tuple(carried)
 

@@ -4,7 +4,7 @@
     Λ_i = diag(α) + τ s_i Σ_n t_j E[a aᵀ],   (Λ m)_i = diag(α) p_i + τ s_i Σ_n t_j E[(r_n − c_j) a],   a = (v_j, 1)
 
 Without biases a = v_j and c = 0. "Own" is the side that is updated, "other" the one whose moments are read: `tell` packs the
-lower triangle of E[y yᵀ] and E[y] of every row of it, so that a rating costs one pass over contiguous numbers. Compressed
+lower triangle of E[y yᵀ] and E[y] of every row of it (``trust`` [n] multiplies the noise precision of single ratings), so that a rating costs one pass over contiguous numbers. Compressed
 rows and chunks are those of `natgrad.kernels.ratings`: a chunk owns its rows of every output.
 """
 
@@ -35,12 +35,13 @@ def pack(mean, second, tell):
 
 @parallel_kernel
 def sweep_rows(
-    chunks, start, other, values, tell, other_weight, own_weight, prior, pull, tau, biased, rho, lam, half,
+    chunks, start, other, values, trust, tell, other_weight, own_weight, prior, pull, tau, biased, rho, lam, half,
     out_lam, out_half, out_mean, out_second, log_det, errors,
 ):  # fmt: skip
     """Update every row from all its ratings, blended with the old λ by ρ; ``errors`` gets Σ_n t_j E[(r_n − …)²] unless empty.
 
-    ``prior`` [D] is E[α], ``pull`` [rows or 1, D] is E[α] p; ``log_det`` [rows] gets log |Λ|. A row whose precision is not positive definite gets NaN moments.
+    ``prior`` [D] is E[α], ``pull`` [rows or 1, D] is E[α] p; ``log_det`` [rows] gets log |Λ|.
+    A row whose precision is not positive definite gets NaN moments.
     """
     size = out_lam.shape[1]
     for chunk in prange(chunks.shape[0] - 1):
@@ -48,7 +49,7 @@ def sweep_rows(
         matrix, vector = np.empty((size, size)), np.empty(size)
         factor, covariance = np.empty((size, size)), np.empty((size, size))
         for row in range(chunks[chunk], chunks[chunk + 1]):
-            total = _gather(start[row], start[row + 1], other, values, tell, other_weight, sums, linear)
+            total = _gather(start[row], start[row + 1], other, values, trust, tell, other_weight, sums, linear)
             rest = _normal_equations(sums, linear, total, biased, matrix, vector)
             scale = tau * own_weight[row]
             there = row if pull.shape[0] > 1 else 0
@@ -69,27 +70,27 @@ def sweep_rows(
 
 
 @parallel_kernel
-def errors_of_rows(chunks, start, other, values, tell, other_weight, biased, mean, second, errors):
+def errors_of_rows(chunks, start, other, values, trust, tell, other_weight, biased, mean, second, errors):
     """Σ_n t_j E[(r_n − u·v − b − c)²] of every row."""
     size = mean.shape[1]
     for chunk in prange(chunks.shape[0] - 1):
         sums, linear = np.empty(tell.shape[1]), np.empty(size)
         matrix, vector = np.empty((size, size)), np.empty(size)
         for row in range(chunks[chunk], chunks[chunk + 1]):
-            total = _gather(start[row], start[row + 1], other, values, tell, other_weight, sums, linear)
+            total = _gather(start[row], start[row + 1], other, values, trust, tell, other_weight, sums, linear)
             rest = _normal_equations(sums, linear, total, biased, matrix, vector)
             errors[row] = rest + _fit(mean[row], second[row], vector, matrix)
 
 
 @parallel_kernel
-def targets_of_rows(chunks, start, other, values, tell, other_weight, own_weight, tau, biased, out_lam, out_half):
+def targets_of_rows(chunks, start, other, values, trust, tell, other_weight, own_weight, tau, biased, out_lam, out_half):
     """Add the messages of all ratings to the targets of every row."""
     size = out_lam.shape[1]
     for chunk in prange(chunks.shape[0] - 1):
         sums, linear = np.empty(tell.shape[1]), np.empty(size)
         matrix, vector = np.empty((size, size)), np.empty(size)
         for row in range(chunks[chunk], chunks[chunk + 1]):
-            total = _gather(start[row], start[row + 1], other, values, tell, other_weight, sums, linear)
+            total = _gather(start[row], start[row + 1], other, values, trust, tell, other_weight, sums, linear)
             _normal_equations(sums, linear, total, biased, matrix, vector)
             scale = tau * own_weight[row]
             for k in range(size):
@@ -144,14 +145,15 @@ def pair_moments(rows, columns, mean, second, other_mean, other_second, biased, 
 
 
 @lane_kernel
-def _gather(begin, end, other, values, tell, weight, sums, linear):
+def _gather(begin, end, other, values, trust, tell, weight, sums, linear):
     """Σ t E[y yᵀ], Σ t E[y] and Σ t r E[y] over a row's ratings; returns Σ t, Σ t r and Σ t r²."""
     size, width = linear.shape[0], sums.shape[0]
     sums[:], linear[:] = 0.0, 0.0
     total, first, second = 0.0, 0.0, 0.0
     for n in range(begin, end):
         j = other[n]
-        w, rated = weight[j], weight[j] * values[n]
+        w = weight[j] * trust[n]
+        rated = w * values[n]
         total += w
         first += rated
         second += rated * values[n]

@@ -29,7 +29,7 @@ class Affine(NamedTuple):
     shift: Floats
 
     def then(self, matrix: Floats, shift: Floats) -> Affine:
-        """This map, and another one after it."""
+        """The map, and another one after it."""
         return Affine(matrix @ self.matrix, matrix @ self.shift + shift)
 
 
@@ -120,9 +120,9 @@ def _best_rotation(users: SideSums, items: SideSums, n_factors: int, learned: bo
 
 def moved_rows(lam: Pair, mu: Pair, turn: Affine) -> tuple[Pair, Pair]:
     """λ and μ of every row after the map: Λ → M⁻ᵀ Λ M⁻¹."""
-    inverse = np.linalg.inv(turn.matrix)
+    inverse: Floats = np.linalg.inv(turn.matrix)
     mean = mu[0] @ turn.matrix.T
-    half = _between(lam[1], inverse.T)
+    half = _between(lam[1], np.asarray(inverse.T, dtype=np.float64))
     second = _between(mu[1], turn.matrix)
     if turn.shift.any():
         second += mean[:, :, None] * turn.shift

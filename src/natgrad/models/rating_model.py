@@ -79,10 +79,15 @@ class FullRatingsProblem:
         Centred: the model has no mean of its own.
     n_factors : int, K
     priors : RatingPriors
+    hold : bool
+        Whether learned precisions stay as they are: in the first sweeps, when the noise is still taken for large, they
+        would switch factors off that the data can tell from noise later.
     """
 
-    def __init__(self, ratings: Ratings, n_factors: int, priors: RatingPriors) -> None:
-        self.ratings, self.n_factors, self.priors = ratings, n_factors, priors
+    extrapolated = ("u", "v")
+
+    def __init__(self, ratings: Ratings, n_factors: int, priors: RatingPriors, hold: bool = False) -> None:
+        self.ratings, self.n_factors, self.priors, self.hold = ratings, n_factors, priors, hold
         self.size = n_factors + priors.biases
         self.sides = {
             "u": ItsRatings(ratings.by_user, priors.biases),
@@ -108,7 +113,8 @@ class FullRatingsProblem:
     def order(self) -> tuple[str, ...]:
         """Each noise right after the side whose errors it needs, so that a sweep reads every rating twice, not more."""
         wanted = ("u", "user_noise", "v", "item_noise", "noise", "user_precision", "item_precision")
-        return tuple(name for name in wanted if name in self.blocks)
+        held = PRECISION.values() if self.hold else ()
+        return tuple(name for name in wanted if name in self.blocks and name not in held)
 
     @cached_property
     def observed(self) -> Mapping[str, npt.NDArray[np.int64]]:
@@ -122,9 +128,11 @@ class FullRatingsProblem:
         for name, block in self.blocks.items():
             if name in PRECISION.values():
                 side = SIDE[name]
-                term, sizes, axes, n = side, {PLATE[side]: self.blocks[side].shape[0]}, (), self.blocks[side].shape[0]
+                axes: tuple[int, ...] = ()
+                term, sizes, n = side, {PLATE[side]: self.blocks[side].shape[0]}, self.blocks[side].shape[0]
             else:
-                term, sizes, axes, n = "r", {"rating": len(self.ratings)}, block.shape and (0,), len(self.ratings)
+                axes = (0,) if block.shape else ()
+                term, sizes, n = "r", {"rating": len(self.ratings)}, len(self.ratings)
             group = rows.get(SIDE.get(name, name)) if axes else None
             children = np.arange(n) if group is None else group.place
             start = np.array([0, n]) if group is None else group.start
@@ -177,14 +185,14 @@ class FullRatingsProblem:
         values = {"noise": self.priors.noise, **dict.fromkeys(PRECISION.values(), self.priors.precision)}
         for number, (name, block) in enumerate(self.blocks.items()):
             if name not in OTHER:
-                prior = self.prior_of(name)
-                # As if one observation had been made of it: a vague prior alone has no mean to speak of.
-                lam[name] = owned((-(prior[1] + 1.5) / values.get(name, 1.0), prior[1] + 0.5))
+                n_children = np.diff(self._child_sets[name][0].start)
+                half_of_them = 0.5 * np.broadcast_to(n_children, block.shape or (1,)).reshape(block.shape)
+                shape = self.prior_of(name)[1] + 1.0 + half_of_them
+                lam[name] = owned((-shape / values.get(name, 1.0), shape - 1.0))
                 continue
-            shape = (block.shape[0], self.size)
-            mean = sd * generator(seed, START, number).normal(size=shape) / np.sqrt(self.priors.precision)
+            mean = sd * generator(seed, START, number).normal(size=(block.shape[0], self.size)) / np.sqrt(self.priors.precision)
             mean[:, self.n_factors :] = 0.0
-            half = np.tile(-0.5 * self.priors.precision * np.eye(self.size), (shape[0], 1, 1))
+            half = np.tile(-0.5 * self.priors.precision * np.eye(self.size), (block.shape[0], 1, 1))
             lam[name] = self.priors.precision * mean, half
         return State(lam, {name: self.moments(self.blocks[name], part) for name, part in lam.items()}, 0)
 
@@ -217,14 +225,15 @@ class FullRatingsProblem:
             fixed = np.full(self.size, self.priors.precision)
             alpha = fixed if precision is None else np.asarray(state.mu[precision][0])
             sums[side] = SideSums(mean.sum(0), second.sum(0), len(mean), alpha)
-        gamma = (self.priors.shape, self.priors.rate) if self.priors.learn_precision else None
+        learning = self.priors.learn_precision and not self.hold
+        gamma = (self.priors.shape, self.priors.rate) if learning else None
         best = best_turn(sums["u"], sums["v"], self.n_factors, gamma)
         if best is None:
             return None
         lam, mu = dict(state.lam), dict(state.mu)
         for side, turn in zip(("u", "v"), best.turns, strict=True):
             lam[side], mu[side] = moved_rows(owned(lam[side]), owned(mu[side]), turn)
-        if self.priors.learn_precision:
+        if learning:
             for side, diagonal in zip(("u", "v"), best.diagonals, strict=True):
                 name = PRECISION[side]
                 prior = self.prior_of(name)

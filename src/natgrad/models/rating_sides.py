@@ -34,11 +34,14 @@ class ItsRatings:
     rows : RatingsRows
     biased : bool
         Whether the last number of a vector is a bias.
+    trust : array [n], optional
+        A factor of the noise precision of each rating, in the order of the rows.
     """
 
-    def __init__(self, rows: RatingsRows, biased: bool) -> None:
+    def __init__(self, rows: RatingsRows, biased: bool, trust: Floats | None = None) -> None:
         self.rows, self.biased = rows, biased
         self.side = make_side(rows)
+        self.trust = np.ones(len(rows.values)) if trust is None else trust
 
     def sweep(
         self, other: Pair, other_weight: Floats, own_weight: Floats, prior: Floats, tau: float, rho: float, lam: Pair
@@ -52,7 +55,7 @@ class ItsRatings:
             np.empty(n_rows),
         )
         run_kernel(
-            kernels.sweep_rows, self.side, _packed(other), other_weight, own_weight, prior, np.zeros((1, size)), tau, self.biased,
+            kernels.sweep_rows, self.side, self.trust, _packed(other), other_weight, own_weight, prior, np.zeros((1, size)), tau, self.biased,
             rho, *lam, *new.lam, *new.mu, new.log_det, new.errors,
         )  # fmt: skip
         return new
@@ -60,12 +63,12 @@ class ItsRatings:
     def errors(self, own: Pair, other: Pair, other_weight: Floats) -> Floats:
         """Σ_n E[t] E[(r − …)²] of every row."""
         out = np.empty(len(own[0]))
-        run_kernel(kernels.errors_of_rows, self.side, _packed(other), other_weight, self.biased, *own, out)
+        run_kernel(kernels.errors_of_rows, self.side, self.trust, _packed(other), other_weight, self.biased, *own, out)
         return out
 
     def add_targets(self, other: Pair, other_weight: Floats, scale: Floats, out: Pair) -> None:
         """Add the messages of all ratings."""
-        run_kernel(kernels.targets_of_rows, self.side, _packed(other), other_weight, scale, 1.0, self.biased, *out)
+        run_kernel(kernels.targets_of_rows, self.side, self.trust, _packed(other), other_weight, scale, 1.0, self.biased, *out)
 
     def add_sample(
         self, own: npt.NDArray[Any], other: npt.NDArray[Any], values: Floats, scale: Floats, moments: Pair, out: Pair
