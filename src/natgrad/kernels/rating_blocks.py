@@ -83,7 +83,9 @@ def errors_of_rows(chunks, start, other, values, trust, tell, other_weight, bias
 
 
 @parallel_kernel
-def targets_of_rows(chunks, start, other, values, trust, tell, other_weight, own_weight, tau, biased, out_lam, out_half):
+def targets_of_rows(
+    chunks, start, other, values, trust, tell, other_weight, own_weight, tau, biased, out_lam, out_half
+):
     """Add the messages of all ratings to the targets of every row."""
     size = out_lam.shape[1]
     for chunk in prange(chunks.shape[0] - 1):

@@ -190,7 +190,11 @@ class FullRatingsProblem:
                 shape = self.prior_of(name)[1] + 1.0 + half_of_them
                 lam[name] = owned((-shape / values.get(name, 1.0), shape - 1.0))
                 continue
-            mean = sd * generator(seed, START, number).normal(size=(block.shape[0], self.size)) / np.sqrt(self.priors.precision)
+            mean = (
+                sd
+                * generator(seed, START, number).normal(size=(block.shape[0], self.size))
+                / np.sqrt(self.priors.precision)
+            )
             mean[:, self.n_factors :] = 0.0
             half = np.tile(-0.5 * self.priors.precision * np.eye(self.size), (block.shape[0], 1, 1))
             lam[name] = self.priors.precision * mean, half

@@ -68,7 +68,9 @@ class ItsRatings:
 
     def add_targets(self, other: Pair, other_weight: Floats, scale: Floats, out: Pair) -> None:
         """Add the messages of all ratings."""
-        run_kernel(kernels.targets_of_rows, self.side, self.trust, _packed(other), other_weight, scale, 1.0, self.biased, *out)
+        run_kernel(
+            kernels.targets_of_rows, self.side, self.trust, _packed(other), other_weight, scale, 1.0, self.biased, *out
+        )
 
     def add_sample(
         self, own: npt.NDArray[Any], other: npt.NDArray[Any], values: Floats, scale: Floats, moments: Pair, out: Pair
