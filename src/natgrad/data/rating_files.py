@@ -58,8 +58,8 @@ def read_ratings(path: str | Path) -> Ratings:
 def as_ratings(X: Any) -> Ratings:
     """Ratings as they are, or made of what else holds them.
 
-    A sparse matrix, a table of three columns, a path (text, .npz or .parquet), an array with NaN for missing, or an iterator of any
-    of these, whose later ratings replace earlier ones of the same pair.
+    A sparse matrix, a table of three columns, a path (text, .npz or .parquet), an array with NaN for missing, or an iterator of
+    any of these, whose later ratings replace earlier ones of the same pair.
     """
     if isinstance(X, Ratings):
         return X

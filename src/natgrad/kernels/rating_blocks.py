@@ -4,8 +4,9 @@
     Λ_i = diag(α) + τ s_i Σ_n t_j E[a aᵀ],   (Λ m)_i = diag(α) p_i + τ s_i Σ_n t_j E[(r_n − c_j) a],   a = (v_j, 1)
 
 Without biases a = v_j and c = 0. "Own" is the side that is updated, "other" the one whose moments are read: `tell` packs the
-lower triangle of E[y yᵀ] and E[y] of every row of it (``trust`` [n] multiplies the noise precision of single ratings), so that a rating costs one pass over contiguous numbers. Compressed
-rows and chunks are those of `natgrad.kernels.ratings`: a chunk owns its rows of every output.
+lower triangle of E[y yᵀ] and E[y] of every row of it, so that a rating costs one pass over contiguous numbers; ``trust`` [n]
+multiplies the noise precision of single ratings. Compressed rows and chunks are those of `natgrad.kernels.ratings`: a chunk
+owns its rows of every output.
 """
 
 from __future__ import annotations

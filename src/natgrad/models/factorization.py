@@ -177,8 +177,8 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: None = None) -> MatrixFactorization:
         """Fit to more ratings, by a few sweeps over these and all that came before.
 
-        New users and items may appear; a pair that comes again has its new rating. Earlier ratings are kept (16 bytes each), so that
-        nothing is forgotten. Precisions of factors stay as they are until `continue_` is called, or `fit`.
+        New users and items may appear; a pair that comes again has its new rating. Earlier ratings are kept (16 bytes each), so
+        that nothing is forgotten. Precisions of factors stay as they are until `continue_` is called, or `fit`.
         """
         settings = self._settings()
         chunk = as_ratings(X)
@@ -234,6 +234,7 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         state = kind.start(ratings, seed, float(self.init_scale)) if state is None else state
         while True:
             part = kind.part(ratings, seed, state.t, method, growing)
+            state = state._replace(memory={}) if part.fresh else state
             steps = left if part.until is None else min(left, part.until - state.t)
             result = run(
                 part.problem, state, method, checked_step(self.step, method, part.problem), part.order,

@@ -30,7 +30,7 @@ class Predictor(Protocol):
         ...
 
     def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
-        """log p of new ratings."""
+        """The logarithm of p of new ratings."""
         ...
 
     def vectors(self) -> Pair:
@@ -100,12 +100,13 @@ class ScalarRated(NamedTuple):
 
 @final
 class Binary(NamedTuple):
-    """Likes: P(1) = σ(u·v + b + c + offset)."""
+    """Likes: P(1) = σ(u·v + b + c + offset); ``log_popular`` of items is added to their scores, if it is not empty."""
 
     user: Pair
     item: Pair
     biased: bool
     offset: float
+    log_popular: Floats
 
     def pairs(self, rows: Ints, columns: Ints) -> Pair:
         """The probability of a like, p, and p (1 − p)."""
@@ -120,13 +121,16 @@ class Binary(NamedTuple):
         return scipy.special.expit(low), scipy.special.expit(high)
 
     def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
-        """log p or log (1 − p)."""
+        """Of p or 1 − p, the logarithm."""
         chance = self.pairs(rows, columns)[0]
         return np.log(np.where(values > 0.5, chance, 1.0 - chance))
 
     def vectors(self) -> Pair:
         """As for ratings; the probability rises with the score."""
-        return augmented(self.user[0], self.item[0], self.biased, self.offset)
+        users, items = augmented(self.user[0], self.item[0], self.biased, self.offset)
+        if not len(self.log_popular):
+            return users, items
+        return np.column_stack([users, np.ones(len(users))]), np.column_stack([items, self.log_popular])
 
 
 @final
@@ -149,9 +153,10 @@ class Counted(NamedTuple):
         size, chance = _negative_binomial(mean, variance)
         tail = 0.5 * (1.0 - mass)
         quantile = scipy.special.nbdtrik
-        return tuple(  # type: ignore[return-value]
+        low, high = (
             np.maximum(0.0, np.ceil(np.nan_to_num(quantile(level, size, chance)))) for level in (tail, 1.0 - tail)
         )
+        return low, high
 
     def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
         """Of the negative binomial with this mean and variance."""

@@ -120,7 +120,7 @@ def _best_rotation(users: SideSums, items: SideSums, n_factors: int, learned: bo
 
 def moved_rows(lam: Pair, mu: Pair, turn: Affine) -> tuple[Pair, Pair]:
     """λ and μ of every row after the map: Λ → M⁻ᵀ Λ M⁻¹."""
-    inverse: Floats = np.linalg.inv(turn.matrix)
+    inverse = np.linalg.inv(turn.matrix)
     mean = mu[0] @ turn.matrix.T
     half = _between(lam[1], np.asarray(inverse.T, dtype=np.float64))
     second = _between(mu[1], turn.matrix)

@@ -41,11 +41,15 @@ class RatingSettings(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A stretch of a run: its problem, the order of the blocks, and the step at which the next part begins (None: the last)."""
+    """A stretch of a run: its problem, the order of the blocks, and the step at which the next part begins (None: the last).
+
+    ``fresh``: the bound is not comparable with that of the part before.
+    """
 
     problem: Any
     order: tuple[str, ...]
     until: int | None = None
+    fresh: bool = False
 
 
 class Kind(Protocol):
@@ -260,12 +264,12 @@ def folded_state(
     part = State(lam, mu, state.t)
     for _ in range(steps):
         part = problem.sweep(part, order).state
-    for field in ("lam", "mu"):
-        whole, pieces = dict(getattr(state, field)), getattr(part, field)
+    found: list[dict[str, Any]] = []
+    for whole, pieces in ((dict(state.lam), part.lam), (dict(state.mu), part.mu)):
         for name in order:
             whole[name] = tuple(_put(old, new, rows) for old, new in zip(whole[name], pieces[name], strict=True))
-        state = state._replace(**{field: whole})
-    return state._replace(memory={})
+        found.append(whole)
+    return State(found[0], found[1], state.t)
 
 
 def _put(whole: Any, pieces: Any, rows: npt.NDArray[np.int64]) -> Any:

@@ -10,6 +10,7 @@ network that declares the model; a test demands it.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -89,10 +90,17 @@ class FullRatingsProblem:
     def __init__(self, ratings: Ratings, n_factors: int, priors: RatingPriors, hold: bool = False) -> None:
         self.ratings, self.n_factors, self.priors, self.hold = ratings, n_factors, priors, hold
         self.size = n_factors + priors.biases
+        self.values, self.trust = ratings.values, np.ones(1)
         self.sides = {
             "u": ItsRatings(ratings.by_user, priors.biases),
             "v": ItsRatings(ratings.by_item, priors.biases),
         }
+
+    def at(self, sides: dict[str, ItsRatings], values: Floats, trust: Floats) -> FullRatingsProblem:
+        """The same with other values of the ratings, and a noise precision for each of them."""
+        made = copy.copy(self)
+        made.sides, made.values, made.trust = sides, values, trust
+        return made
 
     @cached_property
     def blocks(self) -> Mapping[str, Block]:
@@ -416,8 +424,9 @@ class _Sweep:
         noise = {side: self.weight(side)[rows[side]] for side in OTHER}
         if name in OTHER:
             scale = weight * self.tau[0] * noise["u"] * noise["v"]
+            scale *= self.problem.trust[places] if len(self.problem.trust) > 1 else 1.0
             self.problem.sides[name].add_sample(
-                rows[name], rows[OTHER[name]], ratings.values[places], scale, self.mu[OTHER[name]], out
+                rows[name], rows[OTHER[name]], self.problem.values[places], scale, self.mu[OTHER[name]], out
             )
             return
         mean, variance = self.problem.sides["u"].pairs(rows["u"], rows["v"], self.mu["u"], self.mu["v"])

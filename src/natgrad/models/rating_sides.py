@@ -55,8 +55,8 @@ class ItsRatings:
             np.empty(n_rows),
         )
         run_kernel(
-            kernels.sweep_rows, self.side, self.trust, _packed(other), other_weight, own_weight, prior, np.zeros((1, size)), tau, self.biased,
-            rho, *lam, *new.lam, *new.mu, new.log_det, new.errors,
+            kernels.sweep_rows, self.side, self.trust, _packed(other), other_weight, own_weight, prior, np.zeros((1, size)),
+            tau, self.biased, rho, *lam, *new.lam, *new.mu, new.log_det, new.errors,
         )  # fmt: skip
         return new
 

@@ -67,7 +67,7 @@ class RecommendMixin:
         ----------
         users : an id, a list of ids, or None
         n : int
-            How many; fewer are given if there are not as many items left, and None or −1 as their ids.
+            How many; fewer are given if there are not as many items left, with None as the ids of the rest.
         exclude_seen : bool
             Whether items that the user has rated are left out.
         """
@@ -77,7 +77,8 @@ class RecommendMixin:
         rows = None if users is None else self.ratings_.find_users([users] if alone else users)
         found, scores = self._best(rows, n, exclude_seen)
         ids = self.ratings_.item_ids
-        named = ids[found] if (found >= 0).all() else np.where(found >= 0, ids.astype(object)[found], None)
+        named = ids[found] if (found >= 0).all() else ids.astype(object)[found]
+        named[found < 0] = None if named.dtype == object else named[found < 0]
         return Recommendations(named[0], scores[0]) if alone else Recommendations(named, scores)
 
     def similar_items(self, item: Any, n: int = 10) -> Recommendations:
