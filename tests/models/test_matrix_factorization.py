@@ -22,7 +22,10 @@ def table(seed: int = 0, n_users: int = 25, n_items: int = 18, missing: float = 
 
 
 def model(**options) -> "ng.MatrixFactorization":
-    usual = {"n_factors": 2, "noise_precision": 10.0, "method": ng.VB(), "step": None, "verbose": False}
+    usual = {
+        "n_factors": 2, "noise_precision": 10.0, "method": ng.VB(), "step": None, "verbose": False, "biases": False,
+        "learn_noise": False, "learn_priors": False, "factorized": True, "tol": 1e-6,
+    }  # fmt: skip
     chosen = {**usual, **options}
     if not isinstance(chosen["method"], ng.VB) and "step" not in options:
         chosen["step"] = ng.PerNode()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.ids import Ids, number_ids
+from natgrad.data.ids import Ids, as_ids, number_ids
 
 __all__ = ["Ratings", "RatingsRows"]
 
@@ -133,6 +134,43 @@ class Ratings:
         made._users, made._items = Ids(user_ids, "user"), Ids(item_ids, "item")
         return made
 
+    def extended(self, more: Ratings) -> Ratings:
+        """These ratings and more of them: numbers stay, new ids follow; a pair that comes again has its new value.
+
+        Examples
+        --------
+        >>> first = Ratings(["ann"], ["alien"], [5])
+        >>> first.extended(Ratings(["ann", "bob"], ["alien", "alien"], [4, 3])).values.tolist()
+        [4.0, 3.0]
+        """
+        user_ids, user_number = _joined(self.user_ids, more.user_ids)
+        item_ids, item_number = _joined(self.item_ids, more.item_ids)
+        users = np.concatenate([self.users.astype(np.int64), user_number[more.users]])
+        items = np.concatenate([self.items.astype(np.int64), item_number[more.items]])
+        values = np.concatenate([self.values, more.values])
+        pairs = users * len(item_ids) + items
+        last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
+        kept = np.sort(last) if len(last) < len(pairs) else slice(None)
+        return Ratings.numbered(users[kept], items[kept], values[kept], user_ids, item_ids)
+
+    def restricted(self, users: Array) -> Ratings:
+        """The ratings of some users (numbers), who are counted anew in this order; all items stay."""
+        place = np.full(self.n_users, -1)
+        place[users] = np.arange(len(users))
+        kept = place[self.users] >= 0
+        chosen = place[self.users[kept]], self.items[kept], self.values[kept]
+        return Ratings.numbered(*chosen, self.user_ids[users], self.item_ids)
+
+    def shifted(self, offset: float) -> Ratings:
+        """The same with every value lower by ``offset``."""
+        if offset == 0.0:
+            return self
+        made: Ratings = copy.copy(self)
+        for name in ("by_user", "by_item"):
+            made.__dict__.pop(name, None)
+        made.values = _frozen(self.values - offset)
+        return made
+
     @property
     def user_ids(self) -> Array:
         """The id of each user, in the order of their numbers."""
@@ -182,6 +220,21 @@ class Ratings:
     def __repr__(self) -> str:
         low, high = self.values.min(), self.values.max()
         return f"Ratings({len(self):,} ratings of {self.n_items:,} items by {self.n_users:,} users, values {low:g} … {high:g})"
+
+
+def _joined(ids: Array, more: Array) -> tuple[Array, npt.NDArray[np.int64]]:
+    """All ids, the old ones first, and the number of each of the second in it."""
+    numbers = {key: number for number, key in enumerate(ids.tolist())}
+    found = np.array([numbers.setdefault(key, len(numbers)) for key in more.tolist()], dtype=np.int64)
+    fresh = list(numbers)[len(ids) :]
+    if not fresh:
+        return ids, found
+    new = as_ids(fresh, "ids")
+    if new.dtype.kind == ids.dtype.kind and ids.dtype.kind in "iuUS":
+        return np.concatenate([ids, new]), found
+    mixed = np.empty(len(numbers), dtype=object)
+    mixed[:] = list(numbers)
+    return mixed, found
 
 
 def _grouped(own: Array, other: Array, values: Array, n_rows: int) -> RatingsRows:
