@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sparse
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -20,6 +21,10 @@ import natgrad as ng
 # Small settings: the checks fit some fifty times.
 ESTIMATORS = {
     "LDA": lambda: ng.LDA(n_topics=3, max_passes=2),
+    "MatrixFactorization": lambda: ng.MatrixFactorization(n_factors=2, max_steps=5),
+    "MatrixFactorization of the paper": lambda: ng.MatrixFactorization(
+        2, biases=False, factorized=True, learn_noise=False, learn_priors=False, max_steps=5
+    ),
 }
 
 
@@ -28,8 +33,10 @@ def checks():
         with warnings.catch_warnings():
             # Not a check is left out in silence: what the generator skips, it says by a warning.
             warnings.simplefilter("error")
+            # Another setting of an estimator comes after its name.
+            marks = [pytest.mark.slow] if " " in name else []
             for estimator, check in estimator_checks_generator(make(), mark=None):
-                yield pytest.param(estimator, check, id=f"{name}-{getattr(check, 'func', check).__name__}")
+                yield pytest.param(estimator, check, id=f"{name}-{getattr(check, 'func', check).__name__}", marks=marks)
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(checks()))
@@ -69,3 +76,23 @@ def test_topics_have_names_in_a_table(texts) -> None:
     assert list(shares.columns) == model.get_feature_names_out().tolist() == ["lda0", "lda1"]
     mean, sd = model.transform(texts[0], return_std=True)
     assert mean.shape == sd.shape
+
+
+def test_a_table_of_ratings_is_completed(rng) -> None:
+    table = rng.normal(size=(40, 2)) @ rng.normal(size=(2, 25))
+    holes = np.where(rng.random(table.shape) < 0.3, np.nan, table)
+    model = ng.MatrixFactorization(2).fit(holes[:30])
+    mean, sd = model.predict(holes[30:], return_std=True)  # users it never saw
+    missing = np.isnan(holes[30:])
+    assert np.abs(mean - table[30:])[missing].mean() < 0.1 * np.abs(table[30:]).mean()
+    assert sd.shape == mean.shape
+    # Nothing is known of this user: the items' means, with more doubt than of any other.
+    nobody, doubt = model.predict(np.full((1, 25), np.nan), return_std=True)
+    assert np.isfinite(nobody).all()
+    assert (doubt > sd.min(0)).all()
+    folded = model.fold_in(ng.Ratings.from_dense(np.vstack([np.full((30, 25), np.nan), holes[30:]])))
+    np.testing.assert_allclose(folded.predict([30] * 25, range(25)), mean[0], rtol=1e-10)
+    with pytest.raises(TypeError, match="toarray"):
+        model.predict(sparse.csr_array(table))
+    with pytest.raises(ValueError, match="24 features"):
+        model.predict(table[:, :24])
