@@ -93,9 +93,7 @@ def test_kernels_are_their_definitions(biases):
     for n in range(0, N_RATINGS, 7):
         wanted = naive_moments(state.mu["u"], state.mu["v"], users[n], items[n], biases)
         np.testing.assert_allclose((mean[n], variance[n]), wanted, rtol=1e-9, atol=1e-12)
-    weight = (
-        float(state.mu["noise"][0]) * state.mu["user_noise"][0][users] * state.mu["item_noise"][0][items]
-    )
+    weight = float(state.mu["noise"][0]) * state.mu["user_noise"][0][users] * state.mu["item_noise"][0][items]
     pairs = list(zip(users, items, values, weight, strict=True))
     linear, minus_half = ours.target(ours.blocks["u"], state, ("r",))
     for row in range(N_USERS):
@@ -109,7 +107,9 @@ def test_kernels_are_their_definitions(biases):
     np.testing.assert_allclose(ours.bound_by_node(state)["r"], wanted, rtol=1e-10)
 
 
-@pytest.mark.parametrize("options", [{}, {"learn_precision": False}, {"learn_noise": False, "user_noise": None}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"learn_precision": False}, {"learn_noise": False, "user_noise": None}], ids=str
+)
 @pytest.mark.parametrize("biases", [True, False])
 def test_no_update_lowers_the_bound_and_a_sweep_knows_it(biases, options):
     ours = problem(biases=biases, **options)
@@ -133,7 +133,9 @@ def test_turning_raises_the_bound_and_no_prediction_changes(biases, options, hol
     before, after = ours.bound(state), ours.bound(turned.state)
     assert after > before
     everything = np.repeat(np.arange(N_USERS), N_ITEMS), np.tile(np.arange(N_ITEMS), N_USERS)
-    for a, b in zip(*(pair_moments(*everything, s.mu["u"], s.mu["v"], biases) for s in (state, turned.state)), strict=True):
+    for a, b in zip(
+        *(pair_moments(*everything, s.mu["u"], s.mu["v"], biases) for s in (state, turned.state)), strict=True
+    ):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
     for name in ("u", "v"):
         for a, b in zip(ours.moments(ours.blocks[name], turned.state.lam[name]), turned.state.mu[name], strict=True):
