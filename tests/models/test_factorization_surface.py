@@ -161,19 +161,19 @@ def test_chunks_bring_new_users_and_items_and_forget_nobody(likelihood):
 
 def test_likes_alone_are_told_from_popularity():
     rng = np.random.default_rng(0)
-    taste, trait = rng.normal(size=(200, 2)), rng.normal(size=(2, 60))
+    taste, trait = rng.normal(size=(300, 2)), rng.normal(size=(2, 60))
     popular = rng.normal(size=60)
-    chance = 0.4 / (1 + np.exp(-2 * taste @ trait - popular + 1))
+    chance = 0.7 / (1 + np.exp(-2 * taste @ trait - popular + 1))
     users, items = np.nonzero(rng.random(chance.shape) < chance)
     test = rng.random(len(users)) < 0.2
     train, held = (ng.Ratings(users[t], items[t], np.ones(t.sum()), shape=chance.shape) for t in (~test, test))
     model = ng.MatrixFactorization(4, likelihood="bernoulli", verbose=False, max_steps=40).fit(train)
     by_popularity = np.argsort(-np.bincount(train.items, minlength=60), kind="stable")
     ranked = np.array(
-        [[i for i in by_popularity if i not in set(train.items[train.users == u])][:10] for u in range(200)]
+        [[i for i in by_popularity if i not in set(train.items[train.users == u])][:10] for u in range(300)]
     )
     order = np.argsort(held.users, kind="stable")
-    start = np.searchsorted(held.users[order], np.arange(201))
+    start = np.searchsorted(held.users[order], np.arange(301))
     blind = ranking_scores(ranked, start, held.items[order])
     for metric in ("ndcg", "recall", "map"):
         assert model.score(held, metric=metric) > 1.15 * blind[metric]
