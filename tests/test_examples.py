@@ -53,6 +53,12 @@ def test_isotopes_are_found_and_false_alarms_are_as_rare_as_stated(figure):
     assert detected > 0.75  # of sources with a tenth of the counts; seen: 0.87
 
 
+def test_chromatin_states_are_recovered(figure):
+    right, off = run("chromatin", figure)
+    assert right > 0.97  # seen: 0.996
+    assert off < 0.05  # seen: 0.019
+
+
 def test_a_network_of_your_own_beats_factories_that_stand_alone(figure):
     error, alone, inside = run("own_network", figure)
     assert error < 0.75 * alone
