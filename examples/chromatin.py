@@ -24,16 +24,22 @@ def main(figure: str | None = None) -> tuple[float, float]:
     stays = 1.0 / (1.0 - np.diag(model.transmat_)[order])
     true = 1.0 / (1.0 - np.diag(genome.transition))
     print(f"{model.stop_}")
-    print(f"bins in their true state: {right:.1%}; {np.bincount(genome.states).max() / 20_000:.1%} by the commonest state")
+    print(
+        f"bins in their true state: {right:.1%}; {np.bincount(genome.states).max() / 20_000:.1%} by the commonest state"
+    )
     print(f"chances of the marks: largest error {off:.3f}")
-    print("mean stay in bins, found and true: " + ", ".join(f"{a:.0f}/{b:.0f}" for a, b in zip(stays, true, strict=True)))
+    print(
+        "mean stay in bins, found and true: " + ", ".join(f"{a:.0f}/{b:.0f}" for a, b in zip(stays, true, strict=True))
+    )
 
     if figure:
         picture = Figure(figsize=(9, 3.6), layout="constrained")
         above, below = picture.subplots(2, 1, sharex=True, height_ratios=(3, 1))
         above.imshow(genome.tracks[:600].T, aspect="auto", cmap="Greys", interpolation="nearest")
         above.set(ylabel="mark", yticks=range(0, 10, 3))
-        below.imshow(np.stack([path, genome.states])[:, :600], aspect="auto", cmap="tab10", vmax=9, interpolation="nearest")
+        below.imshow(
+            np.stack([path, genome.states])[:, :600], aspect="auto", cmap="tab10", vmax=9, interpolation="nearest"
+        )
         below.set(yticks=(0, 1), yticklabels=("found", "true"), xlabel="bin")
         picture.savefig(figure, dpi=100)
     return right, off
