@@ -24,9 +24,9 @@ from natgrad.families import Dirichlet
 from natgrad.inference.additive import GroupResult, MemoisedGroups, move_blocks
 from natgrad.inference.draws import generator
 from natgrad.inference.start import START
-from natgrad.kernels.lda import LANES, solve_documents, topic_counts
+from natgrad.kernels.lda import LANES, LINE, solve_documents, topic_counts
 from natgrad.kernels.ratings import group_rows
-from natgrad.kernels.special import bits_like, elog_columns, exp_digamma, lgamma_columns, series_for
+from natgrad.kernels.special import bits_like, elog_columns, lgamma_columns, series_for
 from natgrad.models.lda_start import first_topics
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 
@@ -217,9 +217,13 @@ class LDAProblem:
         found = self._infer(view, state.mu["phi"][0], start, rows is not None, tol, limit)
         weights, _ = self._weights(state.mu["phi"][0])
         counts: Floats = np.empty((self.corpus.n_words, self.n_topics), self.local.dtype)
+        inner = np.empty(self.corpus.n_words)
         with _threads_for(len(view.place) * self.n_topics):
-            topic_counts(view.word_start, view.place, view.documents, found.ratio, found.weight, weights, counts)
-        rest = float(found.bound.sum() - (counts * _by_word(state.mu["phi"][0])).sum())
+            topic_counts(
+                view.word_start, view.place, view.documents, found.ratio, found.weight, weights,
+                _by_word(state.mu["phi"][0]), counts, inner,
+            )  # fmt: skip
+        rest = float(found.bound.sum() - inner.sum())
         # Words are gathered once for a document, however many rounds it takes.
         reads, rounds = len(view.place) * self.n_topics, int(found.rounds.max(initial=0))
         return GroupResult((found.gamma,), {"phi": (counts.T,)}, rest, rounds, reads)
@@ -281,28 +285,20 @@ class LDAProblem:
         """Solve the documents of a view; ``start`` is γ if ``warm``, otherwise a point mass or None."""
         local, size, n_topics = self.local, len(view.corpus), self.n_topics
         weights, top = self._weights(elog)
-        series = series_for(local.dtype)
-        alpha: Floats = self.doc_prior.astype(local.dtype)
-        first: Floats
-        if start is None or not warm:
-            shares = np.full((size, n_topics), 1.0 / n_topics) if start is None else start
-            gamma = (self.doc_prior + view.corpus.lengths[:, None] * shares).astype(local.dtype)
-            first = np.ascontiguousarray(shares, dtype=local.dtype)
-        else:
-            gamma, first, power = start, np.empty_like(start), np.empty(start.size, local.dtype)
-            exp_digamma(gamma.ravel(), gamma.size, series, power, bits_like(power), first.ravel())
-        power = np.empty((len(view.chunks) - 1, -(-n_topics // LANES) * LANES), local.dtype)
+        begin_at: Floats = np.full((1, n_topics), 1.0 / n_topics) if start is None else start
+        power: Floats = np.empty((len(view.chunks) - 1, weights.shape[1]), local.dtype)
         out = Inferred(
             np.empty((size, n_topics), local.dtype),
-            np.empty((size, n_topics), local.dtype),
+            aligned_empty(size, weights.shape[1], local.dtype),
             np.empty(len(view.corpus.words), local.dtype),
             np.empty(size),
             np.empty(size, np.int64),
         )
         with _threads_for(len(view.place) * n_topics):
             solve_documents(
-                view.chunks, view.corpus.start, view.corpus.words, view.counts, weights, alpha, series, power,
-                bits_like(power), gamma, first, float(tol), int(limit), local.skip, *out,
+                view.chunks, view.corpus.start, view.corpus.words, view.counts, weights, self.doc_prior.astype(local.dtype),
+                series_for(local.dtype), power, bits_like(power), np.ascontiguousarray(begin_at, dtype=local.dtype), warm,
+                float(tol), int(limit), local.skip, *out,
             )  # fmt: skip
         # Weights are relative to each word's likeliest topic; what was divided out is a part of the bound.
         scale = np.bincount(view.documents, weights=view.corpus.counts * top[view.corpus.words], minlength=size)
@@ -313,7 +309,10 @@ class LDAProblem:
         if self._weights_of is None or self._weights_of[0] is not elog:
             by_word = _by_word(elog)
             top = by_word.max(1)
-            weights = np.maximum(np.exp(by_word - top[:, None]), LEAST_WEIGHT).astype(self.local.dtype)
+            width = -(-self.n_topics // LANES) * LANES
+            weights: Floats = aligned_empty(len(by_word), width, self.local.dtype)
+            weights[:, : self.n_topics] = np.maximum(np.exp(by_word - top[:, None]), LEAST_WEIGHT)
+            weights[:, self.n_topics :] = 0.0
             self._weights_of = (elog, weights, top)
         return self._weights_of[1:]
 
@@ -338,6 +337,14 @@ class LDAProblem:
 def _by_word(array: Any) -> Floats:
     """[K, V] as contiguous [V, K]: a view of an array that lies word after word, otherwise a copy."""
     return np.ascontiguousarray(np.asarray(array).T)
+
+
+def aligned_empty(n_rows: int, width: int, dtype: Any) -> Floats:
+    """An array [rows, width] that begins at a cache line, as the kernels like it."""
+    per_line = LINE // np.dtype(dtype).itemsize
+    memory = np.empty(n_rows * width + per_line, dtype)
+    first = -(memory.ctypes.data // memory.itemsize) % per_line
+    return memory[first : first + n_rows * width].reshape(n_rows, width)
 
 
 @contextmanager
