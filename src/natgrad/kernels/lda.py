@@ -38,22 +38,24 @@ FOUND, STEP = 5, 6
 FEW = 0.5
 # Rounds over the gathered topics end at this part of the tolerance, so that mostly one round over all of them is enough.
 FINER = 0.75
+# Topics that sit out although a round over all topics objected have this part of the tolerance at most, each.
+TIGHT = 0.25
 # Extrapolation goes at most this many times beyond the last change, and leaves a topic this part of its words.
 FURTHEST, LEFT = 5.0, 0.25
 
 
 @parallel_kernel
 def solve_documents(
-    chunks, start, words, counts, weights, alpha, series, power, bits, begin_at, warm, tol, limit, skip,
+    chunks, start, words, counts, weights, top, alpha, series, power, bits, begin_at, warm, tol, limit, skip,
     out_gamma, out_weight, out_ratio, out_bound, out_rounds,
 ):  # fmt: skip
     """Every document to its fixed point.
 
-    ``weights`` [V, K padded] is b. ``begin_at`` [D or 1, K] is where documents start: γ if ``warm``, otherwise t itself. A
-    document is done when γ changes by ``tol`` or less in the mean over topics, or after ``limit`` rounds. Topics with less than
-    ``skip`` of its words sit out between two rounds over all topics. ``out_gamma`` [D, K] is γ; ``out_weight`` [D, K padded] and
-    ``out_ratio`` [entries] are t and n_w / Σ_k t_k b_wk of the last q(z), whose responsibilities are n_w r_wk = ratio · t_k ·
-    b_wk. ``power, bits`` [chunks, K padded] are one memory, for `exp_digamma`.
+    ``weights`` [V, K padded] is b, relative to exp ``top`` [V]. ``begin_at`` [D or 1, K] is where documents start: γ if
+    ``warm``, otherwise t itself. A document is done when γ changes by ``tol`` or less in the mean over topics, or after
+    ``limit`` rounds. Topics with less than ``skip`` of its words sit out between two rounds over all topics. ``out_gamma`` [D,
+    K] is γ; ``out_weight`` [D, K padded] and ``out_ratio`` [entries] are t and n_w / Σ_k t_k b_wk of the last q(z), whose
+    responsibilities are n_w r_wk = ratio · t_k · b_wk. ``power, bits`` [chunks, K padded] are one memory, for `exp_digamma`.
     """
     n_topics, width = alpha.shape[0], weights.shape[1]
     total_alpha, lgamma_alpha = 0.0, np.empty(n_topics)
@@ -69,7 +71,7 @@ def solve_documents(
         block = _aligned(int(FEW * n_topics) + TOPICS, most, weights)
         numbers = _aligned(2, most, weights)
         mass, ratio = numbers[0], numbers[1]
-        rows, active = np.empty(most, np.int64), np.empty(width, np.int64)
+        rows, active = np.empty(most, np.uint32), np.empty(width, np.uint32)
         _prepare(alpha, series, power[chunk], bits[chunk], own)
         for d in range(chunks[chunk], chunks[chunk + 1]):
             begin, size = start[d], start[d + 1] - start[d]
@@ -77,17 +79,21 @@ def solve_documents(
             out_gamma[d], out_weight[d], out_bound[d] = alpha, 0.0, 0.0
             if size > 0:
                 length = _read(words, counts, begin, size, rows, mass)
-                _begin(begin_at[d if begin_at.shape[0] > 1 else 0], warm, length, series, power[chunk], bits[chunk], own)
+                here = begin_at[d if begin_at.shape[0] > 1 else 0]
+                for k in range(n_topics):
+                    own[GAMMA, k], own[WEIGHT, k] = here[k], here[k]
+                    if not warm:
+                        own[GAMMA, k] = alpha[k] + length * here[k]
                 rounds = _fixed_point(
                     weights, rows, mass, ratio, size, n_topics, own, few, block, active, series, power[chunk], bits[chunk],
-                    warm, tol, limit, skip * length,
+                    not warm, tol, limit, skip * length,
                 )  # fmt: skip
                 for k in range(n_topics):
                     out_gamma[d, k], out_weight[d, k] = own[GAMMA, k], own[WEIGHT, k]
                 total = 0.0
                 for w in range(size):
                     out_ratio[begin + w] = ratio[w]
-                    total += mass[w] * math.log(mass[w] / ratio[w])
+                    total += mass[w] * (math.log(mass[w] / ratio[w]) + top[rows[w]])
                 out_bound[d] = total + _shares_bound(own, n_topics, lgamma_alpha, total_alpha)
             out_rounds[d] = rounds
 
@@ -130,49 +136,30 @@ def _read(words, counts, begin, size, rows, mass):
 
 
 @serial_kernel
-def _begin(begin_at, warm, length, series, power, bits, own):
-    n_topics = begin_at.shape[0]
-    if warm:
-        for k in range(n_topics):
-            own[GAMMA, k] = begin_at[k]
-        exp_digamma(own[GAMMA], own.shape[1], series, power, bits, own[WEIGHT])
-    else:
-        for k in range(n_topics):
-            own[WEIGHT, k] = begin_at[k]
-            own[GAMMA, k] = own[PRIOR, k] + length * begin_at[k]
-    for k in range(n_topics, own.shape[1]):
-        own[WEIGHT, k] = 0
-
-
-@serial_kernel
 def _fixed_point(
-    weights, rows, mass, ratio, size, n_topics, own, few, block, active, series, power, bits, warm, tol, limit, least
+    weights, rows, mass, ratio, size, n_topics, own, few, block, active, series, power, bits, has_t, tol, limit, least
 ):  # fmt: skip
-    """Rounds until one over all topics leaves γ at rest; the number of rounds."""
+    """Rounds until one over all topics leaves γ at rest, starting from γ, or from t if it ``has_t``; the number of rounds."""
     width, enough, number = weights.shape[1], tol * n_topics, 0
-    # From a γ that is near the end it is known at once which topics matter.
-    if warm and least > 0.0 and limit > 1:
-        n_active = _choose(own, n_topics, least, active)
-        if n_active <= FEW * n_topics:
-            number = _rounds_of_few(
-                weights, rows, mass, ratio, size, own, few, block, active, n_active, series, power, bits, enough, limit - 1, least,
-            )
     while True:
-        number += 1
-        change = _round(weights, rows, mass, ratio, size, own)
-        if change <= enough or number >= limit:
-            return number
-        if least > 0.0 and limit > number + 1:
-            n_active = _choose(own, n_topics, least, active)
+        if not has_t:
+            n_active = n_topics
+            if least > 0.0 and limit > number + 1:
+                n_active = _choose(own, n_topics, least, active)
             if n_active <= FEW * n_topics:
                 number += _rounds_of_few(
                     weights, rows, mass, ratio, size, own, few, block, active, n_active, series, power, bits, enough,
                     limit - number - 1, least,
                 )  # fmt: skip
-                continue
-        exp_digamma(own[GAMMA], width, series, power, bits, own[WEIGHT])
-        for k in range(n_topics, width):
-            own[WEIGHT, k] = 0
+                # If the round over all topics objects: what then sits out is, all together, half of the tolerance at most.
+                least = min(least, TIGHT * tol)
+            else:
+                exp_digamma(own[GAMMA], width, series, power, bits, own[WEIGHT])
+                own[WEIGHT, n_topics:] = 0
+        has_t = False
+        number += 1
+        if _round(weights, rows, mass, ratio, size, own) <= enough or number >= limit:
+            return number
 
 
 @lane_kernel
@@ -235,7 +222,7 @@ def _rounds_of_few(
     least,
 ):  # fmt: skip
     """Rounds over the active topics alone, then γ and t of all: the others have γ = α. The number of rounds."""
-    n_rows, n_columns, lanes = _padded(n_active, TOPICS), _padded(size, LANES), _padded(n_active, 16)
+    n_rows, n_columns, lanes = _padded(n_active, TOPICS), _padded(size, 16), _padded(n_active, 16)
     for i in range(n_active, n_rows):
         for w in range(n_columns):
             block[i, w] = 0

@@ -64,7 +64,8 @@ class LDA(TransformerMixin, BaseEstimator):
     local_tol, local_steps : float, int
         A document is done when its γ changes by less in the mean over topics, or after so many rounds.
     skip : float
-        Topics with less than this part of a document's words are left out of it; 0 leaves out none. `elbo_` still is a bound.
+        Topics with less than this part of a document's words sit out while the others are solved; a round over all topics has
+        the last word. 0: every round is over all topics, which is slower.
     dtype : "float32" or "float64"
         Of the inner loops; sums over documents are always double.
     max_passes : int
@@ -113,7 +114,7 @@ class LDA(TransformerMixin, BaseEstimator):
         batch_size: int | None = None,
         local_tol: float = 1e-3,
         local_steps: int = 100,
-        skip: float = 1e-5,
+        skip: float = 1e-3,
         dtype: str = "float32",
         max_passes: int = 50,
         tol: float = 1e-4,
@@ -329,8 +330,8 @@ class LDA(TransformerMixin, BaseEstimator):
             raise ValueError(f"topic_prior (β) must be > 0, got {self.topic_prior!r}")
         if not real_number(self.local_tol, "local_tol") >= 0:
             raise ValueError(f"local_tol must be ≥ 0, got {self.local_tol!r}")
-        if not 0 <= real_number(self.skip, "skip") < 1.0 / n_topics:
-            raise ValueError(f"skip must lie in [0, 1/n_topics), got {self.skip!r}: a document keeps its largest topic")
+        if not 0 <= real_number(self.skip, "skip") <= 0.1:
+            raise ValueError(f"skip must lie in [0, 0.1], got {self.skip!r}: it is a small part of a document's words")
         whole_number(self.local_steps, "local_steps")
         whole_number(self.seed, "seed", least=0)
         for name, value in (("batch_size", self.batch_size), ("n_jobs", self.n_jobs)):

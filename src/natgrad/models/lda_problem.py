@@ -53,7 +53,8 @@ class Local(NamedTuple):
     """How documents are solved.
 
     ``topics`` is what stands for φ: "vb", its geometric mean under q, or "map", its mean. A document is done when γ changes by
-    ``tol`` in the mean over topics, or after ``limit`` rounds; topics with less than ``skip`` of its words are left out.
+    ``tol`` in the mean over topics, or after ``limit`` rounds; topics with less than ``skip`` of its words sit out between two
+    rounds over all topics.
     ``dtype`` is that of the inner loops.
     """
 
@@ -296,13 +297,12 @@ class LDAProblem:
         )
         with _threads_for(len(view.place) * n_topics):
             solve_documents(
-                view.chunks, view.corpus.start, view.corpus.words, view.counts, weights, self.doc_prior.astype(local.dtype),
-                series_for(local.dtype), power, bits_like(power), np.ascontiguousarray(begin_at, dtype=local.dtype), warm,
-                float(tol), int(limit), local.skip, *out,
+                view.chunks, view.corpus.start, view.corpus.words, view.counts, weights, top,
+                self.doc_prior.astype(local.dtype), series_for(local.dtype), power, bits_like(power),
+                np.ascontiguousarray(begin_at, dtype=local.dtype), warm, float(tol), int(limit),
+                min(local.skip, 0.5 / n_topics), *out,
             )  # fmt: skip
-        # Weights are relative to each word's likeliest topic; what was divided out is a part of the bound.
-        scale = np.bincount(view.documents, weights=view.corpus.counts * top[view.corpus.words], minlength=size)
-        return out._replace(bound=out.bound + scale)
+        return out
 
     def _weights(self, elog: Floats) -> tuple[Floats, Floats]:
         """The weights b [V, K] in the type of the inner loops, and log of each row's divisor; of the last topics, kept."""
