@@ -22,14 +22,14 @@ import numpy as np
 from numba import prange
 
 from natgrad.kernels._njit import lane_kernel, parallel_kernel, serial_kernel
+from natgrad.kernels.memory import aligned_zeros
 from natgrad.kernels.special import exp_digamma
 
-__all__ = ["LANES", "LINE", "solve_documents", "topic_counts"]
+__all__ = ["LANES", "solve_documents", "topic_counts"]
 
-# Rows of b are padded with zeros to whole steps of the compiled loops, two registers of 16 numbers, and begin at cache lines
-# of this many bytes: a load that crosses two lines costs two. Words are taken eight at a time, gathered topics four.
-LANES, LINE = 32, 64
-WORDS, TOPICS = 8, 4
+# Rows of b are padded with zeros to whole steps of the compiled loops, two registers of 16 numbers. Words are taken eight at a
+# time, gathered topics four.
+LANES, REGISTER, WORDS, TOPICS = 32, 16, 8, 4
 # Rows of a document's own numbers over all topics: γ, t = exp ψ(γ), α, the sums of a round, t of a topic without words.
 GAMMA, WEIGHT, PRIOR, SUMS, LEAST = 0, 1, 2, 3, 4
 # Of the gathered topics also what the last round gave, and how far that was from where it began.
@@ -67,9 +67,9 @@ def solve_documents(
         for d in range(chunks[chunk], chunks[chunk + 1]):
             most = max(most, start[d + 1] - start[d])
         most = _padded(most, LANES)
-        own, few = _aligned(5, width, weights), _aligned(7, width, weights)
-        block = _aligned(int(FEW * n_topics) + TOPICS, most, weights)
-        numbers = _aligned(2, most, weights)
+        own, few = aligned_zeros(5, width, weights), aligned_zeros(7, width, weights)
+        block = aligned_zeros(int(FEW * n_topics) + TOPICS, most, weights)
+        numbers = aligned_zeros(2, most, weights)
         mass, ratio = numbers[0], numbers[1]
         rows, active = np.empty(most, np.uint32), np.empty(width, np.uint32)
         _prepare(alpha, series, power[chunk], bits[chunk], own)
@@ -101,15 +101,6 @@ def solve_documents(
 @serial_kernel
 def _padded(size, step):
     return (size + step - 1) // step * step
-
-
-@serial_kernel
-def _aligned(n_rows, width, like):
-    """Zeros [rows, width] that begin at a cache line."""
-    per_line = LINE // like.itemsize
-    memory = np.zeros(n_rows * width + per_line, like.dtype)
-    first = (-(memory.ctypes.data // like.itemsize)) % per_line
-    return memory[first : first + n_rows * width].reshape(n_rows, width)
 
 
 @serial_kernel
@@ -222,7 +213,7 @@ def _rounds_of_few(
     least,
 ):  # fmt: skip
     """Rounds over the active topics alone, then γ and t of all: the others have γ = α. The number of rounds."""
-    n_rows, n_columns, lanes = _padded(n_active, TOPICS), _padded(size, 16), _padded(n_active, 16)
+    n_rows, n_columns, lanes = _padded(n_active, TOPICS), _padded(size, REGISTER), _padded(n_active, REGISTER)
     for i in range(n_active, n_rows):
         for w in range(n_columns):
             block[i, w] = 0
@@ -243,7 +234,7 @@ def _rounds_of_few(
         if _extrapolate(few, lanes, number) <= FINER * enough:
             break
         n_active = _shrink(block, few, active, n_active, least, n_columns)
-        n_rows, lanes = _padded(n_active, TOPICS), _padded(n_active, 16)
+        n_rows, lanes = _padded(n_active, TOPICS), _padded(n_active, REGISTER)
     exp_digamma(few[FOUND], lanes, series, power, bits, few[WEIGHT])
     for k in range(own.shape[1]):
         own[GAMMA, k], own[WEIGHT, k] = own[PRIOR, k], own[LEAST, k]
@@ -322,7 +313,7 @@ def _shrink(block, few, active, n_active, least, n_columns):
             for w in range(n_columns):
                 block[place, w] = block[i, w]
             place += 1
-    for i in range(place, _padded(n_active, 16)):
+    for i in range(place, _padded(n_active, REGISTER)):
         few[GAMMA, i], few[PRIOR, i], few[FOUND, i], few[STEP, i], few[SUMS, i] = 1, 1, 1, 0, 0
     for i in range(place, _padded(place, TOPICS)):
         for w in range(n_columns):

@@ -73,7 +73,7 @@ def naive_sparse_document(
                 found, change = plain(here, np.exp(sp.digamma(here)), of)
                 step, number = found - here, number + 1
                 difference = step - last
-                further = np.clip(-(step @ difference) / max(difference @ difference, 1e-300), 0.0, 5.0)
+                further = np.clip(-float(step @ difference) / max(float(difference @ difference), 1e-300), 0.0, 5.0)
                 here = found + (inner > 1) * further * (found - before)
                 here = np.maximum(here, alpha[of] + 0.25 * (found - alpha[of]))
                 before, last = found, step
