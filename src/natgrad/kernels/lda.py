@@ -38,7 +38,8 @@ FOUND, STEP = 5, 6
 FEW = 0.5
 # Rounds over the gathered topics end at this part of the tolerance, so that mostly one round over all of them is enough.
 FINER = 0.75
-# Topics that sit out although a round over all topics objected have this part of the tolerance at most, each.
+# Topics that sit out although a round over all topics objected have this part of the tolerance at most, each; so do those of
+# documents that come again: a topic with a little of many documents must not lose it for good.
 TIGHT = 0.25
 # Extrapolation goes at most this many times beyond the last change, and leaves a topic this part of its words.
 FURTHEST, LEFT = 5.0, 0.25
@@ -86,7 +87,7 @@ def solve_documents(
                         own[GAMMA, k] = alpha[k] + length * here[k]
                 rounds = _fixed_point(
                     weights, rows, mass, ratio, size, n_topics, own, few, block, active, series, power[chunk], bits[chunk],
-                    not warm, tol, limit, skip * length,
+                    not warm, tol, limit, min(skip * length, TIGHT * tol) if warm else skip * length,
                 )  # fmt: skip
                 for k in range(n_topics):
                     out_gamma[d, k], out_weight[d, k] = own[GAMMA, k], own[WEIGHT, k]

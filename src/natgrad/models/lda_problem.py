@@ -27,7 +27,7 @@ from natgrad.kernels.lda import LANES, solve_documents, topic_counts
 from natgrad.kernels.memory import aligned_empty
 from natgrad.kernels.ratings import group_rows
 from natgrad.kernels.special import bits_like, elog_columns, lgamma_columns, series_for
-from natgrad.models.dirichlet_prior import best_concentrations, best_symmetric, log_prior
+from natgrad.models.dirichlet_prior import best_concentrations, best_symmetric, log_prior, log_shares
 from natgrad.models.lda_start import first_topics, revived_topics
 from natgrad.models.threads import threads_for
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
@@ -269,7 +269,7 @@ class LDAProblem:
         if "doc" in self.learn:
             # Σ E[log θ] and the number of documents: what α is learned from; its own term is no longer a part of the rest.
             filled = view.corpus.lengths > 0
-            sums, n_filled = _log_shares(found.gamma[filled]), float(filled.sum())
+            sums, n_filled = log_shares(found.gamma[filled]), float(filled.sum())
             told["theta"] = (sums, np.array([n_filled]))
             rest -= log_prior(self.doc_prior, sums, n_filled)
         return GroupResult((found.gamma,), told, rest, rounds, reads)
@@ -285,6 +285,13 @@ class LDAProblem:
     def infer(self, state: State, groups: Ints | None = None, tol: float = 1e-4, limit: int = 1000) -> Inferred:
         """Documents given the topics, from equal shares."""
         return self._infer(self._view(groups, keep=False), state.mu["phi"][0], None, False, tol, limit)
+
+    def infer_few(self, corpus: Corpus, state: State, tol: float, limit: int) -> Floats:
+        """γ [D, K] of a few other documents, as `infer` has it, without what takes as long as the vocabulary."""
+        none = np.empty(0, np.int64)
+        counts: Floats = corpus.counts.astype(self.local.dtype)
+        view = _View(corpus, counts, np.array([0, len(corpus)]), none.astype(np.int32), none, none)
+        return self._infer(view, state.mu["phi"][0], None, False, tol, limit).gamma
 
     def bound(self, state: State) -> float:
         """The evidence lower bound at these topics, with every document optimised from equal shares."""
@@ -383,15 +390,6 @@ class LDAProblem:
         if keep or groups is None:
             self._views[key] = (groups, view)
         return view
-
-
-def _log_shares(gamma: Floats) -> Floats:
-    """Σ_d E[log θ_d] [K] under Dir(γ_d)."""
-    elog = np.empty(gamma.shape)
-    with threads_for(gamma.size):
-        elog_columns(gamma.astype(np.float64), np.zeros(gamma.shape[1]), elog)
-    sums: Floats = elog.sum(0)
-    return sums - float(sp.digamma(gamma.sum(1, dtype=np.float64)).sum())
 
 
 def _by_word(array: Any) -> Floats:
