@@ -23,6 +23,7 @@ from natgrad.inference.trace import Stop, Trace
 from natgrad.models.settings import checked_every, checked_method, checked_step
 from natgrad.network.checks import real_number, whole_number
 from natgrad.posterior.factor import Factor
+from natgrad.showing import ShowMixin
 
 if TYPE_CHECKING:
     from natgrad.models.ratings_problem import RatingsProblem
@@ -46,7 +47,7 @@ class Factors(NamedTuple):
     sd: Floats
 
 
-class MatrixFactorization(BaseEstimator):
+class MatrixFactorization(ShowMixin, BaseEstimator):
     """Bayesian matrix factorisation of ratings, by variational inference.
 
     Parameters

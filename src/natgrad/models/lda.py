@@ -27,6 +27,7 @@ from natgrad.models.settings import checked_method, checked_step
 from natgrad.models.topics import Alignment, By, aligned, completed, npmi, ranked_words, split_tokens
 from natgrad.network.checks import real_number, whole_number
 from natgrad.posterior.factor import Factor
+from natgrad.showing import ShowMixin
 
 if TYPE_CHECKING:
     from natgrad.models.lda_problem import Inferred, LDAProblem
@@ -41,7 +42,7 @@ FINE_TOL, FINE_ROUNDS = 1e-4, 1000
 SLICE = 20_000
 
 
-class LDA(TransformerMixin, BaseEstimator):
+class LDA(ShowMixin, TransformerMixin, BaseEstimator):
     """Latent Dirichlet allocation: topics of documents, by variational inference.
 
     Parameters

@@ -17,6 +17,7 @@ from natgrad.network.problem import NetworkProblem
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.predictive import Predictive, make_predictive
 from natgrad.problem import State
+from natgrad.showing import ShowMixin
 
 __all__ = ["Fit", "Settings"]
 
@@ -32,7 +33,7 @@ class Settings:
     version: str
 
 
-class Fit:
+class Fit(ShowMixin):
     """The posterior of a network. ``fit["mu"]`` is the factor of node ``mu``.
 
     Attributes

@@ -28,7 +28,7 @@ def short(value: float, digits: int = 4) -> str:
     size = abs(value)
     whole = 10.0 ** (digits - 1) <= size < 1e12
     text = f"{value:,.0f}" if whole else f"{value:.{digits}g}"
-    return text.replace("-", MINUS) if "e" not in text else text
+    return MINUS + text[1:] if text.startswith("-") else text
 
 
 def count(value: float) -> str:

@@ -120,5 +120,5 @@ def _title(model: Any) -> str:
 
 def _lead(model: Any) -> str:
     """The first sentence of the class's docstring."""
-    text = " ".join((type(model).__doc__ or "").strip().split("\n\n")[0].split())
+    text = " ".join((model.__doc__ or "").strip().split("\n\n")[0].split()).replace("`", "")
     return text if text.endswith(".") else f"{text}."

@@ -23,6 +23,7 @@ __all__ = ["Run", "run_of", "run_section"]
 Floats = npt.NDArray[np.float64]
 # Rows of the table of numbers under the charts.
 MOST_ROWS = 25
+MOST_MOVED = 10.0
 
 
 class Run(NamedTuple):
@@ -155,7 +156,9 @@ def _step_charts(trace: Trace) -> list[Html]:
     for values, label, title, caption in columns:
         if len(steps) > 1 and (values > 0).any():
             words = f"From {short(values[0])} at the first step to {short(values[-1])} at the last."
-            axes = Axis("steps", low=0.0), Axis(label, log=True)
+            # A block that starts at zero moves infinitely far in its first step: that is no scale for the others.
+            top = min(float(np.nanmax(values)), MOST_MOVED)
+            axes = Axis("steps", low=0.0), Axis(label, log=True, high=top)
             chart = line_chart([Line(steps, values)], *axes, title=title, description=words)
             figures.append(tag("figure", chart, tag("figcaption", caption)))
     return figures
