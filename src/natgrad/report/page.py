@@ -114,7 +114,7 @@ def _title(model: Any) -> str:
     kind = type(model).__name__
     sizes = [name for name in ("n_topics", "n_factors", "n_states", "n_components") if hasattr(model, name)]
     if not sizes:
-        return "A network" if kind == "Fit" else kind
+        return "A network" if kind in ("Fit", "SavedFit") else kind
     return f"{kind}: {getattr(model, sizes[0])} {sizes[0].removeprefix('n_')}"
 
 

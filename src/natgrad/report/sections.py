@@ -19,6 +19,7 @@ CONTRIBUTIONS = {
     "LDA": "natgrad.report.sections_lda",
     "MatrixFactorization": "natgrad.report.sections_factorization",
     "Fit": "natgrad.report.sections_network",
+    "SavedFit": "natgrad.report.sections_network",
 }
 
 

@@ -97,7 +97,8 @@ def _documents(subject: Subject) -> Documents | None:
 
 def _corpus_of_fit(model: LDA) -> Corpus | None:
     found = getattr(getattr(model, "_fitted", None), "corpus", None)
-    return found if isinstance(found, Corpus) and len(found) == model.n_documents_seen_ else None
+    there = isinstance(found, Corpus) and len(found) == model.n_documents_seen_ and found.n_tokens > 0
+    return found if there else None  # a model that was loaded from a file has forgotten the words
 
 
 def _texts(subject: Subject, corpus: Corpus, vocabulary: npt.NDArray[Any]) -> list[str]:
