@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import statistics
 from collections.abc import Callable
@@ -61,7 +62,7 @@ def _lda(scale: float) -> Speed:
 
 def _mf(scale: float) -> Speed:
     n = max(200, round(100_000 * scale))
-    users = max(10, n // 100)
+    users = max(10, n // 100, math.isqrt(4 * n))
     ratings = paper_ratings(users, users, n)
     model = ng.MatrixFactorization(n_factors=5, max_steps=2, tol=0.0, verbose=False)
     return Speed("MatrixFactorization", f"{n:,} ratings, 5 factors", n, _median(lambda: model.fit(ratings)) / 2)

@@ -150,9 +150,8 @@ def report(
 ) -> None:
     """Write the page of a model: one HTML file that needs nothing else."""
     fitted = load_model(model)
-    read = model_of(fitted).read
-    shown = None if data is None else read(data, options, fitted)
-    other = None if held_out is None else read(held_out, options, fitted).data
+    shown = None if data is None else model_of(fitted).read(data, options, fitted)
+    other = None if held_out is None else model_of(fitted).read(held_out, options, fitted).data
     raw, names = (None, None) if shown is None else (shown.raw, shown.names)
     where = write_report(fitted, output, data=raw, names=names, held_out=other, title=title)
     click.echo(f"{where}: {where.stat().st_size / 1000:.0f} kB")
