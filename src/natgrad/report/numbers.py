@@ -115,6 +115,6 @@ def tick_labels(values: Any) -> list[str]:
         scale, unit = next(pair for pair in UNITS if largest >= pair[0])
     step = float(np.min(np.diff(found))) / scale if len(found) > 1 else abs(largest / scale) or 1.0
     decimals = max(0, min(8, -math.floor(math.log10(step) + 1e-9)))
-    if decimals and abs(step * 10**decimals - round(step * 10**decimals)) > 1e-6:
+    if abs(step * 10**decimals - round(step * 10**decimals)) > 1e-6:
         decimals += 1
     return [f"{value / scale:.{decimals}f}{unit}".replace("-", MINUS) for value in found]
