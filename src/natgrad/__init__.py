@@ -6,7 +6,7 @@ steps need no step size from you, and a run that diverges is stopped with its la
 
 from typing import TYPE_CHECKING, Any
 
-from natgrad import families
+from natgrad import data, families
 from natgrad._version import __version__
 from natgrad.data.ratings import Ratings
 from natgrad.errors import ModelFileError
@@ -54,6 +54,7 @@ __all__ = [
     "RobbinsMonro",
     "Wishart",
     "__version__",
+    "data",
     "diag",
     "dot",
     "families",

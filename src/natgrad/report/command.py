@@ -49,7 +49,7 @@ for _command in (
 
 
 @main.command(cls=Command, example="natgrad demo --plot demo.png")
-@click.option("--plot", default="demo.png", show_default=True, help="Where the picture goes.")
+@click.option("--plot", default="demo.png", show_default=True, help="Where the picture goes; demo.html is beside it.")
 def demo(plot: str) -> None:
     """Show the pitfall in miniature, then two models and a page; a minute."""
     from natgrad import demo as whole

@@ -108,12 +108,14 @@ def tick_labels(values: Any) -> list[str]:
     """
     found = np.asarray(values, dtype=np.float64)
     largest = float(np.abs(found).max(initial=0.0))
+    gap = float(np.min(np.diff(found))) if len(found) > 1 else largest
     if largest and (largest >= 1e15 or largest < 1e-3):
-        return [f"{value:.2g}".replace("-", MINUS) for value in found]
+        digits = max(2, 2 + math.floor(math.log10(largest)) - math.floor(math.log10(gap)))
+        return [f"{value:.{digits}g}".replace("-", MINUS) for value in found]
     scale, unit = next((pair for pair in UNITS if largest >= 10 * pair[0]), (1.0, ""))
     if largest >= 1e6:
         scale, unit = next(pair for pair in UNITS if largest >= pair[0])
-    step = float(np.min(np.diff(found))) / scale if len(found) > 1 else abs(largest / scale) or 1.0
+    step = gap / scale or 1.0
     decimals = max(0, min(8, -math.floor(math.log10(step) + 1e-9)))
     if abs(step * 10**decimals - round(step * 10**decimals)) > 1e-6:
         decimals += 1
