@@ -18,6 +18,8 @@ __all__ = ["CONTRIBUTIONS", "Contribution", "Fact", "Section", "Subject", "contr
 CONTRIBUTIONS = {
     "LDA": "natgrad.report.sections_lda",
     "MatrixFactorization": "natgrad.report.sections_factorization",
+    "HiddenMarkov": "natgrad.report.sections_hmm",
+    "SparseGP": "natgrad.report.sections_gp",
     "Fit": "natgrad.report.sections_network",
     "SavedFit": "natgrad.report.sections_network",
 }

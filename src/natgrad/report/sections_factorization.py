@@ -5,31 +5,22 @@ Calibration is judged on held-out ratings where there are any, otherwise on thos
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.stats
 
 from natgrad.data.ratings import Ratings
+from natgrad.report.calibration import Judged, coverage, reliability, verdict
 from natgrad.report.html import Html, join, table, tag
 from natgrad.report.numbers import count, short
 from natgrad.report.sections import Fact, Section, Subject
-from natgrad.report.svg import Axis, Line, bar_chart, line_chart
+from natgrad.report.svg import Axis, bar_chart
 
 __all__ = ["facts", "sections"]
 
 Floats = npt.NDArray[np.float64]
 MOST_JUDGED, USERS, ITEMS = 200_000, 6, 5
-
-
-class Judged(NamedTuple):
-    """Ratings with what the model says of them; ``fresh`` if they were not fitted."""
-
-    values: Floats
-    mean: Floats
-    sd: Floats
-    fresh: bool
 
 
 def facts(subject: Subject) -> list[Fact]:
@@ -57,7 +48,7 @@ def sections(subject: Subject) -> list[Section]:
     found = [Section("factors", "Factors", _factors(subject.model))]
     judged = _judged(subject)
     if judged is not None:
-        found.append(Section("calibration", "Calibration", _calibration(judged)))
+        found.append(Section("calibration", "Calibration", _calibration(subject.model, judged)))
     ratings = _ratings(subject)
     if ratings is not None:
         found.append(Section("examples", "Examples", _examples(subject.model, ratings)))
@@ -104,45 +95,16 @@ def _judged(subject: Subject) -> Judged | None:
     )
     users, items = ratings.user_ids[ratings.users[chosen]], ratings.item_ids[ratings.items[chosen]]
     mean, sd = subject.model.predict(users, items, return_std=True)
-    return Judged(ratings.values[chosen], mean, sd, subject.held_out is not None)
+    return Judged(ratings.values[chosen], mean, sd, "ratings", subject.held_out is not None)
 
 
-def _calibration(judged: Judged) -> Html:
-    whose = "held-out ratings" if judged.fresh else "the ratings of the fit"
-    place = scipy.stats.norm.cdf((judged.values - judged.mean) / judged.sd)
-    nominal = np.linspace(0.05, 0.95, 19)
-    actual = np.array([np.mean(np.abs(place - 0.5) <= mass / 2) for mass in nominal])
-    inside = float(np.mean(np.abs(place - 0.5) <= 0.45))
-    coverage = line_chart(
-        [Line(nominal, actual, "this model"), Line(np.array([0.0, 1.0]), np.array([0.0, 1.0]), "perfect", "guide")],
-        Axis("central interval", low=0.0, high=1.0), Axis("ratings inside it", low=0.0, high=1.0),
-        title="Ratings inside their intervals", description=f"{inside:.0%} of {whose} lie in their 90 % interval.",
-    )  # fmt: skip
-    heights, edges = np.histogram(place, bins=20, range=(0.0, 1.0), density=True)
-    uniform = bar_chart(
-        heights, Axis("place of the rating in its predicted distribution", low=0.0, high=1.0), Axis("density", low=0.0),
-        title="Places of ratings in their predicted distributions", edges=edges, guide=1.0,
-        description="Flat if the uncertainty is right; a hump in the middle if it is too large.",
-    )  # fmt: skip
-    figures = [
-        tag(
-            "figure",
-            coverage,
-            tag("figcaption", "How many ratings lie in intervals of each size. On the dashed line: as many as should."),
-        ),
-        tag(
-            "figure",
-            uniform,
-            tag("figcaption", "Flat: the uncertainty is right. A hump: too large. A bowl: too small."),
-        ),
-    ]
-    words = f"Judged on {whose} ({count(len(judged.values))}): {inside:.1%} lie in their 90 % interval."
-    hint = (
-        None
-        if judged.fresh
-        else tag("p", "Ratings of the fit flatter a model; held_out= judges it on others.", class_="note")
-    )
-    return join([tag("p", words), hint, tag("div", figures, class_="charts")])
+def _calibration(model: Any, judged: Judged) -> Html:
+    """Intervals for ratings; for likes and counts, whose predictions are no Gaussians, what was seen against what was said."""
+    kind = getattr(model, "likelihood", "gaussian")
+    if kind == "gaussian":
+        return join([verdict(judged), tag("div", coverage(judged), class_="charts")])
+    what = "share of likes" if kind == "bernoulli" else "count"
+    return tag("div", reliability(judged, what), class_="charts")
 
 
 # -- examples --
