@@ -231,7 +231,6 @@ def test_works_as_a_step_of_a_pipeline_and_leaves_input_alone():
         ({"local": "mcmc"}, ValueError, '"vb" or "map"'),
         ({"dtype": "float16"}, ValueError, "float32"),
         ({"skip": 0.5}, ValueError, "skip"),
-        ({"finish": "gibbs"}, NotImplementedError, "gibbs"),
         ({"max_passes": 0}, ValueError, "max_passes"),
         ({"method": ng.Children(1)}, TypeError, "groups are sampled"),
         ({"seed": -1}, ValueError, "seed"),

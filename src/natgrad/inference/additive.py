@@ -29,9 +29,11 @@ from natgrad.problem import BlockInfo, Problem, State
 __all__ = [
     "AdditiveProblem",
     "GroupResult",
+    "Learner",
     "MemoisedGroups",
     "SampledGroups",
     "additive_stepper",
+    "given",
     "is_additive",
     "n_remembered",
     "rows_of",
@@ -45,6 +47,8 @@ KEY = "groups"
 CUT, ORDER = 2**31 - 2, 2**31 - 3
 # For data too large to remember: one pass has some tens to hundreds of batches, and early ones must be forgotten within it.
 ONE_PASS = RobbinsMonro(delay=4.0, forgetting=0.7)
+# Sampled steps before hyper-parameters are learned: what groups say to globals near their start is no evidence about them.
+LEARN_AFTER = 10
 # With fewer batches a pass of sampled steps has no time to forget the start.
 LEAST_TO_SAMPLE = 5
 
@@ -113,6 +117,18 @@ class AdditiveProblem(Problem, Protocol):
         ...
 
 
+class Learner(AdditiveProblem, Protocol):
+    """An additive problem whose hyper-parameters are learned along the way; they are in ``State.hyper``."""
+
+    def given(self, state: State) -> AdditiveProblem:
+        """The problem at the hyper-parameters of a state."""
+        ...
+
+    def relearn(self, state: State, messages: ByBlock, rho: float) -> State:
+        """The state with better hyper-parameters, a part ρ of the way to the best; the bound of these messages does not fall."""
+        ...
+
+
 def is_additive(problem: Problem) -> TypeGuard[AdditiveProblem]:
     """Whether a problem has independent groups of its own; asks the class, so that no property is computed."""
     return all(hasattr(type(problem), name) for name in ("prior_of", "solve", "global_bound"))
@@ -160,6 +176,7 @@ class MemoisedGroups(NothingToFinish):
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         batches, n_groups = self._cut(seed), self.problem.n_groups
+        problem = given(self.problem, state)
         memory = state.memory.get(KEY)
         if self.first is not None and state.t < self.n_batches:
             chosen = batches[self._next(state, seed)]
@@ -170,14 +187,15 @@ class MemoisedGroups(NothingToFinish):
         number = self._next(state, seed)
         before = memory.batches[number]
         rows = None if before is None else before.rows
-        found = self.problem.solve(state, batches[number], rows, self.tol, self.limit)
+        found = problem.solve(state, batches[number], rows, self.tol, self.limit)
         memory = _exchanged(memory, number, found)
         seen = sum(_length(b, n_groups) for b, kept in zip(batches, memory.batches, strict=True) if kept is not None)
         scale = n_groups / seen
         rho = float(np.mean(self.schedule.rate(state.t + 1)))
         totals = memory.messages if scale == 1.0 else _scaled(memory.messages, scale)
-        after, moves = move_blocks(self.problem, state, totals, rho)
-        bound = scale * memory.rest + self.problem.global_bound(after.lam, after.mu, totals)
+        after, moves = move_blocks(problem, state, totals, rho)
+        after = _relearned(problem, after, totals, rho) if seen == n_groups and state.t >= self.n_batches else after
+        bound = scale * memory.rest + given(problem, after).global_bound(after.lam, after.mu, totals)
         after = after._replace(t=state.t + 1, memory={KEY: memory})
         return after, StepInfo(moves, rho, found.reads, bound if seen == n_groups else math.nan, bound)
 
@@ -245,6 +263,9 @@ def additive_stepper(
         size, tol, limit = method.size, method.local_tol, method.local_steps
     if step is not None:
         return SampledGroups(problem, size, tol, limit, step), f"{method} with {step}, as asked"
+    own: Step | None = getattr(problem, "step", None)
+    if own is not None:
+        return SampledGroups(problem, size, tol, limit, own), f"{own}: groups overlap, so nothing is remembered"
     sampled = SampledGroups(problem, size, tol, limit, ONE_PASS, in_passes=True)
     if stream:
         return sampled, f"{ONE_PASS}: the data are a stream, nothing is remembered"
@@ -258,6 +279,11 @@ def additive_stepper(
     return MemoisedGroups(
         problem, n_batches, tol, limit, first=ONE_PASS
     ), f"{words}; before it one pass with {ONE_PASS}"
+
+
+def given(problem: AdditiveProblem, state: State) -> AdditiveProblem:
+    """The problem at the hyper-parameters of a state, if it learns any."""
+    return problem.given(state) if _learns(problem) else problem
 
 
 def rows_of(problem: AdditiveProblem, state: State, seed: int) -> list[tuple[Ints | None, Stats]]:
@@ -280,13 +306,23 @@ def _sampled_step(
     problem: AdditiveProblem, state: State, chosen: Ints | None, tol: float, limit: int, schedule: Step
 ) -> tuple[State, StepInfo]:
     """λ ← (1 − ρ) λ + ρ (η̃ + groups/batch Σ_g m_g) from some groups; the estimate of the bound is theirs."""
+    problem = given(problem, state)
     found = problem.solve(state, chosen, None, tol, limit)
     scale = problem.population / _length(chosen, problem.n_groups)
     rho = float(np.mean(schedule.rate(state.t + 1, scale)))
     totals = _scaled(found.messages, scale)
     after, info = move_blocks(problem, state, totals, rho)
-    estimate = scale * found.rest + problem.global_bound(after.lam, after.mu, totals)
+    after = _relearned(problem, after, totals, rho) if state.t >= LEARN_AFTER else after
+    estimate = scale * found.rest + given(problem, after).global_bound(after.lam, after.mu, totals)
     return after._replace(t=state.t + 1, memory={}), StepInfo(info, rho, found.reads, estimate=estimate)
+
+
+def _learns(problem: AdditiveProblem) -> TypeGuard[Learner]:
+    return hasattr(type(problem), "relearn")
+
+
+def _relearned(problem: AdditiveProblem, state: State, totals: ByBlock, rho: float) -> State:
+    return problem.relearn(state, totals, rho) if _learns(problem) else state
 
 
 def _cut_of(seed: int, n_groups: int, n_batches: int) -> list[Ints]:

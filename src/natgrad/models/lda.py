@@ -24,9 +24,10 @@ from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.lda_files import LDAFiles
+from natgrad.models.lda_settings import LearnPriors, check_settings, checked_priors
 from natgrad.models.settings import checked_method, checked_step
 from natgrad.models.topics import Alignment, By, aligned, completed, npmi, ranked_words, split_tokens
-from natgrad.network.checks import real_number, whole_number
+from natgrad.network.checks import whole_number
 from natgrad.posterior.factor import Factor
 
 if TYPE_CHECKING:
@@ -50,16 +51,21 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
     n_topics : int, K
     doc_prior : float or array [K], α of a document's shares
     topic_prior : float, β of a topic's words
-    learn_priors : bool
-        Not yet; must be False.
+    learn_priors : bool, "doc" or "topic"
+        Learn α, one for each topic ("doc"), β ("topic"), or both (True), from the values given on. Newton steps that are
+        taken only if they raise the objective, which still never falls; α and β stay between 0.001 and 1000.
     method, step : as in ``Network.fit``
         By default memoised VB in batches, whose bound never falls once all documents were seen; `VB()`; `SVI({"doc": size})`.
     local : "vb" or "map"
         What stands for a topic when documents are read. "vb": its geometric mean under q, and `elbo_` is a lower bound of
         log p(w). "map": its mean; that is EM for a point estimate of the topics under Dir(β + 1), `elbo_` is a lower bound of
         log p(w, topics), and held-out words are predicted better.
-    finish : None
-        "gibbs" is not there yet.
+    finish : None or "gibbs"
+        "gibbs": after variational inference, sweeps of collapsed Gibbs sampling, of which the second half is averaged. Held-out
+        words are predicted better still. The objective is then no bound: `elbo_` and `trace_` are those of the variational part,
+        `components_` and `topics_` those of the samples, and held-out documents are read with E[φ], as with local="map".
+    finish_sweeps : int
+        Sweeps of the finish.
     batch_size : int, optional
         Documents in a batch, if the method does not say.
     local_tol, local_steps : float, int
@@ -83,8 +89,10 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
     ----------
     components_ : array [K, V], concentrations of the topics, as in scikit-learn
     topics_ : array [K, V], E[φ]
+    doc_prior_, topic_prior_ : array [K] and float, α and β; as given, or as learned
     vocabulary_ : array [V] of words, or of their numbers
     elbo_, trace_, stop_ : the bound, its history, and why the run ended
+    log_likelihood_ : array [finish_sweeps], mean log probability of a token given all others; only with a finish
     posterior_ : {"phi": Factor, "theta": Factor}; θ only if the method remembers the documents
 
     Examples
@@ -106,11 +114,12 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         *,
         doc_prior: Any = 0.1,
         topic_prior: float = 0.05,
-        learn_priors: bool = False,
+        learn_priors: LearnPriors = False,
         method: Method | None = None,
         step: Step | None = None,
         local: Literal["vb", "map"] = "vb",
-        finish: None = None,
+        finish: Literal["gibbs"] | None = None,
+        finish_sweeps: int = 100,
         batch_size: int | None = None,
         local_tol: float = 1e-3,
         local_steps: int = 100,
@@ -130,6 +139,7 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         self.step = step
         self.local = local
         self.finish = finish
+        self.finish_sweeps = finish_sweeps
         self.batch_size = batch_size
         self.local_tol = local_tol
         self.local_steps = local_steps
@@ -161,7 +171,7 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         self._check_fitted()
         problem = self._problem(as_corpus(X, self._names, len(self.vocabulary_)))
         with self._threads():
-            self._run(problem, self._state, Trace(list(self.trace_.records)), max_passes)
+            self._run(problem, self._resumed(problem), Trace(list(self.trace_.records)), max_passes)
         return self
 
     def partial_fit(
@@ -285,6 +295,22 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         self._publish(problem, result.state)
         last = result.trace.last.elbo if len(result.trace) else np.nan
         self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
+        if self.finish == "gibbs":
+            self._sample(problem, result.state)
+
+    def _sample(self, problem: LDAProblem, state: State) -> None:
+        """Gibbs sweeps from the fitted topics; from here on these are a point, the mean over samples."""
+        from natgrad.models.lda_gibbs import gibbs_finish
+
+        here = problem.given(state)
+        found = gibbs_finish(
+            problem.corpus, self.components_, here.doc_prior, here.topic_prior, self.finish_sweeps, int(self.seed), problem.learn
+        )  # fmt: skip
+        self.log_likelihood_: Floats = found.log_likelihood
+        point = problem.with_topics("map")
+        state = point.at(found.counts + found.topic_prior, state.t)
+        hyper = {"doc_prior": found.doc_prior, "topic_prior": found.topic_prior}
+        self._publish(point, state._replace(hyper=hyper))
 
     def _publish(self, problem: LDAProblem, state: State, seed: int | None = None) -> None:
         block = problem.blocks["phi"]
@@ -306,44 +332,19 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         self.vocabulary_: npt.NDArray[Any] = np.arange(problem.corpus.n_words) if names is None else names
         self.n_features_in_: int = problem.corpus.n_words
         self.n_steps_: int = state.t
+        here = problem.given(state)
+        self.doc_prior_: Floats = here.doc_prior
+        self.topic_prior_: float = here.topic_prior
 
     def _problem(self, corpus: Corpus, population: float | None = None) -> LDAProblem:
         from natgrad.models.lda_problem import LDAProblem, Local  # Numba takes a while to import
 
-        alpha = self._checked()
+        alpha, learn = checked_priors(self)
+        check_settings(self)
         local = Local(self.local, self.local_tol, self.local_steps, float(self.skip), np.dtype(self.dtype).type)
-        return LDAProblem(corpus, alpha, self.topic_prior, local, batch_size=self.batch_size, population=population)
-
-    def _checked(self) -> Floats:
-        """α [K], with all settings checked."""
-        n_topics = whole_number(self.n_topics, "n_topics")
-        if self.learn_priors:
-            raise NotImplementedError(
-                "learn_priors=True is not there yet: give doc_prior, a number or one for each topic"
-            )
-        if self.finish is not None:
-            raise NotImplementedError(f"finish={self.finish!r} is not there yet: leave it out")
-        if self.local not in ("vb", "map"):
-            raise ValueError(f'local must be "vb" or "map", got {self.local!r}')
-        if self.dtype not in ("float32", "float64"):
-            raise ValueError(f'dtype must be "float32" or "float64", got {self.dtype!r}')
-        if not real_number(self.topic_prior, "topic_prior (β)") > 0:
-            raise ValueError(f"topic_prior (β) must be > 0, got {self.topic_prior!r}")
-        if not real_number(self.local_tol, "local_tol") >= 0:
-            raise ValueError(f"local_tol must be ≥ 0, got {self.local_tol!r}")
-        if not 0 <= real_number(self.skip, "skip") < 1.0 / n_topics:
-            raise ValueError(f"skip must lie in [0, 1/n_topics), got {self.skip!r}: a document keeps its largest topic")
-        whole_number(self.local_steps, "local_steps")
-        whole_number(self.seed, "seed", least=0)
-        for name, value in (("batch_size", self.batch_size), ("n_jobs", self.n_jobs)):
-            if value is not None:
-                whole_number(value, name)
-        alpha = np.asarray(self.doc_prior, dtype=np.float64)
-        if alpha.shape not in ((), (n_topics,)) or not (np.isfinite(alpha) & (alpha > 0)).all():
-            raise ValueError(
-                f"doc_prior (α) must be > 0, a number or one for each of {n_topics} topics, got {self.doc_prior!r}"
-            )
-        return np.broadcast_to(alpha, (n_topics,)).copy()
+        return LDAProblem(
+            corpus, alpha, self.topic_prior, local, batch_size=self.batch_size, population=population, learn=learn
+        )
 
     def _joined(self, corpus: Corpus) -> Corpus:
         """The corpus with words numbered as in the fit, new ones after them."""
@@ -354,13 +355,20 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         number.update({word: len(number) + place for place, word in enumerate(added)})
         return corpus.renumbered(np.array(list(number), dtype=object), number)
 
+    def _resumed(self, problem: LDAProblem) -> State:
+        """The last state as this problem sees topics: those of a finish are a point."""
+        if self._fitted.local.topics == problem.local.topics:
+            return self._state
+        return problem.at(self.components_, self._state.t)._replace(hyper=self._state.hyper)
+
     def _grown(self, problem: LDAProblem) -> State:
         """The fitted topics with their prior at words that they have not seen."""
         missing = problem.corpus.n_words - self.components_.shape[1]
         if not missing:
-            return self._state
-        added = np.full((problem.n_topics, missing), problem.topic_prior)
-        return problem.at(np.hstack([self.components_, added]), self._state.t)
+            return self._resumed(problem)
+        added = np.full((problem.n_topics, missing), self.topic_prior_)
+        grown = problem.at(np.hstack([self.components_, added]), self._state.t)
+        return grown._replace(hyper=self._state.hyper)
 
     def _held_out(self, X: Any) -> Corpus:
         self._check_fitted()
@@ -378,7 +386,7 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
 
     @contextmanager
     def _threads(self) -> Iterator[None]:
-        from natgrad.models.lda_problem import set_threads
+        from natgrad.models.threads import set_threads
 
         before = set_threads(self.n_jobs)
         try:
