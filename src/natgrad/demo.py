@@ -329,7 +329,7 @@ def _snippets(names: Sequence[str], texts: Sequence[str]) -> list[str]:
 
 def _show_page(console: Console, path: Path) -> None:
     console.rule("4. A page", align="left")
-    console.print(f"The docstrings of {', '.join(PACKAGES)} as documents, twenty topics.\n", soft_wrap=True)
+    console.print(f"Documents are the docstrings of {', '.join(PACKAGES)}; twenty topics.\n")
     with console.status("reading docstrings and fitting topics"):
         model = write_page(path)
     for words in model.top_words(6, by="relevance")[:5]:

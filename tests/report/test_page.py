@@ -1,5 +1,6 @@
 """The page: its size, its silence, its escapes, its structure, its colours; and that its numbers are the model's."""
 
+import colorsys
 import itertools
 import json
 import re
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import natgrad as ng
-from natgrad.report import sections_lda
+from natgrad.report import heat, sections_lda
 from natgrad.report.html import Html, json_block, tag
 from natgrad.report.numbers import log_ticks, percent_range, tick_labels, ticks
 from natgrad.report.page import LIMIT, asset, make_page
@@ -192,9 +193,32 @@ def test_contrast_meets_aa(theme):
             assert contrast(colour[mark], colour[ground]) >= 3.0, (mark, ground)
 
 
+def mixed(first: str, second: str, part: float) -> str:
+    pairs = [(int(first[i : i + 2], 16), int(second[i : i + 2], 16)) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(part * a + (1 - part) * b):02x}" for a, b in pairs)
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_contrast_on_heat_and_states(theme):
+    css = asset("page.css")
+    colour = {name: pair[theme] for name, *pair in re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", css)}
+    assert contrast(colour["ink"], mixed(colour["accent"], colour["ground"], heat.MOST)) >= 4.5
+    fills = re.search(
+        r"\.state, .*light-dark\(hsl\(var\(--hue\) (\d+)% (\d+)%\), hsl\(var\(--hue\) (\d+)% (\d+)%\)\)", css
+    )
+    saturation, lightness = (int(value) / 100 for value in fills.groups()[2 * theme : 2 * theme + 2])
+    text = re.search(r"\.on-state \{ fill: light-dark\((#\w{6}), (#\w{6})\)", css).group(theme + 1)
+    for hue in range(360):
+        parts = colorsys.hls_to_rgb(hue / 360, lightness, saturation)
+        fill = "#" + "".join(f"{round(255 * part):02x}" for part in parts)
+        assert contrast(text, fill) >= 4.5, hue
+        assert contrast(fill, colour["surface"]) >= 3.0, hue
+
+
 def test_every_colour_of_the_style_sheet_is_defined():
     css = asset("page.css")
-    assert set(re.findall(r"var\(--([\w-]+)\)", css)) <= set(re.findall(r"--([\w-]+): light-dark", css))
+    used = set(re.findall(r"var\(--([\w-]+)\)", css)) - {"hue"}  # set on the elements themselves
+    assert used <= set(re.findall(r"--([\w-]+): light-dark", css))
     assert contrast("#000000", "#ffffff") == pytest.approx(21.0)
 
 

@@ -42,6 +42,7 @@ for _command in (
     command_use.transform,
     command_use.topics,
     command_use.recommend,
+    command_use.decode,
     command_use.report,
     command_bench.bench,
 ):

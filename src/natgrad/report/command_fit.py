@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from natgrad.report.command_common import Command, WithExample, emit, json_option, load_model, output_option
+from natgrad.report.command_common import Command, UserError, WithExample, emit, json_option, load_model, output_option
 from natgrad.report.command_inputs import MODELS, Input, Model, model_of, reading_options
 from natgrad.report.command_options import config_option, estimator_options, given_parameters
 from natgrad.report.live import live_page
@@ -70,7 +70,7 @@ def _fit_command(name: str, model: Model) -> click.Command:
         with live_page(fitted) if live else nullcontext() as page:
             if page is not None:
                 click.echo(f"the fit can be watched at {page.address}", err=True)
-            fitted.fit(source.data)
+            fitted.fit(*source.arguments)
             fitted.save(output, overwrite=force)
             if page is not None:
                 page.finish(make_page(Subject(fitted, source.raw, source.names)))
@@ -94,12 +94,14 @@ def resume(model: Path, file: Path | None, output: Path | None, as_json: bool, *
     """
     fitted = load_model(model)
     source: Input | None = None
+    if not hasattr(fitted, "continue_"):
+        raise UserError(f"{type(fitted).__name__} cannot go on with a fit yet")
     if type(fitted).__name__ == "LDA":
         if file is None:
             raise click.UsageError("resume of LDA needs the documents that it was fitted to: natgrad resume MODEL FILE")
         source = model_of(fitted).read(file, options, fitted)
     begin = time.perf_counter()
-    fitted.continue_(*([] if source is None else [source.data]))
+    fitted.continue_(*(() if source is None else source.arguments))
     where = output or model
     fitted.save(where, overwrite=output is None)
     _told(fitted, "" if source is None else source.words, where, None, time.perf_counter() - begin, as_json)

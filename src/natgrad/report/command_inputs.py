@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+import numpy as np
 
 from natgrad.data.corpora import Corpus
 from natgrad.data.document_files import KINDS, Documents, count_words, read_documents
+from natgrad.data.number_files import read_numbers, runs_of
 from natgrad.data.rating_files import read_ratings
 from natgrad.report.numbers import count
 
@@ -21,9 +23,9 @@ __all__ = ["MODELS", "Input", "Model", "model_of", "reading_options"]
 
 
 class Input(NamedTuple):
-    """What a file holds: data for the estimator, the raw form to show to people, names of the rows, and a description."""
+    """What a file holds: the arguments of ``fit`` and ``score``, what a page shows, names of the rows, and a description."""
 
-    data: Any
+    arguments: tuple[Any, ...]
     raw: Any
     names: list[str] | None
     words: str
@@ -57,7 +59,7 @@ def model_of(fitted: Any) -> Model:
 
 def reading_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say how a file is read, for commands that take any model."""
-    for option in reversed(_document_options()):
+    for option in reversed([*_document_options(), *_number_options(), _target_option()]):
         function = click.option(*option.opts, option.name, type=option.type, default=option.default, help=option.help)(
             function
         )
@@ -111,7 +113,7 @@ def _read_documents(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     else:
         data = _as_fitted(documents)
         words = f"{count(len(documents))} documents"
-    return Input(data, documents.texts or data, documents.names, words)
+    return Input((data,), documents.texts or data, documents.names, words)
 
 
 def _as_fitted(documents: Documents) -> Corpus | list[str]:
@@ -129,7 +131,41 @@ def _read_ratings(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file of ratings (looked for {path.absolute()})")
     ratings = read_ratings(path)
-    return Input(ratings, ratings, None, repr(ratings))
+    return Input((ratings,), ratings, None, repr(ratings))
+
+
+# -- sequences and rows --
+
+
+def _number_options() -> list[click.Option]:
+    return [
+        click.Option(["--columns"], help="Columns to read, separated by commas; all others by default."),
+        click.Option(["--sequence"], help="The column that names the sequence of each row; one sequence by default."),
+    ]
+
+
+def _target_option() -> click.Option:
+    return click.Option(["--target"], help="The column that is predicted; the last one by default.")
+
+
+def _chosen(options: dict[str, Any]) -> list[str] | None:
+    return [name.strip() for name in options["columns"].split(",")] if options.get("columns") else None
+
+
+def _read_sequences(path: Path, options: dict[str, Any], fitted: Any) -> Input:
+    name = options.get("sequence")
+    found = read_numbers(path, _chosen(options), [name] if name else [])
+    lengths = runs_of(found.apart[name]) if name else np.array([len(found.rows)])
+    words = f"{count(len(found.rows))} times in {count(len(lengths))} sequences, columns {', '.join(found.names)}"
+    return Input((found.rows, lengths), (found.rows, lengths), None, words)
+
+
+def _read_rows(path: Path, options: dict[str, Any], fitted: Any) -> Input:
+    target = options.get("target") or read_numbers(path, _chosen(options)).names[-1]
+    found = read_numbers(path, _chosen(options), [target])
+    words = f"{count(len(found.rows))} rows, {target} from {', '.join(found.names)}"
+    pair = (found.rows, found.apart[target])
+    return Input(pair, pair, None, words)
 
 
 MODELS = {
@@ -148,5 +184,37 @@ MODELS = {
         "natgrad fit mf ratings.csv -o ratings.natgrad --n-factors 3 --noise-precision 2",
         list,
         _read_ratings,
+    ),
+    "hmm": Model(
+        "GaussianHMM",
+        "natgrad.models.hmm_models",
+        "Hidden states of real-valued series: columns of a table or of .npy, a time on each row.",
+        "natgrad fit hmm series.csv -o series.natgrad --n-states 2 --columns level",
+        _number_options,
+        _read_sequences,
+    ),
+    "hmm-categorical": Model(
+        "CategoricalHMM",
+        "natgrad.models.hmm_models",
+        "Hidden states of series of symbols 0, 1, 2, …",
+        "natgrad fit hmm-categorical series.csv -o symbols.natgrad --n-states 2 --columns symbol",
+        _number_options,
+        _read_sequences,
+    ),
+    "hmm-poisson": Model(
+        "PoissonHMM",
+        "natgrad.models.hmm_models",
+        "Hidden states of series of counts.",
+        "natgrad fit hmm-poisson series.csv -o counts.natgrad --n-states 2 --columns symbol",
+        _number_options,
+        _read_sequences,
+    ),
+    "hmm-bernoulli": Model(
+        "BernoulliHMM",
+        "natgrad.models.hmm_models",
+        "Hidden states of tracks that are on (1) or off (0).",
+        "natgrad fit hmm-bernoulli series.csv -o tracks.natgrad --n-states 2 --columns symbol",
+        _number_options,
+        _read_sequences,
     ),
 }

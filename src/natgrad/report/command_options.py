@@ -18,7 +18,7 @@ import click
 
 import natgrad as ng
 
-__all__ = ["Value", "config_option", "estimator_options", "given_parameters"]
+__all__ = ["Value", "config_option", "estimator_options", "given_parameters", "parameters_of"]
 
 CALLS = {
     name: getattr(ng, name)
@@ -63,18 +63,34 @@ def _read(tree: ast.expr) -> Any:
 
 def estimator_options(estimator: type) -> list[click.Option]:
     """One option for each parameter; those that are not given are left to the estimator."""
-    words = _descriptions(estimator)
+    words: dict[str, str] = {}
+    for kind in reversed(estimator.__mro__):
+        words |= _descriptions(kind)
     found = []
-    for name, parameter in inspect.signature(estimator).parameters.items():
-        kind = _without_none(str(parameter.annotation))
-        if kind:
-            found.append(_option(name, kind, parameter.default, words.get(name, "")))
+    for name, parameter in parameters_of(estimator).items():
+        annotation = _without_none(str(parameter.annotation))
+        if annotation:
+            found.append(_option(name, annotation, parameter.default, words.get(name, "")))
+    return found
+
+
+def parameters_of(estimator: type) -> dict[str, inspect.Parameter]:
+    """The parameters of the estimator, and those that it passes on to the class it derives from."""
+    found: dict[str, inspect.Parameter] = {}
+    passed_on = True
+    for kind in estimator.__mro__:
+        if not passed_on or "__init__" not in vars(kind) or kind is object:
+            continue
+        own = inspect.signature(kind.__init__).parameters  # type: ignore[misc]
+        plain = [p for p in own.values() if p.name != "self" and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+        found |= {p.name: p for p in plain if p.name not in found}
+        passed_on = any(p.kind is p.VAR_KEYWORD for p in own.values())
     return found
 
 
 def given_parameters(estimator: type, values: dict[str, Any]) -> dict[str, Any]:
     """Takes the parameters of the estimator out of a command's values, without those that were not given."""
-    names = [name for name in inspect.signature(estimator).parameters if name in values]
+    names = [name for name in parameters_of(estimator) if name in values]
     found = {name: values.pop(name) for name in names}
     return {name: value for name, value in found.items() if value is not None}
 

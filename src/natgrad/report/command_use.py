@@ -27,8 +27,9 @@ from natgrad.report.command_inputs import model_of, reading_options
 from natgrad.report.numbers import percent, short
 from natgrad.report.page import write_report
 
-__all__ = ["predict", "recommend", "report", "score", "topics", "transform"]
+__all__ = ["decode", "predict", "recommend", "report", "score", "topics", "transform"]
 
+HMMS = ("GaussianHMM", "CategoricalHMM", "PoissonHMM", "BernoulliHMM")
 MODEL = click.argument("model", type=click.Path(path_type=Path))
 FILE = click.argument("file", type=click.Path(path_type=Path))
 
@@ -45,11 +46,11 @@ def score(model: Path, file: Path, as_json: bool, **options: Any) -> None:
     """
     fitted = load_model(model)
     source = model_of(fitted).read(file, options, fitted)
-    found: dict[str, Any] = {"model": type(fitted).__name__, "score": fitted.score(source.data)}
+    found: dict[str, Any] = {"model": type(fitted).__name__, "score": fitted.score(*source.arguments)}
     if type(fitted).__name__ == "LDA":
         found["perplexity"] = float(np.exp(-found["score"]))
     if type(fitted).__name__ == "MatrixFactorization":
-        ratings = source.data
+        ratings = source.arguments[0]
         guess = fitted.predict(ratings.user_ids[ratings.users], ratings.item_ids[ratings.items])
         found["rmse"] = float(np.sqrt(np.mean((ratings.values - guess) ** 2)))
     emit(found, "   ".join(f"{name} {short(value, 6)}" for name, value in found.items() if name != "model"), as_json)
@@ -81,7 +82,7 @@ def transform(model: Path, file: Path, output: Path | None, **options: Any) -> N
     fitted = load_model(model)
     the_only(fitted, ("LDA",), "transform")
     source = model_of(fitted).read(file, options, fitted)
-    shares = fitted.transform(source.data)
+    shares = fitted.transform(*source.arguments)
     names = source.names or [str(d) for d in range(len(shares))]
     head = ["document", *(f"topic {k}" for k in range(shares.shape[1]))]
     _write(output, head, ([name, *(f"{v:.5f}" for v in row)] for name, row in zip(names, shares, strict=True)))
@@ -103,12 +104,31 @@ def topics(model: Path, n: int, by: Any, as_json: bool) -> None:
     fitted = load_model(model)
     the_only(fitted, ("LDA",), "topics")
     words = [[str(word) for word in row] for row in fitted.top_words(n, by=by)]
-    counts = fitted.components_.sum(1) - fitted.topic_prior * fitted.components_.shape[1]
+    counts = (
+        fitted.components_.sum(1) - getattr(fitted, "topic_prior_", fitted.topic_prior) * fitted.components_.shape[1]
+    )
     share = counts / counts.sum()
     order = np.argsort(-share, kind="stable").tolist()
     found = {"topics": [{"topic": k, "share": float(share[k]), "words": words[k]} for k in order]}
     rows = [[str(k), percent(float(share[k])), " ".join(words[k])] for k in order]
     emit(found, make_table(["topic", "size", "words"], rows, numeric=(0, 1)), as_json)
+
+
+@click.command(cls=Command, example="natgrad decode series.natgrad series.csv --columns level -o states.csv")
+@MODEL
+@FILE
+@output_option("A CSV file; standard output if not given.")
+@reading_options
+def decode(model: Path, file: Path, output: Path | None, **options: Any) -> None:
+    """The likeliest path of hidden states, a row for each time, with the probability of the state at that time."""
+    fitted = load_model(model)
+    the_only(fitted, HMMS, "decode")
+    source = model_of(fitted).read(file, options, fitted)
+    _, states = fitted.decode(*source.arguments)
+    sure = fitted.predict_proba(*source.arguments)[np.arange(len(states)), states]
+    numbers = np.concatenate([np.full(n, s) for s, n in enumerate(source.arguments[1])])
+    rows = zip(numbers.tolist(), states.tolist(), (f"{p:.4f}" for p in sure), strict=True)
+    _write(output, ["sequence", "state", "probability"], rows)
 
 
 @click.command(cls=Command, example="natgrad recommend ratings.natgrad ann -n 3")
@@ -151,13 +171,18 @@ def report(
     """Write the page of a model: one HTML file that needs nothing else."""
     fitted = load_model(model)
     shown = None if data is None else model_of(fitted).read(data, options, fitted)
-    other = None if held_out is None else model_of(fitted).read(held_out, options, fitted).data
+    other = None if held_out is None else _shown_part(model_of(fitted).read(held_out, options, fitted).arguments)
     raw, names = (None, None) if shown is None else (shown.raw, shown.names)
     where = write_report(fitted, output, data=raw, names=names, held_out=other, title=title)
     click.echo(f"{where}: {where.stat().st_size / 1000:.0f} kB")
 
 
 # -- parts --
+
+
+def _shown_part(arguments: tuple[Any, ...]) -> Any:
+    """What a page is given: the data alone, or all of a pair."""
+    return arguments[0] if len(arguments) == 1 else arguments
 
 
 def _like(ids: Any, texts: list[Any]) -> Any:

@@ -14,7 +14,7 @@ __all__ = ["heat_table"]
 
 Floats = npt.NDArray[np.float64]
 # The share of the accent colour behind the largest number; more of it would make the number hard to read.
-MOST = 0.55
+MOST = 0.45
 
 
 def heat_table(

@@ -122,7 +122,9 @@ def _frequent(corpus: Corpus, d: int, vocabulary: npt.NDArray[Any]) -> str:
 def _sizes(model: LDA, documents: Documents | None) -> Sizes:
     if documents is not None and documents.lengths.sum() > 0:
         return sizes_from_shares(documents.shares, documents.sd, documents.lengths)
-    return sizes_from_counts(model.components_.sum(1) - model.topic_prior * model.components_.shape[1])
+    return sizes_from_counts(
+        model.components_.sum(1) - getattr(model, "topic_prior_", model.topic_prior) * model.components_.shape[1]
+    )
 
 
 # -- data of the explorer --

@@ -192,7 +192,8 @@ def _range(values: Floats) -> tuple[float, float]:
     if not len(found):
         return 0.0, 1.0
     low, high = float(found[len(found) // 10 :].min()), float(found.max())
-    margin = 0.05 * (high - low) or 0.5 * (abs(high) or 1.0)
+    # A bound that rounding alone has moved is drawn as what it is, a flat line.
+    margin = max(0.05 * (high - low), 1e-6 * (abs(high) or 1.0))
     return low - margin, high + margin
 
 

@@ -211,7 +211,7 @@ def _ends(axis: Axis, columns: Sequence[Floats]) -> tuple[float, float]:
     values = values if len(values) else np.ones(1)
     low = float(values.min()) if axis.low is None else axis.low
     high = float(values.max()) if axis.high is None else axis.high
-    if high > low:
+    if high - low > 1e-9 * max(abs(low), abs(high)):
         return low, high
     return (low / 2, low * 2) if axis.log else (low - 0.5 * (abs(low) or 1.0), low + 0.5 * (abs(low) or 1.0))
 
