@@ -51,6 +51,18 @@ def factors(ratings) -> ng.MatrixFactorization:
 
 
 @pytest.fixture(scope="session")
+def series() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    states = np.repeat([0, 1, 0, 1, 0], 60)
+    return np.column_stack([3.0 * states + rng.normal(size=300), rng.normal(size=300)])
+
+
+@pytest.fixture(scope="session")
+def states(series):
+    return ng.GaussianHMM(n_states=2, n_init=2, max_sweeps=20, seed=0, verbose=False).fit(series)
+
+
+@pytest.fixture(scope="session")
 def fit():
     rng = np.random.default_rng(0)
     x, n = rng.normal(size=(40, 3)), ng.Plate("n", 40)
@@ -73,5 +85,8 @@ def workspace(tmp_path, monkeypatch) -> Path:
     pairs = [(p, i) for p in people for i in range(8) if (p, i) != ("ann", 3) and rng.random() < 0.8]
     lines = [f"{p},{i},{rng.integers(1, 6)}" for p, i in pairs]
     (tmp_path / "ratings.csv").write_text("\n".join(["user,item,rating", *lines, ""]))
+    levels = np.repeat([0, 1, 0, 1], 30)
+    rows = [f"{level + 0.2 * rng.normal():.3f},{rng.random() < 0.2 + 0.6 * level:d}" for level in levels]
+    (tmp_path / "series.csv").write_text("\n".join(["level,symbol", *rows, ""]))
     (tmp_path / "pairs.csv").write_text("user,item\nann,3\nbob,0\n")
     return tmp_path

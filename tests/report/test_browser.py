@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from natgrad.report.live import LivePage
-from natgrad.report.page import make_page
+from natgrad.report.page import make_page, write_report
 from natgrad.report.sections import Subject
 
 from .conftest import letters
@@ -148,6 +148,20 @@ def test_axis_of_the_bound_is_chosen_without_a_script(browser, path):
     assert page.locator(".panel.seconds").is_visible()
     assert not page.locator(".panel.steps").is_visible()
     context.close()
+
+
+def test_path_of_states_zooms_by_button_and_keyboard(opened, states, series, tmp_path):
+    page = opened(write_report(states, tmp_path / "page.html", data=series))
+    range_ = page.locator("#path-range")
+    assert range_.inner_text() == "times 0 to 300 of 300"
+    page.locator("#path-in").click()
+    assert range_.inner_text() == "times 75 to 225 of 300"
+    page.locator("#path-strip").focus()
+    page.keyboard.press("ArrowRight")
+    assert range_.inner_text() == "times 150 to 300 of 300"
+    page.keyboard.press("0")
+    assert range_.inner_text() == "times 0 to 300 of 300"
+    assert page.locator("#path-strip .state").count() >= 5
 
 
 def test_live_page_renews_itself_and_ends_with_the_final_one(opened, topics):

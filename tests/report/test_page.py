@@ -8,11 +8,12 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
 import natgrad as ng
-from natgrad.report import heat, sections_lda
+from natgrad.report import calibration, heat, sections_lda
 from natgrad.report.html import Html, json_block, tag
 from natgrad.report.numbers import log_ticks, percent_range, tick_labels, ticks
 from natgrad.report.page import LIMIT, asset, make_page
@@ -56,18 +57,20 @@ class Checked(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def pages(topics, factors, fit):
+def pages(topics, factors, fit, states, series):
     texts = [text + " " + NASTY for text in letters()]
     return {
         "LDA": make_page(Subject(topics, texts, names=[f"{NASTY} {d}" for d in range(30)], held_out=texts[:5])),
         "LDA alone": make_page(Subject(topics)),
         "MatrixFactorization": make_page(Subject(factors)),
         "Fit": make_page(Subject(fit)),
+        "GaussianHMM": make_page(Subject(states, (series, [100, 200]), held_out=series[:50])),
+        "GaussianHMM alone": make_page(Subject(states)),
         "live": make_page(Subject(fit), live=True),
     }
 
 
-@pytest.fixture(params=["LDA", "LDA alone", "MatrixFactorization", "Fit", "live"])
+@pytest.fixture(params=["LDA", "LDA alone", "MatrixFactorization", "Fit", "GaussianHMM", "GaussianHMM alone", "live"])
 def page(request, pages):
     return pages[request.param]
 
@@ -253,6 +256,33 @@ def test_bound_steps_and_reason_are_on_the_page(topics, pages):
 def test_held_out_score_is_the_models(topics, pages):
     score = topics.score([text + " " + NASTY for text in letters()[:5]])
     assert f"{score:.4g}".replace("-", "−") in pages["LDA"]
+
+
+def test_path_in_the_page_is_the_models(states, series, pages):
+    data = json.loads(next(t for a, t in Checked(pages["GaussianHMM"]).all("script") if a.get("id") == "path-data"))
+    shown = np.concatenate([np.full(length, state) for _, length, state in data["stretches"]])
+    np.testing.assert_array_equal(shown, states.predict(series, [100, 200]))
+    assert data["ends"] == [100]
+    score = states.score(series[:50]) / 50
+    assert f"{score:.4g}".replace("-", "−") in pages["GaussianHMM"]
+
+
+def test_long_share_of_states_is_stationary(rng):
+    from natgrad.report.sections_hmm import _stationary
+
+    A = rng.dirichlet(np.ones(4), 4)
+    share = _stationary(A)
+    np.testing.assert_allclose(share @ A, share)
+    assert share.sum() == pytest.approx(1)
+
+
+def test_calibration_tells_right_from_wrong(rng):
+    mean, sd = rng.normal(size=4000), np.full(4000, 0.5)
+    values = mean + 0.5 * rng.normal(size=4000)
+    assert calibration.inside(calibration.Judged(values, mean, sd, "rows", True)) == pytest.approx(0.9, abs=0.02)
+    assert calibration.inside(calibration.Judged(values, mean, sd / 3, "rows", True)) < 0.5
+    place = calibration.places(calibration.Judged(values, mean, sd, "rows", True))
+    assert scipy.stats.kstest(place, "uniform").pvalue > 1e-3
 
 
 def test_more_data_make_no_larger_page(topics, monkeypatch):

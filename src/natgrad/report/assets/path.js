@@ -3,7 +3,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("path-data").textContent);
   const $ = (id) => document.getElementById(id);
-  const strip = $("path-strip"), NS = "http://www.w3.org/2000/svg";
+  const strip = $("path-strip"), NS = strip.querySelector("svg").namespaceURI;
   const W = 900, H = 220, BAND = 30;
   let from = 0, to = data.times;
 
