@@ -17,7 +17,9 @@ def main(figure: str | None = None) -> float:
     words = ng.data.allele_words(genome.genotypes)
 
     # Allele frequencies have the prior Beta(1/2, 1/2).
-    model = ng.LDA(n_topics=3, doc_prior=0.3, topic_prior=0.5, max_passes=60, tol=1e-6, seed=0, verbose=False).fit(words)
+    model = ng.LDA(n_topics=3, doc_prior=0.3, topic_prior=0.5, max_passes=60, tol=1e-6, seed=0, verbose=False).fit(
+        words
+    )
     shares = model.transform(words)
 
     # A topic is a distribution over all alleles of all loci; within a locus it is an allele frequency.

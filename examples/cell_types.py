@@ -25,7 +25,9 @@ def main(figure: str | None = None) -> tuple[float, float]:
 
     order = ng.data.match_rows(model.topics_, truth.programmes)
     error = np.abs(shares[:, order] - truth.shares).mean()
-    print(f"shares of the archetypes: mean absolute error {error:.3f}; the model's own mean deviation is {spread.mean():.3f}")
+    print(
+        f"shares of the archetypes: mean absolute error {error:.3f}; the model's own mean deviation is {spread.mean():.3f}"
+    )
 
     # A marker is a gene that an archetype has far more of than the cells at large: the highest lift.
     found = [model.top_words(20, by="lift")[k] for k in order]

@@ -1,7 +1,7 @@
 """Topics of real text: the docstrings of seven packages that come with natgrad or with Python.
 
-Two questions with an answer: does a document's first half predict its second, and do its topic shares, five numbers in a
-hundred words, tell which package it is from? The packages were never shown to the topic model.
+Two questions with an answer: does a document's first half predict its second, and do its topic shares, twenty
+numbers, tell which package it is from? The packages were never shown to the topic model.
 """
 
 import argparse
@@ -38,7 +38,9 @@ def main(figure: str | None = None) -> tuple[float, float]:
     guess = LogisticRegression(max_iter=500).fit(shares[train], package[train])
     right = guess.score(shares[test], package[test])
     commonest = max(np.mean(package[test] == name) for name in PACKAGES)
-    print(f"package of an unseen docstring from its 20 topic shares: {right:.0%} right; the commonest is {commonest:.0%}")
+    print(
+        f"package of an unseen docstring from its 20 topic shares: {right:.0%} right; the commonest is {commonest:.0%}"
+    )
 
     if figure:
         table = np.array([shares[package == name].mean(axis=0) for name in PACKAGES])
