@@ -157,6 +157,7 @@ def _inputs(model: Any) -> Html:
             chart = bar_chart(
                 relevance, Axis("input"), Axis("1 / length scale", low=0.0), title=f"Relevance of the inputs ({name})",
                 description=", ".join(f"{d}: {short(float(r), 3)}" for d, r in enumerate(relevance[:20])) + ".",
+                edges=np.arange(len(relevance) + 1, dtype=np.float64) - 0.5,
             )  # fmt: skip
             words = (
                 "In units of the standardised inputs: an input that does not matter has a long scale, and a low bar."

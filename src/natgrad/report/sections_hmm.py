@@ -25,7 +25,7 @@ BUTTONS = (
     ("out", "−", "Zoom out"),
     ("back", "←", "Earlier"),
     ("on", "→", "Later"),
-    ("all", "All", "The whole path"),
+    ("all", "All", "All of the path"),
 )
 
 

@@ -249,14 +249,13 @@ def _map(model: LDA, sizes: Sizes, first: int) -> Html:
     circles = [
         tag(
             "g",
-            tag("title", f"Topic {k}: {', '.join(labels[k])}"),
+            tag("title", f"Topic {k}, {percent(sizes.mean[k])} of all words: {', '.join(labels[k])}"),
             tag("circle", cx=f"{at[k, 0]:.1f}", cy=f"{at[k, 1]:.1f}", r=f"{radius[k]:.1f}"),
             class_="topic",
             role="button",
             data_topic=k,
             tabindex=0 if k == first else -1,
             aria_pressed="true" if k == first else "false",
-            aria_label=f"Topic {k}, {percent(sizes.mean[k])} of all words: {', '.join(labels[k])}",
         )
         for k in np.argsort(-sizes.mean, kind="stable").tolist()
     ]

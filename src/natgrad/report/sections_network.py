@@ -82,6 +82,7 @@ def _factor(factor: Factor) -> Html:
         chart = bar_chart(
             mean, Axis(factor.plates[0] if factor.plates else "element"), Axis(f"mean of {factor.name}"),
             title=f"Means and 90 % intervals of {factor.name}", description=words, intervals=(low, high),
+            edges=np.arange(len(mean) + 1, dtype=np.float64) - 0.5,
         )  # fmt: skip
         return join([heading, tag("figure", chart)])
     words = f"{count(mean.size)} numbers {list(mean.shape)}, means from {short(mean.min())} to {short(mean.max())}, "
