@@ -42,7 +42,7 @@ __all__ = [
 Stats = tuple[Any, ...]
 ByBlock = Mapping[str, Stats]
 Ints = npt.NDArray[np.int64]
-KEY = "groups"
+KEY, BEFORE = "groups", "before"
 # Streams of random numbers of their own: the cut into batches, and the order of the batches in a pass.
 CUT, ORDER = 2**31 - 2, 2**31 - 3
 # For data too large to remember: one pass has some tens to hundreds of batches, and early ones must be forgotten within it.
@@ -155,7 +155,8 @@ class MemoisedGroups(NothingToFinish):
 
     Once every batch was seen, each visit is coordinate ascent on the exact bound. In the first pass that is remembered the sums
     are scaled by groups / groups seen. With ``first`` one pass goes before, of sampled steps of that length: what groups say
-    while the globals are still poor is better forgotten than exchanged later, when local variables have settled on it.
+    while the globals are still poor is better forgotten than exchanged later, when local variables have settled on it. The
+    groups not yet seen after it are thought to say what the globals hold: scaled sums of a few would lose what only others use.
     """
 
     def __init__(
@@ -177,6 +178,9 @@ class MemoisedGroups(NothingToFinish):
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         batches, n_groups = self._cut(seed), self.problem.n_groups
         problem = given(self.problem, state)
+        if self.first is not None and state.t == self.n_batches and hasattr(problem, "revived"):
+            # What a sampled pass has lost comes back before anything is remembered, so that no bound falls.
+            state = problem.revived(state, seed)
         memory = state.memory.get(KEY)
         if self.first is not None and state.t < self.n_batches:
             chosen = batches[self._next(state, seed)]
@@ -192,11 +196,15 @@ class MemoisedGroups(NothingToFinish):
         seen = sum(_length(b, n_groups) for b, kept in zip(batches, memory.batches, strict=True) if kept is not None)
         scale = n_groups / seen
         rho = float(np.mean(self.schedule.rate(state.t + 1)))
-        totals = memory.messages if scale == 1.0 else _scaled(memory.messages, scale)
+        before_all = state.memory.get(BEFORE)
+        if before_all is None and self.first is not None and seen < n_groups:
+            before_all = {name: _less(state.lam[name], problem.prior_of(name)) for name in problem.blocks}
+        totals = memory.messages if scale == 1.0 else _completed(memory.messages, before_all, scale)
         after, moves = move_blocks(problem, state, totals, rho)
         after = _relearned(problem, after, totals, rho) if seen == n_groups and state.t >= self.n_batches else after
         bound = scale * memory.rest + given(problem, after).global_bound(after.lam, after.mu, totals)
-        after = after._replace(t=state.t + 1, memory={KEY: memory})
+        kept = {KEY: memory} if before_all is None or seen == n_groups else {KEY: memory, BEFORE: before_all}
+        after = after._replace(t=state.t + 1, memory=kept)
         return after, StepInfo(moves, rho, found.reads, bound if seen == n_groups else math.nan, bound)
 
     def _cut(self, seed: int) -> list[Ints | None]:
@@ -356,6 +364,21 @@ def _swapped(total: Any, new: Any, old: Any) -> Any:
     """Sums in double precision, whatever the type of what is remembered; a float32 is a float64 exactly."""
     added = np.add(total, new, dtype=np.float64)
     return added if old is None else np.subtract(added, old, out=added)
+
+
+def _less(lam: Stats, prior: Stats) -> Stats:
+    return tuple(np.asarray(a - b, np.float64) for a, b in zip(lam, prior, strict=True))
+
+
+def _completed(messages: ByBlock, before: ByBlock | None, scale: float) -> dict[str, Stats]:
+    """The messages of some groups stand for all, ``scale`` times as many; or those not seen are thought to say what they said."""
+    out = _scaled(messages, scale)
+    for name, parts in (before or {}).items():
+        out[name] = tuple(
+            np.add(new, (1.0 - 1.0 / scale) * old, dtype=np.float64)
+            for new, old in zip(messages[name], parts, strict=True)
+        )
+    return out
 
 
 def _scaled(messages: ByBlock, scale: float) -> dict[str, Stats]:

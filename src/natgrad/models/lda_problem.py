@@ -27,7 +27,7 @@ from natgrad.kernels.lda import LANES, solve_documents, topic_counts
 from natgrad.kernels.ratings import group_rows
 from natgrad.kernels.special import bits_like, elog_columns, exp_digamma, lgamma_columns, series_for
 from natgrad.models.dirichlet_prior import best_concentrations, best_symmetric, log_prior
-from natgrad.models.lda_start import first_topics
+from natgrad.models.lda_start import first_topics, revived_topics
 from natgrad.models.threads import threads_for
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 
@@ -204,6 +204,11 @@ class LDAProblem:
     def start(self, seed: int) -> State:
         """Topics near one another, each leaning towards a document of its own."""
         return self.at(first_topics(self.corpus, self.n_topics, generator(seed, START)))
+
+    def revived(self, state: State, seed: int) -> State:
+        """Topics that hold less than their part of the words start anew, each from a document of its own."""
+        anew = revived_topics(state.lam["phi"][0] + 1.0, self.topic_prior, self.corpus, generator(seed, START, 1))
+        return state if anew is None else self.at(anew, state.t)._replace(memory=state.memory, hyper=state.hyper)
 
     def at(self, concentration: Floats, t: int = 0) -> State:
         """The state whose topics have these concentrations [K, V]."""
