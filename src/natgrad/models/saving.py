@@ -42,8 +42,12 @@ __all__ = ["SaveMixin", "load", "register"]
 
 # What a file may hold, and where its class is; a name that is not here is refused.
 KINDS = {
+    "BernoulliHMM": "natgrad.models.hmm_models",
+    "CategoricalHMM": "natgrad.models.hmm_models",
+    "GaussianHMM": "natgrad.models.hmm_models",
     "LDA": "natgrad.models.lda",
     "MatrixFactorization": "natgrad.models.factorization",
+    "PoissonHMM": "natgrad.models.hmm_models",
 }
 
 

@@ -1,4 +1,4 @@
-"""The `natgrad` command: fit, use and show models; the demo; the published experiment, repeated."""
+"""The `natgrad` command: fit, use and show models; the demo; the published experiments, repeated."""
 
 from __future__ import annotations
 
@@ -99,6 +99,29 @@ def reproduce_paquet(path: Path | None, output: Path, quick: bool, seed: int, jo
     written = _write(found, settings, prior_bound(ratings), output)
     console.print(_shown(paquet_table.claims(found)))
     console.print(f"{', '.join(str(p) for p in written)}; {time.perf_counter() - begin:.0f} s", soft_wrap=True)
+
+
+@reproduce.command("hmm", cls=Command, example="natgrad reproduce hmm --quick --output hmm")
+@click.option("--output", type=click.Path(path_type=Path), default=Path("hmm"), show_default=True, help="Folder.")
+@click.option("--quick", is_flag=True, help="Shorter chains, fewer lengths, one seed: less than a minute.")
+@click.option("--jobs", type=click.IntRange(min=1), default=None, help="Threads; all cores if not given.")
+@click.option("--progress/--no-progress", default=True, help="Whether to draw a progress bar.")
+def reproduce_hmm(output: Path, quick: bool, jobs: int | None, progress: bool) -> None:
+    """Stochastic Variational Inference for Hidden Markov Models (2014): subchains with and without buffers."""
+    from natgrad.report import hmm
+
+    console, begin = Console(highlight=False), time.perf_counter()
+    plan = hmm.QUICK if quick else hmm.FULL
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--output {output}: cannot be made a folder ({error.strerror})") from None
+    with _bar(console, progress) as watch:
+        found = hmm.run_chains(plan, jobs, watch)
+    table, figure = output / "table.md", hmm.draw_chains(found, plan, output / "chains.png")
+    table.write_text(hmm.chain_table(found, plan), encoding="utf-8")
+    console.print(hmm.chain_table(found, plan), soft_wrap=True)
+    console.print(f"{table}, {figure}; {time.perf_counter() - begin:.0f} s", soft_wrap=True)
 
 
 def _ratings(path: Path | None, quick: bool, seed: int) -> tuple[Ratings, str]:

@@ -63,8 +63,6 @@ def _fit_command(name: str, model: Model) -> click.Command:
     def call(
         file: Path, output: Path, force: bool, report: Path | None, live: bool, as_json: bool, **values: Any
     ) -> None:
-        if not hasattr(estimator, "save"):
-            raise UserError(f"a {estimator.__name__} cannot be saved to a file yet")
         _check_output(output, force)
         fitted = estimator(**given_parameters(estimator, values))
         source = model.read(file, values, None)
