@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +18,12 @@ from natgrad.report.topic_map import Sizes, distances, places, relevant_words, s
 __all__ = ["facts", "sections"]
 
 Floats = npt.NDArray[np.float64]
-# The explorer's data may take this much of the page; with more topics or longer documents it shows fewer of each.
-BUDGET = 300_000
+# What the explorer and the table may take of the page; with more topics or longer documents fewer of each are shown.
+BUDGET = 400_000
+LEAST_OF_A_WORD = 12  # bytes: its number and its logarithm
+MOST_LISTED, FEW_WORDS = 250, 100
 AMOUNTS = ((30, 5, 240), (20, 4, 160), (15, 3, 120), (10, 2, 80), (6, 1, 60), (4, 0, 0))
-LONGEST_WORD = 60
+LONGEST_WORD = 40
 COLUMNS = ("topic", "size", "interval", "words, by relevance")
 MAP, MARGIN = 440.0, 40.0
 
@@ -60,21 +61,12 @@ def sections(subject: Subject) -> list[Section]:
     documents = _documents(subject)
     sizes = _sizes(model, documents)
     overall = sizes.mean @ model.topics_
-    payload = _payload(model, sizes, overall, documents)
-    explorer = join(
-        [
-            tag(
-                "p",
-                "Topics that use the same words are near each other; the area of a circle is the size of its topic.",
-            ),
-            _explorer(model, sizes),
-            json_block("topics-data", payload),
-        ]
-    )
-    return [
-        Section("topics", "Topics", explorer, "topics.js"),
-        Section("sizes", "All topics", _table(model, sizes, overall)),
-    ]
+    explorer, listed = _explorer(model, sizes), _table(model, sizes)
+    room = BUDGET - len(explorer.encode()) - len(listed.encode())
+    payload = _payload(model, sizes, overall, documents, room)
+    words = "Topics that use the same words are near each other; the area of a circle is the size of its topic."
+    body = join([tag("p", words), explorer, json_block("topics-data", payload)])
+    return [Section("topics", "Topics", body, "topics.js"), Section("sizes", "All topics", listed)]
 
 
 # -- what is known of the documents --
@@ -130,12 +122,16 @@ def _sizes(model: LDA, documents: Documents | None) -> Sizes:
 # -- data of the explorer --
 
 
-def _payload(model: LDA, sizes: Sizes, overall: Floats, documents: Documents | None) -> dict[str, Any]:
+def _payload(model: LDA, sizes: Sizes, overall: Floats, documents: Documents | None, room: int) -> dict[str, Any]:
     """What the script needs, as much of it as fits."""
     payload: dict[str, Any] = {}
+    K = len(model.topics_)
     for n_words, n_documents, length in AMOUNTS:
+        # What is sure not to fit is not tried: looking for the words takes longest.
+        if K * (LEAST_OF_A_WORD * n_words) > room and n_words > AMOUNTS[-1][0]:
+            continue
         payload = _payload_of(model, sizes, overall, documents, n_words, n_documents, length)
-        if len(json.dumps(payload, ensure_ascii=False).encode()) <= BUDGET:
+        if len(json_block("topics-data", payload).encode()) <= room:
             break
     return payload
 
@@ -244,7 +240,7 @@ def _map(model: LDA, sizes: Sizes, first: int) -> Html:
     span = float(np.ptp(points, axis=0).max()) or 1.0
     centre = (points.max(0) + points.min(0)) / 2
     at = MAP / 2 + (points - centre) / span * room * np.array([1.0, -1.0])
-    labels = _labels(model, 5)
+    labels = _labels(model, 5 if len(sizes.mean) <= FEW_WORDS else 2)
     # Large circles first, so that small ones can be reached.
     circles = [
         tag(
@@ -272,11 +268,12 @@ def _labels(model: LDA, n: int) -> list[list[str]]:
     return [[str(word)[:LONGEST_WORD] for word in words] for words in model.top_words(n, by="relevance")]
 
 
-def _table(model: LDA, sizes: Sizes, overall: Floats) -> Html:
+def _table(model: LDA, sizes: Sizes) -> Html:
     labels = _labels(model, 8)
     top = float(sizes.high.max())
     rows = []
-    for k in np.argsort(-sizes.mean, kind="stable").tolist():
+    order = np.argsort(-sizes.mean, kind="stable").tolist()
+    for k in order[:MOST_LISTED]:
         mean, interval = _size_in_words(sizes, k)
         rows.append(
             tag(
@@ -288,7 +285,8 @@ def _table(model: LDA, sizes: Sizes, overall: Floats) -> Html:
             )
         )
     head = tag("tr", [tag("th", text, scope="col", class_=text if text == "interval" else None) for text in COLUMNS])
-    caption = tag("caption", f"Sizes with {sizes.meaning}. Numbers are rows of topics_.")
+    cut = f" The {MOST_LISTED} largest of {len(order)}." if len(order) > MOST_LISTED else ""
+    caption = tag("caption", f"Sizes with {sizes.meaning}. Numbers are rows of topics_.{cut}")
     grid = tag("table", caption, tag("thead", head), tag("tbody", rows), class_="sizes")
     return tag("div", grid, class_="scroll", role="region", tabindex="0", aria_label="All topics with sizes and words")
 
