@@ -18,7 +18,7 @@ __all__ = ["Sizes", "distances", "places", "relevant_words", "sizes_from_counts"
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 # Numbers that the distances may read; with more, rare words are put together into one.
-MOST_NUMBERS = 4e8
+MOST_NUMBERS = 1e8
 SLIDER = np.linspace(0.0, 1.0, 21)
 MASS = 0.9
 
