@@ -19,7 +19,9 @@ from natgrad.network.operators import diag, dot
 from natgrad.network.plates import Plate
 
 if TYPE_CHECKING:
+    from natgrad import covariance
     from natgrad.models.factorization import MatrixFactorization
+    from natgrad.models.gp import SparseGPClassifier, SparseGPRegressor
     from natgrad.models.lda import LDA
 
 __all__ = [
@@ -49,8 +51,11 @@ __all__ = [
     "Poisson",
     "Ratings",
     "RobbinsMonro",
+    "SparseGPClassifier",
+    "SparseGPRegressor",
     "Wishart",
     "__version__",
+    "covariance",
     "diag",
     "dot",
     "families",
@@ -67,4 +72,12 @@ def __getattr__(name: str) -> Any:
         from natgrad.models.lda import LDA
 
         return LDA
+    if name in ("SparseGPClassifier", "SparseGPRegressor"):
+        from natgrad.models import gp
+
+        return getattr(gp, name)
+    if name == "covariance":
+        import importlib
+
+        return importlib.import_module("natgrad.covariance")
     raise AttributeError(f"module 'natgrad' has no attribute {name!r}")

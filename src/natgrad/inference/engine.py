@@ -106,7 +106,7 @@ def run(
     accesses for each power of ten, evenly on a logarithmic axis; None leaves it to the cost.
     """
     stepper, words = choose(problem, method, step, order)
-    trace = trace or Trace()
+    trace = Trace() if trace is None else trace  # an empty one is false
     trace.choice = words
     watch = _Watch(problem, method, step, stepper, limits, bound_every, trace)
     # One BLAS thread: the small factorisations of a step gain nothing from more, and two threads round differently.

@@ -70,6 +70,28 @@ class Likelihood(abc.ABC):
         f = mean[:, None] + np.sqrt(var)[:, None] * NODES
         return np.asarray(sp.logsumexp(self.log_density(psi, y[:, None], f), b=WEIGHTS, axis=1))
 
+    @abc.abstractmethod
+    def cdf(self, psi: float, y: Floats, f: Floats) -> Floats:
+        """P(observation ≤ y | f)."""
+
+    def quantile(self, psi: float, level: float, mean: Floats, var: Floats) -> Floats:
+        """Where the predictive distribution reaches ``level`` [N], by bisection."""
+        f = mean[:, None] + np.sqrt(var)[:, None] * NODES
+        centre, spread = self.predict(psi, mean, var)
+        width = 1.0 + np.sqrt(np.where(np.isfinite(spread), spread, var))
+        low, high = centre - width, centre + width
+        for _ in range(100):
+            width = 2.0 * width
+            short, long = (self.cdf(psi, end[:, None], f) @ WEIGHTS for end in (low, high))
+            if (short < level).all() and (long >= level).all():
+                break
+            low, high = np.where(short < level, low, centre - width), np.where(long >= level, high, centre + width)
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            below = self.cdf(psi, middle[:, None], f) @ WEIGHTS < level
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return high
+
     def start(self, variance: float) -> float:
         """ψ of a given variance."""
         return 0.0
@@ -124,6 +146,14 @@ class Gaussian(Likelihood):
         """log N(y; f, σ²)."""
         noise = self.variance(psi)
         return np.asarray(-0.5 * (LOG_2PI + np.log(noise) + (y - f) ** 2 / noise))
+
+    def cdf(self, psi: float, y: Floats, f: Floats) -> Floats:
+        """Φ((y − f)/σ)."""
+        return np.asarray(sp.ndtr((y - f) / np.sqrt(self.variance(psi))))
+
+    def quantile(self, psi: float, level: float, mean: Floats, var: Floats) -> Floats:
+        """In closed form."""
+        return np.asarray(mean + sp.ndtri(level) * np.sqrt(var + self.variance(psi)))
 
     def log_predictive(self, psi: float, y: Floats, mean: Floats, var: Floats) -> Floats:
         """log N(y; m, v + σ²)."""
@@ -181,6 +211,10 @@ class StudentT(_Quadrature):
         constant = sp.gammaln((df + 1.0) / 2.0) - sp.gammaln(df / 2.0) - 0.5 * np.log(df * np.pi * scale)
         return np.asarray(constant - 0.5 * (df + 1.0) * np.log1p((y - f) ** 2 / (df * scale)))
 
+    def cdf(self, psi: float, y: Floats, f: Floats) -> Floats:
+        """Of the scaled t distribution."""
+        return np.asarray(sp.stdtr(self.df, (y - f) / np.sqrt(self.variance(psi))))
+
     def predict(self, psi: float, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
         """m and v + σ² ν/(ν − 2); infinite for ν ≤ 2."""
         return mean, var + (self.variance(psi) * self.df / (self.df - 2.0) if self.df > 2.0 else np.inf)
@@ -204,6 +238,14 @@ class Poisson(Likelihood):
     def log_density(self, psi: float, y: Floats, f: Floats) -> Floats:
         """y f − exp(f) − log y!."""
         return np.asarray(y * f - np.exp(np.minimum(f, MOST_LOG_RATE)) - sp.gammaln(y + 1.0))
+
+    def cdf(self, psi: float, y: Floats, f: Floats) -> Floats:
+        """P(count ≤ y)."""
+        return np.asarray(np.where(y < 0, 0.0, sp.pdtr(np.maximum(y, 0.0), np.exp(np.minimum(f, MOST_LOG_RATE)))))
+
+    def quantile(self, psi: float, level: float, mean: Floats, var: Floats) -> Floats:
+        """The smallest count with at least this probability below or at it."""
+        return np.maximum(np.ceil(super().quantile(psi, level, mean, var) - 1e-9), 0.0)
 
     def predict(self, psi: float, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
         """exp(m + v/2), and that plus the variance of the rate."""
@@ -238,6 +280,10 @@ class Bernoulli(_Quadrature):
         value = sp.log_ndtr(signed)
         ratio = np.exp(-0.5 * (signed**2 + LOG_2PI) - value)
         return value, y * ratio, -ratio * (signed + ratio), value
+
+    def cdf(self, psi: float, y: Floats, f: Floats) -> Floats:
+        """P(label ≤ y)."""
+        return np.where(y < -1.0, 0.0, np.where(y < 1.0, sp.ndtr(-f), 1.0))
 
     def log_density(self, psi: float, y: Floats, f: Floats) -> Floats:
         """log Φ(y f)."""
