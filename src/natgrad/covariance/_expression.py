@@ -81,7 +81,7 @@ class Covariance(abc.ABC):
         self.check(x.shape[1])
         z = None if Z is None else as_inputs(Z, "Z")
         with jax.enable_x64(True):
-            return np.asarray(self.matrix(self.theta, *(jax.numpy.asarray(a) for a in (x, z) if a is not None)))
+            return np.array(self.matrix(self.theta, *(jax.numpy.asarray(a) for a in (x, z) if a is not None)))
 
     def __add__(self, other: Any) -> Covariance:
         return Sum(self, as_covariance(other))

@@ -104,8 +104,8 @@ def factorised(k_mm: Floats, jitter: float) -> Inducing:
         raise FloatingPointError("K_mm is not finite")
     part = jitter
     for raised in range(12):
-        matrix = np.array(k_mm.T, order="F")
-        matrix[np.diag_indices_from(matrix)] += part * scale
+        matrix = k_mm.copy().T  # in column order
+        diagonal(matrix)[:] += part * scale
         factor, failed = lapack.dpotrf(matrix, lower=1, clean=1, overwrite_a=1)
         if failed == 0:
             inverse, _ = lapack.dtrtri(factor, lower=1)
@@ -122,11 +122,11 @@ def posterior(lam: tuple[Floats, ...]) -> Posterior:
     """Moments of q(v) from natural parameters [P, M], [P, M, M]; improper ones give NaN."""
     means, covariances, logdets, proper = [], [], [], True
     for first, second in zip(lam[0], lam[1], strict=True):
-        factor, failed = lapack.dpotrf(-2.0 * second.T, lower=1, overwrite_a=1)
+        factor, failed = lapack.dpotrf(-2.0 * second.T, lower=1, clean=1, overwrite_a=1)
         proper = proper and failed == 0 and bool(np.isfinite(first).all())
-        covariance = lapack.dpotri(factor, lower=1)[0] if failed == 0 else np.full_like(factor, np.nan)
-        logdets.append(2.0 * np.log(np.diag(factor)).sum() if failed == 0 else np.nan)
-        covariances.append(mirrored(covariance))
+        logdets.append(2.0 * np.log(diagonal(factor)).sum() if failed == 0 else np.nan)
+        lower = lapack.dpotri(factor, lower=1, overwrite_c=1)[0] if failed == 0 else np.full_like(factor, np.nan)
+        covariances.append(mirrored(lower))
         means.append(covariances[-1] @ first)
     return Posterior(np.array(means), tuple(covariances), np.array(logdets), proper)
 
@@ -164,13 +164,14 @@ def conjugate_gradient(
     """Slopes of the batch's bound; h is one number for each output, so that the outputs are summed before any product."""
     n_inducing, inverse = q.mean.shape[1], batch.inducing.inverse
     precision = np.array([scale / likelihood.variance(float(p)) for p in psi])
-    shrink = np.zeros((n_inducing, n_inducing), order="F")
-    shrink[np.diag_indices(n_inducing)] = precision.sum()
+    shrink = np.zeros((n_inducing, n_inducing), order="F")  # Σ_p β_p (I − S_p)
     for beta, s in zip(precision, q.covariance, strict=True):
         shrink -= beta * s
+    diagonal(shrink)[:] += precision.sum()
     residual = precision * (batch.y - batch.a.T @ q.mean.T)  # [N, P]
     by_residual = precision * (sums.by_y - sums.outer @ q.mean.T)  # A r [M, P]
-    g_at = q.mean.T @ by_residual.T + blas.dsymm(1.0, shrink, sums.outer, lower=1)
+    g_at = blas.dsymm(1.0, shrink, sums.outer, lower=1)
+    g_at += q.mean.T @ by_residual.T
     lifted = blas.dtrmm(1.0, inverse, shrink, lower=1, trans_a=1)  # L⁻ᵀ Σ β (I − S)
     k_mn = blas.dgemm(1.0, lifted, batch.a)
     means = blas.dtrmm(1.0, inverse, np.asfortranarray(q.mean.T), lower=1, trans_a=1)
@@ -227,15 +228,19 @@ def general_gradient(batch: Batch, said: Evaluated, q: Posterior, scale: float) 
 
 def through_cholesky(g_at: Floats, inducing: Inducing) -> Floats:
     """∂/∂K_mm from G Aᵀ: −½ L⁻ᵀ (T + Tᵀ − diag T) L⁻¹, and what the jitter, a part of K_mm's diagonal, adds."""
-    half = blas.dtrmm(-0.5, inducing.inverse, mirrored(g_at), lower=1, trans_a=1)
+    half = blas.dtrmm(-0.5, inducing.inverse, mirrored(np.tril(g_at)), lower=1, trans_a=1, overwrite_b=1)
     out: Floats = blas.dtrmm(1.0, inducing.inverse, half, lower=1, side=1, overwrite_b=1)
-    out[np.diag_indices_from(out)] += inducing.part * np.trace(out) / len(out)
-    return out
+    diagonal(out)[:] += inducing.part * np.trace(out) / len(out)
+    return out.T  # symmetric; rows are contiguous for JAX
 
 
 def mirrored(lower: Floats) -> Floats:
-    """A symmetric matrix from its lower triangle, in column order."""
-    strict = np.tril(lower, -1)
-    out = strict + strict.T
-    out[np.diag_indices_from(out)] = np.diag(lower)
-    return np.asfortranarray(out)
+    """A symmetric matrix from a lower triangle with zeros above it."""
+    out = lower + lower.T
+    diagonal(out)[:] *= 0.5
+    return out
+
+
+def diagonal(square: Floats) -> Floats:
+    """The diagonal as a view that can be written to."""
+    return np.einsum("ii->i", square)
