@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from natgrad import families
 from natgrad._version import __version__
 from natgrad.data.ratings import Ratings
+from natgrad.errors import ModelFileError
 from natgrad.inference.auto import Auto
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch
 from natgrad.inference.steps import Constant, HoldThenDecay, PerNode, RobbinsMonro
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from natgrad.models.factorization import MatrixFactorization
     from natgrad.models.gp import SparseGPClassifier, SparseGPRegressor
     from natgrad.models.lda import LDA
+    from natgrad.models.saving import load
 
 __all__ = [
     "LDA",
@@ -42,6 +44,7 @@ __all__ = [
     "HoldThenDecay",
     "MarkovChain",
     "MatrixFactorization",
+    "ModelFileError",
     "Multinomial",
     "MultivariateNormal",
     "Network",
@@ -59,6 +62,7 @@ __all__ = [
     "diag",
     "dot",
     "families",
+    "load",
 ]
 
 
@@ -80,4 +84,8 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module("natgrad.covariance")
+    if name == "load":
+        from natgrad.models.saving import load
+
+        return load
     raise AttributeError(f"module 'natgrad' has no attribute {name!r}")

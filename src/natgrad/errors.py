@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["NotConjugate", "PlateMismatch", "SymmetricStart", "UnreachedNode"]
+__all__ = ["ModelFileError", "NotConjugate", "PlateMismatch", "SymmetricStart", "UnreachedNode"]
+
+
+class ModelFileError(ValueError):
+    """A file is not a model file, is damaged, or comes from a newer natgrad; the text says which."""
 
 
 class NotConjugate(TypeError):

@@ -125,6 +125,14 @@ class Ratings:
             raise ValueError(f"X[{i}, {j}] = {array[i, j]:g} must be finite, or NaN where there is no rating")
         return cls(users, items, array[users, items], shape=array.shape)
 
+    @classmethod
+    def numbered(cls, users: Array, items: Array, values: Array, user_ids: Array, item_ids: Array) -> Ratings:
+        """Ratings whose users and items are numbered already, in the order of their ids."""
+        codes, array = np.array(users, dtype=np.int64), np.array(items, dtype=np.int64)
+        made = cls(codes, array, values, shape=(len(user_ids), len(item_ids)), duplicates="keep")
+        made._users, made._items = Ids(user_ids, "user"), Ids(item_ids, "item")
+        return made
+
     @property
     def user_ids(self) -> Array:
         """The id of each user, in the order of their numbers."""

@@ -33,6 +33,7 @@ __all__ = [
     "SampledGroups",
     "additive_stepper",
     "is_additive",
+    "n_remembered",
     "rows_of",
 ]
 
@@ -268,6 +269,12 @@ def rows_of(problem: AdditiveProblem, state: State, seed: int) -> list[tuple[Int
     n_batches = len(memory.batches)
     cut: list[Any] = [None] if n_batches == 1 else _cut_of(seed, problem.n_groups, n_batches)
     return [(groups, kept.rows) for groups, kept in zip(cut, memory.batches, strict=True)]
+
+
+def n_remembered(state: State) -> int:
+    """The groups whose rows a state remembers."""
+    memory = state.memory.get(KEY)
+    return 0 if memory is None else sum(len(kept.rows[0]) for kept in memory.batches if kept is not None)
 
 
 def _sampled_step(

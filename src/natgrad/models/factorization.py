@@ -20,6 +20,7 @@ from natgrad.inference.engine import BoundEvery, Limits, Result, run
 from natgrad.inference.methods import Method
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Stop, Trace
+from natgrad.models.saving import SaveMixin
 from natgrad.models.settings import checked_every, checked_method, checked_step
 from natgrad.network.checks import real_number, whole_number
 from natgrad.posterior.factor import Factor
@@ -46,7 +47,7 @@ class Factors(NamedTuple):
     sd: Floats
 
 
-class MatrixFactorization(BaseEstimator):
+class MatrixFactorization(SaveMixin, BaseEstimator):
     """Bayesian matrix factorisation of ratings, by variational inference.
 
     Parameters
@@ -198,19 +199,40 @@ class MatrixFactorization(BaseEstimator):
             problem, start, method, checked_step(self.step, method, problem), ORDER,
             limits=limits, seed=int(self.seed), bound_every=checked_every(self.bound_every), progress=self.verbose, trace=trace,
         )  # fmt: skip
-        self.ratings_ = problem.ratings
+        posterior = {
+            name: Factor(name, block.family, block.plates, result.state.lam[name])
+            for name, block in problem.blocks.items()
+        }
+        # Precisions are kept apart from the parameters, which may be changed before the next fit.
+        self._publish(problem.ratings, result, posterior, problem.bound(result.state), problem.numbers.noise)
+
+    def _publish(
+        self, ratings: Ratings, result: Result, posterior: Mapping[str, Factor], elbo: float, noise: float
+    ) -> None:
+        self.ratings_ = ratings
         self.result_: Result = result
         self.trace_: Trace = result.trace
         self.stop_: Stop = result.stop
         self.n_steps_: int = result.state.t
-        self.elbo_: float = problem.bound(result.state)
-        self.posterior_: Mapping[str, Factor] = {
-            name: Factor(name, block.family, block.plates, result.state.lam[name])
-            for name, block in problem.blocks.items()
+        self.elbo_: float = elbo
+        self.posterior_: Mapping[str, Factor] = posterior
+        self.user_factors_, self.item_factors_ = (Factors(q.mean(), q.std()) for q in posterior.values())
+        self._noise_precision = noise
+
+    def _saved(self) -> dict[str, Any]:
+        return {
+            "ratings": self.ratings_,
+            "state": self.result_.state,
+            "trace": self.trace_,
+            "stop": self.stop_,
+            "posterior": self.posterior_,
+            "elbo": self.elbo_,
+            "noise": self._noise_precision,
         }
-        self.user_factors_, self.item_factors_ = (Factors(q.mean(), q.std()) for q in self.posterior_.values())
-        # Kept apart from the parameter, which may be changed before the next fit.
-        self._noise_precision = problem.numbers.noise
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        result = Result(saved["state"], saved["trace"], saved["stop"])
+        self._publish(saved["ratings"], result, saved["posterior"], saved["elbo"], saved["noise"])
 
     def _problem(self, ratings: Ratings) -> RatingsProblem:
         from natgrad.models.ratings_problem import RatingsProblem  # Numba takes a while to import

@@ -217,6 +217,9 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
 
     # -- parts --
 
+    def _own_likelihood(self) -> Likelihood:
+        return self._checked_likelihood()
+
     def _checked_likelihood(self) -> Likelihood:
         if not real_number(self.df, "df") > 0:
             raise ValueError(f"df must be > 0, got {self.df!r}")
@@ -365,6 +368,9 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
             raise ValueError(f"y[{bad[0]}] = {np.asarray(y)[bad[0]]!r} is none of the classes {self.classes_.tolist()}")
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(probabilities[np.arange(len(places)), places]))
+
+    def _own_likelihood(self) -> Likelihood:
+        return Bernoulli()
 
     def _coded(self, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> Any:
         """±1 for the second class of two, or for each class against the rest."""

@@ -22,7 +22,8 @@ from natgrad.inference.tuned import SAMPLED, TunedGroups
 from natgrad.models.gp_algebra import Inducing, Posterior
 from natgrad.models.gp_likelihoods import Likelihood
 from natgrad.models.gp_problem import GPProblem
-from natgrad.models.gp_settings import MOST_ROWS, Learned, Matrices, Settings
+from natgrad.models.gp_settings import MOST_ROWS, Learned, Matrices, Settings, leaves_of, settings_of
+from natgrad.models.saving import SaveMixin
 from natgrad.models.settings import checked_method, checked_step
 from natgrad.network.checks import real_number, whole_number
 from natgrad.posterior.factor import Factor
@@ -36,6 +37,8 @@ ROWS_PER_INDUCING, MOST_STARTING_ROWS = 20, 20_000
 # Steps over which the noisy bound is averaged before it is compared, and held-out rows that judge it.
 WINDOW, MOST_HELD_OUT, PATIENCE = 100, 2_000, 3
 MOST_JOINT_ROWS = 5_000
+# Fitted attributes that a file keeps as they are; the rest follows from the state.
+KEPT = ("n_features_in_", "feature_names_in_", "classes_", "elbo_", "trace_", "stop_", "n_rows_seen_", "_flat")
 
 
 class Predictor(NamedTuple):
@@ -59,7 +62,7 @@ class Predictor(NamedTuple):
         return np.concatenate(means), np.concatenate(variances)
 
 
-class SparseGP(BaseEstimator):
+class SparseGP(SaveMixin, BaseEstimator):
     """The common part; abstract. `SparseGPRegressor` has the parameters."""
 
     elbo_: float
@@ -196,6 +199,40 @@ class SparseGP(BaseEstimator):
             raise ValueError(f"tol must be ≥ 0, got {self.tol!r}: 0 takes all steps")
         if not 0 <= real_number(self.validation_fraction, "validation_fraction") < 1:
             raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction!r}")
+
+    # -- files --
+
+    def _check_fitted(self) -> None:
+        check_is_fitted(self)
+
+    def _saved(self) -> dict[str, Any]:
+        settings = self._state.memory["settings"]
+        return {
+            "lam": self._state.lam["v"],
+            "t": self._state.t,
+            "kernel": self.kernel_,
+            "settings": tuple(np.asarray(leaf) for leaf in leaves_of(settings)),
+            "x_scaling": tuple(self._x_scaling),
+            "y_scaling": tuple(self._y_scaling),
+            "offset": self._offset,
+            "jitter": (self.jitter_, self.jitter_raised_),
+            "fitted": {name: getattr(self, name) for name in KEPT if hasattr(self, name)},
+        }
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        for name, value in saved["fitted"].items():
+            setattr(self, name, value)
+        scalings = (Scaling(*saved[name]) for name in ("x_scaling", "y_scaling"))
+        rows = Rows(np.empty((0, self.n_features_in_)), np.empty((0, len(saved["offset"]))), *scalings)
+        lam = saved["lam"]
+        problem = self._problem(rows, saved["kernel"], self._own_likelihood(), lam[0].shape[1], saved["offset"], None)
+        settings = settings_of(saved["settings"], problem.matrices, saved["kernel"])
+        moments = problem.moments(problem.blocks["v"], lam)
+        self._publish(problem, State({"v": lam}, {"v": moments}, saved["t"], {"settings": settings}))
+        self.jitter_, self.jitter_raised_ = saved["jitter"]
+
+    def _own_likelihood(self) -> Likelihood:
+        raise NotImplementedError
 
     # -- reading --
 

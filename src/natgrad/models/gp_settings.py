@@ -7,7 +7,7 @@ itself. Functions are compiled once for each structure of a kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ import optax
 
 from natgrad.covariance import Covariance
 
-__all__ = ["Gradient", "Learned", "Matrices", "Settings", "compiled"]
+__all__ = ["Gradient", "Learned", "Matrices", "Settings", "compiled", "leaves_of", "settings_of"]
 
 Array = Any
 Floats = npt.NDArray[np.float64]
@@ -55,6 +55,21 @@ class Gradient(NamedTuple):
     k_nm: Floats
     k_nn: Floats
     psi: Floats
+
+
+def leaves_of(settings: Settings) -> tuple[Array, ...]:
+    """All numbers of the settings, Adam's included, one array after the other."""
+    return tuple(jax.tree.leaves(settings))
+
+
+def settings_of(leaves: Sequence[Array], matrices: Matrices, kernel: Covariance) -> Settings:
+    """The settings from their leaves."""
+    n_theta = len(kernel.theta)
+    started = matrices.started(Settings(tuple(leaves[:n_theta]), leaves[n_theta], leaves[n_theta + 1]))
+    with jax.enable_x64(True):
+        arrays = [jnp.asarray(leaf) for leaf in leaves]
+        out: Settings = jax.tree.unflatten(jax.tree.structure(started), arrays)
+        return out
 
 
 def compiled(kernel: Covariance) -> Matrices:

@@ -23,6 +23,7 @@ from natgrad.inference.engine import Limits, Result, run
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Stop, Trace
+from natgrad.models.lda_files import LDAFiles
 from natgrad.models.settings import checked_method, checked_step
 from natgrad.models.topics import Alignment, By, aligned, completed, npmi, ranked_words, split_tokens
 from natgrad.network.checks import real_number, whole_number
@@ -41,7 +42,7 @@ FINE_TOL, FINE_ROUNDS = 1e-4, 1000
 SLICE = 20_000
 
 
-class LDA(TransformerMixin, BaseEstimator):
+class LDA(LDAFiles, TransformerMixin, BaseEstimator):
     """Latent Dirichlet allocation: topics of documents, by variational inference.
 
     Parameters
@@ -285,12 +286,13 @@ class LDA(TransformerMixin, BaseEstimator):
         last = result.trace.last.elbo if len(result.trace) else np.nan
         self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
 
-    def _publish(self, problem: LDAProblem, state: State) -> None:
+    def _publish(self, problem: LDAProblem, state: State, seed: int | None = None) -> None:
         block = problem.blocks["phi"]
-        self._state, self._fitted = state, problem
+        # The seed is kept apart from the parameter, which may be changed before the next fit.
+        self._state, self._fitted, self._seed = state, problem, int(self.seed) if seed is None else seed
         phi = Factor("phi", block.family, block.plates, state.lam["phi"])
         posterior = {"phi": phi}
-        rows = rows_of(problem, state, int(self.seed))
+        rows = rows_of(problem, state, self._seed)
         if rows:
             gamma = np.empty((problem.n_groups, problem.n_topics))
             for groups, (part,) in rows:

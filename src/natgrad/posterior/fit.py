@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +16,12 @@ from natgrad.inference.methods import Method
 from natgrad.inference.trace import Stop, Trace
 from natgrad.network.problem import NetworkProblem
 from natgrad.posterior.factor import Factor
+from natgrad.posterior.files import write_model
 from natgrad.posterior.predictive import Predictive, make_predictive
+from natgrad.posterior.records import register
 from natgrad.problem import State
 
-__all__ = ["Fit", "Settings"]
+__all__ = ["Fit", "SavedFit", "Settings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,9 @@ class Settings:
     order: tuple[str, ...]
     seed: int
     version: str
+
+
+register(Settings)
 
 
 class Fit:
@@ -101,5 +107,77 @@ class Fit:
         """Go on from here for more steps; takes the arguments of ``Network.fit``. The trace continues."""
         return self._resume(self, method, **options)
 
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fit to one file; `natgrad.load` gives a `SavedFit`, which needs the network only to go on or to predict.
+
+        Parameters
+        ----------
+        path : where to; the folder must exist
+        overwrite : bool
+            Whether a file that is there may be replaced; otherwise it is a FileExistsError.
+        """
+        content = {
+            "factors": {name: self[name] for name in self},
+            "state": self.state,
+            "trace": self.trace,
+            "stop": self.stop,
+            "settings": self.settings,
+            "elbo": self.elbo,
+        }
+        write_model(path, "Fit", content, overwrite=overwrite)
+
     def __repr__(self) -> str:
         return f"<Fit of {', '.join(self._problem.blocks)}: {self.trace!r}; {self.stop}>"
+
+
+@dataclass(frozen=True)
+class SavedFit:
+    """A fit that was loaded from a file: what it found, without the network and the data that it was found with.
+
+    ``saved["mu"]`` is the factor of node ``mu``. `attach` gives the whole `Fit` back.
+
+    Attributes
+    ----------
+    factors : {name: Factor}
+    elbo, trace, stop, settings, state : as in `Fit`
+    """
+
+    factors: Mapping[str, Factor]
+    state: State
+    trace: Trace
+    stop: Stop
+    settings: Settings
+    elbo: float
+
+    def __getitem__(self, name: str) -> Factor:
+        if name not in self.factors:
+            raise KeyError(f"{name!r} is not a hidden node of this fit; these are {', '.join(self.factors)}")
+        return self.factors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.factors)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.factors
+
+    def attach(self, network: Any) -> Fit:
+        """The fit of a network that is declared as it was: predictions, and more steps with ``continue_``.
+
+        Parameters
+        ----------
+        network : Network, with the same hidden nodes; its data are not compared
+        """
+        blocks = network.problem.blocks
+        if list(blocks) != list(self.factors):
+            raise ValueError(f"the network has hidden nodes {', '.join(blocks)}, and the fit {', '.join(self.factors)}")
+        for name, factor in self.factors.items():
+            block, shape = blocks[name], factor.lam[0].shape[: len(factor.plates)]
+            if (block.family, block.plates, tuple(block.shape)) != (factor.family, factor.plates, shape):
+                raise ValueError(
+                    f"{name!r} is {block.family.name} on {dict(zip(block.plates, block.shape, strict=True))} in the network, and "
+                    f"{factor.family.name} on {dict(zip(factor.plates, shape, strict=True))} in the fit"
+                )
+        return Fit(network.problem, Result(self.state, self.trace, self.stop), self.settings, network._continue)
+
+    def __repr__(self) -> str:
+        return f"<SavedFit of {', '.join(self.factors)}: {self.trace!r}; {self.stop}>"

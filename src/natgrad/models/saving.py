@@ -1,0 +1,109 @@
+"""`SaveMixin` and `load`: a fitted estimator in, one file out, and back; nothing is executed when it is loaded.
+
+An estimator that wants ``save`` and ``natgrad.load``
+
+1.  derives from `SaveMixin` (before scikit-learn's classes) and has ``_check_fitted()``;
+2.  defines two hooks::
+
+        def _saved(self) -> dict[str, Any]:
+            \"\"\"Everything that makes the fit: what `_restore` needs, and nothing that follows from it.\"\"\"
+            return {"state": self._state, "trace": self.trace_, "stop": self.stop_, "words": self.vocabulary_}
+
+        def _restore(self, saved: Mapping[str, Any]) -> None:
+            \"\"\"Set the fitted attributes; the settings are there already.\"\"\"
+            self._state, self.trace_, self.stop_ = saved["state"], saved["trace"], saved["stop"]
+
+    with values of any of these kinds, nested as you like: None, bool, int, float (also NaN), str, bytes, list, tuple, dict; NumPy
+    scalars and arrays (also JAX arrays, which come back as NumPy arrays; the order in memory is kept, so sums round alike);
+    arrays of strings or of objects that are strings, numbers or tuples (vocabularies, ids); methods, steps, families, `State`
+    with whatever the methods remember, `Trace`, `Stop`, `Factor`, `Ratings`;
+3.  gets one line in ``KINDS`` below.
+
+The settings (``get_params(deep=False)``) are kept by the mixin. A class of your own, a kernel for example, joins by
+``natgrad.posterior.records.register(Kernel)``, in the module that defines it, if it is a NamedTuple or a dataclass. A hook that
+needs a new field reads it with ``saved.get(name, default)``: files of older versions must keep loading. Raise ``SCHEMA`` of
+`natgrad.posterior.files` only if the layout itself changes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from natgrad.errors import ModelFileError
+from natgrad.posterior.files import read_model, write_model
+from natgrad.posterior.fit import SavedFit
+from natgrad.posterior.records import register
+
+__all__ = ["SaveMixin", "load", "register"]
+
+# What a file may hold, and where its class is; a name that is not here is refused.
+KINDS = {
+    "LDA": "natgrad.models.lda",
+    "MatrixFactorization": "natgrad.models.factorization",
+    "SparseGPClassifier": "natgrad.models.gp",
+    "SparseGPRegressor": "natgrad.models.gp",
+}
+
+
+class SaveMixin:
+    """``save(path)`` for an estimator; see the module for the two hooks that it needs."""
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted model to one file, which `natgrad.load` reads; the file is there as a whole, or not at all.
+
+        Parameters
+        ----------
+        path : where to; the folder must exist
+        overwrite : bool
+            Whether a file that is there may be replaced; otherwise it is a FileExistsError.
+        """
+        self._check_fitted()
+        content = {"settings": self.get_params(deep=False), "fitted": self._saved()}  # type: ignore[attr-defined]
+        write_model(path, type(self).__name__, content, overwrite=overwrite)
+
+    def _check_fitted(self) -> None:
+        raise NotImplementedError
+
+    def _saved(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        raise NotImplementedError
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """A model as it was when it was saved: an estimator, or the `SavedFit` of a network.
+
+    No code of the file is executed. A file that is damaged, foreign or written by a newer natgrad is a `ModelFileError`.
+
+    Parameters
+    ----------
+    path : a file that ``save`` wrote
+
+    Examples
+    --------
+    >>> import tempfile, natgrad as ng
+    >>> texts = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 5
+    >>> model = ng.LDA(n_topics=2, seed=1).fit(texts)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/topics.natgrad")
+    ...     again = ng.load(f"{folder}/topics.natgrad")
+    >>> bool((again.transform(texts) == model.transform(texts)).all())
+    True
+    """
+    stored = read_model(path)
+    try:
+        if stored.kind == "Fit":
+            return SavedFit(**stored.value)
+        if stored.kind not in KINDS:
+            raise ValueError(f"it holds a {stored.kind!r}, which this natgrad does not know")
+        estimator = getattr(importlib.import_module(KINDS[stored.kind]), stored.kind)(**stored.value["settings"])
+        estimator._restore(stored.value["fitted"])
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as reason:
+        raise ModelFileError(
+            f"cannot load {os.fspath(path)!r}, written by natgrad {stored.version}: its contents do not fit together ({reason})"
+        ) from None
+    return estimator

@@ -1,0 +1,87 @@
+"""The classes of natgrad that model files may hold, each under a name that stays for good.
+
+A class that is not here is refused when a model is saved, so a file can never ask for anything else when it is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from natgrad import covariance, families
+from natgrad.data.ratings import Ratings
+from natgrad.inference import accelerate, additive, auto, memoised, messages, methods, safeguard, steps
+from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
+from natgrad.network.plates import Plate
+from natgrad.posterior.factor import Factor
+from natgrad.posterior.values import register
+from natgrad.problem import State
+
+__all__ = ["register"]
+
+INTEGERS = ("t", "accesses")
+
+
+def _trace_fields(trace: Trace) -> dict[str, Any]:
+    columns = {name: trace[name].astype(np.int64 if name in INTEGERS else np.float64) for name in Trace.columns}
+    return {"columns": columns, "choice": trace.choice}
+
+
+def _trace_of(kept: Mapping[str, Any]) -> Trace:
+    columns = [kept["columns"][name].tolist() for name in Trace.columns]
+    trace = Trace([StepRecord(*row) for row in zip(*columns, strict=True)])
+    trace.choice = kept["choice"]
+    return trace
+
+
+def _svi_fields(method: methods.SVI) -> dict[str, Any]:
+    return {
+        "batch": {method.plate: method.size},
+        "local_tol": method.local_tol,
+        "local_steps": method.local_steps,
+    }
+
+
+def _ratings_fields(ratings: Ratings) -> dict[str, Any]:
+    names = ("users", "items", "values", "user_ids", "item_ids")
+    return {name: getattr(ratings, name) for name in names}
+
+
+_PLAIN: dict[str, tuple[type, ...]] = {
+    "family": (
+        families.Bernoulli, families.Beta, families.Categorical, families.Dirichlet, families.Gamma, families.MarkovChain,
+        families.MultivariateNormal, families.Normal, families.NormalGamma, families.NormalWishart, families.Poisson,
+        families.Wishart,
+    ),
+    "method": (methods.VB, methods.Children, methods.GlobalBatch),
+    "step": (steps.RobbinsMonro, steps.Constant, steps.HoldThenDecay, steps.PerNode, auto.Auto),
+    "memory": (accelerate.History, additive.Kept, additive.Remembered, messages.Checked, safeguard.Snapshot),
+}  # fmt: skip
+for _group, _classes in _PLAIN.items():
+    for _class in _classes:
+        register(_class, f"{_group}.{_class.__name__}")
+register(methods.SVI, "method.SVI", _svi_fields)
+register(memoised.Remembered, "memory.MemoisedNetwork")
+register(State)
+register(Factor)
+register(Trace, None, _trace_fields, _trace_of)
+register(
+    Stop,
+    None,
+    lambda stop: {"reason": stop.reason.name, "words": stop.words},
+    lambda kept: Stop(Reason[kept["reason"]], kept["words"]),
+)
+register(Ratings, None, _ratings_fields, lambda kept: Ratings.numbered(**kept))
+register(Plate, None, lambda plate: {"name": plate.name, "size": plate.size, "weight": plate.weight})
+for _name in covariance.__all__:
+    _class = getattr(covariance, _name)
+    if isinstance(_class, type) and _class is not covariance.Covariance:
+        # The expression as data; a Function of the user's own is code, and refuses.
+        register(
+            _class,
+            f"covariance.{_name}",
+            lambda kernel: {"data": kernel.to_data()},
+            lambda kept: covariance.covariance_from_data(kept["data"]),
+        )

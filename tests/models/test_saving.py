@@ -1,0 +1,168 @@
+"""Saved models: after loading everything is as it was, and going on gives the same bits as never having stopped."""
+
+from pathlib import Path
+
+import networks
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+import natgrad as ng
+from natgrad.models.saving import KINDS
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+TEXTS = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 8
+
+
+def same_fit(first, second) -> None:
+    """Two estimators that agree in every fitted attribute that is an array, a number or a trace."""
+    assert vars(first).keys() == vars(second).keys()
+    for name, value in vars(first).items():
+        if isinstance(value, np.ndarray):
+            np.testing.assert_array_equal(getattr(second, name), value, err_msg=name)
+        elif isinstance(value, (int, float, str)):
+            assert getattr(second, name) == value, name
+    for name, factor in first.posterior_.items():
+        for part, other in zip(factor.lam, second.posterior_[name].lam, strict=True):
+            np.testing.assert_array_equal(part, other)
+    if hasattr(first, "trace_"):
+        for column in ("t", "elbo", "accesses"):
+            np.testing.assert_array_equal(first.trace_[column], second.trace_[column])
+
+
+@pytest.fixture
+def counts(rng) -> np.ndarray:
+    return rng.poisson(0.4, size=(120, 30))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"method": ng.VB(), "doc_prior": [0.1, 0.2, 0.3]},
+        {"method": ng.SVI({"doc": 20}), "step": ng.RobbinsMonro(4.0, 0.7)},
+        {"method": ng.SVI({"doc": 20}), "local": "map", "dtype": "float64"},
+    ],
+    ids=["memoised", "vb", "svi", "map"],
+)
+def test_topics_go_on_as_if_never_saved(settings, counts, tmp_path) -> None:
+    model = ng.LDA(3, max_passes=3, tol=0, seed=5, **settings).fit(counts)
+    model.save(tmp_path / "topics")
+    again = ng.load(tmp_path / "topics")
+    same_fit(model, again)
+    assert str(again) == str(model)
+    np.testing.assert_array_equal(model.transform(counts), again.transform(counts))
+    assert model.score(counts) == again.score(counts)
+    same_fit(model.continue_(counts), again.continue_(counts))
+    same_fit(model.partial_fit(counts[:9]), again.partial_fit(counts[:9]))
+
+
+def test_a_stream_goes_on_with_words_it_never_saw(tmp_path) -> None:
+    model = ng.LDA(2).partial_fit(TEXTS[:4]).partial_fit(TEXTS[4:8])
+    model.save(tmp_path / "topics")
+    again = ng.load(tmp_path / "topics")
+    same_fit(model, again)
+    more = [[1, 2], [0, 1]]
+    for one in (model, again):
+        one.partial_fit(more, vocabulary=["fig", "apple"])
+    same_fit(model, again)
+    assert again.vocabulary_.tolist()[-1] == "fig"
+
+
+def test_settings_changed_after_the_fit_do_not_change_the_fit(counts, tmp_path) -> None:
+    model = ng.LDA(3, max_passes=3, seed=5).fit(counts).set_params(seed=7, doc_prior=2.0)
+    model.save(tmp_path / "topics")
+    again = ng.load(tmp_path / "topics")
+    np.testing.assert_array_equal(model.transform(counts), again.transform(counts))
+    np.testing.assert_array_equal(model.posterior_["theta"].lam[0], again.posterior_["theta"].lam[0])
+    assert again.seed == 7
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"method": ng.Children(2)}, {"factorized": False}, {"method": ng.GlobalBatch(9)}]
+)
+def test_a_factorisation_goes_on_as_if_never_saved(settings, rng, tmp_path) -> None:
+    users, items = rng.integers(0, 20, 150), rng.integers(0, 12, 150)
+    ratings = ng.Ratings([f"user {n}" for n in users], items, rng.normal(size=150), duplicates="mean")
+    model = ng.MatrixFactorization(2, max_steps=6, tol=0, **settings).fit(ratings)
+    model.save(tmp_path / "factors")
+    again = ng.load(tmp_path / "factors")
+    same_fit(model, again)
+    some = [f"user {n}" for n in users[:5]]
+    for first, second in zip(model.predict(some, items[:5], True), again.predict(some, items[:5], True), strict=True):
+        np.testing.assert_array_equal(first, second)
+    assert again.ratings_.user_ids.tolist() == ratings.user_ids.tolist()
+    same_fit(model.continue_(), again.continue_())
+
+
+# Compilation takes seconds a network; one of them is enough to see a mistake soon.
+@pytest.mark.parametrize(
+    "case",
+    [
+        networks.scalar_mixture,
+        *(
+            pytest.param(case, marks=pytest.mark.slow)
+            for case in (networks.pca, networks.lda, networks.hmm, networks.several)
+        ),
+    ],
+    ids=lambda case: case.__name__,
+)
+def test_a_fit_of_a_network_goes_on_as_if_never_saved(case, tmp_path) -> None:
+    net, init, order = case()
+    fit = net.fit(steps=5, tol=0, init=init, order=order)
+    fit.save(tmp_path / "fit")
+    saved = ng.load(tmp_path / "fit")
+    assert saved.elbo == fit.elbo
+    assert (str(saved.stop), saved.settings, list(saved)) == (str(fit.stop), fit.settings, list(fit))
+    np.testing.assert_array_equal(saved.trace["elbo"], fit.trace["elbo"])
+    for name in fit:
+        np.testing.assert_array_equal(saved[name].mean(), fit[name].mean())
+    further, resumed = fit.continue_(steps=5, tol=0), saved.attach(net).continue_(steps=5, tol=0)
+    np.testing.assert_array_equal(further.trace["elbo"], resumed.trace["elbo"])
+
+
+def test_a_fit_is_attached_only_to_its_own_network() -> None:
+    saved = ng.load(GOLDEN / "fit-schema-1.natgrad")
+    data = np.array([1.2, -0.3, 0.8, 2.1, 0.4])
+    mu, points = ng.Normal("mu", 0.1, 0.5), ng.Plate("n", 5)
+    fit = saved.attach(ng.Network(ng.Normal("x", mu, 2.0, plate=points, observed=data)))
+    assert fit.elbo == pytest.approx(saved.elbo, rel=1e-12)
+    with pytest.raises(ValueError, match="hidden nodes"):
+        saved.attach(networks.pca().network)
+    each = ng.Normal("mu", 0.1, 0.5, plate=points)
+    with pytest.raises(ValueError, match="in the network"):
+        saved.attach(ng.Network(ng.Normal("x", each, 2.0, plate=points, observed=data)))
+    with pytest.raises(KeyError, match="not a hidden node of this fit"):
+        saved["nothing"]
+
+
+def test_what_cannot_be_saved_is_refused_in_words(counts, tmp_path) -> None:
+    with pytest.raises(NotFittedError):
+        ng.LDA(2).save(tmp_path / "topics")
+    model = ng.MatrixFactorization(1, max_steps=2, method=ng.Children(lambda n: 2)).fit(counts[:5, :4] * 1.0)
+    with pytest.raises(TypeError, match=r"method'\]\.C = .*function"):
+        model.save(tmp_path / "factors")
+    with pytest.raises(FileNotFoundError):
+        ng.LDA(2, max_passes=1).fit(counts).save(tmp_path / "nowhere" / "topics")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_a_public_estimator(kind) -> None:
+    assert getattr(ng, kind).__module__ == KINDS[kind]
+
+
+def test_files_of_schema_1_keep_loading() -> None:
+    model = ng.load(GOLDEN / "lda-schema-1.natgrad")
+    assert sorted(map(sorted, model.top_words(3))) == [["apple", "pear", "plum"], ["bolt", "nut", "screw"]]
+    assert model.get_params()["doc_prior"] == [0.1, 0.2]
+    assert model.step == ng.RobbinsMonro(4.0, 0.7)
+    assert model.elbo_ == model.trace_.last.elbo
+    model.partial_fit(TEXTS)
+    factors = ng.load(GOLDEN / "factorization-schema-1.natgrad")
+    assert (
+        factors.predict(["ann", "bob"], [7, 7]).round(6).tolist()
+        == factors.user_factors_.mean.dot(factors.item_factors_.mean.T)[:, 0].round(6).tolist()
+    )
+    fit = ng.load(GOLDEN / "fit-schema-1.natgrad")
+    assert fit["mu"].mean() == pytest.approx(0.8048, abs=1e-4)
+    assert fit.stop.converged
