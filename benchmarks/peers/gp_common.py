@@ -12,7 +12,13 @@ import sys
 import time
 from pathlib import Path
 
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+for name in (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+):
     os.environ[name] = "1"
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"

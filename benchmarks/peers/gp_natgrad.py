@@ -6,7 +6,6 @@ from threadpoolctl import threadpool_limits
 
 import natgrad
 from natgrad.covariance import RBF
-from natgrad.data.rows import rows_of_arrays
 from natgrad.inference.steps import Constant
 from natgrad.inference.tuned import SAMPLED, TunedGroups
 from natgrad.models.gp_base import Predictor
@@ -34,9 +33,7 @@ def build(start):
     threadpool_limits(1, user_api="blas")
     kernel, likelihood = RBF(lengthscale=start["lengthscale"]), Gaussian()
     rows = Handed(len(start["x"]))
-    problem = GPProblem(
-        rows, kernel, likelihood, n_inducing=len(start["z"]), rate=float(start["rate"]), jitter=1e-6
-    )
+    problem = GPProblem(rows, kernel, likelihood, n_inducing=len(start["z"]), rate=float(start["rate"]), jitter=1e-6)
     psi = np.array([likelihood.start(float(start["noise"]))])
     held = {"state": problem.start(Settings(kernel.theta, start["z"], psi))}
     rho = float(start["rho"])

@@ -6,7 +6,7 @@ steps need no step size from you, and a run that diverges is stopped with its la
 
 from typing import TYPE_CHECKING, Any
 
-from natgrad import families
+from natgrad import covariance, families
 from natgrad._version import __version__
 from natgrad.data.ratings import Ratings
 from natgrad.errors import ModelFileError
@@ -18,9 +18,9 @@ from natgrad.network.continuous import Beta, Dirichlet, Exponential, Gamma, Mult
 from natgrad.network.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial, Poisson
 from natgrad.network.operators import diag, dot
 from natgrad.network.plates import Plate
+from natgrad.network.process import GaussianProcess
 
 if TYPE_CHECKING:
-    from natgrad import covariance
     from natgrad.models.factorization import MatrixFactorization
     from natgrad.models.gp import SparseGPClassifier, SparseGPRegressor
     from natgrad.models.lda import LDA
@@ -40,6 +40,7 @@ __all__ = [
     "Dirichlet",
     "Exponential",
     "Gamma",
+    "GaussianProcess",
     "GlobalBatch",
     "HoldThenDecay",
     "MarkovChain",
@@ -80,10 +81,6 @@ def __getattr__(name: str) -> Any:
         from natgrad.models import gp
 
         return getattr(gp, name)
-    if name == "covariance":
-        import importlib
-
-        return importlib.import_module("natgrad.covariance")
     if name == "load":
         from natgrad.models.saving import load
 

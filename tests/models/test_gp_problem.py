@@ -158,9 +158,7 @@ def test_gradients_are_finite_differences(kernel, likelihood, rng):
             there = state._replace(memory={"settings": back(moved)})
         return problem.batch_bound(there, problem.solve(there, None, None, 0.0, 1), 2.0)
 
-    differences = [
-        (bound(np.asarray(flat) + e) - bound(np.asarray(flat) - e)) / 2e-5 for e in 1e-5 * np.eye(len(flat))
-    ]
+    differences = [(bound(np.asarray(flat) + e) - bound(np.asarray(flat) - e)) / 2e-5 for e in 1e-5 * np.eye(len(flat))]
     if not likelihood.has_parameter:
         differences[-1] = 0.0
     np.testing.assert_allclose(slopes, differences, atol=2e-6 * np.abs(slopes).max() + 1e-7)

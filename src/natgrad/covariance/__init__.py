@@ -18,12 +18,14 @@ from natgrad.covariance._functions import (
     RationalQuadratic,
     White,
 )
+from natgrad.covariance._inducing import Inducing, diagonal, factorised
 
 __all__ = [
     "RBF",
     "Constant",
     "Covariance",
     "Function",
+    "Inducing",
     "Linear",
     "Matern12",
     "Matern32",
@@ -34,4 +36,6 @@ __all__ = [
     "Sum",
     "White",
     "covariance_from_data",
+    "diagonal",
+    "factorised",
 ]

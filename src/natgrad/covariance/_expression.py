@@ -134,7 +134,7 @@ class Leaf(Covariance):
     def at(self, theta: Sequence[Array]) -> Covariance:
         """The same function with parameters exp(θ)."""
         values = {name: np.exp(np.asarray(part)) for name, part in zip(self._values, theta, strict=True)}
-        return type(self)(**values, active=self.active)  # type: ignore[call-arg]
+        return type(self)(**values, active=self.active)
 
     def check(self, n_columns: int) -> None:
         """Columns exist, and lengths agree with them."""
@@ -193,7 +193,7 @@ class Leaf(Covariance):
 class _Combined(Covariance):
     """Two or more covariance functions as one; abstract."""
 
-    sign = ""
+    parts: tuple[Covariance, ...]
 
     def __init__(self, *parts: Covariance) -> None:
         flat: list[Covariance] = []
@@ -211,7 +211,9 @@ class _Combined(Covariance):
         """Those of the parts; numbered where two are the same."""
         names = [name for part in self.parts for name in part.names]
         number = [names[:place].count(name) for place, name in enumerate(names)]
-        return tuple(f"{name}:{n + 1}" if names.count(name) > 1 else name for name, n in zip(names, number, strict=True))
+        return tuple(
+            f"{name}:{n + 1}" if names.count(name) > 1 else name for name, n in zip(names, number, strict=True)
+        )
 
     @property
     def structure(self) -> tuple[Any, ...]:
@@ -297,7 +299,7 @@ def covariance_from_data(data: Mapping[str, Any]) -> Covariance:
         return known(*(covariance_from_data(part) for part in data["parts"]))
     if not (isinstance(known, type) and issubclass(known, Leaf)) or kind == "Function":
         raise ValueError(f"there is no covariance function of type {kind!r} that can be read from data")
-    return known(**data["parameters"], active=data["active"])  # type: ignore[call-arg]
+    return known(**data["parameters"], active=data["active"])
 
 
 def as_covariance(value: Any) -> Covariance:

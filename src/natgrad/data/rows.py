@@ -6,7 +6,9 @@ file of float64 numbers, so that rows can be drawn at random and read again, wha
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -124,6 +126,14 @@ def open_rows(source: Any, target: Any, check: Callable[[Any, Any], tuple[Any, A
     return _spilled(source, check)
 
 
+class _Folder:
+    """A temporary folder that is removed with the last rows that read from it."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="natgrad-rows-"))
+        self._removed = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
 def _parquet(path: Path, target: Any) -> Iterator[tuple[Any, Any]]:
     try:
         import pyarrow.parquet as parquet
@@ -145,8 +155,8 @@ def _parquet(path: Path, target: Any) -> Iterator[tuple[Any, Any]]:
 
 def _spilled(chunks: Iterable[Any], check: Callable[[Any, Any], tuple[Any, Any]]) -> Rows:
     """Chunks (X, y) written one after the other to a temporary file, mapped into memory."""
-    folder = tempfile.TemporaryDirectory(prefix="natgrad-rows-", ignore_cleanup_errors=True)
-    path = Path(folder.name) / "rows.f64"
+    folder = _Folder()
+    path = folder.path / "rows.f64"
     width = outputs = -1
     with path.open("wb") as file:
         for number, chunk in enumerate(chunks):

@@ -93,7 +93,7 @@ class TunedGroups:
         return after._replace(t=state.t + 1), StepInfo(moves, rho, found.reads, math.nan, estimate)
 
     def finish(self, state: State) -> State:
-        """q from all groups, given the settings: exact for a conjugate likelihood, a step that cannot lower the bound for others."""
+        """Q from all groups, given the settings: exact for a conjugate likelihood, a step that cannot lower the bound for others."""
         problem = self.problem
         found = problem.solve_all(state)
         scale = problem.population / problem.n_groups
@@ -130,7 +130,9 @@ def tuned_stepper(problem: TunedProblem, method: Method | None, step: Step | Non
     size, asked = min(problem.batch_size, problem.n_groups), "batches"
     if isinstance(method, SVI):
         if method.plate != problem.group_plate:
-            raise ValueError(f"SVI: batch names plate {method.plate!r}, and the data are called {problem.group_plate!r}")
+            raise ValueError(
+                f"SVI: batch names plate {method.plate!r}, and the data are called {problem.group_plate!r}"
+            )
         size, asked = method.size, "batches, as asked"
     elif isinstance(method, VB):
         size, asked = problem.n_groups, "all the data at each step, as asked"

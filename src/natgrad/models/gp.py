@@ -193,7 +193,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         return draws[..., 0] if self._flat else draws
 
     def log_predictive_density(self, X: Any, y: Any) -> Floats:
-        """log p(y_n | data) of each row [N], summed over outputs."""
+        """Log p(y_n | data) of each row [N], summed over outputs."""
         mean, var = self._latent(X)
         targets = np.asarray(y, dtype=np.float64)
         targets = targets[:, None] if targets.ndim == 1 else targets
@@ -323,9 +323,7 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         self._fit_rows(self._coded(X, y), Bernoulli(), False)
         return self
 
-    def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, *, n_total: float | None = None
-    ) -> SparseGPClassifier:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, *, n_total: float | None = None) -> SparseGPClassifier:
         """Steps on the rows of a stream; ``classes`` lists all of them at the first call."""
         fresh = not hasattr(self, "_state")
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), reset=fresh)

@@ -18,20 +18,19 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import blas, lapack
 
+from natgrad.covariance import Inducing, diagonal
 from natgrad.models.gp_likelihoods import Gaussian, Likelihood
 from natgrad.models.gp_settings import Gradient
 
 __all__ = [
     "Batch",
     "Evaluated",
-    "Inducing",
     "Posterior",
     "Totals",
     "conjugate_gradient",
     "conjugate_value",
     "divergence",
     "evaluate",
-    "factorised",
     "general_gradient",
     "posterior",
     "second_order",
@@ -40,17 +39,6 @@ __all__ = [
 
 Floats = npt.NDArray[np.float64]
 LOG_2PI = float(np.log(2.0 * np.pi))
-# Jitter is raised tenfold until the factorisation succeeds; at this part of the variance the kernel is not one.
-MOST_JITTER = 1e-2
-
-
-class Inducing(NamedTuple):
-    """The lower factor of K_mm + jitter, its inverse, the jitter as a part of the mean diagonal, and how often it was raised."""
-
-    factor: Floats
-    inverse: Floats
-    part: float
-    raised: int
 
 
 class Posterior(NamedTuple):
@@ -82,7 +70,13 @@ class Totals(NamedTuple):
     n: int
 
     def __add__(self, other: Totals) -> Totals:  # type: ignore[override]
-        return Totals(*(a + b for a, b in zip(self, other, strict=True)))
+        return Totals(
+            self.outer + other.outer,
+            self.by_y + other.by_y,
+            self.squares + other.squares,
+            self.left + other.left,
+            self.n + other.n,
+        )
 
 
 class Evaluated(NamedTuple):
@@ -95,27 +89,6 @@ class Evaluated(NamedTuple):
     shrunk: list[Floats]
     psi: Floats
     mean: Floats
-
-
-def factorised(k_mm: Floats, jitter: float) -> Inducing:
-    """L and L⁻¹ of K_mm + jitter · mean of its diagonal; raised tenfold where that is not enough."""
-    scale = float(np.mean(np.diag(k_mm)))
-    if not np.isfinite(scale):
-        raise FloatingPointError("K_mm is not finite")
-    part = jitter
-    for raised in range(12):
-        matrix = k_mm.copy().T  # in column order
-        diagonal(matrix)[:] += part * scale
-        factor, failed = lapack.dpotrf(matrix, lower=1, clean=1, overwrite_a=1)
-        if failed == 0:
-            inverse, _ = lapack.dtrtri(factor, lower=1)
-            return Inducing(factor, inverse, part, raised)
-        part = max(10.0 * part, 1e-12)
-        if part > MOST_JITTER:
-            break
-    raise FloatingPointError(
-        f"K_mm of {len(k_mm)} inducing inputs is not positive definite, not even with {part / 10:.0e} of its diagonal added"
-    )
 
 
 def posterior(lam: tuple[Floats, ...]) -> Posterior:
@@ -239,8 +212,3 @@ def mirrored(lower: Floats) -> Floats:
     out = lower + lower.T
     diagonal(out)[:] *= 0.5
     return out
-
-
-def diagonal(square: Floats) -> Floats:
-    """The diagonal as a view that can be written to."""
-    return np.einsum("ii->i", square)

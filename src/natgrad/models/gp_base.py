@@ -11,15 +11,16 @@ import numpy.typing as npt
 from scipy.linalg import blas
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
-from natgrad.covariance import RBF, Covariance
+from natgrad.covariance import RBF, Covariance, Inducing
 from natgrad.data.rows import Rows, Scaling, open_rows, rows_of_arrays
 from natgrad.inference.draws import generator
 from natgrad.inference.engine import Limits, Progress, run
 from natgrad.inference.start import START
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.inference.tuned import SAMPLED, TunedGroups
-from natgrad.models.gp_algebra import Inducing, Posterior
+from natgrad.models.gp_algebra import Posterior
 from natgrad.models.gp_likelihoods import Likelihood
 from natgrad.models.gp_problem import GPProblem
 from natgrad.models.gp_settings import MOST_ROWS, Learned, Matrices, Settings, leaves_of, settings_of
@@ -125,7 +126,9 @@ class SparseGP(SaveMixin, BaseEstimator):
         self, rows: Rows, likelihood: Likelihood, seed: int, population: float | None = None
     ) -> tuple[GPProblem, Settings]:
         """The problem and the settings it starts with."""
-        kernel = RBF(lengthscale=np.full(rows.n_columns, np.sqrt(rows.n_columns))) if self.kernel is None else self.kernel
+        kernel = (
+            RBF(lengthscale=np.full(rows.n_columns, np.sqrt(rows.n_columns))) if self.kernel is None else self.kernel
+        )
         if not isinstance(kernel, Covariance):
             raise TypeError(f"kernel must be a natgrad.covariance function or None, got {kernel!r}")
         kernel.check(rows.n_columns)
@@ -184,7 +187,9 @@ class SparseGP(SaveMixin, BaseEstimator):
         self.posterior_: Mapping[str, Factor] = {
             "v": Factor("v", problem.blocks["v"].family, ("output",), state.lam["v"])
         }
-        q, inducing = problem.posterior(state.lam["v"]), problem.factor(settings)
+        # One BLAS thread, as in the engine: a loaded model has the same numbers.
+        with threadpool_limits(1, user_api="blas"):
+            q, inducing = problem.posterior(state.lam["v"]), problem.factor(settings)
         self._predictor = Predictor(problem.matrices, settings, inducing, q, problem.offset)
 
     def _check_settings(self) -> None:
@@ -222,12 +227,13 @@ class SparseGP(SaveMixin, BaseEstimator):
     def _restore(self, saved: Mapping[str, Any]) -> None:
         for name, value in saved["fitted"].items():
             setattr(self, name, value)
-        scalings = (Scaling(*saved[name]) for name in ("x_scaling", "y_scaling"))
-        rows = Rows(np.empty((0, self.n_features_in_)), np.empty((0, len(saved["offset"]))), *scalings)
+        scaling, y_scaling = (Scaling(*saved[name]) for name in ("x_scaling", "y_scaling"))
+        rows = Rows(np.empty((0, self.n_features_in_)), np.empty((0, len(saved["offset"]))), scaling, y_scaling)
         lam = saved["lam"]
         problem = self._problem(rows, saved["kernel"], self._own_likelihood(), lam[0].shape[1], saved["offset"], None)
         settings = settings_of(saved["settings"], problem.matrices, saved["kernel"])
-        moments = problem.moments(problem.blocks["v"], lam)
+        with threadpool_limits(1, user_api="blas"):
+            moments = problem.moments(problem.blocks["v"], lam)
         self._publish(problem, State({"v": lam}, {"v": moments}, saved["t"], {"settings": settings}))
         self.jitter_, self.jitter_raised_ = saved["jitter"]
 
@@ -294,7 +300,9 @@ class _Settled:
         # Two windows in a row: a single one may be still by chance.
         self.still = self.still + 1 if gain < self.tol else 0
         if self.still >= 2:
-            words = f"the averaged bound gained {gain:.1e} nats a row in {self.window} steps, less than tol = {self.tol:g}"
+            words = (
+                f"the averaged bound gained {gain:.1e} nats a row in {self.window} steps, less than tol = {self.tol:g}"
+            )
             return Stop(Reason.TOLERANCE, words)
         return self._judged(seen.state)
 

@@ -63,10 +63,10 @@ class Likelihood(abc.ABC):
 
     @abc.abstractmethod
     def log_density(self, psi: float, y: Floats, f: Floats) -> Floats:
-        """log p(y | f)."""
+        """Log p(y | f)."""
 
     def log_predictive(self, psi: float, y: Floats, mean: Floats, var: Floats) -> Floats:
-        """log E_q[p(y | f)] [N]."""
+        """Log E_q[p(y | f)] [N]."""
         f = mean[:, None] + np.sqrt(var)[:, None] * NODES
         return np.asarray(sp.logsumexp(self.log_density(psi, y[:, None], f), b=WEIGHTS, axis=1))
 
@@ -125,9 +125,7 @@ class Gaussian(Likelihood):
         squares = off**2 + var
         value = -0.5 * (LOG_2PI + np.log(noise) + squares / noise)
         parameter = self.slope(psi, len(y), float(squares.sum()))
-        return Expected(
-            value, off / noise, np.full(len(y), -1.0 / noise), np.full(len(y), -0.5 / noise), parameter
-        )
+        return Expected(value, off / noise, np.full(len(y), -1.0 / noise), np.full(len(y), -0.5 / noise), parameter)
 
     def slope(self, psi: float, n: float, squares: float) -> float:
         """∂/∂ψ of Σ value, from Σ E[(y − f)²]."""
@@ -135,15 +133,15 @@ class Gaussian(Likelihood):
         return 0.5 * (squares / noise - n) / noise * float(np.exp(psi))
 
     def predict(self, psi: float, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
-        """m and v + σ²."""
+        """M and v + σ²."""
         return mean, var + self.variance(psi)
 
     def sample(self, psi: float, f: Floats, rng: np.random.Generator) -> Floats:
-        """f and noise."""
+        """F and noise."""
         return np.asarray(f + np.sqrt(self.variance(psi)) * rng.standard_normal(f.shape))
 
     def log_density(self, psi: float, y: Floats, f: Floats) -> Floats:
-        """log N(y; f, σ²)."""
+        """Log N(y; f, σ²)."""
         noise = self.variance(psi)
         return np.asarray(-0.5 * (LOG_2PI + np.log(noise) + (y - f) ** 2 / noise))
 
@@ -156,7 +154,7 @@ class Gaussian(Likelihood):
         return np.asarray(mean + sp.ndtri(level) * np.sqrt(var + self.variance(psi)))
 
     def log_predictive(self, psi: float, y: Floats, mean: Floats, var: Floats) -> Floats:
-        """log N(y; m, v + σ²)."""
+        """Log N(y; m, v + σ²)."""
         total = var + self.variance(psi)
         return np.asarray(-0.5 * (LOG_2PI + np.log(total) + (y - mean) ** 2 / total))
 
@@ -175,7 +173,7 @@ class _Quadrature(Likelihood):
 
     @abc.abstractmethod
     def derivatives(self, psi: float, y: Floats, f: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """log p, its first and second derivatives in f, and its derivative in ψ."""
+        """Log p, its first and second derivatives in f, and its derivative in ψ."""
 
 
 @final
@@ -216,11 +214,11 @@ class StudentT(_Quadrature):
         return np.asarray(sp.stdtr(self.df, (y - f) / np.sqrt(self.variance(psi))))
 
     def predict(self, psi: float, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
-        """m and v + σ² ν/(ν − 2); infinite for ν ≤ 2."""
+        """M and v + σ² ν/(ν − 2); infinite for ν ≤ 2."""
         return mean, var + (self.variance(psi) * self.df / (self.df - 2.0) if self.df > 2.0 else np.inf)
 
     def sample(self, psi: float, f: Floats, rng: np.random.Generator) -> Floats:
-        """f and noise with heavy tails."""
+        """F and noise with heavy tails."""
         return np.asarray(f + np.sqrt(self.variance(psi)) * rng.standard_t(self.df, f.shape))
 
 
@@ -236,7 +234,7 @@ class Poisson(Likelihood):
         return Expected(y * mean - rate - sp.gammaln(y + 1.0), y - rate, -rate, -0.5 * rate, 0.0)
 
     def log_density(self, psi: float, y: Floats, f: Floats) -> Floats:
-        """y f − exp(f) − log y!."""
+        """Y f − exp(f) − log y!."""
         return np.asarray(y * f - np.exp(np.minimum(f, MOST_LOG_RATE)) - sp.gammaln(y + 1.0))
 
     def cdf(self, psi: float, y: Floats, f: Floats) -> Floats:
@@ -257,7 +255,7 @@ class Poisson(Likelihood):
         return rng.poisson(np.exp(np.minimum(f, np.log(1e8)))).astype(np.float64)
 
     def offset(self, y: Floats) -> float:
-        """log of the mean count."""
+        """Log of the mean count."""
         return float(np.log(max(float(np.mean(y)), 1e-3)))
 
     def check(self, y: Floats, what: str) -> None:
@@ -286,15 +284,15 @@ class Bernoulli(_Quadrature):
         return np.where(y < -1.0, 0.0, np.where(y < 1.0, sp.ndtr(-f), 1.0))
 
     def log_density(self, psi: float, y: Floats, f: Floats) -> Floats:
-        """log Φ(y f)."""
+        """Log Φ(y f)."""
         return np.asarray(sp.log_ndtr(y * f))
 
     def log_predictive(self, psi: float, y: Floats, mean: Floats, var: Floats) -> Floats:
-        """log Φ(y m/√(1 + v))."""
+        """Log Φ(y m/√(1 + v))."""
         return np.asarray(sp.log_ndtr(y * mean / np.sqrt(1.0 + var)))
 
     def predict(self, psi: float, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
-        """p = Φ(m/√(1 + v)) and p (1 − p)."""
+        """P = Φ(m/√(1 + v)) and p (1 − p)."""
         p = sp.ndtr(mean / np.sqrt(1.0 + var))
         return p, p * (1.0 - p)
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import blas
 
-from natgrad.covariance import Covariance
+from natgrad.covariance import Covariance, Inducing, factorised
 from natgrad.data.rows import Rows
 from natgrad.families import MultivariateNormal
 from natgrad.inference.additive import GroupResult, move_blocks
@@ -85,7 +85,7 @@ class GPProblem:
         self.matrices: Matrices = compiled(kernel)
         self.jitter_used, self.jitter_raised = 0.0, 0
         # The last of each, with what it was made from: a step asks for them several times.
-        self._last_inducing: tuple[Any, algebra.Inducing] | None = None
+        self._last_inducing: tuple[Any, Inducing] | None = None
         self._last_posterior: tuple[Any, algebra.Posterior] | None = None
         self._last_evaluated: tuple[Any, Any, algebra.Evaluated] | None = None
         self._last_totals: tuple[Any, algebra.Totals] | None = None
@@ -134,7 +134,7 @@ class GPProblem:
         return -0.5 * np.eye(self.n_inducing)[None]
 
     def start(self, settings: Settings) -> State:
-        """q at the prior."""
+        """Q at the prior."""
         lam = (np.zeros((self.n_outputs, self.n_inducing)), np.repeat(self._half, self.n_outputs, axis=0))
         memory = {"settings": self.matrices.started(settings)}
         return State({"v": lam}, {"v": self.moments(self.blocks["v"], lam)}, 0, memory)
@@ -249,7 +249,7 @@ class GPProblem:
 
     # -- parts --
 
-    def factor(self, settings: Settings) -> algebra.Inducing:
+    def factor(self, settings: Settings) -> Inducing:
         """L and L⁻¹ of the settings."""
         return self._inducing(settings, None)
 
@@ -258,17 +258,17 @@ class GPProblem:
         k_nm, k_nn = self.matrices.rows(settings, x)
         return self._batch(x, y, self.factor(settings), k_nm, k_nn)
 
-    def _batch(self, x: Floats, y: Floats, inducing: algebra.Inducing, k_nm: Floats, k_nn: Floats) -> algebra.Batch:
+    def _batch(self, x: Floats, y: Floats, inducing: Inducing, k_nm: Floats, k_nn: Floats) -> algebra.Batch:
         a = blas.dtrmm(1.0, inducing.inverse, k_nm.T, lower=1)
         if not np.isfinite(a[-1].sum()) or not np.isfinite(k_nn.sum()):
             raise FloatingPointError(f"kernel {self.kernel!r} returned values that are not finite for these inputs")
         return algebra.Batch(x, y, inducing, a, k_nn)
 
-    def _inducing(self, settings: Settings, k_mm: Floats | None) -> algebra.Inducing:
+    def _inducing(self, settings: Settings, k_mm: Floats | None) -> Inducing:
         if self._last_inducing is None or self._last_inducing[0] is not settings:
             k_mm = self.matrices.square(settings) if k_mm is None else k_mm
             try:
-                found = algebra.factorised(k_mm, self.jitter)
+                found = factorised(k_mm, self.jitter)
             except FloatingPointError as error:
                 at = self.kernel.at([np.asarray(part) for part in settings.theta])
                 raise FloatingPointError(f"kernel {at!r}: {error}") from None

@@ -95,7 +95,8 @@ class Matrices:
 
     def all(self, settings: Settings, x: Floats) -> tuple[Floats, Floats, Floats]:
         """K_mm, K_nm and k_nn of a batch, in one call."""
-        return self._in_64_bits(self._all, settings.theta, settings.inducing, x)
+        k_mm, k_nm, k_nn = self._in_64_bits(self._all, settings.theta, settings.inducing, x)
+        return k_mm, k_nm, k_nn
 
     def square(self, settings: Settings) -> Floats:
         """K_mm."""
@@ -125,7 +126,8 @@ class Matrices:
         """The settings as 64-bit arrays, with an Adam that remembers nothing yet."""
         with jax.enable_x64(True):
             moving = jax.tree.map(lambda a: jnp.asarray(a, jnp.float64), settings._replace(adam=None))
-            return moving._replace(adam=optax.scale_by_adam().init(moving))
+            out: Settings = moving._replace(adam=optax.scale_by_adam().init(moving))
+            return out
 
     @staticmethod
     def _in_64_bits(function: Callable[..., Any], *arguments: Any) -> tuple[Floats, ...]:

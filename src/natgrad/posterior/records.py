@@ -77,7 +77,7 @@ register(Ratings, None, _ratings_fields, lambda kept: Ratings.numbered(**kept))
 register(Plate, None, lambda plate: {"name": plate.name, "size": plate.size, "weight": plate.weight})
 for _name in covariance.__all__:
     _class = getattr(covariance, _name)
-    if isinstance(_class, type) and _class is not covariance.Covariance:
+    if isinstance(_class, type) and issubclass(_class, covariance.Covariance) and _class is not covariance.Covariance:
         # The expression as data; a Function of the user's own is code, and refuses.
         register(
             _class,
