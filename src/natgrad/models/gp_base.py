@@ -90,7 +90,9 @@ class SparseGP(SaveMixin, BaseEstimator):
         )  # fmt: skip
         self.trace_, self.stop_ = result.trace, result.stop
         if result.stop.reason is Reason.STEPS and self.tol > 0:
-            words = f"all {self.max_steps} steps were taken before the averaged bound settled to tol = {self.tol:g}: raise max_steps"
+            words = (
+                f"all {self.max_steps} steps were taken before the bound settled to tol = {self.tol:g}: raise max_steps"
+            )
             self.stop_ = Stop(Reason.STEPS, words)
         self._publish(problem, result.state)
         self.elbo_ = problem.bound(result.state) - problem.population * float(np.log(rows.y_scaling.sd).sum())
@@ -270,7 +272,7 @@ class SparseGP(SaveMixin, BaseEstimator):
             raise ValueError(f"X has {len(x)} rows: joint draws are for at most {MOST_JOINT_ROWS}; draw in parts")
         scaled = self._x_scaling.apply(np.asarray(x, dtype=np.float64))
         p = self._predictor
-        k_nm, k_nn = p.matrices.rows(p.settings, scaled)
+        k_nm, _ = p.matrices.rows(p.settings, scaled)
         a = blas.dtrmm(1.0, p.inducing.inverse, k_nm.T, lower=1)
         rest = self.kernel_(scaled) - a.T @ a
         values, vectors = np.linalg.eigh(rest)

@@ -1,6 +1,6 @@
 """Likelihoods of a Gaussian process: observations and the moments of q(f_n) in; E_q[log p(y | f)] and its slopes out.
 
-    value = E[log p(y | f)],   slope = ∂value/∂m = E[∂ log p],   curvature = E[∂² log p],   spread = ∂value/∂v       f ~ N(m, v)
+    f ~ N(m, v):   value = E[log p(y | f)],   slope = ∂value/∂m,   curvature = E[∂² log p],   spread = ∂value/∂v
 
 Expectations without a closed form are Gauss–Hermite sums, and slope and spread are the derivatives of these sums; the
 curvature is twice the spread up to the error of the sums, and less noisy. Bernoulli has the probit link, p(y = 1) = Φ(f); Poisson the rate
@@ -101,7 +101,8 @@ class Likelihood(abc.ABC):
         return 0.0
 
     def check(self, y: Floats, what: str) -> None:
-        """Raise for a value outside the support."""
+        """Raise for a value outside the support; by default all numbers are inside."""
+        return
 
 
 @final

@@ -298,10 +298,10 @@ class GPProblem:
 
     def _all(self, settings: Settings) -> algebra.Totals:
         if self._last_totals is None or self._last_totals[0] is not settings:
-            first, *rest = (None, *map(algebra.totals, self._pieces(settings)))
-            sums = rest[0]
-            for part in rest[1:]:
-                sums = sums + part
+            sums: algebra.Totals | None = None
+            for batch in self._pieces(settings):
+                sums = algebra.totals(batch) if sums is None else sums + algebra.totals(batch)
+            assert sums is not None
             self._last_totals = settings, sums
         return self._last_totals[1]
 
