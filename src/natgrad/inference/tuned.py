@@ -93,7 +93,7 @@ class TunedGroups:
         return after._replace(t=state.t + 1), StepInfo(moves, rho, found.reads, math.nan, estimate)
 
     def finish(self, state: State) -> State:
-        """q from all groups, given the settings: exact if conjugate, otherwise a step that cannot lower the bound."""
+        """The q from all groups, given the settings: exact if conjugate, otherwise a step that cannot lower the bound."""
         problem = self.problem
         found = problem.solve_all(state)
         scale = problem.population / problem.n_groups

@@ -3,8 +3,8 @@
     f ~ N(m, v):   value = E[log p(y | f)],   slope = ∂value/∂m,   curvature = E[∂² log p],   spread = ∂value/∂v
 
 Expectations without a closed form are Gauss–Hermite sums, and slope and spread are the derivatives of these sums; the
-curvature is twice the spread up to the error of the sums, and less noisy. Bernoulli has the probit link, p(y = 1) = Φ(f); Poisson the rate
-exp(f).
+curvature is twice the spread up to the error of the sums, and less noisy. Bernoulli has the probit link, p(y = 1) = Φ(f);
+Poisson the rate exp(f).
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class GPProblem:
         return -0.5 * np.eye(self.n_inducing)[None]
 
     def start(self, settings: Settings) -> State:
-        """Q at the prior."""
+        """The state with q at the prior."""
         lam = (np.zeros((self.n_outputs, self.n_inducing)), np.repeat(self._half, self.n_outputs, axis=0))
         memory = {"settings": self.matrices.started(settings)}
         return State({"v": lam}, {"v": self.moments(self.blocks["v"], lam)}, 0, memory)
