@@ -42,11 +42,11 @@ def build(start):
     def take(x, y):
         rows.batch = x, y[:, None]
         held["state"], _ = stepper.step(held["state"], 0)
-        jax.block_until_ready(held["state"].memory["settings"].inducing)
+        jax.block_until_ready(held["state"].hyper["settings"].inducing)
 
     def predict(x):
         state = held["state"]
-        settings = state.memory["settings"]
+        settings = state.hyper["settings"]
         q, inducing = problem.posterior(state.lam["v"]), problem.factor(settings)
         mean, var = Predictor(problem.matrices, settings, inducing, q, problem.offset).latent(x)
         return mean[:, 0], var[:, 0] + likelihood.variance(float(settings.psi[0]))

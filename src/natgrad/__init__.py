@@ -4,6 +4,7 @@ Declare a conditionally conjugate network; every message, the natural gradient a
 steps need no step size from you, and a run that diverges is stopped with its last good state.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from natgrad import covariance, families
@@ -23,6 +24,7 @@ from natgrad.network.process import GaussianProcess
 if TYPE_CHECKING:
     from natgrad.models.factorization import MatrixFactorization
     from natgrad.models.gp import SparseGPClassifier, SparseGPRegressor
+    from natgrad.models.hmm_models import BernoulliHMM, CategoricalHMM, GaussianHMM, PoissonHMM
     from natgrad.models.lda import LDA
     from natgrad.models.saving import load
 
@@ -32,14 +34,17 @@ __all__ = [
     "VB",
     "Auto",
     "Bernoulli",
+    "BernoulliHMM",
     "Beta",
     "Binomial",
     "Categorical",
+    "CategoricalHMM",
     "Children",
     "Constant",
     "Dirichlet",
     "Exponential",
     "Gamma",
+    "GaussianHMM",
     "GaussianProcess",
     "GlobalBatch",
     "HoldThenDecay",
@@ -53,6 +58,7 @@ __all__ = [
     "PerNode",
     "Plate",
     "Poisson",
+    "PoissonHMM",
     "Ratings",
     "RobbinsMonro",
     "SparseGPClassifier",
@@ -67,22 +73,22 @@ __all__ = [
 ]
 
 
+# Imported when they are asked for: scikit-learn alone takes as long as all the rest.
+LATER = {
+    "BernoulliHMM": "natgrad.models.hmm_models",
+    "CategoricalHMM": "natgrad.models.hmm_models",
+    "GaussianHMM": "natgrad.models.hmm_models",
+    "LDA": "natgrad.models.lda",
+    "MatrixFactorization": "natgrad.models.factorization",
+    "PoissonHMM": "natgrad.models.hmm_models",
+    "SparseGPClassifier": "natgrad.models.gp",
+    "SparseGPRegressor": "natgrad.models.gp",
+    "load": "natgrad.models.saving",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """The estimators, imported when they are asked for: scikit-learn alone takes as long as all the rest."""
-    if name == "MatrixFactorization":
-        from natgrad.models.factorization import MatrixFactorization
-
-        return MatrixFactorization
-    if name == "LDA":
-        from natgrad.models.lda import LDA
-
-        return LDA
-    if name in ("SparseGPClassifier", "SparseGPRegressor"):
-        from natgrad.models import gp
-
-        return getattr(gp, name)
-    if name == "load":
-        from natgrad.models.saving import load
-
-        return load
-    raise AttributeError(f"module 'natgrad' has no attribute {name!r}")
+    """An estimator, or what reads one from a file."""
+    if name not in LATER:
+        raise AttributeError(f"module 'natgrad' has no attribute {name!r}")
+    return getattr(import_module(LATER[name]), name)

@@ -50,7 +50,7 @@ def test_one_full_step_is_the_reference(reference):
     after, info = TunedGroups(problem, 30, ng.Constant(1.0)).step(start, 0)
     assert problem.bound(after) == pytest.approx(known["bound"], abs=1e-10)
     assert info.estimate == pytest.approx(known["bound"], abs=1e-10)
-    u = problem.factor(after.memory["settings"]).factor @ after.mu["v"][0][0]
+    u = problem.factor(after.hyper["settings"]).factor @ after.mu["v"][0][0]
     np.testing.assert_allclose(u, known["q_u_mean"], atol=1e-10)
 
 
@@ -146,7 +146,7 @@ def test_gradients_are_finite_differences(kernel, likelihood, rng):
     stepper = TunedGroups(problem, 20, ng.Constant(0.5))
     for _ in range(2):
         state, _ = stepper.step(state, 0)
-    here = state.memory["settings"]._replace(adam=None)
+    here = state.hyper["settings"]._replace(adam=None)
     found = problem.solve(state, None, None, 0.0, 1)
     pulled = problem.matrices.pulled(here, x, problem.gradient(state, found, 2.0))
     with jax.enable_x64(True):
@@ -155,7 +155,7 @@ def test_gradients_are_finite_differences(kernel, likelihood, rng):
 
     def bound(moved):
         with jax.enable_x64(True):
-            there = state._replace(memory={"settings": back(moved)})
+            there = state._replace(hyper={"settings": back(moved)})
         return problem.batch_bound(there, problem.solve(there, None, None, 0.0, 1), 2.0)
 
     differences = [(bound(np.asarray(flat) + e) - bound(np.asarray(flat) - e)) / 2e-5 for e in 1e-5 * np.eye(len(flat))]

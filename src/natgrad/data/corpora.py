@@ -2,6 +2,7 @@
 
 A document without words is allowed: its topic shares keep the prior, and it adds nothing to any score. Fractional counts are
 allowed too: they are weights, and the bound is that of a likelihood raised to them; whole numbers alone are word counts.
+Negative and missing numbers, words that come twice and vocabularies that do not fit are errors.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
-__all__ = ["Corpus", "as_corpus", "read_docword", "read_ldac"]
+__all__ = ["Corpus", "as_corpus", "has_names", "read_docword", "read_ldac", "with_words"]
 
 Ints = npt.NDArray[np.int64]
 Words = Sequence[Any] | npt.NDArray[Any]
@@ -92,8 +93,8 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
     Parameters
     ----------
     X : sparse or dense counts [D, V], a DataFrame whose columns are words, a list of texts, a list of lists of (word, count),
-        or a `Corpus`
-    vocabulary : the V words, in the order of the columns
+        a `Corpus`, or an AnnData of cells and genes, whose raw counts are taken from its layer "counts" or, without one, from X
+    vocabulary : the V words, in the order of the columns; columns that have names are put into this order, and may be fewer
     n_words : int, optional
         The V that is expected; another one is an error. Lists of pairs may have fewer.
     vectoriser : what turns texts into counts; by default scikit-learn's CountVectorizer, or one with ``vocabulary``
@@ -103,7 +104,11 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
     elif sparse.issparse(X):
         corpus = _from_sparse(X, None)
     elif hasattr(X, "columns") and hasattr(X, "to_numpy"):
-        corpus = _from_dense(X.to_numpy(), np.array(list(X.columns), dtype=object))
+        columns = list(X.columns)
+        numbered = columns == list(range(len(columns)))  # nobody named them
+        corpus = _from_dense(X.to_numpy(), None if numbered else np.array(columns, dtype=object))
+    elif hasattr(X, "var_names") and hasattr(X, "X"):
+        corpus = _from_anndata(X)
     elif isinstance(X, str):
         raise TypeError("X is one text: give a list of documents, [text, …]")
     elif _is_of(X, str):
@@ -190,6 +195,15 @@ def _from_dense(X: Any, vocabulary: npt.NDArray[Any] | None) -> Corpus:
     return _from_sparse(sparse.csr_array(table), vocabulary)
 
 
+def _from_anndata(data: Any) -> Corpus:
+    """Cells by genes; a file that is read where it lies is read here."""
+    layers = getattr(data, "layers", {})
+    table = layers["counts"] if "counts" in layers else data.X  # noqa: SIM401 - X may be slow to read
+    table = table.to_memory() if hasattr(table, "to_memory") else table
+    genes = np.array(list(data.var_names), dtype=object)
+    return _from_sparse(table, genes) if sparse.issparse(table) else _from_dense(table, genes)
+
+
 def _from_texts(texts: list[str], vocabulary: Words | None, vectoriser: Any) -> Corpus:
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -219,12 +233,55 @@ def _from_pairs(X: Iterable[Any], n_words: int | None) -> Corpus:
 
 
 def _named(corpus: Corpus, vocabulary: Words | None) -> Corpus:
+    """The corpus with its words as in the vocabulary: columns without names get them, others are matched by name."""
     if vocabulary is None:
+        _different(corpus.vocabulary)
         return corpus
     names = np.array(list(vocabulary), dtype=object)
-    if len(names) != corpus.n_words:
-        raise ValueError(f"vocabulary has {len(names)} words and X has {corpus.n_words}")
-    return Corpus(corpus.start, corpus.words, corpus.counts, corpus.n_words, names)
+    if corpus.vocabulary is None:
+        if len(names) != corpus.n_words:
+            raise ValueError(f"vocabulary has {len(names)} words and X has {corpus.n_words}")
+        _different(names)
+        return Corpus(corpus.start, corpus.words, corpus.counts, corpus.n_words, names)
+    if np.array_equal(names, corpus.vocabulary):
+        return corpus
+    number = _different(names)
+    if unknown := [word for word in corpus.vocabulary.tolist() if word not in number]:
+        raise ValueError(
+            f"X has the word {unknown[0]!r}, which the vocabulary of {len(names)} words has not ({len(unknown)} such): leave out "
+            "its column, or let it join the model by partial_fit"
+        )
+    return corpus.renumbered(names, number)
+
+
+def _different(words: npt.NDArray[Any] | None) -> dict[Any, int]:
+    """The number of each word; a word that comes twice is an error."""
+    if words is None:
+        return {}
+    number = {word: place for place, word in reversed(list(enumerate(words.tolist())))}
+    if len(number) < len(words):
+        place, word = next((p, w) for p, w in enumerate(words.tolist()) if number[w] != p)
+        raise ValueError(
+            f"the vocabulary has {word!r} twice, at {number[word]} and {place}: give every word once (for genes, "
+            "var_names_make_unique())"
+        )
+    return number
+
+
+def with_words(corpus: Corpus) -> Corpus:
+    """The corpus, unless it has no words at all: then there is nothing to learn from."""
+    if not len(corpus.words):
+        raise ValueError(
+            f"X has {len(corpus)} documents and no words: every count is zero; topics can be fitted to none of them"
+        )
+    return corpus
+
+
+def has_names(X: Any) -> bool:
+    """Whether counts come with the words of their columns."""
+    if isinstance(X, Corpus):
+        return X.vocabulary is not None
+    return hasattr(X, "var_names") or (hasattr(X, "columns") and hasattr(X, "to_numpy"))
 
 
 def _check(counts: npt.NDArray[np.float64], place_of: Any) -> None:

@@ -29,9 +29,11 @@ from natgrad.problem import Block, BlockInfo, Problem, State
 __all__ = [
     "AdditiveProblem",
     "GroupResult",
+    "Learner",
     "MemoisedGroups",
     "SampledGroups",
     "additive_stepper",
+    "given",
     "is_additive",
     "n_remembered",
     "rows_of",
@@ -41,11 +43,13 @@ Stats = tuple[Any, ...]
 ByBlock = Mapping[str, Stats]
 Ints = npt.NDArray[np.int64]
 Valid = Callable[[Block, Stats, Stats], bool]
-KEY = "groups"
+KEY, BEFORE = "groups", "before"
 # Streams of random numbers of their own: the cut into batches, and the order of the batches in a pass.
 CUT, ORDER = 2**31 - 2, 2**31 - 3
 # For data too large to remember: one pass has some tens to hundreds of batches, and early ones must be forgotten within it.
 ONE_PASS = RobbinsMonro(delay=4.0, forgetting=0.7)
+# Sampled steps before hyper-parameters are learned: what groups say to globals near their start is no evidence about them.
+LEARN_AFTER = 10
 # With fewer batches a pass of sampled steps has no time to forget the start.
 LEAST_TO_SAMPLE = 5
 
@@ -114,6 +118,18 @@ class AdditiveProblem(Problem, Protocol):
         ...
 
 
+class Learner(AdditiveProblem, Protocol):
+    """An additive problem whose hyper-parameters are learned along the way; they are in ``State.hyper``."""
+
+    def given(self, state: State) -> AdditiveProblem:
+        """The problem at the hyper-parameters of a state."""
+        ...
+
+    def relearn(self, state: State, messages: ByBlock, rho: float) -> State:
+        """The state with better hyper-parameters, a part ρ of the way to the best; the bound of these messages does not fall."""
+        ...
+
+
 def is_additive(problem: Problem) -> TypeGuard[AdditiveProblem]:
     """Whether a problem has independent groups of its own; asks the class, so that no property is computed."""
     return all(hasattr(type(problem), name) for name in ("prior_of", "solve", "global_bound"))
@@ -140,7 +156,8 @@ class MemoisedGroups(NothingToFinish):
 
     Once every batch was seen, each visit is coordinate ascent on the exact bound. In the first pass that is remembered the sums
     are scaled by groups / groups seen. With ``first`` one pass goes before, of sampled steps of that length: what groups say
-    while the globals are still poor is better forgotten than exchanged later, when local variables have settled on it.
+    while the globals are still poor is better forgotten than exchanged later, when local variables have settled on it. The
+    groups not yet seen after it are thought to say what the globals hold: scaled sums of a few would lose what only others use.
     """
 
     def __init__(
@@ -161,6 +178,10 @@ class MemoisedGroups(NothingToFinish):
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         batches, n_groups = self._cut(seed), self.problem.n_groups
+        problem = given(self.problem, state)
+        if self.first is not None and state.t == self.n_batches and hasattr(problem, "revived"):
+            # What a sampled pass has lost comes back before anything is remembered, so that no bound falls.
+            state = problem.revived(state, seed)
         memory = state.memory.get(KEY)
         if self.first is not None and state.t < self.n_batches:
             chosen = batches[self._next(state, seed)]
@@ -171,15 +192,20 @@ class MemoisedGroups(NothingToFinish):
         number = self._next(state, seed)
         before = memory.batches[number]
         rows = None if before is None else before.rows
-        found = self.problem.solve(state, batches[number], rows, self.tol, self.limit)
+        found = problem.solve(state, batches[number], rows, self.tol, self.limit)
         memory = _exchanged(memory, number, found)
         seen = sum(_length(b, n_groups) for b, kept in zip(batches, memory.batches, strict=True) if kept is not None)
         scale = n_groups / seen
         rho = float(np.mean(self.schedule.rate(state.t + 1)))
-        totals = memory.messages if scale == 1.0 else _scaled(memory.messages, scale)
-        after, moves = move_blocks(self.problem, state, totals, rho)
-        bound = scale * memory.rest + self.problem.global_bound(after.lam, after.mu, totals)
-        after = after._replace(t=state.t + 1, memory={KEY: memory})
+        before_all = state.memory.get(BEFORE)
+        if before_all is None and self.first is not None and seen < n_groups:
+            before_all = {name: _less(state.lam[name], problem.prior_of(name)) for name in problem.blocks}
+        totals = memory.messages if scale == 1.0 else _completed(memory.messages, before_all, scale)
+        after, moves = move_blocks(problem, state, totals, rho)
+        after = _relearned(problem, after, totals, rho) if seen == n_groups and state.t >= self.n_batches else after
+        bound = scale * memory.rest + given(problem, after).global_bound(after.lam, after.mu, totals)
+        kept = {KEY: memory} if before_all is None or seen == n_groups else {KEY: memory, BEFORE: before_all}
+        after = after._replace(t=state.t + 1, memory=kept)
         return after, StepInfo(moves, rho, found.reads, bound if seen == n_groups else math.nan, bound)
 
     def _cut(self, seed: int) -> list[Ints | None]:
@@ -246,6 +272,9 @@ def additive_stepper(
         size, tol, limit = method.size, method.local_tol, method.local_steps
     if step is not None:
         return SampledGroups(problem, size, tol, limit, step), f"{method} with {step}, as asked"
+    own: Step | None = getattr(problem, "step", None)
+    if own is not None:
+        return SampledGroups(problem, size, tol, limit, own), f"{own}: groups overlap, so nothing is remembered"
     sampled = SampledGroups(problem, size, tol, limit, ONE_PASS, in_passes=True)
     if stream:
         return sampled, f"{ONE_PASS}: the data are a stream, nothing is remembered"
@@ -259,6 +288,11 @@ def additive_stepper(
     return MemoisedGroups(
         problem, n_batches, tol, limit, first=ONE_PASS
     ), f"{words}; before it one pass with {ONE_PASS}"
+
+
+def given(problem: AdditiveProblem, state: State) -> AdditiveProblem:
+    """The problem at the hyper-parameters of a state, if it learns any."""
+    return problem.given(state) if _learns(problem) else problem
 
 
 def rows_of(problem: AdditiveProblem, state: State, seed: int) -> list[tuple[Ints | None, Stats]]:
@@ -281,13 +315,23 @@ def _sampled_step(
     problem: AdditiveProblem, state: State, chosen: Ints | None, tol: float, limit: int, schedule: Step
 ) -> tuple[State, StepInfo]:
     """λ ← (1 − ρ) λ + ρ (η̃ + groups/batch Σ_g m_g) from some groups; the estimate of the bound is theirs."""
+    problem = given(problem, state)
     found = problem.solve(state, chosen, None, tol, limit)
     scale = problem.population / _length(chosen, problem.n_groups)
     rho = float(np.mean(schedule.rate(state.t + 1, scale)))
     totals = _scaled(found.messages, scale)
     after, info = move_blocks(problem, state, totals, rho)
-    estimate = scale * found.rest + problem.global_bound(after.lam, after.mu, totals)
+    after = _relearned(problem, after, totals, rho) if state.t >= LEARN_AFTER else after
+    estimate = scale * found.rest + given(problem, after).global_bound(after.lam, after.mu, totals)
     return after._replace(t=state.t + 1, memory={}), StepInfo(info, rho, found.reads, estimate=estimate)
+
+
+def _learns(problem: AdditiveProblem) -> TypeGuard[Learner]:
+    return hasattr(type(problem), "relearn")
+
+
+def _relearned(problem: AdditiveProblem, state: State, totals: ByBlock, rho: float) -> State:
+    return problem.relearn(state, totals, rho) if _learns(problem) else state
 
 
 def _cut_of(seed: int, n_groups: int, n_batches: int) -> list[Ints]:
@@ -321,6 +365,21 @@ def _swapped(total: Any, new: Any, old: Any) -> Any:
     """Sums in double precision, whatever the type of what is remembered; a float32 is a float64 exactly."""
     added = np.add(total, new, dtype=np.float64)
     return added if old is None else np.subtract(added, old, out=added)
+
+
+def _less(lam: Stats, prior: Stats) -> Stats:
+    return tuple(np.asarray(a - b, np.float64) for a, b in zip(lam, prior, strict=True))
+
+
+def _completed(messages: ByBlock, before: ByBlock | None, scale: float) -> dict[str, Stats]:
+    """The messages of some groups stand for all, ``scale`` times as many; or those not seen are thought to say what they said."""
+    out = _scaled(messages, scale)
+    for name, parts in (before or {}).items():
+        out[name] = tuple(
+            np.add(new, (1.0 - 1.0 / scale) * old, dtype=np.float64)
+            for new, old in zip(messages[name], parts, strict=True)
+        )
+    return out
 
 
 def _scaled(messages: ByBlock, scale: float) -> dict[str, Stats]:

@@ -37,7 +37,7 @@ CHEAP_BOUND = 200_000
 BOUND_SHARE = 0.25
 # A bound this many times further below zero than the first one has left for good; means that diverge grow exponentially.
 LOST = 1e6
-BoundEvery = int | Literal["log"] | None
+BoundEvery = int | Literal["log", "never"] | None
 
 
 class Progress(NamedTuple):
@@ -103,7 +103,8 @@ def run(
     """Run until a limit is reached or the guard says stop.
 
     ``bound_every`` is for sampled methods: the exact bound every so many steps, or "log": at about twenty counts of
-    accesses for each power of ten, evenly on a logarithmic axis; None leaves it to the cost.
+    accesses for each power of ten, evenly on a logarithmic axis; "never" where a reading of all data is too much, and a
+    diverging run is then seen only by its parameters; None leaves it to the cost.
     """
     stepper, words = choose(problem, method, step, order)
     trace = Trace() if trace is None else trace  # an empty one is false
@@ -166,7 +167,7 @@ class _Watch:
 
     def begin(self, state: State) -> None:
         """The bound at the start, against which a lost one is judged; an exact sweep cannot lose it."""
-        if not self.stepper.rising:
+        if not self.stepper.rising and self.bound_every != "never":
             self.first = self.problem.bound(state)
 
     def guard(self, state: State, info: StepInfo) -> Stop | None:
@@ -241,6 +242,8 @@ class _Watch:
         )
 
     def _bound_is_due(self, t: int, read: int) -> bool:
+        if self.bound_every == "never":
+            return False
         if self.bound_every == "log":
             # A function of the accesses before and after, so that a continued run has the bounds of an uninterrupted one.
             return _log_cell(self.accesses) > _log_cell(self.accesses - read)

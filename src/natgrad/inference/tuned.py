@@ -35,7 +35,7 @@ ROUNDING = 1e-12
 
 
 class TunedProblem(AdditiveProblem, Protocol):
-    """An additive problem with settings; they are in ``state.memory["settings"]``, and no step of a block touches them."""
+    """An additive problem with settings; they are in ``state.hyper["settings"]``, and no step of a block touches them."""
 
     @property
     def conjugate(self) -> bool:

@@ -178,7 +178,7 @@ class SparseGP(SaveMixin, BaseEstimator):
         return np.unique(centres, axis=0)
 
     def _publish(self, problem: GPProblem, state: State) -> None:
-        settings = state.memory["settings"]
+        settings = state.hyper["settings"]
         self._state, self._n_inducing, self._offset = state, problem.n_inducing, problem.offset
         self._x_scaling, self._y_scaling = problem.data.x_scaling, problem.data.y_scaling
         self._likelihood = problem.likelihood
@@ -213,7 +213,7 @@ class SparseGP(SaveMixin, BaseEstimator):
         check_is_fitted(self)
 
     def _saved(self) -> dict[str, Any]:
-        settings = self._state.memory["settings"]
+        settings = self._state.hyper["settings"]
         return {
             "lam": self._state.lam["v"],
             "t": self._state.t,
@@ -236,7 +236,7 @@ class SparseGP(SaveMixin, BaseEstimator):
         settings = settings_of(saved["settings"], problem.matrices, saved["kernel"])
         with threadpool_limits(1, user_api="blas"):
             moments = problem.moments(problem.blocks["v"], lam)
-        self._publish(problem, State({"v": lam}, {"v": moments}, saved["t"], {"settings": settings}))
+        self._publish(problem, State({"v": lam}, {"v": moments}, saved["t"], hyper={"settings": settings}))
         self.jitter_, self.jitter_raised_ = saved["jitter"]
 
     def _own_likelihood(self) -> Likelihood:
@@ -311,7 +311,7 @@ class _Settled:
     def _judged(self, state: State) -> Stop | None:
         if self.held is None:
             return None
-        problem, settings = self.problem, state.memory["settings"]
+        problem, settings = self.problem, state.hyper["settings"]
         q, inducing = problem.posterior(state.lam["v"]), problem.factor(settings)
         mean, var = Predictor(problem.matrices, settings, inducing, q, problem.offset).latent(self.held[0])
         psi = np.asarray(settings.psi)

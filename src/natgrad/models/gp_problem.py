@@ -136,8 +136,8 @@ class GPProblem:
     def start(self, settings: Settings) -> State:
         """The state with q at the prior."""
         lam = (np.zeros((self.n_outputs, self.n_inducing)), np.repeat(self._half, self.n_outputs, axis=0))
-        memory = {"settings": self.matrices.started(settings)}
-        return State({"v": lam}, {"v": self.moments(self.blocks["v"], lam)}, 0, memory)
+        hyper = {"settings": self.matrices.started(settings)}
+        return State({"v": lam}, {"v": self.moments(self.blocks["v"], lam)}, 0, hyper=hyper)
 
     def moments(self, block: Block, lam: Any) -> Stats:
         """E[v] and E[v vᵀ]."""
@@ -162,7 +162,7 @@ class GPProblem:
     def solve(self, state: State, groups: Ints | None, rows: Stats | None, tol: float, limit: int) -> GroupResult:
         """What some rows say of v; there are no local variables."""
         x, y = self.data.take(groups)
-        settings = state.memory["settings"]
+        settings = state.hyper["settings"]
         k_mm, k_nm, k_nn = self.matrices.all(settings, x)
         batch = self._batch(x, y, self._inducing(settings, k_mm), k_nm, k_nn)
         if isinstance(self.likelihood, Gaussian):
@@ -173,7 +173,7 @@ class GPProblem:
 
     def solve_all(self, state: State) -> GroupResult:
         """All rows, in pieces."""
-        settings = state.memory["settings"]
+        settings = state.hyper["settings"]
         if isinstance(self.likelihood, Gaussian):
             return GroupResult((), {"v": self._conjugate(settings, self._all(settings))}, 0.0, 1, self.n_groups)
         first, second = np.zeros((self.n_outputs, self.n_inducing)), 0.0 * np.repeat(self._half, self.n_outputs, 0)
@@ -193,7 +193,7 @@ class GPProblem:
 
     def bound(self, state: State) -> float:
         """L₃ on all rows."""
-        settings, q = state.memory["settings"], self.posterior(state.lam["v"])
+        settings, q = state.hyper["settings"], self.posterior(state.lam["v"])
         if isinstance(self.likelihood, Gaussian):
             value = algebra.conjugate_value(self._all(settings), q, self.likelihood, _psi(state))[0]
         else:
@@ -212,9 +212,9 @@ class GPProblem:
         if not any(self.learned):
             return state
         gradient = self.gradient(state, found, scale)
-        settings = state.memory["settings"]
+        settings = state.hyper["settings"]
         after = self.matrices.moved(self.learned, self.rate, settings, found.rows[0].x, gradient)
-        return state._replace(memory={**state.memory, "settings": after})
+        return state._replace(hyper={**state.hyper, "settings": after})
 
     def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
         """All rows, q alone."""
@@ -307,4 +307,4 @@ class GPProblem:
 
 
 def _psi(state: State) -> Floats:
-    return np.asarray(state.memory["settings"].psi)
+    return np.asarray(state.hyper["settings"].psi)
