@@ -6,9 +6,9 @@
     python benchmarks/gp.py pictures                         # docs/figures/gp-*.png
 
 Every engine starts from the same kernel (RBF, a length scale for each input), noise and inducing inputs, reads the same
-batches in float64 on one core, and takes one natural step on q(u) and one step of Adam on the rest; GPJax has no natural steps, its q moves
-with Adam. Each runs in an environment of its own: ``--peers`` is a folder with virtual environments gpflow, gpytorch and gpjax.
-Data: NATGRAD_DATA, or ../shared/data. Results: benchmarks/results/gp-*.md and .json.
+batches in float64 on one core, and takes one natural step on q(u) and one step of Adam on the rest; GPJax has no natural
+steps, its q moves with Adam. Each runs in an environment of its own: ``--peers`` is a folder with virtual environments
+gpflow, gpytorch and gpjax. Data: NATGRAD_DATA, or ../shared/data. Results: benchmarks/results/gp-*.md and .json.
 """
 
 import argparse

@@ -48,7 +48,7 @@ def build(start):
         state = held["state"]
         settings = state.hyper["settings"]
         q, inducing = problem.posterior(state.lam["v"]), problem.factor(settings)
-        mean, var = Predictor(problem.matrices, settings, inducing, q, problem.offset).latent(x)
+        mean, var = Predictor(problem.kernel, settings, inducing, q, problem.offset).latent(x)
         return mean[:, 0], var[:, 0] + likelihood.variance(float(settings.psi[0]))
 
     return take, predict, {"natgrad": natgrad.__version__, "jax": jax.__version__}

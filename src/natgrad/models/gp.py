@@ -139,7 +139,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         """
         likelihood = self._checked_likelihood()
         rows = self._rows(X, y, True, multi_output=True, y_numeric=True)
-        self._flat = rows.n_outputs == 1 and (self._is_stream(X) or np.ndim(y) == 1)
+        self._flat = rows.n_outputs == 1 and (self._is_stream(X) or np.asarray(y).ndim == 1)
         self._check_support(rows, likelihood)
         self._fit_rows(rows, likelihood, likelihood.standardised)
         return self
@@ -156,7 +156,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         likelihood = self._checked_likelihood()
         fresh = not hasattr(self, "_state")
         rows = self._rows(X, y, fresh, multi_output=True, y_numeric=True)
-        self._flat = np.ndim(y) == 1
+        self._flat = np.asarray(y).ndim == 1
         self._check_support(rows, likelihood)
         self._partial(rows, likelihood, likelihood.standardised, n_total)
         return self

@@ -23,7 +23,7 @@ from natgrad.inference.tuned import SAMPLED, TunedGroups
 from natgrad.models.gp_algebra import Posterior
 from natgrad.models.gp_likelihoods import Likelihood
 from natgrad.models.gp_problem import GPProblem
-from natgrad.models.gp_settings import MOST_ROWS, Learned, Matrices, Settings, leaves_of, settings_of
+from natgrad.models.gp_settings import MOST_ROWS, Learned, Settings, compiled, leaves_of, settings_of
 from natgrad.models.saving import SaveMixin
 from natgrad.models.settings import checked_method, checked_step
 from natgrad.network.checks import real_number, whole_number
@@ -45,7 +45,7 @@ KEPT = ("n_features_in_", "feature_names_in_", "classes_", "elbo_", "trace_", "s
 class Predictor(NamedTuple):
     """Everything a prediction reads: no matrix is factorised again."""
 
-    matrices: Matrices
+    kernel: Covariance
     settings: Settings
     inducing: Inducing
     q: Posterior
@@ -53,9 +53,9 @@ class Predictor(NamedTuple):
 
     def latent(self, x: Floats) -> tuple[Floats, Floats]:
         """Means and variances of f [N, P] at standardised inputs."""
-        means, variances = [], []
+        means, variances, matrices = [], [], compiled(self.kernel)
         for begin in range(0, len(x), MOST_ROWS):
-            k_nm, k_nn = self.matrices.rows(self.settings, x[begin : begin + MOST_ROWS])
+            k_nm, k_nn = matrices.rows(self.settings, x[begin : begin + MOST_ROWS])
             a = blas.dtrmm(1.0, self.inducing.inverse, k_nm.T, lower=1)
             means.append(a.T @ self.q.mean.T + self.offset)
             shrunk = [np.einsum("mn,mn->n", a, blas.dsymm(1.0, s, a, lower=1) - a) for s in self.q.covariance]
@@ -192,7 +192,7 @@ class SparseGP(SaveMixin, BaseEstimator):
         # One BLAS thread, as in the engine: a loaded model has the same numbers.
         with threadpool_limits(1, user_api="blas"):
             q, inducing = problem.posterior(state.lam["v"]), problem.factor(settings)
-        self._predictor = Predictor(problem.matrices, settings, inducing, q, problem.offset)
+        self._predictor = Predictor(problem.kernel, settings, inducing, q, problem.offset)
 
     def _check_settings(self) -> None:
         for name in ("n_inducing", "batch_size"):
@@ -272,7 +272,7 @@ class SparseGP(SaveMixin, BaseEstimator):
             raise ValueError(f"X has {len(x)} rows: joint draws are for at most {MOST_JOINT_ROWS}; draw in parts")
         scaled = self._x_scaling.apply(np.asarray(x, dtype=np.float64))
         p = self._predictor
-        k_nm, _ = p.matrices.rows(p.settings, scaled)
+        k_nm, _ = compiled(p.kernel).rows(p.settings, scaled)
         a = blas.dtrmm(1.0, p.inducing.inverse, k_nm.T, lower=1)
         rest = self.kernel_(scaled) - a.T @ a
         values, vectors = np.linalg.eigh(rest)
@@ -313,7 +313,7 @@ class _Settled:
             return None
         problem, settings = self.problem, state.hyper["settings"]
         q, inducing = problem.posterior(state.lam["v"]), problem.factor(settings)
-        mean, var = Predictor(problem.matrices, settings, inducing, q, problem.offset).latent(self.held[0])
+        mean, var = Predictor(problem.kernel, settings, inducing, q, problem.offset).latent(self.held[0])
         psi = np.asarray(settings.psi)
         density = [
             problem.likelihood.log_predictive(float(psi[p]), self.held[1][:, p], mean[:, p], var[:, p]).mean()
