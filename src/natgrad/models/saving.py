@@ -48,6 +48,8 @@ KINDS = {
     "LDA": "natgrad.models.lda",
     "MatrixFactorization": "natgrad.models.factorization",
     "PoissonHMM": "natgrad.models.hmm_models",
+    "SparseGPClassifier": "natgrad.models.gp",
+    "SparseGPRegressor": "natgrad.models.gp",
 }
 
 
