@@ -14,7 +14,7 @@ Neal and Hinton (1998); Hoffman et al. (2013); Hughes and Sudderth (2013).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
@@ -25,7 +25,7 @@ from natgrad.inference.learning import given, relearned
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.steppers import NothingToFinish, StepInfo, Stepper
 from natgrad.inference.steps import Constant, RobbinsMonro, Step
-from natgrad.problem import BlockInfo, Problem, State
+from natgrad.problem import Block, BlockInfo, Problem, State
 
 __all__ = [
     "AdditiveProblem",
@@ -41,6 +41,7 @@ __all__ = [
 Stats = tuple[Any, ...]
 ByBlock = Mapping[str, Stats]
 Ints = npt.NDArray[np.int64]
+Valid = Callable[[Block, Stats, Stats], bool]
 KEY, BEFORE = "groups", "before"
 # Streams of random numbers of their own: the cut into batches, and the order of the batches in a pass.
 CUT, ORDER = 2**31 - 2, 2**31 - 3
@@ -364,9 +365,9 @@ def _scaled(messages: ByBlock, scale: float) -> dict[str, Stats]:
 
 
 def move_blocks(
-    problem: AdditiveProblem, state: State, totals: ByBlock, rho: float
+    problem: AdditiveProblem, state: State, totals: ByBlock, rho: float, valid: Valid | None = None
 ) -> tuple[State, dict[str, BlockInfo]]:
-    """λ ← (1 − ρ) λ + ρ (η̃ + m) for every block."""
+    """λ ← (1 − ρ) λ + ρ (η̃ + m) for every block; ``valid(block, λ, μ)`` where the problem knows better than the family."""
     lam, mu, info = dict(state.lam), dict(state.mu), {}
     for name, block in problem.blocks.items():
         target = tuple(np.asarray(p + m, np.float64) for p, m in zip(problem.prior_of(name), totals[name], strict=True))
@@ -375,5 +376,6 @@ def move_blocks(
         lam[name], mu[name] = new, problem.moments(block, new)
         moved = sum(float(np.linalg.norm(b - a)) ** 2 for a, b in zip(old, new, strict=True))
         size = sum(float(np.linalg.norm(a)) ** 2 for a in old) + 1e-300
-        info[name] = BlockInfo(bool(np.all(block.family.valid(new))), math.sqrt(moved / size))
+        good = bool(np.all(block.family.valid(new))) if valid is None else valid(block, new, mu[name])
+        info[name] = BlockInfo(good, math.sqrt(moved / size))
     return state._replace(lam=lam, mu=mu), info
