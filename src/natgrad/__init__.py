@@ -4,9 +4,10 @@ Declare a conditionally conjugate network; every message, the natural gradient a
 steps need no step size from you, and a run that diverges is stopped with its last good state.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from natgrad import families
+from natgrad import covariance, data, families
 from natgrad._version import __version__
 from natgrad.data.ratings import Ratings
 from natgrad.errors import ModelFileError
@@ -18,9 +19,12 @@ from natgrad.network.continuous import Beta, Dirichlet, Exponential, Gamma, Mult
 from natgrad.network.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial, Poisson
 from natgrad.network.operators import diag, dot
 from natgrad.network.plates import Plate
+from natgrad.network.process import GaussianProcess
 
 if TYPE_CHECKING:
     from natgrad.models.factorization import MatrixFactorization
+    from natgrad.models.gp import SparseGPClassifier, SparseGPRegressor
+    from natgrad.models.hmm_models import BernoulliHMM, CategoricalHMM, GaussianHMM, PoissonHMM
     from natgrad.models.lda import LDA
     from natgrad.models.saving import load
 
@@ -30,14 +34,18 @@ __all__ = [
     "VB",
     "Auto",
     "Bernoulli",
+    "BernoulliHMM",
     "Beta",
     "Binomial",
     "Categorical",
+    "CategoricalHMM",
     "Children",
     "Constant",
     "Dirichlet",
     "Exponential",
     "Gamma",
+    "GaussianHMM",
+    "GaussianProcess",
     "GlobalBatch",
     "HoldThenDecay",
     "MarkovChain",
@@ -50,10 +58,15 @@ __all__ = [
     "PerNode",
     "Plate",
     "Poisson",
+    "PoissonHMM",
     "Ratings",
     "RobbinsMonro",
+    "SparseGPClassifier",
+    "SparseGPRegressor",
     "Wishart",
     "__version__",
+    "covariance",
+    "data",
     "diag",
     "dot",
     "families",
@@ -61,18 +74,22 @@ __all__ = [
 ]
 
 
+# Imported when they are asked for: scikit-learn alone takes as long as all the rest.
+LATER = {
+    "BernoulliHMM": "natgrad.models.hmm_models",
+    "CategoricalHMM": "natgrad.models.hmm_models",
+    "GaussianHMM": "natgrad.models.hmm_models",
+    "LDA": "natgrad.models.lda",
+    "MatrixFactorization": "natgrad.models.factorization",
+    "PoissonHMM": "natgrad.models.hmm_models",
+    "SparseGPClassifier": "natgrad.models.gp",
+    "SparseGPRegressor": "natgrad.models.gp",
+    "load": "natgrad.models.saving",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """The estimators, imported when they are asked for: scikit-learn alone takes as long as all the rest."""
-    if name == "MatrixFactorization":
-        from natgrad.models.factorization import MatrixFactorization
-
-        return MatrixFactorization
-    if name == "LDA":
-        from natgrad.models.lda import LDA
-
-        return LDA
-    if name == "load":
-        from natgrad.models.saving import load
-
-        return load
-    raise AttributeError(f"module 'natgrad' has no attribute {name!r}")
+    """An estimator, or what reads one from a file."""
+    if name not in LATER:
+        raise AttributeError(f"module 'natgrad' has no attribute {name!r}")
+    return getattr(import_module(LATER[name]), name)

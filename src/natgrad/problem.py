@@ -50,13 +50,15 @@ class State(NamedTuple):
     """Everything the next step needs: natural parameters, their moments, the number of steps taken, the method's memory.
 
     A node that starts as a point mass has the moments of that point until its first update; from then on μ = ∇A(λ).
-    ``memory`` belongs to the method: arrays and numbers by name, empty for methods that remember nothing.
+    ``memory`` belongs to the method: arrays and numbers by name, empty for methods that remember nothing. ``hyper`` holds
+    hyper-parameters that the problem learns, by name; empty if it learns none.
     """
 
     lam: dict[str, Stats]
     mu: dict[str, Stats]
     t: int
     memory: Mapping[str, Any] = {}
+    hyper: Mapping[str, Any] = {}
 
 
 class BlockInfo(NamedTuple):

@@ -232,7 +232,7 @@ MISTAKES = [
     (lambda: model(method=ng.GlobalBatch(10**6)).fit([[1.0, 2.0]]), ValueError,
      "GlobalBatch: a batch of 1000000 is larger than the data with 2 observations; VB() reads all of them"),
     (lambda: model().fit([1.0, 2.0]), ValueError,
-     "X must be a table [users, items] with NaN for missing ratings, got shape (2,)"),
+     "X must be a table [users, items] with NaN for missing ratings, got shape (2,). Reshape your data: one user is [ratings]"),
     (lambda: model().fit([["a", "b"]]), TypeError, "X[0, 0] = 'a' is not a number: convert it, float(…) for text"),
     (lambda: model().predict([0], [0]), NotFittedError,
      "this MatrixFactorization is not fitted yet: call fit(ratings) first"),

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ids import Ids, as_ids, number_ids
+from natgrad.data.numbers import as_numbers, as_table
 
 __all__ = ["Ratings", "RatingsRows"]
 
@@ -115,15 +116,10 @@ class Ratings:
         >>> Ratings.from_dense([[5.0, np.nan], [np.nan, 3.0]])
         Ratings(2 ratings of 2 items by 2 users, values 3 … 5)
         """
-        array = _numbers(table, "X")
-        if array.ndim != 2:
-            raise ValueError(f"X must be a table [users, items] with NaN for missing ratings, got shape {array.shape}")
+        array = as_table(table)
         users, items = np.nonzero(~np.isnan(array))
         if not len(users):
             raise ValueError(f"X of shape {array.shape} has no ratings: every entry is NaN")
-        if (bad := np.argwhere(np.isinf(array))).size:
-            i, j = bad[0]
-            raise ValueError(f"X[{i}, {j}] = {array[i, j]:g} must be finite, or NaN where there is no rating")
         return cls(users, items, array[users, items], shape=array.shape)
 
     @classmethod
@@ -320,7 +316,7 @@ def _counted(values: Any, size: int, argument: str, what: str) -> tuple[npt.NDAr
 
 
 def _checked_values(values: Any) -> npt.NDArray[np.float64]:
-    array = _numbers(values, "values")
+    array = as_numbers(values, "values")
     if array.ndim != 1:
         raise ValueError(f"values must be one number for each rating, got an array of shape {array.shape}")
     if (bad := np.flatnonzero(~np.isfinite(array))).size:
@@ -328,32 +324,6 @@ def _checked_values(values: Any) -> npt.NDArray[np.float64]:
             f"values[{bad[0]}] = {array[bad[0]]:g} must be finite ({len(bad)} such): leave out what was not rated"
         )
     return array
-
-
-def _numbers(values: Any, argument: str) -> npt.NDArray[np.float64]:
-    """A copy of numbers as floats; text that looks like numbers is refused, a table's missing entries become NaN."""
-    if hasattr(values, "to_numpy"):
-        try:
-            values = values.to_numpy(dtype=np.float64, na_value=np.nan)
-        except (TypeError, ValueError):
-            values = values.to_numpy()
-    try:
-        array = np.array(values)
-    except ValueError:
-        raise TypeError(f"{argument} must be numbers, got rows of different lengths") from None
-    if array.dtype.kind in "biuf":
-        return array.astype(np.float64)
-    # As objects: in [1, "2"] the second is to blame, though NumPy makes text of both.
-    array = np.array(values, dtype=object)
-    for place, value in np.ndenumerate(array):
-        try:
-            if isinstance(value, (str, bytes)):
-                raise TypeError
-            array[place] = np.nan if value is None else float(value)
-        except (TypeError, ValueError):
-            where = f"{list(place)}" if place else ""
-            raise TypeError(f"{argument}{where} = {value!r} is not a number: convert it, float(…) for text") from None
-    return array.astype(np.float64)
 
 
 def _check_lengths(users: Array, items: Array, values: Array) -> None:

@@ -37,11 +37,11 @@ CHEAP_BOUND = 200_000
 BOUND_SHARE = 0.25
 # A bound this many times further below zero than the first one has left for good; means that diverge grow exponentially.
 LOST = 1e6
-BoundEvery = int | Literal["log"] | None
+BoundEvery = int | Literal["log", "never"] | None
 
 
 class Progress(NamedTuple):
-    """What a callback sees after each step; a callback that returns True ends the run."""
+    """What a callback sees after each step; a callback that returns True ends the run, and a `Stop` says why."""
 
     t: int
     elbo: float
@@ -103,10 +103,11 @@ def run(
     """Run until a limit is reached or the guard says stop.
 
     ``bound_every`` is for sampled methods: the exact bound every so many steps, or "log": at about twenty counts of
-    accesses for each power of ten, evenly on a logarithmic axis; None leaves it to the cost.
+    accesses for each power of ten, evenly on a logarithmic axis; "never" where a reading of all data is too much, and a
+    diverging run is then seen only by its parameters; None leaves it to the cost.
     """
     stepper, words = choose(problem, method, step, order)
-    trace = trace or Trace()
+    trace = Trace() if trace is None else trace  # an empty one is false
     trace.choice = words
     watch = _Watch(problem, method, step, stepper, limits, bound_every, trace)
     # One BLAS thread: the small factorisations of a step gain nothing from more, and two threads round differently.
@@ -133,8 +134,10 @@ def _one_step(
         return stop, state
     last = watch.trace.last
     seen = Progress(new.t, last.elbo, last.rho, last.accesses, last.seconds, new)
-    if any([bool(callback(seen)) for callback in callbacks]):
-        return Stop(Reason.CALLBACK, f"a callback ended the run after step {new.t}"), new
+    answers = [callback(seen) for callback in callbacks]
+    if any(map(bool, answers)):
+        words = f"a callback ended the run after step {new.t}"
+        return next((a for a in answers if isinstance(a, Stop)), Stop(Reason.CALLBACK, words)), new
     return watch.ended(), new
 
 
@@ -164,7 +167,7 @@ class _Watch:
 
     def begin(self, state: State) -> None:
         """The bound at the start, against which a lost one is judged; an exact sweep cannot lose it."""
-        if not self.stepper.rising:
+        if not self.stepper.rising and self.bound_every != "never":
             self.first = self.problem.bound(state)
 
     def guard(self, state: State, info: StepInfo) -> Stop | None:
@@ -239,6 +242,8 @@ class _Watch:
         )
 
     def _bound_is_due(self, t: int, read: int) -> bool:
+        if self.bound_every == "never":
+            return False
         if self.bound_every == "log":
             # A function of the accesses before and after, so that a continued run has the bounds of an uninterrupted one.
             return _log_cell(self.accesses) > _log_cell(self.accesses - read)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import njit
 
-__all__ = ["REASSOCIATE", "lane_kernel", "parallel_kernel", "serial_kernel"]
+__all__ = ["REASSOCIATE", "inlined_kernel", "lane_kernel", "parallel_kernel", "serial_kernel"]
 
 # Sums over the children of a row may be reordered into SIMD lanes, nothing else: NaN and infinities keep their meaning.
 # The lanes are fixed at compilation, so one machine always gives the same bits. Measured on a million ratings, two cores:
@@ -16,3 +16,5 @@ serial_kernel = njit(nogil=True, cache=True, error_model="numpy")
 parallel_kernel = njit(nogil=True, cache=True, error_model="numpy", parallel=True, fastmath=REASSOCIATE)
 # A serial one whose sums may run in SIMD lanes, called from inside parallel ones (flags are not inherited).
 lane_kernel = njit(nogil=True, cache=True, error_model="numpy", fastmath=REASSOCIATE)
+# A part of a kernel, written where it can be read and compiled where it is called: a call with arrays costs more than it does.
+inlined_kernel = njit(nogil=True, error_model="numpy", inline="always")

@@ -27,6 +27,7 @@ from natgrad.inference.steps import Step
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.rating_features import known_features
 from natgrad.models.rating_kinds import Kind, RatingSettings, kind_of
+from natgrad.models.rating_tables import FOLD_STEPS, check_columns
 from natgrad.models.recommending import RecommendMixin
 from natgrad.models.saving import SaveMixin
 from natgrad.models.settings import checked_every, checked_method, checked_step
@@ -39,7 +40,7 @@ __all__ = ["Factors", "MatrixFactorization", "as_ratings"]
 Floats = npt.NDArray[np.float64]
 Likelihood = Literal["gaussian", "bernoulli", "poisson"]
 # Sweeps over everything for a new chunk of ratings, and of new users alone for their vectors.
-PARTIAL_STEPS, FOLD_STEPS = 4, 10
+PARTIAL_STEPS = 4
 
 
 class Factors(NamedTuple):
@@ -192,6 +193,7 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
             kind = kind_of(settings, chunk)
             self._run(kind, chunk, None, self._limits(2 * PARTIAL_STEPS, None, None), Trace(), growing=True)
             return self
+        check_columns(X, self.ratings_.n_items)
         ratings = self.ratings_.extended(chunk)
         state = self._kind.extended(self.result_.state, ratings, int(self.seed))
         limits = self._limits(PARTIAL_STEPS, self.max_accesses, self.max_seconds)
@@ -261,6 +263,7 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
 
     def _publish(self, kind: Kind, ratings: Ratings, result: Result, posterior: Mapping[str, Factor] | None) -> None:
         self.ratings_ = ratings
+        self.n_features_in_: int = ratings.n_items
         self.result_: Result = result
         self.trace_: Trace = result.trace
         self.stop_: Stop = result.stop
@@ -327,6 +330,11 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         if seconds is not None and not real_number(seconds, "max_seconds") > 0:
             raise ValueError(f"max_seconds must be > 0, got {seconds!r}: None means no limit")
         return Limits(whole_number(steps, "max_steps"), self.tol, seconds, accesses)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
+        return tags
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "posterior_"):

@@ -14,19 +14,24 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
-from natgrad.data.corpora import Corpus, as_corpus
-from natgrad.inference.additive import ONE_PASS, SampledGroups, rows_of
+from natgrad.data.corpora import Corpus, as_corpus, with_words
+from natgrad.data.streams import as_stream
+from natgrad.inference.additive import rows_of
 from natgrad.inference.engine import Limits, Result, run
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Stop, Trace
+from natgrad.models.coherence import How, c_v, npmi, of_documents, of_windows
 from natgrad.models.lda_files import LDAFiles
+from natgrad.models.lda_one import OneDocument
+from natgrad.models.lda_settings import LearnPriors, check_settings, checked_priors
+from natgrad.models.lda_stream import LDAStream, fit_stream
 from natgrad.models.settings import checked_method, checked_step
-from natgrad.models.topics import Alignment, By, aligned, completed, npmi, ranked_words, split_tokens
-from natgrad.network.checks import real_number, whole_number
+from natgrad.models.topics import Alignment, By, aligned, completed, ranked_words, split_tokens
+from natgrad.network.checks import whole_number
 from natgrad.posterior.factor import Factor
 
 if TYPE_CHECKING:
@@ -42,7 +47,7 @@ FINE_TOL, FINE_ROUNDS = 1e-4, 1000
 SLICE = 20_000
 
 
-class LDA(LDAFiles, TransformerMixin, BaseEstimator):
+class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Latent Dirichlet allocation: topics of documents, by variational inference.
 
     Parameters
@@ -50,22 +55,28 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
     n_topics : int, K
     doc_prior : float or array [K], α of a document's shares
     topic_prior : float, β of a topic's words
-    learn_priors : bool
-        Not yet; must be False.
+    learn_priors : bool, "doc" or "topic"
+        Learn α, one for each topic ("doc"), β ("topic"), or both (True), from the values given on. Newton steps that are
+        taken only if they raise the objective, which still never falls; α and β stay between 0.001 and 1000.
     method, step : as in ``Network.fit``
         By default memoised VB in batches, whose bound never falls once all documents were seen; `VB()`; `SVI({"doc": size})`.
     local : "vb" or "map"
         What stands for a topic when documents are read. "vb": its geometric mean under q, and `elbo_` is a lower bound of
         log p(w). "map": its mean; that is EM for a point estimate of the topics under Dir(β + 1), `elbo_` is a lower bound of
         log p(w, topics), and held-out words are predicted better.
-    finish : None
-        "gibbs" is not there yet.
+    finish : None or "gibbs"
+        "gibbs": after variational inference, sweeps of collapsed Gibbs sampling, of which the second half is averaged. Held-out
+        words are predicted better still. The objective is then no bound: `elbo_` and `trace_` are those of the variational part,
+        `components_` and `topics_` those of the samples, and held-out documents are read with E[φ], as with local="map".
+    finish_sweeps : int
+        Sweeps of the finish.
     batch_size : int, optional
         Documents in a batch, if the method does not say.
     local_tol, local_steps : float, int
         A document is done when its γ changes by less in the mean over topics, or after so many rounds.
     skip : float
-        Topics with less than this part of a document's words are left out of it; 0 leaves out none. `elbo_` still is a bound.
+        Topics with less than this part of a document's words sit out while the others are solved; a round over all topics has
+        the last word. 0: every round is over all topics, which is slower.
     dtype : "float32" or "float64"
         Of the inner loops; sums over documents are always double.
     max_passes : int
@@ -83,8 +94,10 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
     ----------
     components_ : array [K, V], concentrations of the topics, as in scikit-learn
     topics_ : array [K, V], E[φ]
+    doc_prior_, topic_prior_ : array [K] and float, α and β; as given, or as learned
     vocabulary_ : array [V] of words, or of their numbers
     elbo_, trace_, stop_ : the bound, its history, and why the run ended
+    log_likelihood_ : array [finish_sweeps], mean log probability of a token given all others; only with a finish
     posterior_ : {"phi": Factor, "theta": Factor}; θ only if the method remembers the documents
 
     Examples
@@ -106,15 +119,16 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         *,
         doc_prior: Any = 0.1,
         topic_prior: float = 0.05,
-        learn_priors: bool = False,
+        learn_priors: LearnPriors = False,
         method: Method | None = None,
         step: Step | None = None,
         local: Literal["vb", "map"] = "vb",
-        finish: None = None,
+        finish: Literal["gibbs"] | None = None,
+        finish_sweeps: int = 100,
         batch_size: int | None = None,
         local_tol: float = 1e-3,
         local_steps: int = 100,
-        skip: float = 1e-5,
+        skip: float = 1e-4,
         dtype: str = "float32",
         max_passes: int = 50,
         tol: float = 1e-4,
@@ -130,6 +144,7 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         self.step = step
         self.local = local
         self.finish = finish
+        self.finish_sweeps = finish_sweeps
         self.batch_size = batch_size
         self.local_tol = local_tol
         self.local_steps = local_steps
@@ -141,17 +156,24 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None) -> LDA:
+    def fit(
+        self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None, n_documents: float | None = None
+    ) -> LDA:
         """Fit to documents.
 
         Parameters
         ----------
-        X : counts [D, V] (sparse, dense or a DataFrame), texts, lists of (word, count), or a Corpus
+        X : counts [D, V] (sparse, dense, a DataFrame, an AnnData), texts, lists of (word, count), a Corpus, or a stream of these:
+            an iterator is read once, a source with ``chunks()`` or another iterable up to ``max_passes`` times, by sampled steps
         y : ignored
-        vocabulary : the V words, optional
+        vocabulary : the V words, optional; of a stream by default those of its first chunk
+        n_documents : how many documents a stream has, if that is known
         """
-        corpus = as_corpus(X, vocabulary)
-        problem = self._problem(corpus)
+        stream = as_stream(X, self.batch_size)
+        if stream is not None:
+            fit_stream(self, stream, vocabulary, n_documents)
+            return self
+        problem = self._problem(with_words(as_corpus(X, vocabulary)))
         with self._threads():
             self._run(problem, problem.start(int(self.seed)), Trace())
         return self
@@ -161,7 +183,7 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         self._check_fitted()
         problem = self._problem(as_corpus(X, self._names, len(self.vocabulary_)))
         with self._threads():
-            self._run(problem, self._state, Trace(list(self.trace_.records)), max_passes)
+            self._run(problem, self._resumed(problem), Trace(list(self.trace_.records)), max_passes)
         return self
 
     def partial_fit(
@@ -182,22 +204,10 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         n_documents : float, optional
             How many documents the stream stands for; by default those seen so far.
         """
-        fresh = not hasattr(self, "_state")
-        named = vocabulary is not None or fresh
-        corpus = as_corpus(X, vocabulary) if named else as_corpus(X, self._names, len(self.vocabulary_))
-        corpus = corpus if fresh else self._joined(corpus)
-        seen = (0 if fresh else self.n_documents_seen_) + len(corpus)
-        problem = self._problem(corpus, population=max(seen, n_documents or 0))
-        state = problem.start(int(self.seed)) if fresh else self._grown(problem)
-        step = self.step if self.step is not None else ONE_PASS
-        tol, limit = problem.local_limits
-        with self._threads():
-            after, info = SampledGroups(problem, len(corpus), tol, limit, step).step(state, int(self.seed))
-        if not all(bool(block.valid) for block in info.blocks.values()):
-            raise FloatingPointError(f"step {after.t} left the space of valid topics; take a smaller step=")
-        self._publish(problem, after)
-        self.n_documents_seen_ = seen
-        self.elbo_ = info.estimate
+        corpus = self._arriving(X, vocabulary)
+        seen = getattr(self, "n_documents_seen_", 0) + len(corpus)
+        info = self._learn(corpus, max(seen, n_documents or 0))
+        self.n_documents_seen_, self.elbo_ = seen, info.estimate
         return self
 
     def transform(self, X: Any, return_std: bool = False) -> Any:
@@ -208,9 +218,15 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         return (mean, np.sqrt(mean * (1.0 - mean) / (total + 1.0))) if return_std else mean
 
     def infer(self, document: Any) -> Floats:
-        """The topic shares [K] of one document: a text, counts [V], or a list of (word number, count)."""
-        shares: Floats = self.transform([document] if isinstance(document, (str, list)) else np.atleast_2d(document))[0]
-        return shares
+        """The topic shares [K] of one document: a text, counts [V] (dense or sparse), or a list of (word number, count).
+
+        The same as a row of `transform`, in well under a millisecond.
+        """
+        self._check_fitted()
+        one: OneDocument | None = getattr(self, "_one", None)
+        if one is None or one.state is not self._state or one.names is not self._names:
+            self._one = one = OneDocument(self._fitted, self._state, self._names)
+        return one.shares(document, FINE_TOL, FINE_ROUNDS)
 
     def score(self, X: Any, y: None = None) -> float:
         """The bound per word of documents given the fitted topics: Σ_d [E log p(w_d | θ, φ) − KL(θ_d)] / words.
@@ -243,11 +259,19 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         counts = self.components_.sum(1)
         return [self.vocabulary_[row].tolist() for row in ranked_words(self.topics_, counts / counts.sum(), n, by)]
 
-    def coherence(self, X: Any, n: int = 10) -> Floats:
-        """NPMI of each topic's n likeliest words [K], by the documents in which they occur together."""
-        corpus = self._held_out(X)
-        counts = self.components_.sum(1)
-        return npmi(ranked_words(self.topics_, counts / counts.sum(), n, "probability"), corpus)
+    def coherence(self, X: Any, n: int = 10, how: How = "npmi") -> Floats:
+        """How well each topic's n likeliest words go together [K]: their NPMI, or C_v (Röder, Both and Hinneburg, 2015).
+
+        Words go together that are in one document; for C_v of texts, in one window of 110 tokens.
+        """
+        if how not in ("npmi", "c_v"):
+            raise ValueError(f'how must be "npmi" or "c_v", got {how!r}')
+        corpus, counts = self._held_out(X), self.components_.sum(1)
+        words = ranked_words(self.topics_, counts / counts.sum(), n, "probability")
+        if how == "npmi":
+            return npmi(of_documents(words, corpus))
+        texts = isinstance(X[0], str) if isinstance(X, Sequence) else False
+        return c_v(of_windows(words, X, self.vocabulary_) if texts else of_documents(words, corpus))
 
     def similar_documents(self, query: Any, X: Any, n: int = 10) -> tuple[Ints, Floats]:
         """The n documents of X nearest to one document, and Σ_k √(θ_k θ'_k) with each: 1 for the same shares, 0 for none."""
@@ -285,6 +309,22 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         self._publish(problem, result.state)
         last = result.trace.last.elbo if len(result.trace) else np.nan
         self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
+        if self.finish == "gibbs":
+            self._sample(problem, result.state)
+
+    def _sample(self, problem: LDAProblem, state: State) -> None:
+        """Gibbs sweeps from the fitted topics; from here on these are a point, the mean over samples."""
+        from natgrad.models.lda_gibbs import gibbs_finish
+
+        here = problem.given(state)
+        found = gibbs_finish(
+            problem.corpus, self.components_, here.doc_prior, here.topic_prior, self.finish_sweeps, int(self.seed), problem.learn
+        )  # fmt: skip
+        self.log_likelihood_: Floats = found.log_likelihood
+        point = problem.with_topics("map")
+        state = point.at(found.counts + found.topic_prior, state.t)
+        hyper = {"doc_prior": found.doc_prior, "topic_prior": found.topic_prior}
+        self._publish(point, state._replace(hyper=hyper))
 
     def _publish(self, problem: LDAProblem, state: State, seed: int | None = None) -> None:
         block = problem.blocks["phi"]
@@ -305,62 +345,21 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         self._names = names
         self.vocabulary_: npt.NDArray[Any] = np.arange(problem.corpus.n_words) if names is None else names
         self.n_features_in_: int = problem.corpus.n_words
+        self._n_features_out = problem.n_topics
         self.n_steps_: int = state.t
+        here = problem.given(state)
+        self.doc_prior_: Floats = here.doc_prior
+        self.topic_prior_: float = here.topic_prior
 
     def _problem(self, corpus: Corpus, population: float | None = None) -> LDAProblem:
         from natgrad.models.lda_problem import LDAProblem, Local  # Numba takes a while to import
 
-        alpha = self._checked()
+        alpha, learn = checked_priors(self)
+        check_settings(self)
         local = Local(self.local, self.local_tol, self.local_steps, float(self.skip), np.dtype(self.dtype).type)
-        return LDAProblem(corpus, alpha, self.topic_prior, local, batch_size=self.batch_size, population=population)
-
-    def _checked(self) -> Floats:
-        """α [K], with all settings checked."""
-        n_topics = whole_number(self.n_topics, "n_topics")
-        if self.learn_priors:
-            raise NotImplementedError(
-                "learn_priors=True is not there yet: give doc_prior, a number or one for each topic"
-            )
-        if self.finish is not None:
-            raise NotImplementedError(f"finish={self.finish!r} is not there yet: leave it out")
-        if self.local not in ("vb", "map"):
-            raise ValueError(f'local must be "vb" or "map", got {self.local!r}')
-        if self.dtype not in ("float32", "float64"):
-            raise ValueError(f'dtype must be "float32" or "float64", got {self.dtype!r}')
-        if not real_number(self.topic_prior, "topic_prior (β)") > 0:
-            raise ValueError(f"topic_prior (β) must be > 0, got {self.topic_prior!r}")
-        if not real_number(self.local_tol, "local_tol") >= 0:
-            raise ValueError(f"local_tol must be ≥ 0, got {self.local_tol!r}")
-        if not 0 <= real_number(self.skip, "skip") < 1.0 / n_topics:
-            raise ValueError(f"skip must lie in [0, 1/n_topics), got {self.skip!r}: a document keeps its largest topic")
-        whole_number(self.local_steps, "local_steps")
-        whole_number(self.seed, "seed", least=0)
-        for name, value in (("batch_size", self.batch_size), ("n_jobs", self.n_jobs)):
-            if value is not None:
-                whole_number(value, name)
-        alpha = np.asarray(self.doc_prior, dtype=np.float64)
-        if alpha.shape not in ((), (n_topics,)) or not (np.isfinite(alpha) & (alpha > 0)).all():
-            raise ValueError(
-                f"doc_prior (α) must be > 0, a number or one for each of {n_topics} topics, got {self.doc_prior!r}"
-            )
-        return np.broadcast_to(alpha, (n_topics,)).copy()
-
-    def _joined(self, corpus: Corpus) -> Corpus:
-        """The corpus with words numbered as in the fit, new ones after them."""
-        if corpus.vocabulary is None or self._names is None:
-            return as_corpus(corpus, None, len(self.vocabulary_))
-        number = {word: place for place, word in enumerate(self._names.tolist())}
-        added = [word for word in corpus.vocabulary.tolist() if word not in number]
-        number.update({word: len(number) + place for place, word in enumerate(added)})
-        return corpus.renumbered(np.array(list(number), dtype=object), number)
-
-    def _grown(self, problem: LDAProblem) -> State:
-        """The fitted topics with their prior at words that they have not seen."""
-        missing = problem.corpus.n_words - self.components_.shape[1]
-        if not missing:
-            return self._state
-        added = np.full((problem.n_topics, missing), problem.topic_prior)
-        return problem.at(np.hstack([self.components_, added]), self._state.t)
+        return LDAProblem(
+            corpus, alpha, self.topic_prior, local, batch_size=self.batch_size, population=population, learn=learn
+        )
 
     def _held_out(self, X: Any) -> Corpus:
         self._check_fitted()
@@ -378,13 +377,18 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
 
     @contextmanager
     def _threads(self) -> Iterator[None]:
-        from natgrad.models.lda_problem import set_threads
+        from natgrad.models.threads import set_threads
 
         before = set_threads(self.n_jobs)
         try:
             yield
         finally:
             set_threads(before)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.positive_only = True
+        return tags
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "_state"):

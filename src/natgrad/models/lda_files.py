@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["LDAFiles"]
 
 # There after a fit, but not after partial_fit alone.
-OF_A_RUN = ("trace_", "stop_")
+OF_A_RUN = ("trace_", "stop_", "log_likelihood_")
 
 
 class LDAFiles(SaveMixin):
@@ -45,6 +45,7 @@ class LDAFiles(SaveMixin):
             "elbo": self.elbo_,
             "doc_prior": problem.doc_prior,
             "topic_prior": problem.topic_prior,
+            "learn": sorted(problem.learn),
             "local": {**problem.local._asdict(), "dtype": np.dtype(problem.local.dtype).name},
             "run": {name: getattr(self, name) for name in OF_A_RUN if hasattr(self, name)},
         }
@@ -59,7 +60,8 @@ class LDAFiles(SaveMixin):
             raise ValueError(f"topics of shape {shape}, with {saved['n_words']} words")
         start = np.zeros(n_remembered(saved["state"]) + 1, dtype=np.int64)
         nothing = Corpus(start, np.empty(0, dtype=np.int32), np.empty(0), saved["n_words"], saved["vocabulary"])
-        problem = LDAProblem(nothing, saved["doc_prior"], saved["topic_prior"], local)
+        learn = frozenset(saved.get("learn", ()))
+        problem = LDAProblem(nothing, saved["doc_prior"], saved["topic_prior"], local, learn=learn)
         self._publish(problem, saved["state"], saved["seed"])
         self.n_documents_seen_, self.elbo_ = saved["n_documents_seen"], saved["elbo"]
         for name in OF_A_RUN:

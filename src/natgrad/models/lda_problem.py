@@ -9,12 +9,11 @@ coordinate ascent is EM for the prior Dir(β + 1), and its objective bounds log 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from copy import copy
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import scipy.special as sp
@@ -25,12 +24,15 @@ from natgrad.inference.additive import GroupResult, MemoisedGroups, move_blocks
 from natgrad.inference.draws import generator
 from natgrad.inference.start import START
 from natgrad.kernels.lda import LANES, solve_documents, topic_counts
+from natgrad.kernels.memory import aligned_empty
 from natgrad.kernels.ratings import group_rows
-from natgrad.kernels.special import bits_like, elog_columns, exp_digamma, lgamma_columns, series_for
-from natgrad.models.lda_start import first_topics
+from natgrad.kernels.special import bits_like, elog_columns, lgamma_columns, series_for
+from natgrad.models.dirichlet_prior import best_concentrations, best_symmetric, log_prior, log_shares
+from natgrad.models.lda_start import first_topics, revived_topics
+from natgrad.models.threads import threads_for
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 
-__all__ = ["Inferred", "LDAProblem", "Local", "set_threads"]
+__all__ = ["Inferred", "LDAProblem", "Local"]
 
 Floats = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -43,8 +45,6 @@ ENTRIES, MOST_CHUNKS = 2_000, 512
 ENTRIES_PER_WORD, MOST_BATCHES = 20, 50
 # But topics that move several times in the first passes end in better optima: this many batches, of this many documents.
 LEAST_BATCHES, LEAST_SIZE = 10, 20
-# Products below which a second thread does not pay: a millisecond of one thread.
-LITTLE_WORK = 200_000
 # Documents that are evaluated at once, when all of them are.
 SLICE = 20_000
 
@@ -53,7 +53,8 @@ class Local(NamedTuple):
     """How documents are solved.
 
     ``topics`` is what stands for φ: "vb", its geometric mean under q, or "map", its mean. A document is done when γ changes by
-    ``tol`` in the mean over topics, or after ``limit`` rounds; topics with less than ``skip`` of its words are left out.
+    ``tol`` in the mean over topics, or after ``limit`` rounds; topics with less than ``skip`` of its words sit out between two
+    rounds over all topics.
     ``dtype`` is that of the inner loops.
     """
 
@@ -100,6 +101,7 @@ class LDAProblem:
         Documents that these stand for.
     shares : array [D, K], optional
         Where documents start: a point mass for each. By default equal shares.
+    learn : which priors are learned, of "doc" (α, asymmetric) and "topic" (β)
     """
 
     group_plate = "doc"
@@ -116,7 +118,9 @@ class LDAProblem:
         batch_size: int | None = None,
         population: float | None = None,
         shares: Floats | None = None,
+        learn: frozenset[str] = frozenset(),
     ) -> None:
+        self.learn = learn
         self.corpus, self.topic_prior, self.local = corpus, float(topic_prior), local or Local()
         self.doc_prior = np.asarray(doc_prior, dtype=np.float64)
         self.n_topics, self.n_groups = len(self.doc_prior), len(corpus)
@@ -173,9 +177,40 @@ class LDAProblem:
         """β − 1."""
         return (np.full((1, 1), self.topic_prior - 1.0),)
 
+    def given(self, state: State) -> LDAProblem:
+        """The model with the priors that a state has learned; what was prepared from the documents is shared."""
+        if not state.hyper:
+            return self
+        other = copy(self)
+        other.doc_prior, other.topic_prior = state.hyper["doc_prior"], state.hyper["topic_prior"]
+        return other
+
+    def with_topics(self, topics: Literal["vb", "map"]) -> LDAProblem:
+        """The same documents with another thing that stands for a topic."""
+        other = copy(self)
+        other.local, other._weights_of = self.local._replace(topics=topics), None
+        return other
+
+    def relearn(self, state: State, messages: Mapping[str, Stats], rho: float) -> State:
+        """Newton for α given Σ_d E[log θ_d], and for β given Σ E[log φ]."""
+        alpha, beta = self.doc_prior, self.topic_prior
+        if "doc" in self.learn:
+            sums, n_filled = messages["theta"]
+            best = best_concentrations(alpha, sums, float(n_filled[0]))
+            alpha = (1.0 - rho) * alpha + rho * best
+        if "topic" in self.learn:
+            total, shift = float(state.mu["phi"][0].sum()), float(self.local.topics == "map")
+            beta = (1.0 - rho) * beta + rho * best_symmetric(beta, total, self.n_topics, self.corpus.n_words, shift)
+        return state._replace(hyper={"doc_prior": alpha, "topic_prior": beta}) if self.learn else state
+
     def start(self, seed: int) -> State:
         """Topics near one another, each leaning towards a document of its own."""
         return self.at(first_topics(self.corpus, self.n_topics, generator(seed, START)))
+
+    def revived(self, state: State, seed: int) -> State:
+        """Topics that hold less than their part of the words start anew, each from a document of its own."""
+        anew = revived_topics(state.lam["phi"][0] + 1.0, self.topic_prior, self.corpus, generator(seed, START, 1))
+        return state if anew is None else self.at(anew, state.t)._replace(memory=state.memory, hyper=state.hyper)
 
     def at(self, concentration: Floats, t: int = 0) -> State:
         """The state whose topics have these concentrations [K, V]."""
@@ -189,7 +224,7 @@ class LDAProblem:
         if self.local.topics == "map":
             return (np.log(concentration / totals).T,)
         out = np.empty_like(concentration)
-        with _threads_for(concentration.size):
+        with threads_for(concentration.size):
             elog_columns(concentration, sp.digamma(totals), out)
         return (out.T,)
 
@@ -197,16 +232,20 @@ class LDAProblem:
         """What the topics add: ⟨m + η̃, μ⟩ + entropy, or the log density of the point that they are."""
         natural, elog, counts = (_by_word(part["phi"][0]) for part in (lam, mu, messages))
         n_words, beta = self.corpus.n_words, self.topic_prior
+        shares = 0.0
+        if "theta" in messages:
+            sums, n_filled = messages["theta"]
+            shares = log_prior(self.doc_prior, sums, float(n_filled[0]))
         if self.local.topics == "map":
             constant = self.n_topics * (sp.gammaln(n_words * (beta + 1.0)) - n_words * sp.gammaln(beta + 1.0))
-            return float(((counts + beta) * elog).sum() + constant)
+            return float(((counts + beta) * elog).sum() + constant) + shares
         concentration = natural + 1.0
         by_word = np.empty(n_words)
-        with _threads_for(concentration.size):
+        with threads_for(concentration.size):
             lgamma_columns(concentration, by_word)
         normalizer = by_word.sum() - sp.gammaln(concentration.sum(0)).sum()
         constant = self.n_topics * (sp.gammaln(n_words * beta) - n_words * sp.gammaln(beta))
-        return float((((counts + beta) - concentration) * elog).sum() + normalizer + constant)
+        return float((((counts + beta) - concentration) * elog).sum() + normalizer + constant) + shares
 
     def solve(self, state: State, groups: Ints | None, rows: Stats | None, tol: float, limit: int) -> GroupResult:
         """The documents of a batch, and what they count for each topic and word."""
@@ -217,17 +256,29 @@ class LDAProblem:
         found = self._infer(view, state.mu["phi"][0], start, rows is not None, tol, limit)
         weights, _ = self._weights(state.mu["phi"][0])
         counts: Floats = np.empty((self.corpus.n_words, self.n_topics), self.local.dtype)
-        with _threads_for(len(view.place) * self.n_topics):
-            topic_counts(view.word_start, view.place, view.documents, found.ratio, found.weight, weights, counts)
-        rest = float(found.bound.sum() - (counts * _by_word(state.mu["phi"][0])).sum())
+        inner = np.empty(self.corpus.n_words)
+        with threads_for(len(view.place) * self.n_topics):
+            topic_counts(
+                view.word_start, view.place, view.documents, found.ratio, found.weight, weights,
+                _by_word(state.mu["phi"][0]), counts, inner,
+            )  # fmt: skip
+        rest = float(found.bound.sum() - inner.sum())
         # Words are gathered once for a document, however many rounds it takes.
         reads, rounds = len(view.place) * self.n_topics, int(found.rounds.max(initial=0))
-        return GroupResult((found.gamma,), {"phi": (counts.T,)}, rest, rounds, reads)
+        told: dict[str, Stats] = {"phi": (counts.T,)}
+        if "doc" in self.learn:
+            # Σ E[log θ] and the number of documents: what α is learned from; its own term is no longer a part of the rest.
+            filled = view.corpus.lengths > 0
+            sums, n_filled = log_shares(found.gamma[filled]), float(filled.sum())
+            told["theta"] = (sums, np.array([n_filled]))
+            rest -= log_prior(self.doc_prior, sums, n_filled)
+        return GroupResult((found.gamma,), told, rest, rounds, reads)
 
     def of(self, corpus: Corpus, state: State) -> LDAProblem:
         """The same model with other documents; the weights of the state's topics, made once, come along."""
         self._weights(state.mu["phi"][0])
-        other = LDAProblem(corpus, self.doc_prior, self.topic_prior, self.local)
+        here = self.given(state)
+        other = LDAProblem(corpus, here.doc_prior, here.topic_prior, self.local)
         other._weights_of = self._weights_of
         return other
 
@@ -235,14 +286,26 @@ class LDAProblem:
         """Documents given the topics, from equal shares."""
         return self._infer(self._view(groups, keep=False), state.mu["phi"][0], None, False, tol, limit)
 
+    def infer_few(self, corpus: Corpus, state: State, tol: float, limit: int) -> Floats:
+        """γ [D, K] of a few other documents, as `infer` has it, without what takes as long as the vocabulary."""
+        none = np.empty(0, np.int64)
+        counts: Floats = corpus.counts.astype(self.local.dtype)
+        view = _View(corpus, counts, np.array([0, len(corpus)]), none.astype(np.int32), none, none)
+        return self._infer(view, state.mu["phi"][0], None, False, tol, limit).gamma
+
     def bound(self, state: State) -> float:
         """The evidence lower bound at these topics, with every document optimised from equal shares."""
-        rest, counts = 0.0, np.zeros((self.n_topics, self.corpus.n_words), order="F")
+        here, rest = self.given(state), 0.0
+        total: dict[str, Stats] = {}
         for begin in range(0, self.n_groups, SLICE):
             groups = np.arange(begin, min(begin + SLICE, self.n_groups))
-            found = self.solve(state, None if len(groups) == self.n_groups else groups, None, *self.local_limits)
-            rest, counts = rest + found.rest, counts + found.messages["phi"][0]
-        return rest + self.global_bound(state.lam, state.mu, {"phi": (counts,)})
+            found = here.solve(state, None if len(groups) == self.n_groups else groups, None, *self.local_limits)
+            rest += found.rest
+            total = {
+                name: tuple(part + more for part, more in zip(total.get(name, (0.0,) * len(told)), told, strict=True))
+                for name, told in found.messages.items()
+            }
+        return rest + here.global_bound(state.lam, state.mu, total)
 
     def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
         """All documents, then the topics."""
@@ -281,39 +344,33 @@ class LDAProblem:
         """Solve the documents of a view; ``start`` is γ if ``warm``, otherwise a point mass or None."""
         local, size, n_topics = self.local, len(view.corpus), self.n_topics
         weights, top = self._weights(elog)
-        series = series_for(local.dtype)
-        alpha: Floats = self.doc_prior.astype(local.dtype)
-        first: Floats
-        if start is None or not warm:
-            shares = np.full((size, n_topics), 1.0 / n_topics) if start is None else start
-            gamma = (self.doc_prior + view.corpus.lengths[:, None] * shares).astype(local.dtype)
-            first = np.ascontiguousarray(shares, dtype=local.dtype)
-        else:
-            gamma, first, power = start, np.empty_like(start), np.empty(start.size, local.dtype)
-            exp_digamma(gamma.ravel(), gamma.size, series, power, bits_like(power), first.ravel())
-        power = np.empty((len(view.chunks) - 1, -(-n_topics // LANES) * LANES), local.dtype)
+        begin_at: Floats = np.full((1, n_topics), 1.0 / n_topics) if start is None else start
+        power: Floats = np.empty((len(view.chunks) - 1, weights.shape[1]), local.dtype)
         out = Inferred(
             np.empty((size, n_topics), local.dtype),
-            np.empty((size, n_topics), local.dtype),
+            aligned_empty(size, weights.shape[1], local.dtype),
             np.empty(len(view.corpus.words), local.dtype),
             np.empty(size),
             np.empty(size, np.int64),
         )
-        with _threads_for(len(view.place) * n_topics):
+        with threads_for(len(view.place) * n_topics):
             solve_documents(
-                view.chunks, view.corpus.start, view.corpus.words, view.counts, weights, alpha, series, power,
-                bits_like(power), gamma, first, float(tol), int(limit), local.skip, *out,
+                view.chunks, view.corpus.start, view.corpus.words, view.counts, weights, top,
+                self.doc_prior.astype(local.dtype), series_for(local.dtype), power, bits_like(power),
+                np.ascontiguousarray(begin_at, dtype=local.dtype), warm, float(tol), int(limit),
+                min(local.skip, 0.5 / n_topics), *out,
             )  # fmt: skip
-        # Weights are relative to each word's likeliest topic; what was divided out is a part of the bound.
-        scale = np.bincount(view.documents, weights=view.corpus.counts * top[view.corpus.words], minlength=size)
-        return out._replace(bound=out.bound + scale)
+        return out
 
     def _weights(self, elog: Floats) -> tuple[Floats, Floats]:
         """The weights b [V, K] in the type of the inner loops, and log of each row's divisor; of the last topics, kept."""
         if self._weights_of is None or self._weights_of[0] is not elog:
             by_word = _by_word(elog)
             top = by_word.max(1)
-            weights = np.maximum(np.exp(by_word - top[:, None]), LEAST_WEIGHT).astype(self.local.dtype)
+            width = -(-self.n_topics // LANES) * LANES
+            weights: Floats = aligned_empty(len(by_word), width, self.local.dtype)
+            weights[:, : self.n_topics] = np.maximum(np.exp(by_word - top[:, None]), LEAST_WEIGHT)
+            weights[:, self.n_topics :] = 0.0
             self._weights_of = (elog, weights, top)
         return self._weights_of[1:]
 
@@ -338,23 +395,3 @@ class LDAProblem:
 def _by_word(array: Any) -> Floats:
     """[K, V] as contiguous [V, K]: a view of an array that lies word after word, otherwise a copy."""
     return np.ascontiguousarray(np.asarray(array).T)
-
-
-@contextmanager
-def _threads_for(work: int) -> Iterator[None]:
-    """One thread for little work: waking others takes longer, on a busy machine a thousand times. The numbers are the same."""
-    before: int = numba.get_num_threads()
-    if work < LITTLE_WORK:
-        numba.set_num_threads(1)
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)
-
-
-def set_threads(n_jobs: int | None) -> int:
-    """Use this many threads from now on (None: all); the number before."""
-    before: int = numba.get_num_threads()
-    most: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-    numba.set_num_threads(most if n_jobs is None else min(n_jobs, most))
-    return before

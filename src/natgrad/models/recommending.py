@@ -9,11 +9,14 @@ import numpy.typing as npt
 
 from natgrad.data.rating_files import as_ratings
 from natgrad.models.rating_metrics import ranking_scores
+from natgrad.models.rating_tables import check_columns, completed
 from natgrad.network.checks import whole_number
 
 if TYPE_CHECKING:
     from natgrad.data.ratings import Ratings
+    from natgrad.inference.engine import Result
     from natgrad.models.predictors import Predictor
+    from natgrad.models.rating_kinds import Kind
 
 __all__ = ["RecommendMixin", "Recommendations"]
 
@@ -37,20 +40,27 @@ class RecommendMixin:
     if TYPE_CHECKING:
         ratings_: Ratings
         _predictor: Predictor
+        _kind: Kind
+        result_: Result
 
         def _check_fitted(self) -> None: ...
 
-    def predict(self, users: Any, items: Any, return_std: bool = False) -> Any:
+    def predict(self, users: Any, items: Any = None, return_std: bool = False) -> Any:
         """The mean of a new rating for each pair (the probability of a like, the expected count).
 
         Parameters
         ----------
         users, items : ids as they were given to `fit`, of the same length
+            Without ``items``, ``users`` is a table [rows, items] with NaN for missing ratings, and all of it is predicted; each
+            row, of a known user or a new one, from its own ratings.
         return_std : bool
             Whether its standard deviation, noise included, comes with it.
         """
         self._check_fitted()
-        mean, variance = self._predictor.pairs(*self._pairs(users, items))
+        if items is None:
+            mean, variance = completed(self._kind, self.result_.state, self.ratings_.item_ids, users)
+        else:
+            mean, variance = self._predictor.pairs(*self._pairs(users, items))
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def interval(self, users: Any, items: Any, mass: float = 0.9) -> tuple[Floats, Floats]:
@@ -109,6 +119,7 @@ class RecommendMixin:
         self._check_fitted()
         if metric not in METRICS:
             raise ValueError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
+        check_columns(X, self.ratings_.n_items)
         held = as_ratings(X)
         rows, columns = self._pairs(held.user_ids[held.users], held.item_ids[held.items])
         if metric in ("ndcg", "recall", "map"):

@@ -1,0 +1,143 @@
+"""Arrays, memory-mapped files, tables or Parquet in; one long array of times with the ends of its sequences out.
+
+Nothing is copied that need not be: a memory-mapped array of codes or floats stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Sequences", "as_columns", "as_ends", "as_labels", "chunks_of", "is_stream"]
+
+Ints = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
+# Rows that are looked at together when all are checked, so that no temporary array is as long as the data.
+ROWS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Observations of several sequences, one after the other: codes [T], or values [T, D]; sequence s is ends[s] … ends[s + 1].
+
+    ``patterns`` [V, D] are the values that codes stand for, if they do; the code V means missing. ``labels`` [T] are known
+    states, −1 for unknown, or empty. ``base`` is the part of log p(y | x) that no state changes.
+    """
+
+    codes: Array
+    values: Array
+    ends: Ints
+    patterns: Array | None = None
+    labels: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    base: float = 0.0
+
+    def __post_init__(self) -> None:
+        # Read-only views, so that kernels are compiled once for what is in memory and what is mapped from a file.
+        for name in ("codes", "values", "labels"):
+            view = np.asarray(getattr(self, name)).view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+
+    @property
+    def n_times(self) -> int:
+        """T."""
+        return int(self.ends[-1])
+
+    @property
+    def lengths(self) -> Ints:
+        """Of the sequences."""
+        return np.diff(self.ends)
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def cut(self, begin: int, end: int) -> Sequences:
+        """The times ``begin`` to ``end`` as sequences of their own."""
+        inside = self.ends[(self.ends > begin) & (self.ends < end)]
+        ends = np.array([begin, *inside, end], dtype=np.int64) - begin
+        codes, values, labels = (part[begin:end] for part in (self.codes, self.values, self.labels))
+        share = (end - begin) / self.n_times
+        return replace(self, codes=codes, values=values, labels=labels, ends=ends, base=self.base * share)
+
+
+def as_columns(X: Any) -> Array:
+    """Data as an array [T, D] without a copy where that is possible; a name of a .npy or .parquet file is opened."""
+    if isinstance(X, (str, Path)):
+        X = _opened(Path(X))
+    if hasattr(X, "to_numpy"):
+        X = X.to_numpy()
+    if hasattr(X, "toarray"):
+        raise TypeError("X is a sparse matrix: give X.toarray()")
+    array = np.ma.filled(X.astype(np.float64), np.nan) if isinstance(X, np.ma.MaskedArray) else np.asarray(X)
+    if array.dtype.kind == "O":
+        array = array.astype(np.float64)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"X must hold numbers, got {array.dtype}: encode labels, np.unique(X, return_inverse=True)[1]")
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise ValueError(
+            f"X must have the shape (times, columns), got {array.shape}: give several sequences by lengths="
+        )
+    if len(array) == 0 or array.shape[1] == 0:
+        raise ValueError(f"X is empty, shape {array.shape}: there is nothing to fit to (minimum of 1 is required)")
+    return array
+
+
+def as_ends(lengths: Any, n_times: int) -> Ints:
+    """Where sequences end; checked against the number of times."""
+    if lengths is None:
+        return np.array([0, n_times], dtype=np.int64)
+    found = np.atleast_1d(np.asarray(lengths))
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise TypeError(f"lengths must be whole numbers, one for each sequence, got {lengths!r}")
+    if (bad := np.flatnonzero(found < 1)).size:
+        raise ValueError(f"lengths[{bad[0]}] = {found[bad[0]]} must be ≥ 1: leave out sequences without observations")
+    if found.sum() != n_times:
+        raise ValueError(f"lengths sum to {found.sum()}, but X has {n_times} rows")
+    return np.concatenate([[0], np.cumsum(found)]).astype(np.int64)
+
+
+def as_labels(labels: Any, n_times: int, n_states: int) -> npt.NDArray[np.int32]:
+    """Known states [T], −1 where unknown; empty if there are none."""
+    if labels is None:
+        return np.zeros(0, np.int32)
+    found = np.asarray(labels)
+    if found.dtype.kind not in "iu" or found.shape != (n_times,):
+        raise ValueError(
+            f"labels must be whole numbers, one for each of {n_times} rows (−1 where the state is unknown), got an array "
+            f"of {found.dtype} with shape {found.shape}"
+        )
+    if (bad := np.flatnonzero((found < -1) | (found >= n_states))).size:
+        raise ValueError(f"labels[{bad[0]}] = {found[bad[0]]} must lie between −1 (unknown) and {n_states - 1}")
+    return found.astype(np.int32)
+
+
+def chunks_of(array: Array) -> Iterator[tuple[int, Array]]:
+    """Parts of a long array with the row at which each begins."""
+    for begin in range(0, len(array), ROWS):
+        yield begin, array[begin : begin + ROWS]
+
+
+def is_stream(X: Any) -> bool:
+    """Whether data come one part after the other."""
+    return hasattr(X, "__next__")
+
+
+def _opened(path: Path) -> Array:
+    if path.suffix == ".npy":
+        found: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+        return found
+    if path.suffix == ".parquet":
+        try:
+            import pyarrow.parquet as parquet
+        except ImportError:
+            raise ImportError("reading Parquet needs pyarrow: pip install pyarrow") from None
+        table = parquet.read_table(path)
+        return np.column_stack([column.to_numpy(zero_copy_only=False) for column in table.columns])
+    raise ValueError(f"X = {str(path)!r}: only .npy and .parquet files are opened by name")

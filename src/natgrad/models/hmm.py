@@ -1,0 +1,380 @@
+"""What all hidden Markov models share: sequences in; states, transitions and emissions with their uncertainty out.
+
+    x_1 ~ Cat(π),   x_t ~ Cat(A_{x_{t−1}}),   y_t ~ p(y | φ_{x_t});   q(π) q(A) q(φ) q(x)
+
+Batch VB runs forward–backward over all data; its bound never falls. Long data are read as subchains of L times with steps of the
+natural gradient (Foti, Xu, Laird and Fox, 2014). The loop, the steps and the guard are those of every network.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+from natgrad.data.sequences import Sequences, as_columns, as_ends, as_labels, is_stream
+from natgrad.inference.additive import ONE_PASS, SampledGroups
+from natgrad.inference.engine import Limits, Result, run
+from natgrad.inference.methods import SVI, VB, Method
+from natgrad.inference.steps import Step
+from natgrad.inference.trace import Stop, Trace
+from natgrad.models.hmm_files import HMMFiles
+from natgrad.models.hmm_priors import chain_priors
+from natgrad.models.settings import checked_method, checked_step
+from natgrad.network.checks import real_number, whole_number
+from natgrad.posterior.factor import Factor
+
+if TYPE_CHECKING:
+    from natgrad.models.hmm_emissions import Emission
+    from natgrad.models.hmm_problem import HMMModel, SequenceProblem, Subchains
+    from natgrad.models.hmm_windows import Weights
+    from natgrad.problem import State
+
+__all__ = ["HiddenMarkov"]
+
+Floats = npt.NDArray[np.float64]
+Array = npt.NDArray[Any]
+# Up to so many times, exact sweeps take less than a second or two; beyond, a part of one pass of subchains does as well.
+EXACT_TIMES = 300_000
+# Memoised VB needs enough sequences to cut into batches.
+LEAST_SEQUENCES, BATCHES = 50, 10
+
+
+class _Plan(NamedTuple):
+    """How a fit is run, and why."""
+
+    problem: SequenceProblem
+    method: Method | None
+    steps: int
+    words: str
+
+
+class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
+    """A hidden Markov model without its emissions: what `GaussianHMM`, `CategoricalHMM`, `PoissonHMM` and `BernoulliHMM` share.
+
+    Parameters
+    ----------
+    n_states : int, K
+    initial_prior : float or array [K]
+        Concentration of the first states; 0 forbids.
+    transition_prior : float or array [K, K]
+        Concentration of each row of transitions; 0 forbids.
+    sticky : float
+        Added to the diagonal of transition_prior: states last longer.
+    topology : "ergodic" or "left-to-right"
+        Left to right begins in state 0 and only stays, or goes on to the next state.
+    method, step : as in ``Network.fit``
+        By default exact sweeps of short data, memoised VB of many sequences, and subchains of long ones; `trace_.choice` says
+        why. `VB()`; `SVI({"subchain": M})`; `SVI({"sequence": size})`.
+    subchain_length, n_subchains : int, optional
+        L and M of sampled subchains.
+    buffer : None, int or "grow"
+        Times read on both sides of a subchain and left out of its counts. "grow": as many as it takes until nothing that lies
+        beyond can change q(x_S) by more than ``buffer_tol`` (total variation).
+    buffer_tol : float
+    n_init : int
+        Starts that are improved on a slice of the data; the best one goes on.
+    max_sweeps : int
+        Most readings of the data by exact methods.
+    passes : float
+        What sampled subchains read, in readings of the data.
+    tol : float
+        Relative change of the bound over a sweep that counts as converged; 0 runs all sweeps.
+    seed : int
+        Every random choice is a function of the seed and the number of the step.
+    n_jobs : int, optional
+        Threads; by default all. The result is the same for any number.
+    verbose : bool, optional
+        Show a progress bar; by default on a terminal.
+
+    Attributes
+    ----------
+    startprob_, transmat_ : arrays [K], [K, K], E[π] and E[A]
+    posterior_ : {"initial", "transition", "emission"}, a Factor each
+    elbo_, trace_, stop_ : the bound (of sampled subchains: its estimate), its history, and why the run ended
+    """
+
+    def __init__(
+        self,
+        n_states: int = 4,
+        *,
+        initial_prior: Any = 1.0,
+        transition_prior: Any = 1.0,
+        sticky: float = 0.0,
+        topology: Literal["ergodic", "left-to-right"] = "ergodic",
+        method: Method | None = None,
+        step: Step | None = None,
+        subchain_length: int | None = None,
+        n_subchains: int | None = None,
+        buffer: int | Literal["grow"] | None = None,
+        buffer_tol: float = 1e-3,
+        n_init: int = 8,
+        max_sweeps: int = 200,
+        passes: float = 1.0,
+        tol: float = 1e-6,
+        seed: int = 0,
+        n_jobs: int | None = None,
+        verbose: bool | None = None,
+    ) -> None:
+        self.n_states = n_states
+        self.initial_prior = initial_prior
+        self.transition_prior = transition_prior
+        self.sticky = sticky
+        self.topology = topology
+        self.method = method
+        self.step = step
+        self.subchain_length = subchain_length
+        self.n_subchains = n_subchains
+        self.buffer = buffer
+        self.buffer_tol = buffer_tol
+        self.n_init = n_init
+        self.max_sweeps = max_sweeps
+        self.passes = passes
+        self.tol = tol
+        self.seed = seed
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        """The settings of the class and those that all share, for scikit-learn."""
+        named = [*inspect.signature(HiddenMarkov.__init__).parameters, *inspect.signature(cls.__init__).parameters]
+        return sorted(set(named) - {"self", "settings"})
+
+    @abstractmethod
+    def _emission(self, X: Array) -> Emission:
+        """The emission with its prior; what the user left open follows from the data."""
+
+    @abstractmethod
+    def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
+        """Set the attributes that users of this kind of emission expect."""
+
+    # -- fitting --
+
+    def fit(self, X: Any, lengths: Any = None, *, labels: Any = None) -> HiddenMarkov:
+        """Fit to sequences.
+
+        Parameters
+        ----------
+        X : array [T, D] (NumPy, memory-mapped, a table), the name of a .npy or .parquet file, or an iterator of such parts
+        lengths : ints, optional
+            Of the sequences in X, one after the other; by default X is one sequence. Parts of an iterator are sequences.
+        labels : ints [T], optional
+            Known states; −1 where the state is unknown.
+        """
+        if is_stream(X):
+            if lengths is not None or labels is not None:
+                raise ValueError(
+                    "an iterator takes neither lengths nor labels: give them to partial_fit with each part"
+                )
+            for part in X:
+                self.partial_fit(part)
+            self._check_fitted()
+            return self
+        columns = as_columns(X)
+        model = self._model(columns)
+        data = self._sequences(columns, lengths, labels, model.emission)
+        plan = self._plan(data, model)
+        self._run(plan, self._start(plan.problem), Trace())
+        self.n_times_seen_ = data.n_times
+        return self
+
+    def partial_fit(
+        self, X: Any, lengths: Any = None, *, labels: Any = None, n_times: float | None = None
+    ) -> HiddenMarkov:
+        """One step from a part of a stream: λ ← (1 − ρ) λ + ρ (η̃ + scale · counts).
+
+        Parameters
+        ----------
+        X, lengths, labels : as in `fit`
+        n_times : float, optional
+            How many times the stream stands for; by default those seen so far.
+        """
+        from natgrad.models.hmm_problem import SequenceProblem
+
+        columns = as_columns(X)
+        fresh = not hasattr(self, "_state")
+        model = self._model(columns) if fresh else self._model_
+        data = self._sequences(columns, lengths, labels, model.emission)
+        seen = data.n_times + (0 if fresh else self.n_times_seen_)
+        population = len(data) * max(seen, n_times or 0) / data.n_times
+        problem = SequenceProblem(data, model, population=population, n_jobs=self.n_jobs)
+        state = self._start(problem) if fresh else self._state
+        step = ONE_PASS if self.step is None else self.step
+        after, info = SampledGroups(problem, len(data), *problem.local_limits, step).step(state, int(self.seed))
+        if not all(bool(block.valid) for block in info.blocks.values()):
+            raise FloatingPointError(f"step {after.t} left the space of valid parameters; take a smaller step=")
+        self._publish(model, after)
+        self.n_times_seen_, self.elbo_ = seen, info.estimate
+        return self
+
+    # -- states and scores --
+
+    def score(self, X: Any, lengths: Any = None) -> float:
+        """Log p(X) of sequences at the mean of q; neither batches nor subchains change it."""
+        problem = self._held_out(X, lengths)
+        return self._counted(problem, problem.at_point(self._state), None)
+
+    def score_samples(self, X: Any, lengths: Any = None, *, out: Array | None = None) -> tuple[float, Array]:
+        """Log p(X) and the probabilities of the states [T, K]; see `predict_proba` for ``out``."""
+        problem = self._held_out(X, lengths)
+        states = np.empty((problem.data.n_times, problem.model.n_states)) if out is None else out
+        return self._counted(problem, problem.at_point(self._state), states), states
+
+    def predict_proba(self, X: Any, lengths: Any = None, *, out: Array | None = None) -> Array:
+        """p(x_t | X) at the mean of q [T, K].
+
+        ``out``, an array of floats such as a `np.memmap`, is written block by block; then nothing of this size is held.
+        """
+        return self.score_samples(X, lengths, out=out)[1]
+
+    def decode(self, X: Any, lengths: Any = None) -> tuple[float, Array]:
+        """The log probability of the likeliest path of each sequence, summed, and the states on it [T]."""
+        from natgrad.models.hmm_windows import n_threads, paths
+
+        problem = self._held_out(X, lengths)
+        states, log_prob = paths(problem.at_point(self._state), problem.data, n_threads(self.n_jobs))
+        return log_prob + problem.data.base, states
+
+    def predict(self, X: Any, lengths: Any = None) -> Array:
+        """The states on the likeliest path (Viterbi) [T]."""
+        return self.decode(X, lengths)[1]
+
+    def sample(self, n: int = 1, seed: int | None = None) -> tuple[Array, Array]:
+        """A sequence of ``n`` observations from the model at the mean of q, and its states."""
+        self._check_fitted()
+        rng = np.random.default_rng(seed)
+        rows = np.cumsum(np.vstack([self.startprob_, self.transmat_]), axis=1)
+        states = np.empty(whole_number(n, "n"), np.int64)
+        here = -1
+        for t, u in enumerate(rng.random(len(states))):
+            here = states[t] = min(int(np.searchsorted(rows[here + 1], u, side="right")), len(self.startprob_) - 1)
+        return self._model_.emission.draw(self._state.lam["emission"], states, rng), states
+
+    # -- parts --
+
+    def _run(self, plan: _Plan, start: State, trace: Trace) -> None:
+        problem = plan.problem
+        step = checked_step(self.step, plan.method, problem)
+        result: Result = run(
+            problem, start, plan.method, step, tuple(problem.blocks), limits=Limits(plan.steps, self.tol),
+            seed=int(self.seed), progress=self.verbose, trace=trace, bound_every="never" if problem.overlapping else None,
+        )  # fmt: skip
+        result.trace.choice = f"{plan.words}; {result.trace.choice}" if plan.words else result.trace.choice
+        self.trace_: Trace = result.trace
+        self.stop_: Stop = result.stop
+        self._publish(problem.model, result.state)
+        records = result.trace.records
+        # Of sampled steps, the mean of what the later half of them said.
+        said = [r.elbo_estimate for r in records[len(records) // 2 :]] if problem.overlapping else [records[-1].elbo]
+        self.elbo_ = float(np.mean(said))
+
+    def _plan(self, data: Sequences, model: HMMModel) -> _Plan:
+        """What the user fixed, and the rest by the size of the data."""
+        from natgrad.models.hmm_problem import SequenceProblem, SubchainProblem
+
+        method = checked_method(self.method)
+        longest, total = int(data.lengths.max()), data.n_times
+        words = f"{total:,} times in {len(data):,} sequences"
+        if (isinstance(method, SVI) and method.plate == "subchain") or (
+            method is None and self.step is None and total > EXACT_TIMES and longest * LEAST_SEQUENCES > total
+        ):  # fmt: skip
+            how = self._subchains(longest, method.size if isinstance(method, SVI) else None)
+            problem = SubchainProblem(data, model, how, self.n_jobs)
+            steps = max(1, round(self.passes * total / (how.size * how.length)))
+            why = f"{words}: a pass takes long, so subchains of {how.length} times are sampled"
+            return _Plan(problem, SVI({"subchain": how.size}), steps, "" if method is not None else why)
+        if method is None and self.step is None and len(data) >= LEAST_SEQUENCES and total > EXACT_TIMES:
+            size = -(-len(data) // BATCHES)
+            return _Plan(
+                SequenceProblem(data, model, batch_size=size, n_jobs=self.n_jobs),
+                None,
+                BATCHES * self.max_sweeps,
+                words,
+            )
+        whole = SequenceProblem(data, model, n_jobs=self.n_jobs)
+        if isinstance(method, SVI):
+            whole = SequenceProblem(data, model, batch_size=method.size, n_jobs=self.n_jobs)
+            return _Plan(whole, method, -(-len(data) // method.size) * self.max_sweeps, words)
+        return _Plan(whole, VB() if method is None else method, self.max_sweeps, f"{words}: exact sweeps are cheap")
+
+    def _subchains(self, longest: int, size: int | None) -> Subchains:
+        from natgrad.models.hmm_problem import Subchains
+
+        usual = Subchains()
+        length = (
+            usual.length if self.subchain_length is None else whole_number(self.subchain_length, "subchain_length", 2)
+        )
+        if self.buffer is not None and self.buffer != "grow":
+            whole_number(self.buffer, "buffer", 0)
+        n = size or (usual.size if self.n_subchains is None else whole_number(self.n_subchains, "n_subchains"))
+        # A sequence shorter than a subchain is read as a whole; if all are, so is every group.
+        return usual._replace(length=max(2, min(length, longest)), size=n, buffer=self.buffer, tol=self.buffer_tol)
+
+    def _start(self, problem: SequenceProblem) -> State:
+        from natgrad.models.hmm_start import best_start
+
+        return best_start(problem.data, problem.model, int(self.seed), int(self.n_init), self.n_jobs)
+
+    def _publish(self, model: HMMModel, state: State) -> None:
+        from natgrad.models.hmm_problem import blocks_of
+
+        self._state, self._model_ = state._replace(memory={}), model
+        self.posterior_: Mapping[str, Factor] = {
+            name: Factor(name, block.family, block.plates, state.lam[name]) for name, block in blocks_of(model).items()
+        }
+        self.startprob_: Floats = self.posterior_["initial"].mean()
+        self.transmat_: Floats = self.posterior_["transition"].mean()
+        self.n_steps_: int = state.t
+        self._name(model.emission, state.lam["emission"])
+
+    def _sequences(self, columns: Array, lengths: Any, labels: Any, emission: Emission) -> Sequences:
+        self.n_features_in_: int = columns.shape[1] if not hasattr(self, "_state") else self.n_features_in_
+        if columns.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {columns.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
+                "input"
+            )
+        seen = emission.observe(columns)
+        ends = as_ends(lengths, len(columns))
+        known = as_labels(labels, len(columns), int(self.n_states))
+        return Sequences(seen.codes, seen.values, ends, seen.patterns, known, seen.base)
+
+    def _held_out(self, X: Any, lengths: Any) -> SequenceProblem:
+        from natgrad.models.hmm_problem import SequenceProblem
+
+        self._check_fitted()
+        data = self._sequences(as_columns(X), lengths, None, self._model_.emission)
+        return SequenceProblem(data, self._model_, n_jobs=self.n_jobs)
+
+    def _counted(self, problem: SequenceProblem, weights: Weights, states: Array | None) -> float:
+        from natgrad.models.hmm_windows import count, whole_sequences
+
+        windows = whole_sequences(weights, problem.data, None, problem.n_jobs)
+        return count(weights, windows, problem.n_sums, problem.n_jobs, states).log_z + problem.data.base
+
+    def _model(self, X: Array) -> HMMModel:
+        """Priors, with all settings checked."""
+        from natgrad.models.hmm_problem import HMMModel
+
+        n_states = whole_number(self.n_states, "n_states")
+        for name, least in (("n_init", 1), ("max_sweeps", 1), ("seed", 0)):
+            whole_number(getattr(self, name), name, least)
+        if self.n_jobs is not None:
+            whole_number(self.n_jobs, "n_jobs")
+        if not real_number(self.passes, "passes") > 0:
+            raise ValueError(f"passes must be > 0, got {self.passes!r}")
+        if not 0 < real_number(self.buffer_tol, "buffer_tol") < 1:
+            raise ValueError(f"buffer_tol must lie in (0, 1), got {self.buffer_tol!r}")
+        initial, rows = chain_priors(self.initial_prior, self.transition_prior, self.sticky, self.topology, n_states)
+        return HMMModel(initial, rows, self._emission(X))
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "_state"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(X) or partial_fit(X)")

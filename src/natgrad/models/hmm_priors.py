@@ -1,0 +1,49 @@
+"""What a user says of first states and transitions in; concentrations of their Dirichlet priors, checked, out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.network.checks import real_number
+
+__all__ = ["FORBIDDEN", "chain_priors"]
+
+Floats = npt.NDArray[np.float64]
+# The concentration of what is forbidden: E log is −1e8, and its exponential is 0.
+FORBIDDEN = 1e-8
+
+
+def chain_priors(
+    initial_prior: Any, transition_prior: Any, sticky: Any, topology: Any, n_states: int
+) -> tuple[Floats, Floats]:
+    """Concentrations of π [K] and of the rows of A [K, K]."""
+    if not real_number(sticky, "sticky") >= 0:
+        raise ValueError(f"sticky must be ≥ 0, got {sticky!r}: it is added to the diagonal of transition_prior")
+    if topology not in ("ergodic", "left-to-right"):
+        raise ValueError(f'topology must be "ergodic" or "left-to-right", got {topology!r}')
+    initial = _concentrations(initial_prior, (n_states,), "initial_prior")
+    rows = _concentrations(transition_prior, (n_states, n_states), "transition_prior") + float(sticky) * np.eye(
+        n_states
+    )
+    if topology == "left-to-right":
+        step = np.subtract.outer(np.arange(n_states), np.arange(n_states))
+        rows = np.where((step == 0) | (step == -1), rows, 0.0)
+        initial = np.where(np.arange(n_states) == 0, initial, 0.0)
+    if not initial.max() > 0:
+        raise ValueError(f"initial_prior forbids every first state: {initial_prior!r}")
+    if (dead := np.flatnonzero(~(rows.max(1) > 0))).size:
+        raise ValueError(
+            f"transition_prior[{dead[0]}] forbids every way out of state {dead[0]}: leave something > 0 in it"
+        )
+    return np.maximum(initial, FORBIDDEN), np.maximum(rows, FORBIDDEN)
+
+
+def _concentrations(value: Any, shape: tuple[int, ...], what: str) -> Floats:
+    """Numbers ≥ 0 at a shape; 0 forbids."""
+    array = np.asarray(value, dtype=np.float64)
+    if array.shape not in ((), shape) or not (np.isfinite(array) & (array >= 0)).all():
+        raise ValueError(f"{what} must be ≥ 0, a number or an array {list(shape)}, got {value!r}")
+    return np.broadcast_to(array, shape).copy()

@@ -1,0 +1,394 @@
+"""Hidden Markov models as the engine's Problem: blocks π, A and φ; the groups are whole sequences, or subchains of them.
+
+    π ~ Dir,   A_i ~ Dir,   φ_k ~ prior,   x_1 ~ Cat(π),   x_t ~ Cat(A_{x_{t−1}}),   y_t ~ p(y | φ_{x_t})
+    q = q(π) q(A) q(φ) q(x)                                                          structured mean field
+
+Given q(π) q(A) q(φ), the best q(x) is a chain with weights exp E log π, exp E log A and exp E log p(y | φ), none of which are
+normalised; its log Z, less ⟨messages, moments⟩, is what a sequence adds to the bound.
+
+Subchains (Foti, Xu, Laird and Fox, 2014): all starts of L consecutive times are equally likely, so the expected counts of one are
+(L − 1)/(T − L + 1) of all pairs and L/(T − L + 1) of all times, up to the edges. Counts divided by L − 1 and L are messages
+of T − L + 1 groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.sequences import Sequences
+from natgrad.families import Dirichlet
+from natgrad.inference.additive import GroupResult, MemoisedGroups, move_blocks
+from natgrad.inference.steps import RobbinsMonro, Step
+from natgrad.kernels.hmm_emissions import LANES, n_statistics
+from natgrad.models.hmm_emissions import Emission
+from natgrad.models.hmm_windows import (
+    Counts,
+    Weights,
+    Windows,
+    count,
+    grown,
+    n_threads,
+    pattern_statistics,
+    weights_of,
+    whole_sequences,
+)  # fmt: skip
+from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
+
+__all__ = ["HMMModel", "SequenceProblem", "SubchainProblem", "Subchains", "blocks_of", "stationary"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Stats = tuple[Any, ...]
+
+
+class HMMModel(NamedTuple):
+    """Priors: concentrations of π [K] and of the rows of A [K, K], and the emission with its own."""
+
+    initial: Floats
+    transition: Floats
+    emission: Emission
+
+    @property
+    def n_states(self) -> int:
+        """K."""
+        return len(self.initial)
+
+
+def blocks_of(model: HMMModel) -> dict[str, Block]:
+    """The global variables of a model."""
+    emission = model.emission
+    return {
+        "initial": Block("initial", Dirichlet(), (), ()),
+        "transition": Block("transition", Dirichlet(), ("state",), (model.n_states,)),
+        "emission": Block("emission", emission.family, ("state", "column")[: len(emission.shape)], emission.shape),
+    }
+
+
+class Subchains(NamedTuple):
+    """How subchains are read: their length L, how many at a step, and their buffers.
+
+    ``buffer`` is None, a number of times on each side, or "grow": until what lies beyond changes q(x_S) by less than ``tol`` in
+    total variation, at most ``most`` times on each side.
+    """
+
+    length: int = 64
+    # With the head of a sequence, for π, they fill a row of lanes.
+    size: int = LANES - 1
+    buffer: int | str | None = None
+    tol: float = 1e-3
+    unit: int = 8
+    most: int = 512
+
+
+class SequenceProblem:
+    """Whole sequences as groups; exact.
+
+    Parameters
+    ----------
+    data : Sequences
+    model : HMMModel
+    batch_size : int, optional
+        Sequences in a batch of memoised VB; all by default.
+    population : float, optional
+        Sequences that these stand for.
+    n_jobs : int, optional
+    """
+
+    group_plate = "sequence"
+    gauges: tuple[tuple[str, str], ...] = ()
+    messages = None
+    local_limits = (1e-6, 1)  # q(x) of a sequence is exact after one pass
+    row_bytes = 0
+    overlapping = False
+
+    def __init__(
+        self,
+        data: Sequences,
+        model: HMMModel,
+        *,
+        batch_size: int | None = None,
+        population: float | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.data, self.model, self.n_jobs = data, model, n_threads(n_jobs)
+        self.batch_size = batch_size or len(data)
+        self.given_population = population
+        self._weights: tuple[Any, Weights] | None = None
+
+    @property
+    def n_groups(self) -> int:
+        """Sequences."""
+        return len(self.data)
+
+    @property
+    def population(self) -> float:
+        """Sequences that these stand for."""
+        return float(self.n_groups if self.given_population is None else self.given_population)
+
+    @cached_property
+    def blocks(self) -> Mapping[str, Block]:
+        """First states, rows of transitions, emissions."""
+        return blocks_of(self.model)
+
+    @property
+    def observed(self) -> Mapping[str, Ints]:
+        """All times; their numbers are never needed, so they take no memory."""
+        return {"y": np.broadcast_to(np.int64(0), (self.data.n_times,))}
+
+    def child_sets(self, name: str) -> list[ChildSet]:
+        """Every state's emission and row of A are read at every time; π at the first ones."""
+        n_reads = len(self.data) if name == "initial" else self.data.n_times
+        ends, sizes = np.array([0, n_reads]), {"time": n_reads}
+        children = np.broadcast_to(np.int64(0), (n_reads,))
+        block = Block(name, self.blocks[name].family, ("state",), (self.model.n_states,))
+        return [ChildSet("y" if name == "emission" else "x", name == "emission", 0, block, (), sizes, children, ends)]
+
+    def coupling(self, name: str) -> int:
+        """ω: a state and what it chooses."""
+        return 2
+
+    def neighbours(self, name: str) -> set[str]:
+        """No other block; q(x) is inside."""
+        return set()
+
+    @property
+    def message_bytes(self) -> int:
+        """Of all blocks."""
+        return 8 * (
+            self.model.n_states * (self.model.n_states + 1) + sum(np.size(p) for p in self.full_prior("emission"))
+        )
+
+    def full_prior(self, name: str) -> Stats:
+        """η̃ at the shape of the block."""
+        if name != "emission":
+            return self.prior_of(name)
+        shape = self.model.emission.shape
+        events = (p.shape[len(shape) :] for p in self.model.emission.prior)
+        return tuple(np.broadcast_to(p, (*shape, *e)) for p, e in zip(self.model.emission.prior, events, strict=True))
+
+    def prior_of(self, name: str) -> Stats:
+        """η̃."""
+        if name == "emission":
+            return self.model.emission.prior
+        return ((self.model.initial if name == "initial" else self.model.transition) - 1.0,)
+
+    def moments(self, block: Block, lam: Any) -> Stats:
+        """μ = ∇A(λ)."""
+        return block.family.expected_stats(lam)
+
+    def at(self, lam: Mapping[str, Stats], t: int = 0) -> State:
+        """The state with these natural parameters."""
+        full = {name: tuple(np.array(part, dtype=np.float64) for part in lam[name]) for name in self.blocks}
+        return State(full, {name: self.moments(block, full[name]) for name, block in self.blocks.items()}, t)
+
+    def from_counts(self, heads: Floats, pairs: Floats, sums: Floats, scale: float = 1.0) -> State:
+        """The state after an update from expected counts."""
+        told = self._messages(Counts(heads, pairs, sums, 0.0), scale, scale, scale)
+        prior = {name: self.full_prior(name) for name in self.blocks}
+        return self.at({n: tuple(p + m for p, m in zip(prior[n], told[n], strict=True)) for n in self.blocks})
+
+    def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
+        """Σ_blocks [⟨m + η̃ − λ, μ⟩ + A(λ) − A(η̃)]."""
+        total = 0.0
+        for name, block in self.blocks.items():
+            family, prior = block.family, self.full_prior(name)
+            slack = tuple(m + p - g for m, p, g in zip(messages[name], prior, lam[name], strict=True))
+            normalizers = family.log_normalizer(lam[name]) - family.log_normalizer(prior)
+            total += float(np.sum(family.inner(slack, mu[name]) + normalizers))
+        return total
+
+    def weights(self, state: State) -> Weights:
+        """Exp E log of everything; of the last moments, kept."""
+        key = state.mu["emission"][0]
+        if self._weights is None or self._weights[0] is not key:
+            mu, emission = state.mu, self.model.emission
+            forms = emission.weights(mu["emission"])
+            made = weights_of(emission, self.data, np.exp(mu["initial"][0]), np.exp(mu["transition"][0]), forms)
+            self._weights = (key, made)
+        return self._weights[1]
+
+    def at_point(self, state: State) -> Weights:
+        """The model itself at the mean of q."""
+        emission, lam = self.model.emission, state.lam
+        initial, transition = (self.blocks[n].family.mean(lam[n]) for n in ("initial", "transition"))
+        return weights_of(emission, self.data, initial, transition, emission.weights(emission.point(lam["emission"])))
+
+    @property
+    def n_sums(self) -> int:
+        """Rows of the kernels' sums."""
+        if len(self.data.codes) == 0:
+            return n_statistics(self.model.emission.kind, self.data.values.shape[1], 0)
+        if self.data.patterns is not None:
+            return len(self.data.patterns)
+        n_rows: int = self.model.emission.prior[0].shape[-1] + 1
+        return n_rows
+
+    def solve(self, state: State, groups: Ints | None, rows: Stats | None, tol: float, limit: int) -> GroupResult:
+        """q(x) of some sequences, and what they tell."""
+        weights = self.weights(state)
+        windows = whole_sequences(weights, self.data, groups, self.n_jobs)
+        found = self._possible(count(weights, windows, self.n_sums, self.n_jobs))
+        told = self._messages(found)
+        base = self.data.base * (1.0 if groups is None else self.data.lengths[groups].sum() / self.data.n_times)
+        times = int(self.data.lengths.sum() if groups is None else self.data.lengths[groups].sum())
+        return GroupResult((), told, found.log_z + base - self._told(told, state), 1, self._reads(times))
+
+    def bound(self, state: State) -> float:
+        """The evidence lower bound, with every q(x) optimal."""
+        found = self.solve(state, None, None, *self.local_limits)
+        return found.rest + self.global_bound(state.lam, state.mu, found.messages)
+
+    def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
+        """All sequences, then all blocks; they do not read one another."""
+        after, info = MemoisedGroups(self, 1, *self.local_limits).step(state, 0)
+        assert info.bound is not None
+        return SweepResult(after, info.bound, info.blocks)
+
+    def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
+        """As `sweep`."""
+        return self.sweep(state, order)
+
+    def target(
+        self,
+        block: Block,
+        state: State,
+        full: tuple[str, ...] | None = None,
+        sampled: tuple[Sampled, ...] = (),
+        column: int | None = None,
+    ) -> Stats:
+        """λ* from all sequences; single times are never sampled."""
+        if full is not None or sampled or column is not None:
+            raise NotImplementedError("sequences and subchains are sampled as a whole: SVI({'subchain': size})")
+        told = self.solve(state, None, None, *self.local_limits).messages[block.name]
+        return tuple(p + m for p, m in zip(self.prior_of(block.name), told, strict=True))
+
+    def advance(
+        self, block: Block, state: State, target: Any, rho: Any, column: int | None = None
+    ) -> tuple[State, BlockInfo]:
+        """λ ← (1 − ρ) λ + ρ λ^temp."""
+        told = {n: tuple(g - p for g, p in zip(state.lam[n], self.prior_of(n), strict=True)) for n in self.blocks}
+        told[block.name] = tuple(g - p for g, p in zip(target, self.prior_of(block.name), strict=True))
+        after, info = move_blocks(self, state, told, float(rho))
+        return after, info[block.name]
+
+    # -- parts --
+
+    def _messages(self, found: Counts, heads: float = 1.0, pairs: float = 1.0, times: float = 1.0) -> dict[str, Stats]:
+        """What counts tell each block, each kind of them multiplied."""
+        sums = found.sums
+        if len(self.data.codes) and self.data.patterns is not None:
+            sums = pattern_statistics(self.data.patterns).T @ sums
+        return {
+            "initial": (found.heads * heads,),
+            "transition": (found.pairs * pairs,),
+            "emission": tuple(part * times for part in self.model.emission.message(sums)),
+        }
+
+    def _told(self, messages: Mapping[str, Stats], state: State) -> float:
+        """Σ ⟨m, μ⟩."""
+        return float(sum(
+            np.sum(self.blocks[name].family.inner(messages[name], state.mu[name])) for name in self.blocks
+        ))  # fmt: skip
+
+    def _reads(self, times: int) -> int:
+        return 2 * self.model.n_states * times
+
+    def _possible(self, found: Counts) -> Counts:
+        """The counts, if some path is possible."""
+        if not np.isfinite(found.log_z):
+            raise ValueError(
+                f"no path of states is possible: log Z is {found.log_z}. Labels contradict the transitions that "
+                "transition_prior forbids (zeros), or X has values beyond what floats can hold"
+            )
+        return found
+
+
+class SubchainProblem(SequenceProblem):
+    """Subchains as groups: all T − L + 1 places where one can begin; sequences shorter than L are groups as they are."""
+
+    group_plate = "subchain"
+    overlapping = True
+    # Noise averages out, and the first steps, of a random start, are forgotten quickly.
+    step: Step = RobbinsMonro(delay=1.0, forgetting=0.6)
+
+    def __init__(self, data: Sequences, model: HMMModel, subchains: Subchains, n_jobs: int | None = None) -> None:
+        super().__init__(data, model, batch_size=subchains.size, n_jobs=n_jobs)
+        self.subchains = subchains
+        self.n_starts = np.maximum(data.lengths - subchains.length + 1, 1)
+        self._first = np.concatenate([[0], np.cumsum(self.n_starts)])
+
+    @property
+    def n_groups(self) -> int:
+        """Starts of subchains."""
+        return int(self._first[-1])
+
+    def solve(self, state: State, groups: Ints | None, rows: Stats | None, tol: float, limit: int) -> GroupResult:
+        """q(x_S) of subchains, and what each of them tells as one of all that there could be."""
+        if groups is None:
+            return super().solve(state, None, rows, tol, limit)
+        chosen = np.asarray(groups)
+        number = np.searchsorted(self._first, chosen, side="right") - 1
+        whole = self.data.lengths[number] < self.subchains.length
+        weights, length = self.weights(state), self.subchains.length
+        start = self.data.ends[number] + chosen - self._first[number]
+        scale = len(chosen) / self.n_groups
+        windows = self._windows(weights, state, start[~whole], number[~whole], self._head(chosen))
+        found = self._possible(count(weights, windows, self.n_sums, self.n_jobs))
+        told = self._messages(found, len(self.data) * scale, 1.0 / (length - 1), 1.0 / length)
+        rest = (found.log_z - self._told(self._messages(found, 0.0), state)) / length
+        if whole.any():
+            exact = whole_sequences(weights, self.data, number[whole], self.n_jobs)
+            short = self._possible(count(weights, exact, self.n_sums, self.n_jobs))
+            more = self._messages(short, 0.0)
+            rest += short.log_z - self._told(more, state)
+            told = {n: tuple(a + b for a, b in zip(told[n], more[n], strict=True)) for n in told}
+        times = int(windows.length.sum() + self.data.lengths[number[whole]].sum())
+        return GroupResult((), told, rest + self.data.base * scale, 1, self._reads(times))
+
+    def _head(self, chosen: Ints) -> int:
+        """A sequence whose first state is read, for π: a function of the sample, as likely as any other."""
+        return int(chosen.sum() % len(self.data))
+
+    def _windows(self, weights: Weights, state: State, start: Ints, number: Ints, head: int) -> Windows:
+        """Subchains with their buffers, and the head of one sequence, of which nothing but the first state counts."""
+        how, n_states = self.subchains, len(weights.initial)
+        typical = stationary(self.blocks["transition"].family.mean(state.lam["transition"]))
+        low, high = self.data.ends[number], self.data.ends[number + 1]
+        margin = how.buffer if isinstance(how.buffer, int) else 0
+        begin, end = np.maximum(low, start - margin), np.minimum(high, start + how.length + margin)
+        before = np.where((begin == low)[:, None], weights.initial, typical)
+        behind = np.ones((len(start), n_states))
+        if how.buffer == "grow":
+            lengths = np.full(len(start), how.length)
+            found = grown(weights, typical, start, lengths, low, high, how.unit, how.tol, how.most, self.n_jobs)
+            before, behind = found.before, found.behind
+        spans = np.zeros((len(start) + 1, 4), np.int64)
+        spans[:-1, 0], spans[:-1, 1], spans[:-1, 2] = start - begin, start - begin + how.length, how.length - 1
+        spans[-1, 3] = 1
+        first = int(self.data.ends[head])
+        longest = int((end - begin).max(initial=how.length))
+        lengths = np.append(end - begin, min(longest, int(self.data.lengths[head])))
+        return Windows(
+            np.append(begin, first), lengths, np.vstack([before, weights.initial]), np.vstack([behind, np.ones(n_states)]),
+            spans,
+        )  # fmt: skip
+
+
+def stationary(transition: Floats) -> Floats:
+    """π with π A = π and sum 1; the one of least squares where several are.
+
+    Examples
+    --------
+    >>> stationary(np.array([[0.9, 0.1], [0.3, 0.7]])).round(6).tolist()
+    [0.75, 0.25]
+    """
+    n_states = len(transition)
+    rows = np.vstack([np.eye(n_states) - transition.T, np.ones(n_states)])
+    wanted = np.append(np.zeros(n_states), 1.0)
+    found = np.maximum(np.linalg.lstsq(rows, wanted, rcond=None)[0], 1e-12)
+    return np.asarray(found / found.sum())

@@ -1,0 +1,196 @@
+"""The Gibbs finish: the oracle is exact, the fast sampler agrees with it, counts stay right, and a fit keeps its promises."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.special as sp
+
+import natgrad as ng
+from natgrad.data.corpora import as_corpus
+from natgrad.models.lda_gibbs import Sampler, gibbs_finish
+from natgrad.models.topics import aligned
+from natgrad.testing.gibbs import enumerated_counts, sampled_counts, tokens_of
+from natgrad.testing.lda import draw_documents
+
+# Three documents, seven tokens; an asymmetric α tells the topics apart, so that counts can be compared one by one.
+TINY = np.array([[2, 1, 0], [0, 1, 1], [0, 0, 2]])
+ALPHA, BETA = np.array([0.9, 0.4]), 0.5
+
+
+def standard_error(samples):
+    """Of the mean of a chain, by the means of fifty batches."""
+    batches = samples[: len(samples) // 50 * 50].reshape(50, -1, *samples.shape[1:]).mean(1)
+    return batches.std(0, ddof=1) / np.sqrt(50)
+
+
+def test_enumeration_is_the_evidence_of_the_reference(reference):
+    r = reference("exact_conjugate")["lda_exact_tiny"]
+    X = np.zeros((2, r["V"]), dtype=int)
+    np.add.at(X, (np.array(r["doc"]), np.array(r["w"])), 1)
+    _, _, evidence = enumerated_counts(tokens_of(X), np.full(r["K"], float(r["alpha"])), r["beta"])
+    assert evidence == pytest.approx(r["log_evidence"], rel=1e-10)
+
+
+def test_oracle_agrees_with_enumeration():
+    tokens = tokens_of(TINY)
+    wanted, _, _ = enumerated_counts(tokens, ALPHA, BETA)
+    samples = sampled_counts(tokens, ALPHA, BETA, 3000, seed=1)[50:]
+    error = standard_error(samples)
+    assert error.max() < 0.06
+    assert (np.abs(samples.mean(0) - wanted) < 5 * error).all()
+
+
+@pytest.mark.parametrize("refreshed", [1, 100], ids=lambda n: f"tables of {n} sweeps")
+def test_fast_sampler_agrees_with_enumeration(refreshed):
+    wanted, _, _ = enumerated_counts(tokens_of(TINY), ALPHA, BETA)
+    sampler = Sampler(as_corpus(TINY), ALPHA, BETA, seed=3)
+    # Tables far from the truth: what is refused corrects for them.
+    sampler.settle(np.array([[5.0, 1.0, 1.0], [1.0, 1.0, 9.0]]))
+    samples = np.empty((10_000, *wanted.shape))
+    for number in range(refreshed):
+        sampler.sweep(fresh=number == 0)
+    for number in range(len(samples)):
+        sampler.sweep(fresh=False)
+        samples[number] = sampler.by_word
+    error = standard_error(samples)
+    assert error.max() < 0.05
+    assert sampler.refused > 0
+    assert (np.abs(samples.mean(0) - wanted) < 5 * error).all()
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_counts_are_those_of_the_tokens(shards):
+    corpus = as_corpus(draw_documents(40, 30, 6, 25, seed=2).counts)
+    sampler = Sampler(corpus, np.full(6, 0.1), 0.05, seed=0, shards=shards)
+    sampler.settle(np.ones((6, 30)))
+    for number in range(5):
+        sampler.sweep(fresh=number % 2 == 0, averaged=number > 2)
+    by_word, totals = sampler.by_word.copy(), sampler.totals.copy()
+    sampler.recount()
+    np.testing.assert_array_equal(by_word, sampler.by_word)
+    np.testing.assert_array_equal(totals, sampler.totals)
+    np.testing.assert_array_equal(by_word.sum(1), corpus.to_sparse().sum(0))
+    assert sampler.sums.sum() == 2 * corpus.n_tokens
+
+
+def test_log_likelihood_is_that_of_each_token_given_all_others():
+    """With one topic the sampler has no choice, and the leave-one-out probability is (n_w − 1 + β) / (n − 1 + V β)."""
+    sampler = Sampler(as_corpus(TINY), np.array([0.5]), BETA, seed=0)
+    sampler.settle(np.ones((1, 3)))
+    sampler.sweep()
+    value = sampler.sweep()
+    n = TINY.sum(0)
+    # The table still counts the token itself; it weighs α against n_d − 1.
+    assert value == pytest.approx(n @ np.log((n - 1 + BETA) / (n.sum() - 1 + 3 * BETA)), rel=0.1)
+
+
+def test_priors_climb_the_evidence_to_its_maximum():
+    corpus = as_corpus(draw_documents(300, 40, 3, 30, seed=4, doc_prior=0.3).counts)
+    sampler = Sampler(corpus, np.array([0.1, 1.0, 3.0]), 0.4, seed=0)
+    sampler.settle(np.ones((3, 40)))
+    for _ in range(10):
+        sampler.sweep()
+    documents = np.repeat(np.arange(300), np.diff(sampler.tokens))
+    shares = np.zeros((300, 3))
+    np.add.at(shares, (documents, sampler.topics), 1)
+
+    def evidence(alpha):
+        terms = sp.gammaln(alpha + shares) - sp.gammaln(alpha)
+        return terms.sum() + (sp.gammaln(alpha.sum()) - sp.gammaln(alpha.sum() + shares.sum(1))).sum()
+
+    values = [evidence(sampler.alpha)]
+    for _ in range(100):
+        sampler.relearn(frozenset({"doc", "topic"}))
+        values.append(evidence(sampler.alpha))
+    assert np.diff(values).min() > -1e-9 * abs(values[0])
+    best = scipy.optimize.minimize(lambda log: -evidence(np.exp(log)), np.zeros(3), method="BFGS")
+    np.testing.assert_allclose(sampler.alpha, np.exp(best.x), rtol=1e-2)
+    n = sampler.by_word.astype(float)
+    beta = scipy.optimize.minimize_scalar(
+        lambda b: (
+            -((sp.gammaln(b + n) - sp.gammaln(b)).sum() + (sp.gammaln(40 * b) - sp.gammaln(40 * b + n.sum(0))).sum())
+        ),
+        bounds=(1e-3, 5.0),
+        method="bounded",
+    ).x
+    assert sampler.beta == pytest.approx(beta, rel=1e-2)
+
+
+@cache
+def drawn():
+    return draw_documents(400, 60, 5, 80, seed=1, doc_prior=0.1, topic_prior=0.1)
+
+
+@cache
+def finished():
+    return ng.LDA(5, seed=0, topic_prior=0.1, finish="gibbs", finish_sweeps=60).fit(drawn().counts)
+
+
+def test_means_of_variational_inference_and_of_samples_agree():
+    plain = ng.LDA(5, seed=0, topic_prior=0.1).fit(drawn().counts)
+    match = aligned(plain.topics_, finished().topics_)
+    # Shorter distances than to the truth: both have seen the same 32 000 words.
+    assert match.distance.max() < 0.05
+    shares = finished().transform(drawn().counts)[:, match.other]
+    assert np.abs(plain.transform(drawn().counts) - shares).mean() < 0.02
+    assert aligned(drawn().topics, finished().topics_).distance.max() < 0.08
+
+
+def test_a_finish_says_what_it_is():
+    plain = ng.LDA(5, seed=0, topic_prior=0.1).fit(drawn().counts)
+    model = finished()
+    assert model.elbo_ == plain.elbo_  # the bound stays that of the variational part
+    np.testing.assert_array_equal(model.trace_["elbo"], plain.trace_["elbo"])
+    assert model.log_likelihood_.shape == (60,)
+    assert np.isfinite(model.log_likelihood_).all()
+    assert model.components_.sum() == pytest.approx(drawn().counts.sum() + 5 * 60 * 0.1, rel=1e-9)
+    assert set(model.posterior_) == {"phi"}
+    assert np.isfinite(model.score(drawn().counts))
+    assert not hasattr(plain, "log_likelihood_")
+
+
+@pytest.mark.parametrize("learn", [False, True])
+def test_same_seed_same_finish_for_any_number_of_threads(learn):
+    X = draw_documents(2500, 100, 8, 50, seed=4).counts  # more tokens than one shard takes
+    options = {"max_passes": 2, "tol": 0, "finish": "gibbs", "finish_sweeps": 12, "learn_priors": learn}
+    one, two, again = (ng.LDA(8, n_jobs=n, **options).fit(X) for n in (1, 2, 2))
+    for other in (two, again):
+        np.testing.assert_array_equal(one.components_, other.components_)
+        np.testing.assert_array_equal(one.log_likelihood_, other.log_likelihood_)
+        np.testing.assert_array_equal(one.doc_prior_, other.doc_prior_)
+    assert (one.topic_prior_ != 0.05) == learn
+    assert not np.array_equal(ng.LDA(8, seed=1, **options).fit(X).components_, one.components_)
+
+
+def test_a_finished_model_goes_on_with_more_passes_and_with_a_stream():
+    X = drawn().counts
+    model = ng.LDA(5, seed=0, topic_prior=0.1, finish="gibbs", finish_sweeps=10, max_passes=3, learn_priors=True).fit(X)
+    steps = model.n_steps_
+    model.continue_(X, max_passes=2)
+    assert model.n_steps_ > steps
+    assert aligned(drawn().topics, model.topics_).distance.max() < 0.1
+    model.partial_fit(X[:100], n_documents=400)
+    assert np.isfinite(model.components_).all()
+
+
+def test_documents_without_words_and_odd_sizes():
+    X = drawn().counts[:50].copy()
+    X[::5] = 0
+    model = ng.LDA(70, seed=0, finish="gibbs", finish_sweeps=1, max_passes=1).fit(X)
+    assert np.isfinite(model.topics_).all()
+    empty = gibbs_finish(
+        as_corpus(np.zeros((2, 3))), np.ones((2, 3)), np.ones(2), 0.1, 4, 0, frozenset({"doc", "topic"})
+    )
+    assert empty.counts.sum() == 0
+    assert np.isfinite(empty.log_likelihood).all()
+
+
+def test_fractions_and_wrong_wishes_are_explained():
+    with pytest.raises(ValueError, match=r"X\[0, 1\] = 0.5"):
+        ng.LDA(2, finish="gibbs", max_passes=1).fit(np.array([[1.0, 0.5], [2.0, 1.0]]))
+    with pytest.raises(ValueError, match='finish must be None or "gibbs"'):
+        ng.LDA(2, finish="mcmc").fit(np.eye(3))
+    with pytest.raises(ValueError, match="finish_sweeps"):
+        ng.LDA(2, finish="gibbs", finish_sweeps=0).fit(np.eye(3))

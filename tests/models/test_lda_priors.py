@@ -1,0 +1,137 @@
+"""Learned priors of `LDA`: the bound does not fall, known priors come back, hostile data do no harm, runs can be resumed."""
+
+import numpy as np
+import pytest
+
+import natgrad as ng
+from natgrad.data.corpora import as_corpus
+from natgrad.inference.additive import KEY
+from natgrad.inference.engine import Limits, run
+from natgrad.inference.learning import given
+from natgrad.models.dirichlet_prior import RANGE, best_concentrations
+from natgrad.models.lda_problem import LDAProblem, Local
+from natgrad.testing.lda import draw_documents
+
+BOTH = frozenset({"doc", "topic"})
+
+
+def problem(topics="vb", learn=BOTH, **options):
+    X = draw_documents(60, 30, 4, 40, seed=7, doc_prior=0.3, topic_prior=0.2).counts
+    X[::9] = 0
+    return LDAProblem(as_corpus(X), np.full(4, 0.4), 0.1, Local(topics, tol=1e-5, limit=30), learn=learn, **options)
+
+
+@pytest.mark.parametrize("topics", ["vb", "map"])
+@pytest.mark.parametrize("learn", [BOTH, frozenset({"doc"}), frozenset({"topic"})], ids=lambda s: "+".join(sorted(s)))
+@pytest.mark.parametrize("size", [60, 7])
+def test_bound_never_falls_and_is_the_bound(topics, learn, size):
+    ours = problem(topics, learn, batch_size=size)
+    n_batches = -(-60 // size)
+    found = run(ours, ours.start(1), None, ng.Auto(), ("phi",), limits=Limits(30 * n_batches, 0.0), seed=2)
+    bounds = found.trace["elbo"]
+    bounds = bounds[np.isfinite(bounds)]
+    assert np.diff(bounds).min() >= -1e-10 * np.abs(bounds).max()
+    # The bound that is carried along is the one evaluated afresh with the learned priors.
+    hyper = found.state.hyper
+    fresh = LDAProblem(
+        ours.corpus, hyper["doc_prior"], hyper["topic_prior"], Local(topics, tol=1e-9, limit=500), learn=frozenset()
+    )
+    assert fresh.bound(found.state._replace(hyper={})) == pytest.approx(bounds[-1], rel=3e-3)
+    assert ("doc" in learn) == (not np.allclose(hyper["doc_prior"], 0.4))
+    assert ("topic" in learn) == (hyper["topic_prior"] != 0.1)
+
+
+def test_parts_of_the_bound_add_up_to_the_same_whether_priors_are_learned_or_not():
+    plain, learning = problem(learn=frozenset()), problem()
+    state = plain.start(3)
+    assert learning.bound(state) == pytest.approx(plain.bound(state), rel=1e-12)
+
+
+def test_alpha_is_the_maximum_given_the_documents():
+    ours = problem(learn=frozenset({"doc"}))
+    found = run(ours, ours.start(1), ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(5, 0.0), seed=0)
+    sums, n_filled = found.state.memory[KEY].messages["theta"]
+    assert n_filled[0] == (ours.corpus.lengths > 0).sum()
+    again = best_concentrations(np.ones(4), sums, float(n_filled[0]))
+    np.testing.assert_allclose(found.state.hyper["doc_prior"], again, rtol=1e-4)
+
+
+def test_learning_raises_the_bound_of_a_converged_fit():
+    plain, learning = problem(learn=frozenset()), problem()
+    fixed = run(plain, plain.start(1), ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(200, 1e-8), seed=0)
+    free = run(
+        learning, fixed.state._replace(memory={}), ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(50, 0.0), seed=0
+    )
+    assert free.trace.last.elbo > fixed.trace.last.elbo + 5.0
+
+
+@pytest.mark.parametrize(
+    ("options", "slack"),
+    [({}, 0.2), ({"method": ng.SVI({"doc": 100}), "step": ng.RobbinsMonro(4.0, 0.7)}, 0.6)],
+    ids=["memoised", "sampled"],
+)
+def test_known_priors_are_recovered(options, slack):
+    rng = np.random.default_rng(5)
+    alpha, beta = np.array([0.9, 0.3, 0.1, 0.1]), 0.2
+    topics = rng.dirichlet(np.full(60, beta), 4)
+    shares = rng.dirichlet(alpha, 1000)
+    X = np.array([rng.multinomial(100, p) for p in shares @ topics])
+    model = ng.LDA(4, doc_prior=0.5, topic_prior=0.5, learn_priors=True, seed=0, max_passes=15, **options).fit(X)
+    # Mean field takes a document's shares for better known than they are, so large concentrations come out smaller; sampled
+    # steps still remember where β started.
+    np.testing.assert_allclose(np.sort(model.doc_prior_)[::-1], alpha, rtol=0.3)
+    assert model.topic_prior_ == pytest.approx(beta, rel=slack)
+
+
+HOSTILE = {
+    "one word each": np.eye(30, dtype=int)[np.arange(200) % 30],
+    "all the same": np.full((200, 30), 2),
+    "one document": np.arange(30)[None],
+    "one word": np.full((200, 1), 5),
+    "long": 10_000 * np.eye(30, dtype=int)[np.arange(40) % 30],
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("options", [{}, {"local": "map"}, {"method": ng.VB()}], ids=str)
+def test_priors_do_not_run_away_on_hostile_data(name, options):
+    model = ng.LDA(6, learn_priors=True, max_passes=30, **options).fit(HOSTILE[name])
+    assert (model.doc_prior_ >= RANGE[0]).all()
+    assert (model.doc_prior_ <= RANGE[1]).all()
+    assert RANGE[0] <= model.topic_prior_ <= RANGE[1]
+    assert np.isfinite(model.components_).all()
+    assert np.isfinite(model.elbo_)
+    assert not model.stop_.diverged
+    assert np.isfinite(model.transform(HOSTILE[name])).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"method": ng.SVI({"doc": 50}), "step": ng.RobbinsMonro(4.0, 0.7)}], ids=str)
+def test_continued_equals_uninterrupted_with_learned_priors(options):
+    X = draw_documents(300, 60, 5, 60, seed=1).counts
+    whole = ng.LDA(5, learn_priors=True, max_passes=8, tol=0, batch_size=50, **options).fit(X)
+    half = ng.LDA(5, learn_priors=True, max_passes=4, tol=0, batch_size=50, **options).fit(X).continue_(X)
+    np.testing.assert_array_equal(whole.components_, half.components_)
+    np.testing.assert_array_equal(whole.doc_prior_, half.doc_prior_)
+    assert whole.topic_prior_ == half.topic_prior_
+
+
+def test_a_stream_learns_priors_and_held_out_documents_use_them():
+    X = draw_documents(300, 60, 5, 60, seed=1).counts
+    model = ng.LDA(5, learn_priors=True, seed=2)
+    for epoch in range(4):
+        for part in np.array_split(np.random.default_rng(epoch).permutation(X), 10):
+            model.partial_fit(part, n_documents=300)
+    assert np.ptp(model.doc_prior_) > 0
+    shares = model.transform(np.zeros((1, 60)))
+    np.testing.assert_allclose(shares[0], model.doc_prior_ / model.doc_prior_.sum(), rtol=1e-5)
+
+
+def test_a_problem_that_learns_nothing_is_given_as_it_is():
+    ours = problem(learn=frozenset())
+    assert given(ours, ours.start(0)) is ours
+
+
+@pytest.mark.parametrize("value", ["all", 1.5, None])
+def test_wrong_wishes_are_explained(value):
+    with pytest.raises(ValueError, match="learn_priors must be"):
+        ng.LDA(3, learn_priors=value).fit(np.eye(3))
