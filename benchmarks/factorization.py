@@ -5,7 +5,8 @@
     python benchmarks/factorization.py tables                   # only write the tables anew
 
 Each peer runs alone in an environment of its own (``--environments``, by default ``.bench``; made on the first call) and
-answers through files. The split is 90/10 at random, seed 0, the same for all. natgrad is compiled on a small set before its time is taken.
+answers through files. The split is 90/10 at random, seed 0, the same for
+all. natgrad is compiled on a small set before its time is taken.
 Jester and the generated million are read from the folder in NATGRAD_DATA, or ../shared/data.
 
 Results: ``benchmarks/results/factorization.json`` and ``benchmarks/results/factorization-*.md``.
