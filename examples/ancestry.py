@@ -13,18 +13,16 @@ import natgrad as ng
 
 
 def main(figure: str | None = None) -> float:
-    genome = ng.data.make_ancestry(n_individuals=200, n_loci=1200, n_populations=3, fst=0.1, seed=1)
-    words = ng.data.allele_words(genome.genotypes)
+    genome = ng.data.make_ancestry(n_individuals=200, n_loci=1000, n_populations=3, fst=0.1, seed=1)
+    alleles = ng.data.genotypes(genome.genotypes)
 
     # Allele frequencies have the prior Beta(1/2, 1/2).
-    model = ng.LDA(n_topics=3, doc_prior=0.3, topic_prior=0.5, max_passes=60, tol=1e-6, seed=0, verbose=False).fit(
-        words
-    )
-    shares = model.transform(words)
+    model = ng.LDA(n_topics=3, doc_prior=0.3, topic_prior=0.5, max_passes=60, tol=1e-6, seed=0, verbose=False)
+    model.fit(alleles)
+    shares = model.transform(alleles)
 
     # A topic is a distribution over all alleles of all loci; within a locus it is an allele frequency.
-    by_locus = model.topics_.reshape(3, -1, 2)
-    frequencies = by_locus[..., 0] / by_locus.sum(axis=2)
+    frequencies = ng.data.allele_frequencies(model.topics_)
     order = ng.data.match_rows(frequencies, genome.frequencies)
     error = np.sqrt(np.mean((shares[:, order] - genome.ancestry) ** 2))
     off = np.sqrt(np.mean((frequencies[order] - genome.frequencies) ** 2))

@@ -20,8 +20,7 @@ def main(figure: str | None = None) -> tuple[float, float]:
         cells = truth
 
     model = ng.LDA(n_topics=4, doc_prior=0.2, max_passes=60, tol=1e-5, seed=0, verbose=False)
-    model.fit(cells.X, vocabulary=cells.var_names)
-    shares, spread = model.transform(cells.X, return_std=True)
+    shares, spread = model.fit(cells).transform(cells, return_std=True)
 
     order = ng.data.match_rows(model.topics_, truth.programmes)
     error = np.abs(shares[:, order] - truth.shares).mean()

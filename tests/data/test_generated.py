@@ -74,14 +74,6 @@ def test_genotypes_are_two_draws_from_the_mixed_frequencies():
     assert abs((half == -1).mean() - 0.5) < 4 * 0.5 / np.sqrt(half.size)
 
 
-@given(st.lists(st.lists(st.integers(-1, 2), min_size=3, max_size=3), min_size=1, max_size=6))
-def test_allele_words_are_two_copies_at_every_known_locus(genotypes):
-    table = np.array(genotypes)
-    words = data.allele_words(table).toarray().reshape(len(table), 3, 2)
-    np.testing.assert_array_equal(words.sum(axis=2), np.where(table >= 0, 2, 0))
-    np.testing.assert_array_equal(words[..., 0], np.maximum(table, 0))
-
-
 def test_markers_are_raised_and_counts_follow_the_depth():
     cells = data.make_cells(400, 200, 3, n_markers=10, fold=6.0, depth=2000.0, seed=1)
     for k, genes in enumerate(cells.markers):
@@ -171,8 +163,6 @@ def test_rows_are_matched_whatever_their_order(rng):
         (lambda: data.make_ancestry(fst=1.0), "fst must lie strictly between 0 and 1, got 1.0"),
         (lambda: data.make_ancestry(concentration=0), "concentration must be > 0"),
         (lambda: data.make_ancestry(missing=2), r"missing must lie in \[0, 1\]"),
-        (lambda: data.allele_words([[0, 3]]), r"genotypes\[0, 1\] = 3"),
-        (lambda: data.allele_words([0, 1]), "two axes"),
         (lambda: data.make_cells(n_genes=10), "no gene marks two"),
         (lambda: data.make_cells(fold=0), "fold must be > 0"),
         (lambda: data.make_cells(dispersion=-1), "dispersion must be ≥ 0"),

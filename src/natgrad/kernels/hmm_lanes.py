@@ -63,7 +63,7 @@ def run_windows(
     places = np.zeros(LANES, np.int64)
     for group in range(first, last, LANES):
         n_lanes = min(LANES, last - group)
-        steps = 1
+        steps = length[group]
         for w in range(group, group + n_lanes):
             steps = max(steps, length[w])
         _forward(

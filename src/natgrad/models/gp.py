@@ -53,7 +53,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
     df : float
         Degrees of freedom of "student_t".
     method, step : as in ``Network.fit``
-        By default batches with Robbins–Monro steps; `VB()` reads all rows at each step, `SVI({"row": size})` so many.
+        By default batches with steps of length 0.2; `VB()` reads all rows at each step, `SVI({"row": size})` so many.
     max_steps, max_seconds : limits
     tol : float
         Gain of the averaged bound, in nats a row over a window of steps, below which the fit has settled; 0 takes all steps.
@@ -93,7 +93,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         learn_kernel: bool = True,
         learn_noise: bool = True,
         learn_inducing: bool = True,
-        learning_rate: float = 0.02,
+        learning_rate: float = 0.04,
         noise_variance: float = 0.1,
         df: float = 4.0,
         method: Method | None = None,
@@ -285,7 +285,7 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         inducing: Any = None,
         learn_kernel: bool = True,
         learn_inducing: bool = True,
-        learning_rate: float = 0.02,
+        learning_rate: float = 0.04,
         method: Method | None = None,
         step: Step | None = None,
         max_steps: int = 2000,
@@ -347,8 +347,9 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         return np.asarray(self.classes_[probabilities.argmax(1)])
 
     def decision_function(self, X: Any) -> Floats:
-        """E[f] [N] for two classes, [N, K] for more."""
-        mean = self._latent(X)[0]
+        """E[f]/√(1 + var f), whose Φ is the probability: [N] for two classes, [N, K] for more."""
+        mean, var = self._latent(X)
+        mean = mean / np.sqrt(1.0 + var)
         return mean[:, 0] if len(self.classes_) == 2 else mean
 
     def sample(self, X: Any, n: int = 1, *, seed: int | None = None) -> Floats:

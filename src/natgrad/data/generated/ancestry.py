@@ -10,15 +10,14 @@ population drawn from them (Pritchard, Stephens and Donnelly, 2000): g_il ~ Bino
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sparse
 
 from natgrad.data.generated.checks import check_shares, check_sizes
 
-__all__ = ["Ancestry", "allele_words", "make_ancestry"]
+__all__ = ["Ancestry", "make_ancestry"]
 
 Floats = npt.NDArray[np.float64]
 MISSING = -1
@@ -88,31 +87,3 @@ def make_ancestry(
     if missing:
         genotypes[rng.random(genotypes.shape) < missing] = MISSING
     return Ancestry(genotypes, ancestry, frequencies, ancestral)
-
-
-def allele_words(genotypes: Any) -> Any:
-    """Counts [individuals, 2 · loci] in which an admixture model reads genotypes: two words for each locus.
-
-    Word 2l is the counted allele of locus l, word 2l + 1 the other one; an individual has g of the first and 2 − g of the
-    second, and neither where the genotype is missing.
-
-    Parameters
-    ----------
-    genotypes : whole numbers [individuals, loci]: 0, 1, 2, or negative where missing
-
-    Examples
-    --------
-    >>> allele_words([[0, 1, 2, -1]]).toarray().astype(int).tolist()
-    [[0, 2, 1, 1, 2, 0, 0, 0]]
-    """
-    table = np.asarray(genotypes)
-    if table.ndim != 2:
-        raise ValueError(f"genotypes must have two axes, individuals and loci, got shape {table.shape}")
-    if len(bad := np.argwhere((table > 2) | (table != np.round(table)))):
-        i, locus = bad[0]
-        raise ValueError(
-            f"genotypes must be 0, 1, 2 or negative (missing), but genotypes[{i}, {locus}] = {table[i, locus]}"
-        )
-    known = table >= 0
-    words = np.stack([np.where(known, table, 0), np.where(known, 2 - table, 0)], axis=2)
-    return sparse.csr_array(words.reshape(len(table), -1).astype(np.float64))
