@@ -79,7 +79,7 @@ def test_inducing_inputs_at_the_data_give_the_exact_process(kernel, theirs, jitt
     assert model.elbo_ == pytest.approx(exact.log_marginal_likelihood(), abs=1e-4)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(
     seed=st.integers(0, 2**16),
     n_inducing=st.sampled_from([1, 4, 8]),
