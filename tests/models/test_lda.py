@@ -258,7 +258,7 @@ def test_wrong_data_are_explained():
         ng.LDA(3).transform(drawn().counts)
     with pytest.raises(ValueError, match="vocabulary has 60 words and X has 59"):
         fitted().transform(drawn().counts[:, :59])
-    with pytest.raises(ValueError, match="X has 59 words and the model has 60"):
+    with pytest.raises(ValueError, match="X has 59 features, but LDA is expecting 60"):
         ng.LDA(3, max_passes=1).fit(drawn().counts).transform(drawn().counts[:, :59])
     with pytest.raises(ValueError, match=r"X\[0, 1\] = -1"):
         ng.LDA(3).fit([[1, -1]])

@@ -46,6 +46,13 @@ def _emissions(kind, codes, likelihood, peak, values, weights, labels, begin, en
     )  # fmt: skip
 
 
+@serial_kernel
+def _copy(source, out, row):
+    """Element by element: NumPy's assignment of arrays takes seconds to compile."""
+    for k in range(source.shape[0]):
+        out[row, k] = source[k]
+
+
 @lane_kernel
 def scan_forward(
     kind, codes, table, likelihood, peak, values, weights, labels, transition, initial, begin, end, block, out
@@ -55,7 +62,7 @@ def scan_forward(
     emitted, room = np.empty((n_states, LANES)), np.empty((3, LANES))
     message, after = initial.copy(), np.empty(n_states)
     raw, statistics, logs = np.zeros((values.shape[1], 1)), np.zeros((weights.shape[1], 1)), np.empty(n_states)
-    out[0] = message
+    _copy(message, out, 0)
     before = 0.0
     for k in range(n_states):
         before += message[k]
@@ -83,7 +90,7 @@ def scan_forward(
                 message[j] += weight * transition[i, j]
         before = total
         if at_cut:
-            out[(t + 1 - begin) // block] = message
+            _copy(message, out, (t + 1 - begin) // block)
 
 
 @serial_kernel
@@ -123,7 +130,7 @@ def scan_backward(
                 total += message[k]
             for k in range(n_states):
                 message[k] = max(message[k] / total, FLOOR)
-            out[(t - begin) // block - 1] = message
+            _copy(message, out, (t - begin) // block - 1)
         lane = (t - begin) % LANES
         if lane == LANES - 1 or t == end - 1:
             _emissions(kind, codes, likelihood, peak, values, weights, labels, t - lane, end, room, emitted)
@@ -162,23 +169,26 @@ def best_path(
     fill_row(kind, codes, table, values, weights, labels, begin, raw, statistics, logs)
     for k in range(n_states):
         score[k] = log_initial[k] + logs[k]
-    kept[0] = score
+    _copy(score, kept, 0)
     for t in range(1, n_times):
         fill_row(kind, codes, table, values, weights, labels, begin + t, raw, statistics, logs)
         _best_step(score, logs, log_transition, after, pointers[0])
-        score[:] = after
+        for k in range(n_states):
+            score[k] = after[k]
         if t % block == 0:
-            kept[t // block] = score
+            _copy(score, kept, t // block)
     state = np.argmax(score)
     best = score[state]
     for number in range(n_blocks - 1, -1, -1):
         start = number * block
         stop = min(start + block, n_times - 1)
-        score[:] = kept[number]
+        for k in range(n_states):
+            score[k] = kept[number, k]
         for t in range(start + 1, stop + 1):
             fill_row(kind, codes, table, values, weights, labels, begin + t, raw, statistics, logs)
             _best_step(score, logs, log_transition, after, pointers[t - start - 1])
-            score[:] = after
+            for k in range(n_states):
+                score[k] = after[k]
         for t in range(stop, start, -1):
             out[t] = state
             state = pointers[t - start - 1, state]

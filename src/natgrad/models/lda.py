@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
 from natgrad.data.corpora import Corpus, as_corpus, with_words
@@ -47,7 +47,7 @@ FINE_TOL, FINE_ROUNDS = 1e-4, 1000
 SLICE = 20_000
 
 
-class LDA(LDAFiles, LDAStream, TransformerMixin, BaseEstimator):
+class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Latent Dirichlet allocation: topics of documents, by variational inference.
 
     Parameters
@@ -345,6 +345,7 @@ class LDA(LDAFiles, LDAStream, TransformerMixin, BaseEstimator):
         self._names = names
         self.vocabulary_: npt.NDArray[Any] = np.arange(problem.corpus.n_words) if names is None else names
         self.n_features_in_: int = problem.corpus.n_words
+        self._n_features_out = problem.n_topics
         self.n_steps_: int = state.t
         here = problem.given(state)
         self.doc_prior_: Floats = here.doc_prior
@@ -383,6 +384,11 @@ class LDA(LDAFiles, LDAStream, TransformerMixin, BaseEstimator):
             yield
         finally:
             set_threads(before)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.positive_only = True
+        return tags
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "_state"):
