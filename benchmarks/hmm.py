@@ -192,9 +192,10 @@ def em(args, kind, X, test, n_states, restarts):
 def quality(args):
     import natgrad as ng
 
-    rows = []
+    earlier = RESULTS / "hmm-quality.json"
+    rows = json.loads(earlier.read_text()) if args.first else []
     ng.GaussianHMM(8).fit(generated(2_000, 9)[2])  # compile
-    for seed in range(args.seeds):
+    for seed in range(args.first, args.first + args.seeds):
         transition, means, X, test = generated(100_000, seed, n_test=20_000)
         truth = true_score(transition, means, test)
         ours = {"run": "natgrad", **fitted(ng.GaussianHMM(8, seed=seed), X, test)}
@@ -283,6 +284,7 @@ def main():
     for name in ("hmmlearn", "dynamax", "data", "truth", "folder"):
         parser.add_argument(f"--{name}")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="the first seed of quality; earlier results are kept")
     args = parser.parse_args()
     for task in args.tasks:
         TASKS[task](args)
