@@ -146,6 +146,9 @@ def test_two_classes_and_three(rng):
     assert three.score(x, labels) > 0.85
     assert three.log_predictive_density(x, labels).mean() > -0.7
     assert three.sample(x[:4], 3).shape == (3, 4, 3)
+    chunks = ((x[i : i + 50], labels[i : i + 50]) for i in range(0, 150, 50))
+    again = ng.SparseGPClassifier(n_inducing=15, batch_size=64, max_steps=60).fit(chunks)
+    np.testing.assert_allclose(again.predict_proba(x), proba, rtol=1e-8)
     with pytest.raises(ValueError, match="none of the classes"):
         three.log_predictive_density(x[:1], [9])
     with pytest.raises(ValueError, match="one class only"):
