@@ -122,8 +122,8 @@ def growth(options):
     warm_up()
     rows = []
     sizes = {"1 M": (4805, 16015, 1_000_000), "10 M": (71_567, 10_681, 10_000_000)}
-    cases = [("1 M", 10, False), ("1 M", 20, False), ("1 M", 40, False), ("10 M", 20, False)]
-    cases += [("1 M", 10, True), ("1 M", 20, True), ("1 M", 40, True), ("10 M", 20, True)]
+    cases = [("1 M", n_factors, scalar) for scalar in (False, True) for n_factors in (10, 20, 40)]
+    cases += [("10 M", 20, False), ("10 M", 20, True)]
     made = {}
     for size, n_factors, factorized in cases:
         if size not in made:

@@ -50,6 +50,13 @@ class Factors(NamedTuple):
     sd: Floats
 
 
+def spread_of(moments: tuple[Floats, Floats]) -> Factors:
+    """Means and standard deviations from E[x] [rows, D] and E[x²] [rows, D] or E[x xᵀ] [rows, D, D]."""
+    mean, second = moments
+    squares = second if second.ndim == mean.ndim else np.einsum("rdd->rd", second)
+    return Factors(np.array(mean), np.sqrt(np.maximum(squares - mean**2, 0.0)))
+
+
 class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
     """Bayesian matrix factorisation of ratings, likes and counts, by variational inference.
 
@@ -276,7 +283,7 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         self._kind = kind
         self.offset_ = kind.offset
         self._predictor = kind.predictor(result.state)
-        sides = [Factors(posterior[name].mean(), posterior[name].std()) for name in kind.sides]
+        sides = [spread_of(pair) for pair in (self._predictor.user, self._predictor.item)]
         cut = kind.n_factors
         self.user_factors_, self.item_factors_ = (Factors(q.mean[:, :cut], q.sd[:, :cut]) for q in sides)
         biased = sides[0].mean.shape[1] > cut

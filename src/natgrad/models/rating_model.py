@@ -268,7 +268,7 @@ class FullRatingsProblem:
             return None
         lam, mu = dict(state.lam), dict(state.mu)
         for side, turn in zip(("u", "v"), best.turns, strict=True):
-            lam[side], mu[side] = moved_rows(owned(lam[side]), owned(mu[side]), turn)
+            lam[side], mu[side] = moved_rows(owned(mu[side]), owned(lam[side]), turn)
         if learning:
             for side, diagonal in zip(("u", "v"), best.diagonals, strict=True):
                 name = PRECISION[side]
