@@ -7,7 +7,7 @@ steps need no step size from you, and a run that diverges is stopped with its la
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from natgrad import covariance, families
+from natgrad import covariance, data, families
 from natgrad._version import __version__
 from natgrad.data.ratings import Ratings
 from natgrad.errors import ModelFileError
@@ -66,6 +66,7 @@ __all__ = [
     "Wishart",
     "__version__",
     "covariance",
+    "data",
     "diag",
     "dot",
     "families",

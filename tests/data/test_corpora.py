@@ -94,7 +94,7 @@ def test_broken_files_are_refused(tmp_path, read, text, words):
     ("wrong", "error", "words"),
     [
         ([[1, -2], [0, 1]], ValueError, r"X\[0, 1\] = -2 \(1 such\)"),
-        (sparse.csr_array([[1.0, 0.0], [np.nan, 1.0]]), ValueError, r"X\[1, 0\] = nan"),
+        (sparse.csr_array([[1.0, 0.0], [np.nan, 1.0]]), ValueError, r"X\[1, 0\] = NaN"),
         ([[1, np.inf]], ValueError, r"X\[0, 1\] = inf"),
         (np.empty((0, 3)), ValueError, "no documents"),
         ([1, 2, 3], ValueError, "two axes"),
@@ -111,7 +111,7 @@ def test_what_is_no_corpus_is_refused(wrong, error, words):
 def test_sizes_that_differ_are_named():
     with pytest.raises(ValueError, match="vocabulary has 3 words and X has 4"):
         as_corpus(X, vocabulary="abc")
-    with pytest.raises(ValueError, match="X has 4 words and the model has 5"):
+    with pytest.raises(ValueError, match="X has 4 features, but LDA is expecting 5"):
         as_corpus(X, n_words=5)
     with pytest.raises(ValueError, match="word number 3, and the vocabulary has 2"):
         as_corpus(PAIRS, n_words=2)

@@ -91,10 +91,10 @@ def test_a_bad_chunk_is_named_and_leaves_the_model_as_it_was(drawn):
     bad[3, 7] = np.nan
     model = ng.LDA(3).fit(good)
     before = model.components_
-    with pytest.raises(ValueError, match=r"chunk 2 of the stream: .*X\[3, 7\] = nan"):
+    with pytest.raises(ValueError, match=r"chunk 2 of the stream: .*X\[3, 7\] = NaN"):
         model.fit(iter([good, good, bad]))
     assert model.components_ is before
-    with pytest.raises(ValueError, match=r"chunk 1 .*X has 49 words"):
+    with pytest.raises(ValueError, match=r"chunk 1 .*X has 49 features"):
         model.fit(iter([good, good[:, :49]]))
     for empty in (iter([]), Again([])):
         with pytest.raises(ValueError, match="no documents"):

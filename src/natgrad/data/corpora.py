@@ -118,10 +118,12 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
     else:
         corpus = _from_dense(X, None)
     corpus = _named(corpus, vocabulary)
+    if corpus.n_words == 0:
+        raise ValueError(f"X has 0 feature(s) (shape=({len(corpus)}, 0)) while a minimum of 1 is required: no words")
     if n_words is not None and corpus.n_words != n_words:
         raise ValueError(
-            f"X has {corpus.n_words} words and the model has {n_words}: columns must be those of the fit; for new words use "
-            "partial_fit with vocabulary="
+            f"X has {corpus.n_words} features, but LDA is expecting {n_words} features as input: the words of the fit; for new "
+            "words use partial_fit with vocabulary="
         )
     if len(corpus) == 0:
         raise ValueError("X has no documents")
@@ -171,6 +173,7 @@ def read_docword(path: str | Path, vocabulary: Words | None = None) -> Corpus:
 
 
 def _from_sparse(X: Any, vocabulary: npt.NDArray[Any] | None) -> Corpus:
+    _check_real(X)
     table = sparse.csr_array(X, dtype=np.float64, copy=True)
     _check(
         table.data, lambda place: (int(np.searchsorted(table.indptr, place, "right")) - 1, int(table.indices[place]))
@@ -183,14 +186,19 @@ def _from_sparse(X: Any, vocabulary: npt.NDArray[Any] | None) -> Corpus:
 
 def _from_dense(X: Any, vocabulary: npt.NDArray[Any] | None) -> Corpus:
     try:
-        table = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):
+        given = np.asarray(X)
+        # Complex numbers are refused below: as floats they would lose their imaginary part with a mere warning.
+        table = given if given.dtype.kind == "c" else given.astype(np.float64)
+    except (TypeError, ValueError) as error:
         raise TypeError(
             "X must be counts [documents, words], texts, or lists of (word, count); could not read "
-            f"{type(X).__name__} as numbers"
+            f"{type(X).__name__} as numbers: {error}"
         ) from None
     if table.ndim != 2:
-        raise ValueError(f"X must have two axes, documents and words, got shape {table.shape}")
+        raise ValueError(
+            f"X must have two axes, documents and words, got shape {table.shape}. Reshape your data: one document is [counts]"
+        )
+    _check_real(table)
     _check(table.ravel(), lambda place: divmod(place, table.shape[1]))
     return _from_sparse(sparse.csr_array(table), vocabulary)
 
@@ -284,14 +292,20 @@ def has_names(X: Any) -> bool:
     return hasattr(X, "var_names") or (hasattr(X, "columns") and hasattr(X, "to_numpy"))
 
 
+def _check_real(X: Any) -> None:
+    if X.dtype.kind == "c":
+        raise ValueError("Complex data not supported: X must hold counts")
+
+
 def _check(counts: npt.NDArray[np.float64], place_of: Any) -> None:
     """Finite and not negative, or an error that shows the first one that is not."""
     bad = np.flatnonzero(~((counts >= 0) & (counts < np.inf)))
     if len(bad):
         d, v = place_of(int(bad[0]))
+        shown = "NaN" if np.isnan(counts[bad[0]]) else f"{counts[bad[0]]:g}"
         raise ValueError(
-            f"X must hold counts (finite, ≥ 0), but X[{d}, {v}] = {counts[bad[0]]:g} ({len(bad)} such). Centred data cannot be "
-            "fed to LDA; give raw counts."
+            f"X must hold counts (finite, ≥ 0), but X[{d}, {v}] = {shown} ({len(bad)} such). Negative values in data passed to "
+            "LDA mean that they were centred; give raw counts."
         )
 
 

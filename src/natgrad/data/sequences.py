@@ -36,6 +36,13 @@ class Sequences:
     labels: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     base: float = 0.0
 
+    def __post_init__(self) -> None:
+        # Read-only views, so that kernels are compiled once for what is in memory and what is mapped from a file.
+        for name in ("codes", "values", "labels"):
+            view = np.asarray(getattr(self, name)).view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+
     @property
     def n_times(self) -> int:
         """T."""

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.draws import generator
+from natgrad.inference.learning import given, relearned
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.steppers import NothingToFinish, StepInfo, Stepper
 from natgrad.inference.steps import Constant, RobbinsMonro, Step
@@ -29,11 +30,9 @@ from natgrad.problem import Block, BlockInfo, Problem, State
 __all__ = [
     "AdditiveProblem",
     "GroupResult",
-    "Learner",
     "MemoisedGroups",
     "SampledGroups",
     "additive_stepper",
-    "given",
     "is_additive",
     "n_remembered",
     "rows_of",
@@ -68,7 +67,10 @@ class GroupResult(NamedTuple):
 
 
 class AdditiveProblem(Problem, Protocol):
-    """A problem with independent groups; its blocks are the global ones."""
+    """A problem with independent groups; its blocks are the global ones.
+
+    It may have ``revived(state, seed)``, too: the state with what a sampled pass has lost, before anything is remembered.
+    """
 
     @property
     def n_groups(self) -> int:
@@ -115,18 +117,6 @@ class AdditiveProblem(Problem, Protocol):
 
     def global_bound(self, lam: ByBlock, mu: ByBlock, messages: ByBlock) -> float:
         """Σ_blocks [⟨m + η̃, μ⟩ + A(λ) − ⟨λ, μ⟩ + const]."""
-        ...
-
-
-class Learner(AdditiveProblem, Protocol):
-    """An additive problem whose hyper-parameters are learned along the way; they are in ``State.hyper``."""
-
-    def given(self, state: State) -> AdditiveProblem:
-        """The problem at the hyper-parameters of a state."""
-        ...
-
-    def relearn(self, state: State, messages: ByBlock, rho: float) -> State:
-        """The state with better hyper-parameters, a part ρ of the way to the best; the bound of these messages does not fall."""
         ...
 
 
@@ -199,10 +189,13 @@ class MemoisedGroups(NothingToFinish):
         rho = float(np.mean(self.schedule.rate(state.t + 1)))
         before_all = state.memory.get(BEFORE)
         if before_all is None and self.first is not None and seen < n_groups:
-            before_all = {name: _less(state.lam[name], problem.prior_of(name)) for name in problem.blocks}
+            before_all = {
+                name: tuple(a - b for a, b in zip(state.lam[name], problem.prior_of(name), strict=True))
+                for name in problem.blocks
+            }
         totals = memory.messages if scale == 1.0 else _completed(memory.messages, before_all, scale)
         after, moves = move_blocks(problem, state, totals, rho)
-        after = _relearned(problem, after, totals, rho) if seen == n_groups and state.t >= self.n_batches else after
+        after = relearned(problem, after, totals, rho) if seen == n_groups and state.t >= self.n_batches else after
         bound = scale * memory.rest + given(problem, after).global_bound(after.lam, after.mu, totals)
         kept = {KEY: memory} if before_all is None or seen == n_groups else {KEY: memory, BEFORE: before_all}
         after = after._replace(t=state.t + 1, memory=kept)
@@ -290,11 +283,6 @@ def additive_stepper(
     ), f"{words}; before it one pass with {ONE_PASS}"
 
 
-def given(problem: AdditiveProblem, state: State) -> AdditiveProblem:
-    """The problem at the hyper-parameters of a state, if it learns any."""
-    return problem.given(state) if _learns(problem) else problem
-
-
 def rows_of(problem: AdditiveProblem, state: State, seed: int) -> list[tuple[Ints | None, Stats]]:
     """The groups and the rows of every batch that a state remembers; empty if it does not remember all of them."""
     memory = state.memory.get(KEY)
@@ -321,17 +309,9 @@ def _sampled_step(
     rho = float(np.mean(schedule.rate(state.t + 1, scale)))
     totals = _scaled(found.messages, scale)
     after, info = move_blocks(problem, state, totals, rho)
-    after = _relearned(problem, after, totals, rho) if state.t >= LEARN_AFTER else after
+    after = relearned(problem, after, totals, rho) if state.t >= LEARN_AFTER else after
     estimate = scale * found.rest + given(problem, after).global_bound(after.lam, after.mu, totals)
     return after._replace(t=state.t + 1, memory={}), StepInfo(info, rho, found.reads, estimate=estimate)
-
-
-def _learns(problem: AdditiveProblem) -> TypeGuard[Learner]:
-    return hasattr(type(problem), "relearn")
-
-
-def _relearned(problem: AdditiveProblem, state: State, totals: ByBlock, rho: float) -> State:
-    return problem.relearn(state, totals, rho) if _learns(problem) else state
 
 
 def _cut_of(seed: int, n_groups: int, n_batches: int) -> list[Ints]:
@@ -367,12 +347,8 @@ def _swapped(total: Any, new: Any, old: Any) -> Any:
     return added if old is None else np.subtract(added, old, out=added)
 
 
-def _less(lam: Stats, prior: Stats) -> Stats:
-    return tuple(np.asarray(a - b, np.float64) for a, b in zip(lam, prior, strict=True))
-
-
 def _completed(messages: ByBlock, before: ByBlock | None, scale: float) -> dict[str, Stats]:
-    """The messages of some groups stand for all, ``scale`` times as many; or those not seen are thought to say what they said."""
+    """The messages of some groups stand for all, ``scale`` times as many; or the others say what was said before."""
     out = _scaled(messages, scale)
     for name, parts in (before or {}).items():
         out[name] = tuple(

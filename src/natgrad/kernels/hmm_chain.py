@@ -46,6 +46,13 @@ def _emissions(kind, codes, likelihood, peak, values, weights, labels, begin, en
     )  # fmt: skip
 
 
+@serial_kernel
+def _copy(source, out, row):
+    """Element by element: NumPy's assignment of arrays takes seconds to compile."""
+    for k in range(source.shape[0]):
+        out[row, k] = source[k]
+
+
 @lane_kernel
 def scan_forward(
     kind, codes, table, likelihood, peak, values, weights, labels, transition, initial, begin, end, block, out
@@ -55,7 +62,7 @@ def scan_forward(
     emitted, room = np.empty((n_states, LANES)), np.empty((3, LANES))
     message, after = initial.copy(), np.empty(n_states)
     raw, statistics, logs = np.zeros((values.shape[1], 1)), np.zeros((weights.shape[1], 1)), np.empty(n_states)
-    out[0] = message
+    _copy(message, out, 0)
     before = 0.0
     for k in range(n_states):
         before += message[k]
@@ -75,15 +82,27 @@ def scan_forward(
             for k in range(n_states):
                 after[k] = after[k] / total
             total = 1.0
-        for j in range(n_states):
-            message[j] = 0.0
-        for i in range(n_states):
-            weight = after[i]
-            for j in range(n_states):
-                message[j] += weight * transition[i, j]
+        _combine(after, transition, message)
         before = total
         if at_cut:
-            out[(t + 1 - begin) // block] = message
+            _copy(message, out, (t + 1 - begin) // block)
+
+
+@lane_kernel
+def _combine(weight, matrix, out):
+    """Out = weight · matrix, four rows at a time: one after the other would wait for each sum to come back from memory."""
+    size = weight.shape[0]
+    whole = size - size % 4
+    for j in range(size):
+        out[j] = 0.0
+    for i in range(0, whole, 4):
+        a, b, c, d = weight[i], weight[i + 1], weight[i + 2], weight[i + 3]
+        for j in range(size):
+            out[j] += (a * matrix[i, j] + b * matrix[i + 1, j]) + (c * matrix[i + 2, j] + d * matrix[i + 3, j])
+    for i in range(whole, size):
+        a = weight[i]
+        for j in range(size):
+            out[j] += a * matrix[i, j]
 
 
 @serial_kernel
@@ -123,19 +142,14 @@ def scan_backward(
                 total += message[k]
             for k in range(n_states):
                 message[k] = max(message[k] / total, FLOOR)
-            out[(t - begin) // block - 1] = message
+            _copy(message, out, (t - begin) // block - 1)
         lane = (t - begin) % LANES
         if lane == LANES - 1 or t == end - 1:
             _emissions(kind, codes, likelihood, peak, values, weights, labels, t - lane, end, room, emitted)
         for k in range(n_states):
             ahead[k] = message[k] * emitted[k, lane]
-        for i in range(n_states):
-            message[i] = 0.0
+        _combine(ahead, backward, message)
         total = 0.0
-        for j in range(n_states):
-            weight = ahead[j]
-            for i in range(n_states):
-                message[i] += weight * backward[j, i]
         for k in range(n_states):
             total += message[k]
         if total < SMALL:
@@ -162,23 +176,26 @@ def best_path(
     fill_row(kind, codes, table, values, weights, labels, begin, raw, statistics, logs)
     for k in range(n_states):
         score[k] = log_initial[k] + logs[k]
-    kept[0] = score
+    _copy(score, kept, 0)
     for t in range(1, n_times):
         fill_row(kind, codes, table, values, weights, labels, begin + t, raw, statistics, logs)
         _best_step(score, logs, log_transition, after, pointers[0])
-        score[:] = after
+        for k in range(n_states):
+            score[k] = after[k]
         if t % block == 0:
-            kept[t // block] = score
+            _copy(score, kept, t // block)
     state = np.argmax(score)
     best = score[state]
     for number in range(n_blocks - 1, -1, -1):
         start = number * block
         stop = min(start + block, n_times - 1)
-        score[:] = kept[number]
+        for k in range(n_states):
+            score[k] = kept[number, k]
         for t in range(start + 1, stop + 1):
             fill_row(kind, codes, table, values, weights, labels, begin + t, raw, statistics, logs)
             _best_step(score, logs, log_transition, after, pointers[t - start - 1])
-            score[:] = after
+            for k in range(n_states):
+                score[k] = after[k]
         for t in range(stop, start, -1):
             out[t] = state
             state = pointers[t - start - 1, state]

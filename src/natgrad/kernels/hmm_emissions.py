@@ -117,21 +117,22 @@ def fill_lanes(
     For codes, ``likelihood`` [V, K] holds the weights and ``peak`` [V] the shift; otherwise ``statistics`` [F, lanes] are there
     already. ``power, bits`` [lanes] are one memory and, with ``top``, scratch.
     """
+    width = LANES
     if kind == TABLE:
-        for lane in range(LANES):
+        for lane in range(width):
             code = codes[places[lane]]
             shift[lane] = peak[code]
             for k in range(n_states):
                 out[k, lane] = likelihood[code, k]
     else:
         _linear_forms(weights, statistics, n_states, out)
-        for lane in range(LANES):
+        for lane in range(width):
             shift[lane] = out[0, lane]
         for k in range(1, n_states):
-            for lane in range(LANES):
+            for lane in range(width):
                 shift[lane] = max(shift[lane], out[k, lane])
     if labels.shape[0] > 0:
-        for lane in range(LANES):
+        for lane in range(width):
             known = labels[places[lane]]
             if known >= 0:
                 chosen = out[known, lane]
@@ -142,34 +143,36 @@ def fill_lanes(
                     )
     if kind != TABLE:
         for k in range(n_states):
-            for lane in range(LANES):
+            for lane in range(width):
                 top[lane] = out[k, lane] - shift[lane]
             _exponential(top, power, bits)
-            for lane in range(LANES):
+            for lane in range(width):
                 out[k, lane] = top[lane] * power[lane]
 
 
 @lane_kernel
 def _linear_forms(weights, statistics, n_states, out):
+    width = LANES
     n_stats = statistics.shape[0]
     even = n_stats - n_stats % 2
     for k in range(n_states):
-        for lane in range(LANES):
+        for lane in range(width):
             out[k, lane] = 0.0
         for j in range(0, even, 2):
             w0, w1 = weights[k, j], weights[k, j + 1]
-            for lane in range(LANES):
+            for lane in range(width):
                 out[k, lane] += w0 * statistics[j, lane] + w1 * statistics[j + 1, lane]
         if even < n_stats:
             w0 = weights[k, even]
-            for lane in range(LANES):
+            for lane in range(width):
                 out[k, lane] += w0 * statistics[even, lane]
 
 
 @serial_kernel
 def _exponential(x, power, bits):
     """e^x = x' · power: x' replaces x; no function call, so that it runs in SIMD lanes. At least e^−700, times nothing."""
-    for lane in range(LANES):
+    width = LANES
+    for lane in range(width):
         value = max(x[lane], LEAST_EXPONENT)
         n = np.floor(value * LOG2E + 0.5)
         g = (value - n * LN2_HIGH) - n * LN2_LOW

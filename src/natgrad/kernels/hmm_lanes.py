@@ -63,7 +63,7 @@ def run_windows(
     places = np.zeros(LANES, np.int64)
     for group in range(first, last, LANES):
         n_lanes = min(LANES, last - group)
-        steps = 1
+        steps = length[group]
         for w in range(group, group + n_lanes):
             steps = max(steps, length[w])
         _forward(
@@ -83,7 +83,8 @@ def run_windows(
 @serial_kernel
 def _locate(begin, length, group, n_lanes, t, places):
     """Where each lane is at step ``t``; lanes that have ended, or hold nothing, stay at the last time they have."""
-    for lane in range(LANES):
+    width = LANES
+    for lane in range(width):
         w = group + min(lane, n_lanes - 1)
         places[lane] = begin[w] + min(t, length[w] - 1)
 
@@ -94,9 +95,10 @@ def _forward(
     steps, n_states, alpha, emitted, raw, statistics, lanes, power, bits, places, out_log,
 ):  # fmt: skip
     """α of every step, and the log-scales."""
+    width = LANES
     forward.shape[0]
     shift, scale, top, product, total, counted = lanes[0], lanes[1], lanes[2], lanes[3], lanes[4], lanes[5]
-    for lane in range(LANES):
+    for lane in range(width):
         product[lane], total[lane] = 1.0, 0.0
     for t in range(steps):
         _locate(begin, length, group, n_lanes, t, places)
@@ -107,32 +109,32 @@ def _forward(
             kind, codes, likelihood, peak, weights, labels, places, statistics, n_states, power, bits, emitted[t], shift, top
         )  # fmt: skip
         if t == 0:
-            for lane in range(LANES):
+            for lane in range(width):
                 w = group + min(lane, n_lanes - 1)
                 for k in range(n_states):
                     alpha[0, k, lane] = before[w, k]
         else:
             _multiply(forward, alpha[t - 1], n_states, alpha[t])
-        for lane in range(LANES):
+        for lane in range(width):
             scale[lane] = 0.0
         for k in range(n_states):
-            for lane in range(LANES):
+            for lane in range(width):
                 top[lane] = alpha[t, k, lane] * emitted[t, k, lane]
                 scale[lane] += top[lane]
         small = 0
-        for lane in range(LANES):
+        for lane in range(width):
             small += not scale[lane] >= TINY
         if small > 0:
-            for lane in range(LANES):
+            for lane in range(width):
                 if not scale[lane] >= TINY:
                     _careful(
                         kind, codes, table, values, weights, labels, places[lane], alpha[t], emitted[t], lane, n_states,
                         shift, scale,
                     )  # fmt: skip
-        for lane in range(LANES):
+        for lane in range(width):
             top[lane] = 1.0 / scale[lane]
         for k in range(n_states):
-            for lane in range(LANES):
+            for lane in range(width):
                 alpha[t, k, lane] = alpha[t, k, lane] * emitted[t, k, lane] * top[lane]
         _gather_scales(spans, group, n_lanes, t, shift, scale, product, total, counted)
     for lane in range(n_lanes):
@@ -142,16 +144,17 @@ def _forward(
 @lane_kernel
 def _gather_scales(spans, group, n_lanes, t, shift, scale, product, total, counted):
     """Log Π scales as a running product, whose logarithm is taken before it underflows."""
-    for lane in range(LANES):
+    width = LANES
+    for lane in range(width):
         w = group + min(lane, n_lanes - 1)
         counted[lane] = 1.0 if spans[w, 0] <= t < spans[w, 1] else 0.0
     small = 0
-    for lane in range(LANES):
+    for lane in range(width):
         product[lane] *= scale[lane] * counted[lane] + (1.0 - counted[lane])
         total[lane] += shift[lane] * counted[lane]
         small += product[lane] < TINY
     if small > 0:
-        for lane in range(LANES):
+        for lane in range(width):
             total[lane] += math.log(product[lane])
             product[lane] = 1.0
 
@@ -159,11 +162,12 @@ def _gather_scales(spans, group, n_lanes, t, shift, scale, product, total, count
 @lane_kernel
 def _multiply(matrix, vector, n_rows, out):
     """out[j] = Σ_i matrix[j, i] vector[i], in every lane."""
+    width = LANES
     for j in range(n_rows):
         for i in range(0, matrix.shape[1], UNROLLED):
             w0, w1, w2, w3 = matrix[j, i], matrix[j, i + 1], matrix[j, i + 2], matrix[j, i + 3]
             if i == 0:
-                for lane in range(LANES):
+                for lane in range(width):
                     out[j, lane] = (
                         w0 * vector[i, lane]
                         + w1 * vector[i + 1, lane]
@@ -171,7 +175,7 @@ def _multiply(matrix, vector, n_rows, out):
                         + w3 * vector[i + 3, lane]
                     )
             else:
-                for lane in range(LANES):
+                for lane in range(width):
                     out[j, lane] += (
                         w0 * vector[i, lane]
                         + w1 * vector[i + 1, lane]
@@ -207,15 +211,16 @@ def _backward(
     statistics, lanes, places, counts, out_sums, out_heads, out_states,
 ):  # fmt: skip
     """β of every step and, with α, the expected counts."""
+    width = LANES
     total, inverse, counted, paired = lanes[0], lanes[1], lanes[2], lanes[3]
     n_windows = group + n_lanes - 1
     for t in range(steps - 1, -1, -1):
         if t < steps - 1:
             for k in range(n_states):
-                for lane in range(LANES):
+                for lane in range(width):
                     ahead[k, lane] = state[k, lane] * emitted[t + 1, k, lane]
             _multiply(backward, ahead, n_states, state)
-        for lane in range(LANES):
+        for lane in range(width):
             w = min(group + lane, n_windows)
             if t >= length[w] - 1:
                 for k in range(n_states):
@@ -226,16 +231,16 @@ def _backward(
         _balance(alpha[t], state, n_states, total, inverse)
         if t < steps - 1:
             # Before β is scaled: Σ_i α_i β_i is the sum of the pairs.
-            for lane in range(LANES):
+            for lane in range(width):
                 inverse[lane] = paired[lane] / total[lane]
             for k in range(n_states):
-                for lane in range(LANES):
+                for lane in range(width):
                     ahead[k, lane] *= inverse[lane]
             _outer(alpha[t], ahead, n_states, counts)
-        for lane in range(LANES):
+        for lane in range(width):
             inverse[lane] = counted[lane] / total[lane]
         for k in range(n_states):
-            for lane in range(LANES):
+            for lane in range(width):
                 ahead[k, lane] = alpha[t, k, lane] * state[k, lane] * inverse[lane]
         _locate(begin, length, group, n_lanes, t, places)
         _add_sums(kind, codes, raw[t], places, n_lanes, n_states, ahead, counted, statistics, out_sums)
@@ -255,35 +260,38 @@ def _backward(
 @lane_kernel
 def _balance(alpha, state, n_states, total, inverse):
     """Total = Σ_k α_k β_k in every lane."""
-    for lane in range(LANES):
+    width = LANES
+    for lane in range(width):
         total[lane] = 0.0
     for k in range(n_states):
-        for lane in range(LANES):
+        for lane in range(width):
             total[lane] += alpha[k, lane] * state[k, lane]
 
 
 @lane_kernel
 def _rescale(state, n_states, total):
     """β relative to its sum, and at least FLOOR."""
-    for lane in range(LANES):
+    width = LANES
+    for lane in range(width):
         total[lane] = 0.0
     for k in range(n_states):
-        for lane in range(LANES):
+        for lane in range(width):
             total[lane] += state[k, lane]
-    for lane in range(LANES):
+    for lane in range(width):
         total[lane] = 1.0 / total[lane]
     for k in range(n_states):
-        for lane in range(LANES):
+        for lane in range(width):
             state[k, lane] = max(state[k, lane] * total[lane], FLOOR)
 
 
 @lane_kernel
 def _outer(left, right, n_states, out):
     """out[i, j] += Σ_lanes left[i] right[j]; rows beyond the states hold nothing."""
+    width = LANES
     for i in range(n_states):
         for j in range(0, out.shape[1], UNROLLED):
             a, b, c, d = 0.0, 0.0, 0.0, 0.0
-            for lane in range(LANES):
+            for lane in range(width):
                 x = left[i, lane]
                 a += x * right[j, lane]
                 b += x * right[j + 1, lane]
@@ -298,6 +306,7 @@ def _outer(left, right, n_states, out):
 @lane_kernel
 def _add_sums(kind, codes, raw, places, n_lanes, n_states, probability, counted, statistics, out):
     """out[j, k] += Σ_lanes s_j q_k."""
+    width = LANES
     if kind == TABLE:
         for lane in range(n_lanes):
             if counted[lane] > 0.0:
@@ -309,6 +318,6 @@ def _add_sums(kind, codes, raw, places, n_lanes, n_states, probability, counted,
     for j in range(statistics.shape[0]):
         for k in range(n_states):
             total = 0.0
-            for lane in range(LANES):
+            for lane in range(width):
                 total += statistics[j, lane] * probability[k, lane]
             out[j, k] += total

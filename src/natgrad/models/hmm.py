@@ -23,7 +23,8 @@ from natgrad.inference.additive import ONE_PASS, SampledGroups
 from natgrad.inference.engine import Limits, Result, run
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.steps import Step
-from natgrad.inference.trace import Stop, Trace
+from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.models.hmm_files import HMMFiles
 from natgrad.models.hmm_priors import chain_priors
 from natgrad.models.settings import checked_method, checked_step
 from natgrad.network.checks import real_number, whole_number
@@ -54,7 +55,7 @@ class _Plan(NamedTuple):
     words: str
 
 
-class HiddenMarkov(BaseEstimator, ABC):
+class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
     """A hidden Markov model without its emissions: what `GaussianHMM`, `CategoricalHMM`, `PoissonHMM` and `BernoulliHMM` share.
 
     Parameters
@@ -98,9 +99,6 @@ class HiddenMarkov(BaseEstimator, ABC):
     posterior_ : {"initial", "transition", "emission"}, a Factor each
     elbo_, trace_, stop_ : the bound (of sampled subchains: its estimate), its history, and why the run ended
     """
-
-    elbo_: float
-    n_times_seen_: int
 
     def __init__(
         self,
@@ -212,7 +210,7 @@ class HiddenMarkov(BaseEstimator, ABC):
         after, info = SampledGroups(problem, len(data), *problem.local_limits, step).step(state, int(self.seed))
         if not all(bool(block.valid) for block in info.blocks.values()):
             raise FloatingPointError(f"step {after.t} left the space of valid parameters; take a smaller step=")
-        self._publish(problem, after)
+        self._publish(model, after)
         self.n_times_seen_, self.elbo_ = seen, info.estimate
         return self
 
@@ -271,7 +269,10 @@ class HiddenMarkov(BaseEstimator, ABC):
         result.trace.choice = f"{plan.words}; {result.trace.choice}" if plan.words else result.trace.choice
         self.trace_: Trace = result.trace
         self.stop_: Stop = result.stop
-        self._publish(problem, result.state)
+        if problem.overlapping and not result.stop.diverged:
+            read = f"subchains have read {self.passes:g} times the data, as passes asks, in {len(result.trace)} steps"
+            self.stop_ = Stop(Reason.STEPS, read)
+        self._publish(problem.model, result.state)
         records = result.trace.records
         # Of sampled steps, the mean of what the later half of them said.
         said = [r.elbo_estimate for r in records[len(records) // 2 :]] if problem.overlapping else [records[-1].elbo]
@@ -324,15 +325,17 @@ class HiddenMarkov(BaseEstimator, ABC):
 
         return best_start(problem.data, problem.model, int(self.seed), int(self.n_init), self.n_jobs)
 
-    def _publish(self, problem: SequenceProblem, state: State) -> None:
-        self._state, self._model_ = state, problem.model
+    def _publish(self, model: HMMModel, state: State) -> None:
+        from natgrad.models.hmm_problem import blocks_of
+
+        self._state, self._model_ = state._replace(memory={}), model
         self.posterior_: Mapping[str, Factor] = {
-            name: Factor(name, block.family, block.plates, state.lam[name]) for name, block in problem.blocks.items()
+            name: Factor(name, block.family, block.plates, state.lam[name]) for name, block in blocks_of(model).items()
         }
         self.startprob_: Floats = self.posterior_["initial"].mean()
         self.transmat_: Floats = self.posterior_["transition"].mean()
         self.n_steps_: int = state.t
-        self._name(problem.model.emission, state.lam["emission"])
+        self._name(model.emission, state.lam["emission"])
 
     def _sequences(self, columns: Array, lengths: Any, labels: Any, emission: Emission) -> Sequences:
         self.n_features_in_: int = columns.shape[1] if not hasattr(self, "_state") else self.n_features_in_

@@ -22,7 +22,16 @@ from natgrad.data.sequences import chunks_of
 from natgrad.families import Beta, Dirichlet, Family, Gamma, NormalGamma, NormalWishart
 from natgrad.kernels.hmm_emissions import BY_COLUMN, QUADRATIC, TABLE
 
-__all__ = ["Bernoullis", "Categories", "Emission", "FullGaussians", "IndependentGaussians", "Observed", "Poissons"]
+__all__ = [
+    "EMISSIONS",
+    "Bernoullis",
+    "Categories",
+    "Emission",
+    "FullGaussians",
+    "IndependentGaussians",
+    "Observed",
+    "Poissons",
+]
 
 Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
@@ -53,6 +62,11 @@ class Emission(Protocol):
     @property
     def family(self) -> Family:
         """Of q(φ)."""
+        ...
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What it was made of."""
         ...
 
     @property
@@ -93,6 +107,7 @@ class FullGaussians:
     kind, family = QUADRATIC, NormalWishart()
 
     def __init__(self, n_states: int, mean: Floats, scale: float, dof: float, rate: Floats) -> None:
+        self.arguments = {"n_states": n_states, "mean": mean, "scale": scale, "dof": dof, "rate": rate}
         self.shape: tuple[int, ...] = (n_states,)
         self.n_columns = len(mean)
         self.prior: Stats = tuple(np.asarray(part)[None] for part in self.family.natural(
@@ -161,6 +176,7 @@ class IndependentGaussians(_ByColumn):
 
     def __init__(self, n_states: int, mean: Floats, scale: float, dof: float, rate: Floats) -> None:
         super().__init__(n_states, len(mean))
+        self.arguments = {"n_states": n_states, "mean": mean, "scale": scale, "dof": dof, "rate": rate}
         usual = {"mean": mean, "scale": scale, "shape": 0.5 * dof, "rate": 0.5 * np.asarray(rate)}
         self.prior: Stats = tuple(np.asarray(part)[None] for part in self.family.natural(**usual))
 
@@ -193,6 +209,7 @@ class Poissons(_ByColumn):
 
     def __init__(self, n_states: int, n_columns: int, shape: float, rate: float) -> None:
         super().__init__(n_states, n_columns)
+        self.arguments = {"n_states": n_states, "n_columns": n_columns, "shape": shape, "rate": rate}
         self.prior: Stats = tuple(np.full((1, 1), float(p)) for p in self.family.natural(shape=shape, rate=rate))
 
     def observe(self, X: Array) -> Observed:
@@ -228,6 +245,7 @@ class Bernoullis(_ByColumn):
 
     def __init__(self, n_states: int, n_columns: int, a: float, b: float) -> None:
         super().__init__(n_states, n_columns)
+        self.arguments = {"n_states": n_states, "n_columns": n_columns, "a": a, "b": b}
         self.prior: Stats = tuple(np.full((1, 1), float(p)) for p in self.family.natural(a=a, b=b))
 
     def observe(self, X: Array) -> Observed:
@@ -268,6 +286,7 @@ class Categories:
     kind, family = TABLE, Dirichlet()
 
     def __init__(self, n_states: int, n_categories: int, concentration: Floats) -> None:
+        self.arguments = {"n_states": n_states, "n_categories": n_categories, "concentration": concentration}
         self.shape: tuple[int, ...] = (n_states,)
         self.n_categories = n_categories
         wide = np.broadcast_to(np.asarray(concentration, np.float64), (n_states, n_categories))
@@ -294,6 +313,11 @@ class Categories:
         chance = np.cumsum(self.family.mean(lam), axis=1)[states]
         drawn = (rng.random(len(states))[:, None] > chance).sum(1)
         return np.asarray(np.minimum(drawn, self.n_categories - 1))[:, None]
+
+
+EMISSIONS: dict[str, Any] = {
+    kind.__name__: kind for kind in (FullGaussians, IndependentGaussians, Poissons, Bernoullis, Categories)
+}
 
 
 # -- checks --

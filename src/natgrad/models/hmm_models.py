@@ -238,7 +238,7 @@ def _mean_and_variance(X: Array, words: bool = True) -> tuple[Floats, Floats]:
     mean = np.where(seen, rows, 0.0).sum(0) / size
     variance = (np.where(seen, rows - mean, 0.0) ** 2).sum(0) / size
     flat = variance <= 1e-12 * (1.0 + mean**2)
-    if words and flat.any() and len(X) > 1:
+    if words and flat.any() and len(X) > 1 and not np.isinf(rows).any():
         warnings.warn(
             f"X[:, {int(np.argmax(flat))}] does not vary ({int(flat.sum())} such columns): it tells nothing about the states",
             stacklevel=5,

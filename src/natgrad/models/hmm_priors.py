@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from natgrad.network.checks import real_number
 
-__all__ = ["chain_priors"]
+__all__ = ["FORBIDDEN", "chain_priors"]
 
 Floats = npt.NDArray[np.float64]
 # The concentration of what is forbidden: E log is −1e8, and its exponential is 0.

@@ -39,7 +39,7 @@ from natgrad.models.hmm_windows import (
 )  # fmt: skip
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 
-__all__ = ["HMMModel", "SequenceProblem", "SubchainProblem", "Subchains", "stationary"]
+__all__ = ["HMMModel", "SequenceProblem", "SubchainProblem", "Subchains", "blocks_of", "stationary"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -57,6 +57,16 @@ class HMMModel(NamedTuple):
     def n_states(self) -> int:
         """K."""
         return len(self.initial)
+
+
+def blocks_of(model: HMMModel) -> dict[str, Block]:
+    """The global variables of a model."""
+    emission = model.emission
+    return {
+        "initial": Block("initial", Dirichlet(), (), ()),
+        "transition": Block("transition", Dirichlet(), ("state",), (model.n_states,)),
+        "emission": Block("emission", emission.family, ("state", "column")[: len(emission.shape)], emission.shape),
+    }
 
 
 class Subchains(NamedTuple):
@@ -123,13 +133,7 @@ class SequenceProblem:
     @cached_property
     def blocks(self) -> Mapping[str, Block]:
         """First states, rows of transitions, emissions."""
-        emission, n_states = self.model.emission, self.model.n_states
-        plates = ("state", "column")[: len(emission.shape)]
-        return {
-            "initial": Block("initial", Dirichlet(), (), ()),
-            "transition": Block("transition", Dirichlet(), ("state",), (n_states,)),
-            "emission": Block("emission", emission.family, plates, emission.shape),
-        }
+        return blocks_of(self.model)
 
     @property
     def observed(self) -> Mapping[str, Ints]:

@@ -11,11 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import linear_sum_assignment
 
 from natgrad.data.sequences import Sequences
 from natgrad.inference.draws import generator
 from natgrad.inference.start import START
 from natgrad.kernels.hmm_emissions import BY_COLUMN
+from natgrad.models.hmm_priors import FORBIDDEN
 from natgrad.models.hmm_problem import HMMModel, SequenceProblem
 from natgrad.models.hmm_windows import in_threads, n_threads, pattern_statistics
 from natgrad.problem import State
@@ -105,10 +107,13 @@ def _nearby(part: Sequences) -> Floats:
 def _guess(problem: SequenceProblem, rows: Floats, n_states: int, rng: np.random.Generator) -> State:
     """Clusters as if they were states."""
     data = problem.data
-    centres = _centres(rows[rng.choice(len(rows), min(CANDIDATES, len(rows)), replace=False)], n_states, rng)
-    nearest = _nearest(rows, centres)
+    if np.tril(problem.model.transition, -1).max(initial=0.0) <= FORBIDDEN and n_states > 1:
+        nearest = _segments(data, n_states, rng)
+    else:
+        centres = _centres(rows[rng.choice(len(rows), min(CANDIDATES, len(rows)), replace=False)], n_states, rng)
+        nearest = _nearest(rows, centres)
     if len(data.labels):
-        nearest = np.where(data.labels >= 0, data.labels, nearest)
+        nearest = _labelled(nearest, data.labels, n_states)
     states = np.full((data.n_times, n_states), (1.0 - CERTAIN) / n_states)
     states[np.arange(data.n_times), nearest] += CERTAIN
     pairs = np.zeros((n_states, n_states))
@@ -117,7 +122,27 @@ def _guess(problem: SequenceProblem, rows: Floats, n_states: int, rng: np.random
     later = np.flatnonzero(inside)
     np.add.at(pairs, (nearest[later - 1], nearest[later]), CERTAIN)
     pairs += (1.0 - CERTAIN) * len(later) / n_states**2
-    return problem.from_counts(states[data.ends[:-1]].sum(0), pairs, _sums(problem, states))
+    heads = np.where(problem.model.initial > FORBIDDEN, states[data.ends[:-1]].sum(0), 0.0)
+    pairs = np.where(problem.model.transition > FORBIDDEN, pairs, 0.0)
+    return problem.from_counts(heads, pairs, _sums(problem, states))
+
+
+def _segments(data: Sequences, n_states: int, rng: np.random.Generator) -> Ints:
+    """Left to right: every sequence cut into one stretch for each state, at random."""
+    states = np.empty(data.n_times, np.int64)
+    for begin, end in zip(data.ends[:-1], data.ends[1:], strict=True):
+        shares = np.cumsum(rng.dirichlet(np.full(n_states, 5.0)))
+        states[begin:end] = np.searchsorted(shares, (np.arange(end - begin) + 0.5) / (end - begin))
+    return np.minimum(states, n_states - 1)
+
+
+def _labelled(nearest: Ints, labels: npt.NDArray[np.int32], n_states: int) -> Ints:
+    """Clusters renamed after the labels that they share most times with, and labels themselves where they are known."""
+    known = labels >= 0
+    table = np.zeros((n_states, n_states))
+    np.add.at(table, (nearest[known], labels[known]), 1.0)
+    _, name = linear_sum_assignment(-table)
+    return np.where(known, labels, name[nearest])
 
 
 def _sums(problem: SequenceProblem, states: Floats) -> Floats:

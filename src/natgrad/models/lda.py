@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
 from natgrad.data.corpora import Corpus, as_corpus, with_words
@@ -26,6 +26,7 @@ from natgrad.inference.steps import Step
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.coherence import How, c_v, npmi, of_documents, of_windows
 from natgrad.models.lda_files import LDAFiles
+from natgrad.models.lda_one import OneDocument
 from natgrad.models.lda_settings import LearnPriors, check_settings, checked_priors
 from natgrad.models.lda_stream import LDAStream, fit_stream
 from natgrad.models.settings import checked_method, checked_step
@@ -46,7 +47,7 @@ FINE_TOL, FINE_ROUNDS = 1e-4, 1000
 SLICE = 20_000
 
 
-class LDA(LDAFiles, LDAStream, TransformerMixin, BaseEstimator):
+class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Latent Dirichlet allocation: topics of documents, by variational inference.
 
     Parameters
@@ -74,7 +75,8 @@ class LDA(LDAFiles, LDAStream, TransformerMixin, BaseEstimator):
     local_tol, local_steps : float, int
         A document is done when its γ changes by less in the mean over topics, or after so many rounds.
     skip : float
-        Topics with less than this part of a document's words are left out of it; 0 leaves out none. `elbo_` still is a bound.
+        Topics with less than this part of a document's words sit out while the others are solved; a round over all topics has
+        the last word. 0: every round is over all topics, which is slower.
     dtype : "float32" or "float64"
         Of the inner loops; sums over documents are always double.
     max_passes : int
@@ -126,7 +128,7 @@ class LDA(LDAFiles, LDAStream, TransformerMixin, BaseEstimator):
         batch_size: int | None = None,
         local_tol: float = 1e-3,
         local_steps: int = 100,
-        skip: float = 1e-5,
+        skip: float = 1e-4,
         dtype: str = "float32",
         max_passes: int = 50,
         tol: float = 1e-4,
@@ -216,9 +218,15 @@ class LDA(LDAFiles, LDAStream, TransformerMixin, BaseEstimator):
         return (mean, np.sqrt(mean * (1.0 - mean) / (total + 1.0))) if return_std else mean
 
     def infer(self, document: Any) -> Floats:
-        """The topic shares [K] of one document: a text, counts [V], or a list of (word number, count)."""
-        shares: Floats = self.transform([document] if isinstance(document, (str, list)) else np.atleast_2d(document))[0]
-        return shares
+        """The topic shares [K] of one document: a text, counts [V] (dense or sparse), or a list of (word number, count).
+
+        The same as a row of `transform`, in well under a millisecond.
+        """
+        self._check_fitted()
+        one: OneDocument | None = getattr(self, "_one", None)
+        if one is None or one.state is not self._state or one.names is not self._names:
+            self._one = one = OneDocument(self._fitted, self._state, self._names)
+        return one.shares(document, FINE_TOL, FINE_ROUNDS)
 
     def score(self, X: Any, y: None = None) -> float:
         """The bound per word of documents given the fitted topics: Σ_d [E log p(w_d | θ, φ) − KL(θ_d)] / words.
@@ -337,6 +345,7 @@ class LDA(LDAFiles, LDAStream, TransformerMixin, BaseEstimator):
         self._names = names
         self.vocabulary_: npt.NDArray[Any] = np.arange(problem.corpus.n_words) if names is None else names
         self.n_features_in_: int = problem.corpus.n_words
+        self._n_features_out = problem.n_topics
         self.n_steps_: int = state.t
         here = problem.given(state)
         self.doc_prior_: Floats = here.doc_prior
@@ -375,6 +384,11 @@ class LDA(LDAFiles, LDAStream, TransformerMixin, BaseEstimator):
             yield
         finally:
             set_threads(before)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.positive_only = True
+        return tags
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "_state"):

@@ -1,0 +1,142 @@
+"""Where u, v and their biases may move unseen by the ratings, and the best place there: sums over rows in, affine maps out.
+
+u·v + b + c stays the same when, for any vectors δ, ε and any invertible G,
+
+    v → v + δ, b → b − u·δ        u → u + ε, c → c − v·ε        u → G u, v → G⁻ᵀ v
+
+Only priors and entropies change. Given E[α], the best δ and ε solve linear equations; G makes both second moments diagonal
+and stretches every axis to its best length, which for learned precisions is any (a shorter u is made up for by a smaller α):
+then u is given unit variance. No rating is read, and the maps are exact for Gaussian rows, so the bound cannot fall.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Affine", "BestTurn", "SideSums", "best_turn", "moved_rows"]
+
+Floats = npt.NDArray[np.float64]
+Pair = tuple[Floats, Floats]
+
+
+class Affine(NamedTuple):
+    """X → matrix · x + shift."""
+
+    matrix: Floats
+    shift: Floats
+
+    def then(self, matrix: Floats, shift: Floats) -> Affine:
+        """The map, and another one after it."""
+        return Affine(matrix @ self.matrix, matrix @ self.shift + shift)
+
+
+class SideSums(NamedTuple):
+    """Σ E[x] [D], Σ E[x xᵀ] [D, D], the number of rows, and E[α] [D] of one side."""
+
+    mean: Floats
+    second: Floats
+    rows: int
+    precision: Floats
+
+    def moved(self, matrix: Floats, shift: Floats) -> SideSums:
+        """The sums of matrix · x + shift."""
+        mean = matrix @ self.mean
+        second = matrix @ self.second @ matrix.T + np.outer(mean, shift) + np.outer(shift, mean)
+        return self._replace(mean=mean + self.rows * shift, second=second + self.rows * np.outer(shift, shift))
+
+
+class BestTurn(NamedTuple):
+    """The maps of both sides, and the diagonals of Σ E[x xᵀ] after them."""
+
+    turns: tuple[Affine, Affine]
+    diagonals: tuple[Floats, Floats]
+
+
+def best_turn(users: SideSums, items: SideSums, n_factors: int, gamma: tuple[float, float] | None) -> BestTurn | None:
+    """The best maps; None where they would not raise the bound. ``gamma``: shape and rate of learned precisions."""
+    size = len(users.mean)
+    sides = [users, items]
+    turns = [Affine(np.eye(size), np.zeros(size)) for _ in sides]
+    before = sum(_height(side, gamma) for side in sides)
+    if size > n_factors:
+        for one, other in ((0, 1), (1, 0)):
+            shift = _best_shift(sides[one], sides[other], n_factors)
+            shear = np.eye(size)
+            shear[n_factors, :n_factors] = -shift[:n_factors]
+            for place, matrix, offset in ((one, np.eye(size), shift), (other, shear, np.zeros(size))):
+                sides[place] = sides[place].moved(matrix, offset)
+                turns[place] = turns[place].then(matrix, offset)
+    turn = _best_rotation(sides[0], sides[1], n_factors, gamma is not None)
+    if turn is None:
+        return None
+    volume = (users.rows - items.rows) * float(np.linalg.slogdet(turn)[1])
+    for place, part in enumerate((turn, np.linalg.inv(turn).T)):
+        matrix = np.eye(size)
+        matrix[:n_factors, :n_factors] = part
+        sides[place] = sides[place].moved(matrix, np.zeros(size))
+        turns[place] = turns[place].then(matrix, np.zeros(size))
+    if not sum(_height(side, gamma) for side in sides) + volume >= before:
+        return None
+    return BestTurn((turns[0], turns[1]), (np.diag(sides[0].second).copy(), np.diag(sides[1].second).copy()))
+
+
+def _height(side: SideSums, gamma: tuple[float, float] | None) -> float:
+    """What the bound says of a side's second moments: −½ Σ α S, or with the best q(α), −Σ (a + ½ N) log(b + ½ S)."""
+    squares = np.diag(side.second)
+    if gamma is None:
+        return -0.5 * float(side.precision @ squares)
+    return -(gamma[0] + 0.5 * side.rows) * float(np.log(gamma[1] + 0.5 * squares).sum())
+
+
+def _best_shift(one: SideSums, other: SideSums, n_factors: int) -> Floats:
+    """δ of x → x + δ on one side, b → b − δ·x on the other: minimises α Σ (x + δ)² + α_b Σ (b − δ·x)²."""
+    own, bias = one.precision[:n_factors], float(other.precision[n_factors])
+    matrix = one.rows * np.diag(own) + bias * other.second[:n_factors, :n_factors]
+    pull = bias * other.second[:n_factors, n_factors] - own * one.mean[:n_factors]
+    return np.append(np.linalg.solve(matrix, pull), 0.0)
+
+
+def _best_rotation(users: SideSums, items: SideSums, n_factors: int, learned: bool) -> Floats | None:
+    """G with G S_u Gᵀ and G⁻ᵀ S_v G⁻¹ diagonal, and the best lengths of the axes."""
+    first, second = users.second[:n_factors, :n_factors], items.second[:n_factors, :n_factors]
+    try:
+        factor = np.linalg.cholesky(first)
+        values, axes = np.linalg.eigh(factor.T @ second @ factor)
+    except np.linalg.LinAlgError:
+        return None
+    if learned:
+        squares = np.full(n_factors, float(users.rows))
+    else:
+        excess, alpha = float(users.rows - items.rows), float(users.precision[0])
+        squares = (excess + np.sqrt(excess**2 + 4.0 * alpha * float(items.precision[0]) * values)) / (2.0 * alpha)
+    if not (values > 0).all() or not (squares > 0).all():
+        return None
+    turn: Floats = np.sqrt(squares)[:, None] * np.linalg.solve(factor.T, axes).T
+    return turn
+
+
+def moved_rows(lam: Pair, mu: Pair, turn: Affine) -> tuple[Pair, Pair]:
+    """λ and μ of every row after the map: Λ → M⁻ᵀ Λ M⁻¹."""
+    inverse = np.linalg.inv(turn.matrix)
+    mean = mu[0] @ turn.matrix.T
+    half = _between(lam[1], np.asarray(inverse.T, dtype=np.float64))
+    second = _between(mu[1], turn.matrix)
+    if turn.shift.any():
+        second += mean[:, :, None] * turn.shift
+        second += turn.shift[:, None] * mean[:, None, :]
+        second += np.outer(turn.shift, turn.shift)
+        mean = mean + turn.shift
+    # (Λ m)' = Λ' m', a product with the rows' own matrices.
+    linear = -2.0 * np.matmul(half, mean[:, :, None])[:, :, 0]
+    return (linear, half), (mean, second)
+
+
+def _between(matrices: Floats, matrix: Floats) -> Floats:
+    """M S Mᵀ of symmetric matrices [rows, D, D], as two products of long tables."""
+    n_rows, size = len(matrices), len(matrix)
+    once = (matrices.reshape(-1, size) @ matrix.T).reshape(n_rows, size, size)
+    turned = np.ascontiguousarray(once.transpose(0, 2, 1))
+    return np.asarray((turned.reshape(-1, size) @ matrix.T).reshape(n_rows, size, size))

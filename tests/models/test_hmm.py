@@ -1,0 +1,274 @@
+"""The four estimators: what they promise to a user, and what they say to mistakes and to degenerate data."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import natgrad as ng
+
+
+def generated(rng, n_times=1500, n_states=3, stay=0.9, spread=3.0):
+    """States and real vectors of a chain with well separated means."""
+    transition = stay * np.eye(n_states) + (1 - stay) / n_states
+    rows, states = np.cumsum(transition, axis=1), np.zeros(n_times, int)
+    for t, u in enumerate(rng.random(n_times - 1)):
+        states[t + 1] = np.searchsorted(rows[states[t]], u)
+    means = spread * np.array([[np.cos(a), np.sin(a)] for a in 2 * np.pi * np.arange(n_states) / n_states])
+    return states, means[states] + rng.normal(size=(n_times, 2))
+
+
+def agreement(found, states, n_states=3):
+    """The share of times whose state is right, under the best renaming (few states: greedy is enough)."""
+    table = np.zeros((n_states, n_states))
+    np.add.at(table, (found, states), 1)
+    return sum(table.max(1)) / len(states)
+
+
+def tracks_of(rng, states):
+    chance = np.array([[0.9, 0.1, 0.2, 0.5], [0.1, 0.9, 0.2, 0.5], [0.1, 0.1, 0.9, 0.5]])[states]
+    return (rng.random(chance.shape) < chance).astype(float)
+
+
+def all_models(rng):
+    states, values = generated(rng)
+    counts = rng.poisson(np.array([1.0, 8.0, 25.0])[states])[:, None]
+    tracks = tracks_of(rng, states)
+    symbols = (states + (rng.random(len(states)) < 0.1)) % 4
+    return states, {
+        "full": (ng.GaussianHMM(3, n_init=3), values),
+        "diag": (ng.GaussianHMM(3, covariance="diag", n_init=3), values),
+        "poisson": (ng.PoissonHMM(3, n_init=3), counts),
+        "bernoulli": (ng.BernoulliHMM(3, n_init=3), tracks),
+        "categorical": (ng.CategoricalHMM(3, n_init=3), symbols[:, None]),
+    }
+
+
+NAMES = ["full", "diag", "poisson", "bernoulli", "categorical"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_states_are_found_and_every_answer_has_its_shape(name, rng):
+    states, models = all_models(rng)
+    model, X = models[name]
+    before = X.copy()
+    assert model.fit(X, lengths=[700, 800]) is model
+    np.testing.assert_array_equal(X, before)
+    assert agreement(model.predict(X, lengths=[700, 800]), states) > 0.85
+    log_prob, shares = model.score_samples(X)
+    assert shares.shape == (1500, 3)
+    np.testing.assert_allclose(shares.sum(1), 1.0, rtol=1e-9)
+    np.testing.assert_allclose(log_prob, model.score(X), rtol=1e-12)
+    np.testing.assert_array_equal(model.predict_proba(X), shares)
+    path_prob, path = model.decode(X)
+    assert path_prob <= log_prob
+    assert path.shape == (1500,)
+    drawn, drawn_states = model.sample(40, seed=1)
+    assert drawn.shape == (40, X.shape[1])
+    assert set(drawn_states) <= {0, 1, 2}
+    np.testing.assert_allclose(model.transmat_.sum(1), 1.0)
+    assert set(model.posterior_) == {"initial", "transition", "emission"}
+    low, high = model.posterior_["transition"].interval(0.9)
+    assert (low <= model.transmat_).all()
+    assert (model.transmat_ <= high).all()
+    assert np.diff(model.trace_["elbo"]).min(initial=0.0) > -1e-7
+    assert "exact sweeps" in model.trace_.choice
+
+
+@pytest.mark.parametrize("buffer", [None, 3, "grow"])
+def test_subchains_come_close_to_exact_sweeps(buffer, rng):
+    _, X = generated(rng, n_times=6000)
+    exact = ng.GaussianHMM(3, method=ng.VB(), n_init=2).fit(X[:5000])
+    method = ng.SVI({"subchain": 20})
+    sampled = ng.GaussianHMM(3, method=method, buffer=buffer, subchain_length=16, passes=4, n_init=2).fit(X[:5000])
+    # Twenty noisy steps of a 16-th of the data each: within some hundredths of a nat.
+    assert sampled.score(X[5000:]) / 1000 > exact.score(X[5000:]) / 1000 - 0.02
+    again = clone(sampled).fit(X[:5000])
+    for name in sampled.posterior_:
+        for a, b in zip(sampled.posterior_[name].lam, again.posterior_[name].lam, strict=True):
+            np.testing.assert_array_equal(a, b)
+    one = clone(sampled).set_params(n_jobs=1).fit(X[:5000])
+    np.testing.assert_array_equal(one.means_, sampled.means_)
+    assert abs(sampled.elbo_ / exact.elbo_ - 1) < 0.05
+
+
+def test_the_choice_follows_the_size_of_the_data(rng, monkeypatch):
+    monkeypatch.setattr("natgrad.models.hmm.EXACT_TIMES", 1000)
+    _, X = generated(rng, n_times=2000)
+    assert "subchains of 64" in ng.GaussianHMM(3, n_init=1).fit(X).trace_.choice
+    many = ng.GaussianHMM(3, n_init=1, max_sweeps=3).fit(X, lengths=[20] * 100)
+    assert "memoised VB in 10 batches of 'sequence'" in many.trace_.choice
+    alone = ng.GaussianHMM(3, n_init=1, method=ng.VB(), max_sweeps=30, tol=1e-9).fit(X, lengths=[20] * 100)
+    assert many.elbo_ > alone.elbo_ - 0.002 * abs(alone.elbo_)
+    some = ng.GaussianHMM(3, n_init=1, method=ng.SVI({"sequence": 10}), max_sweeps=3).fit(X, lengths=[20] * 100)
+    assert np.isfinite(some.elbo_)
+
+
+def test_a_stream_of_parts(rng):
+    states, X = generated(rng, n_times=4000)
+    model = ng.GaussianHMM(3, n_init=2)
+    model.fit(iter(np.array_split(X, 8)))
+    assert model.n_times_seen_ == 4000
+    assert agreement(model.predict(X), states) > 0.85
+    other = ng.GaussianHMM(3, n_init=2)
+    for part in np.array_split(X, 8):
+        other.partial_fit(part)
+    np.testing.assert_array_equal(model.means_, other.means_)
+
+
+def test_files_and_memory_maps_give_the_same_fit(rng, tmp_path):
+    _, X = generated(rng, n_times=600)
+    np.save(tmp_path / "x.npy", X)
+    plain = ng.GaussianHMM(3, n_init=2).fit(X)
+    for source in (np.load(tmp_path / "x.npy", mmap_mode="r"), tmp_path / "x.npy"):
+        np.testing.assert_array_equal(ng.GaussianHMM(3, n_init=2).fit(source).means_, plain.means_)
+    out = np.lib.format.open_memmap(tmp_path / "p.npy", mode="w+", dtype=np.float64, shape=(600, 3))
+    plain.predict_proba(X, out=out)
+    np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), plain.predict_proba(X))
+
+
+def test_parquet(rng, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    _, X = generated(rng, n_times=300)
+    parquet.write_table(pyarrow.table({"a": X[:, 0], "b": X[:, 1]}), tmp_path / "x.parquet")
+    read = ng.GaussianHMM(2, n_init=1).fit(tmp_path / "x.parquet")
+    np.testing.assert_array_equal(read.means_, ng.GaussianHMM(2, n_init=1).fit(X).means_)
+
+
+def test_labels_name_the_states(rng):
+    states, X = generated(rng)
+    labels = np.where(np.arange(len(X)) < 200, states, -1)
+    model = ng.GaussianHMM(3, n_init=2).fit(X, labels=labels)
+    assert np.mean(model.predict(X) == states) > 0.85  # no renaming needed
+
+
+def test_missing_rows_and_entries(rng):
+    states, X = generated(rng)
+    rows, entries = X.copy(), X.copy()
+    rows[::7] = np.nan
+    rows[100:160] = np.nan
+    entries[::5, 0] = np.nan
+    entries[2::5, 1] = np.nan
+    for model, data in ((ng.GaussianHMM(3, n_init=2), rows), (ng.GaussianHMM(3, covariance="diag", n_init=2), entries)):
+        assert agreement(model.fit(data).predict(data), states) > 0.8
+        assert np.isfinite(model.predict_proba(data)).all()
+    with pytest.raises(ValueError, match=r"X\[0, 0\] is NaN, but other columns"):
+        ng.GaussianHMM(3).fit(entries)
+    tracks = tracks_of(rng, states)
+    tracks[::4, 1] = np.nan
+    assert agreement(ng.BernoulliHMM(3, n_init=2).fit(tracks).predict(tracks), states) > 0.75
+
+
+def test_left_to_right_and_sticky(rng):
+    states = np.repeat([0, 1, 2], 40)
+    X = np.array([[-4.0], [0.0], [4.0]])[states] + rng.normal(size=(120, 1))
+    model = ng.GaussianHMM(3, topology="left-to-right", n_init=4).fit(np.tile(X, (3, 1)), lengths=[120] * 3)
+    assert (np.diff(model.predict(X)) >= 0).all()
+    assert model.transmat_[1, 0] < 1e-6
+    assert model.transmat_[0, 2] < 1e-6
+    loose, sticky = (
+        ng.CategoricalHMM(2, sticky=s, n_init=2).fit(rng.integers(0, 2, 60)).transmat_.trace() for s in (0.0, 200.0)
+    )
+    assert sticky > loose
+    assert sticky > 1.5
+
+
+def test_labels_that_no_path_can_follow(rng):
+    with pytest.raises(ValueError, match="no path of states is possible"):
+        ng.GaussianHMM(3, topology="left-to-right").fit(rng.normal(size=(50, 1)), labels=np.arange(50)[::-1] % 3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_observation_and_little_else(name, rng):
+    _, models = all_models(rng)
+    model, X = models[name]
+    for n in (1, 2, 5):
+        model.fit(X[:n])
+        assert np.isfinite(model.elbo_)
+        assert np.isfinite(model.score(X[:n]))
+        assert model.predict(X[:n]).shape == (n,)
+    method = ng.SVI({"subchain": 1})  # T shorter than L
+    short = clone(model).set_params(method=method, subchain_length=64, passes=3).fit(X[:9])
+    assert np.isfinite(short.transmat_).all()
+
+
+def test_degenerate_data_say_a_word_and_no_nan(rng):
+    constant = np.column_stack([rng.normal(size=200), np.full(200, 7.0)])
+    for covariance in ("full", "diag"):
+        with pytest.warns(UserWarning, match=r"X\[:, 1\] does not vary"):
+            model = ng.GaussianHMM(2, covariance=covariance, n_init=2).fit(constant)
+        assert np.isfinite(model.means_).all()
+    # Twenty states for two points: eighteen of them die, and keep their prior.
+    few = ng.GaussianHMM(20, n_init=2).fit(np.repeat([[0.0], [5.0]], 30, axis=0) + 0.01 * rng.normal(size=(60, 1)))
+    assert np.isfinite(few.covars_).all()
+    assert np.isfinite(few.elbo_)
+    unseen = ng.CategoricalHMM(2, n_categories=6, n_init=2).fit(rng.integers(0, 3, 100))
+    assert (unseen.emissionprob_[:, 5] > 0).all()
+    assert np.isfinite(unseen.score([[5], [0]]))
+    gone = ng.GaussianHMM(2, n_init=2).fit(np.vstack([rng.normal(size=(50, 2)), np.full((400, 2), np.nan)]))
+    assert np.isfinite(gone.means_).all()
+    nothing = ng.PoissonHMM(2, n_init=1).fit(np.full((10, 1), np.nan))
+    assert np.isfinite(nothing.lambdas_).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "X", "message"),
+    [
+        (lambda: ng.GaussianHMM(2), [[1.0], [np.inf]], r"X\[1, 0\] = inf must be finite"),
+        (lambda: ng.PoissonHMM(2), [[1], [-3]], r"X\[1, 0\] = -3 must be a whole number ≥ 0"),
+        (lambda: ng.BernoulliHMM(2), [[1, 0], [0, 2]], r"X\[1, 1\] = 2 must be 0, 1 or NaN"),
+        (lambda: ng.CategoricalHMM(2, n_categories=2), [[0], [2]], r"X\[1, 0\] = 2 must be a category from 0 to 1"),
+        (lambda: ng.CategoricalHMM(2), [[0.5], [1]], r"X\[0, 0\] = 0.5 must be a category"),
+        (lambda: ng.GaussianHMM(2), np.zeros((0, 2)), r"X is empty, shape \(0, 2\)"),
+        (lambda: ng.GaussianHMM(2, covariance="tied"), [[1.0]], 'covariance must be "full" or "diag", got \'tied\''),
+        (lambda: ng.GaussianHMM(2, topology="ring"), [[1.0]], "topology must be"),
+        (lambda: ng.GaussianHMM(2, sticky=-1), [[1.0]], "sticky must be ≥ 0"),
+        (
+            lambda: ng.GaussianHMM(2, transition_prior=[[0, 0], [1, 1]]),
+            [[1.0]],
+            r"transition_prior\[0\] forbids every way",
+        ),
+        (lambda: ng.GaussianHMM(2, passes=0), [[1.0]], "passes must be > 0"),
+        (lambda: ng.GaussianHMM(0), [[1.0]], "n_states must be a whole number ≥ 1, got 0"),
+    ],
+)
+def test_mistakes_are_named(make, X, message):
+    with pytest.raises(ValueError, match=message):
+        make().fit(X)
+
+
+def test_mistakes_in_the_call(rng):
+    X = rng.normal(size=(10, 2))
+    with pytest.raises(NotFittedError, match="GaussianHMM is not fitted yet"):
+        ng.GaussianHMM(2).predict(X)
+    with pytest.raises(ValueError, match="lengths sum to 9, but X has 10 rows"):
+        ng.GaussianHMM(2).fit(X, lengths=[4, 5])
+    with pytest.raises(ValueError, match=r"labels\[3\] = 7 must lie between −1"):
+        ng.GaussianHMM(2).fit(X, labels=np.where(np.arange(10) == 3, 7, -1))
+    with pytest.raises(ValueError, match="expecting 2 features"):
+        ng.GaussianHMM(2, n_init=1).fit(X).predict(X[:, :1])
+    with pytest.raises(TypeError, match="unexpected keyword argument 'covarianz'"):
+        ng.GaussianHMM(2, covarianz="full")
+    with pytest.raises(ValueError, match="an iterator takes neither lengths nor labels"):
+        ng.GaussianHMM(2).fit(iter([X]), lengths=[10])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_saved_and_loaded(name, rng, tmp_path):
+    _, models = all_models(rng)
+    model, X = models[name]
+    model.fit(X[:300]).save(tmp_path / "model.natgrad")
+    again = ng.load(tmp_path / "model.natgrad")
+    assert type(again) is type(model)
+    assert again.get_params() == model.get_params()
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(again.partial_fit(X).transmat_, model.partial_fit(X).transmat_)
+    assert again.score(X) == model.score(X)
+
+
+def test_settings_are_those_of_the_call():
+    model = ng.GaussianHMM(5, covariance="diag", sticky=3.0, seed=4)
+    assert model.get_params()["sticky"] == 3.0
+    assert clone(model).get_params() == model.get_params()
+    assert "covariance='diag'" in repr(model)
