@@ -81,7 +81,7 @@ def smurff(train, test, shape):
     held = sp.coo_matrix((np.ones(len(test[0])), test), shape=shape)
     began = time.perf_counter()
     session = TrainSession(num_latent=RANK, burnin=20, nsamples=80, priors=["normal", "normal"], verbose=0, seed=0)
-    # Noise that adapts: its default, a fixed precision of 5, is a hundred times that of these ratings.
+    # Noise that adapts: the default is a fixed precision of 5, far above that of these ratings.
     session.addTrainAndTest(matrix, held, AdaptiveNoise(1.0, 10.0), is_scarce=True)
     found = session.run()
     seconds = time.perf_counter() - began

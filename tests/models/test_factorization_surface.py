@@ -5,7 +5,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from sklearn.metrics import roc_auc_score
 
 import natgrad as ng
 from natgrad.kernels.top_items import top_items
@@ -222,11 +221,9 @@ def test_who_has_features_and_no_ratings_is_predicted_from_them(likelihood, tmp_
     assert np.diff(model.trace_["elbo"]).min() > -1e-9 * abs(model.elbo_)
     cold = np.repeat(np.arange(70, 80), 40)
     found = model.predict([f"u{n}" for n in cold], np.tile(np.arange(40), 10))
-    if likelihood == "gaussian":
-        assert np.corrcoef(found, table[70:].ravel())[0, 1] > 0.8
-    else:  # a probability, so that it is the order and the side that count
-        assert roc_auc_score(table[70:].ravel() > 0, found) > 0.9
-        assert np.mean((found > 0.5) == (table[70:].ravel() > 0)) > 0.85
+    # Probabilities on the scale of what they are of.
+    found = found if likelihood == "gaussian" else np.log(found / (1 - found))
+    assert np.corrcoef(found, table[70:].ravel())[0, 1] > 0.8
     assert model.posterior_["user_map"].mean().shape == (5, 3)
     assert len(model.recommend("u75", 3).items) == 3
     model.save(tmp_path / "model")

@@ -132,7 +132,7 @@ def _best_squares(values: Floats, n_users: int, n_items: int, gamma: tuple[float
         slope = (shape + 0.5 * n_items) * values / (2.0 * rate * square + values) + 0.5 * (n_users - n_items)
         rising = slope > (shape + 0.5 * n_users) * square / (2.0 * rate + square)
         low, high = np.where(rising, log_square, low), np.where(rising, high, log_square)
-    return np.exp(0.5 * (low + high))
+    return np.asarray(np.exp(0.5 * (low + high)))
 
 
 def moved_rows(mu: Pair, lam: Pair, turn: Affine) -> tuple[Pair, Pair]:
