@@ -40,7 +40,7 @@ class ChainPlan:
     passes: float
 
 
-FULL = ChainPlan(10_000, 3_000, (2, 3, 6, 12, 24, 51, 102), (0, 1, 2), 20.0)
+FULL = ChainPlan(10_000, 3_000, (2, 3, 6, 12, 24, 51), (0, 1), 12.0)
 QUICK = ChainPlan(3_000, 1_000, (2, 6, 24), (0,), 8.0)
 
 
