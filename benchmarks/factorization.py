@@ -5,7 +5,8 @@
     python benchmarks/factorization.py tables                   # only write the tables anew
 
 Each peer runs alone in an environment of its own (``--environments``, by default ``.bench``; made on the first call) and
-answers through files. The split is 90/10 at random, seed 0, the same for all. natgrad is compiled on a small set before its time is taken.
+answers through files. The split is 90/10 at random, seed 0, the same for
+all. natgrad is compiled on a small set before its time is taken.
 Jester and the generated million are read from the folder in NATGRAD_DATA, or ../shared/data.
 
 Results: ``benchmarks/results/factorization.json`` and ``benchmarks/results/factorization-*.md``.
@@ -121,8 +122,8 @@ def growth(options):
     warm_up()
     rows = []
     sizes = {"1 M": (4805, 16015, 1_000_000), "10 M": (71_567, 10_681, 10_000_000)}
-    cases = [("1 M", 10, False), ("1 M", 20, False), ("1 M", 40, False), ("10 M", 20, False)]
-    cases += [("1 M", 10, True), ("1 M", 20, True), ("1 M", 40, True), ("10 M", 20, True)]
+    cases = [("1 M", n_factors, scalar) for scalar in (False, True) for n_factors in (10, 20, 40)]
+    cases += [("10 M", 20, False), ("10 M", 20, True)]
     made = {}
     for size, n_factors, factorized in cases:
         if size not in made:

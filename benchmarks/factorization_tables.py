@@ -59,7 +59,8 @@ def _ranking(found):
         lines += [
             "",
             f"Ten items for each of 4,805 users out of 16,015, seen ones left out, equal factors: natgrad "
-            f"{speed['natgrad']:.3f} s, {speed['version']} {speed['implicit']:.3f} s; {100 * speed['same_scores']:.1f} % of the scores agree to 0.1 %. "
+            f"{speed['natgrad']:.3f} s, {speed['version']} {speed['implicit']:.3f} s; "
+            f"{100 * speed['same_scores']:.1f} % of the scores agree to 0.1 %. "
             f"`{COMMAND} recommend`",
         ]
     return lines

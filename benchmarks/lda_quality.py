@@ -29,10 +29,10 @@ PEERS = ("tomotopy", "vw", "gensim", "sklearn")
 PASSES = ("max_passes", (1, 2, 5, 15))
 OURS = {
     "vb": ("natgrad, plain VB", {}, PASSES),
-    "map": ('natgrad, local="map"', {"local": "map", "learn_priors": "doc", "topic_prior": 0.02}, PASSES),
+    "map": ('natgrad, local="map"', {"local": "map", "learn_priors": "doc"}, PASSES),
     "gibbs": (
         'natgrad, finish="gibbs"',
-        {"local": "map", "learn_priors": True, "finish": "gibbs", "max_passes": 1},
+        {"local": "map", "learn_priors": True, "finish": "gibbs", "max_passes": 2},
         ("finish_sweeps", (20, 50, 100, 200)),
     ),
 }

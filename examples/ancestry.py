@@ -13,7 +13,7 @@ import natgrad as ng
 
 
 def main(figure: str | None = None) -> float:
-    genome = ng.data.make_ancestry(n_individuals=200, n_loci=1000, n_populations=3, fst=0.1, seed=1)
+    genome = ng.data.make_ancestry(n_individuals=200, n_loci=1200, n_populations=3, fst=0.1, seed=1)
     alleles = ng.data.genotypes(genome.genotypes)
 
     # Allele frequencies have the prior Beta(1/2, 1/2).

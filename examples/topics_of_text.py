@@ -17,10 +17,10 @@ PACKAGES = ["asyncio", "email", "jax", "matplotlib", "numpy", "scipy", "sklearn"
 
 
 def main(figure: str | None = None) -> tuple[float, float]:
-    found = ng.data.load_docstrings(limit=2000, packages=PACKAGES)
+    found = ng.data.load_docstrings(limit=3000, packages=PACKAGES)
     vectoriser = CountVectorizer(stop_words="english", min_df=5, max_df=0.3, token_pattern="[a-zA-Z]{3,}")
     X = vectoriser.fit_transform(found.texts)
-    package, train, test = np.array(found.packages), slice(0, 1600), slice(1600, None)
+    package, train, test = np.array(found.packages), slice(0, 2400), slice(2400, None)
 
     model = ng.LDA(n_topics=20, local="map", max_passes=30, seed=0, verbose=False)
     model.fit(X[train], vocabulary=vectoriser.get_feature_names_out())

@@ -73,16 +73,16 @@ def cornac(train, test, shape):
 
 def smurff(train, test, shape):
     import scipy.sparse as sp
-    from smurff import BPMFSession
+    from smurff import AdaptiveNoise, TrainSession
 
     centre = train[2].mean()
     matrix = sp.coo_matrix((train[2] - centre, (train[0], train[1])), shape=shape)
     # A test rating of exactly zero would not be stored; only the places matter here.
     held = sp.coo_matrix((np.ones(len(test[0])), test), shape=shape)
     began = time.perf_counter()
-    session = BPMFSession(
-        Ytrain=matrix, Ytest=held, is_scarce=True, num_latent=RANK, burnin=20, nsamples=80, verbose=0, seed=0
-    )
+    session = TrainSession(num_latent=RANK, burnin=20, nsamples=80, priors=["normal", "normal"], verbose=0, seed=0)
+    # Noise that adapts: its default, a fixed precision of 5, is a hundred times that of these ratings.
+    session.addTrainAndTest(matrix, held, AdaptiveNoise(1.0, 10.0), is_scarce=True)
     found = session.run()
     seconds = time.perf_counter() - began
     mean = np.zeros(shape)

@@ -17,6 +17,7 @@ from natgrad.covariance import (
     RationalQuadratic,
     White,
     covariance_from_data,
+    direct_of,
 )
 
 ELL = np.array([0.7, 2.0])
@@ -59,6 +60,34 @@ def test_matrix_is_the_definition_pair_by_pair(kernel, definition, rng):
     np.testing.assert_allclose(np.diag(square), diagonal, rtol=1e-13)
     assert np.linalg.eigvalsh(square).min() > -1e-12 * np.abs(square).max()
     assert covariance_from_data(kernel.to_data()) == kernel
+
+
+@pytest.mark.parametrize("kind", [RBF, Matern12, Matern32, Matern52], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("ell", [0.9, ELL], ids=("one", "each"))
+def test_closed_forms_are_their_twins_in_jax(kind, ell, rng):
+    kernel = kind(1.5, ell)
+    x, z = rng.normal(size=(7, 2)), rng.normal(size=(4, 2))
+    found = direct_of(kernel).evaluate(kernel.theta, z, x)
+    square = rng.normal(size=(4, 4))
+    slopes = square + square.T, rng.normal(size=(7, 4)), rng.normal(size=7)
+    mine = direct_of(kernel).pulled(found, *slopes)
+    with jax.enable_x64(True):
+
+        def matrices(theta, z):
+            return (
+                kernel.matrix(theta, z),
+                kernel.matrix(theta, jnp.asarray(x), z),
+                kernel.diagonal(theta, jnp.asarray(x)),
+            )
+
+        theirs, back = jax.vjp(matrices, tuple(map(jnp.asarray, kernel.theta)), jnp.asarray(z))
+        pulled = back(tuple(map(jnp.asarray, slopes)))
+    for one, two in zip(found[:3], theirs, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-12)
+    for one, two in zip(jax.tree.leaves(mine), jax.tree.leaves(pulled), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)
+    assert direct_of(kind(active=[0])) is None
+    assert direct_of(kernel + kernel) is None
 
 
 def test_white_noise_is_shared_by_no_two_points(rng):

@@ -205,3 +205,39 @@ def test_same_seed_same_fit_and_the_number_of_threads_does_not_matter():
     assert fitted(max_steps=12, seed=1).elbo_ != first.elbo_
     parts = fitted(max_steps=5, tol=0).continue_(7)
     np.testing.assert_array_equal(parts.trace_["elbo"], fitted(max_steps=12, tol=0).trace_["elbo"])
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
+def test_who_has_features_and_no_ratings_is_predicted_from_them(likelihood, tmp_path):
+    rng = np.random.default_rng(0)
+    known = rng.normal(size=(80, 3))
+    taste, trait = known @ rng.normal(size=(3, 2)) + 0.3 * rng.normal(size=(80, 2)), rng.normal(size=(2, 40))
+    table = taste @ trait + 0.3 * rng.normal(size=(80, 40))
+    values = table if likelihood == "gaussian" else (table > 0) * 1.0
+    users, items = np.nonzero(rng.random((70, 40)) < 0.5)
+    ratings = ng.Ratings([f"u{n}" for n in users], items, values[users, items])
+    frame = pd.DataFrame(known, index=[f"u{n}" for n in range(80)])
+    model = ng.MatrixFactorization(4, likelihood=likelihood, verbose=False).fit(ratings, user_features=frame)
+    assert np.diff(model.trace_["elbo"]).min() > -1e-9 * abs(model.elbo_)
+    cold = np.repeat(np.arange(70, 80), 40)
+    found = model.predict([f"u{n}" for n in cold], np.tile(np.arange(40), 10))
+    assert np.corrcoef(found, table[70:].ravel())[0, 1] > 0.8
+    assert model.posterior_["user_map"].mean().shape == (5, 3)
+    assert len(model.recommend("u75", 3).items) == 3
+    model.save(tmp_path / "model")
+    assert ng.load(tmp_path / "model").continue_(2).elbo_ == model.continue_(2).elbo_
+    folded = model.fold_in(ng.Ratings(["u75", "new"], [0, 1], [1.0, 1.0]))
+    assert np.isfinite(folded.predict(["u75", "new"], [2, 2])).all()
+
+
+def test_features_that_do_not_fit():
+    table, _ = made(n_users=4, n_items=3)
+    fit = ng.MatrixFactorization(1, max_steps=1, verbose=False).fit
+    with pytest.raises(ValueError, match=r"user_features must have a row for each of the 4 users in order, got 3 rows"):
+        fit(table, user_features=np.ones((3, 2)))
+    with pytest.raises(ValueError, match=r"item_features\[1, 0\] = nan must be finite \(1 such\)"):
+        fit(table, item_features=[[1.0], [np.nan], [2.0]])
+    with pytest.raises(ValueError, match=r"item_features must be a table \[ids, features\], got shape \(3,\)"):
+        fit(table, item_features=[1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match='user_features, item_features: likelihood="poisson" takes none'):
+        ng.MatrixFactorization(1, likelihood="poisson").fit(np.abs(table).round(), user_features=np.ones((4, 1)))

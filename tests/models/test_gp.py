@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.utils.estimator_checks import check_estimator
 
 import natgrad as ng
 from natgrad import covariance as cov
@@ -99,10 +100,10 @@ def test_files_maps_and_chunks_are_the_same_rows(tmp_path):
 def test_a_stream_is_learned_chunk_by_chunk():
     x, y = wave()
     model = quick(batch_size=40)
-    for _ in range(10):
+    for _ in range(6):
         for part in np.array_split(np.arange(200), 5):
             model.partial_fit(x[part], y[part], n_total=200)
-    assert model.n_rows_seen_ == 2000
+    assert model.n_rows_seen_ == 1200
     assert model.score(x, y) > 0.9
 
 
@@ -145,6 +146,9 @@ def test_two_classes_and_three(rng):
     assert three.score(x, labels) > 0.85
     assert three.log_predictive_density(x, labels).mean() > -0.7
     assert three.sample(x[:4], 3).shape == (3, 4, 3)
+    chunks = ((x[i : i + 50], labels[i : i + 50]) for i in range(0, 150, 50))
+    again = ng.SparseGPClassifier(n_inducing=15, batch_size=64, max_steps=60).fit(chunks)
+    np.testing.assert_allclose(again.predict_proba(x), proba, rtol=1e-8)
     with pytest.raises(ValueError, match="none of the classes"):
         three.log_predictive_density(x[:1], [9])
     with pytest.raises(ValueError, match="one class only"):
@@ -204,7 +208,7 @@ def _bound_before(model, x, y):
         gp_base.TunedGroups.finish = finish
 
 
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", [0, 3, 4, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_gaussian_noise_survives_awkward_data(number):
     x, f = awkward(number)
     model = quick(n_inducing=16).fit(x, f * (1e6 if number == 3 else 1.0))
@@ -274,3 +278,14 @@ def test_code_of_the_user_is_not_saved(tmp_path):
     model = quick(kernel=cov.Function(lambda x, z, scale: jnp.exp(-abs(x - z.T) / scale), scale=1.0)).fit(*wave())
     with pytest.raises((TypeError, ValueError), match="code of its own"):
         model.save(tmp_path / "own.natgrad")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [ng.SparseGPRegressor, ng.SparseGPClassifier], ids=lambda m: m.__name__)
+def test_scikit_learns_contract(model):
+    failed = [
+        (check["check_name"], check["exception"])
+        for check in check_estimator(model(n_inducing=20, max_steps=60), on_fail=None, on_skip=None)
+        if check["status"] not in ("passed", "skipped")
+    ]
+    assert failed == []

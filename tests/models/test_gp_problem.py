@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from natgrad.data.rows import rows_of_arrays
 from natgrad.inference.tuned import TunedGroups
 from natgrad.models.gp_likelihoods import Bernoulli, Gaussian, Poisson, StudentT
 from natgrad.models.gp_problem import GPProblem
-from natgrad.models.gp_settings import Learned, Settings
+from natgrad.models.gp_settings import Learned, Settings, adam_step, compiled
 
 FIXED = Learned(kernel=False, noise=False, inducing=False)
 
@@ -79,7 +80,7 @@ def test_inducing_inputs_at_the_data_give_the_exact_process(kernel, theirs, jitt
     assert model.elbo_ == pytest.approx(exact.log_marginal_likelihood(), abs=1e-4)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(
     seed=st.integers(0, 2**16),
     n_inducing=st.sampled_from([1, 4, 8]),
@@ -216,6 +217,24 @@ def test_jitter_is_raised_and_counted():
     TunedGroups(problem, 6, ng.Constant(1.0)).step(state, 0)
     assert problem.jitter_raised >= 1
     assert 0 < problem.jitter_used < 1e-8
+
+
+def test_adam_is_optaxs(rng):
+    here = Settings((np.array(0.3), rng.normal(size=2)), rng.normal(size=(3, 2)), rng.normal(size=1))
+    mine = compiled(cov.RBF(1.0, [1.0, 1.0])).started(here)
+    theirs = mine._replace(adam=None)
+    optimizer = optax.scale_by_adam()
+    with jax.enable_x64(True):
+        memory = optimizer.init(theirs)
+        for _ in range(4):
+            slopes = Settings((rng.normal(), rng.normal(size=2)), rng.normal(size=(3, 2)), rng.normal(size=1))
+            mine = adam_step(Learned(), 0.1, mine, slopes)
+            direction, memory = optimizer.update(slopes, memory)
+            theirs = jax.tree.map(lambda old, step: old + 0.1 * step, theirs, direction)
+    for one, two in zip(jax.tree.leaves(mine._replace(adam=None)), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-12)
+    spoiled = slopes._replace(psi=np.array([np.nan]))
+    assert adam_step(Learned(), 0.1, mine, spoiled) is mine
 
 
 def test_several_outputs_are_several_problems():

@@ -13,7 +13,9 @@ def data(n=60):
     return x, np.sin(x[:, 0]) + 0.1 * g.normal(size=n)
 
 
-@pytest.mark.parametrize("kernel", [RBF(1.2, 0.8), Matern32(0.7, 1.5)], ids=("rbf", "matern"))
+@pytest.mark.parametrize(
+    "kernel", [RBF(1.2, 0.8), pytest.param(Matern32(0.7, 1.5), marks=pytest.mark.slow)], ids=("rbf", "matern")
+)
 def test_a_declared_process_is_the_ready_model(kernel):
     x, y = data()
     z = np.linspace(0, 5, 7)[:, None]

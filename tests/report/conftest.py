@@ -63,6 +63,18 @@ def states(series):
 
 
 @pytest.fixture(scope="session")
+def rows() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, size=(40, 2))  # the shapes of rows.csv below: what was compiled for one serves the other
+    return X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=40)
+
+
+@pytest.fixture(scope="session")
+def process(rows):
+    return ng.SparseGPRegressor(n_inducing=10, max_steps=60, verbose=False).fit(*rows)
+
+
+@pytest.fixture(scope="session")
 def fit():
     rng = np.random.default_rng(0)
     x, n = rng.normal(size=(40, 3)), ng.Plate("n", 40)
@@ -88,5 +100,8 @@ def workspace(tmp_path, monkeypatch) -> Path:
     levels = np.repeat([0, 1, 0, 1], 30)
     rows = [f"{level + 0.2 * rng.normal():.3f},{rng.random() < 0.2 + 0.6 * level:d}" for level in levels]
     (tmp_path / "series.csv").write_text("\n".join(["level,symbol", *rows, ""]))
+    x = np.linspace(0, 6, 40)
+    rows = [f"{a:.3f},{np.sin(a):.4f},{'up' if np.cos(a) > 0 else 'down'}" for a in x]
+    (tmp_path / "rows.csv").write_text("\n".join(["x,y,kind", *rows, ""]))
     (tmp_path / "pairs.csv").write_text("user,item\nann,3\nbob,0\n")
     return tmp_path

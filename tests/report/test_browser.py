@@ -122,7 +122,7 @@ def test_theme_button_goes_round_and_the_system_is_followed(opened, path):
     assert opened(path, color_scheme="light").evaluate(ground) == light
 
 
-@pytest.mark.parametrize("kind", ["topics", "factors", "fit"])
+@pytest.mark.parametrize("kind", ["topics", "factors", "fit", "states", "process"])
 def test_nothing_is_wider_than_a_phone(kind, opened, request, tmp_path):
     page = opened(request.getfixturevalue(kind).report(tmp_path / "page.html"), viewport={"width": 360, "height": 780})
     for part in page.locator("details").all():

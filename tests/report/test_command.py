@@ -204,6 +204,29 @@ def test_series_from_file_to_states(workspace):
     assert "6 times in 2 sequences, columns level" in result.output
 
 
+def test_rows_from_file_to_predictions(workspace):
+    right("fit", "gp", "rows.csv", "-o", "m", "--columns", "x", "--target", "y", "--n-inducing", 10, "--max-steps", 50)
+    model = ng.load(workspace / "m")
+    rows = list(csv.DictReader(right("predict", "m", "rows.csv", "--columns", "x").stdout.splitlines()))
+    x = np.array([[float(row["x"])] for row in rows])
+    mean, sd = model.predict(x, return_std=True)
+    np.testing.assert_allclose([float(row["mean"]) for row in rows], mean, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose([float(row["sd"]) for row in rows], sd, rtol=1e-4, atol=1e-5)
+    right("fit", "gp-classifier", "rows.csv", "-o", "c", "--columns", "x,y", "--n-inducing", 10, "--max-steps", 50)
+    rows = list(csv.DictReader(right("predict", "c", "rows.csv", "--columns", "x,y").stdout.splitlines()))
+    right_ones = np.mean([(row["class"] == "up") == (np.cos(float(row["x"])) > 0) for row in rows])
+    assert right_ones > 0.9
+    score = json.loads(right("score", "c", "rows.csv", "--columns", "x,y", "--json").stdout)["score"]
+    assert score == pytest.approx(ng.load(workspace / "c").score(*_rows_and_kinds(workspace)))
+    right("report", "m", "-o", "p.html", "--data", "rows.csv", "--columns", "x", "--target", "y")
+    assert "Calibration" in (workspace / "p.html").read_text()
+
+
+def _rows_and_kinds(folder):
+    table = list(csv.DictReader((folder / "rows.csv").read_text().splitlines()))
+    return [[float(row["x"]), float(row["y"])] for row in table], [row["kind"] for row in table]
+
+
 def test_resume_goes_on_with_the_trace(workspace):
     right("fit", "lda", "letters", "-o", "m", "--n-topics", 2, "--max-passes", 2, "--tol", 0)
     before = ng.load(workspace / "m")
@@ -241,6 +264,10 @@ def test_live_fit_says_where_to_look(workspace):
         (("fit", "lda", "letters", "-o", "m", "--min-documents", "31"), "no words are left of 30 documents"),
         (("fit", "lda", "letters", "-o", "m", "--topic-prior", "-1"), "topic_prior (β) must be > 0, got -1.0"),
         (("topics", "nowhere"), "there is no such model"),
+        (("fit", "gp", "nowhere.csv", "-o", "m"), "nowhere.csv: there is no such file"),
+        (("fit", "hmm", "letters", "-o", "m"), "expected a file ending in .csv"),
+        (("fit", "gp", "rows.csv", "-o", "m", "--target", "z"), "there is no column 'z'; it has 'x', 'y', 'kind'"),
+        (("fit", "gp", "rows.csv", "-o", "m", "--target", "y"), "column 'kind' holds 'up', which is no number"),
         (("topics", "ratings.csv"), "ratings.csv"),
         (("report", "nowhere", "-o", "p.html"), "there is no such model"),
     ],

@@ -57,7 +57,7 @@ class Checked(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def pages(topics, factors, fit, states, series):
+def pages(topics, factors, fit, states, series, process, rows):
     texts = [text + " " + NASTY for text in letters()]
     return {
         "LDA": make_page(Subject(topics, texts, names=[f"{NASTY} {d}" for d in range(30)], held_out=texts[:5])),
@@ -66,11 +66,25 @@ def pages(topics, factors, fit, states, series):
         "Fit": make_page(Subject(fit)),
         "GaussianHMM": make_page(Subject(states, (series, [100, 200]), held_out=series[:50])),
         "GaussianHMM alone": make_page(Subject(states)),
+        "SparseGPRegressor": make_page(Subject(process, rows)),
+        "SparseGPRegressor alone": make_page(Subject(process)),
         "live": make_page(Subject(fit), live=True),
     }
 
 
-@pytest.fixture(params=["LDA", "LDA alone", "MatrixFactorization", "Fit", "GaussianHMM", "GaussianHMM alone", "live"])
+@pytest.fixture(
+    params=[
+        "LDA",
+        "LDA alone",
+        "MatrixFactorization",
+        "Fit",
+        "GaussianHMM",
+        "GaussianHMM alone",
+        "SparseGPRegressor",
+        "SparseGPRegressor alone",
+        "live",
+    ]
+)
 def page(request, pages):
     return pages[request.param]
 
@@ -265,6 +279,22 @@ def test_path_in_the_page_is_the_models(states, series, pages):
     assert data["ends"] == [100]
     score = states.score(series[:50]) / 50
     assert f"{score:.4g}".replace("-", "−") in pages["GaussianHMM"]
+
+
+def test_curve_classes_and_relevance_of_gaussian_processes(process, rows, pages):
+    relevance = 1 / process.kernel_.parameters["RBF.lengthscale"]
+    assert f"0: {relevance[0]:.3g}, 1: {relevance[1]:.3g}" in pages["SparseGPRegressor alone"]
+    error = np.sqrt(np.mean((process.predict(rows[0]) - rows[1]) ** 2))
+    assert f"error is {error:.4g}." in pages["SparseGPRegressor"]
+    X, kinds = rows[0][:, :1], np.where(rows[1] > 0, "a", "<b>")
+    line = ng.SparseGPRegressor(n_inducing=10, max_steps=20, verbose=False).fit(X, rows[1])
+    assert "The function and its rows" in make_page(Subject(line, (X, rows[1])))
+    classes = ng.SparseGPClassifier(n_inducing=10, max_steps=20, verbose=False).fit(rows[0], kinds)
+    page = make_page(Subject(classes, held_out=(rows[0], kinds)))
+    Checked(page)
+    assert f"{np.mean(classes.predict(rows[0]) == kinds):.1%} right" in page
+    with pytest.raises(TypeError, match=r"must be a pair \(X, y\), got ndarray"):
+        make_page(Subject(line, X))
 
 
 def test_long_share_of_states_is_stationary(rng):

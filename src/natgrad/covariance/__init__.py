@@ -5,6 +5,7 @@
 Every parameter is positive; a fit moves its logarithm.
 """
 
+from natgrad.covariance._direct import direct_of
 from natgrad.covariance._expression import Covariance, Product, Sum, covariance_from_data
 from natgrad.covariance._functions import (
     RBF,
@@ -37,5 +38,6 @@ __all__ = [
     "White",
     "covariance_from_data",
     "diagonal",
+    "direct_of",
     "factorised",
 ]

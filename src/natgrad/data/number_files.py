@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from natgrad.data.tables import kind_of_table, read_table
 
-__all__ = ["Numbers", "read_numbers", "runs_of"]
+__all__ = ["Numbers", "column_names", "read_numbers", "runs_of"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -53,6 +53,17 @@ def read_numbers(path: str | Path, columns: Sequence[str] | None = None, apart: 
     if not len(rows):
         raise ValueError(f"{where}: has no rows")
     return Numbers(rows, names, {name: _plain(table[name]) for name in apart})
+
+
+def column_names(path: str | Path) -> list[str]:
+    """The names of a file's columns, in order; those of an array are numbers."""
+    where = Path(path)
+    if not where.exists():
+        raise FileNotFoundError(f"{where}: there is no such file (looked for {where.absolute()})")
+    if where.suffix == ".npy":
+        shape = np.load(where, mmap_mode="r", allow_pickle=False).shape
+        return [str(place) for place in range(shape[1] if len(shape) > 1 else 1)]
+    return list(read_table(where))
 
 
 def runs_of(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

@@ -162,9 +162,11 @@ class Ratings:
         if offset == 0.0:
             return self
         made: Ratings = copy.copy(self)
-        for name in ("by_user", "by_item"):
-            made.__dict__.pop(name, None)
         made.values = _frozen(self.values - offset)
+        # Grouped once for both: only the values differ.
+        for name in ("by_user", "by_item"):
+            rows: RatingsRows = getattr(self, name)
+            made.__dict__[name] = rows._replace(values=_frozen(rows.values - offset))
         return made
 
     @property

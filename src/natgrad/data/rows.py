@@ -78,6 +78,16 @@ class Rows:
         """P."""
         return int(self._y.shape[1])
 
+    @property
+    def inputs(self) -> npt.NDArray[Any]:
+        """All inputs as they lie, not standardised."""
+        return self._x
+
+    @property
+    def outputs(self) -> npt.NDArray[Any]:
+        """All outputs as they lie, not standardised."""
+        return self._y
+
     def take(self, numbers: Ints | None) -> tuple[Floats, Floats]:
         """Some rows, or all of them."""
         if numbers is None:
@@ -98,6 +108,10 @@ class Rows:
         x, y = _moments(self.pieces())
         y_scaling = y if outputs else Scaling.none(self.n_outputs)
         return Rows(self._x, self._y, x, y_scaling, self._chosen, self._keep)
+
+    def scaled_by(self, x_scaling: Scaling, y_scaling: Scaling) -> Rows:
+        """The same rows with other scales."""
+        return Rows(self._x, self._y, x_scaling, y_scaling, self._chosen, self._keep)
 
     def split(self, share: float, rng: np.random.Generator) -> tuple[Rows, Rows]:
         """The rows but a random share, and that share."""

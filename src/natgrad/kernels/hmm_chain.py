@@ -82,15 +82,27 @@ def scan_forward(
             for k in range(n_states):
                 after[k] = after[k] / total
             total = 1.0
-        for j in range(n_states):
-            message[j] = 0.0
-        for i in range(n_states):
-            weight = after[i]
-            for j in range(n_states):
-                message[j] += weight * transition[i, j]
+        _combine(after, transition, message)
         before = total
         if at_cut:
             _copy(message, out, (t + 1 - begin) // block)
+
+
+@lane_kernel
+def _combine(weight, matrix, out):
+    """Out = weight · matrix, four rows at a time: one after the other would wait for each sum to come back from memory."""
+    size = weight.shape[0]
+    whole = size - size % 4
+    for j in range(size):
+        out[j] = 0.0
+    for i in range(0, whole, 4):
+        a, b, c, d = weight[i], weight[i + 1], weight[i + 2], weight[i + 3]
+        for j in range(size):
+            out[j] += (a * matrix[i, j] + b * matrix[i + 1, j]) + (c * matrix[i + 2, j] + d * matrix[i + 3, j])
+    for i in range(whole, size):
+        a = weight[i]
+        for j in range(size):
+            out[j] += a * matrix[i, j]
 
 
 @serial_kernel
@@ -136,13 +148,8 @@ def scan_backward(
             _emissions(kind, codes, likelihood, peak, values, weights, labels, t - lane, end, room, emitted)
         for k in range(n_states):
             ahead[k] = message[k] * emitted[k, lane]
-        for i in range(n_states):
-            message[i] = 0.0
+        _combine(ahead, backward, message)
         total = 0.0
-        for j in range(n_states):
-            weight = ahead[j]
-            for i in range(n_states):
-                message[i] += weight * backward[j, i]
         for k in range(n_states):
             total += message[k]
         if total < SMALL:

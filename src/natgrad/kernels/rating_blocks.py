@@ -17,7 +17,7 @@ from numba import prange
 from natgrad.kernels._njit import lane_kernel, parallel_kernel, serial_kernel
 from natgrad.kernels.rating_vectors import _invert, _write_moments
 
-__all__ = ["errors_of_rows", "pack", "pair_moments", "sampled_rows", "sweep_rows", "targets_of_rows"]
+__all__ = ["errors_of_rows", "move_rows", "pack", "pair_moments", "sampled_rows", "sweep_rows", "targets_of_rows"]
 
 
 @parallel_kernel
@@ -145,6 +145,53 @@ def pair_moments(rows, columns, mean, second, other_mean, other_second, biased, 
                 spread += 2.0 * mean[i, k] * (other_second[j, k, n_factors] - other_mean[j, k] * c)
             out_variance[n] += spread
             out_mean[n] += b + c
+
+
+@parallel_kernel
+def move_rows(matrix, back, shift, mean, second, half, out_lam, out_half, out_mean, out_second):
+    """λ and moments of M x + d for every row; ``back`` is M⁻ᵀ, ``half`` is −½ Λ. Threads own runs of rows."""
+    n_rows, size = mean.shape
+    n_runs = 1 + n_rows // 64
+    for run in prange(n_runs):
+        work = np.empty((size, size))
+        for row in range(run * n_rows // n_runs, (run + 1) * n_rows // n_runs):
+            _between(matrix, second[row], work, out_second[row])
+            _between(back, half[row], work, out_half[row])
+            for k in range(size):
+                total = 0.0
+                for h in range(size):
+                    total += matrix[k, h] * mean[row, h]
+                out_mean[row, k] = total
+            for k in range(size):
+                for h in range(size):
+                    crossed = out_mean[row, k] * shift[h] + shift[k] * out_mean[row, h]
+                    out_second[row, k, h] += crossed + shift[k] * shift[h]
+            for k in range(size):
+                out_mean[row, k] += shift[k]
+            for k in range(size):
+                total = 0.0
+                for h in range(size):
+                    total += out_half[row, k, h] * out_mean[row, h]
+                out_lam[row, k] = -2.0 * total
+
+
+@lane_kernel
+def _between(matrix, inner, work, out):
+    """M S Mᵀ."""
+    size = matrix.shape[0]
+    for i in range(size):
+        for j in range(size):
+            work[i, j] = 0.0
+        for k in range(size):
+            factor = matrix[i, k]
+            for j in range(size):
+                work[i, j] += factor * inner[k, j]
+    for i in range(size):
+        for j in range(size):
+            total = 0.0
+            for k in range(size):
+                total += work[i, k] * matrix[j, k]
+            out[i, j] = total
 
 
 @lane_kernel

@@ -53,12 +53,17 @@ def owned(stats: Any) -> Pair:
 
 def distance(old: Pair, new: Pair) -> float:
     """‖Δλ‖."""
-    return float(np.sqrt(sum(float(((a - b) ** 2).sum()) for a, b in zip(new, old, strict=True))))
+    return float(np.sqrt(sum(_square(a - b) for a, b in zip(new, old, strict=True))))
 
 
 def length(lam: Pair) -> float:
     """‖λ‖; never zero, so that one can divide by it."""
-    return float(np.sqrt(sum(float((part**2).sum()) + 1e-300 for part in lam)))
+    return float(np.sqrt(sum(_square(part) + 1e-300 for part in lam)))
+
+
+def _square(array: Floats) -> float:
+    """Σ x², without a copy."""
+    return float(np.vdot(array, array))
 
 
 def _over(rho: npt.NDArray[Any], part: Floats) -> npt.NDArray[Any]:

@@ -25,6 +25,7 @@ from natgrad.inference.engine import BoundEvery, Limits, Result, run
 from natgrad.inference.methods import Method
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Stop, Trace
+from natgrad.models.rating_features import known_features
 from natgrad.models.rating_kinds import Kind, RatingSettings, kind_of
 from natgrad.models.rating_tables import FOLD_STEPS, check_columns
 from natgrad.models.recommending import RecommendMixin
@@ -47,6 +48,13 @@ class Factors(NamedTuple):
 
     mean: Floats
     sd: Floats
+
+
+def spread_of(moments: tuple[Floats, Floats]) -> Factors:
+    """Means and standard deviations from E[x] [rows, D] and E[x²] [rows, D] or E[x xᵀ] [rows, D, D]."""
+    mean, second = moments
+    squares = second if second.ndim == mean.ndim else np.einsum("rdd->rd", second)
+    return Factors(np.array(mean), np.sqrt(np.maximum(squares - mean**2, 0.0)))
 
 
 class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
@@ -159,7 +167,9 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         self.seed = seed
         self.verbose = verbose
 
-    def fit(self, X: Any, y: None = None) -> MatrixFactorization:
+    def fit(
+        self, X: Any, y: None = None, *, user_features: Any = None, item_features: Any = None
+    ) -> MatrixFactorization:
         """Fit to ratings.
 
         Parameters
@@ -167,11 +177,14 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         X : Ratings, sparse matrix, table of three columns, array [users, items] with NaN where there is no rating, a path (text,
             .npz, .parquet), or an iterator of chunks of any of these
         y : ignored
+        user_features, item_features : numbers that are known of users or items, optional
+            An array with a row for each (in the order of ``Ratings``), a table with ids as its index, or {id: numbers}. They
+            move the prior mean of the vectors, by a linear map that is learned: who has no ratings is predicted from them.
         """
         settings = self._settings()
         limits = self._limits(self.max_steps, self.max_accesses, self.max_seconds)
-        ratings = as_ratings(X)
-        kind = kind_of(settings, ratings)
+        ratings, features = known_features(as_ratings(X), user_features, item_features)
+        kind = kind_of(settings, ratings, None, features)
         self._run(kind, ratings, None, limits, Trace())
         return self
 
@@ -270,7 +283,7 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         self._kind = kind
         self.offset_ = kind.offset
         self._predictor = kind.predictor(result.state)
-        sides = [Factors(posterior[name].mean(), posterior[name].std()) for name in kind.sides]
+        sides = [spread_of(pair) for pair in (self._predictor.user, self._predictor.item)]
         cut = kind.n_factors
         self.user_factors_, self.item_factors_ = (Factors(q.mean[:, :cut], q.sd[:, :cut]) for q in sides)
         biased = sides[0].mean.shape[1] > cut

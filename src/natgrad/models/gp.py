@@ -315,9 +315,13 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         self.seed = seed
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> SparseGPClassifier:
-        """Fit to rows [N, D] and their classes [N]."""
-        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32))
+    def fit(self, X: Any, y: Any = None) -> SparseGPClassifier:
+        """Fit to rows [N, D] and classes [N]; in Parquet files and iterators of (X, y) the classes are numbers."""
+        if self._is_stream(X):
+            rows = self._rows(X, y, True)
+            X, y = rows.inputs, np.array(rows.outputs[:, 0])
+        else:
+            X, y = validate_data(self, X, y, dtype=(np.float64, np.float32))
         check_classification_targets(y)
         self.classes_: npt.NDArray[Any] = np.unique(y)
         self._fit_rows(self._coded(X, y), Bernoulli(), False)

@@ -105,7 +105,7 @@ class SparseGP(SaveMixin, BaseEstimator):
         if fresh:
             rows = rows.standardised(standard_outputs) if self.standardize else rows
         else:
-            rows = Rows(rows._x, rows._y, self._x_scaling, self._y_scaling)
+            rows = rows.scaled_by(self._x_scaling, self._y_scaling)
         seen = (0 if fresh else self.n_rows_seen_) + len(rows)
         population = float(max(seen, n_total or 0))
         if fresh:

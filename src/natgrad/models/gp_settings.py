@@ -1,8 +1,9 @@
 """The settings of a sparse Gaussian process: kernel, inducing inputs and noise; their matrices, and their gradient step.
 
-JAX evaluates the kernel and pulls gradients of matrices back to θ and Z; optax's Adam moves them. All the linear algebra
-between, which is most of the work, is BLAS on these matrices (`natgrad.models.gp_problem`). Every call enters 64-bit mode for
-itself. Functions are compiled once for each structure of a kernel.
+JAX evaluates the kernel and pulls gradients of matrices back to θ and Z, and optax's Adam moves them; for a single stationary
+kernel, the default, the same is done in closed form (`natgrad.covariance._direct`). All the linear algebra between, which is
+most of the work, is BLAS on these matrices (`natgrad.models.gp_problem`). Every call enters 64-bit mode for itself. Functions
+are compiled once for each structure of a kernel.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import optax
 
-from natgrad.covariance import Covariance
+from natgrad.covariance import Covariance, direct_of
 
 __all__ = ["Gradient", "Learned", "Matrices", "Settings", "compiled", "leaves_of", "settings_of"]
 
@@ -57,6 +58,30 @@ class Gradient(NamedTuple):
     psi: Floats
 
 
+def adam_step(learned: Learned, rate: float, settings: Settings, uphill: Settings) -> Settings:
+    """The step of ``optax.scale_by_adam`` with its usual constants, in NumPy: for small arrays a call of it costs more."""
+    slopes = (*uphill.theta, uphill.inducing, uphill.psi)
+    if not all(np.isfinite(slope).all() for slope in slopes):
+        return settings
+    n_theta, adam = len(settings.theta), settings.adam
+    count = int(adam.count) + 1
+    here, before, squares = ((*part.theta, part.inducing, part.psi) for part in (settings, adam.mu, adam.nu))
+    moving = (*(learned.kernel for _ in settings.theta), learned.inducing, learned.noise and bool(settings.psi.size))
+    after, mus, nus = [], [], []
+    for old, slope, mu, nu, on in zip(here, slopes, before, squares, moving, strict=True):
+        mu, nu = 0.9 * np.asarray(mu) + 0.1 * slope, 0.999 * np.asarray(nu) + 0.001 * slope**2
+        step = mu / (1.0 - 0.9**count) / (np.sqrt(nu / (1.0 - 0.999**count)) + 1e-8)
+        after.append(np.asarray(old) + rate * step if on else old)
+        mus.append(mu)
+        nus.append(nu)
+
+    def shaped(parts: list[Any]) -> Settings:
+        return Settings(tuple(parts[:n_theta]), parts[n_theta], parts[n_theta + 1])
+
+    kept = adam._replace(count=np.asarray(count, np.int32), mu=shaped(mus), nu=shaped(nus))
+    return shaped(after)._replace(adam=kept)
+
+
 def leaves_of(settings: Settings) -> tuple[Array, ...]:
     """All numbers of the settings, Adam's included, one array after the other."""
     return tuple(jax.tree.leaves(settings))
@@ -92,9 +117,15 @@ class Matrices:
         self._rows = jax.jit(lambda theta, z, x: (kernel.matrix(theta, x, z), kernel.diagonal(theta, x)))
         self._move = jax.jit(self._moved, static_argnums=0)
         self._pull = jax.jit(self._pulled)
+        self._direct = direct_of(kernel)
+        self._last: tuple[Any, Any, Any] | None = None
 
     def all(self, settings: Settings, x: Floats) -> tuple[Floats, Floats, Floats]:
         """K_mm, K_nm and k_nn of a batch, in one call."""
+        if self._direct is not None:
+            found = self._direct.evaluate(settings.theta, settings.inducing, x)
+            self._last = settings, x, found
+            return found[:3]
         k_mm, k_nm, k_nn = self._in_64_bits(self._all, settings.theta, settings.inducing, x)
         return k_mm, k_nm, k_nn
 
@@ -112,12 +143,19 @@ class Matrices:
 
     def moved(self, learned: Learned, rate: float, settings: Settings, x: Floats, gradient: Gradient) -> Settings:
         """One step of Adam uphill; a gradient that is not finite moves nothing."""
+        if self._direct is not None:
+            return adam_step(learned, rate, settings, self.pulled(settings, x, gradient))
         with jax.enable_x64(True):
             out: Settings = self._move(learned, rate, settings, x, gradient)
             return out
 
     def pulled(self, settings: Settings, x: Floats, gradient: Gradient) -> Settings:
         """The gradient of the bound in the settings themselves."""
+        if self._direct is not None:
+            known = self._last is not None and self._last[0] is settings and self._last[1] is x
+            at = self._last[2] if known and self._last else self._direct.evaluate(settings.theta, settings.inducing, x)
+            theta, inducing = self._direct.pulled(at, gradient.k_mm, gradient.k_nm, gradient.k_nn)
+            return Settings(theta, inducing, gradient.psi)
         with jax.enable_x64(True):
             out: Settings = self._pull(settings, x, gradient)
             return out

@@ -23,7 +23,7 @@ from natgrad.inference.additive import ONE_PASS, SampledGroups
 from natgrad.inference.engine import Limits, Result, run
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.steps import Step
-from natgrad.inference.trace import Stop, Trace
+from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.hmm_files import HMMFiles
 from natgrad.models.hmm_priors import chain_priors
 from natgrad.models.settings import checked_method, checked_step
@@ -269,6 +269,9 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         result.trace.choice = f"{plan.words}; {result.trace.choice}" if plan.words else result.trace.choice
         self.trace_: Trace = result.trace
         self.stop_: Stop = result.stop
+        if problem.overlapping and not result.stop.diverged:
+            read = f"subchains have read {self.passes:g} times the data, as passes asks, in {len(result.trace)} steps"
+            self.stop_ = Stop(Reason.STEPS, read)
         self._publish(problem.model, result.state)
         records = result.trace.records
         # Of sampled steps, the mean of what the later half of them said.

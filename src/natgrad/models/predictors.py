@@ -19,7 +19,20 @@ LOG_2PI = float(np.log(2 * np.pi))
 
 
 class Predictor(Protocol):
-    """One likelihood's predictions; rows are numbers of users, columns of items."""
+    """One likelihood's predictions; rows are numbers of users, columns of items.
+
+    ``user`` and ``item`` are E[x] [rows, D] and E[x²] [rows, D], or E[x xᵀ] [rows, D, D].
+    """
+
+    @property
+    def user(self) -> Pair:
+        """Moments of users' vectors."""
+        ...
+
+    @property
+    def item(self) -> Pair:
+        """Moments of items' vectors."""
+        ...
 
     def pairs(self, rows: Ints, columns: Ints) -> Pair:
         """Mean and variance of a new rating."""

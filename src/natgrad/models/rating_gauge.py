@@ -5,8 +5,8 @@ u·v + b + c stays the same when, for any vectors δ, ε and any invertible G,
     v → v + δ, b → b − u·δ        u → u + ε, c → c − v·ε        u → G u, v → G⁻ᵀ v
 
 Only priors and entropies change. Given E[α], the best δ and ε solve linear equations; G makes both second moments diagonal
-and stretches every axis to its best length, which for learned precisions is any (a shorter u is made up for by a smaller α):
-then u is given unit variance. No rating is read, and the maps are exact for Gaussian rows, so the bound cannot fall.
+and stretches every axis to its best length (learned precisions go along: only their vague priors care for it).
+No rating is read, and the maps are exact for Gaussian rows, so the bound cannot fall.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from natgrad.kernels.rating_blocks import move_rows
 
 __all__ = ["Affine", "BestTurn", "SideSums", "best_turn", "moved_rows"]
 
@@ -69,7 +71,7 @@ def best_turn(users: SideSums, items: SideSums, n_factors: int, gamma: tuple[flo
             for place, matrix, offset in ((one, np.eye(size), shift), (other, shear, np.zeros(size))):
                 sides[place] = sides[place].moved(matrix, offset)
                 turns[place] = turns[place].then(matrix, offset)
-    turn = _best_rotation(sides[0], sides[1], n_factors, gamma is not None)
+    turn = _best_rotation(sides[0], sides[1], n_factors, gamma)
     if turn is None:
         return None
     volume = (users.rows - items.rows) * float(np.linalg.slogdet(turn)[1])
@@ -99,7 +101,9 @@ def _best_shift(one: SideSums, other: SideSums, n_factors: int) -> Floats:
     return np.append(np.linalg.solve(matrix, pull), 0.0)
 
 
-def _best_rotation(users: SideSums, items: SideSums, n_factors: int, learned: bool) -> Floats | None:
+def _best_rotation(
+    users: SideSums, items: SideSums, n_factors: int, gamma: tuple[float, float] | None
+) -> Floats | None:
     """G with G S_u Gᵀ and G⁻ᵀ S_v G⁻¹ diagonal, and the best lengths of the axes."""
     first, second = users.second[:n_factors, :n_factors], items.second[:n_factors, :n_factors]
     try:
@@ -107,8 +111,8 @@ def _best_rotation(users: SideSums, items: SideSums, n_factors: int, learned: bo
         values, axes = np.linalg.eigh(factor.T @ second @ factor)
     except np.linalg.LinAlgError:
         return None
-    if learned:
-        squares = np.full(n_factors, float(users.rows))
+    if gamma is not None:
+        squares = _best_squares(values, users.rows, items.rows, gamma)
     else:
         excess, alpha = float(users.rows - items.rows), float(users.precision[0])
         squares = (excess + np.sqrt(excess**2 + 4.0 * alpha * float(items.precision[0]) * values)) / (2.0 * alpha)
@@ -118,25 +122,22 @@ def _best_rotation(users: SideSums, items: SideSums, n_factors: int, learned: bo
     return turn
 
 
-def moved_rows(lam: Pair, mu: Pair, turn: Affine) -> tuple[Pair, Pair]:
+def _best_squares(values: Floats, n_users: int, n_items: int, gamma: tuple[float, float]) -> Floats:
+    """Σ E[u²] along each axis where Σ E[u²] Σ E[v²] = ``values``, at the best q(α) and q(β): the root of a falling function."""
+    shape, rate = gamma
+    low, high = np.full(len(values), -60.0), np.full(len(values), 60.0)
+    for _ in range(80):
+        log_square = 0.5 * (low + high)
+        square = np.exp(log_square)
+        slope = (shape + 0.5 * n_items) * values / (2.0 * rate * square + values) + 0.5 * (n_users - n_items)
+        rising = slope > (shape + 0.5 * n_users) * square / (2.0 * rate + square)
+        low, high = np.where(rising, log_square, low), np.where(rising, high, log_square)
+    return np.exp(0.5 * (low + high))
+
+
+def moved_rows(mu: Pair, lam: Pair, turn: Affine) -> tuple[Pair, Pair]:
     """λ and μ of every row after the map: Λ → M⁻ᵀ Λ M⁻¹."""
-    inverse = np.linalg.inv(turn.matrix)
-    mean = mu[0] @ turn.matrix.T
-    half = _between(lam[1], np.asarray(inverse.T, dtype=np.float64))
-    second = _between(mu[1], turn.matrix)
-    if turn.shift.any():
-        second += mean[:, :, None] * turn.shift
-        second += turn.shift[:, None] * mean[:, None, :]
-        second += np.outer(turn.shift, turn.shift)
-        mean = mean + turn.shift
-    # (Λ m)' = Λ' m', a product with the rows' own matrices.
-    linear = -2.0 * np.matmul(half, mean[:, :, None])[:, :, 0]
-    return (linear, half), (mean, second)
-
-
-def _between(matrices: Floats, matrix: Floats) -> Floats:
-    """M S Mᵀ of symmetric matrices [rows, D, D], as two products of long tables."""
-    n_rows, size = len(matrices), len(matrix)
-    once = (matrices.reshape(-1, size) @ matrix.T).reshape(n_rows, size, size)
-    turned = np.ascontiguousarray(once.transpose(0, 2, 1))
-    return np.asarray((turned.reshape(-1, size) @ matrix.T).reshape(n_rows, size, size))
+    back = np.ascontiguousarray(np.linalg.inv(turn.matrix).T)
+    new_lam, new_mu = ((np.empty_like(lam[0]), np.empty_like(lam[1])) for _ in range(2))
+    move_rows(np.ascontiguousarray(turn.matrix), back, turn.shift, *mu, lam[1], *new_lam, *new_mu)
+    return new_lam, new_mu

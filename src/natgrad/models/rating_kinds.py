@@ -15,9 +15,20 @@ from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import Result
 from natgrad.inference.methods import VB, Method
 from natgrad.models.predictors import Predictor, Rated, ScalarRated
+from natgrad.models.rating_features import padded_features
 from natgrad.problem import Problem, State
 
-__all__ = ["Bare", "Gaussian", "Kind", "Part", "RatingSettings", "extended_state", "folded_state", "kind_of"]
+__all__ = [
+    "Bare",
+    "Gaussian",
+    "Kind",
+    "Part",
+    "RatingSettings",
+    "extended_state",
+    "features_of",
+    "folded_state",
+    "kind_of",
+]
 
 Floats = npt.NDArray[np.float64]
 # Sweeps with the precisions of factors held: by then the noise is known well enough to tell which factors are more than it.
@@ -89,8 +100,17 @@ class Kind(Protocol):
         ...
 
 
-def kind_of(settings: RatingSettings, ratings: Ratings, learned: Mapping[str, Any] | None = None) -> Kind:
+def kind_of(
+    settings: RatingSettings,
+    ratings: Ratings,
+    learned: Mapping[str, Any] | None = None,
+    features: Mapping[str, Floats] | None = None,
+) -> Kind:
     """The kind that settings ask for; ``learned`` is what a saved one had taken from the data."""
+    bare = not (settings.biases or settings.learn_noise or settings.learn_priors or settings.noise_by)
+    if features and (settings.likelihood == "poisson" or (bare and settings.likelihood == "gaussian")):
+        what = 'likelihood="poisson"' if settings.likelihood == "poisson" else "known precisions without biases"
+        raise ValueError(f"user_features, item_features: {what} takes none; leave them out")
     if settings.likelihood == "poisson":
         from natgrad.models.rating_counts import Counts
 
@@ -98,10 +118,8 @@ def kind_of(settings: RatingSettings, ratings: Ratings, learned: Mapping[str, An
     if settings.likelihood == "bernoulli":
         from natgrad.models.rating_likes import Likes
 
-        return Likes(settings, ratings, learned)
-    if not (settings.biases or settings.learn_noise or settings.learn_priors or settings.noise_by):
-        return Bare(settings)
-    return Gaussian(settings, ratings, learned)
+        return Likes(settings, ratings, learned, features)
+    return Bare(settings) if bare else Gaussian(settings, ratings, learned, features)
 
 
 @final
@@ -161,7 +179,13 @@ class Gaussian:
 
     sides = ("u", "v")
 
-    def __init__(self, settings: RatingSettings, ratings: Ratings, learned: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        settings: RatingSettings,
+        ratings: Ratings,
+        learned: Mapping[str, Any] | None = None,
+        features: Mapping[str, Floats] | None = None,
+    ) -> None:
         from natgrad.models.rating_model import RatingPriors
 
         self.settings, self.n_factors = settings, settings.n_factors
@@ -169,7 +193,7 @@ class Gaussian:
             "offset": float(ratings.values.mean()) if settings.biases else 0.0,
             "variance": float(ratings.values.var()) or 1.0,
         }
-        self.learned, self.offset = kept, float(kept["offset"])
+        self.learned, self.offset = {**kept, "features": features or kept.get("features") or {}}, float(kept["offset"])
         self.warm_up = WARM_UP if settings.learn_priors else 0
         spread = kept["variance"]
         # A product of K factors with this precision on both sides has the variance of the ratings.
@@ -185,10 +209,11 @@ class Gaussian:
             item_noise=freedom if by in ("item", "both") else None,
         )
 
-    def _problem(self, ratings: Ratings, hold: bool = False) -> Any:
+    def _problem(self, ratings: Ratings, hold: bool = False, rows: npt.NDArray[np.int64] | None = None) -> Any:
         from natgrad.models.rating_model import FullRatingsProblem
 
-        return FullRatingsProblem(ratings.shifted(self.offset), self.n_factors, self.priors, hold)
+        features = features_of(self.learned["features"], ratings, rows)
+        return FullRatingsProblem(ratings.shifted(self.offset), self.n_factors, self.priors, hold, features)
 
     def start(self, ratings: Ratings, seed: int, scale: float) -> State:
         """Vectors drawn from the prior, biases zero."""
@@ -218,7 +243,7 @@ class Gaussian:
 
     def folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
         """Some users, and their noise, anew."""
-        problem = self._problem(some)
+        problem = self._problem(some, rows=rows)
         order = tuple(name for name in ("u", "user_noise") if name in problem.blocks)
         return folded_state(problem, order, state, rows, steps if len(order) > 1 else 1)
 
@@ -232,6 +257,18 @@ class Gaussian:
     def saved(self) -> dict[str, Any]:
         """Settings, and what the data had said of mean and variance."""
         return {"settings": self.settings._asdict(), "learned": dict(self.learned)}
+
+
+def features_of(
+    known: Mapping[str, Floats], ratings: Ratings, rows: npt.NDArray[np.int64] | None = None
+) -> dict[str, Floats]:
+    """The features of every user and item of some ratings; ``rows`` says which users these are."""
+    found = {}
+    for side, table in known.items():
+        wanted = ratings.n_items if side == "v" else ratings.n_users if rows is None else int(rows.max()) + 1
+        longer = padded_features(table, wanted)
+        found[side] = longer if side == "v" or rows is None else longer[rows]
+    return found
 
 
 def mean_inverse(lam: Any) -> Floats:

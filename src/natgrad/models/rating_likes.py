@@ -24,7 +24,7 @@ from natgrad.inference.engine import Result
 from natgrad.inference.gauge import Rotation
 from natgrad.inference.methods import VB, Method
 from natgrad.models.predictors import Binary, Predictor
-from natgrad.models.rating_kinds import WARM_UP, Part, RatingSettings, extended_state, folded_state
+from natgrad.models.rating_kinds import WARM_UP, Part, RatingSettings, extended_state, features_of, folded_state
 from natgrad.models.rating_model import FullRatingsProblem, RatingPriors
 from natgrad.models.rating_sides import ItsRatings, pair_moments
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
@@ -47,17 +47,23 @@ class LikesProblem:
     n_factors : int, K
     priors : RatingPriors, with known noise 1
     offset : float, m
-    hold : as in `FullRatingsProblem`
+    hold, features : as in `FullRatingsProblem`
     """
 
     extrapolated = ("u", "v")
     messages = None
 
     def __init__(
-        self, ratings: Ratings, n_factors: int, priors: RatingPriors, offset: float, hold: bool = False
+        self,
+        ratings: Ratings,
+        n_factors: int,
+        priors: RatingPriors,
+        offset: float,
+        hold: bool = False,
+        features: Mapping[str, Floats] | None = None,
     ) -> None:
         self.ratings, self.priors, self.offset = ratings, priors, offset
-        self.inner = FullRatingsProblem(ratings, n_factors, priors, hold)
+        self.inner = FullRatingsProblem(ratings, n_factors, priors, hold, features)
         self.order = self.inner.order
         self.n_factors, self.size = n_factors, self.inner.size
 
@@ -159,17 +165,24 @@ class Likes:
 
     sides = ("u", "v")
 
-    def __init__(self, settings: RatingSettings, ratings: Ratings, learned: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        settings: RatingSettings,
+        ratings: Ratings,
+        learned: Mapping[str, Any] | None = None,
+        features: Mapping[str, Floats] | None = None,
+    ) -> None:
         self.settings, self.n_factors = settings, settings.n_factors
         kept = learned or _learned(settings, ratings)
-        self.learned, self.offset = kept, float(kept["offset"])
+        self.learned, self.offset = {**kept, "features": features or kept.get("features") or {}}, float(kept["offset"])
         self.one_class = bool(kept["one_class"])
         self.warm_up = WARM_UP if settings.learn_priors else 0
         known = 1.0 if settings.prior_precision is None else float(settings.prior_precision)
         self.priors = RatingPriors(settings.biases, known, 1.0, settings.learn_priors, learn_noise=False)
 
-    def _problem(self, ratings: Ratings, hold: bool = False) -> LikesProblem:
-        return LikesProblem(ratings, self.n_factors, self.priors, self.offset, hold)
+    def _problem(self, ratings: Ratings, hold: bool = False, rows: npt.NDArray[np.int64] | None = None) -> LikesProblem:
+        features = features_of(self.learned["features"], ratings, rows)
+        return LikesProblem(ratings, self.n_factors, self.priors, self.offset, hold, features)
 
     def _pairs(self, ratings: Ratings, seed: int, draw: int) -> Ratings:
         """The likes, and a draw of dislikes where there are none."""
@@ -181,7 +194,7 @@ class Likes:
 
     def start(self, ratings: Ratings, seed: int, scale: float) -> State:
         """Vectors drawn from the prior, biases zero."""
-        return FullRatingsProblem(ratings, self.n_factors, self.priors).start(seed, scale)
+        return self._problem(ratings).start(seed, scale)
 
     def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Part:
         """Some sweeps on each draw of dislikes, precisions held at first."""
@@ -199,14 +212,14 @@ class Likes:
 
     def extended(self, state: State, ratings: Ratings, seed: int) -> State:
         """New rows at zero, with the variance of the prior."""
-        return extended_state(state, FullRatingsProblem(ratings, self.n_factors, self.priors).start(seed, 0.0))
+        return extended_state(state, self._problem(ratings).start(seed, 0.0))
 
     def folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
         """Some users anew; their dislikes are drawn by the popularity of the fit."""
         if self.one_class:
             popularity = np.asarray(self.learned["popularity"])
             some = with_dislikes(some, self.settings.negatives, generator(0, NEGATIVES, 0), popularity)
-        return folded_state(self._problem(some), ("u",), state, rows, steps)
+        return folded_state(self._problem(some, rows=rows), ("u",), state, rows, steps)
 
     def predictor(self, state: State) -> Predictor:
         """Probabilities; of likes alone, those of a pair among as many drawn by popularity, which orders items with it."""

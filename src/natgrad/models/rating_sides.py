@@ -44,7 +44,15 @@ class ItsRatings:
         self.trust = np.ones(len(rows.values)) if trust is None else trust
 
     def sweep(
-        self, other: Pair, other_weight: Floats, own_weight: Floats, prior: Floats, tau: float, rho: float, lam: Pair
+        self,
+        other: Pair,
+        other_weight: Floats,
+        own_weight: Floats,
+        prior: Floats,
+        pull: Floats,
+        tau: float,
+        rho: float,
+        lam: Pair,
     ) -> Moved:
         """Every row at its optimum given the other side, or ρ of the way to it."""
         n_rows, size = lam[0].shape
@@ -55,7 +63,7 @@ class ItsRatings:
             np.empty(n_rows),
         )
         run_kernel(
-            kernels.sweep_rows, self.side, self.trust, _packed(other), other_weight, own_weight, prior, np.zeros((1, size)),
+            kernels.sweep_rows, self.side, self.trust, _packed(other), other_weight, own_weight, prior, pull,
             tau, self.biased, rho, *lam, *new.lam, *new.mu, new.log_det, new.errors,
         )  # fmt: skip
         return new

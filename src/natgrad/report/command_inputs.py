@@ -15,7 +15,7 @@ import numpy as np
 
 from natgrad.data.corpora import Corpus
 from natgrad.data.document_files import KINDS, Documents, count_words, read_documents
-from natgrad.data.number_files import read_numbers, runs_of
+from natgrad.data.number_files import column_names, read_numbers, runs_of
 from natgrad.data.rating_files import read_ratings
 from natgrad.report.numbers import count
 
@@ -144,6 +144,10 @@ def _number_options() -> list[click.Option]:
     ]
 
 
+def _row_options() -> list[click.Option]:
+    return [_number_options()[0], _target_option()]
+
+
 def _target_option() -> click.Option:
     return click.Option(["--target"], help="The column that is predicted; the last one by default.")
 
@@ -161,8 +165,9 @@ def _read_sequences(path: Path, options: dict[str, Any], fitted: Any) -> Input:
 
 
 def _read_rows(path: Path, options: dict[str, Any], fitted: Any) -> Input:
-    target = options.get("target") or read_numbers(path, _chosen(options)).names[-1]
-    found = read_numbers(path, _chosen(options), [target])
+    target, columns = options.get("target"), _chosen(options)
+    target = column_names(path)[-1] if target is None else target
+    found = read_numbers(path, columns, [target])
     words = f"{count(len(found.rows))} rows, {target} from {', '.join(found.names)}"
     pair = (found.rows, found.apart[target])
     return Input(pair, pair, None, words)
@@ -216,5 +221,21 @@ MODELS = {
         "natgrad fit hmm-bernoulli series.csv -o tracks.natgrad --n-states 2 --columns symbol",
         _number_options,
         _read_sequences,
+    ),
+    "gp": Model(
+        "SparseGPRegressor",
+        "natgrad.models.gp",
+        "A Gaussian process from columns of numbers to a target: a table or .npy, an observation on each row.",
+        "natgrad fit gp rows.csv -o rows.natgrad --columns x --target y --n-inducing 10 --max-steps 50",
+        _row_options,
+        _read_rows,
+    ),
+    "gp-classifier": Model(
+        "SparseGPClassifier",
+        "natgrad.models.gp",
+        "A Gaussian process from columns of numbers to classes.",
+        "natgrad fit gp-classifier rows.csv -o classes.natgrad --columns x,y --target kind --n-inducing 10 --max-steps 50",
+        _row_options,
+        _read_rows,
     ),
 }

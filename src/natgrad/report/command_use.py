@@ -12,6 +12,7 @@ from typing import Any, TextIO
 import click
 import numpy as np
 
+from natgrad.data.number_files import Numbers, read_numbers
 from natgrad.data.tables import read_table
 from natgrad.report.command_common import (
     Command,
@@ -29,6 +30,7 @@ from natgrad.report.page import write_report
 
 __all__ = ["decode", "predict", "recommend", "report", "score", "topics", "transform"]
 
+PROCESSES = ("SparseGPRegressor", "SparseGPClassifier")
 HMMS = ("GaussianHMM", "CategoricalHMM", "PoissonHMM", "BernoulliHMM")
 MODEL = click.argument("model", type=click.Path(path_type=Path))
 FILE = click.argument("file", type=click.Path(path_type=Path))
@@ -60,10 +62,37 @@ def score(model: Path, file: Path, as_json: bool, **options: Any) -> None:
 @MODEL
 @FILE
 @output_option("A CSV file; standard output if not given.")
-def predict(model: Path, file: Path, output: Path | None) -> None:
-    """Predict ratings of pairs: a table with columns user and item in, mean and sd beside them out."""
+@click.option("--columns", help="For Gaussian processes: the columns of the fit, separated by commas.")
+def predict(model: Path, file: Path, output: Path | None, columns: str | None) -> None:
+    """Predict ratings of pairs, or the target of rows, with standard deviations.
+
+    Matrix factorisation takes a table with columns user and item. Gaussian processes take the columns that they were fitted
+    to; a classifier gives the class and its probability.
+    """
     fitted = load_model(model)
-    the_only(fitted, ("MatrixFactorization",), "predict")
+    the_only(fitted, ("MatrixFactorization", *PROCESSES), "predict")
+    if type(fitted).__name__ in PROCESSES:
+        _predict_rows(fitted, read_numbers(file, None if columns is None else columns.split(",")), output)
+        return
+    _predict_pairs(fitted, file, output)
+
+
+def _predict_rows(fitted: Any, numbers: Numbers, output: Path | None) -> None:
+    rows = [[f"{value:.10g}" for value in row] for row in numbers.rows]
+    if hasattr(fitted, "classes_"):
+        probability = fitted.predict_proba(numbers.rows)
+        best = probability.argmax(1)
+        found = zip(fitted.classes_[best], probability[np.arange(len(best)), best], strict=True)
+        head, ends = ["class", "probability"], [[str(name), f"{p:.5f}"] for name, p in found]
+    else:
+        mean, sd = (np.reshape(part, (len(rows), -1)) for part in fitted.predict(numbers.rows, return_std=True))
+        suffixes = [""] if mean.shape[1] == 1 else [f" {p}" for p in range(mean.shape[1])]
+        head = [f"{word}{suffix}" for suffix in suffixes for word in ("mean", "sd")]
+        ends = [[f"{v:.6g}" for pair in zip(m, s, strict=True) for v in pair] for m, s in zip(mean, sd, strict=True)]
+    _write(output, [*numbers.names, *head], ([*row, *end] for row, end in zip(rows, ends, strict=True)))
+
+
+def _predict_pairs(fitted: Any, file: Path, output: Path | None) -> None:
     columns = read_table(file, ["user", "item"])
     users = _like(fitted.ratings_.user_ids, columns["user"])
     items = _like(fitted.ratings_.item_ids, columns["item"])

@@ -1,0 +1,294 @@
+"""Hidden Markov models: seconds, memory, reads and quality of natgrad, hmmlearn and dynamax on the same chains.
+
+    python benchmarks/hmm.py speed memory reads genome marks quality long     # or some of these
+        --hmmlearn PYTHON --dynamax PYTHON      interpreters that have the peers (hmmlearn 0.3.3, dynamax 1.0.1)
+
+speed     one E-step with statistics at K = 8, D = 2: subchains, the exact chain, and the peers; medians of three after a warm-up
+memory    peak resident bytes of one iteration at T = 2 M, each in a process of its own
+reads     T = 1 M: held-out log p of subchains after a part of one pass, and of batch VB
+genome    4.9 M symbols, K = 4 and 8;   marks   672 k × 10 binary marks, K = 10
+quality   five seeds, T = 100 k: who reaches the truth − 0.02, and in what time
+long      T = 100 M symbols from a memory-mapped file: resident bytes and seconds of subchains
+
+Results: ``benchmarks/results/hmm-<task>.json`` and ``.md``.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from hmm_data import generated, genome, marks, true_score
+
+HERE = Path(__file__).resolve().parent
+RESULTS, PEER = HERE / "results", HERE / "peers" / "hmm_peer.py"
+
+
+def peer(python, *arguments):
+    """One call of a peer, or None where there is none."""
+    if python is None:
+        return None
+    env = {**os.environ, "OMP_NUM_THREADS": "2"}
+    out = subprocess.run([python, str(PEER), *map(str, arguments)], check=True, capture_output=True, text=True, env=env)
+    return json.loads(out.stdout.strip().splitlines()[-1])
+
+
+def problem_of(X, means, transition, covariance, n_jobs):
+    """natgrad's problem and the state whose moments are near the truth."""
+    import natgrad as ng
+    from natgrad.models.hmm_problem import SequenceProblem
+
+    model = ng.GaussianHMM(len(means), covariance=covariance, n_jobs=n_jobs)
+    made = model._model(X)
+    problem = SequenceProblem(model._sequences(X, None, None, made.emission), made, n_jobs=n_jobs)
+    n = len(X) / len(means)
+    if covariance == "full":
+        second = np.array([(np.outer(m, m) + np.eye(2))[np.triu_indices(2)] for m in means])
+        sums = n * np.vstack([np.ones(len(means)), means.T, second.T])
+    else:
+        parts = np.stack([np.ones_like(means), means, means**2 + 1.0], axis=2)
+        sums = n * parts.reshape(len(means), -1).T
+    return problem, problem.from_counts(np.ones(len(means)), n * transition, sums)
+
+
+def median_seconds(run, repeats=3):
+    run()
+    seconds = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - begin)
+    return float(np.median(seconds))
+
+
+def speed(args):
+    from natgrad.models.hmm_problem import SubchainProblem, Subchains
+
+    rows, n_times = [], 300_000
+    transition, means, X, _ = generated(n_times, 0)
+    with tempfile.TemporaryDirectory() as folder:
+        data, truth = Path(folder) / "x.npy", Path(folder) / "m.npz"
+        np.save(data, X)
+        np.savez(truth, transition=transition, means=means)
+        for covariance in ("full", "diag"):
+            for n_jobs in (1, 2):
+                problem, state = problem_of(X, means, transition, covariance, n_jobs)
+                exact = median_seconds(lambda p=problem, s=state: p.solve(s, None, None, 0.0, 1))
+                length, size = 100, 3000
+                chains = SubchainProblem(problem.data, problem.model, Subchains(length, size), n_jobs)
+                starts = np.arange(size) * length
+                sampled = median_seconds(lambda p=chains, s=state, g=starts: p.solve(s, g, None, 0.0, 1))
+                rows.append((f"natgrad, subchains of {length}, {n_jobs} threads", covariance, n_times / sampled))
+                rows.append((f"natgrad, exact chain, {n_jobs} threads", covariance, n_times / exact))
+            for name, python in (("hmmlearn", args.hmmlearn), ("dynamax", args.dynamax)):
+                found = peer(python, "estep", name, data, truth, covariance)
+                if found:
+                    rows.append((name, covariance, n_times / float(np.median(found["seconds"]))))
+    rate = {(who, covariance): value for who, covariance, value in rows}
+    lines = ["| | covariance | observations a second | × hmmlearn | × dynamax |", "|---|---|---|---|---|"]
+    for who, covariance, value in rows:
+        ratios = [rate.get((name, covariance)) for name in ("hmmlearn", "dynamax")]
+        cells = " | ".join(f"{value / r:.1f}" if r else "" for r in ratios)
+        lines.append(f"| {who} | {covariance} | {value:,.0f} | {cells} |")
+    write("speed", lines, rows)
+
+
+def memory(args):
+    transition, means, X, _ = generated(2_000_000, 0)
+    with tempfile.TemporaryDirectory() as folder:
+        data, truth = Path(folder) / "x.npy", Path(folder) / "m.npz"
+        np.save(data, X)
+        np.savez(truth, transition=transition, means=means)
+        ours = subprocess.run(
+            [sys.executable, __file__, "one-iteration", "--data", str(data), "--truth", str(truth)],
+            check=True, capture_output=True, text=True, env=os.environ,
+        )  # fmt: skip
+        rows = [("natgrad", json.loads(ours.stdout)["bytes"])]
+        found = peer(args.hmmlearn, "memory", "hmmlearn", data, truth, "full")
+        if found:
+            rows.append(("hmmlearn", found["bytes"]))
+    lines = ["| peak resident memory, T = 2 M, K = 8, D = 2 | MB |", "|---|---|"]
+    lines += [f"| {name} | {value / 1e6:,.0f} |" for name, value in rows]
+    write("memory", lines, rows)
+
+
+def one_iteration(args):
+    arrays = np.load(args.truth)
+    problem, state = problem_of(np.load(args.data), arrays["means"], arrays["transition"], "full", 2)
+    problem.solve(state, None, None, 0.0, 1)
+    print(json.dumps({"bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+
+
+def fitted(model, X, test):
+    begin = time.perf_counter()
+    model.fit(X)
+    seconds = time.perf_counter() - begin
+    read = model.trace_.last.accesses / (2 * model.n_states * len(X))
+    return {"held_out": model.score(test) / len(test), "passes": read, "seconds": seconds}
+
+
+def reads(args):
+    import natgrad as ng
+
+    rows = []
+    for seed in range(args.seeds):
+        transition, means, X, test = generated(1_000_000, seed, n_test=100_000)
+        truth = true_score(transition, means, test)
+        runs = {"batch VB": {"method": ng.VB()}, "subchains": {"passes": 0.32}}
+        for name, settings in runs.items():
+            rows.append(
+                {"seed": seed, "run": name, "truth": truth, **fitted(ng.GaussianHMM(8, seed=seed, **settings), X, test)}
+            )
+    tabulate("reads", "T = 1 M, K = 8, D = 2", rows)
+
+
+def genome_task(args):
+    import natgrad as ng
+
+    codes = np.asarray(genome())
+    X, test = codes[:-500_000, None], codes[-500_000:, None]
+    rows = []
+    for n_states in (4, 8):
+        runs = {"batch VB": {"method": ng.VB(), "max_sweeps": 100}, "subchains": {"passes": 1.0}}
+        for name, settings in runs.items():
+            model = ng.CategoricalHMM(n_states, seed=0, **settings)
+            rows.append({"K": n_states, "run": name, **fitted(model, X, test)})
+        if args.hmmlearn:
+            rows.append(
+                {
+                    "K": n_states,
+                    "run": "hmmlearn EM, first 500 k, 3 starts",
+                    **em(args, "categorical", X[:500_000], test, n_states, 3),
+                }
+            )
+    tabulate("genome", "E. coli, 4.4 M symbols for training, 0.5 M held out", rows)
+
+
+def marks_task(args):
+    import natgrad as ng
+
+    X = marks()
+    X, test = X[:-100_000], X[-100_000:]
+    rows = []
+    for name, settings in {"batch VB": {"method": ng.VB()}, "subchains": {"passes": 1.5}}.items():
+        rows.append({"K": 10, "run": name, **fitted(ng.BernoulliHMM(10, seed=0, **settings), X, test)})
+    tabulate("marks", "chromatin marks, 572 k × 10 for training, 100 k held out", rows)
+
+
+def em(args, kind, X, test, n_states, restarts):
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(f"{folder}/x.npy", X)
+        np.save(f"{folder}/t.npy", test)
+        return peer(args.hmmlearn, "em", kind, f"{folder}/x.npy", f"{folder}/t.npy", n_states, restarts)
+
+
+def quality(args):
+    import natgrad as ng
+
+    earlier = RESULTS / "hmm-quality.json"
+    rows = json.loads(earlier.read_text()) if args.first else []
+    ng.GaussianHMM(8).fit(generated(2_000, 9)[2])  # compile
+    for seed in range(args.first, args.first + args.seeds):
+        transition, means, X, test = generated(100_000, seed, n_test=20_000)
+        truth = true_score(transition, means, test)
+        ours = {"run": "natgrad", **fitted(ng.GaussianHMM(8, seed=seed), X, test)}
+        runs = [ours]
+        if args.hmmlearn:
+            runs.append({"run": "hmmlearn EM, 10 starts", **em(args, "gaussian", X, test, 8, 10)})
+        rows += [{"seed": seed, "truth": truth, "reached": run["held_out"] > truth - 0.02, **run} for run in runs]
+    tabulate("quality", "T = 100 k, K = 8, D = 2", rows)
+
+
+def long_task(args):
+    import natgrad as ng
+
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        path, n_times = Path(folder) / "symbols.npy", 100_000_000
+        out = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(n_times,))
+        part = draw_symbols(1_000_000, rng)
+        for begin in range(0, n_times, len(part)):
+            out[begin : begin + len(part)] = np.roll(part, int(rng.integers(len(part))))
+        out.flush()
+        del out
+        env = os.environ
+        ran = subprocess.run(
+            [sys.executable, __file__, "one-long", "--data", str(path)], check=True, capture_output=True, text=True, env=env
+        )  # fmt: skip
+        row = json.loads(ran.stdout.strip().splitlines()[-1])
+    tabulate("long", "T = 100 M symbols in a memory-mapped file, K = 8", [row])
+    del ng
+
+
+def draw_symbols(n_times, rng):
+    from natgrad.data.chains import draw_states
+
+    transition = 0.9 * np.eye(8) + 0.1 * rng.dirichlet(np.ones(8), 8)
+    emission = np.cumsum(rng.dirichlet(0.3 * np.ones(4), 8), axis=1)
+    states = draw_states(transition, n_times, rng)
+    return np.minimum((rng.random(n_times)[:, None] > emission[states]).sum(1), 3).astype(np.uint8)
+
+
+def one_long(args):
+    import natgrad as ng
+
+    X = np.load(args.data, mmap_mode="r")
+    begin = time.perf_counter()
+    model = ng.CategoricalHMM(8, n_categories=4, passes=0.05).fit(X)
+    row = {
+        "run": model.trace_.choice, "passes": model.trace_.last.accesses / (16 * len(X)),
+        "seconds": time.perf_counter() - begin, "peak_MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+    }  # fmt: skip
+    print(json.dumps(row))
+
+
+def tabulate(task, title, rows):
+    names = list(rows[0])
+    lines = [title, "", "| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+    for row in rows:
+        cells = [f"{v:.5f}" if n in ("held_out", "truth") else f"{v:.3g}" if isinstance(v, float) else str(v)
+                 for n, v in ((n, row.get(n, "")) for n in names)]  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    write(task, lines, rows)
+
+
+def write(task, lines, rows):
+    import natgrad as ng
+
+    versions = (
+        f"natgrad {ng.__version__}, NumPy {np.__version__}, Python {platform.python_version()}, {os.cpu_count()} cores"
+    )
+    text = "\n".join([*lines, "", f"`python benchmarks/hmm.py {task}`; {versions}.", ""])
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"hmm-{task}.md").write_text(text, encoding="utf-8")
+    (RESULTS / f"hmm-{task}.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    print(text)
+
+
+TASKS = {
+    "speed": speed, "memory": memory, "reads": reads, "genome": genome_task, "marks": marks_task, "quality": quality,
+    "long": long_task, "one-iteration": one_iteration, "one-long": one_long,
+}  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tasks", nargs="+", choices=list(TASKS))
+    for name in ("hmmlearn", "dynamax", "data", "truth", "folder"):
+        parser.add_argument(f"--{name}")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="the first seed of quality; earlier results are kept")
+    args = parser.parse_args()
+    for task in args.tasks:
+        TASKS[task](args)
+
+
+if __name__ == "__main__":
+    main()
