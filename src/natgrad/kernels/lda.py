@@ -23,7 +23,7 @@ from numba import prange
 
 from natgrad.kernels._njit import lane_kernel, parallel_kernel, serial_kernel
 from natgrad.kernels.memory import aligned_zeros
-from natgrad.kernels.special import exp_digamma
+from natgrad.kernels.special import exp_digamma, lgamma
 
 __all__ = ["LANES", "solve_documents", "topic_counts"]
 
@@ -36,8 +36,8 @@ GAMMA, WEIGHT, PRIOR, SUMS, LEAST = 0, 1, 2, 3, 4
 FOUND, STEP = 5, 6
 # Columns are gathered when at most this part of the topics has words.
 FEW = 0.5
-# Rounds over the gathered topics end at this part of the tolerance, so that mostly one round over all of them is enough.
-FINER = 0.75
+# Rounds over the gathered topics end at this part of the tolerance; the round over all of them that follows mostly agrees.
+FINER = 1.0
 # Topics that sit out although a round over all topics objected have this part of the tolerance at most, each; so do those of
 # documents that come again: a topic with a little of many documents must not lose it for good.
 TIGHT = 0.25
@@ -338,7 +338,7 @@ def _shares_bound(own, n_topics, lgamma_alpha, total_alpha):
         if mass > 0.0:
             length += mass
             if own[WEIGHT, k] != own[LEAST, k] or mass * mass * (1.0 + prior) > 2.0 * negligible * prior * prior:
-                total += math.lgamma(gamma) - lgamma_alpha[k] - mass * math.log(own[WEIGHT, k])
+                total += lgamma(gamma) - lgamma_alpha[k] - mass * math.log(own[WEIGHT, k])
     return total - math.lgamma(total_alpha + length) + math.lgamma(total_alpha)
 
 

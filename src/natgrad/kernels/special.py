@@ -16,7 +16,7 @@ from numba import prange
 
 from natgrad.kernels._njit import lane_kernel, parallel_kernel, serial_kernel
 
-__all__ = ["bits_like", "elog_columns", "exp_digamma", "lgamma_columns", "series_for"]
+__all__ = ["bits_like", "elog_columns", "exp_digamma", "lgamma", "lgamma_columns", "series_for"]
 
 SERIES = (
     1 / 24,
@@ -126,7 +126,7 @@ def lgamma_columns(alpha, out):
     for v in prange(alpha.shape[0]):
         total = 0.0
         for k in range(alpha.shape[1]):
-            total += _lgamma(alpha[v, k])
+            total += lgamma(alpha[v, k])
         out[v] = total
 
 
@@ -143,11 +143,10 @@ def _digamma(value):
 
 
 @serial_kernel
-def _lgamma(value):
-    """Log Γ(x + 8) by Stirling's series, whose next term is 2e-16 at 8, less the logarithm of x (x + 1) … (x + 7)."""
+def lgamma(value):
+    """Log Γ(x + 8) by Stirling's series, whose next term is 2e-16 at 8, less the logarithm of x (x + 1) … (x + 7); x < 1e38."""
     u = value * (value + 7.0)
-    # Two logarithms of degree four: one of degree eight would overflow at 1e38.
-    product = np.log(u * (u + 6.0)) + np.log((u + 10.0) * (u + 12.0))
+    product = np.log(u * (u + 6.0) * (u + 10.0) * (u + 12.0))
     z = value + 8.0
     q = 1.0 / (z * z)
     series = STIRLING[8]

@@ -77,7 +77,7 @@ def naive_sparse_document(
                 here = found + (inner > 1) * further * (found - before)
                 here = np.maximum(here, alpha[of] + 0.25 * (found - alpha[of]))
                 before, last = found, step
-                if change <= 0.75 * enough:
+                if change <= enough:
                     break
                 stay = found - alpha[of] >= least
                 if -(-stay.sum() // 4) < -(-len(of) // 4):
