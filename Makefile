@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format docs bench slow clean
+.PHONY: help demo test lint format docs bench slow examples clean
 
 help:
 	@echo "make demo    fit a model and show the result"
@@ -24,6 +24,7 @@ help:
 	@echo "make format  rewrite the sources in the house style"
 	@echo "make docs    build the documentation into site/"
 	@echo "make bench   seconds per sweep against other engines (minutes)"
+	@echo "make examples  run the examples; their output and pictures go into the tutorials"
 	@echo "make clean   remove what the other targets made"
 
 demo: $(VENV)/.dev
@@ -47,6 +48,10 @@ format: $(VENV)/.dev
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+examples: $(VENV)/.dev
+	@for program in examples/*.py; do name=$$(basename $$program .py); \
+	  $(BIN)/python $$program --figure docs/figures/examples/$$name.png > docs/tutorials/output/$$name.txt || exit 1; done
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/engine.py

@@ -143,7 +143,8 @@ def _ratings_run(run: Run) -> Record:
     per_step["batch"] = 2 * run.n_factors * run.size
     every = max(1, round(run.every * full / per_step.get(run.method, full))) if run.every else "log"
     model = ng.MatrixFactorization(
-        run.n_factors, method=method, step=step, max_steps=10**8, max_accesses=round(run.sweeps * full), tol=run.tol,
+        run.n_factors, biases=False, learn_noise=False, learn_priors=False, factorized=True,
+        method=method, step=step, max_steps=10**8, max_accesses=round(run.sweeps * full), tol=run.tol,
         bound_every=every, init_scale=run.init_scale, seed=run.seed, verbose=False,
     ).fit(ratings)  # fmt: skip
     for more in run.longer:

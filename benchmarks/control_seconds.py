@@ -95,7 +95,8 @@ def cost_rows(options: argparse.Namespace) -> tuple[list[dict[str, object]], flo
         ("per-node steps, GlobalBatch(1000, a)", ng.GlobalBatch(1000), ng.PerNode()),
     ):
         model = ng.MatrixFactorization(
-            5, method=method, step=step, tol=0, max_steps=10**8, max_accesses=round(1.5 * full), bound_every=10**8,
+            5, biases=False, learn_noise=False, learn_priors=False, factorized=True,
+            method=method, step=step, tol=0, max_steps=10**8, max_accesses=round(1.5 * full), bound_every=10**8,
             verbose=False,
         ).fit(ratings)  # fmt: skip
         spent, read = (np.ptp(model.trace_[column]) for column in ("seconds", "accesses"))

@@ -30,8 +30,8 @@ SETTLED = 0.002
 class Run:
     """What is recorded of a run: (CPU seconds, topics, α) at each point; the clock stands still in between."""
 
-    def __init__(self, data):
-        self.data, self.points = data, []
+    def __init__(self, data, out):
+        self.data, self.out, self.points = data, out, []
         self.used, self.begun = 0.0, time.process_time()
 
     def point(self, topics, alpha, label):
@@ -44,6 +44,8 @@ class Run:
             row[name] = score(topics, alpha, getattr(self.data, name))
         print(row, flush=True)
         self.points.append(row)
+        with open(self.out, "w") as file:  # at once: a run that is cut short leaves what it has reached
+            json.dump({"points": self.points}, file, indent=1)
         self.begun = time.process_time()
 
     @property
@@ -154,10 +156,8 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", required=True)
     options = parser.parse_args()
-    run = Run(splits(options.corpus, options.documents))
+    run = Run(splits(options.corpus, options.documents), options.out)
     globals()[options.peer](run, options.topics, options.seed)
-    with open(options.out, "w") as file:
-        json.dump({**vars(options), "points": run.points}, file, indent=1)
 
 
 if __name__ == "__main__":

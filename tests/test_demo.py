@@ -81,16 +81,24 @@ def test_picture_is_drawn_with_and_without_steps_before_the_end(small, tmp_path)
 @pytest.mark.parametrize(("wrong", "code"), [([], 0), (["something else happened"], 1)])
 def test_exit_code_is_the_verdict(wrong, code, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(demo, "_show_pitfall", lambda console, path: wrong)
-    for name in ("_show_mixture", "_show_topics"):
-        monkeypatch.setattr(demo, name, lambda console: None)
+    for name in ("_show_mixture", "_show_topics", "_show_page"):
+        monkeypatch.setattr(demo, name, lambda console, path=None: None)
     assert demo.main(["--plot", str(tmp_path / "demo.png")]) == code
     assert ("not as claimed: something else happened" in capsys.readouterr().out) == bool(wrong)
 
 
 def test_missing_folder_is_said_before_anything_runs(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        demo.main(["--plot", str(tmp_path / "nowhere" / "demo.png")])
-    assert "there is no folder" in capsys.readouterr().err
+    for option in ("--plot", "--page"):
+        with pytest.raises(SystemExit):
+            demo.main([option, str(tmp_path / "nowhere" / "demo")])
+        assert f"{option}: there is no folder" in capsys.readouterr().err
+
+
+def test_page_is_written(tmp_path):
+    demo.write_page(tmp_path / "demo.html", limit=300, n_topics=3)
+    text = (tmp_path / "demo.html").read_text()
+    assert "What Python&#x27;s docstrings are about" in text
+    assert "numpy." in text
 
 
 @pytest.mark.slow
@@ -100,4 +108,5 @@ def test_whole_demo(tmp_path, capsys):
     assert "diverged, step 2" in text
     assert "topic 3" in text
     assert (tmp_path / "demo.png").stat().st_size < 150_000
-    assert max(len(line) for line in text.splitlines() if "demo.png" not in line) <= 80
+    assert (tmp_path / "demo.html").stat().st_size < 500_000
+    assert max(len(line) for line in text.splitlines() if "demo." not in line) <= 80

@@ -7,7 +7,7 @@ steps need no step size from you, and a run that diverges is stopped with its la
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from natgrad import families
+from natgrad import covariance, data, families
 from natgrad._version import __version__
 from natgrad.data.ratings import Ratings
 from natgrad.errors import ModelFileError
@@ -19,9 +19,11 @@ from natgrad.network.continuous import Beta, Dirichlet, Exponential, Gamma, Mult
 from natgrad.network.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial, Poisson
 from natgrad.network.operators import diag, dot
 from natgrad.network.plates import Plate
+from natgrad.network.process import GaussianProcess
 
 if TYPE_CHECKING:
     from natgrad.models.factorization import MatrixFactorization
+    from natgrad.models.gp import SparseGPClassifier, SparseGPRegressor
     from natgrad.models.hmm_models import BernoulliHMM, CategoricalHMM, GaussianHMM, PoissonHMM
     from natgrad.models.lda import LDA
     from natgrad.models.saving import load
@@ -43,6 +45,7 @@ __all__ = [
     "Exponential",
     "Gamma",
     "GaussianHMM",
+    "GaussianProcess",
     "GlobalBatch",
     "HoldThenDecay",
     "MarkovChain",
@@ -58,8 +61,12 @@ __all__ = [
     "PoissonHMM",
     "Ratings",
     "RobbinsMonro",
+    "SparseGPClassifier",
+    "SparseGPRegressor",
     "Wishart",
     "__version__",
+    "covariance",
+    "data",
     "diag",
     "dot",
     "families",
@@ -75,6 +82,8 @@ LATER = {
     "LDA": "natgrad.models.lda",
     "MatrixFactorization": "natgrad.models.factorization",
     "PoissonHMM": "natgrad.models.hmm_models",
+    "SparseGPClassifier": "natgrad.models.gp",
+    "SparseGPRegressor": "natgrad.models.gp",
     "load": "natgrad.models.saving",
 }
 

@@ -1,6 +1,6 @@
-"""`make demo`: the pitfall of stochastic variational inference in miniature, then two models in a few lines each.
+"""`make demo`: the pitfall of stochastic variational inference in miniature, two models in a few lines each, and a page.
 
-    python -m natgrad.demo [--plot demo.png]
+    python -m natgrad.demo [--plot demo.png] [--page demo.html]
 
 The exit code is 0 only if what the text claims was seen: the textbook recipe diverges with one child a step, under both
 options, and every run with the default step ends finite and above where it began.
@@ -25,6 +25,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.table import Table
+from sklearn.feature_extraction.text import CountVectorizer
 
 import natgrad as ng
 from natgrad.data.generate import paper_ratings
@@ -155,14 +156,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo; 0 if every claim was seen."""
     parser = argparse.ArgumentParser(prog="python -m natgrad.demo", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--plot", type=Path, default=Path("demo.png"), help="where the picture goes (demo.png)")
+    parser.add_argument("--page", type=Path, help="where the page goes (demo.html beside the picture)")
     options = parser.parse_args(arguments)
-    if not options.plot.absolute().parent.is_dir():
-        parser.error(f"--plot: there is no folder {options.plot.parent}")
+    page = options.page or options.plot.with_name("demo.html")
+    for name, path in (("plot", options.plot), ("page", page)):
+        if not path.absolute().parent.is_dir():
+            parser.error(f"--{name}: there is no folder {path.parent}")
     begin = time.perf_counter()
     console = Console(highlight=False)
     wrong = _show_pitfall(console, options.plot)
     _show_mixture(console)
     _show_topics(console)
+    _show_page(console, page)
     for line in wrong:
         console.print(f"[red]not as claimed:[/red] {escape(line)}", soft_wrap=True)
     console.print(f"\n{'Something was not as claimed' if wrong else 'Done'}, {time.perf_counter() - begin:.0f} s.")
@@ -299,6 +304,37 @@ def _show_topics(console: Console) -> None:
             f"topic {k + 1}: {shown}\n         90 % interval of {names[first]!r}: {low[k, first]:.3f} to {high[k, first]:.3f}"
         )
     console.print(f"bound {fit.elbo:.2f}, the best of three starts")
+
+
+# -- 4: a page --
+
+PACKAGES = ["asyncio", "email", "jax", "matplotlib", "numpy", "scipy", "sklearn"]
+
+
+def write_page(path: Path, limit: int = 3000, n_topics: int = 20) -> ng.LDA:
+    """Topics of docstrings, which every machine has, and the page of the fit."""
+    found = ng.data.load_docstrings(limit=limit, packages=PACKAGES)
+    counter = CountVectorizer(stop_words="english", min_df=5, max_df=0.3, token_pattern="[a-zA-Z]{3,}")
+    counts = counter.fit_transform(found.texts)
+    model = ng.LDA(n_topics, seed=0, verbose=False).fit(counts, vocabulary=counter.get_feature_names_out())
+    model.report(
+        path, data=counts, names=_snippets(found.names, found.texts), title="What Python's docstrings are about"
+    )
+    return model
+
+
+def _snippets(names: Sequence[str], texts: Sequence[str]) -> list[str]:
+    return [f"{name}: {' '.join(text.split())[:200]}" for name, text in zip(names, texts, strict=True)]
+
+
+def _show_page(console: Console, path: Path) -> None:
+    console.rule("4. A page", align="left")
+    console.print(f"Documents are the docstrings of {', '.join(PACKAGES)}; twenty topics.\n")
+    with console.status("reading docstrings and fitting topics"):
+        model = write_page(path)
+    for words in model.top_words(6, by="relevance")[:5]:
+        console.print("  " + escape(" ".join(words)), soft_wrap=True)
+    console.print(f"  …\n\nAll of it, to open in a browser: [b]{path}[/b]", soft_wrap=True)
 
 
 def _show_code(console: Console, title: str, function: Callable[..., Any]) -> None:

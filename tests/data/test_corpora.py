@@ -1,6 +1,7 @@
 """Documents in any common form become the same corpus; what cannot be one is refused in words."""
 
 import gzip
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -93,7 +94,7 @@ def test_broken_files_are_refused(tmp_path, read, text, words):
     ("wrong", "error", "words"),
     [
         ([[1, -2], [0, 1]], ValueError, r"X\[0, 1\] = -2 \(1 such\)"),
-        (sparse.csr_array([[1.0, 0.0], [np.nan, 1.0]]), ValueError, r"X\[1, 0\] = nan"),
+        (sparse.csr_array([[1.0, 0.0], [np.nan, 1.0]]), ValueError, r"X\[1, 0\] = NaN"),
         ([[1, np.inf]], ValueError, r"X\[0, 1\] = inf"),
         (np.empty((0, 3)), ValueError, "no documents"),
         ([1, 2, 3], ValueError, "two axes"),
@@ -110,7 +111,7 @@ def test_what_is_no_corpus_is_refused(wrong, error, words):
 def test_sizes_that_differ_are_named():
     with pytest.raises(ValueError, match="vocabulary has 3 words and X has 4"):
         as_corpus(X, vocabulary="abc")
-    with pytest.raises(ValueError, match="X has 4 words and the model has 5"):
+    with pytest.raises(ValueError, match="X has 4 features, but LDA is expecting 5"):
         as_corpus(X, n_words=5)
     with pytest.raises(ValueError, match="word number 3, and the vocabulary has 2"):
         as_corpus(PAIRS, n_words=2)
@@ -119,3 +120,41 @@ def test_sizes_that_differ_are_named():
 def test_fractional_counts_are_weights():
     assert as_corpus([[0.5, 0.25]]).n_tokens == 0.75
     assert isinstance(as_corpus([[0.5, 0.25]]), Corpus)
+
+
+def cells(**parts):
+    """What an AnnData looks like to us."""
+    return SimpleNamespace(X=np.log1p(X), var_names=pd.Index(list("abcd")), layers={}, **parts)
+
+
+def test_cells_and_genes():
+    data = cells()
+    np.testing.assert_allclose(as_corpus(data).to_sparse().toarray(), np.log1p(X))
+    data.layers["counts"] = sparse.csr_matrix(X)
+    corpus = as_corpus(data)
+    np.testing.assert_array_equal(corpus.to_sparse().toarray(), X)
+    assert corpus.vocabulary.tolist() == list("abcd")
+    data.layers["counts"] = SimpleNamespace(to_memory=lambda: sparse.csr_matrix(X))  # on disk
+    np.testing.assert_array_equal(as_corpus(data).to_sparse().toarray(), X)
+    data.var_names = pd.Index(["a", "b", "a", "c"])
+    with pytest.raises(ValueError, match=r"'a' twice, at 0 and 2.*var_names_make_unique"):
+        as_corpus(data)
+
+
+def test_real_anndata():
+    anndata = pytest.importorskip("anndata")
+    data = anndata.AnnData(sparse.csr_matrix(X.astype(np.float32)))
+    np.testing.assert_array_equal(as_corpus(data).to_sparse().toarray(), X)
+
+
+def test_columns_with_names_are_matched_by_name():
+    turned = pd.DataFrame(X[:, ::-1], columns=list("dcba"))
+    np.testing.assert_array_equal(as_corpus(turned, "abcd").to_sparse().toarray(), X)
+    fewer = as_corpus(turned[["b", "a"]], "abcd", 4)
+    np.testing.assert_array_equal(fewer.to_sparse().toarray(), X * [1, 1, 0, 0])
+    with pytest.raises(ValueError, match=r"the word 'd'.*\(1 such\).*partial_fit"):
+        as_corpus(turned, "abc")
+    with pytest.raises(ValueError, match="'a' twice, at 0 and 3"):
+        as_corpus(X, "abca")
+    numbered = as_corpus(pd.DataFrame(X), "abcd")
+    assert numbered.vocabulary.tolist() == list("abcd")

@@ -181,7 +181,7 @@ MISTAKES = [
     (lambda: ng.Ratings.from_frame([1, 2]), TypeError,
      "a table with named columns is needed, got list: use Ratings(users, items, values)"),
     (lambda: ng.Ratings.from_dense([1.0, 2.0]), ValueError,
-     "X must be a table [users, items] with NaN for missing ratings, got shape (2,)"),
+     "X must be a table [users, items] with NaN for missing ratings, got shape (2,). Reshape your data: one user is [ratings]"),
     (lambda: ng.Ratings.from_dense(np.full((2, 2), np.nan)), ValueError,
      "X of shape (2, 2) has no ratings: every entry is NaN"),
     (lambda: ng.Ratings.from_dense([[1.0, np.inf]]), ValueError,

@@ -2,7 +2,9 @@
 
 import itertools
 import json
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -42,9 +44,15 @@ def enumerate_paths(chain: nf.MarkovChain, lam: nf.Stats) -> tuple[nf.Stats, flo
     return (x.reshape(lam[0].shape), first, pairs.reshape(lam[2].shape)), a, covariance
 
 
+@cache
+def _compiled_moments(chain: nf.MarkovChain) -> Any:
+    """One function for all examples of a shape: compiling takes longer than everything else here."""
+    return jax.jit(chain.moments)
+
+
 def _both_paths(chain: nf.MarkovChain, lam: nf.Stats) -> list[tuple[nf.Stats, np.ndarray]]:
     with jax.enable_x64(True):
-        compiled = jax.jit(chain.moments)(tuple(jax.numpy.asarray(g) for g in lam))
+        compiled = _compiled_moments(chain)(tuple(jax.numpy.asarray(g) for g in lam))
     return [chain.moments(lam), jax.tree.map(np.asarray, compiled)]
 
 

@@ -74,6 +74,18 @@ def test_no_nan_empty_or_identical_topics(priors):
     assert np.isfinite(model.score(X))
 
 
+@pytest.mark.parametrize("options", [{}, {"local": "map"}, {"learn_priors": True}, {"finish": "gibbs"}], ids=str)
+@pytest.mark.parametrize("priors", [(0.1, 0.05), (0.001, 0.001)], ids=["usual", "extreme"])
+def test_surplus_topics_are_neither_identical_nor_empty(options, priors):
+    """Six times as many topics as the documents were drawn from."""
+    X = draw_documents(400, 100, 5, 60, seed=9, topic_prior=0.1).counts
+    # Lost topics start anew once, after the first pass; from about half of the starts one is lost again later.
+    model = ng.LDA(30, doc_prior=priors[0], topic_prior=priors[1], finish_sweeps=30, seed=4, **options).fit(X)
+    distance = 0.5 * np.abs(model.topics_[:, None] - model.topics_[None]).sum(-1) + np.eye(30)
+    assert distance.min() > 0.05
+    assert (model.components_ - model.topic_prior_).sum(1).min() > 1.0
+
+
 def test_perplexity_does_not_change_with_batch_size():
     X = drawn().counts
     model = fitted()
@@ -246,9 +258,31 @@ def test_wrong_data_are_explained():
         ng.LDA(3).transform(drawn().counts)
     with pytest.raises(ValueError, match="vocabulary has 60 words and X has 59"):
         fitted().transform(drawn().counts[:, :59])
-    with pytest.raises(ValueError, match="X has 59 words and the model has 60"):
+    with pytest.raises(ValueError, match="X has 59 features, but LDA is expecting 60"):
         ng.LDA(3, max_passes=1).fit(drawn().counts).transform(drawn().counts[:, :59])
     with pytest.raises(ValueError, match=r"X\[0, 1\] = -1"):
         ng.LDA(3).fit([[1, -1]])
     with pytest.raises(ValueError, match="no words to score"):
         fitted().score(np.zeros((2, 60)))
+
+
+def test_a_corpus_without_words_is_refused_and_documents_without_words_keep_the_prior():
+    with pytest.raises(ValueError, match="3 documents and no words"):
+        ng.LDA(2).fit(np.zeros((3, 4)))
+    with pytest.raises(ValueError, match="no words"):
+        ng.LDA(2).partial_fit(np.zeros((3, 4)))
+    shares = fitted().transform(np.zeros((2, 60)))
+    np.testing.assert_allclose(shares, 0.2, rtol=1e-5)
+
+
+def test_a_table_with_its_columns_in_another_order_has_the_same_shares():
+    table = pd.DataFrame(drawn().counts[:20], columns=WORDS)
+    np.testing.assert_array_equal(fitted().transform(table[WORDS[::-1]]), fitted().transform(drawn().counts[:20]))
+    with pytest.raises(ValueError, match="'fig'"):
+        fitted().transform(table.rename(columns={"w0": "fig"}))
+
+
+def test_a_table_brings_new_words_to_a_stream():
+    model = ng.LDA(2).partial_fit(pd.DataFrame([[1, 2], [3, 0]], columns=["a", "b"]))
+    model.partial_fit(pd.DataFrame([[1, 2], [3, 0]], columns=["c", "a"]))
+    assert model.vocabulary_.tolist() == ["a", "b", "c"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from natgrad.data.corpora import as_corpus
 from natgrad.kernels.special import bits_like, elog_columns, exp_digamma, lgamma_columns, series_for
 from natgrad.models.lda_problem import LDAProblem, Local
-from natgrad.testing.lda import naive_documents
+from natgrad.testing.lda import draw_documents, naive_documents, naive_sparse_document
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -71,6 +71,61 @@ def test_documents_equal_their_twin(seed, n_topics, limit):
     np.testing.assert_allclose(found.messages["phi"][0], wanted.counts, rtol=1e-9, atol=1e-6)
     bound = found.rest + (found.messages["phi"][0] * case.elog).sum()
     assert bound == pytest.approx(wanted.bound.sum(), rel=1e-10, abs=1e-9)
+
+
+@settings(max_examples=30)
+@given(seeds, st.sampled_from([4, 20, 70]), st.sampled_from([3, 12, 300]))
+def test_sparse_documents_equal_their_twin(seed, n_topics, limit):
+    case = Case(seed, n_topics, Local(tol=1e-6, limit=limit, skip=1e-3))
+    found = case.problem.solve(case.state, None, None, 1e-6, limit)
+    gamma, _ = zip(
+        *(
+            naive_sparse_document(row, case.elog, case.alpha, shares, 1e-6, limit, 1e-3)
+            for row, shares in zip(case.X, case.shares, strict=True)
+        ),
+        strict=True,
+    )
+    # One round more or less near the end, for a change of 1e-6 in the mean over topics.
+    np.testing.assert_allclose(found.rows[0], gamma, rtol=1e-7, atol=1e-5 * n_topics)
+
+
+@settings(max_examples=30)
+@given(seeds, st.sampled_from([5, 40]), st.sampled_from([0.0, 1e-4, 1e-2]))
+def test_a_document_is_done_when_a_round_over_all_topics_says_so(seed, n_topics, skip):
+    """Whatever sat out and was extrapolated: the last round is a plain one over all topics that moved γ by less than tol."""
+    tol = 1e-3
+    case = Case(seed, n_topics, Local(tol=tol, limit=10_000, skip=skip))
+    weights, _ = case.problem._weights(case.state.mu["phi"][0])
+    found = case.problem.infer(case.state, tol=tol, limit=10_000)
+    for d, row in enumerate(case.X):
+        if row.any():
+            t = found.weight[d, :n_topics]
+            r = t * weights[:, :n_topics]
+            new = case.alpha + (row / r.sum(1)) @ r
+            np.testing.assert_allclose(found.gamma[d], new, rtol=1e-9)
+            before = inverse_exp_digamma(t)
+            assert np.abs(new - before).mean() <= tol * (1 + 1e-6)
+
+
+def inverse_exp_digamma(t):
+    low, high = np.full_like(t, 1e-3), t + 10.0
+    for _ in range(100):
+        middle = 0.5 * (low + high)
+        below = np.exp(sp.digamma(middle)) < t
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return 0.5 * (low + high)
+
+
+def test_sitting_out_costs_no_quality():
+    """On documents of a generated corpus the bounds are those of all topics in every round, on average and nearly each."""
+    drawn = draw_documents(300, 400, 40, 80, seed=5)
+    bounds = []
+    for skip in (0.0, 1e-3):
+        problem = LDAProblem(as_corpus(drawn.counts), np.full(40, 0.1), 0.05, Local(skip=skip, dtype=np.float32))
+        bounds.append(problem.infer(problem.at(1e3 * drawn.topics + 0.05), tol=1e-3, limit=100).bound)
+    lengths = drawn.counts.sum(1)
+    assert (bounds[1] - bounds[0]).sum() > -1e-4 * lengths.sum()
+    assert ((bounds[1] - bounds[0]) / lengths).min() > -0.05
 
 
 @settings(max_examples=25)

@@ -5,8 +5,9 @@ import pytest
 
 import natgrad as ng
 from natgrad.data.corpora import as_corpus
-from natgrad.inference.additive import KEY, given
+from natgrad.inference.additive import KEY
 from natgrad.inference.engine import Limits, run
+from natgrad.inference.learning import given
 from natgrad.models.dirichlet_prior import RANGE, best_concentrations
 from natgrad.models.lda_problem import LDAProblem, Local
 from natgrad.testing.lda import draw_documents

@@ -22,11 +22,18 @@ def table(seed: int = 0, n_users: int = 25, n_items: int = 18, missing: float = 
 
 
 def model(**options) -> "ng.MatrixFactorization":
-    usual = {"n_factors": 2, "noise_precision": 10.0, "method": ng.VB(), "step": None, "verbose": False}
+    usual = {
+        "n_factors": 2, "noise_precision": 10.0, "method": ng.VB(), "step": None, "verbose": False, "biases": False,
+        "learn_noise": False, "learn_priors": False, "factorized": True, "tol": 1e-6,
+    }  # fmt: skip
     chosen = {**usual, **options}
     if not isinstance(chosen["method"], ng.VB) and "step" not in options:
         chosen["step"] = ng.PerNode()
     return ng.MatrixFactorization(**chosen)
+
+
+def full(**options) -> "ng.MatrixFactorization":
+    return ng.MatrixFactorization(**{"n_factors": 3, "verbose": False, **options})
 
 
 def same_fit(one, two) -> None:
@@ -157,7 +164,8 @@ def test_scikit_learn_can_copy_and_set_it():
 
 @pytest.mark.parametrize("factorized", [True, False])
 def test_nothing_has_to_be_chosen(factorized):
-    fitted = ng.MatrixFactorization(2, factorized=factorized, noise_precision=10.0).fit(table())
+    bare = {"biases": False, "learn_noise": False, "learn_priors": False, "tol": 1e-6}
+    fitted = ng.MatrixFactorization(2, factorized=factorized, noise_precision=10.0, **bare).fit(table())
     assert fitted.stop_.converged
     exact = model(factorized=factorized).fit(table())
     assert fitted.elbo_ > exact.elbo_ - 0.02 * abs(exact.elbo_)
@@ -186,12 +194,33 @@ MISTAKES = [
     (lambda: model(noise_precision=0).fit(table()), ValueError, "noise_precision must be > 0 and finite, got 0"),
     (lambda: model(prior_precision=np.inf).fit(table()), ValueError, "prior_precision must be > 0 and finite, got inf"),
     (lambda: model(init_scale="wide").fit(table()), TypeError, "init_scale must be a number, got 'wide'"),
-    (lambda: model(biases=True).fit(table()), NotImplementedError,
-     "biases=True: not yet; a mean for each user and item; subtract them from the ratings for now"),
-    (lambda: model(learn_noise=True).fit(table()), NotImplementedError,
-     "learn_noise=True: not yet; give noise_precision, or declare the network with a Gamma precision"),
-    (lambda: model(learn_priors=True).fit(table()), NotImplementedError,
-     "learn_priors=True: not yet; give prior_precision, or declare the network with Gamma precisions"),
+    (lambda: model(biases=True).fit(table()), ValueError,
+     "factorized=True is the paper's model, with known precisions and no biases: biases=True needs factorized=False"),
+    (lambda: model(learn_noise=True).fit(table()), ValueError,
+     "factorized=True is the paper's model, with known precisions and no biases: learn_noise=True needs factorized=False"),
+    (lambda: full(likelihood="normal").fit(table()), ValueError,
+     'likelihood must be "gaussian", "bernoulli" or "poisson", got \'normal\''),
+    (lambda: full(noise_by="users").fit(table()), ValueError,
+     'noise_by must be None, "user", "item" or "both", got \'users\''),
+    (lambda: full(negatives=0).fit(table()), ValueError, "negatives must be > 0 and finite, got 0"),
+    (lambda: full(likelihood="bernoulli").fit([[1.0, 0.5]]), ValueError,
+     'likelihood="bernoulli" takes 1 (like) and 0 (dislike), or 1 alone, got values[1] = 0.5 (1 such)'),
+    (lambda: full(likelihood="bernoulli").fit([[0.0, 0.0]]), ValueError,
+     'likelihood="bernoulli": there are only dislikes (0); nothing can be learned from them'),
+    (lambda: full(likelihood="poisson").fit([[1.0, -1.0]]), ValueError,
+     'likelihood="poisson" takes counts, whole numbers ≥ 0, got values[1] = -1 (1 such)'),
+    (lambda: full(likelihood="poisson").fit([[0.0, 0.0]]), ValueError,
+     'likelihood="poisson": every count is 0; nothing can be learned from them'),
+    (lambda: full(likelihood="poisson", method=ng.Children(1)).fit([[1.0, 2.0]]), ValueError,
+     'likelihood="poisson" reads all counts at each step, got method=Children(C=1, option=\'a\'): leave it out'),
+    (lambda: full(max_steps=2).fit(table()).interval([0], [0], 1.0), ValueError, "mass must lie between 0 and 1, got 1.0"),
+    (lambda: full(max_steps=2).fit(table()).recommend(0, 0), ValueError, "n must be a whole number ≥ 1, got 0"),
+    (lambda: full(max_steps=2).fit(table()).score(table(), metric="auc"), ValueError,
+     "metric must be one of log_likelihood, rmse, mae, ndcg, recall, map, got 'auc'"),
+    (lambda: full(max_steps=2).fit(table()).fold_in(ng.Ratings([0], [99], [1.0])), ValueError,
+     "items[0] = 99 is not among the items of the ratings that were fitted (1 such); known are 18: 0, 1, 2, …. "
+     "Leave it out, or fit with ratings of it"),
+    (lambda: full().fit(iter([])), ValueError, "the iterator of ratings gave nothing"),
     (lambda: model(max_steps=0).fit(table()), ValueError, "max_steps must be a whole number ≥ 1, got 0"),
     (lambda: model(max_accesses=1e6).fit(table()), TypeError, "max_accesses must be a whole number ≥ 1, got 1000000.0"),
     (lambda: model(max_seconds=-1).fit(table()), ValueError, "max_seconds must be > 0, got -1: None means no limit"),
@@ -203,7 +232,7 @@ MISTAKES = [
     (lambda: model(method=ng.GlobalBatch(10**6)).fit([[1.0, 2.0]]), ValueError,
      "GlobalBatch: a batch of 1000000 is larger than the data with 2 observations; VB() reads all of them"),
     (lambda: model().fit([1.0, 2.0]), ValueError,
-     "X must be a table [users, items] with NaN for missing ratings, got shape (2,)"),
+     "X must be a table [users, items] with NaN for missing ratings, got shape (2,). Reshape your data: one user is [ratings]"),
     (lambda: model().fit([["a", "b"]]), TypeError, "X[0, 0] = 'a' is not a number: convert it, float(…) for text"),
     (lambda: model().predict([0], [0]), NotFittedError,
      "this MatrixFactorization is not fitted yet: call fit(ratings) first"),

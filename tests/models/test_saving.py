@@ -42,8 +42,10 @@ def counts(rng) -> np.ndarray:
         {"method": ng.VB(), "doc_prior": [0.1, 0.2, 0.3]},
         {"method": ng.SVI({"doc": 20}), "step": ng.RobbinsMonro(4.0, 0.7)},
         {"method": ng.SVI({"doc": 20}), "local": "map", "dtype": "float64"},
+        {"learn_priors": True},
+        {"finish": "gibbs", "finish_sweeps": 4},
     ],
-    ids=["memoised", "vb", "svi", "map"],
+    ids=["memoised", "vb", "svi", "map", "priors", "gibbs"],
 )
 def test_topics_go_on_as_if_never_saved(settings, counts, tmp_path) -> None:
     model = ng.LDA(3, max_passes=3, tol=0, seed=5, **settings).fit(counts)

@@ -355,10 +355,10 @@ def test_command_from_end_to_end(tiny, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["missing.csv", "wrong.csv"])
-def test_wrong_file_is_one_line_and_exit_code_two(name, tmp_path):
+def test_wrong_file_is_one_line_and_exit_code_one(name, tmp_path):
     (tmp_path / "wrong.csv").write_text("user,item,rating\n1,2,x\n")
     result = call("reproduce", "paquet", "--ratings", tmp_path / name, "--output", tmp_path / "out")
-    assert result.exit_code == 2
+    assert result.exit_code == 1
     assert len(result.output.strip().splitlines()) == 1
     assert ("line 2, column 3" in result.output) == (name == "wrong.csv")
     assert not (tmp_path / "out").exists()
@@ -367,7 +367,7 @@ def test_wrong_file_is_one_line_and_exit_code_two(name, tmp_path):
 def test_output_that_is_a_file_is_said(tiny, tmp_path):
     np.savez(tmp_path / "r.npz", user=tiny.users, item=tiny.items, rating=tiny.values)
     result = call("reproduce", "paquet", "--ratings", tmp_path / "r.npz", "--output", tmp_path / "r.npz")
-    assert result.exit_code == 2
+    assert result.exit_code == 1
     assert "cannot be made a folder" in result.output
 
 

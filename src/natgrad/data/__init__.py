@@ -1,1 +1,31 @@
-"""What the ready models are fed: ratings and their ids."""
+"""What the ready models are fed, and data to try them on.
+
+Real text that is on every machine (`load_…`), generated data with the truth that made them (`make_…`), and classic public sets,
+which only `download` fetches.
+"""
+
+from natgrad.data.docstrings import load_docstrings
+from natgrad.data.download import DATASETS, download
+from natgrad.data.generate import make_ratings
+from natgrad.data.generated.ancestry import make_ancestry
+from natgrad.data.generated.cells import make_cells
+from natgrad.data.generated.chromatin import make_chromatin
+from natgrad.data.generated.flights import make_flights
+from natgrad.data.generated.match import match_rows
+from natgrad.data.generated.spectra import make_spectra
+from natgrad.data.genotypes import allele_frequencies, genotypes
+
+__all__ = [
+    "DATASETS",
+    "allele_frequencies",
+    "download",
+    "genotypes",
+    "load_docstrings",
+    "make_ancestry",
+    "make_cells",
+    "make_chromatin",
+    "make_flights",
+    "make_ratings",
+    "make_spectra",
+    "match_rows",
+]

@@ -33,7 +33,7 @@ def paper_chain(task: Task, emissions: Emissions, n_times: int, seed: int = 0) -
     Parameters
     ----------
     task : "diagonal" or "cycles"
-    emissions : "easy" (means several standard deviations apart) or "ambiguous" (about one apart)
+    emissions : "easy" (means several standard deviations apart) or "ambiguous" (one or two apart)
     n_times : int
     seed : int
 
@@ -44,12 +44,12 @@ def paper_chain(task: Task, emissions: Emissions, n_times: int, seed: int = 0) -
     """
     transition = _diagonal() if task == "diagonal" else _cycles()
     angle = 2.0 * np.pi * np.arange(8) / 8.0
-    means = np.column_stack([np.cos(angle), np.sin(angle)]) * (6.0 if emissions == "easy" else 1.5)
+    means = np.column_stack([np.cos(angle), np.sin(angle)]) * (6.0 if emissions == "easy" else 2.5)
     if task == "cycles":
         # The same three places for both cycles; easy ones are told apart by a shift.
         corner = 2.0 * np.pi * np.array([0, 1, 2, 0, 1, 2]) / 3.0
         means[:6] = np.column_stack([np.cos(corner), np.sin(corner)]) * 3.0
-        means[3:6] += 3.0 if emissions == "easy" else 0.5
+        means[3:6] += 3.0 if emissions == "easy" else 1.0
         means[6:] = [[-7.0, -7.0], [7.0, 7.0]] if emissions == "easy" else [[-3.0, 3.0], [3.0, -3.0]]
     rng = np.random.default_rng([seed, n_times])
     states = draw_states(transition, n_times, rng)

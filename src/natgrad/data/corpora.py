@@ -2,6 +2,7 @@
 
 A document without words is allowed: its topic shares keep the prior, and it adds nothing to any score. Fractional counts are
 allowed too: they are weights, and the bound is that of a likelihood raised to them; whole numbers alone are word counts.
+Negative and missing numbers, words that come twice and vocabularies that do not fit are errors.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
-__all__ = ["Corpus", "as_corpus", "read_docword", "read_ldac"]
+__all__ = ["Corpus", "as_corpus", "has_names", "read_docword", "read_ldac", "with_words"]
 
 Ints = npt.NDArray[np.int64]
 Words = Sequence[Any] | npt.NDArray[Any]
@@ -92,8 +93,8 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
     Parameters
     ----------
     X : sparse or dense counts [D, V], a DataFrame whose columns are words, a list of texts, a list of lists of (word, count),
-        or a `Corpus`
-    vocabulary : the V words, in the order of the columns
+        a `Corpus`, or an AnnData of cells and genes, whose raw counts are taken from its layer "counts" or, without one, from X
+    vocabulary : the V words, in the order of the columns; columns that have names are put into this order, and may be fewer
     n_words : int, optional
         The V that is expected; another one is an error. Lists of pairs may have fewer.
     vectoriser : what turns texts into counts; by default scikit-learn's CountVectorizer, or one with ``vocabulary``
@@ -103,7 +104,11 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
     elif sparse.issparse(X):
         corpus = _from_sparse(X, None)
     elif hasattr(X, "columns") and hasattr(X, "to_numpy"):
-        corpus = _from_dense(X.to_numpy(), np.array(list(X.columns), dtype=object))
+        columns = list(X.columns)
+        numbered = columns == list(range(len(columns)))  # nobody named them
+        corpus = _from_dense(X.to_numpy(), None if numbered else np.array(columns, dtype=object))
+    elif hasattr(X, "var_names") and hasattr(X, "X"):
+        corpus = _from_anndata(X)
     elif isinstance(X, str):
         raise TypeError("X is one text: give a list of documents, [text, …]")
     elif _is_of(X, str):
@@ -113,10 +118,12 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
     else:
         corpus = _from_dense(X, None)
     corpus = _named(corpus, vocabulary)
+    if corpus.n_words == 0:
+        raise ValueError(f"X has 0 feature(s) (shape=({len(corpus)}, 0)) while a minimum of 1 is required: no words")
     if n_words is not None and corpus.n_words != n_words:
         raise ValueError(
-            f"X has {corpus.n_words} words and the model has {n_words}: columns must be those of the fit; for new words use "
-            "partial_fit with vocabulary="
+            f"X has {corpus.n_words} features, but LDA is expecting {n_words} features as input: the words of the fit; for new "
+            "words use partial_fit with vocabulary="
         )
     if len(corpus) == 0:
         raise ValueError("X has no documents")
@@ -166,6 +173,7 @@ def read_docword(path: str | Path, vocabulary: Words | None = None) -> Corpus:
 
 
 def _from_sparse(X: Any, vocabulary: npt.NDArray[Any] | None) -> Corpus:
+    _check_real(X)
     table = sparse.csr_array(X, dtype=np.float64, copy=True)
     _check(
         table.data, lambda place: (int(np.searchsorted(table.indptr, place, "right")) - 1, int(table.indices[place]))
@@ -178,16 +186,30 @@ def _from_sparse(X: Any, vocabulary: npt.NDArray[Any] | None) -> Corpus:
 
 def _from_dense(X: Any, vocabulary: npt.NDArray[Any] | None) -> Corpus:
     try:
-        table = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):
+        given = np.asarray(X)
+        # Complex numbers are refused below: as floats they would lose their imaginary part with a mere warning.
+        table = given if given.dtype.kind == "c" else given.astype(np.float64)
+    except (TypeError, ValueError) as error:
         raise TypeError(
             "X must be counts [documents, words], texts, or lists of (word, count); could not read "
-            f"{type(X).__name__} as numbers"
+            f"{type(X).__name__} as numbers: {error}"
         ) from None
     if table.ndim != 2:
-        raise ValueError(f"X must have two axes, documents and words, got shape {table.shape}")
+        raise ValueError(
+            f"X must have two axes, documents and words, got shape {table.shape}. Reshape your data: one document is [counts]"
+        )
+    _check_real(table)
     _check(table.ravel(), lambda place: divmod(place, table.shape[1]))
     return _from_sparse(sparse.csr_array(table), vocabulary)
+
+
+def _from_anndata(data: Any) -> Corpus:
+    """Cells by genes; a file that is read where it lies is read here."""
+    layers = getattr(data, "layers", {})
+    table = layers["counts"] if "counts" in layers else data.X  # noqa: SIM401 - X may be slow to read
+    table = table.to_memory() if hasattr(table, "to_memory") else table
+    genes = np.array(list(data.var_names), dtype=object)
+    return _from_sparse(table, genes) if sparse.issparse(table) else _from_dense(table, genes)
 
 
 def _from_texts(texts: list[str], vocabulary: Words | None, vectoriser: Any) -> Corpus:
@@ -219,12 +241,60 @@ def _from_pairs(X: Iterable[Any], n_words: int | None) -> Corpus:
 
 
 def _named(corpus: Corpus, vocabulary: Words | None) -> Corpus:
+    """The corpus with its words as in the vocabulary: columns without names get them, others are matched by name."""
     if vocabulary is None:
+        _different(corpus.vocabulary)
         return corpus
     names = np.array(list(vocabulary), dtype=object)
-    if len(names) != corpus.n_words:
-        raise ValueError(f"vocabulary has {len(names)} words and X has {corpus.n_words}")
-    return Corpus(corpus.start, corpus.words, corpus.counts, corpus.n_words, names)
+    if corpus.vocabulary is None:
+        if len(names) != corpus.n_words:
+            raise ValueError(f"vocabulary has {len(names)} words and X has {corpus.n_words}")
+        _different(names)
+        return Corpus(corpus.start, corpus.words, corpus.counts, corpus.n_words, names)
+    if np.array_equal(names, corpus.vocabulary):
+        return corpus
+    number = _different(names)
+    if unknown := [word for word in corpus.vocabulary.tolist() if word not in number]:
+        raise ValueError(
+            f"X has the word {unknown[0]!r}, which the vocabulary of {len(names)} words has not ({len(unknown)} such): leave out "
+            "its column, or let it join the model by partial_fit"
+        )
+    return corpus.renumbered(names, number)
+
+
+def _different(words: npt.NDArray[Any] | None) -> dict[Any, int]:
+    """The number of each word; a word that comes twice is an error."""
+    if words is None:
+        return {}
+    number = {word: place for place, word in reversed(list(enumerate(words.tolist())))}
+    if len(number) < len(words):
+        place, word = next((p, w) for p, w in enumerate(words.tolist()) if number[w] != p)
+        raise ValueError(
+            f"the vocabulary has {word!r} twice, at {number[word]} and {place}: give every word once (for genes, "
+            "var_names_make_unique())"
+        )
+    return number
+
+
+def with_words(corpus: Corpus) -> Corpus:
+    """The corpus, unless it has no words at all: then there is nothing to learn from."""
+    if not len(corpus.words):
+        raise ValueError(
+            f"X has {len(corpus)} documents and no words: every count is zero; topics can be fitted to none of them"
+        )
+    return corpus
+
+
+def has_names(X: Any) -> bool:
+    """Whether counts come with the words of their columns."""
+    if isinstance(X, Corpus):
+        return X.vocabulary is not None
+    return hasattr(X, "var_names") or (hasattr(X, "columns") and hasattr(X, "to_numpy"))
+
+
+def _check_real(X: Any) -> None:
+    if X.dtype.kind == "c":
+        raise ValueError("Complex data not supported: X must hold counts")
 
 
 def _check(counts: npt.NDArray[np.float64], place_of: Any) -> None:
@@ -232,9 +302,10 @@ def _check(counts: npt.NDArray[np.float64], place_of: Any) -> None:
     bad = np.flatnonzero(~((counts >= 0) & (counts < np.inf)))
     if len(bad):
         d, v = place_of(int(bad[0]))
+        shown = "NaN" if np.isnan(counts[bad[0]]) else f"{counts[bad[0]]:g}"
         raise ValueError(
-            f"X must hold counts (finite, ≥ 0), but X[{d}, {v}] = {counts[bad[0]]:g} ({len(bad)} such). Centred data cannot be "
-            "fed to LDA; give raw counts."
+            f"X must hold counts (finite, ≥ 0), but X[{d}, {v}] = {shown} ({len(bad)} such). Negative values in data passed to "
+            "LDA mean that they were centred; give raw counts."
         )
 
 

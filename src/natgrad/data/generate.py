@@ -7,12 +7,14 @@ The liking is 3.6 stars plus a user's kindness, an item's quality, a product of 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ratings import Ratings
 
-__all__ = ["paper_ratings"]
+__all__ = ["RatedItems", "make_ratings", "paper_ratings"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -21,6 +23,40 @@ Ints = npt.NDArray[np.int64]
 # fewer, the busiest with some thousands; half of the items with a dozen or fewer, the most popular with two thousand.
 USER_EXPONENT, ITEM_EXPONENT, SHIFT = 0.9, 1.6, 0.01
 RANK, MEAN, BIAS, TASTE, NOISE = 5, 3.6, 0.4, 0.65, 0.75
+
+
+class RatedItems(NamedTuple):
+    """Ratings, and what made them.
+
+    Attributes
+    ----------
+    ratings : Ratings
+    liking : array [ratings], the liking behind each, before noise, rounding and the limits of one and five stars
+    """
+
+    ratings: Ratings
+    liking: Floats
+
+
+def make_ratings(n_users: int = 1000, n_items: int = 500, n_ratings: int = 50_000, *, seed: int = 0) -> RatedItems:
+    """Generated ratings as in `paper_ratings`, with the liking behind them.
+
+    Parameters
+    ----------
+    n_users, n_items : int
+        Every user and every item has at least one rating.
+    n_ratings : int
+        At least as many as users and as items, at most one for each pair.
+    seed : int
+        The same numbers give the same ratings.
+
+    Examples
+    --------
+    >>> made = make_ratings(n_users=30, n_items=50, n_ratings=200)
+    >>> made.ratings
+    Ratings(200 ratings of 50 items by 30 users, values 1 … 5)
+    """
+    return _rated(n_users, n_items, n_ratings, seed)
 
 
 def paper_ratings(n_users: int = 4805, n_items: int = 16015, n_ratings: int = 1_000_000, seed: int = 0) -> Ratings:
@@ -41,6 +77,10 @@ def paper_ratings(n_users: int = 4805, n_items: int = 16015, n_ratings: int = 1_
     >>> len(ratings.values), sorted(set(ratings.values.tolist()))
     (200, [1.0, 2.0, 3.0, 4.0, 5.0])
     """
+    return _rated(n_users, n_items, n_ratings, seed).ratings
+
+
+def _rated(n_users: int, n_items: int, n_ratings: int, seed: int) -> RatedItems:
     if not max(n_users, n_items, 1) <= n_ratings <= n_users * n_items:
         raise ValueError(
             f"n_ratings must lie between the larger of n_users and n_items ({max(n_users, n_items)}, at least 1) and "
@@ -50,7 +90,8 @@ def paper_ratings(n_users: int = 4805, n_items: int = 16015, n_ratings: int = 1_
     degree = _degrees(_power_law(n_users, USER_EXPONENT), n_ratings, n_items)
     user = np.repeat(np.arange(n_users), degree)
     item = _items(rng, degree, _power_law(n_items, ITEM_EXPONENT))
-    return Ratings(user, item, _stars(rng, user, item), shape=(n_users, n_items))
+    stars, liking = _stars(rng, user, item)
+    return RatedItems(Ratings(user, item, stars, shape=(n_users, n_items)), liking)
 
 
 def _power_law(n: int, exponent: float) -> Floats:
@@ -91,11 +132,12 @@ def _items(rng: np.random.Generator, degree: Ints, popularity: Floats) -> Ints:
     return chosen
 
 
-def _stars(rng: np.random.Generator, user: Ints, item: Ints) -> Floats:
+def _stars(rng: np.random.Generator, user: Ints, item: Ints) -> tuple[Floats, Floats]:
+    """The stars, and the liking that they round with noise."""
     n_users, n_items = int(user.max()) + 1, int(item.max()) + 1
     scale = np.sqrt(TASTE / np.sqrt(RANK))
     taste, trait = scale * rng.normal(size=(n_users, RANK)), scale * rng.normal(size=(n_items, RANK))
     kindness, quality = BIAS * rng.normal(size=n_users), BIAS * rng.normal(size=n_items)
     liking = MEAN + kindness[user] + quality[item] + np.einsum("rk,rk->r", taste[user], trait[item])
     stars: Floats = np.clip(np.round(liking + NOISE * rng.normal(size=len(user))), 1.0, 5.0)
-    return stars
+    return stars, np.asarray(liking, dtype=np.float64)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from natgrad.data.ratings import Ratings
 
-__all__ = ["read_ratings"]
+__all__ = ["as_ratings", "read_ratings"]
 
 FIELDS = ("user", "item", "rating")
 # What the columns are called in files of others.
@@ -53,6 +53,41 @@ def read_ratings(path: str | Path) -> Ratings:
         raise ValueError(f"{where}: {error}") from None
     _check_pairs(where, ratings, triples)
     return ratings
+
+
+def as_ratings(X: Any) -> Ratings:
+    """Ratings as they are, or made of what else holds them.
+
+    A sparse matrix, a table of three columns, a path (text, .npz or .parquet), an array with NaN for missing, or an iterator of
+    any of these, whose later ratings replace earlier ones of the same pair.
+    """
+    if isinstance(X, Ratings):
+        return X
+    if isinstance(X, (str, Path)):
+        return _from_parquet(Path(X)) if Path(X).suffix in (".parquet", ".pq") else read_ratings(X)
+    if hasattr(X, "tocoo") or hasattr(X, "columns"):
+        return Ratings(X)
+    if hasattr(X, "__next__"):
+        chunks = [as_ratings(chunk) for chunk in X]
+        if not chunks:
+            raise ValueError("the iterator of ratings gave nothing")
+        found = chunks[0]
+        for chunk in chunks[1:]:
+            found = found.extended(chunk)
+        return found
+    return Ratings.from_dense(X)
+
+
+def _from_parquet(path: Path) -> Ratings:
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError(f"{path}: reading Parquet needs pandas and pyarrow: pip install pandas pyarrow") from None
+    try:
+        frame = pandas.read_parquet(path)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from None
+    return Ratings(frame)
 
 
 class _Triples(NamedTuple):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.ids import Ids, number_ids
+from natgrad.data.ids import Ids, as_ids, number_ids
+from natgrad.data.numbers import as_numbers, as_table
 
 __all__ = ["Ratings", "RatingsRows"]
 
@@ -114,15 +116,10 @@ class Ratings:
         >>> Ratings.from_dense([[5.0, np.nan], [np.nan, 3.0]])
         Ratings(2 ratings of 2 items by 2 users, values 3 … 5)
         """
-        array = _numbers(table, "X")
-        if array.ndim != 2:
-            raise ValueError(f"X must be a table [users, items] with NaN for missing ratings, got shape {array.shape}")
+        array = as_table(table)
         users, items = np.nonzero(~np.isnan(array))
         if not len(users):
             raise ValueError(f"X of shape {array.shape} has no ratings: every entry is NaN")
-        if (bad := np.argwhere(np.isinf(array))).size:
-            i, j = bad[0]
-            raise ValueError(f"X[{i}, {j}] = {array[i, j]:g} must be finite, or NaN where there is no rating")
         return cls(users, items, array[users, items], shape=array.shape)
 
     @classmethod
@@ -131,6 +128,45 @@ class Ratings:
         codes, array = np.array(users, dtype=np.int64), np.array(items, dtype=np.int64)
         made = cls(codes, array, values, shape=(len(user_ids), len(item_ids)), duplicates="keep")
         made._users, made._items = Ids(user_ids, "user"), Ids(item_ids, "item")
+        return made
+
+    def extended(self, more: Ratings) -> Ratings:
+        """These ratings and more of them: numbers stay, new ids follow; a pair that comes again has its new value.
+
+        Examples
+        --------
+        >>> first = Ratings(["ann"], ["alien"], [5])
+        >>> first.extended(Ratings(["ann", "bob"], ["alien", "alien"], [4, 3])).values.tolist()
+        [4.0, 3.0]
+        """
+        user_ids, user_number = _joined(self.user_ids, more.user_ids)
+        item_ids, item_number = _joined(self.item_ids, more.item_ids)
+        users = np.concatenate([self.users.astype(np.int64), user_number[more.users]])
+        items = np.concatenate([self.items.astype(np.int64), item_number[more.items]])
+        values = np.concatenate([self.values, more.values])
+        pairs = users * len(item_ids) + items
+        last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
+        kept = np.sort(last) if len(last) < len(pairs) else slice(None)
+        return Ratings.numbered(users[kept], items[kept], values[kept], user_ids, item_ids)
+
+    def restricted(self, users: Array) -> Ratings:
+        """The ratings of some users (numbers), who are counted anew in this order; all items stay."""
+        place = np.full(self.n_users, -1)
+        place[users] = np.arange(len(users))
+        kept = place[self.users] >= 0
+        chosen = place[self.users[kept]], self.items[kept], self.values[kept]
+        return Ratings.numbered(*chosen, self.user_ids[users], self.item_ids)
+
+    def shifted(self, offset: float) -> Ratings:
+        """The same with every value lower by ``offset``."""
+        if offset == 0.0:
+            return self
+        made: Ratings = copy.copy(self)
+        made.values = _frozen(self.values - offset)
+        # Grouped once for both: only the values differ.
+        for name in ("by_user", "by_item"):
+            rows: RatingsRows = getattr(self, name)
+            made.__dict__[name] = rows._replace(values=_frozen(rows.values - offset))
         return made
 
     @property
@@ -182,6 +218,21 @@ class Ratings:
     def __repr__(self) -> str:
         low, high = self.values.min(), self.values.max()
         return f"Ratings({len(self):,} ratings of {self.n_items:,} items by {self.n_users:,} users, values {low:g} … {high:g})"
+
+
+def _joined(ids: Array, more: Array) -> tuple[Array, npt.NDArray[np.int64]]:
+    """All ids, the old ones first, and the number of each of the second in it."""
+    numbers = {key: number for number, key in enumerate(ids.tolist())}
+    found = np.array([numbers.setdefault(key, len(numbers)) for key in more.tolist()], dtype=np.int64)
+    fresh = list(numbers)[len(ids) :]
+    if not fresh:
+        return ids, found
+    new = as_ids(fresh, "ids")
+    if new.dtype.kind == ids.dtype.kind and ids.dtype.kind in "iuUS":
+        return np.concatenate([ids, new]), found
+    mixed = np.empty(len(numbers), dtype=object)
+    mixed[:] = list(numbers)
+    return mixed, found
 
 
 def _grouped(own: Array, other: Array, values: Array, n_rows: int) -> RatingsRows:
@@ -267,7 +318,7 @@ def _counted(values: Any, size: int, argument: str, what: str) -> tuple[npt.NDAr
 
 
 def _checked_values(values: Any) -> npt.NDArray[np.float64]:
-    array = _numbers(values, "values")
+    array = as_numbers(values, "values")
     if array.ndim != 1:
         raise ValueError(f"values must be one number for each rating, got an array of shape {array.shape}")
     if (bad := np.flatnonzero(~np.isfinite(array))).size:
@@ -275,32 +326,6 @@ def _checked_values(values: Any) -> npt.NDArray[np.float64]:
             f"values[{bad[0]}] = {array[bad[0]]:g} must be finite ({len(bad)} such): leave out what was not rated"
         )
     return array
-
-
-def _numbers(values: Any, argument: str) -> npt.NDArray[np.float64]:
-    """A copy of numbers as floats; text that looks like numbers is refused, a table's missing entries become NaN."""
-    if hasattr(values, "to_numpy"):
-        try:
-            values = values.to_numpy(dtype=np.float64, na_value=np.nan)
-        except (TypeError, ValueError):
-            values = values.to_numpy()
-    try:
-        array = np.array(values)
-    except ValueError:
-        raise TypeError(f"{argument} must be numbers, got rows of different lengths") from None
-    if array.dtype.kind in "biuf":
-        return array.astype(np.float64)
-    # As objects: in [1, "2"] the second is to blame, though NumPy makes text of both.
-    array = np.array(values, dtype=object)
-    for place, value in np.ndenumerate(array):
-        try:
-            if isinstance(value, (str, bytes)):
-                raise TypeError
-            array[place] = np.nan if value is None else float(value)
-        except (TypeError, ValueError):
-            where = f"{list(place)}" if place else ""
-            raise TypeError(f"{argument}{where} = {value!r} is not a number: convert it, float(…) for text") from None
-    return array.astype(np.float64)
 
 
 def _check_lengths(users: Array, items: Array, values: Array) -> None:

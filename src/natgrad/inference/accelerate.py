@@ -16,13 +16,12 @@ turn can bring about, ends the turning for good.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.gauge import apply_turn, rotated
+from natgrad.inference.gauge import Rotation, apply_turn, rotated
 from natgrad.inference.safeguard import rose
 from natgrad.inference.steppers import NothingToFinish, StepInfo, full_accesses
 from natgrad.problem import Block, Problem, State, SweepResult
@@ -147,28 +146,33 @@ class AcceleratedStepper(NothingToFinish):
             found = rotated(self.problem, pair, state)
             if found is not None:
                 state = found.state
-                start, end, before = (self._along(p, found.turns) for p in (past.start, past.end, past.before))
+                start, end, before = (self._along(p, found) for p in (past.start, past.end, past.before))
                 assert start is not None
                 assert end is not None
                 past = past._replace(start=start, end=end, before=before)
         return state, past
 
-    def _along(self, point: Point | None, turns: Mapping[str, npt.NDArray[np.float64]]) -> Point | None:
+    def _along(self, point: Point | None, found: Rotation) -> Point | None:
         if point is None:
             return None
-        blocks = self.problem.blocks
+        blocks, turns, shifts = self.problem.blocks, found.turns, found.shifts
         return {
-            name: (apply_turn(blocks[name], part[0], turns[name]),) if name in turns else part
+            name: (apply_turn(blocks[name], part[0], turns[name]) + shifts.get(name, 0.0),) if name in turns else part
             for name, part in point.items()
         }
 
 
 def carried_blocks(problem: Problem, order: tuple[str, ...]) -> tuple[str, ...]:
-    """The blocks that a sweep in this order reads before it updates them: it is a function of these alone."""
+    """The blocks that a sweep in this order reads before it updates them: it is a function of these alone.
+
+    A problem may name the only ones that are to be extrapolated: learned precisions that run ahead of what they belong to
+    switch factors off for good.
+    """
+    allowed = getattr(problem, "extrapolated", order)
     carried = []
     for position, name in enumerate(order):
         earlier = set(order[:position])
-        if problem.neighbours(name) & earlier or problem.blocks[name].n_columns > 1:
+        if name in allowed and (problem.neighbours(name) & earlier or problem.blocks[name].n_columns > 1):
             carried.append(name)
     return tuple(carried)
 

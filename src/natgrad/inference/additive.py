@@ -14,26 +14,25 @@ Neal and Hinton (1998); Hoffman et al. (2013); Hughes and Sudderth (2013).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.draws import generator
+from natgrad.inference.learning import given, relearned
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.steppers import NothingToFinish, StepInfo, Stepper
 from natgrad.inference.steps import Constant, RobbinsMonro, Step
-from natgrad.problem import BlockInfo, Problem, State
+from natgrad.problem import Block, BlockInfo, Problem, State
 
 __all__ = [
     "AdditiveProblem",
     "GroupResult",
-    "Learner",
     "MemoisedGroups",
     "SampledGroups",
     "additive_stepper",
-    "given",
     "is_additive",
     "n_remembered",
     "rows_of",
@@ -42,7 +41,8 @@ __all__ = [
 Stats = tuple[Any, ...]
 ByBlock = Mapping[str, Stats]
 Ints = npt.NDArray[np.int64]
-KEY = "groups"
+Valid = Callable[[Block, Stats, Stats], bool]
+KEY, BEFORE = "groups", "before"
 # Streams of random numbers of their own: the cut into batches, and the order of the batches in a pass.
 CUT, ORDER = 2**31 - 2, 2**31 - 3
 # For data too large to remember: one pass has some tens to hundreds of batches, and early ones must be forgotten within it.
@@ -67,7 +67,10 @@ class GroupResult(NamedTuple):
 
 
 class AdditiveProblem(Problem, Protocol):
-    """A problem with independent groups; its blocks are the global ones."""
+    """A problem with independent groups; its blocks are the global ones.
+
+    It may have ``revived(state, seed)``, too: the state with what a sampled pass has lost, before anything is remembered.
+    """
 
     @property
     def n_groups(self) -> int:
@@ -117,18 +120,6 @@ class AdditiveProblem(Problem, Protocol):
         ...
 
 
-class Learner(AdditiveProblem, Protocol):
-    """An additive problem whose hyper-parameters are learned along the way; they are in ``State.hyper``."""
-
-    def given(self, state: State) -> AdditiveProblem:
-        """The problem at the hyper-parameters of a state."""
-        ...
-
-    def relearn(self, state: State, messages: ByBlock, rho: float) -> State:
-        """The state with better hyper-parameters, a part ρ of the way to the best; the bound of these messages does not fall."""
-        ...
-
-
 def is_additive(problem: Problem) -> TypeGuard[AdditiveProblem]:
     """Whether a problem has independent groups of its own; asks the class, so that no property is computed."""
     return all(hasattr(type(problem), name) for name in ("prior_of", "solve", "global_bound"))
@@ -155,7 +146,8 @@ class MemoisedGroups(NothingToFinish):
 
     Once every batch was seen, each visit is coordinate ascent on the exact bound. In the first pass that is remembered the sums
     are scaled by groups / groups seen. With ``first`` one pass goes before, of sampled steps of that length: what groups say
-    while the globals are still poor is better forgotten than exchanged later, when local variables have settled on it.
+    while the globals are still poor is better forgotten than exchanged later, when local variables have settled on it. The
+    groups not yet seen after it are thought to say what the globals hold: scaled sums of a few would lose what only others use.
     """
 
     def __init__(
@@ -177,6 +169,9 @@ class MemoisedGroups(NothingToFinish):
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         batches, n_groups = self._cut(seed), self.problem.n_groups
         problem = given(self.problem, state)
+        if self.first is not None and state.t == self.n_batches and hasattr(problem, "revived"):
+            # What a sampled pass has lost comes back before anything is remembered, so that no bound falls.
+            state = problem.revived(state, seed)
         memory = state.memory.get(KEY)
         if self.first is not None and state.t < self.n_batches:
             chosen = batches[self._next(state, seed)]
@@ -192,11 +187,18 @@ class MemoisedGroups(NothingToFinish):
         seen = sum(_length(b, n_groups) for b, kept in zip(batches, memory.batches, strict=True) if kept is not None)
         scale = n_groups / seen
         rho = float(np.mean(self.schedule.rate(state.t + 1)))
-        totals = memory.messages if scale == 1.0 else _scaled(memory.messages, scale)
+        before_all = state.memory.get(BEFORE)
+        if before_all is None and self.first is not None and seen < n_groups:
+            before_all = {
+                name: tuple(a - b for a, b in zip(state.lam[name], problem.prior_of(name), strict=True))
+                for name in problem.blocks
+            }
+        totals = memory.messages if scale == 1.0 else _completed(memory.messages, before_all, scale)
         after, moves = move_blocks(problem, state, totals, rho)
-        after = _relearned(problem, after, totals, rho) if seen == n_groups and state.t >= self.n_batches else after
+        after = relearned(problem, after, totals, rho) if seen == n_groups and state.t >= self.n_batches else after
         bound = scale * memory.rest + given(problem, after).global_bound(after.lam, after.mu, totals)
-        after = after._replace(t=state.t + 1, memory={KEY: memory})
+        kept = {KEY: memory} if before_all is None or seen == n_groups else {KEY: memory, BEFORE: before_all}
+        after = after._replace(t=state.t + 1, memory=kept)
         return after, StepInfo(moves, rho, found.reads, bound if seen == n_groups else math.nan, bound)
 
     def _cut(self, seed: int) -> list[Ints | None]:
@@ -281,11 +283,6 @@ def additive_stepper(
     ), f"{words}; before it one pass with {ONE_PASS}"
 
 
-def given(problem: AdditiveProblem, state: State) -> AdditiveProblem:
-    """The problem at the hyper-parameters of a state, if it learns any."""
-    return problem.given(state) if _learns(problem) else problem
-
-
 def rows_of(problem: AdditiveProblem, state: State, seed: int) -> list[tuple[Ints | None, Stats]]:
     """The groups and the rows of every batch that a state remembers; empty if it does not remember all of them."""
     memory = state.memory.get(KEY)
@@ -312,17 +309,9 @@ def _sampled_step(
     rho = float(np.mean(schedule.rate(state.t + 1, scale)))
     totals = _scaled(found.messages, scale)
     after, info = move_blocks(problem, state, totals, rho)
-    after = _relearned(problem, after, totals, rho) if state.t >= LEARN_AFTER else after
+    after = relearned(problem, after, totals, rho) if state.t >= LEARN_AFTER else after
     estimate = scale * found.rest + given(problem, after).global_bound(after.lam, after.mu, totals)
     return after._replace(t=state.t + 1, memory={}), StepInfo(info, rho, found.reads, estimate=estimate)
-
-
-def _learns(problem: AdditiveProblem) -> TypeGuard[Learner]:
-    return hasattr(type(problem), "relearn")
-
-
-def _relearned(problem: AdditiveProblem, state: State, totals: ByBlock, rho: float) -> State:
-    return problem.relearn(state, totals, rho) if _learns(problem) else state
 
 
 def _cut_of(seed: int, n_groups: int, n_batches: int) -> list[Ints]:
@@ -358,6 +347,17 @@ def _swapped(total: Any, new: Any, old: Any) -> Any:
     return added if old is None else np.subtract(added, old, out=added)
 
 
+def _completed(messages: ByBlock, before: ByBlock | None, scale: float) -> dict[str, Stats]:
+    """The messages of some groups stand for all, ``scale`` times as many; or the others say what was said before."""
+    out = _scaled(messages, scale)
+    for name, parts in (before or {}).items():
+        out[name] = tuple(
+            np.add(new, (1.0 - 1.0 / scale) * old, dtype=np.float64)
+            for new, old in zip(messages[name], parts, strict=True)
+        )
+    return out
+
+
 def _scaled(messages: ByBlock, scale: float) -> dict[str, Stats]:
     return {
         name: tuple(np.multiply(part, scale, dtype=np.float64) for part in parts) for name, parts in messages.items()
@@ -365,9 +365,9 @@ def _scaled(messages: ByBlock, scale: float) -> dict[str, Stats]:
 
 
 def move_blocks(
-    problem: AdditiveProblem, state: State, totals: ByBlock, rho: float
+    problem: AdditiveProblem, state: State, totals: ByBlock, rho: float, valid: Valid | None = None
 ) -> tuple[State, dict[str, BlockInfo]]:
-    """λ ← (1 − ρ) λ + ρ (η̃ + m) for every block."""
+    """λ ← (1 − ρ) λ + ρ (η̃ + m) for every block; ``valid(block, λ, μ)`` where the problem knows better than the family."""
     lam, mu, info = dict(state.lam), dict(state.mu), {}
     for name, block in problem.blocks.items():
         target = tuple(np.asarray(p + m, np.float64) for p, m in zip(problem.prior_of(name), totals[name], strict=True))
@@ -376,5 +376,6 @@ def move_blocks(
         lam[name], mu[name] = new, problem.moments(block, new)
         moved = sum(float(np.linalg.norm(b - a)) ** 2 for a, b in zip(old, new, strict=True))
         size = sum(float(np.linalg.norm(a)) ** 2 for a in old) + 1e-300
-        info[name] = BlockInfo(bool(np.all(block.family.valid(new))), math.sqrt(moved / size))
+        good = bool(np.all(block.family.valid(new))) if valid is None else valid(block, new, mu[name])
+        info[name] = BlockInfo(good, math.sqrt(moved / size))
     return state._replace(lam=lam, mu=mu), info

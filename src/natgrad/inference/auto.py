@@ -26,6 +26,7 @@ from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.safeguard import SafeguardedStepper
 from natgrad.inference.steppers import ChildrenStepper, ExactStepper, GlobalBatchStepper, Stepper
 from natgrad.inference.steps import Constant, PerNode, Step
+from natgrad.inference.tuned import is_tuned, tuned_stepper
 from natgrad.network.checks import real_number
 from natgrad.network.problem import NetworkProblem
 from natgrad.network.summary import NotAdditive
@@ -91,6 +92,8 @@ class Choice(NamedTuple):
 
 def choose(problem: Problem, method: Method | None, step: Control, order: tuple[str, ...]) -> Choice:
     """The stepper for what the user fixed; ``Auto`` fills in the rest."""
+    if is_tuned(problem):
+        return Choice(*tuned_stepper(problem, method, None if isinstance(step, Auto) else step))
     if is_additive(problem):
         if isinstance(step, Auto):
             return Choice(*additive_stepper(problem, method, None, step.room, step.reads == "stream"))

@@ -41,7 +41,7 @@ BoundEvery = int | Literal["log", "never"] | None
 
 
 class Progress(NamedTuple):
-    """What a callback sees after each step; a callback that returns True ends the run."""
+    """What a callback sees after each step; a callback that returns True ends the run, and a `Stop` says why."""
 
     t: int
     elbo: float
@@ -107,7 +107,7 @@ def run(
     diverging run is then seen only by its parameters; None leaves it to the cost.
     """
     stepper, words = choose(problem, method, step, order)
-    trace = trace or Trace()
+    trace = Trace() if trace is None else trace  # an empty one is false
     trace.choice = words
     watch = _Watch(problem, method, step, stepper, limits, bound_every, trace)
     # One BLAS thread: the small factorisations of a step gain nothing from more, and two threads round differently.
@@ -134,8 +134,10 @@ def _one_step(
         return stop, state
     last = watch.trace.last
     seen = Progress(new.t, last.elbo, last.rho, last.accesses, last.seconds, new)
-    if any([bool(callback(seen)) for callback in callbacks]):
-        return Stop(Reason.CALLBACK, f"a callback ended the run after step {new.t}"), new
+    answers = [callback(seen) for callback in callbacks]
+    if any(map(bool, answers)):
+        words = f"a callback ended the run after step {new.t}"
+        return next((a for a in answers if isinstance(a, Stop)), Stop(Reason.CALLBACK, words)), new
     return watch.ended(), new
 
 

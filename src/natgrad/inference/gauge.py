@@ -14,6 +14,7 @@ Qi and Jaakkola (2006), parameter expanded variational Bayes; Luttinen and Ilin 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,14 +38,22 @@ class Side(NamedTuple):
 
 
 class Rotation(NamedTuple):
-    """A turned state, and the matrix that turned each of the two nodes."""
+    """A turned state, and the matrix that turned each of the two nodes; ``shifts`` were added to them after it."""
 
     state: State
     turns: dict[str, Floats]
+    shifts: Mapping[str, Floats] = {}
 
 
 def rotated(problem: Problem, pair: tuple[str, str], state: State) -> Rotation | None:
-    """The state with the pair turned; None where the priors have a mean, or differ from row to row."""
+    """The state with the pair turned; None where the priors have a mean, or differ from row to row.
+
+    A problem that knows more of its gauge, biases and learned precisions for example, has a method ``turned`` of its own.
+    """
+    own = getattr(problem, "turned", None)
+    if own is not None:
+        found: Rotation | None = own(pair, state)
+        return found
     sides = [_side(problem, name, state) for name in pair]
     if any(side is None for side in sides):
         return None

@@ -10,8 +10,9 @@ Rows of one side never read each other, so they run in parallel; the sums of one
 """
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
+from natgrad.kernels._njit import compiled
 from natgrad.kernels.ratings import solve
 
 __all__ = ["read_edges", "read_few_edges", "rebuild_rows"]
@@ -62,12 +63,12 @@ def _read_edges(
         solve(matrix, goal)
 
 
-read_edges = njit(cache=True, nogil=True, parallel=True)(_read_edges)
+read_edges = compiled(parallel=True)(_read_edges)
 # The same on one thread: waking the others costs more than reading a few thousand edges.
-read_few_edges = njit(cache=True, nogil=True)(_read_edges)
+read_few_edges = compiled()(_read_edges)
 
 
-@njit(cache=True, nogil=True, parallel=True)
+@compiled(parallel=True)
 def rebuild_rows(start, values, kept, seen, cross, spread, pull, held, noise):
     """The sums of all rows from what is remembered, free of the rounding of many small changes."""
     size = spread.shape[1]

@@ -80,20 +80,22 @@ def expected_errors(chunks, start, other, values, mean, second, other_mean, othe
             errors[row] = squared + _rest(mean[row], second[row], linear, seconds)
 
 
-@serial_kernel
+@parallel_kernel
 def moments(lam, half, out_mean, out_second, log_det):
-    """E[x], E[x xᵀ] and log |Λ| of every row; NaN where Λ is not positive definite."""
-    size = lam.shape[1]
-    factor, covariance = np.empty((size, size)), np.empty((size, size))
-    for row in range(lam.shape[0]):
-        for k in range(size):
-            for h in range(size):
-                factor[k, h] = -2.0 * half[row, k, h]
-        _invert(factor, covariance)
-        log_det[row] = 0.0
-        for k in range(size):
-            log_det[row] += 2.0 * np.log(factor[k, k])
-        _write_moments(lam[row], covariance, out_mean[row], out_second[row])
+    """E[x], E[x xᵀ] and log |Λ| of every row; NaN where Λ is not positive definite. Threads own runs of rows."""
+    size, n_rows = lam.shape[1], lam.shape[0]
+    n_runs = 1 + n_rows // 64
+    for run in prange(n_runs):
+        factor, covariance = np.empty((size, size)), np.empty((size, size))
+        for row in range(run * n_rows // n_runs, (run + 1) * n_rows // n_runs):
+            for k in range(size):
+                for h in range(size):
+                    factor[k, h] = -2.0 * half[row, k, h]
+            _invert(factor, covariance)
+            log_det[row] = 0.0
+            for k in range(size):
+                log_det[row] += 2.0 * np.log(factor[k, k])
+            _write_moments(lam[row], covariance, out_mean[row], out_second[row])
 
 
 @serial_kernel

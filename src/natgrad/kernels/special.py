@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numba import prange
 
-from natgrad.kernels._njit import parallel_kernel, serial_kernel
+from natgrad.kernels._njit import lane_kernel, parallel_kernel, serial_kernel
 
-__all__ = ["bits_like", "elog_columns", "exp_digamma", "lgamma_columns", "series_for"]
+__all__ = ["bits_like", "elog_columns", "exp_digamma", "lgamma", "lgamma_columns", "series_for"]
 
 SERIES = (
     1 / 24,
@@ -35,12 +35,12 @@ HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 FACTORIALS = tuple(1.0 / float(np.prod(np.arange(1, j + 1, dtype=np.float64))) for j in range(12, 1, -1))
 # Below 2⁻¹⁰⁰ (1e-30) a weight counts for nothing, and products of two stay normal numbers in float32.
 SMALLEST_EXPONENT = -100.0
+FIXED = (0.5, 1.0, 2.0, 3.0, 3.5, 6.0, 7.0, 7.5, 10.0, 12.0, 22.0, 1.0 / np.log(2.0), np.log(2.0), SMALLEST_EXPONENT)
 
 
 def series_for(dtype: Any) -> Any:
     """The constants of `exp_digamma` in the type of its arrays: mixing types would double the width of every operation."""
-    fixed = (0.5, 1.0, 2.0, 6.0, 7.0, 8.0, 10.0, 12.0, 22.0, 1.0 / np.log(2.0), np.log(2.0), SMALLEST_EXPONENT)
-    return np.array([*fixed, *SERIES, *FACTORIALS], dtype=dtype)
+    return np.array([*FIXED, *SERIES, *FACTORIALS], dtype=dtype)
 
 
 def bits_like(array: Any) -> Any:
@@ -48,28 +48,23 @@ def bits_like(array: Any) -> Any:
     return array.view(np.int32 if array.dtype == np.float32 else np.int64)
 
 
-@serial_kernel
+@lane_kernel
 def exp_digamma(x, size, c, power, bits, out):
     """``out[i]`` = exp ψ(x[i]) for i < size; ``bits`` is `bits_like` (power), both scratch. At least 1e-30 · exp ψ(x + 8)."""
-    half, one, two, six, seven, eight, ten, twelve, more = c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8]
-    per_log2, log2, least = c[9], c[10], c[11]
-    a1, a2, a3, a4, a5, a6, a7, a8 = c[12], c[13], c[14], c[15], c[16], c[17], c[18], c[19]
-    e12, e11, e10, e9, e8, e7, e6, e5, e4, e3, e2 = (
-        c[20],
-        c[21],
-        c[22],
-        c[23],
-        c[24],
-        c[25],
-        c[26],
-        c[27],
-        c[28],
-        c[29],
-        c[30],
-    )
-    bias, shift = bits.dtype.type(127), bits.dtype.type(23)
-    if x.itemsize == 8:
-        bias, shift = bits.dtype.type(1023), bits.dtype.type(52)
+    if x.itemsize == 4:
+        _exp_digamma_single(x, size, c, power, bits, out)
+    else:
+        _exp_digamma_double(x, size, c, power, bits, out)
+
+
+@lane_kernel
+def _exp_digamma_double(x, size, c, power, bits, out):
+    half, one, two, six, seven, ten, twelve, more = c[0], c[1], c[2], c[5], c[6], c[8], c[9], c[10]
+    shift, per_log2, log2, least = c[7], c[11], c[12], c[13]
+    a1, a2, a3, a4, a5, a6, a7, a8 = c[14], c[15], c[16], c[17], c[18], c[19], c[20], c[21]
+    e12, e11, e10, e9, e8, e7 = c[22], c[23], c[24], c[25], c[26], c[27]
+    e6, e5, e4, e3, e2 = c[28], c[29], c[30], c[31], c[32]
+    bias, place = bits.dtype.type(1023), bits.dtype.type(52)
     for i in range(size):
         value = x[i]
         u = value * (value + seven)
@@ -79,11 +74,37 @@ def exp_digamma(x, size, c, power, bits, out):
         g = max(-s - n * log2, -one)
         p = e12 * g + e11
         p = ((((((((p * g + e10) * g + e9) * g + e8) * g + e7) * g + e6) * g + e5) * g + e4) * g + e3) * g + e2
-        z = value + eight - half
+        z = value + shift
         q = one / (z * z)
         series = (((((((a8 * q + a7) * q + a6) * q + a5) * q + a4) * q + a3) * q + a2) * q + a1) * q
         out[i] = (z + z * series) * (one + g + g * g * p)
-        bits[i] = bits.dtype.type(n) + bias << shift
+        bits[i] = bits.dtype.type(n) + bias << place
+    for i in range(size):
+        out[i] *= power[i]
+
+
+@lane_kernel
+def _exp_digamma_single(x, size, c, power, bits, out):
+    """The same by exp ψ(x + 4), four terms of the series and seven of exp: enough for 24 bits, and a third of the work."""
+    half, one, two, three, shift, twelve, eleven = c[0], c[1], c[2], c[3], c[4], c[9], c[10] * c[0]
+    per_log2, log2, least = c[11], c[12], c[13]
+    a1, a2, a3, a4 = c[14], c[15], c[16], c[17]
+    e7, e6, e5, e4, e3, e2 = c[27], c[28], c[29], c[30], c[31], c[32]
+    bias, place = bits.dtype.type(127), bits.dtype.type(23)
+    for i in range(size):
+        value = x[i]
+        # 1/x alone, since at small x its rounding is what counts; one division for the other three and for 1/z².
+        z = value + shift
+        product, square = (value + one) * (value + two) * (value + three), z * z
+        inverse = one / (product * square)
+        q = inverse * product
+        s = one / value + inverse * square * ((three * value + twelve) * value + eleven)
+        n = max(np.floor(half - s * per_log2), least)
+        g = max(-s - n * log2, -one)
+        p = ((((e7 * g + e6) * g + e5) * g + e4) * g + e3) * g + e2
+        series = (((a4 * q + a3) * q + a2) * q + a1) * q
+        out[i] = (z + z * series) * (one + g + g * g * p)
+        bits[i] = bits.dtype.type(n) + bias << place
     for i in range(size):
         out[i] *= power[i]
 
@@ -105,7 +126,7 @@ def lgamma_columns(alpha, out):
     for v in prange(alpha.shape[0]):
         total = 0.0
         for k in range(alpha.shape[1]):
-            total += _lgamma(alpha[v, k])
+            total += lgamma(alpha[v, k])
         out[v] = total
 
 
@@ -122,11 +143,10 @@ def _digamma(value):
 
 
 @serial_kernel
-def _lgamma(value):
-    """Log Γ(x + 8) by Stirling's series, whose next term is 2e-16 at 8, less the logarithm of x (x + 1) … (x + 7)."""
+def lgamma(value):
+    """Log Γ(x + 8) by Stirling's series, whose next term is 2e-16 at 8, less the logarithm of x (x + 1) … (x + 7); x < 1e38."""
     u = value * (value + 7.0)
-    # Two logarithms of degree four: one of degree eight would overflow at 1e38.
-    product = np.log(u * (u + 6.0)) + np.log((u + 10.0) * (u + 12.0))
+    product = np.log(u * (u + 6.0) * (u + 10.0) * (u + 12.0))
     z = value + 8.0
     q = 1.0 / (z * z)
     series = STIRLING[8]

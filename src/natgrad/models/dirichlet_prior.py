@@ -16,7 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.special as sp
 
-__all__ = ["RANGE", "best_concentrations", "best_symmetric", "log_prior"]
+from natgrad.kernels.special import elog_columns
+from natgrad.models.threads import threads_for
+
+__all__ = ["RANGE", "best_concentrations", "best_symmetric", "log_prior", "log_shares"]
 
 Floats = npt.NDArray[np.float64]
 # Below the least, exp ψ(α) is nothing in float32 and a topic could never come back; above the most, all shares are the same.
@@ -94,3 +97,12 @@ def _climb(
         if gain <= ENOUGH * (abs(height) + 1.0) and np.abs(length * move).max() <= 1e-6 * float(x.max()):
             break
     return x if height >= least else given
+
+
+def log_shares(gamma: npt.NDArray[Any]) -> Floats:
+    """Σ_d E[log θ_d] [K] under Dir(γ_d)."""
+    elog = np.empty(gamma.shape)
+    with threads_for(gamma.size):
+        elog_columns(gamma.astype(np.float64), np.zeros(gamma.shape[1]), elog)
+    sums: Floats = elog.sum(0)
+    return sums - float(sp.digamma(gamma.sum(1, dtype=np.float64)).sum())

@@ -1,43 +1,46 @@
-"""`MatrixFactorization`: ratings in; factors of users and items with their uncertainty, and predictions out.
+"""`MatrixFactorization`: ratings, likes or counts in; factors with their uncertainty, predictions and recommendations out.
 
-    r_n ~ N(u_i · v_j, 1/τ),   u_ik ~ N(0, 1/α),   v_jk ~ N(0, 1/α)
+    gaussian    r_n ~ N(m + u_i · v_j + b_i + c_j, 1/τ)
+    bernoulli   r_n ~ Bernoulli(σ(m + u_i · v_j + b_i + c_j))
+    poisson     r_n ~ Poisson(θ_i · β_j), Gamma factors
 
-Paquet (2014), section 3. The loop, the samplers, the steps and the guard are those of every network.
+With known precisions and no biases, the first is the model of Paquet (2014), section 3. The loop, the samplers, the steps and
+the guard are those of every network.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
+from natgrad.data.rating_files import as_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import BoundEvery, Limits, Result, run
 from natgrad.inference.methods import Method
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Stop, Trace
+from natgrad.models.rating_features import known_features
+from natgrad.models.rating_kinds import Kind, RatingSettings, kind_of
+from natgrad.models.rating_tables import FOLD_STEPS, check_columns
+from natgrad.models.recommending import RecommendMixin
 from natgrad.models.saving import SaveMixin
 from natgrad.models.settings import checked_every, checked_method, checked_step
 from natgrad.network.checks import real_number, whole_number
 from natgrad.posterior.factor import Factor
+from natgrad.problem import State
 
-if TYPE_CHECKING:
-    from natgrad.models.ratings_problem import RatingsProblem
-
-__all__ = ["Factors", "MatrixFactorization"]
+__all__ = ["Factors", "MatrixFactorization", "as_ratings"]
 
 Floats = npt.NDArray[np.float64]
-# Users first, factor after factor, as the paper does.
-ORDER = ("u", "v")
-NOT_YET = {
-    "biases": "a mean for each user and item; subtract them from the ratings for now",
-    "learn_noise": "give noise_precision, or declare the network with a Gamma precision",
-    "learn_priors": "give prior_precision, or declare the network with Gamma precisions",
-}
+Likelihood = Literal["gaussian", "bernoulli", "poisson"]
+# Sweeps over everything for a new chunk of ratings, and of new users alone for their vectors.
+PARTIAL_STEPS = 4
 
 
 class Factors(NamedTuple):
@@ -47,19 +50,37 @@ class Factors(NamedTuple):
     sd: Floats
 
 
-class MatrixFactorization(SaveMixin, BaseEstimator):
-    """Bayesian matrix factorisation of ratings, by variational inference.
+def spread_of(moments: tuple[Floats, Floats]) -> Factors:
+    """Means and standard deviations from E[x] [rows, D] and E[x²] [rows, D] or E[x xᵀ] [rows, D, D]."""
+    mean, second = moments
+    squares = second if second.ndim == mean.ndim else np.einsum("rdd->rd", second)
+    return Factors(np.array(mean), np.sqrt(np.maximum(squares - mean**2, 0.0)))
+
+
+class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
+    """Bayesian matrix factorisation of ratings, likes and counts, by variational inference.
 
     Parameters
     ----------
     n_factors : int
-        The length K of the vectors of users and items.
-    biases, learn_noise, learn_priors : bool
-        Not yet; must be False.
+        The length K of the vectors of users and items; with learned priors an upper bound.
+    likelihood : "gaussian", "bernoulli" or "poisson"
+        Ratings; likes (1) and dislikes (0), or likes alone; counts, where what is not stored is a zero.
+    biases : bool
+        A number for each user and item besides the vectors, and a mean.
     factorized : bool
-        Whether q gives every number a factor of its own (True), or every user and item one Gaussian of K dimensions.
-    noise_precision, prior_precision : float
-        τ of the ratings, and α of every number of u and v.
+        Whether q gives every number a factor of its own, or every user and item one Gaussian of K dimensions. The first is the
+        paper's and goes with known precisions and without biases.
+    learn_noise, learn_priors : bool
+        Whether the precision of the noise, and those of each factor and of the biases on both sides, are learned.
+    noise_by : None, "user", "item" or "both"
+        Whose noise differs: s_i, t_j ~ Gamma(ν/2, ν/2) multiply the precision, ν = ``noise_freedom``.
+    noise_freedom : float
+    noise_precision, prior_precision : float, optional
+        τ and α where they are known, and where learned ones start; by default they fit the variance of the ratings if they are
+        learned, and are 1 if not.
+    negatives : float
+        For likes alone: how many pairs are drawn as dislikes for each like, by the popularity of items, anew every few steps.
     method, step : as in ``Network.fit``
         Which ratings each step reads, and how long the steps are; chosen for you where they are left out.
     max_steps, max_accesses, max_seconds, tol : limits
@@ -80,7 +101,9 @@ class MatrixFactorization(SaveMixin, BaseEstimator):
     stop_ : Stop, why the run ended
     n_steps_ : int
     user_factors_, item_factors_ : mean and sd [rows, K], rows in the order of ``ratings_.user_ids``, ``ratings_.item_ids``
-    posterior_ : {"u": Factor, "v": Factor}
+    user_biases_, item_biases_ : mean and sd [rows]; None without biases
+    offset_ : float, m
+    posterior_ : {name: Factor}; the last number of a vector of "u" and "v" is its bias
     ratings_ : Ratings, what was fitted
 
     Examples
@@ -88,41 +111,51 @@ class MatrixFactorization(SaveMixin, BaseEstimator):
     >>> rng = np.random.default_rng(0)
     >>> table = rng.normal(size=(20, 2)) @ rng.normal(size=(2, 15))
     >>> table[rng.random(table.shape) < 0.3] = np.nan
-    >>> model = MatrixFactorization(n_factors=2, noise_precision=10.0).fit(table)
+    >>> model = MatrixFactorization(n_factors=2).fit(table)
     >>> model.stop_.converged
     True
     >>> model.predict([0, 1], [3, 3]).shape
+    (2,)
+    >>> model.recommend(0, n=2, exclude_seen=False).items.shape
     (2,)
     """
 
     def __init__(
         self,
-        n_factors: int = 5,
+        n_factors: int = 20,
         *,
-        biases: bool = False,
-        learn_noise: bool = False,
-        learn_priors: bool = False,
-        factorized: bool = True,
-        noise_precision: float = 1.0,
-        prior_precision: float = 1.0,
+        likelihood: Likelihood = "gaussian",
+        biases: bool = True,
+        factorized: bool = False,
+        learn_noise: bool = True,
+        learn_priors: bool = True,
+        noise_by: Literal["user", "item", "both"] | None = None,
+        noise_freedom: float = 4.0,
+        noise_precision: float | None = None,
+        prior_precision: float | None = None,
+        negatives: float = 4.0,
         method: Method | None = None,
         step: Step | None = None,
         max_steps: int = 1000,
         max_accesses: int | None = None,
         max_seconds: float | None = None,
-        tol: float = 1e-6,
+        tol: float = 1e-5,
         init_scale: float = 1.0,
         bound_every: BoundEvery = None,
         seed: int = 0,
         verbose: bool | None = None,
     ) -> None:
         self.n_factors = n_factors
+        self.likelihood = likelihood
         self.biases = biases
+        self.factorized = factorized
         self.learn_noise = learn_noise
         self.learn_priors = learn_priors
-        self.factorized = factorized
+        self.noise_by = noise_by
+        self.noise_freedom = noise_freedom
         self.noise_precision = noise_precision
         self.prior_precision = prior_precision
+        self.negatives = negatives
         self.method = method
         self.step = step
         self.max_steps = max_steps
@@ -134,20 +167,44 @@ class MatrixFactorization(SaveMixin, BaseEstimator):
         self.seed = seed
         self.verbose = verbose
 
-    def fit(self, X: Any, y: None = None) -> MatrixFactorization:
+    def fit(
+        self, X: Any, y: None = None, *, user_features: Any = None, item_features: Any = None
+    ) -> MatrixFactorization:
         """Fit to ratings.
 
         Parameters
         ----------
-        X : Ratings, sparse matrix, table of three columns, or array [users, items] with NaN where there is no rating
+        X : Ratings, sparse matrix, table of three columns, array [users, items] with NaN where there is no rating, a path (text,
+            .npz, .parquet), or an iterator of chunks of any of these
         y : ignored
+        user_features, item_features : numbers that are known of users or items, optional
+            An array with a row for each (in the order of ``Ratings``), a table with ids as its index, or {id: numbers}. They
+            move the prior mean of the vectors, by a linear map that is learned: who has no ratings is predicted from them.
         """
-        self._check_settings()
-        seed = whole_number(self.seed, "seed", least=0)
+        settings = self._settings()
         limits = self._limits(self.max_steps, self.max_accesses, self.max_seconds)
-        ratings = as_ratings(X)
-        problem = self._problem(ratings)
-        self._run(problem, problem.start(seed, float(self.init_scale)), limits, Trace())
+        ratings, features = known_features(as_ratings(X), user_features, item_features)
+        kind = kind_of(settings, ratings, None, features)
+        self._run(kind, ratings, None, limits, Trace())
+        return self
+
+    def partial_fit(self, X: Any, y: None = None) -> MatrixFactorization:
+        """Fit to more ratings, by a few sweeps over these and all that came before.
+
+        New users and items may appear; a pair that comes again has its new rating. Earlier ratings are kept (16 bytes each), so
+        that nothing is forgotten. Precisions of factors stay as they are until `continue_` is called, or `fit`.
+        """
+        settings = self._settings()
+        chunk = as_ratings(X)
+        if not hasattr(self, "posterior_"):
+            kind = kind_of(settings, chunk)
+            self._run(kind, chunk, None, self._limits(2 * PARTIAL_STEPS, None, None), Trace(), growing=True)
+            return self
+        check_columns(X, self.ratings_.n_items)
+        ratings = self.ratings_.extended(chunk)
+        state = self._kind.extended(self.result_.state, ratings, int(self.seed))
+        limits = self._limits(PARTIAL_STEPS, self.max_accesses, self.max_seconds)
+        self._run(self._kind, ratings, state, limits, Trace(list(self.trace_.records)), growing=True)
         return self
 
     def continue_(
@@ -158,66 +215,81 @@ class MatrixFactorization(SaveMixin, BaseEstimator):
         The limits are those of the additional run, by default the ones of the estimator.
         """
         self._check_fitted()
-        self._check_settings()
+        self._settings()
         limits = self._limits(
             self.max_steps if max_steps is None else max_steps,
             self.max_accesses if max_accesses is None else max_accesses,
             self.max_seconds if max_seconds is None else max_seconds,
         )
-        self._run(self._problem(self.ratings_), self.result_.state, limits, Trace(list(self.trace_.records)))
+        self._run(self._kind, self.ratings_, self.result_.state, limits, Trace(list(self.trace_.records)))
         return self
 
-    def predict(self, users: Any, items: Any, return_std: bool = False) -> Any:
-        """The mean of a new rating for each pair; with ``return_std``, also its standard deviation, noise included.
+    def fold_in(self, X: Any) -> MatrixFactorization:
+        """A copy of the model that knows more users, or more ratings of known ones; the items stay as they are.
 
-        Parameters
-        ----------
-        users, items : ids as they were given to `fit`, of the same length
-        return_std : bool
+        Only the vectors of these users are fitted: milliseconds, not a new fit. Items must be known.
         """
         self._check_fitted()
-        mean, variance = self._predictive(*self._pairs(users, items))
-        return (mean, np.sqrt(variance)) if return_std else mean
-
-    def score(self, X: Any, y: None = None) -> float:
-        """The mean log predictive density of held-out ratings; higher is better.
-
-        Not R²: a density also judges the uncertainty. The predictive distribution is taken as a Gaussian with the mean and
-        variance of a new rating.
-        """
-        self._check_fitted()
-        ratings = as_ratings(X)
-        users, items = ratings.user_ids[ratings.users], ratings.item_ids[ratings.items]
-        mean, variance = self._predictive(*self._pairs(users, items))
-        return float(-0.5 * np.mean(np.log(2 * np.pi * variance) + (ratings.values - mean) ** 2 / variance))
+        chunk = as_ratings(X)
+        self.ratings_.find_items(chunk.item_ids, "items")
+        ratings = self.ratings_.extended(chunk)
+        rows = ratings.find_users(chunk.user_ids)
+        state = self._kind.extended(self.result_.state, ratings, int(self.seed))
+        state = self._kind.folded(state, ratings.restricted(rows), rows, FOLD_STEPS)
+        folded = copy.copy(self)
+        folded._publish(self._kind, ratings, Result(state, self.trace_, self.stop_), None)
+        return folded
 
     # -- parts --
 
-    def _run(self, problem: RatingsProblem, start: Any, limits: Limits, trace: Trace) -> None:
-        method = checked_method(self.method)
-        result = run(
-            problem, start, method, checked_step(self.step, method, problem), ORDER,
-            limits=limits, seed=int(self.seed), bound_every=checked_every(self.bound_every), progress=self.verbose, trace=trace,
-        )  # fmt: skip
-        posterior = {
-            name: Factor(name, block.family, block.plates, result.state.lam[name])
-            for name, block in problem.blocks.items()
-        }
-        # Precisions are kept apart from the parameters, which may be changed before the next fit.
-        self._publish(problem.ratings, result, posterior, problem.bound(result.state), problem.numbers.noise)
-
-    def _publish(
-        self, ratings: Ratings, result: Result, posterior: Mapping[str, Factor], elbo: float, noise: float
+    def _run(
+        self, kind: Kind, ratings: Ratings, state: State | None, limits: Limits, trace: Trace, growing: bool = False
     ) -> None:
+        method, seed, left = checked_method(self.method), int(self.seed), limits.steps
+        state = kind.start(ratings, seed, float(self.init_scale)) if state is None else state
+        while True:
+            part = kind.part(ratings, seed, state.t, method, growing)
+            state = state._replace(memory={}) if part.fresh else state
+            steps = left if part.until is None else min(left, part.until - state.t)
+            result = run(
+                part.problem, state, method, checked_step(self.step, method, part.problem), part.order,
+                limits=Limits(steps, limits.tol if part.until is None else 0.0, limits.seconds, limits.accesses), seed=seed,
+                bound_every=checked_every(self.bound_every), progress=self.verbose, trace=trace,
+            )  # fmt: skip
+            left -= result.state.t - state.t
+            ended = part.until is None or left <= 0 or result.state.t < part.until or kind.is_done(result)
+            state, trace = result.state, result.trace
+            if ended:
+                break
+        posterior = {
+            name: Factor(name, block.family, block.plates, state.lam[name])
+            for name, block in part.problem.blocks.items()
+        }
+        self.elbo_: float = part.problem.bound(state)
+        self._publish(kind, ratings, result, posterior)
+
+    def _publish(self, kind: Kind, ratings: Ratings, result: Result, posterior: Mapping[str, Factor] | None) -> None:
         self.ratings_ = ratings
+        self.n_features_in_: int = ratings.n_items
         self.result_: Result = result
         self.trace_: Trace = result.trace
         self.stop_: Stop = result.stop
         self.n_steps_: int = result.state.t
-        self.elbo_: float = elbo
+        if posterior is None:
+            old, lam = self.posterior_, result.state.lam
+            posterior = {name: Factor(name, old[name].family, old[name].plates, lam[name]) for name in old}
         self.posterior_: Mapping[str, Factor] = posterior
-        self.user_factors_, self.item_factors_ = (Factors(q.mean(), q.std()) for q in posterior.values())
-        self._noise_precision = noise
+        # What was fitted, kept apart from the parameters, which may be changed before the next fit.
+        self._kind = kind
+        self.offset_ = kind.offset
+        self._predictor = kind.predictor(result.state)
+        sides = [spread_of(pair) for pair in (self._predictor.user, self._predictor.item)]
+        cut = kind.n_factors
+        self.user_factors_, self.item_factors_ = (Factors(q.mean[:, :cut], q.sd[:, :cut]) for q in sides)
+        biased = sides[0].mean.shape[1] > cut
+        self.user_biases_, self.item_biases_ = (
+            Factors(q.mean[:, cut], q.sd[:, cut]) if biased else None for q in sides
+        )
 
     def _saved(self) -> dict[str, Any]:
         return {
@@ -227,19 +299,37 @@ class MatrixFactorization(SaveMixin, BaseEstimator):
             "stop": self.stop_,
             "posterior": self.posterior_,
             "elbo": self.elbo_,
-            "noise": self._noise_precision,
+            "kind": self._kind.saved(),
         }
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         result = Result(saved["state"], saved["trace"], saved["stop"])
-        self._publish(saved["ratings"], result, saved["posterior"], saved["elbo"], saved["noise"])
+        self.elbo_ = saved["elbo"]
+        kept = saved.get("kind") or {"settings": self._settings()._replace(noise_precision=saved["noise"])._asdict()}
+        kind = kind_of(RatingSettings(**kept["settings"]), saved["ratings"], kept.get("learned"))
+        self._publish(kind, saved["ratings"], result, saved["posterior"])
 
-    def _problem(self, ratings: Ratings) -> RatingsProblem:
-        from natgrad.models.ratings_problem import RatingsProblem  # Numba takes a while to import
-
-        return RatingsProblem(
-            ratings, self.n_factors, self.prior_precision, self.noise_precision, factorized=bool(self.factorized)
-        )
+    def _settings(self) -> RatingSettings:
+        """The parameters that say what is fitted, checked."""
+        whole_number(self.n_factors, "n_factors")
+        whole_number(self.seed, "seed", least=0)
+        if self.likelihood not in ("gaussian", "bernoulli", "poisson"):
+            raise ValueError(f'likelihood must be "gaussian", "bernoulli" or "poisson", got {self.likelihood!r}')
+        if self.noise_by not in (None, "user", "item", "both"):
+            raise ValueError(f'noise_by must be None, "user", "item" or "both", got {self.noise_by!r}')
+        for name in ("noise_precision", "prior_precision", "init_scale", "noise_freedom", "negatives"):
+            value = getattr(self, name)
+            if value is None and name in ("noise_precision", "prior_precision"):
+                continue
+            if not 0 < real_number(value, name) < np.inf:
+                raise ValueError(f"{name} must be > 0 and finite, got {value!r}")
+        learned = [name for name in ("biases", "learn_noise", "learn_priors", "noise_by") if getattr(self, name)]
+        if self.factorized and learned and self.likelihood != "poisson":
+            raise ValueError(
+                f"factorized=True is the paper's model, with known precisions and no biases: {learned[0]}="
+                f"{getattr(self, learned[0])!r} needs factorized=False"
+            )
+        return RatingSettings(**{name: getattr(self, name) for name in RatingSettings._fields})
 
     def _limits(self, steps: Any, accesses: Any, seconds: Any) -> Limits:
         if accesses is not None:
@@ -248,41 +338,11 @@ class MatrixFactorization(SaveMixin, BaseEstimator):
             raise ValueError(f"max_seconds must be > 0, got {seconds!r}: None means no limit")
         return Limits(whole_number(steps, "max_steps"), self.tol, seconds, accesses)
 
-    def _check_settings(self) -> None:
-        whole_number(self.n_factors, "n_factors")
-        for name, instead in NOT_YET.items():
-            if getattr(self, name):
-                raise NotImplementedError(f"{name}={getattr(self, name)!r}: not yet; {instead}")
-        for name in ("noise_precision", "prior_precision", "init_scale"):
-            value = getattr(self, name)
-            if not 0 < real_number(value, name) < np.inf:
-                raise ValueError(f"{name} must be > 0 and finite, got {value!r}")
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
+        return tags
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "posterior_"):
             raise NotFittedError("this MatrixFactorization is not fitted yet: call fit(ratings) first")
-
-    def _pairs(self, users: Any, items: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        rows, columns = self.ratings_.find_users(users), self.ratings_.find_items(items)
-        if len(rows) != len(columns):
-            raise ValueError(f"users and items must have the same length, got {len(rows)} and {len(columns)}")
-        return rows, columns
-
-    def _predictive(self, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Mean and variance of a new rating: 1/τ + E[(u·v)²] − (E[u]·E[v])²."""
-        (mean_u, second_u), (mean_v, second_v) = (self.result_.state.mu[name] for name in ("u", "v"))
-        products = mean_u[rows] * mean_v[columns]
-        mean = products.sum(-1)
-        squares = second_u[rows] * second_v[columns]
-        # Of scalars the products are independent, and their variances add up.
-        spread = (squares - products**2).sum(-1) if squares.ndim == 2 else squares.sum((-2, -1)) - mean**2
-        return mean, spread + 1.0 / self._noise_precision
-
-
-def as_ratings(X: Any) -> Ratings:
-    """Ratings as they are, or made of a sparse matrix, a table of three columns, or an array with NaN for missing."""
-    if isinstance(X, Ratings):
-        return X
-    if hasattr(X, "tocoo") or hasattr(X, "columns"):
-        return Ratings(X)
-    return Ratings.from_dense(X)

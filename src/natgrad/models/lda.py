@@ -14,19 +14,23 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
-from natgrad.data.corpora import Corpus, as_corpus
-from natgrad.inference.additive import ONE_PASS, SampledGroups, rows_of
+from natgrad.data.corpora import Corpus, as_corpus, with_words
+from natgrad.data.streams import as_stream
+from natgrad.inference.additive import rows_of
 from natgrad.inference.engine import Limits, Result, run
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Stop, Trace
+from natgrad.models.coherence import How, c_v, npmi, of_documents, of_windows
 from natgrad.models.lda_files import LDAFiles
+from natgrad.models.lda_one import OneDocument
 from natgrad.models.lda_settings import LearnPriors, check_settings, checked_priors
+from natgrad.models.lda_stream import LDAStream, fit_stream
 from natgrad.models.settings import checked_method, checked_step
-from natgrad.models.topics import Alignment, By, aligned, completed, npmi, ranked_words, split_tokens
+from natgrad.models.topics import Alignment, By, aligned, completed, ranked_words, split_tokens
 from natgrad.network.checks import whole_number
 from natgrad.posterior.factor import Factor
 
@@ -43,7 +47,7 @@ FINE_TOL, FINE_ROUNDS = 1e-4, 1000
 SLICE = 20_000
 
 
-class LDA(LDAFiles, TransformerMixin, BaseEstimator):
+class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Latent Dirichlet allocation: topics of documents, by variational inference.
 
     Parameters
@@ -71,7 +75,8 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
     local_tol, local_steps : float, int
         A document is done when its γ changes by less in the mean over topics, or after so many rounds.
     skip : float
-        Topics with less than this part of a document's words are left out of it; 0 leaves out none. `elbo_` still is a bound.
+        Topics with less than this part of a document's words sit out while the others are solved; a round over all topics has
+        the last word. 0: every round is over all topics, which is slower.
     dtype : "float32" or "float64"
         Of the inner loops; sums over documents are always double.
     max_passes : int
@@ -123,7 +128,7 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         batch_size: int | None = None,
         local_tol: float = 1e-3,
         local_steps: int = 100,
-        skip: float = 1e-5,
+        skip: float = 1e-4,
         dtype: str = "float32",
         max_passes: int = 50,
         tol: float = 1e-4,
@@ -151,17 +156,24 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def fit(self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None) -> LDA:
+    def fit(
+        self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None, n_documents: float | None = None
+    ) -> LDA:
         """Fit to documents.
 
         Parameters
         ----------
-        X : counts [D, V] (sparse, dense or a DataFrame), texts, lists of (word, count), or a Corpus
+        X : counts [D, V] (sparse, dense, a DataFrame, an AnnData), texts, lists of (word, count), a Corpus, or a stream of these:
+            an iterator is read once, a source with ``chunks()`` or another iterable up to ``max_passes`` times, by sampled steps
         y : ignored
-        vocabulary : the V words, optional
+        vocabulary : the V words, optional; of a stream by default those of its first chunk
+        n_documents : how many documents a stream has, if that is known
         """
-        corpus = as_corpus(X, vocabulary)
-        problem = self._problem(corpus)
+        stream = as_stream(X, self.batch_size)
+        if stream is not None:
+            fit_stream(self, stream, vocabulary, n_documents)
+            return self
+        problem = self._problem(with_words(as_corpus(X, vocabulary)))
         with self._threads():
             self._run(problem, problem.start(int(self.seed)), Trace())
         return self
@@ -192,22 +204,10 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         n_documents : float, optional
             How many documents the stream stands for; by default those seen so far.
         """
-        fresh = not hasattr(self, "_state")
-        named = vocabulary is not None or fresh
-        corpus = as_corpus(X, vocabulary) if named else as_corpus(X, self._names, len(self.vocabulary_))
-        corpus = corpus if fresh else self._joined(corpus)
-        seen = (0 if fresh else self.n_documents_seen_) + len(corpus)
-        problem = self._problem(corpus, population=max(seen, n_documents or 0))
-        state = problem.start(int(self.seed)) if fresh else self._grown(problem)
-        step = self.step if self.step is not None else ONE_PASS
-        tol, limit = problem.local_limits
-        with self._threads():
-            after, info = SampledGroups(problem, len(corpus), tol, limit, step).step(state, int(self.seed))
-        if not all(bool(block.valid) for block in info.blocks.values()):
-            raise FloatingPointError(f"step {after.t} left the space of valid topics; take a smaller step=")
-        self._publish(problem, after)
-        self.n_documents_seen_ = seen
-        self.elbo_ = info.estimate
+        corpus = self._arriving(X, vocabulary)
+        seen = getattr(self, "n_documents_seen_", 0) + len(corpus)
+        info = self._learn(corpus, max(seen, n_documents or 0))
+        self.n_documents_seen_, self.elbo_ = seen, info.estimate
         return self
 
     def transform(self, X: Any, return_std: bool = False) -> Any:
@@ -218,9 +218,15 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         return (mean, np.sqrt(mean * (1.0 - mean) / (total + 1.0))) if return_std else mean
 
     def infer(self, document: Any) -> Floats:
-        """The topic shares [K] of one document: a text, counts [V], or a list of (word number, count)."""
-        shares: Floats = self.transform([document] if isinstance(document, (str, list)) else np.atleast_2d(document))[0]
-        return shares
+        """The topic shares [K] of one document: a text, counts [V] (dense or sparse), or a list of (word number, count).
+
+        The same as a row of `transform`, in well under a millisecond.
+        """
+        self._check_fitted()
+        one: OneDocument | None = getattr(self, "_one", None)
+        if one is None or one.state is not self._state or one.names is not self._names:
+            self._one = one = OneDocument(self._fitted, self._state, self._names)
+        return one.shares(document, FINE_TOL, FINE_ROUNDS)
 
     def score(self, X: Any, y: None = None) -> float:
         """The bound per word of documents given the fitted topics: Σ_d [E log p(w_d | θ, φ) − KL(θ_d)] / words.
@@ -253,11 +259,19 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         counts = self.components_.sum(1)
         return [self.vocabulary_[row].tolist() for row in ranked_words(self.topics_, counts / counts.sum(), n, by)]
 
-    def coherence(self, X: Any, n: int = 10) -> Floats:
-        """NPMI of each topic's n likeliest words [K], by the documents in which they occur together."""
-        corpus = self._held_out(X)
-        counts = self.components_.sum(1)
-        return npmi(ranked_words(self.topics_, counts / counts.sum(), n, "probability"), corpus)
+    def coherence(self, X: Any, n: int = 10, how: How = "npmi") -> Floats:
+        """How well each topic's n likeliest words go together [K]: their NPMI, or C_v (Röder, Both and Hinneburg, 2015).
+
+        Words go together that are in one document; for C_v of texts, in one window of 110 tokens.
+        """
+        if how not in ("npmi", "c_v"):
+            raise ValueError(f'how must be "npmi" or "c_v", got {how!r}')
+        corpus, counts = self._held_out(X), self.components_.sum(1)
+        words = ranked_words(self.topics_, counts / counts.sum(), n, "probability")
+        if how == "npmi":
+            return npmi(of_documents(words, corpus))
+        texts = isinstance(X[0], str) if isinstance(X, Sequence) else False
+        return c_v(of_windows(words, X, self.vocabulary_) if texts else of_documents(words, corpus))
 
     def similar_documents(self, query: Any, X: Any, n: int = 10) -> tuple[Ints, Floats]:
         """The n documents of X nearest to one document, and Σ_k √(θ_k θ'_k) with each: 1 for the same shares, 0 for none."""
@@ -331,6 +345,7 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         self._names = names
         self.vocabulary_: npt.NDArray[Any] = np.arange(problem.corpus.n_words) if names is None else names
         self.n_features_in_: int = problem.corpus.n_words
+        self._n_features_out = problem.n_topics
         self.n_steps_: int = state.t
         here = problem.given(state)
         self.doc_prior_: Floats = here.doc_prior
@@ -345,30 +360,6 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
         return LDAProblem(
             corpus, alpha, self.topic_prior, local, batch_size=self.batch_size, population=population, learn=learn
         )
-
-    def _joined(self, corpus: Corpus) -> Corpus:
-        """The corpus with words numbered as in the fit, new ones after them."""
-        if corpus.vocabulary is None or self._names is None:
-            return as_corpus(corpus, None, len(self.vocabulary_))
-        number = {word: place for place, word in enumerate(self._names.tolist())}
-        added = [word for word in corpus.vocabulary.tolist() if word not in number]
-        number.update({word: len(number) + place for place, word in enumerate(added)})
-        return corpus.renumbered(np.array(list(number), dtype=object), number)
-
-    def _resumed(self, problem: LDAProblem) -> State:
-        """The last state as this problem sees topics: those of a finish are a point."""
-        if self._fitted.local.topics == problem.local.topics:
-            return self._state
-        return problem.at(self.components_, self._state.t)._replace(hyper=self._state.hyper)
-
-    def _grown(self, problem: LDAProblem) -> State:
-        """The fitted topics with their prior at words that they have not seen."""
-        missing = problem.corpus.n_words - self.components_.shape[1]
-        if not missing:
-            return self._resumed(problem)
-        added = np.full((problem.n_topics, missing), self.topic_prior_)
-        grown = problem.at(np.hstack([self.components_, added]), self._state.t)
-        return grown._replace(hyper=self._state.hyper)
 
     def _held_out(self, X: Any) -> Corpus:
         self._check_fitted()
@@ -393,6 +384,11 @@ class LDA(LDAFiles, TransformerMixin, BaseEstimator):
             yield
         finally:
             set_threads(before)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.positive_only = True
+        return tags
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "_state"):

@@ -24,10 +24,11 @@ from natgrad.inference.additive import GroupResult, MemoisedGroups, move_blocks
 from natgrad.inference.draws import generator
 from natgrad.inference.start import START
 from natgrad.kernels.lda import LANES, solve_documents, topic_counts
+from natgrad.kernels.memory import aligned_empty
 from natgrad.kernels.ratings import group_rows
-from natgrad.kernels.special import bits_like, elog_columns, exp_digamma, lgamma_columns, series_for
-from natgrad.models.dirichlet_prior import best_concentrations, best_symmetric, log_prior
-from natgrad.models.lda_start import first_topics
+from natgrad.kernels.special import bits_like, elog_columns, lgamma_columns, series_for
+from natgrad.models.dirichlet_prior import best_concentrations, best_symmetric, log_prior, log_shares
+from natgrad.models.lda_start import first_topics, revived_topics
 from natgrad.models.threads import threads_for
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 
@@ -52,7 +53,8 @@ class Local(NamedTuple):
     """How documents are solved.
 
     ``topics`` is what stands for φ: "vb", its geometric mean under q, or "map", its mean. A document is done when γ changes by
-    ``tol`` in the mean over topics, or after ``limit`` rounds; topics with less than ``skip`` of its words are left out.
+    ``tol`` in the mean over topics, or after ``limit`` rounds; topics with less than ``skip`` of its words sit out between two
+    rounds over all topics.
     ``dtype`` is that of the inner loops.
     """
 
@@ -205,6 +207,11 @@ class LDAProblem:
         """Topics near one another, each leaning towards a document of its own."""
         return self.at(first_topics(self.corpus, self.n_topics, generator(seed, START)))
 
+    def revived(self, state: State, seed: int) -> State:
+        """Topics that hold less than their part of the words start anew, each from a document of its own."""
+        anew = revived_topics(state.lam["phi"][0] + 1.0, self.topic_prior, self.corpus, generator(seed, START, 1))
+        return state if anew is None else self.at(anew, state.t)._replace(memory=state.memory, hyper=state.hyper)
+
     def at(self, concentration: Floats, t: int = 0) -> State:
         """The state whose topics have these concentrations [K, V]."""
         lam = (np.asfortranarray(concentration, dtype=np.float64) - 1.0,)
@@ -249,16 +256,20 @@ class LDAProblem:
         found = self._infer(view, state.mu["phi"][0], start, rows is not None, tol, limit)
         weights, _ = self._weights(state.mu["phi"][0])
         counts: Floats = np.empty((self.corpus.n_words, self.n_topics), self.local.dtype)
+        inner = np.empty(self.corpus.n_words)
         with threads_for(len(view.place) * self.n_topics):
-            topic_counts(view.word_start, view.place, view.documents, found.ratio, found.weight, weights, counts)
-        rest = float(found.bound.sum() - (counts * _by_word(state.mu["phi"][0])).sum())
+            topic_counts(
+                view.word_start, view.place, view.documents, found.ratio, found.weight, weights,
+                _by_word(state.mu["phi"][0]), counts, inner,
+            )  # fmt: skip
+        rest = float(found.bound.sum() - inner.sum())
         # Words are gathered once for a document, however many rounds it takes.
         reads, rounds = len(view.place) * self.n_topics, int(found.rounds.max(initial=0))
         told: dict[str, Stats] = {"phi": (counts.T,)}
         if "doc" in self.learn:
             # Σ E[log θ] and the number of documents: what α is learned from; its own term is no longer a part of the rest.
             filled = view.corpus.lengths > 0
-            sums, n_filled = _log_shares(found.gamma[filled]), float(filled.sum())
+            sums, n_filled = log_shares(found.gamma[filled]), float(filled.sum())
             told["theta"] = (sums, np.array([n_filled]))
             rest -= log_prior(self.doc_prior, sums, n_filled)
         return GroupResult((found.gamma,), told, rest, rounds, reads)
@@ -274,6 +285,13 @@ class LDAProblem:
     def infer(self, state: State, groups: Ints | None = None, tol: float = 1e-4, limit: int = 1000) -> Inferred:
         """Documents given the topics, from equal shares."""
         return self._infer(self._view(groups, keep=False), state.mu["phi"][0], None, False, tol, limit)
+
+    def infer_few(self, corpus: Corpus, state: State, tol: float, limit: int) -> Floats:
+        """γ [D, K] of a few other documents, as `infer` has it, without what takes as long as the vocabulary."""
+        none = np.empty(0, np.int64)
+        counts: Floats = corpus.counts.astype(self.local.dtype)
+        view = _View(corpus, counts, np.array([0, len(corpus)]), none.astype(np.int32), none, none)
+        return self._infer(view, state.mu["phi"][0], None, False, tol, limit).gamma
 
     def bound(self, state: State) -> float:
         """The evidence lower bound at these topics, with every document optimised from equal shares."""
@@ -326,39 +344,33 @@ class LDAProblem:
         """Solve the documents of a view; ``start`` is γ if ``warm``, otherwise a point mass or None."""
         local, size, n_topics = self.local, len(view.corpus), self.n_topics
         weights, top = self._weights(elog)
-        series = series_for(local.dtype)
-        alpha: Floats = self.doc_prior.astype(local.dtype)
-        first: Floats
-        if start is None or not warm:
-            shares = np.full((size, n_topics), 1.0 / n_topics) if start is None else start
-            gamma = (self.doc_prior + view.corpus.lengths[:, None] * shares).astype(local.dtype)
-            first = np.ascontiguousarray(shares, dtype=local.dtype)
-        else:
-            gamma, first, power = start, np.empty_like(start), np.empty(start.size, local.dtype)
-            exp_digamma(gamma.ravel(), gamma.size, series, power, bits_like(power), first.ravel())
-        power = np.empty((len(view.chunks) - 1, -(-n_topics // LANES) * LANES), local.dtype)
+        begin_at: Floats = np.full((1, n_topics), 1.0 / n_topics) if start is None else start
+        power: Floats = np.empty((len(view.chunks) - 1, weights.shape[1]), local.dtype)
         out = Inferred(
             np.empty((size, n_topics), local.dtype),
-            np.empty((size, n_topics), local.dtype),
+            aligned_empty(size, weights.shape[1], local.dtype),
             np.empty(len(view.corpus.words), local.dtype),
             np.empty(size),
             np.empty(size, np.int64),
         )
         with threads_for(len(view.place) * n_topics):
             solve_documents(
-                view.chunks, view.corpus.start, view.corpus.words, view.counts, weights, alpha, series, power,
-                bits_like(power), gamma, first, float(tol), int(limit), local.skip, *out,
+                view.chunks, view.corpus.start, view.corpus.words, view.counts, weights, top,
+                self.doc_prior.astype(local.dtype), series_for(local.dtype), power, bits_like(power),
+                np.ascontiguousarray(begin_at, dtype=local.dtype), warm, float(tol), int(limit),
+                min(local.skip, 0.5 / n_topics), *out,
             )  # fmt: skip
-        # Weights are relative to each word's likeliest topic; what was divided out is a part of the bound.
-        scale = np.bincount(view.documents, weights=view.corpus.counts * top[view.corpus.words], minlength=size)
-        return out._replace(bound=out.bound + scale)
+        return out
 
     def _weights(self, elog: Floats) -> tuple[Floats, Floats]:
         """The weights b [V, K] in the type of the inner loops, and log of each row's divisor; of the last topics, kept."""
         if self._weights_of is None or self._weights_of[0] is not elog:
             by_word = _by_word(elog)
             top = by_word.max(1)
-            weights = np.maximum(np.exp(by_word - top[:, None]), LEAST_WEIGHT).astype(self.local.dtype)
+            width = -(-self.n_topics // LANES) * LANES
+            weights: Floats = aligned_empty(len(by_word), width, self.local.dtype)
+            weights[:, : self.n_topics] = np.maximum(np.exp(by_word - top[:, None]), LEAST_WEIGHT)
+            weights[:, self.n_topics :] = 0.0
             self._weights_of = (elog, weights, top)
         return self._weights_of[1:]
 
@@ -378,15 +390,6 @@ class LDAProblem:
         if keep or groups is None:
             self._views[key] = (groups, view)
         return view
-
-
-def _log_shares(gamma: Floats) -> Floats:
-    """Σ_d E[log θ_d] [K] under Dir(γ_d)."""
-    elog = np.empty(gamma.shape)
-    with threads_for(gamma.size):
-        elog_columns(gamma.astype(np.float64), np.zeros(gamma.shape[1]), elog)
-    sums: Floats = elog.sum(0)
-    return sums - float(sp.digamma(gamma.sum(1, dtype=np.float64)).sum())
 
 
 def _by_word(array: Any) -> Floats:

@@ -46,8 +46,8 @@ def check_settings(model: Any) -> None:
         raise ValueError(f'dtype must be "float32" or "float64", got {model.dtype!r}')
     if not real_number(model.local_tol, "local_tol") >= 0:
         raise ValueError(f"local_tol must be ≥ 0, got {model.local_tol!r}")
-    if not 0 <= real_number(model.skip, "skip") < 1.0 / model.n_topics:
-        raise ValueError(f"skip must lie in [0, 1/n_topics), got {model.skip!r}: a document keeps its largest topic")
+    if not 0 <= real_number(model.skip, "skip") <= 0.1:
+        raise ValueError(f"skip must lie in [0, 0.1], got {model.skip!r}: it is a small part of a document's words")
     whole_number(model.local_steps, "local_steps")
     whole_number(model.seed, "seed", least=0)
     for name, value in (("batch_size", model.batch_size), ("n_jobs", model.n_jobs)):

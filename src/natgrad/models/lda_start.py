@@ -15,7 +15,7 @@ import scipy.sparse as sparse
 
 from natgrad.data.corpora import Corpus
 
-__all__ = ["first_topics"]
+__all__ = ["first_topics", "revived_topics"]
 
 Floats = npt.NDArray[np.float64]
 # Documents among which the seeds are drawn: this many, or so many for each topic.
@@ -23,20 +23,37 @@ CANDIDATES, PER_TOPIC = 2_000, 10
 # The tokens that a seed adds, for each word of the vocabulary; every word starts with about one. On generated corpora and on
 # abstracts (K = 5 … 50) bounds were best between 0.03 and 0.3, and far worse without.
 LEAN = 0.1
+# A topic with less than this part of an equal share of the words is lost: it has the words of its prior, as all lost ones do.
+LOST_SHARE = 0.05
 
 
 def first_topics(corpus: Corpus, n_topics: int, rng: np.random.Generator) -> Floats:
     """Concentrations [K, V]: Gamma(100, 100) draws, as scikit-learn and gensim start, plus the seeds."""
     drawn: Floats = rng.gamma(100.0, 0.01, (corpus.n_words, n_topics)).T
+    return drawn + LEAN * corpus.n_words * _seed_documents(corpus, n_topics, rng)
+
+
+def revived_topics(topics: Floats, beta: float, corpus: Corpus, rng: np.random.Generator) -> Floats | None:
+    """The concentrations [K, V] with an equal share of the words, as in some document, for topics that lost theirs; or None."""
+    share = corpus.n_tokens / len(topics)
+    lost = np.flatnonzero(topics.sum(1) - beta * corpus.n_words < LOST_SHARE * share)
+    if not len(lost):
+        return None
+    out = topics.copy()
+    out[lost] = beta + share * _seed_documents(corpus, len(lost), rng)
+    return out
+
+
+def _seed_documents(corpus: Corpus, n: int, rng: np.random.Generator) -> Floats:
+    """The words' shares [n, V] in documents that lie far apart; nothing if no document has words."""
     filled = np.flatnonzero(corpus.lengths > 0)
     if len(filled) == 0:
-        return drawn
-    most = max(CANDIDATES, PER_TOPIC * n_topics)
-    chosen = np.sort(rng.choice(filled, min(most, len(filled)), replace=False))
+        return np.zeros((n, corpus.n_words))
+    chosen = np.sort(rng.choice(filled, min(max(CANDIDATES, PER_TOPIC * n), len(filled)), replace=False))
     part = corpus.documents(chosen)
     shares = sparse.csr_array(sparse.diags_array(1.0 / part.lengths) @ part.to_sparse())
-    seeds: Floats = shares[_far_apart(np.sqrt(shares), n_topics, rng)].toarray()
-    return drawn + LEAN * corpus.n_words * seeds
+    seeds: Floats = shares[_far_apart(np.sqrt(shares), n, rng)].toarray()
+    return seeds
 
 
 def _far_apart(roots: Any, n: int, rng: np.random.Generator) -> list[int]:

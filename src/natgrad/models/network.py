@@ -23,6 +23,7 @@ from natgrad.network.nodes import Node
 from natgrad.network.plan import make_plan
 from natgrad.network.problem import NetworkProblem
 from natgrad.posterior.fit import Fit, Settings
+from natgrad.showing import reporter
 
 __all__ = ["Network"]
 
@@ -70,6 +71,13 @@ class Network:
     def hidden(self) -> tuple[str, ...]:
         """Names of the hidden nodes, parents first."""
         return tuple(name for name, node in self.nodes.items() if not node.is_observed)
+
+    def draw(self) -> Any:
+        """The network as an SVG: parents above children, observed nodes shaded, plates as boxes; ``.save(path)`` writes it."""
+        return reporter("drawing").draw_network(self.nodes)
+
+    def _repr_html_(self) -> str:
+        return str(self.draw())
 
     def fit(
         self,

@@ -16,7 +16,7 @@ from natgrad.data.ratings import RatingsRows
 from natgrad.families import Family, MultivariateNormal, Normal
 from natgrad.kernels import rating_vectors, ratings
 
-__all__ = ["Law", "Scalars", "Side", "Updated", "Vectors", "make_side"]
+__all__ = ["Law", "Scalars", "Side", "Updated", "Vectors", "make_side", "run_kernel"]
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]
@@ -139,20 +139,20 @@ class Scalars:
     def sweep(self, side: Side, lam: Pair, mu: Pair, others: Pair, numbers: Numbers, rho: float, last: bool) -> Updated:
         """Factor after factor."""
         new = _empty(mu, side, last)
-        _run(ratings.sweep_side, side, *others, *lam, mu[0], *numbers, rho, *new.lam, *new.mu, new.errors)
+        run_kernel(ratings.sweep_side, side, *others, *lam, mu[0], *numbers, rho, *new.lam, *new.mu, new.errors)
         return new
 
     def sweep_jointly(self, side: Side, mu: Pair, others: Pair, numbers: Numbers, last: bool) -> Updated:
         """All factors of a row together."""
         new = _empty(mu, side, last)
-        _run(ratings.sweep_side_jointly, side, *others, *numbers, *new.lam, *new.mu, new.errors)
+        run_kernel(ratings.sweep_side_jointly, side, *others, *numbers, *new.lam, *new.mu, new.errors)
         return new
 
     def full_target(self, side: Side, mu: Pair, others: Pair, numbers: Numbers, column: int | None) -> Pair:
         """Of all factors, or of one."""
         first, last = _range(mu, column)
         out = np.empty((side.n_rows, last - first)), np.empty((side.n_rows, last - first))
-        _run(ratings.full_target, side, *others, mu[0], *numbers, first, last, *out)
+        run_kernel(ratings.full_target, side, *others, mu[0], *numbers, first, last, *out)
         return out
 
     def add_sample(
@@ -164,7 +164,7 @@ class Scalars:
     def errors(self, side: Side, mu: Pair, others: Pair) -> Floats:
         """Residuals and variances."""
         errors = np.empty(side.n_rows)
-        _run(ratings.expected_errors, side, *mu, *others, errors)
+        run_kernel(ratings.expected_errors, side, *mu, *others, errors)
         return errors
 
 
@@ -192,7 +192,7 @@ class Vectors:
     def sweep(self, side: Side, lam: Pair, mu: Pair, others: Pair, numbers: Numbers, rho: float, last: bool) -> Updated:
         """Row by row, each whole."""
         new = _empty(mu, side, last)
-        _run(rating_vectors.sweep_side, side, *others, *lam, *numbers, rho, *new.lam, *new.mu, new.errors)
+        run_kernel(rating_vectors.sweep_side, side, *others, *lam, *numbers, rho, *new.lam, *new.mu, new.errors)
         return new
 
     def sweep_jointly(self, side: Side, mu: Pair, others: Pair, numbers: Numbers, last: bool) -> Updated:
@@ -203,7 +203,7 @@ class Vectors:
     def full_target(self, side: Side, mu: Pair, others: Pair, numbers: Numbers, column: int | None) -> Pair:
         """Of every row."""
         out = np.empty_like(mu[0]), np.empty_like(mu[1])
-        _run(rating_vectors.full_target, side, *others, *numbers, *out)
+        run_kernel(rating_vectors.full_target, side, *others, *numbers, *out)
         return out
 
     def add_sample(
@@ -215,11 +215,11 @@ class Vectors:
     def errors(self, side: Side, mu: Pair, others: Pair) -> Floats:
         """From the sums of each row."""
         errors = np.empty(side.n_rows)
-        _run(rating_vectors.expected_errors, side, *mu, *others, errors)
+        run_kernel(rating_vectors.expected_errors, side, *mu, *others, errors)
         return errors
 
 
-def _run(kernel: Callable[..., None], side: Side, *arguments: Any) -> None:
+def run_kernel(kernel: Callable[..., None], side: Side, *arguments: Any) -> None:
     """A kernel on a side; in this thread if there is only one chunk, since others would only be waited for."""
     if len(side.chunks) > 2:
         kernel(*side, *arguments)

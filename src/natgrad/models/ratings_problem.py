@@ -17,6 +17,7 @@ import numpy.typing as npt
 from natgrad.data.ratings import Ratings
 from natgrad.inference.draws import generator
 from natgrad.inference.start import START
+from natgrad.models.blending import blended_block, distance, length, owned
 from natgrad.models.rating_messages import RatingMessages
 from natgrad.models.rating_rows import Law, Numbers, Sample, Scalars, Side, Updated, Vectors, make_side
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
@@ -117,7 +118,7 @@ class RatingsProblem:
         for number, (name, block) in enumerate(self.blocks.items()):
             prior = self.law.prior(self._sides[name].n_rows, self.n_factors, self.numbers.prior)
             drawn = sd * block.family.sample(prior, generator(seed, START, number))
-            lam[name] = _owned(block.family.centred(drawn, prior))
+            lam[name] = owned(block.family.centred(drawn, prior))
             mu[name] = self.moments(block, lam[name])
         return State(lam, mu, 0)
 
@@ -141,13 +142,13 @@ class RatingsProblem:
         return self._swept(state, order, update)
 
     def _swept(self, state: State, order: tuple[str, ...], update: Any) -> SweepResult:
-        lam = {name: _owned(part) for name, part in state.lam.items()}
-        mu = {name: _owned(part) for name, part in state.mu.items()}
+        lam = {name: owned(part) for name, part in state.lam.items()}
+        mu = {name: owned(part) for name, part in state.mu.items()}
         info: dict[str, BlockInfo] = {}
         errors = np.empty(0)
         for number, name in enumerate(order):
             new = update(name, lam, mu, number == len(order) - 1)
-            info[name] = BlockInfo(self._is_valid(new.lam, new.mu), _distance(lam[name], new.lam) / _length(lam[name]))
+            info[name] = BlockInfo(self._is_valid(new.lam, new.mu), distance(lam[name], new.lam) / length(lam[name]))
             lam[name], mu[name], errors = new.lam, new.mu, new.errors
         bound = self._likelihood(errors) + sum(self._minus_kl(lam[name], mu[name]) for name in mu)
         return SweepResult(State(lam, mu, state.t + 1, state.memory), bound, info)
@@ -158,7 +159,7 @@ class RatingsProblem:
 
     def bound_by_node(self, state: State) -> dict[str, float]:
         """E[log p] of each node, plus its entropy where it is hidden; they add up to the bound."""
-        lam = {name: _owned(part) for name, part in state.lam.items()}
+        lam = {name: owned(part) for name, part in state.lam.items()}
         mu = {name: self.moments(self.blocks[name], part) for name, part in lam.items()}
         parts = {name: self._minus_kl(lam[name], mu[name]) for name in self.blocks}
         return {**parts, "r": self._likelihood(self.law.errors(self._sides["u"], mu["u"], mu["v"]))}
@@ -187,7 +188,7 @@ class RatingsProblem:
     ) -> Pair:
         """λ^temp of eq. (6): prior message plus messages of ratings, all of them or a sample."""
         name = block.name
-        side, mu, others = self._sides[name], _owned(state.mu[name]), _owned(state.mu[OTHER[name]])
+        side, mu, others = self._sides[name], owned(state.mu[name]), owned(state.mu[OTHER[name]])
         if full is None or "r" in full:
             out = self.law.full_target(side, mu, others, self.numbers, column)
         else:
@@ -210,62 +211,18 @@ class RatingsProblem:
         self, block: Block, state: State, target: Any, rho: Any, column: int | None = None
     ) -> tuple[State, BlockInfo]:
         """λ ← (1 − ρ) λ + ρ λ^temp for a block or one column of it; ρ is a number or one for each element."""
-        lam, mu = _owned(state.lam[block.name]), _owned(state.mu[block.name])
-        rates = np.asarray(rho, dtype=np.float64)
-        # An element that does not step keeps its moments, those of a point mass too; a batch leaves most of them alone.
-        rows = np.nonzero(rates > 0) if rates.ndim and not (rates > 0).all() else (slice(None),)
-        here = rows if column is None else (*rows, column)
-        rate = rates[rows] if rates.ndim else rates
-        old = (lam[0][here], lam[1][here])
-        new = (_blend(old[0], target[0][rows], rate), _blend(old[1], target[1][rows], rate))
-        fresh, log_det = self.law.moments(new)
-        valid = all(bool(np.isfinite(part).all()) for part in (*new, log_det))
-        length = _length(lam if column is None else (lam[0][:, column], lam[1][:, column]))
-        info = BlockInfo(valid, _distance(old, new) / length)
-        name = block.name
-        state = state._replace(
-            lam={**state.lam, name: _put(lam, new, here)}, mu={**state.mu, name: _put(mu, fresh, here)}
-        )
-        return state, info
+
+        def fresh(lam: Pair) -> tuple[Pair, bool]:
+            mu, log_det = self.law.moments(lam)
+            return mu, bool(np.isfinite(log_det).all())
+
+        return blended_block(block, state, target, rho, column, fresh)
 
     def moments(self, block: Block, lam: Any) -> Pair:
         """μ = ∇A(λ)."""
-        return self.law.moments(_owned(lam))[0]
+        return self.law.moments(owned(lam))[0]
 
     def _is_valid(self, lam: Pair, mu: Pair) -> bool:
         """Whether λ is finite and inside; moments of a matrix that is not positive definite are NaN."""
         finite = all(bool(np.isfinite(part).all()) for part in (*lam, *mu))
         return finite and (self.law.column_axis is None or bool((lam[1] < 0).all()))
-
-
-def _owned(stats: Any) -> Pair:
-    """Contiguous, writable arrays, as the kernels were compiled for; copied only if they are not."""
-    first, second = (np.require(part, np.float64, ["C", "W"]) for part in stats)
-    return first, second
-
-
-def _over(rho: npt.NDArray[Any], part: Floats) -> npt.NDArray[Any]:
-    """ρ of each element as an array that broadcasts over the event axes."""
-    return rho.reshape(rho.shape + (1,) * (part.ndim - rho.ndim)) if rho.ndim else rho
-
-
-def _blend(old: Floats, target: Any, rho: Floats) -> Floats:
-    rate = _over(rho, old)
-    return np.asarray((1.0 - rate) * old + rate * np.asarray(target))
-
-
-def _put(whole: Pair, pieces: Pair, here: Any) -> Pair:
-    """Copies of the arrays with some elements replaced."""
-    first, second = whole[0].copy(), whole[1].copy()
-    first[here], second[here] = pieces
-    return first, second
-
-
-def _distance(old: Pair, new: Pair) -> float:
-    """‖Δλ‖."""
-    return float(np.sqrt(sum(float(((a - b) ** 2).sum()) for a, b in zip(new, old, strict=True))))
-
-
-def _length(lam: Pair) -> float:
-    """‖λ‖; never zero, so that one can divide by it."""
-    return float(np.sqrt(sum(float((part**2).sum()) + 1e-300 for part in lam)))

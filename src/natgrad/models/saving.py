@@ -36,6 +36,7 @@ from natgrad.errors import ModelFileError
 from natgrad.posterior.files import read_model, write_model
 from natgrad.posterior.fit import SavedFit
 from natgrad.posterior.records import register
+from natgrad.showing import ShowMixin
 
 __all__ = ["SaveMixin", "load", "register"]
 
@@ -47,11 +48,13 @@ KINDS = {
     "LDA": "natgrad.models.lda",
     "MatrixFactorization": "natgrad.models.factorization",
     "PoissonHMM": "natgrad.models.hmm_models",
+    "SparseGPClassifier": "natgrad.models.gp",
+    "SparseGPRegressor": "natgrad.models.gp",
 }
 
 
-class SaveMixin:
-    """``save(path)`` for an estimator; see the module for the two hooks that it needs."""
+class SaveMixin(ShowMixin):
+    """``save(path)`` for an estimator; see the module for the two hooks that it needs. ``report(path)`` comes with it."""
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model to one file, which `natgrad.load` reads; the file is there as a whole, or not at all.

@@ -1,4 +1,4 @@
-"""Topics [K, V] in; their words ranked, their coherence, their match with other topics and their predictions out."""
+"""Topics [K, V] in; their words ranked, their match with other topics and their predictions out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import scipy.sparse as sparse
 
 from natgrad.data.corpora import Corpus
 
-__all__ = ["Alignment", "By", "aligned", "completed", "npmi", "ranked_words", "split_tokens"]
+__all__ = ["Alignment", "By", "aligned", "completed", "ranked_words", "split_tokens"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -36,33 +36,6 @@ def ranked_words(topics: Floats, shares: Floats, n: int, by: By) -> Ints:
     weight = {"probability": 1.0, "relevance": RELEVANCE, "lift": 0.0}[by]
     score = weight * log_probability + (1.0 - weight) * log_lift
     return np.argsort(-score, axis=1, kind="stable")[:, :n]
-
-
-def npmi(words: Ints, corpus: Corpus) -> Floats:
-    """Mean normalised pointwise mutual information of each topic's words [K, n], by the documents of a corpus.
-
-    log(p_ij / (p_i p_j)) / −log p_ij, from −1 (never together) over 0 (independent) to 1 (always together); words that are
-    in no document of the corpus are left out of the mean. A topic with fewer than two known words has NaN.
-    """
-    table = corpus.to_sparse()
-    ones = np.ones(table.nnz)
-    present = sparse.csr_array((ones, table.indices, table.indptr), shape=table.shape).tocsc()
-    out = np.full(len(words), np.nan)
-    for k, chosen in enumerate(words):
-        columns = present[:, chosen]
-        together = (columns.T @ columns).toarray() / len(corpus)
-        known = np.flatnonzero(np.diag(together) > 0)
-        if len(known) < 2:
-            continue
-        together = together[np.ix_(known, known)]
-        single = np.diag(together)
-        i, j = np.triu_indices(len(known), 1)
-        joint = together[i, j]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value = np.log(joint / (single[i] * single[j])) / -np.log(joint)
-        value = np.where(joint == 0.0, -1.0, np.where(joint == 1.0, 1.0, value))
-        out[k] = value.mean()
-    return out
 
 
 def aligned(topics: Floats, others: Floats) -> Alignment:

@@ -20,6 +20,7 @@ from natgrad.posterior.files import write_model
 from natgrad.posterior.predictive import Predictive, make_predictive
 from natgrad.posterior.records import register
 from natgrad.problem import State
+from natgrad.showing import ShowMixin
 
 __all__ = ["Fit", "SavedFit", "Settings"]
 
@@ -38,7 +39,7 @@ class Settings:
 register(Settings)
 
 
-class Fit:
+class Fit(ShowMixin):
     """The posterior of a network. ``fit["mu"]`` is the factor of node ``mu``.
 
     Attributes
@@ -131,7 +132,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class SavedFit:
+class SavedFit(ShowMixin):
     """A fit that was loaded from a file: what it found, without the network and the data that it was found with.
 
     ``saved["mu"]`` is the factor of node ``mu``. `attach` gives the whole `Fit` back.

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from natgrad import families
+from natgrad import covariance, families
 from natgrad.data.ratings import Ratings
 from natgrad.inference import accelerate, additive, auto, memoised, messages, methods, safeguard, steps
 from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
@@ -75,3 +75,13 @@ register(
 )
 register(Ratings, None, _ratings_fields, lambda kept: Ratings.numbered(**kept))
 register(Plate, None, lambda plate: {"name": plate.name, "size": plate.size, "weight": plate.weight})
+for _name in covariance.__all__:
+    _class = getattr(covariance, _name)
+    if isinstance(_class, type) and issubclass(_class, covariance.Covariance) and _class is not covariance.Covariance:
+        # The expression as data; a Function of the user's own is code, and refuses.
+        register(
+            _class,
+            f"covariance.{_name}",
+            lambda kernel: {"data": kernel.to_data()},
+            lambda kept: covariance.covariance_from_data(kept["data"]),
+        )

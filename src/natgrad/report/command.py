@@ -1,4 +1,4 @@
-"""The `natgrad` command: `natgrad demo`, `natgrad reproduce paquet` and `natgrad reproduce hmm`."""
+"""The `natgrad` command: fit, use and show models; the demo; the published experiments, repeated."""
 
 from __future__ import annotations
 
@@ -17,29 +17,42 @@ import natgrad as ng
 from natgrad.data.generate import paper_ratings
 from natgrad.data.rating_files import read_ratings
 from natgrad.data.ratings import Ratings
-from natgrad.report import paquet, paquet_table
+from natgrad.report import command_bench, command_fit, command_use, paquet, paquet_table
+from natgrad.report.command_common import Command, UserError
 from natgrad.report.paquet_figures import draw_figure
 from natgrad.report.paquet_runs import prior_bound
 
 __all__ = ["main"]
 
 
-class WrongFile(click.ClickException):
-    """A mistake of the call that is said in one line."""
-
-    exit_code = 2
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(ng.__version__, prog_name="natgrad")
 def main() -> None:
-    """Stochastic variational inference in Bayesian networks."""
+    """Stochastic variational inference in Bayesian networks.
+
+    Exit codes: 0 success, 1 a mistake in files or settings, 2 a call that is not understood.
+    """
 
 
-@main.command()
-@click.option("--plot", default="demo.png", show_default=True, help="Where the picture goes.")
+for _command in (
+    command_fit.fit,
+    command_fit.resume,
+    command_use.score,
+    command_use.predict,
+    command_use.transform,
+    command_use.topics,
+    command_use.recommend,
+    command_use.decode,
+    command_use.report,
+    command_bench.bench,
+):
+    main.add_command(_command)
+
+
+@main.command(cls=Command, example="natgrad demo --plot demo.png")
+@click.option("--plot", default="demo.png", show_default=True, help="Where the picture goes; demo.html is beside it.")
 def demo(plot: str) -> None:
-    """Show the pitfall in miniature, then two models; half a minute."""
+    """Show the pitfall in miniature, then two models and a page; a minute."""
     from natgrad import demo as whole
 
     raise SystemExit(whole.main(["--plot", plot]))
@@ -50,7 +63,7 @@ def reproduce() -> None:
     """Repeat a published experiment."""
 
 
-@reproduce.command("paquet")
+@reproduce.command("paquet", cls=Command, example="natgrad reproduce paquet --quick --output paquet")
 @click.option(
     "--ratings", "path", type=click.Path(path_type=Path), help="Your own ratings: text (user,item,rating) or .npz."
 )
@@ -72,7 +85,7 @@ def reproduce_paquet(path: Path | None, output: Path, quick: bool, seed: int, jo
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise WrongFile(f"--output {output}: cannot be made a folder ({error.strerror})") from None
+        raise UserError(f"--output {output}: cannot be made a folder ({error.strerror})") from None
     settings = paquet_table.notes(ratings, plan, source)
     for line in settings:
         console.print(line, soft_wrap=True)
@@ -88,7 +101,7 @@ def reproduce_paquet(path: Path | None, output: Path, quick: bool, seed: int, jo
     console.print(f"{', '.join(str(p) for p in written)}; {time.perf_counter() - begin:.0f} s", soft_wrap=True)
 
 
-@reproduce.command("hmm")
+@reproduce.command("hmm", cls=Command, example="natgrad reproduce hmm --quick --output hmm")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("hmm"), show_default=True, help="Folder.")
 @click.option("--quick", is_flag=True, help="Shorter chains, fewer lengths, one seed: less than a minute.")
 @click.option("--jobs", type=click.IntRange(min=1), default=None, help="Threads; all cores if not given.")
@@ -102,7 +115,7 @@ def reproduce_hmm(output: Path, quick: bool, jobs: int | None, progress: bool) -
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise WrongFile(f"--output {output}: cannot be made a folder ({error.strerror})") from None
+        raise UserError(f"--output {output}: cannot be made a folder ({error.strerror})") from None
     with _bar(console, progress) as watch:
         found = hmm.run_chains(plan, jobs, watch)
     table, figure = output / "table.md", hmm.draw_chains(found, plan, output / "chains.png")
@@ -118,7 +131,7 @@ def _ratings(path: Path | None, quick: bool, seed: int) -> tuple[Ratings, str]:
     try:
         return read_ratings(path), path.name
     except ValueError as error:
-        raise WrongFile(str(error)) from None
+        raise UserError(str(error)) from None
 
 
 def _cores() -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.special as sp
 
-__all__ = ["Drawn", "NaiveDocuments", "draw_documents", "naive_bound", "naive_documents"]
+__all__ = ["Drawn", "NaiveDocuments", "draw_documents", "naive_bound", "naive_documents", "naive_sparse_document"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -44,6 +44,47 @@ def naive_documents(X: Floats, elog: Floats, alpha: Floats, shares: Floats, tol:
         counts += r * row
         bound[d] = naive_bound(row, r, elog, gamma[d], alpha)
     return NaiveDocuments(gamma, counts, bound, rounds)
+
+
+def naive_sparse_document(
+    row: Floats, elog: Floats, alpha: Floats, shares: Floats, tol: float, limit: int, skip: float
+) -> tuple[Floats, int]:
+    """γ [K] and the rounds of one document, where topics with less than ``skip`` of its words sit out; as in `kernels.lda`.
+
+    Rounds over all topics, until at most half of them have words; then extrapolated rounds over these alone; and again.
+    """
+    enough, least, number = tol * len(alpha), skip * row.sum(), 0
+    gamma, t = alpha + row.sum() * shares, shares
+
+    def plain(gamma: Floats, t: Floats, of: Any) -> tuple[Floats, float]:
+        r = t[:, None] * np.exp(elog[of] - elog.max(0))
+        new = alpha[of] + (r / r.sum(0)) @ row
+        return new, float(np.abs(new - gamma).sum())
+
+    while True:
+        gamma, change = plain(gamma, t, slice(None))
+        number += 1
+        if change <= enough or number >= limit:
+            return gamma, number
+        of = np.flatnonzero(gamma - alpha >= least)
+        if least > 0 and len(of) <= 0.5 * len(alpha) and limit > number + 1:
+            here, before, last = gamma[of], gamma[of], np.zeros(len(of))
+            for inner in range(1, limit - number):
+                found, change = plain(here, np.exp(sp.digamma(here)), of)
+                step, number = found - here, number + 1
+                difference = step - last
+                further = np.clip(-float(step @ difference) / max(float(difference @ difference), 1e-300), 0.0, 5.0)
+                here = found + (inner > 1) * further * (found - before)
+                here = np.maximum(here, alpha[of] + 0.25 * (found - alpha[of]))
+                before, last = found, step
+                if change <= enough:
+                    break
+                stay = found - alpha[of] >= least
+                if -(-stay.sum() // 4) < -(-len(of) // 4):
+                    of, here, before, last = of[stay], here[stay], before[stay], last[stay]
+            gamma = alpha.copy()
+            gamma[of], least = before, min(least, 0.25 * tol)
+        t = np.exp(sp.digamma(gamma))
 
 
 def naive_bound(row: Floats, r: Floats, elog: Floats, gamma: Floats, alpha: Floats) -> float:

@@ -1,0 +1,267 @@
+"""MatrixFactorization against its peers: the error on Jester, time by size, recommending, likes alone, chunks.
+
+    python benchmarks/factorization.py                          # everything, about half an hour
+    python benchmarks/factorization.py quality --peer myfm      # one part, one peer
+    python benchmarks/factorization.py tables                   # only write the tables anew
+
+Each peer runs alone in an environment of its own (``--environments``, by default ``.bench``; made on the first call) and
+answers through files. The split is 90/10 at random, seed 0, the same for
+all. natgrad is compiled on a small set before its time is taken.
+Jester and the generated million are read from the folder in NATGRAD_DATA, or ../shared/data.
+
+Results: ``benchmarks/results/factorization.json`` and ``benchmarks/results/factorization-*.md``.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+import factorization_tables as tables
+import numpy as np
+
+import natgrad as ng
+from natgrad.data.generate import paper_ratings
+from natgrad.models.rating_metrics import ranking_scores
+
+HERE = Path(__file__).resolve().parent
+DATA = Path(os.environ.get("NATGRAD_DATA", HERE.parent.parent / "shared" / "data"))
+RANK = 20
+REQUIREMENTS = {
+    "surprise": ["scikit-surprise", "pandas"],
+    "lenskit": ["lenskit", "pandas"],
+    "cornac": ["cornac"],
+    "smurff": ["smurff", "pandas", "scipy"],
+    "myfm": ["setuptools<80", "wheel", "myfm"],
+    "implicit": ["implicit"],
+}
+QUALITY_PEERS = ("surprise", "lenskit", "cornac", "smurff", "myfm")
+
+
+def split(users, items, values, seed=0):
+    """Nine tenths to learn from, one tenth to be judged on."""
+    held = np.zeros(len(users), dtype=bool)
+    held[np.random.default_rng(seed).permutation(len(users))[: len(users) // 10]] = True
+    return [part[~held] for part in (users, items, values)], [part[held] for part in (users, items, values)]
+
+
+def jester():
+    data = np.load(DATA / "ratings" / "jester1.npz")
+    return *split(data["user"], data["item"], data["rating"].astype(np.float64)), tuple(int(n) for n in data["shape"])
+
+
+def generated_pairs():
+    data = np.load(DATA / "ratings" / "synthetic_netflix_1m.npz")
+    shape = tuple(int(n) for n in data["shape"])
+    return *split(data["user"], data["item"], np.ones(len(data["user"]))), shape
+
+
+def ask_peer(options, peer, name, train, test, shape, **more):
+    """Seconds and answers of one peer."""
+    home = Path(options.environments) / f"mf-{peer}"
+    if not home.exists():
+        venv.create(home, with_pip=True)
+        subprocess.run([home / "bin" / "pip", "install", "-q", *REQUIREMENTS[peer]], check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder) / "split.npz", Path(folder) / "answer.npz"
+        named = dict(zip(("train_user", "train_item", "train_value"), train, strict=True))
+        np.savez(source, test_user=test[0], test_item=test[1], shape=shape, **named, **more)
+        script = HERE / "peers" / "factorization_peers.py"
+        subprocess.run([home / "bin" / "python", script, name, source, target], check=True)
+        with np.load(target) as answer:
+            facts = json.loads(str(answer["facts"]))
+            return facts, {key: answer[key] for key in answer if key != "facts"}
+
+
+def warm_up():
+    """Compile everything on a few hundred ratings."""
+    small = paper_ratings(30, 40, 500)
+    for likelihood in ("gaussian", "bernoulli"):
+        values = (
+            small if likelihood == "gaussian" else ng.Ratings(small.users, small.items, np.ones(500), shape=small.shape)
+        )
+        model = ng.MatrixFactorization(3, likelihood=likelihood, max_steps=10, verbose=False).fit(values)
+        model.recommend(n=3)
+        model.predict([0], [0], return_std=True)
+
+
+def quality(options):
+    train, test, shape = jester()
+    found = {}
+    if options.peer in (None, "natgrad"):
+        warm_up()
+        for name, more in (("natgrad", {}), ("natgrad, noise by user", {"noise_by": "user"})):
+            ratings = ng.Ratings(*train, shape=shape)
+            began = time.perf_counter()
+            model = ng.MatrixFactorization(RANK, verbose=False, **more).fit(ratings)
+            seconds = time.perf_counter() - began
+            low, high = model.interval(*test[:2], 0.95)
+            mean = model.predict(*test[:2])
+            found[name] = {
+                "version": f"natgrad {ng.__version__}",
+                "seconds": seconds,
+                "rmse": float(np.sqrt(np.mean((mean - test[2]) ** 2))),
+                "coverage": float(np.mean((low <= test[2]) & (test[2] <= high))),
+                "log_likelihood": model.score(ng.Ratings(*test, shape=shape)),
+                "sweeps": model.n_steps_,
+            }
+    for peer in [name for name in QUALITY_PEERS if options.peer in (None, name)]:
+        facts, answer = ask_peer(options, peer, peer, train, test, shape)
+        found[peer] = {**facts, "rmse": float(np.sqrt(np.mean((answer["mean"] - test[2]) ** 2)))}
+    return found
+
+
+def growth(options):
+    """Seconds for one pass (both sides, the bound) by ratings and factors, and the memory of the largest fit."""
+    warm_up()
+    rows = []
+    sizes = {"1 M": (4805, 16015, 1_000_000), "10 M": (71_567, 10_681, 10_000_000)}
+    cases = [("1 M", n_factors, scalar) for scalar in (False, True) for n_factors in (10, 20, 40)]
+    cases += [("10 M", 20, False), ("10 M", 20, True)]
+    made = {}
+    for size, n_factors, factorized in cases:
+        if size not in made:
+            began = time.perf_counter()
+            made = {size: _drawn(*sizes[size])}
+            print(f"{size}: drawn in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+        bare = {"biases": False, "learn_noise": False, "learn_priors": False} if factorized else {}
+        # Fixed sweeps: no extrapolation is tried twice, so that a step is a pass.
+        model = ng.MatrixFactorization(
+            n_factors, factorized=factorized, method=ng.VB(), tol=0, max_steps=4, verbose=False, **bare
+        ).fit(made[size])  # fmt: skip
+        seconds = float(np.median(np.diff(model.trace_["seconds"])))
+        rows.append({"ratings": size, "factors": n_factors, "scalar": factorized, "seconds": seconds})
+        print(rows[-1], file=sys.stderr)
+    return {"passes": rows}
+
+
+def _drawn(n_users, n_items, n_ratings):
+    """Ratings of the paper's law; the ten million are drawn with replacement of the order of pairs, which is much faster."""
+    if n_ratings <= 1_000_000:
+        return paper_ratings(n_users, n_items, n_ratings)
+    rng = np.random.default_rng(0)
+    weight = (0.01 * n_items + 1.0 + np.arange(n_items)) ** -1.0
+    activity = (0.01 * n_users + 1.0 + np.arange(n_users)) ** -0.9
+    pairs = np.empty(0, dtype=np.int64)
+    while len(pairs) < n_ratings:
+        more = int(1.3 * (n_ratings - len(pairs))) + 1000
+        users = rng.choice(n_users, more, p=activity / activity.sum())
+        items = rng.choice(n_items, more, p=weight / weight.sum())
+        pairs = np.unique(np.concatenate([pairs, users * n_items + items]))
+    pairs = rng.permutation(pairs)[:n_ratings]
+    users, items = pairs // n_items, pairs % n_items
+    taste, trait = rng.normal(size=(n_users, 5)), rng.normal(size=(n_items, 5))
+    values = 3.6 + 0.3 * np.einsum("nk,nk->n", taste[users], trait[items]) + 0.75 * rng.normal(size=n_ratings)
+    return ng.Ratings(users, items, np.clip(np.round(values), 1, 5), shape=(n_users, n_items), duplicates="keep")
+
+
+def memory(options):
+    """The largest resident size of a process that fits ten million ratings with `Auto`."""
+    ratings = _drawn(71_567, 10_681, 10_000_000)
+    began = time.perf_counter()
+    model = ng.MatrixFactorization(RANK, tol=0, max_steps=4, verbose=False).fit(ratings)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return {"peak_gb": peak, "seconds": time.perf_counter() - began, "sweeps": model.n_steps_}
+
+
+def recommending(options):
+    """All users of the generated million, ten items each, on equal factors."""
+    train, test, shape = generated_pairs()
+    warm_up()
+    ratings = ng.Ratings(*train, shape=shape)
+    model = ng.MatrixFactorization(RANK, biases=False, max_steps=2, verbose=False).fit(ratings)
+    times = []
+    for _ in range(4):
+        began = time.perf_counter()
+        best = model.recommend(n=10)
+        times.append(time.perf_counter() - began)
+    users, items = (np.ascontiguousarray(part, dtype=np.float32) for part in model._predictor.vectors())
+    facts, answer = ask_peer(
+        options, "implicit", "implicit_recommend", train, test, shape, user_factors=users, item_factors=items
+    )
+    return {
+        "natgrad": float(np.median(times[1:])),
+        "implicit": facts["seconds"],
+        "version": facts["version"],
+        "same_scores": float(np.mean(np.isclose(best.scores, answer["scores"], rtol=1e-3))),
+    }
+
+
+def one_class(options):
+    """Likes alone: the pairs of the generated million."""
+    train, test, shape = generated_pairs()
+    order = np.argsort(test[0], kind="stable")
+    start = np.searchsorted(test[0][order], np.arange(shape[0] + 1))
+
+    def judged(best):
+        ten, twenty = (ranking_scores(best[:, :k].astype(np.int64), start, test[1][order]) for k in (10, 20))
+        return {"ndcg@10": ten["ndcg"], "recall@20": twenty["recall"], "map@10": ten["map"]}
+
+    warm_up()
+    ratings = ng.Ratings(*train, shape=shape)
+    began = time.perf_counter()
+    model = ng.MatrixFactorization(RANK, likelihood="bernoulli", negatives=2, max_steps=15, verbose=False).fit(ratings)
+    seconds = time.perf_counter() - began
+    found = {
+        "natgrad": {
+            "version": f"natgrad {ng.__version__}",
+            "seconds": seconds,
+            **judged(model._best(None, 20, True)[0]),
+        }
+    }
+    popular = np.argsort(-np.bincount(train[1], minlength=shape[1]), kind="stable")
+    found["popularity"] = {"version": "", "seconds": 0.0, **judged(_unseen(popular, ratings, 20))}
+    for name in ("implicit_als", "implicit_bpr"):
+        facts, answer = ask_peer(options, "implicit", name, train, test, shape)
+        found[name] = {**facts, **judged(answer["best"])}
+    return found
+
+
+def _unseen(order, ratings, n):
+    """The first n of an order of items that each user has not seen."""
+    rows, best = ratings.by_user, np.empty((ratings.n_users, n), dtype=np.int64)
+    for user in range(ratings.n_users):
+        seen = rows.other[rows.start[user] : rows.start[user + 1]]
+        best[user] = order[~np.isin(order, seen)][:n]
+    return best
+
+
+def chunks(options):
+    """`partial_fit` over ten chunks of Jester against one `fit`."""
+    train, test, shape = jester()
+    held = ng.Ratings(*test, shape=shape)
+    began = time.perf_counter()
+    model = ng.MatrixFactorization(RANK, verbose=False)
+    for part in np.array_split(np.random.default_rng(1).permutation(len(train[0])), 10):
+        model.partial_fit(ng.Ratings(*(column[part] for column in train)))
+    return {"rmse": model.score(held, metric="rmse"), "seconds": time.perf_counter() - began}
+
+
+PARTS = {
+    "quality": quality, "growth": growth, "memory": memory, "recommend": recommending, "one_class": one_class, "chunks": chunks,
+}  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="?", choices=[*PARTS, "tables"], help="one part; all without it")
+    parser.add_argument("--peer", help="one peer of the part")
+    parser.add_argument("--environments", default=HERE.parent / ".bench")
+    options = parser.parse_args()
+    target = HERE / "results" / "factorization.json"
+    found = json.loads(target.read_text()) if target.exists() else {}
+    for name, measure in PARTS.items():
+        if options.part in (None, name):
+            found.setdefault(name, {}).update(measure(options))
+            target.write_text(json.dumps(found, indent=1) + "\n")
+    tables.write(found, HERE / "results")
+
+
+if __name__ == "__main__":
+    main()

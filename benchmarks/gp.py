@@ -1,0 +1,262 @@
+"""Sparse Gaussian processes against GPflow, GPyTorch and GPJax: steps, time to a density, flights, a million rows, pictures.
+
+    python benchmarks/gp.py speed --peers /tmp/peers         # kin40k: seconds of a step, and held-out density over time
+    python benchmarks/gp.py flights --peers /tmp/peers       # New York flights: RMSE and NLPD at equal time
+    python benchmarks/gp.py million                          # a million rows from a memory-mapped file
+    python benchmarks/gp.py pictures                         # docs/figures/gp-*.png
+
+Every engine starts from the same kernel (RBF, a length scale for each input), noise and inducing inputs, reads the same
+batches in float64 on one core, and takes one natural step on q(u) and one step of Adam on the rest; GPJax has no natural
+steps, its q moves with Adam. Each runs in an environment of its own: ``--peers`` is a folder with virtual environments
+gpflow, gpytorch and gpjax. Data: NATGRAD_DATA, or ../shared/data. Results: benchmarks/results/gp-*.md and .json.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+DATA = Path(os.environ.get("NATGRAD_DATA") or HERE.parents[1] / "shared" / "data") / "gp"
+PEERS = ("gpflow", "gpytorch", "gpjax")
+SIZES = ((100, 256), (500, 1024))
+MARKS = (0.25, 0.5, 1.0, 2.0, 4.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", choices=("speed", "flights", "million", "pictures"))
+    parser.add_argument("--peers", type=Path)
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    options = parser.parse_args()
+    {"speed": speed, "flights": flights, "million": million, "pictures": pictures}[options.part](options)
+
+
+def run_engine(name: str, start: Path, options: argparse.Namespace, *extra: str) -> dict:
+    """One engine in its own environment, on core 0."""
+    python = sys.executable if name == "natgrad" else str(options.peers / name / "bin" / "python")
+    command = [python, str(HERE / "peers" / "gp_common.py"), f"gp_{name}", str(start), *extra]
+    if hasattr(os, "sched_setaffinity"):
+        command = ["taskset", "-c", "0", *command]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def engines(options: argparse.Namespace) -> list[str]:
+    return ["natgrad", *(name for name in PEERS if options.peers and (options.peers / name).is_dir())]
+
+
+def kin40k() -> dict:
+    table = np.loadtxt(DATA / "kin40k" / "data.csv.gz", delimiter=",")
+    test = np.loadtxt(DATA / "kin40k" / "test_mask.csv.gz", delimiter=",")[:, 0] > 0.5
+    table = (table - table[~test].mean(0)) / table[~test].std(0)
+    return {
+        "x": table[~test, :-1], "y": table[~test, -1], "x_test": table[test, :-1], "y_test": table[test, -1],
+    }  # fmt: skip
+
+
+def write_start(
+    path: Path, data: dict, n_inducing: int, batch: int, rho: float = 0.1, rate: float = 0.01, exact: bool = False
+) -> None:
+    from sklearn.cluster import kmeans_plusplus
+
+    width = data["x"].shape[1]
+    z = kmeans_plusplus(data["x"][:10_000], n_inducing, random_state=0)[0]
+    np.savez(
+        path, **data, z=z, lengthscale=np.full(width, np.sqrt(width)), noise=0.1, batch=batch, rho=rho, rate=rate, exact=exact
+    )  # fmt: skip
+
+
+def speed(options: argparse.Namespace) -> None:
+    """Seconds of a step at two sizes; then the density over time, ours also with its own steps and rate."""
+    found: dict = {"machine": platform.processor() or platform.machine(), "steps": [], "marks": []}
+    data = kin40k()
+    with tempfile.TemporaryDirectory() as folder:
+        for n_inducing, batch in SIZES:
+            start = Path(folder) / f"{n_inducing}.npz"
+            write_start(start, data, n_inducing, batch)
+            for name in engines(options):
+                steps = options.steps if n_inducing == 100 else max(10, options.steps // 5)
+                row = run_engine(name, start, options, "--steps", str(steps))
+                found["steps"].append({"M": n_inducing, "B": batch, **row})
+        marks = [str(m) for m in MARKS]
+        start = Path(folder) / "100.npz"
+        for name in engines(options):
+            found["marks"].append(run_engine(name, start, options, "--marks", *marks))
+        write_start(start, data, 100, 256, rho=0.2, rate=0.07, exact=True)
+        own = run_engine("natgrad", start, options, "--marks", *marks)
+        found["marks"].append({**own, "engine": "gp_natgrad, ρ = 0.2, rate 0.07, exact pass at the end"})
+    publish("gp-speed", found, speed_table(found))
+
+
+def speed_table(found: dict) -> str:
+    lines = [
+        "Sparse GP on kin40k (36 000 rows, 8 inputs), float64, one core: milliseconds of one step (median), and how many",
+        "times as long as natgrad's. natgrad, GPflow and GPyTorch take a natural step and a step of Adam; GPJax a step of Adam.",
+        "",
+        "| M | B | engine | ms | ratio | versions |",
+        "|---|---|---|---|---|---|",
+    ]
+    for size, _ in SIZES:
+        rows = [row for row in found["steps"] if row["M"] == size]
+        own = next(row["wall"] for row in rows if row["engine"] == "gp_natgrad")
+        for row in rows:
+            versions = ", ".join(f"{k} {v}" for k, v in row["versions"].items())
+            lines.append(
+                f"| {size} | {row['B']} | {row['engine'][3:]} | {1e3 * row['wall']:.2f} | {row['wall'] / own:.2f} | {versions} |"
+            )
+    lines += [
+        "", "Held-out negative log density (NLPD) after so many seconds of steps, M = 100, B = 256; all with ρ = 0.1 and",
+        "Adam's rate 0.01, the last row as it says (the exact pass is inside its seconds):", "",
+        "| engine | steps | " + " | ".join(f"{m:g} s" for m in MARKS) + " |", "|---" * (len(MARKS) + 2) + "|",
+    ]  # fmt: skip
+    for row in found["marks"]:
+        values = " | ".join(f"{mark[1]:.3f}" for mark in row["marks"])
+        lines.append(f"| {row['engine'][3:]} | {row['steps']} | {values} |")
+    lines += ["", "`python benchmarks/gp.py speed --peers FOLDER`"]
+    return "\n".join(lines) + "\n"
+
+
+def flights(options: argparse.Namespace) -> None:
+    """Arrival delays: a linear model, boosted trees, and processes with equal time."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.linear_model import LinearRegression
+
+    import natgrad as ng
+
+    stored = np.load(DATA / "nycflights_xy.npz")
+    test, x, y = stored["test"], stored["X"], stored["y"]
+    train_x, train_y, test_x, test_y = x[~test], y[~test], x[test], y[test]
+    rows = []
+    for name, model in (("linear", LinearRegression()), ("boosted trees", HistGradientBoostingRegressor())):
+        begin = time.perf_counter()
+        model.fit(train_x, train_y)
+        seconds = time.perf_counter() - begin
+        var = float(np.mean((train_y - model.predict(train_x)) ** 2))
+        off = test_y - model.predict(test_x)
+        nlpd = 0.5 * (np.log(2 * np.pi * var) + np.mean(off**2) / var)
+        rows.append([name, seconds, float(np.sqrt(np.mean(off**2))), float(nlpd)])
+    for likelihood in ("gaussian", "student_t"):
+        begin = time.perf_counter()
+        model = ng.SparseGPRegressor(
+            n_inducing=200, likelihood=likelihood, batch_size=1024, max_steps=100_000, max_seconds=options.seconds, tol=0.0,
+        ).fit(train_x, train_y)  # fmt: skip
+        seconds = time.perf_counter() - begin
+        off = test_y - model.predict(test_x)
+        nlpd = -float(np.mean(model.log_predictive_density(test_x, test_y)))
+        rows.append([f"natgrad, {likelihood}, {model.n_steps_} steps", seconds, float(np.sqrt(np.mean(off**2))), nlpd])
+    curves: dict = {}
+    scale = (train_x.mean(0), train_x.std(0), train_y.mean(), train_y.std())
+    data = {
+        "x": (train_x - scale[0]) / scale[1], "y": (train_y - scale[2]) / scale[3],
+        "x_test": (test_x - scale[0]) / scale[1], "y_test": (test_y - scale[2]) / scale[3],
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        start = Path(folder) / "flights.npz"
+        marks = [m for m in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0) if m <= options.seconds]
+        for name in engines(options):
+            write_start(start, data, 200, 1024, *((0.2, 0.04, True) if name == "natgrad" else (0.1, 0.01)))
+            row = run_engine(name, start, options, "--marks", *map(str, marks))
+            curves[name] = [[m[0], m[1] + float(np.log(scale[3])), m[2] * float(scale[3])] for m in row["marks"]]
+            if name != "natgrad":
+                rows.append([f"{name}, {row['steps']} steps", *(curves[name][-1][i] for i in (0, 2, 1))])
+    found = {"rows": rows, "curves": curves, "n": len(train_y), "seconds": options.seconds}
+    publish("gp-flights", found, flights_table(found))
+    draw_density(curves, "gp-flights")
+
+
+def flights_table(found: dict) -> str:
+    lines = [
+        f"Arrival delays of New York flights in 2013 (minutes), {found['n']:,} train rows, 8 inputs; processes have 200 inducing",
+        "inputs, batches of 1024, one core. Seconds of natgrad include the start and the exact pass at the end.", "",
+        "| model | seconds | RMSE | NLPD |", "|---|---|---|---|",
+    ]  # fmt: skip
+    lines += [f"| {name} | {seconds:.1f} | {rmse:.2f} | {nlpd:.4f} |" for name, seconds, rmse, nlpd in found["rows"]]
+    lines += ["", "`python benchmarks/gp.py flights --peers FOLDER`"]
+    return "\n".join(lines) + "\n"
+
+
+def million(options: argparse.Namespace) -> None:
+    """Rows from a memory-mapped file: resident memory, and the cost of a step at 10⁴, 10⁵ and 10⁶ rows."""
+    import natgrad as ng
+
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for n in (10_000, 100_000, 1_000_000):
+            rng = np.random.default_rng(0)
+            x = np.lib.format.open_memmap(Path(folder) / f"x{n}.npy", "w+", np.float64, (n, 8))
+            y = np.lib.format.open_memmap(Path(folder) / f"y{n}.npy", "w+", np.float64, (n,))
+            for begin in range(0, n, 50_000):
+                part = rng.normal(size=(min(50_000, n - begin), 8))
+                x[begin : begin + len(part)] = part
+                y[begin : begin + len(part)] = np.sin(2 * part[:, 0]) * part[:, 1] + 0.3 * rng.normal(size=len(part))
+            del x, y
+            x, y = (np.load(Path(folder) / f"{c}{n}.npy", mmap_mode="r") for c in "xy")
+            begin = time.perf_counter()
+            model = ng.SparseGPRegressor(n_inducing=100, batch_size=256, max_steps=options.steps, tol=0.0).fit(x, y)
+            seconds = time.perf_counter() - begin
+            times = np.diff(model.trace_["seconds"])
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+            new = rng.normal(size=(5000, 8))
+            rmse = float(np.sqrt(np.mean((model.predict(new) - np.sin(2 * new[:, 0]) * new[:, 1]) ** 2)))
+            found.append({"n": n, "step": float(np.median(times)), "fit": seconds, "peak_gb": peak, "rmse": rmse})
+    lines = [
+        "Rows of 8 inputs from a memory-mapped file, M = 100, B = 256. The fit includes standardising, k-means++ and the exact",
+        "pass; memory is the largest resident set of the process so far, mapped pages included.", "",
+        "| rows | ms a step (median) | fit, s | peak resident, GB | RMSE to the noise-free function |", "|---|---|---|---|---|",
+    ]  # fmt: skip
+    lines += [
+        f"| {r['n']:,} | {1e3 * r['step']:.2f} | {r['fit']:.1f} | {r['peak_gb']:.2f} | {r['rmse']:.3f} |" for r in found
+    ]
+    publish("gp-million", found, "\n".join([*lines, "", "`python benchmarks/gp.py million`"]) + "\n")
+
+
+def pictures(options: argparse.Namespace) -> None:
+    """Snelson's curve, the banana, relevances on kin40k, density against time."""
+    import natgrad as ng
+    from natgrad.report.gp_figures import plot_boundary, plot_fit, plot_relevance
+
+    folder = DATA / "snelson"
+    x, y = (np.loadtxt(next(folder.glob(f"*{end}*"))) for end in ("train_inputs", "train_outputs"))
+    model = ng.SparseGPRegressor(n_inducing=12, max_steps=1500).fit(x[:, None], y)
+    save(plot_fit(model, x[:, None], y), "gp-snelson")
+    x, y = np.loadtxt(DATA / "banana_X_train", delimiter=","), np.loadtxt(DATA / "banana_Y_train")
+    classifier = ng.SparseGPClassifier(n_inducing=20, max_steps=1000).fit(x, y.astype(int))
+    save(plot_boundary(classifier, x, y.astype(int)), "gp-banana")
+    data = kin40k()
+    model = ng.SparseGPRegressor(n_inducing=100, batch_size=256, max_steps=1500, tol=0.0).fit(data["x"], data["y"])
+    save(plot_relevance(model), "gp-relevance")
+    stored = HERE / "results" / "gp-speed.json"
+    if stored.is_file():
+        marks = json.loads(stored.read_text())["marks"]
+        draw_density({row["engine"][3:]: row["marks"] for row in marks}, "gp-density")
+
+
+def draw_density(curves: dict, name: str) -> None:
+    from natgrad.report.gp_figures import plot_density
+
+    save(plot_density(curves), name)
+
+
+def save(ax, name: str) -> None:
+    ax.figure.savefig(HERE.parent / "docs" / "figures" / f"{name}.png", dpi=130)
+
+
+def publish(name: str, found, table: str) -> None:
+    print(table)
+    results = HERE / "results"
+    (results / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    (results / f"{name}.md").write_text(table)
+
+
+if __name__ == "__main__":
+    main()

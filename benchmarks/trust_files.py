@@ -1,0 +1,97 @@
+"""Mutated model files: how many are refused, how fast, and in how much memory.
+
+    python benchmarks/trust_files.py                # 100,000 files; some minutes
+    python benchmarks/trust_files.py --files 2000   # to try it
+
+Files of an LDA, a matrix factorisation and a network's fit are damaged (flipped bits, cuts, insertions, other lengths) and forged
+(strange things in the header, paths, huge sizes, with a right digest). Damaged ones must all be refused with `ModelFileError`;
+forged ones must load or be refused with it. Results: ``benchmarks/results/trust-files.md`` and ``.json``.
+"""
+
+import argparse
+import json
+import platform
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import natgrad as ng
+from natgrad.testing.files import damaged, forged
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def models(folder: Path) -> dict[str, Path]:
+    """A file of each kind, of some ten kilobytes."""
+    rng = np.random.default_rng(0)
+    lda = ng.LDA(4, max_passes=2).fit(rng.poisson(0.5, (100, 40)), vocabulary=[f"word{v}" for v in range(40)])
+    users, items = rng.integers(0, 30, 300), rng.integers(0, 20, 300)
+    ratings = ng.Ratings([f"user{n}" for n in users], items, rng.normal(size=300), duplicates="mean")
+    factors = ng.MatrixFactorization(3, max_steps=5).fit(ratings)
+    mu = ng.Normal("mu", 0.0, 1.0)
+    net = ng.Network(ng.Normal("x", mu, 2.0, plate=ng.Plate("n", 20), observed=rng.normal(size=20)))
+    paths = {name: folder / name for name in ("LDA", "MatrixFactorization", "Fit")}
+    for path, model in zip(paths.values(), (lda, factors, net.fit()), strict=True):
+        model.save(path)
+        ng.load(path)
+    return paths
+
+
+def peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def measure(path: Path, n_files: int, kind: str, seed: int) -> dict[str, float]:
+    data, target, rng = path.read_bytes(), path.with_name("mutated"), np.random.default_rng(seed)
+    change = {"damaged": damaged, "forged": forged}[kind]
+    refused = loaded = 0
+    longest, before = 0.0, peak()
+    for _ in range(n_files):
+        target.write_bytes(change(data, rng))
+        begin = time.perf_counter()
+        try:
+            ng.load(target)
+            loaded += 1
+        except ng.ModelFileError:
+            refused += 1
+        longest = max(longest, time.perf_counter() - begin)
+    return {
+        "files": n_files, "refused": refused, "loaded": loaded, "slowest_s": longest, "bytes": len(data),
+        "peak_growth_bytes": peak() - before,
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--files", type=int, default=100_000)
+    n_files = parser.parse_args().files
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (name, path) in enumerate(models(Path(folder)).items()):
+            for kind, share in (("damaged", 0.9), ("forged", 0.1)):
+                found[f"{name}, {kind}"] = measure(path, round(n_files * share / 3), kind, number)
+    RESULTS.mkdir(exist_ok=True)
+    rows = [
+        f"| {name} | {r['bytes']:,} | {r['files']:,} | {r['refused']:,} | {r['loaded']:,} | {1000 * r['slowest_s']:.0f} | "
+        f"{r['peak_growth_bytes'] / 1e6:.1f} |"
+        for name, r in found.items()
+    ]
+    table = [
+        "| file | bytes | mutated | refused | loaded | slowest, ms | growth of peak memory, MB |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+        *rows,
+    ]
+    (RESULTS / "trust-files.md").write_text("\n".join(table) + "\n")
+    versions = {"natgrad": ng.__version__, "numpy": np.__version__, "python": platform.python_version()}
+    (RESULTS / "trust-files.json").write_text(json.dumps({"versions": versions, "results": found}, indent=1) + "\n")
+    print("\n".join(table))
+    missed = sum(r["loaded"] for name, r in found.items() if name.endswith("damaged"))
+    if missed:
+        raise SystemExit(f"{missed} damaged files were loaded")
+
+
+if __name__ == "__main__":
+    main()

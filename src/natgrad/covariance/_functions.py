@@ -1,0 +1,275 @@
+"""The covariance functions themselves: positive parameters and inputs in, matrices out, in JAX.
+
+    RBF                v exp(−r²/2)                    r² = Σ_d (x_d − z_d)² / ℓ_d²
+    Matern12           v exp(−r)
+    Matern32           v (1 + √3 r) exp(−√3 r)
+    Matern52           v (1 + √5 r + 5/3 r²) exp(−√5 r)
+    RationalQuadratic  v (1 + r²/(2α))^(−α)
+    Periodic           v exp(−½ Σ_d sin²(π (x_d − z_d)/p_d) / ℓ_d²)
+    Linear             Σ_d v_d x_d z_d
+    Constant, White    v, v δ(x, z)
+
+Squared distances are |x|² + |z|² − 2 x·z, one matrix product. Rasmussen and Williams (2006), chapter 4.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from natgrad.covariance._expression import Covariance, Leaf
+
+__all__ = [
+    "RBF",
+    "Constant",
+    "Function",
+    "Linear",
+    "Matern12",
+    "Matern32",
+    "Matern52",
+    "Periodic",
+    "RationalQuadratic",
+    "White",
+]
+
+Array = Any
+Active = Sequence[int] | None
+
+
+class _Stationary(Leaf):
+    """v g(r²) with a length scale, one for all columns or one for each; abstract."""
+
+    def __init__(self, variance: Any = 1.0, lengthscale: Any = 1.0, *, active: Active = None) -> None:
+        super().__init__({"variance": variance, "lengthscale": lengthscale}, active)
+
+    def _matrix(self, values: Mapping[str, Array], x: Array, z: Array | None) -> Array:
+        ell = values["lengthscale"]
+        return values["variance"] * self._of(_squared(x / ell, None if z is None else z / ell), values)
+
+    def _of(self, squared: Array, values: Mapping[str, Array]) -> Array:
+        raise NotImplementedError
+
+
+@final
+class RBF(_Stationary):
+    """v exp(−r²/2): smooth functions. An array of length scales has one for each column (ARD).
+
+    Parameters
+    ----------
+    variance : float, v
+    lengthscale : float or array [D], ℓ
+    active : columns that it reads; by default all
+
+    Examples
+    --------
+    >>> RBF(lengthscale=2.0)([[0.0]], [[2.0]]).round(4).tolist()
+    [[0.6065]]
+    """
+
+    def _of(self, squared: Array, values: Mapping[str, Array]) -> Array:
+        import jax.numpy as jnp
+
+        return jnp.exp(-0.5 * squared)
+
+
+@final
+class Matern12(_Stationary):
+    """v exp(−r): continuous, rough functions."""
+
+    def _of(self, squared: Array, values: Mapping[str, Array]) -> Array:
+        import jax.numpy as jnp
+
+        return jnp.exp(-_root(squared))
+
+
+@final
+class Matern32(_Stationary):
+    """v (1 + √3 r) exp(−√3 r): functions with one derivative."""
+
+    def _of(self, squared: Array, values: Mapping[str, Array]) -> Array:
+        import jax.numpy as jnp
+
+        r = np.sqrt(3.0) * _root(squared)
+        return (1.0 + r) * jnp.exp(-r)
+
+
+@final
+class Matern52(_Stationary):
+    """v (1 + √5 r + 5/3 r²) exp(−√5 r): functions with two derivatives."""
+
+    def _of(self, squared: Array, values: Mapping[str, Array]) -> Array:
+        import jax.numpy as jnp
+
+        r = np.sqrt(5.0) * _root(squared)
+        return (1.0 + r + 5.0 / 3.0 * squared) * jnp.exp(-r)
+
+
+@final
+class RationalQuadratic(Leaf):
+    """v (1 + r²/(2α))^(−α): RBFs of many length scales; α → ∞ is one RBF."""
+
+    def __init__(
+        self, variance: Any = 1.0, lengthscale: Any = 1.0, alpha: float = 1.0, *, active: Active = None
+    ) -> None:
+        super().__init__({"variance": variance, "lengthscale": lengthscale, "alpha": alpha}, active)
+
+    def _matrix(self, values: Mapping[str, Array], x: Array, z: Array | None) -> Array:
+        import jax.numpy as jnp
+
+        ell, alpha = values["lengthscale"], values["alpha"]
+        squared = _squared(x / ell, None if z is None else z / ell)
+        return values["variance"] * jnp.exp(-alpha * jnp.log1p(squared / (2.0 * alpha)))
+
+
+@final
+class Periodic(Leaf):
+    """v exp(−½ Σ_d sin²(π (x_d − z_d)/p_d)/ℓ_d²): functions that repeat after p."""
+
+    def __init__(
+        self, variance: Any = 1.0, lengthscale: Any = 1.0, period: Any = 1.0, *, active: Active = None
+    ) -> None:
+        super().__init__({"variance": variance, "lengthscale": lengthscale, "period": period}, active)
+
+    def _matrix(self, values: Mapping[str, Array], x: Array, z: Array | None) -> Array:
+        import jax.numpy as jnp
+
+        # sin²(a/2) = |(cos, sin)(x) − (cos, sin)(z)|²/4 with a the difference of angles: a distance on circles, so one product.
+        def around(a: Array) -> Array:
+            angle = 2.0 * np.pi * a / values["period"]
+            return jnp.concatenate([jnp.cos(angle) / values["lengthscale"], jnp.sin(angle) / values["lengthscale"]], 1)
+
+        squared = 0.25 * _squared(around(x), None if z is None else around(z))
+        return values["variance"] * jnp.exp(-0.5 * squared)
+
+
+@final
+class Linear(Leaf):
+    """Σ_d v_d x_d z_d: straight lines through the origin."""
+
+    def __init__(self, variance: Any = 1.0, *, active: Active = None) -> None:
+        super().__init__({"variance": variance}, active)
+
+    def _matrix(self, values: Mapping[str, Array], x: Array, z: Array | None) -> Array:
+        return (x * values["variance"]) @ (x if z is None else z).T
+
+    def _diagonal(self, values: Mapping[str, Array], x: Array) -> Array:
+        return (x * x * values["variance"]).sum(1)
+
+
+@final
+class Constant(Leaf):
+    """v: an unknown level; as a factor, a scale."""
+
+    def __init__(self, variance: float = 1.0, *, active: Active = None) -> None:
+        super().__init__({"variance": variance}, active)
+
+    def _matrix(self, values: Mapping[str, Array], x: Array, z: Array | None) -> Array:
+        import jax.numpy as jnp
+
+        return values["variance"] * jnp.ones((x.shape[0], (x if z is None else z).shape[0]))
+
+
+@final
+class White(Leaf):
+    """v on the diagonal of K(x, x) and nothing elsewhere: a part of f that no other point shares.
+
+    K(x, z) is zero, also where a row of z equals one of x: inducing points cannot carry it.
+    """
+
+    def __init__(self, variance: float = 1.0, *, active: Active = None) -> None:
+        super().__init__({"variance": variance}, active)
+
+    def _matrix(self, values: Mapping[str, Array], x: Array, z: Array | None) -> Array:
+        import jax.numpy as jnp
+
+        return values["variance"] * jnp.eye(x.shape[0]) if z is None else jnp.zeros((x.shape[0], z.shape[0]))
+
+
+@final
+class Function(Leaf):
+    """Any covariance function k(x [N, D], z [M, D], **parameters) → [N, M] written in JAX.
+
+    Parameters
+    ----------
+    function : callable
+        Pure, with JAX arrays; its parameters are positive numbers.
+    active : columns that it reads; by default all
+    **parameters : float, the starting values
+
+    Examples
+    --------
+    >>> def brownian(x, z, variance):
+    ...     import jax.numpy as jnp
+    ...
+    ...     return variance * jnp.minimum(x, z.T)
+    >>> Function(brownian, variance=2.0)([[1.0], [3.0]]).tolist()
+    [[2.0, 2.0], [2.0, 6.0]]
+    """
+
+    def __init__(self, function: Callable[..., Any], *, active: Active = None, **parameters: Any) -> None:
+        if not callable(function):
+            raise TypeError(f"Function: expected a function of two arrays written in JAX, got {function!r}")
+        super().__init__(parameters, active)
+        self.function = function
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """With the name of the function."""
+        return tuple(f"{self._called}.{name}" for name in self._values)
+
+    @property
+    def structure(self) -> tuple[Any, ...]:
+        """The function belongs to it."""
+        return self.function, *super().structure
+
+    def at(self, theta: Sequence[Array]) -> Covariance:
+        """The same function with parameters exp(θ)."""
+        values = {name: np.exp(np.asarray(part)) for name, part in zip(self._values, theta, strict=True)}
+        return Function(self.function, active=self.active, **values)
+
+    def to_data(self) -> dict[str, Any]:
+        """Refused: files hold no code."""
+        raise ValueError(
+            f"{self!r} has code of its own, and model files hold none: save the parameters and the data instead"
+        )
+
+    def _matrix(self, values: Mapping[str, Array], x: Array, z: Array | None) -> Array:
+        out = self.function(x, x if z is None else z, **values)
+        wanted = (x.shape[0], (x if z is None else z).shape[0])
+        if np.shape(out) != wanted:
+            raise ValueError(f"{self._called}(x, z) returned shape {np.shape(out)}, expected {wanted}")
+        return out
+
+    def _diagonal(self, values: Mapping[str, Array], x: Array) -> Array:
+        import jax
+
+        return jax.vmap(lambda row: self.function(row[None], row[None], **values)[0, 0])(x)
+
+    @property
+    def _called(self) -> str:
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    def __repr__(self) -> str:
+        parts = ", ".join([self._called, *(f"{name}={value:.4g}" for name, value in self._values.items())])
+        known = inspect.isfunction(self.function) and self.active is not None
+        return f"Function({parts}{f', active={list(self.active or ())}' if known else ''})"
+
+
+def _squared(x: Array, z: Array | None) -> Array:
+    """Squared distances [N, M]; exactly zero on the diagonal of a symmetric matrix."""
+    import jax.numpy as jnp
+
+    other = x if z is None else z
+    squared = jnp.maximum((x * x).sum(1)[:, None] + (other * other).sum(1)[None, :] - 2.0 * x @ other.T, 0.0)
+    return squared if z is not None else squared * (1.0 - jnp.eye(x.shape[0]))
+
+
+def _root(squared: Array) -> Array:
+    """√ with slope zero at zero, where it has none."""
+    import jax.numpy as jnp
+
+    positive = squared > 0.0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, squared, 1.0)), 0.0)

@@ -1,0 +1,77 @@
+"""Genotypes 0/1/2 in; the counts of alleles that an admixture model reads out, and the frequencies of alleles back.
+
+An individual is a document, and each of its two copies of a locus is a word: one of the two alleles. Populations are topics
+(Pritchard, Stephens and Donnelly, 2000). LDA gives a population one Dirichlet over all 2 L alleles; the model of that paper has a
+Beta for each locus, f_kl, instead. As every individual has two copies of every locus, the share of a locus in a topic is 1/L in
+the data, and φ_k(l, a) / Σ_a φ_k(l, a) estimates f_kl: `allele_frequencies`. Missing genotypes are left out; a locus at which
+many are missing weighs less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sparse
+
+from natgrad.data.corpora import Corpus, as_corpus
+
+__all__ = ["allele_frequencies", "genotypes"]
+
+# As PLINK writes text (9), as most arrays have it (−1), and NaN.
+MISSING = (-1, 9)
+
+
+def genotypes(G: Any, names: Sequence[str] | None = None) -> Corpus:
+    """A corpus of alleles: individual i has g copies of word 2l and 2 − g of word 2l + 1, for g = G[i, l].
+
+    Parameters
+    ----------
+    G : array [individuals, loci] of 0, 1 or 2 copies of the counted allele; −1, 9 or NaN where missing
+    names : the L names of the loci, optional; by default their numbers. The words are "name alt" and "name ref".
+
+    Examples
+    --------
+    >>> corpus = genotypes([[0, 2], [1, -1]], names=["rs1", "rs2"])
+    >>> corpus.to_sparse().toarray().astype(int).tolist()
+    [[0, 2, 2, 0], [1, 1, 0, 0]]
+    >>> corpus.vocabulary.tolist()
+    ['rs1 alt', 'rs1 ref', 'rs2 alt', 'rs2 ref']
+    """
+    table = np.asarray(G.toarray() if hasattr(G, "toarray") else G)
+    if table.ndim != 2:
+        raise ValueError(f"G must have two axes, individuals and loci, got shape {table.shape}")
+    if table.dtype.kind not in "iufb":
+        raise TypeError(f"G must be numbers 0, 1 or 2, got an array of {table.dtype}")
+    missing = np.isin(table, MISSING) | np.isnan(table)
+    if len(bad := np.argwhere(~missing & ~np.isin(table, (0, 1, 2)))):
+        i, locus = bad[0]
+        raise ValueError(
+            f"G must be 0, 1 or 2, or −1, 9 or NaN where missing, but G[{i}, {locus}] = {table[i, locus]} ({len(bad)} such): "
+            "doses must be rounded, loci with more than two alleles left out"
+        )
+    if names is not None and len(names) != table.shape[1]:
+        raise ValueError(f"names has {len(names)} loci and G has {table.shape[1]}")
+    counts = np.zeros((*table.shape, 2))
+    counts[..., 0] = np.where(missing, 0, table)
+    counts[..., 1] = np.where(missing, 0, 2 - counts[..., 0])
+    loci = range(table.shape[1]) if names is None else names
+    words = [f"{locus} {allele}" for locus in loci for allele in ("alt", "ref")]
+    return as_corpus(sparse.csr_array(counts.reshape(len(table), -1)), words)
+
+
+def allele_frequencies(topics: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """The counted allele's frequency [K, L] in each population, of topics [K, 2 L] fitted to `genotypes`.
+
+    Examples
+    --------
+    >>> allele_frequencies([[0.1, 0.3, 0.4, 0.2]]).round(3).tolist()
+    [[0.25, 0.667]]
+    """
+    array = np.asarray(topics, dtype=np.float64)
+    if array.ndim != 2 or array.shape[1] % 2:
+        raise ValueError(f"topics must be [populations, 2 · loci], got shape {array.shape}")
+    pairs = array.reshape(len(array), -1, 2)
+    return np.asarray(pairs[..., 0] / pairs.sum(-1))

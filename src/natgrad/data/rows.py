@@ -1,0 +1,211 @@
+"""Rows of inputs and outputs in; batches by number, and pieces in order, out. Arrays, memory maps, Parquet files, iterators.
+
+What is in memory or mapped is read where it lies. A Parquet file and an iterator of chunks are written once to a temporary
+file of float64 numbers, so that rows can be drawn at random and read again, whatever their number.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Rows", "Scaling", "open_rows", "rows_of_arrays"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+# Rows read at once when all of them are.
+PIECE = 8192
+
+
+class Scaling(NamedTuple):
+    """Means and standard deviations that standardise columns; a constant column has deviation one."""
+
+    mean: Floats
+    sd: Floats
+
+    def apply(self, a: Floats) -> Floats:
+        """(a − mean)/sd."""
+        return np.asarray((a - self.mean) / self.sd)
+
+    @classmethod
+    def none(cls, width: int) -> Scaling:
+        """Nothing is changed."""
+        return cls(np.zeros(width), np.ones(width))
+
+
+class Rows:
+    """Inputs [N, D] and outputs [N, P], standardised as they are read.
+
+    Parameters
+    ----------
+    x, y : arrays or memory maps [N, D], [N, P]
+    x_scaling, y_scaling : Scaling, optional
+    chosen : ints, optional
+        Which rows there are; by default all.
+    """
+
+    def __init__(
+        self,
+        x: npt.NDArray[Any],
+        y: npt.NDArray[Any],
+        x_scaling: Scaling | None = None,
+        y_scaling: Scaling | None = None,
+        chosen: Ints | None = None,
+        keep: Any = None,
+    ) -> None:
+        self._x, self._y, self._chosen = x, y, chosen
+        self.x_scaling = Scaling.none(x.shape[1]) if x_scaling is None else x_scaling
+        self.y_scaling = Scaling.none(y.shape[1]) if y_scaling is None else y_scaling
+        self._keep = keep
+
+    def __len__(self) -> int:
+        return len(self._x) if self._chosen is None else len(self._chosen)
+
+    @property
+    def n_columns(self) -> int:
+        """D."""
+        return int(self._x.shape[1])
+
+    @property
+    def n_outputs(self) -> int:
+        """P."""
+        return int(self._y.shape[1])
+
+    @property
+    def inputs(self) -> npt.NDArray[Any]:
+        """All inputs as they lie, not standardised."""
+        return self._x
+
+    @property
+    def outputs(self) -> npt.NDArray[Any]:
+        """All outputs as they lie, not standardised."""
+        return self._y
+
+    def take(self, numbers: Ints | None) -> tuple[Floats, Floats]:
+        """Some rows, or all of them."""
+        if numbers is None:
+            numbers = np.arange(len(self))
+        where = numbers if self._chosen is None else self._chosen[numbers]
+        return self._scaled(self._x[where], self._y[where])
+
+    def pieces(self, size: int = PIECE) -> Iterator[tuple[Floats, Floats]]:
+        """All rows in order, so many at a time."""
+        for begin in range(0, len(self), size):
+            if self._chosen is None:
+                yield self._scaled(self._x[begin : begin + size], self._y[begin : begin + size])
+            else:
+                yield self.take(np.arange(begin, min(begin + size, len(self))))
+
+    def standardised(self, outputs: bool) -> Rows:
+        """The same rows with columns of mean 0 and variance 1; constant columns are only centred."""
+        x, y = _moments(self.pieces())
+        y_scaling = y if outputs else Scaling.none(self.n_outputs)
+        return Rows(self._x, self._y, x, y_scaling, self._chosen, self._keep)
+
+    def scaled_by(self, x_scaling: Scaling, y_scaling: Scaling) -> Rows:
+        """The same rows with other scales."""
+        return Rows(self._x, self._y, x_scaling, y_scaling, self._chosen, self._keep)
+
+    def split(self, share: float, rng: np.random.Generator) -> tuple[Rows, Rows]:
+        """The rows but a random share, and that share."""
+        n_out = max(1, round(share * len(self)))
+        out = np.zeros(len(self), bool)
+        out[rng.choice(len(self), n_out, replace=False)] = True
+        parts = (np.flatnonzero(~out), np.flatnonzero(out))
+        kept, held = (p if self._chosen is None else self._chosen[p] for p in parts)
+        make = (self._x, self._y, self.x_scaling, self.y_scaling)
+        return Rows(*make, kept, self._keep), Rows(*make, held, self._keep)
+
+    def _scaled(self, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[Floats, Floats]:
+        x64, y64 = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+        return self.x_scaling.apply(x64), self.y_scaling.apply(y64)
+
+
+def rows_of_arrays(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Rows:
+    """Rows of arrays [N, D] and [N] or [N, P]."""
+    return Rows(x, y[:, None] if y.ndim == 1 else y)
+
+
+def open_rows(source: Any, target: Any, check: Callable[[Any, Any], tuple[Any, Any]]) -> Rows:
+    """Rows of a Parquet file (``target`` names its output columns) or of an iterator of (X, y), spilled to a file."""
+    if isinstance(source, (str, Path)):
+        return _spilled(_parquet(Path(source), target), check)
+    return _spilled(source, check)
+
+
+class _Folder:
+    """A temporary folder that is removed with the last rows that read from it."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="natgrad-rows-"))
+        self._removed = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def _parquet(path: Path, target: Any) -> Iterator[tuple[Any, Any]]:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise ImportError("reading Parquet needs PyArrow: pip install pyarrow") from None
+    if target is None:
+        raise ValueError(f"{path}: y must name the column, or list the columns, that are the outputs")
+    wanted = [target] if isinstance(target, str) else [*target]
+    with parquet.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        for name in wanted:
+            if name not in names:
+                raise ValueError(f"{path}: there is no column {name!r}; it has {', '.join(names)}")
+        inputs = [name for name in names if name not in wanted]
+        for part in file.iter_batches(PIECE):
+            columns = {name: part.column(name).to_numpy(zero_copy_only=False) for name in names}
+            yield np.column_stack([columns[n] for n in inputs]), np.column_stack([columns[n] for n in wanted])
+
+
+def _spilled(chunks: Iterable[Any], check: Callable[[Any, Any], tuple[Any, Any]]) -> Rows:
+    """Chunks (X, y) written one after the other to a temporary file, mapped into memory."""
+    folder = _Folder()
+    path = folder.path / "rows.f64"
+    width = outputs = -1
+    with path.open("wb") as file:
+        for number, chunk in enumerate(chunks):
+            try:
+                x, y = chunk
+            except (TypeError, ValueError):
+                raise TypeError(f"chunk {number} must be a pair (X, y), got {type(chunk).__name__}") from None
+            x, y = check(x, y)
+            y = y[:, None] if y.ndim == 1 else y
+            if width >= 0 and (x.shape[1], y.shape[1]) != (width, outputs):
+                raise ValueError(f"chunk {number} has {x.shape[1]} columns, and the first has {width}")
+            width, outputs = x.shape[1], y.shape[1]
+            file.write(np.ascontiguousarray(np.hstack([x, y]), dtype=np.float64).tobytes())
+    if width < 0:
+        raise ValueError("the iterator gave no chunks: expected pairs (X, y)")
+    table = np.memmap(path, dtype=np.float64, mode="r").reshape(-1, width + outputs)
+    return Rows(table[:, :width], table[:, width:], keep=folder)
+
+
+def _moments(pieces: Iterator[tuple[Floats, Floats]]) -> tuple[Scaling, Scaling]:
+    """Mean and standard deviation of every column in one reading, by Chan's update of pieces."""
+    n, means, squares = 0, None, None
+    for piece in pieces:
+        part = np.hstack(piece)
+        mean, square, size = part.mean(0), ((part - part.mean(0)) ** 2).sum(0), len(part)
+        if means is None or squares is None:
+            n, means, squares = size, mean, square
+            continue
+        off = mean - means
+        means = means + off * size / (n + size)
+        squares = squares + square + off**2 * n * size / (n + size)
+        n += size
+    assert means is not None
+    assert squares is not None
+    sd = np.sqrt(squares / n)
+    sd = np.where(sd > 1e-12 * np.maximum(1.0, np.abs(means)), sd, 1.0)
+    width = piece[0].shape[1]
+    return Scaling(means[:width], sd[:width]), Scaling(means[width:], sd[width:])

@@ -1,0 +1,127 @@
+"""A table on disk (CSV, TSV, JSON lines, Parquet) in, its columns by name out; a wrong name is told the ones that exist."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+__all__ = ["TABLES", "kind_of_table", "open_text", "read_table"]
+
+TABLES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+Columns = dict[str, list[Any]]
+
+
+def kind_of_table(path: Path) -> str | None:
+    """What kind of table a file is, by its name; None if it is none. ``.gz`` may follow."""
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    return TABLES.get(suffixes[-1]) if suffixes else None
+
+
+def read_table(path: str | Path, columns: Sequence[str] | None = None) -> Columns:
+    """Columns of a table as lists.
+
+    Parameters
+    ----------
+    path : a file ending in .csv, .tsv, .jsonl or .parquet; text may be gzipped
+    columns : names, optional
+        Those to read, in this order; all by default. Fields of text files are text.
+
+    Raises
+    ------
+    ValueError
+        With the columns that exist if one is asked for that does not, and with the line of the first row that is wrong.
+    """
+    where = Path(path)
+    kind = kind_of_table(where)
+    if kind is None:
+        raise ValueError(f"{where}: not a table by its name; expected a file ending in {', '.join(TABLES)}")
+    if kind == "parquet":
+        return _from_parquet(where, columns)
+    with open_text(where) as file:
+        if kind == "jsonl":
+            return _from_json_lines(where, file, columns)
+        return _from_rows(where, file, "," if kind == "csv" else "\t", columns)
+
+
+def open_text(path: Path) -> TextIO:
+    """A text file, gzipped or not; the byte-order mark that some programs write is skipped."""
+    if path.suffix.lower() == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def _from_rows(path: Path, file: TextIO, separator: str, columns: Sequence[str] | None) -> Columns:
+    csv.field_size_limit(2**31 - 1)  # a field may be a whole book
+    rows = csv.reader(file, delimiter=separator)
+    header = [name.strip() for name in next(rows, [])]
+    if not header:
+        raise ValueError(f"{path}: is empty; expected a first line with the names of the columns")
+    chosen = _chosen(path, header, columns)
+    places = [header.index(name) for name in chosen]
+    found: Columns = {name: [] for name in chosen}
+    for row in rows:
+        if not row:
+            continue
+        if len(row) != len(header):
+            raise ValueError(
+                f"{path}, line {rows.line_num}: {len(row)} fields, but the first line names {len(header)} columns "
+                f"({', '.join(header)})"
+            )
+        for name, place in zip(chosen, places, strict=True):
+            found[name].append(row[place])
+    return found
+
+
+def _from_json_lines(path: Path, file: TextIO, columns: Sequence[str] | None) -> Columns:
+    found: Columns = {}
+    for number, line in enumerate(file, 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}, line {number}: not JSON ({error.msg})") from None
+        if not isinstance(record, dict):
+            raise ValueError(
+                f"{path}, line {number}: expected an object with the columns as keys, got {line.strip()[:40]!r}"
+            )
+        chosen = _chosen(path, list(record), columns if columns is not None else list(found) or None)
+        for name in chosen:
+            found.setdefault(name, []).append(record[name])
+    if not found:
+        raise ValueError(f"{path}: is empty; expected a JSON object on each line")
+    return found
+
+
+def _from_parquet(path: Path, columns: Sequence[str] | None) -> Columns:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise ImportError(f"{path}: reading Parquet needs PyArrow: pip install pyarrow") from None
+    chosen = _chosen(path, parquet.read_schema(path).names, columns)
+    table = parquet.read_table(path, columns=chosen)
+    return {name: table.column(name).to_pylist() for name in chosen}
+
+
+def _chosen(path: Path, present: list[str], wanted: Sequence[str] | None) -> list[str]:
+    if wanted is None:
+        return present
+    for name in wanted:
+        if name not in present:
+            near = difflib.get_close_matches(name, present, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"{path}: there is no column {name!r}; it has {', '.join(map(repr, present))}{hint}")
+    return list(wanted)

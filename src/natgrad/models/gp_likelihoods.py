@@ -1,0 +1,312 @@
+"""Likelihoods of a Gaussian process: observations and the moments of q(f_n) in; E_q[log p(y | f)] and its slopes out.
+
+    f ~ N(m, v):   value = E[log p(y | f)],   slope = ∂value/∂m,   curvature = E[∂² log p],   spread = ∂value/∂v
+
+Expectations without a closed form are Gauss–Hermite sums, and slope and spread are the derivatives of these sums; the
+curvature is twice the spread up to the error of the sums, and less noisy. Bernoulli has the probit link, p(y = 1) = Φ(f);
+Poisson the rate exp(f).
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+import scipy.special as sp
+
+__all__ = ["Bernoulli", "Expected", "Gaussian", "Likelihood", "Poisson", "StudentT", "likelihood_named"]
+
+Floats = npt.NDArray[np.float64]
+LOG_2PI = float(np.log(2.0 * np.pi))
+N_NODES = 20
+NODES, WEIGHTS = np.polynomial.hermite.hermgauss(N_NODES)
+NODES, WEIGHTS = NODES * np.sqrt(2.0), WEIGHTS / np.sqrt(np.pi)
+# The noise never vanishes: σ² = LEAST + exp(ψ), in standardised units.
+LEAST = 1e-6
+# Below it a variance is rounding.
+LEAST_VARIANCE = 1e-12
+# Beyond this the rate of a Poisson is no number of events.
+MOST_LOG_RATE = 100.0
+
+
+class Expected(NamedTuple):
+    """What a likelihood says of some observations, arrays [N], and the slope of Σ value along its own parameter."""
+
+    value: Floats
+    slope: Floats
+    curvature: Floats
+    spread: Floats
+    parameter: float
+
+
+class Likelihood(abc.ABC):
+    """p(y | f); ``psi`` is its own parameter on an unbounded scale, one number (0 and unused where there is none)."""
+
+    name: str
+    conjugate = False
+    has_parameter = False
+    standardised = False
+
+    @abc.abstractmethod
+    def expected(self, psi: float, y: Floats, mean: Floats, var: Floats) -> Expected:
+        """Under q(f) = N(mean, var)."""
+
+    @abc.abstractmethod
+    def predict(self, psi: float, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
+        """Mean and variance of a new observation."""
+
+    @abc.abstractmethod
+    def sample(self, psi: float, f: Floats, rng: np.random.Generator) -> Floats:
+        """Observations given f."""
+
+    @abc.abstractmethod
+    def log_density(self, psi: float, y: Floats, f: Floats) -> Floats:
+        """Log p(y | f)."""
+
+    def log_predictive(self, psi: float, y: Floats, mean: Floats, var: Floats) -> Floats:
+        """Log E_q[p(y | f)] [N]."""
+        f = mean[:, None] + np.sqrt(var)[:, None] * NODES
+        return np.asarray(sp.logsumexp(self.log_density(psi, y[:, None], f), b=WEIGHTS, axis=1))
+
+    @abc.abstractmethod
+    def cdf(self, psi: float, y: Floats, f: Floats) -> Floats:
+        """P(observation ≤ y | f)."""
+
+    def quantile(self, psi: float, level: float, mean: Floats, var: Floats) -> Floats:
+        """Where the predictive distribution reaches ``level`` [N], by bisection."""
+        f = mean[:, None] + np.sqrt(var)[:, None] * NODES
+        centre, spread = self.predict(psi, mean, var)
+        width = 1.0 + np.sqrt(np.where(np.isfinite(spread), spread, var))
+        low, high = centre - width, centre + width
+        for _ in range(100):
+            width = 2.0 * width
+            short, long = (self.cdf(psi, end[:, None], f) @ WEIGHTS for end in (low, high))
+            if (short < level).all() and (long >= level).all():
+                break
+            low, high = np.where(short < level, low, centre - width), np.where(long >= level, high, centre + width)
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            below = self.cdf(psi, middle[:, None], f) @ WEIGHTS < level
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return high
+
+    def start(self, variance: float) -> float:
+        """ψ of a given variance."""
+        return 0.0
+
+    def offset(self, y: Floats) -> float:
+        """A constant added to f, from the data."""
+        return 0.0
+
+    def check(self, y: Floats, what: str) -> None:
+        """Raise for a value outside the support; by default all numbers are inside."""
+        return
+
+
+@final
+class Gaussian(Likelihood):
+    """y ~ N(f, σ²)."""
+
+    name, conjugate, has_parameter, standardised = "gaussian", True, True, True
+
+    def variance(self, psi: float) -> float:
+        """σ²."""
+        return LEAST + float(np.exp(psi))
+
+    def start(self, variance: float) -> float:
+        """log(σ² − least)."""
+        return float(np.log(max(variance - LEAST, LEAST)))
+
+    def expected(self, psi: float, y: Floats, mean: Floats, var: Floats) -> Expected:
+        """In closed form."""
+        noise = self.variance(psi)
+        off = y - mean
+        squares = off**2 + var
+        value = -0.5 * (LOG_2PI + np.log(noise) + squares / noise)
+        parameter = self.slope(psi, len(y), float(squares.sum()))
+        return Expected(value, off / noise, np.full(len(y), -1.0 / noise), np.full(len(y), -0.5 / noise), parameter)
+
+    def slope(self, psi: float, n: float, squares: float) -> float:
+        """∂/∂ψ of Σ value, from Σ E[(y − f)²]."""
+        noise = self.variance(psi)
+        return 0.5 * (squares / noise - n) / noise * float(np.exp(psi))
+
+    def predict(self, psi: float, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
+        """M and v + σ²."""
+        return mean, var + self.variance(psi)
+
+    def sample(self, psi: float, f: Floats, rng: np.random.Generator) -> Floats:
+        """F and noise."""
+        return np.asarray(f + np.sqrt(self.variance(psi)) * rng.standard_normal(f.shape))
+
+    def log_density(self, psi: float, y: Floats, f: Floats) -> Floats:
+        """Log N(y; f, σ²)."""
+        noise = self.variance(psi)
+        return np.asarray(-0.5 * (LOG_2PI + np.log(noise) + (y - f) ** 2 / noise))
+
+    def cdf(self, psi: float, y: Floats, f: Floats) -> Floats:
+        """Φ((y − f)/σ)."""
+        return np.asarray(sp.ndtr((y - f) / np.sqrt(self.variance(psi))))
+
+    def quantile(self, psi: float, level: float, mean: Floats, var: Floats) -> Floats:
+        """In closed form."""
+        return np.asarray(mean + sp.ndtri(level) * np.sqrt(var + self.variance(psi)))
+
+    def log_predictive(self, psi: float, y: Floats, mean: Floats, var: Floats) -> Floats:
+        """Log N(y; m, v + σ²)."""
+        total = var + self.variance(psi)
+        return np.asarray(-0.5 * (LOG_2PI + np.log(total) + (y - mean) ** 2 / total))
+
+
+class _Quadrature(Likelihood):
+    """Expectations as sums over nodes; abstract."""
+
+    def expected(self, psi: float, y: Floats, mean: Floats, var: Floats) -> Expected:
+        """Value and slopes at the same nodes."""
+        sd = np.sqrt(np.maximum(var, LEAST_VARIANCE))
+        parts = self.derivatives(psi, y[:, None], mean[:, None] + sd[:, None] * NODES)
+        value, slope, curvature = (part @ WEIGHTS for part in parts[:3])
+        spread = parts[1] @ (WEIGHTS * NODES) / (2.0 * sd)
+        along = float((parts[3] @ WEIGHTS).sum()) if self.has_parameter else 0.0
+        return Expected(value, slope, curvature, spread, along)
+
+    @abc.abstractmethod
+    def derivatives(self, psi: float, y: Floats, f: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Log p, its first and second derivatives in f, and its derivative in ψ."""
+
+
+@final
+class StudentT(_Quadrature):
+    """y = f + σ t with t of ``df`` degrees of freedom: outliers bend the fit less."""
+
+    name, has_parameter, standardised = "student_t", True, True
+
+    def __init__(self, df: float = 4.0) -> None:
+        self.df = df
+
+    def variance(self, psi: float) -> float:
+        """σ²."""
+        return LEAST + float(np.exp(psi))
+
+    def start(self, variance: float) -> float:
+        """Of the scale σ²."""
+        return float(np.log(max(variance - LEAST, LEAST)))
+
+    def derivatives(self, psi: float, y: Floats, f: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Of −(ν + 1)/2 log(1 + (y − f)²/(ν σ²)) − log σ + const."""
+        scale, df = self.variance(psi), self.df
+        off = y - f
+        below = df * scale + off**2
+        slope = (df + 1.0) * off / below
+        curvature = (df + 1.0) * (off**2 - df * scale) / below**2
+        along = 0.5 * ((df + 1.0) * off**2 / below - 1.0) / scale * np.exp(psi)
+        return self.log_density(psi, y, f), slope, curvature, along
+
+    def log_density(self, psi: float, y: Floats, f: Floats) -> Floats:
+        """Of the scaled t distribution."""
+        scale, df = self.variance(psi), self.df
+        constant = sp.gammaln((df + 1.0) / 2.0) - sp.gammaln(df / 2.0) - 0.5 * np.log(df * np.pi * scale)
+        return np.asarray(constant - 0.5 * (df + 1.0) * np.log1p((y - f) ** 2 / (df * scale)))
+
+    def cdf(self, psi: float, y: Floats, f: Floats) -> Floats:
+        """Of the scaled t distribution."""
+        return np.asarray(sp.stdtr(self.df, (y - f) / np.sqrt(self.variance(psi))))
+
+    def predict(self, psi: float, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
+        """M and v + σ² ν/(ν − 2); infinite for ν ≤ 2."""
+        return mean, var + (self.variance(psi) * self.df / (self.df - 2.0) if self.df > 2.0 else np.inf)
+
+    def sample(self, psi: float, f: Floats, rng: np.random.Generator) -> Floats:
+        """F and noise with heavy tails."""
+        return np.asarray(f + np.sqrt(self.variance(psi)) * rng.standard_t(self.df, f.shape))
+
+
+@final
+class Poisson(Likelihood):
+    """y ~ Poisson(exp(f))."""
+
+    name = "poisson"
+
+    def expected(self, psi: float, y: Floats, mean: Floats, var: Floats) -> Expected:
+        """In closed form: E[exp f] = exp(m + v/2)."""
+        rate = np.exp(np.minimum(mean + 0.5 * var, MOST_LOG_RATE))
+        return Expected(y * mean - rate - sp.gammaln(y + 1.0), y - rate, -rate, -0.5 * rate, 0.0)
+
+    def log_density(self, psi: float, y: Floats, f: Floats) -> Floats:
+        """Y f − exp(f) − log y!."""
+        return np.asarray(y * f - np.exp(np.minimum(f, MOST_LOG_RATE)) - sp.gammaln(y + 1.0))
+
+    def cdf(self, psi: float, y: Floats, f: Floats) -> Floats:
+        """P(count ≤ y)."""
+        return np.asarray(np.where(y < 0, 0.0, sp.pdtr(np.maximum(y, 0.0), np.exp(np.minimum(f, MOST_LOG_RATE)))))
+
+    def quantile(self, psi: float, level: float, mean: Floats, var: Floats) -> Floats:
+        """The smallest count with at least this probability below or at it."""
+        return np.maximum(np.ceil(super().quantile(psi, level, mean, var) - 1e-9), 0.0)
+
+    def predict(self, psi: float, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
+        """exp(m + v/2), and that plus the variance of the rate."""
+        rate = np.exp(np.minimum(mean + 0.5 * var, MOST_LOG_RATE))
+        return rate, rate + rate**2 * np.expm1(np.minimum(var, MOST_LOG_RATE))
+
+    def sample(self, psi: float, f: Floats, rng: np.random.Generator) -> Floats:
+        """Counts; a rate above 10⁸ is taken as that."""
+        return rng.poisson(np.exp(np.minimum(f, np.log(1e8)))).astype(np.float64)
+
+    def offset(self, y: Floats) -> float:
+        """Log of the mean count."""
+        return float(np.log(max(float(np.mean(y)), 1e-3)))
+
+    def check(self, y: Floats, what: str) -> None:
+        """Whole numbers ≥ 0."""
+        bad = np.argwhere((y < 0) | (y != np.round(y)))
+        if len(bad):
+            place = tuple(int(i) for i in bad[0])
+            raise ValueError(f"{what}{list(place)} = {y[place]:g}: likelihood='poisson' needs whole numbers ≥ 0")
+
+
+@final
+class Bernoulli(_Quadrature):
+    """y = ±1 with p(y = 1) = Φ(f)."""
+
+    name = "bernoulli"
+
+    def derivatives(self, psi: float, y: Floats, f: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Of log Φ(y f)."""
+        signed = y * f
+        value = sp.log_ndtr(signed)
+        ratio = np.exp(-0.5 * (signed**2 + LOG_2PI) - value)
+        return value, y * ratio, -ratio * (signed + ratio), value
+
+    def cdf(self, psi: float, y: Floats, f: Floats) -> Floats:
+        """P(label ≤ y)."""
+        return np.where(y < -1.0, 0.0, np.where(y < 1.0, sp.ndtr(-f), 1.0))
+
+    def log_density(self, psi: float, y: Floats, f: Floats) -> Floats:
+        """Log Φ(y f)."""
+        return np.asarray(sp.log_ndtr(y * f))
+
+    def log_predictive(self, psi: float, y: Floats, mean: Floats, var: Floats) -> Floats:
+        """Log Φ(y m/√(1 + v))."""
+        return np.asarray(sp.log_ndtr(y * mean / np.sqrt(1.0 + var)))
+
+    def predict(self, psi: float, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
+        """P = Φ(m/√(1 + v)) and p (1 − p)."""
+        p = sp.ndtr(mean / np.sqrt(1.0 + var))
+        return p, p * (1.0 - p)
+
+    def sample(self, psi: float, f: Floats, rng: np.random.Generator) -> Floats:
+        """±1."""
+        return np.where(rng.random(f.shape) < sp.ndtr(f), 1.0, -1.0)
+
+
+def likelihood_named(name: Any, df: float = 4.0) -> Likelihood:
+    """The likelihood of a regressor."""
+    if isinstance(name, Likelihood):
+        return name
+    known: dict[str, Likelihood] = {"gaussian": Gaussian(), "student_t": StudentT(df), "poisson": Poisson()}
+    if name not in known:
+        raise ValueError(f"likelihood must be {', '.join(map(repr, known))}, got {name!r}")
+    return known[name]

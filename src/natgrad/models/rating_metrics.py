@@ -1,0 +1,44 @@
+"""Recommended items and held-out ones in; NDCG@k, recall@k and MAP@k, averaged over users, out."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["ranking_scores"]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+def ranking_scores(ranked: Ints, start: Ints, wanted: Ints) -> dict[str, float]:
+    """Mean over users of the three measures, k = ``ranked.shape[1]``; users without held-out items do not count.
+
+    Parameters
+    ----------
+    ranked : int [users, k], recommended items, best first; −1 where there are none
+    start, wanted : the held-out items of user i are ``wanted[start[i] : start[i + 1]]``
+
+    Examples
+    --------
+    >>> found = ranking_scores(np.array([[3, 1, 2]]), np.array([0, 2]), np.array([1, 7]))
+    >>> found["recall"], round(found["ndcg"], 3), found["map"]
+    (0.5, 0.387, 0.25)
+    """
+    k = ranked.shape[1]
+    discount = 1.0 / np.log2(np.arange(k) + 2.0)
+    ideal = np.cumsum(discount)
+    n_wanted = np.diff(start)
+    n_items = int(max(ranked.max(initial=0), wanted.max(initial=0))) + 1
+    keys = np.repeat(np.arange(len(n_wanted)), n_wanted) * n_items + wanted
+    looked_up = np.arange(len(ranked))[:, None] * n_items + ranked
+    hits = np.isin(looked_up, keys) & (ranked >= 0)
+    judged = n_wanted > 0
+    most = np.minimum(n_wanted[judged], k)
+    hits = hits[judged].astype(np.float64)
+    precision = np.cumsum(hits, 1) / (np.arange(k) + 1.0)
+    return {
+        "ndcg": float(np.mean(hits @ discount / ideal[most - 1])),
+        "recall": float(np.mean(hits.sum(1) / n_wanted[judged])),
+        "map": float(np.mean((precision * hits).sum(1) / most)),
+    }

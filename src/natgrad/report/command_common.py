@@ -1,0 +1,115 @@
+"""What every command shares: mistakes said in one line, models loaded by path, results for people or as JSON.
+
+Exit codes: 0 for success, 1 for a mistake in the data, files or settings, 2 for a call that the command does not understand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+import natgrad as ng
+
+__all__ = [
+    "Command",
+    "UserError",
+    "WithExample",
+    "emit",
+    "json_option",
+    "load_model",
+    "make_table",
+    "output_option",
+    "the_only",
+]
+
+# What the library raises when something from outside does not fit; anything else is a bug and shows its traceback.
+MISTAKES = (ValueError, TypeError, KeyError, OSError, ImportError, NotImplementedError, FloatingPointError)
+TRACEBACK = "NATGRAD_TRACEBACK"
+
+
+class UserError(click.ClickException):
+    """A mistake that is said in one line."""
+
+    exit_code = 1
+
+
+class WithExample(click.Command):
+    """A command whose help ends with an example."""
+
+    def __init__(self, *args: Any, example: str, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.example = example
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The example, as one types it."""
+        with formatter.section("Example"):
+            formatter.write(f"  {self.example}\n")
+
+
+class Command(WithExample):
+    """A command that turns the library's errors into one line; NATGRAD_TRACEBACK=1 shows where they come from."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it."""
+        try:
+            return super().invoke(ctx)
+        except MISTAKES as error:
+            if os.environ.get(TRACEBACK):
+                raise
+            words = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+            raise UserError(words or type(error).__name__) from None
+
+
+def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--json``: one JSON object on standard output and nothing else."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")(function)
+
+
+def output_option(words: str) -> Callable[..., Any]:
+    """``-o``: where a file goes."""
+    return click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help=words)
+
+
+def emit(found: dict[str, Any], shown: Any, as_json: bool) -> None:
+    """Print the result: as JSON, or what people are shown (lines of text, or a table)."""
+    if as_json:
+        click.echo(json.dumps(found, ensure_ascii=False, default=_plain))
+        return
+    console = Console(highlight=False, markup=False)
+    for part in shown if isinstance(shown, list) else [shown]:
+        console.print(part, soft_wrap=isinstance(part, str))
+
+
+def make_table(head: list[str], rows: list[list[str]], numeric: tuple[int, ...] = ()) -> Table:
+    """A table for the terminal."""
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    for place, name in enumerate(head):
+        table.add_column(name, justify="right" if place in numeric else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def load_model(path: Path) -> Any:
+    """A model that `fit` wrote."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such model (looked for {path.absolute()}); natgrad fit makes one")
+    return ng.load(path)
+
+
+def the_only(model: Any, kinds: tuple[str, ...], what: str) -> None:
+    """Refuse a model that cannot do what was asked."""
+    if type(model).__name__ not in kinds:
+        raise UserError(f"{what} is for {' and '.join(kinds)} models, and this is {type(model).__name__}")
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays as Python's."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -1,0 +1,183 @@
+"""The signature and docstring of an estimator in; an option of the command line for each of its parameters out.
+
+What a shell cannot type (a method, a step) is written as in Python, ``--method 'SVI({"doc": 256})'``, and read as a literal:
+only the names of methods and steps are known, and nothing is evaluated.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+
+import natgrad as ng
+
+__all__ = ["Value", "config_option", "estimator_options", "given_parameters", "parameters_of"]
+
+CALLS = {
+    name: getattr(ng, name)
+    for name in ("VB", "Children", "GlobalBatch", "SVI", "RobbinsMonro", "Constant", "HoldThenDecay", "PerNode", "Auto")
+}
+
+
+class Value(click.ParamType):  # type: ignore[type-arg]  # older versions of click have no type argument
+    """A number, a list, a word, or a method or step as it is written in Python."""
+
+    name = "value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """What was meant."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return _read(ast.parse(value, mode="eval").body)
+        except (SyntaxError, _PlainWord):
+            return value
+        except (TypeError, ValueError) as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+
+
+class _PlainWord(Exception):
+    """A text that is no literal and no call."""
+
+
+def _read(tree: ast.expr) -> Any:
+    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
+        if tree.func.id not in CALLS:
+            raise ValueError(f"{tree.func.id} is not known here; known are {', '.join(CALLS)}")
+        keywords = {word.arg: _read(word.value) for word in tree.keywords if word.arg}
+        return CALLS[tree.func.id](*(_read(part) for part in tree.args), **keywords)
+    if isinstance(tree, ast.Name) and tree.id in CALLS:
+        return CALLS[tree.id]()
+    try:
+        return ast.literal_eval(tree)
+    except ValueError:
+        raise _PlainWord from None
+
+
+def estimator_options(estimator: type) -> list[click.Option]:
+    """One option for each parameter; those that are not given are left to the estimator."""
+    words: dict[str, str] = {}
+    for kind in reversed(estimator.__mro__):
+        words |= _descriptions(kind)
+    found = []
+    for name, parameter in parameters_of(estimator).items():
+        annotation = _without_none(str(parameter.annotation))
+        if annotation:
+            found.append(_option(name, annotation, parameter.default, words.get(name, "")))
+    return found
+
+
+def parameters_of(estimator: type) -> dict[str, inspect.Parameter]:
+    """The parameters of the estimator, and those that it passes on to the class it derives from."""
+    found: dict[str, inspect.Parameter] = {}
+    passed_on = True
+    for kind in estimator.__mro__:
+        if not passed_on or "__init__" not in vars(kind) or kind is object:
+            continue
+        own = inspect.signature(kind.__init__).parameters  # type: ignore[misc]
+        plain = [p for p in own.values() if p.name != "self" and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+        found |= {p.name: p for p in plain if p.name not in found}
+        passed_on = any(p.kind is p.VAR_KEYWORD for p in own.values())
+    return found
+
+
+def given_parameters(estimator: type, values: dict[str, Any]) -> dict[str, Any]:
+    """Takes the parameters of the estimator out of a command's values, without those that were not given."""
+    names = [name for name in parameters_of(estimator) if name in values]
+    found = {name: values.pop(name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def config_option() -> click.Option:
+    """``--config file.toml``: any option of the command by its name; the command line has the last word."""
+    return click.Option(
+        ["--config"],
+        type=click.Path(path_type=Path, dir_okay=False),
+        is_eager=True,
+        expose_value=False,
+        callback=_load_config,
+        help="A TOML file with options of this command by name, like n_topics = 20.",
+    )
+
+
+def _load_config(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
+    if path is None:
+        return
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise click.UsageError(f"--config: {path} cannot be read ({error.strerror})", ctx) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"--config: {path} is not TOML ({error})", ctx) from None
+    # The settings of several models may share a file, each in a table of its own.
+    own = table.get(str(ctx.info_name))
+    table = own if isinstance(own, dict) else {k: v for k, v in table.items() if not isinstance(v, dict)}
+    known = [option.name for option in ctx.command.params if option.name and option.name != "config"]
+    settings = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"--config: {path} sets {key!r}, which is no option of {ctx.info_name}{hint}", ctx)
+        settings[name] = value
+    ctx.default_map = {**(ctx.default_map or {}), **settings}
+
+
+# -- one option --
+
+
+def _option(name: str, kind: str, default: Any, words: str) -> click.Option:
+    flag = "--" + name.replace("_", "-")
+    shown = "" if default is None or default is inspect.Parameter.empty else f"  [default: {_shown(default)}]"
+    settings: dict[str, Any] = {"default": None, "help": (words + shown).strip() or None}
+    if kind == "bool":
+        return click.Option([f"{flag}/--no-{name.replace('_', '-')}"], **settings)
+    if kind.startswith("Literal["):
+        choices = ast.literal_eval(f"({kind[len('Literal[') : -1]},)")
+        return click.Option([flag], type=click.Choice([str(choice) for choice in choices]), **settings)
+    types: dict[str, Any] = {"int": click.INT, "float": click.FLOAT, "str": click.STRING}
+    return click.Option([flag], type=types.get(kind, Value()), **settings)
+
+
+def _without_none(annotation: str) -> str:
+    """The annotation without None; empty if nothing else is left."""
+    kinds = [kind.strip() for kind in re.split(r"\|(?![^\[]*\])", annotation)]
+    return " | ".join(kind for kind in kinds if kind != "None")
+
+
+def _shown(default: Any) -> str:
+    return ("yes" if default else "no") if isinstance(default, bool) else str(default)
+
+
+def _descriptions(estimator: type) -> dict[str, str]:
+    """What the docstring says of each parameter: the first sentence of the text under it, or what stands after its colon."""
+    lines = inspect.cleandoc(estimator.__doc__ or "").splitlines()
+    if "Parameters" not in lines:
+        return {}
+    found: dict[str, str] = {}
+    names: list[str] = []
+    for line in lines[lines.index("Parameters") + 2 :]:
+        if line and not line.startswith(" "):
+            head, colon, kind = line.partition(" : ")
+            if not colon:
+                break
+            names = [name.strip() for name in head.split(",")]
+            found.update(dict.fromkeys(names, kind.strip()))
+            fresh = True
+        elif line.strip() and names:
+            for name in names:
+                found[name] = line.strip() if fresh else f"{found[name]} {line.strip()}"
+            fresh = False
+    return {name: _first_sentence(text.replace("`", "")) for name, text in found.items()}
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"(?<=[.;])\s", text, maxsplit=1)[0].rstrip(";")

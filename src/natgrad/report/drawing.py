@@ -1,0 +1,257 @@
+"""Nodes of a network in, its picture out: circles for variables, shaded where observed, edges to children, boxes for plates.
+
+Every set of plates has columns of its own, so a box holds its nodes and no other. A set that contains another one is drawn
+inside it; sets that merely overlap (users × factors, items × factors) stand side by side, each with all its plates on the
+label. Parents are above their children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise, permutations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from natgrad.report.html import Html, tag
+
+__all__ = ["Drawing", "draw_network"]
+
+ROW, RADIUS, GAP, PAD, LABEL, CHARACTER = 78.0, 21.0, 26.0, 13.0, 17.0, 7.4
+# More orders than these are not tried: then sets stand in the order of their first node.
+MOST_ORDERS = 5040
+STYLE = """
+.ng-node{fill:#fff;stroke:#4a4e57;stroke-width:1.3}.ng-seen{fill:#d5e3ee}.ng-text{fill:#1d1f23}.ng-edge{stroke:#4a4e57;fill:none;stroke-width:1.2}
+.ng-plate{fill:none;stroke:#8a8f98}.ng-label{fill:#5a5e66}.ng-head{fill:#4a4e57}
+@media (prefers-color-scheme:dark){.ng-node{fill:#1d2024;stroke:#b9bec6}.ng-seen{fill:#2c4a60}.ng-text{fill:#e8e6e1}
+.ng-edge{stroke:#b9bec6}.ng-plate{stroke:#868b94}.ng-label{fill:#a8adb5}.ng-head{fill:#b9bec6}}
+"""
+
+
+class Drawing(str):
+    """An SVG; a notebook shows it, ``save`` writes it to a file."""
+
+    __slots__ = ()
+
+    def _repr_svg_(self) -> str:
+        return str(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Write it to an .svg file."""
+        where = Path(path)
+        where.write_text(self, encoding="utf-8")
+        return where
+
+    def __repr__(self) -> str:
+        return f"<Drawing of {len(self)} characters of SVG; .save(path) writes it to a file>"
+
+
+class Cluster(NamedTuple):
+    """The nodes of one set of plates, row by row, and the sets that lie inside it."""
+
+    plates: frozenset[str]
+    rows: Mapping[int, list[str]]
+    inner: tuple[Cluster, ...]
+
+
+class Box(NamedTuple):
+    """A plate's rectangle and its label."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+    label: str
+    on_left: bool
+
+
+def draw_network(nodes: Mapping[str, Any]) -> Drawing:
+    """The picture of declared nodes, parents first."""
+    parents = {name: [parent.name for parent in node.parents()] for name, node in nodes.items()}
+    rank = _ranks(parents)
+    plates = {name: frozenset(plate.name for plate in node.plates) for name, node in nodes.items()}
+    sizes = {plate.name: plate.size for node in nodes.values() for plate in node.plates}
+    forest = _forest(plates, rank)
+    widths = {name: max(RADIUS, CHARACTER * len(name) / 2 + 7) for name in nodes}
+    best = min(_orders(forest), key=lambda order: _length(_columns(order, widths), parents))
+    x = _columns(best, widths)
+    y = {name: ROW * rank[name] for name in nodes}
+    lean = {name: sum(x[child] - x[name] for child, above in parents.items() if name in above) for name in nodes}
+    boxes = [box for cluster in best for box in _boxes(cluster, _Layout(x, y, widths, sizes, lean), frozenset())]
+    return _picture(nodes, parents, x, y, widths, boxes)
+
+
+def _ranks(parents: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """The longest way from a root; roots stand just above their highest child."""
+    rank: dict[str, int] = {}
+    for name, above in parents.items():
+        rank[name] = 1 + max((rank[parent] for parent in above), default=-1)
+    for name, above in parents.items():
+        below = [rank[child] for child, known in parents.items() if name in known]
+        if not above and below:
+            rank[name] = min(below) - 1
+    lowest = min(rank.values(), default=0)
+    return {name: place - lowest for name, place in rank.items()}
+
+
+def _forest(plates: Mapping[str, frozenset[str]], rank: Mapping[str, int]) -> tuple[Cluster, ...]:
+    sets = list(dict.fromkeys(plates.values()))
+    outer: dict[frozenset[str], frozenset[str] | None] = {}
+    for own in sets:
+        smaller = sorted((other for other in sets if other and other < own), key=len)
+        chain = all(first < second for first, second in pairwise(smaller))
+        outer[own] = smaller[-1] if smaller and chain else None
+
+    def grown(own: frozenset[str]) -> Cluster:
+        rows: dict[int, list[str]] = {}
+        for name, found in plates.items():
+            if found == own:
+                rows.setdefault(rank[name], []).append(name)
+        return Cluster(own, rows, tuple(grown(other) for other in sets if outer[other] == own))
+
+    return tuple(grown(own) for own in sets if outer[own] is None)
+
+
+def _orders(clusters: tuple[Cluster, ...]) -> Iterable[tuple[Cluster, ...]]:
+    """The ways to put sets side by side, as many as can be tried."""
+    for count, order in enumerate(permutations(clusters)):
+        if count == MOST_ORDERS:
+            return
+        yield order
+
+
+def _columns(clusters: Iterable[Cluster], widths: Mapping[str, float], begin: float = 0.0) -> dict[str, float]:
+    """The centre of every node: sets from left to right, the nodes of a row centred in their set."""
+    found: dict[str, float] = {}
+    at = begin
+    for cluster in clusters:
+        pad = PAD if cluster.plates else 0.0
+        rows = [sum(2 * widths[name] + GAP for name in row) - GAP for row in cluster.rows.values()]
+        wide = max(rows, default=0.0)
+        for row, length in zip(cluster.rows.values(), rows, strict=True):
+            place = at + pad + (wide - length) / 2
+            for name in row:
+                found[name] = place + widths[name]
+                place += 2 * widths[name] + GAP
+        end = at + pad + wide
+        if cluster.inner:
+            inside = _columns(cluster.inner, widths, end + GAP)
+            found |= inside
+            end = max(inside[name] + widths[name] for name in inside) + PAD
+        at = end + pad + GAP
+    return found
+
+
+def _length(x: Mapping[str, float], parents: Mapping[str, Sequence[str]]) -> float:
+    return sum(abs(x[name] - x[parent]) for name, above in parents.items() for parent in above)
+
+
+class _Layout(NamedTuple):
+    """Where nodes are and how wide, the sizes of plates, and to which side a node's children lie."""
+
+    x: Mapping[str, float]
+    y: Mapping[str, float]
+    widths: Mapping[str, float]
+    sizes: Mapping[str, int]
+    lean: Mapping[str, float]
+
+
+def _boxes(cluster: Cluster, layout: _Layout, drawn: frozenset[str]) -> list[Box]:
+    x, y, widths, sizes, lean = layout
+    inside = [box for part in cluster.inner for box in _boxes(part, layout, cluster.plates)]
+    if not cluster.plates:
+        return inside
+    names = [name for row in cluster.rows.values() for name in row]
+    left = min([x[n] - widths[n] for n in names] + [box.left for box in inside]) - PAD
+    right = max([x[n] + widths[n] for n in names] + [box.right for box in inside]) + PAD
+    top = min([y[n] - RADIUS for n in names] + [box.top for box in inside]) - PAD
+    bottom = max([y[n] + RADIUS for n in names] + [box.bottom for box in inside]) + LABEL
+    label = " × ".join(f"{plate} {sizes[plate]:,}" for plate in sorted(cluster.plates - drawn))
+    right = max(right, left + CHARACTER * 0.85 * len(label) + 10)
+    # The label keeps out of the way of the edges that leave the box.
+    on_left = sum(lean[n] for n in names) > 0
+    return [Box(left, top, right, bottom, label, on_left), *inside]
+
+
+def _picture(
+    nodes: Mapping[str, Any],
+    parents: Mapping[str, Sequence[str]],
+    x: Mapping[str, float],
+    y: Mapping[str, float],
+    widths: Mapping[str, float],
+    boxes: Sequence[Box],
+) -> Drawing:
+    left = min([x[n] - widths[n] for n in nodes] + [box.left for box in boxes]) - 4
+    right = max([x[n] + widths[n] for n in nodes] + [box.right for box in boxes]) + 4
+    top = min([y[n] - RADIUS for n in nodes] + [box.top for box in boxes]) - 4
+    bottom = max([y[n] + RADIUS for n in nodes] + [box.bottom for box in boxes]) + 4
+    head = tag("path", d="M0 0L8 4L0 8z", class_="ng-head")
+    arrow = tag("marker", head, id="ng-arrow", markerWidth=8, markerHeight=8, refX=7.5, refY=4, orient="auto")
+    parts = [
+        tag("style", Html(STYLE)),
+        tag("defs", arrow),
+        [_box(box) for box in boxes],
+        [_edge(parent, name, x, y, widths) for name, above in parents.items() for parent in above],
+        [_node(node, x[name], y[name], widths[name]) for name, node in nodes.items()],
+    ]
+    words = "; ".join(_in_words(name, above, nodes[name]) for name, above in parents.items())
+    size = right - left, bottom - top
+    drawn = tag(
+        "svg",
+        tag("title", f"A network: {words}"),
+        parts,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"{left:.1f} {top:.1f} {size[0]:.1f} {size[1]:.1f}",
+        width=f"{size[0]:.0f}",
+        height=f"{size[1]:.0f}",
+        style="max-width:100%;height:auto",
+        role="img",
+        aria_label=f"A network: {words}",
+        font_family="system-ui, sans-serif",
+    )
+    return Drawing(drawn)
+
+
+def _in_words(name: str, above: Sequence[str], node: Any) -> str:
+    seen = ", observed" if node.is_observed else ""
+    return f"{name} ({type(node).__name__}{seen})" + (f" from {', '.join(above)}" if above else "")
+
+
+def _box(box: Box) -> list[Html]:
+    frame = {"x": f"{box.left:.1f}", "y": f"{box.top:.1f}", "rx": 8, "class_": "ng-plate"}
+    sides = {"width": f"{box.right - box.left:.1f}", "height": f"{box.bottom - box.top:.1f}"}
+    at, anchor = (box.left + 8, "start") if box.on_left else (box.right - 8, "end")
+    place = {"x": f"{at:.1f}", "y": f"{box.bottom - 5:.1f}", "text_anchor": anchor, "font_size": 11}
+    return [tag("rect", **frame, **sides), tag("text", box.label, class_="ng-label", **place)]
+
+
+def _node(node: Any, x: float, y: float, wide: float) -> Html:
+    shape = tag(
+        "ellipse",
+        cx=f"{x:.1f}",
+        cy=f"{y:.1f}",
+        rx=f"{wide:.1f}",
+        ry=RADIUS,
+        class_="ng-node" + " ng-seen" * node.is_observed,
+    )
+    text = tag(
+        "text", node.name, x=f"{x:.1f}", y=f"{y + 4.5:.1f}", class_="ng-text", text_anchor="middle", font_size=13
+    )
+    plates = " × ".join(f"{plate.name} {plate.size:,}" for plate in node.plates)
+    return tag("g", tag("title", f"{node.name}: {type(node).__name__}{' on ' + plates if plates else ''}"), shape, text)
+
+
+def _edge(parent: str, child: str, x: Mapping[str, float], y: Mapping[str, float], widths: Mapping[str, float]) -> Html:
+    """A line from rim to rim; a bent one where a straight one would run through the nodes between."""
+    across, down = x[child] - x[parent], y[child] - y[parent]
+    bend = 0.55 * RADIUS + 14 if abs(down) > 1.5 * ROW and abs(across) < 2 * RADIUS else 0.0
+    middle = (x[parent] + across / 2 + 2 * bend, y[parent] + down / 2)
+    start = _rim(x[parent], y[parent], widths[parent], middle)
+    end = _rim(x[child], y[child], widths[child], middle)
+    path = f"M{start[0]:.1f} {start[1]:.1f}Q{middle[0]:.1f} {middle[1]:.1f} {end[0]:.1f} {end[1]:.1f}"
+    return tag("path", d=path, class_="ng-edge", marker_end="url(#ng-arrow)")
+
+
+def _rim(x: float, y: float, wide: float, towards: tuple[float, float]) -> tuple[float, float]:
+    across, down = towards[0] - x, towards[1] - y
+    part = 1.0 / max(((across / wide) ** 2 + (down / RADIUS) ** 2) ** 0.5, 1e-9)
+    return x + across * min(part, 1.0), y + down * min(part, 1.0)

@@ -1,0 +1,33 @@
+"""What is compiled and kept belongs to the sources as they are, whichever file changed."""
+
+import importlib
+import pkgutil
+import shutil
+from pathlib import Path
+
+import natgrad.kernels
+from natgrad.kernels._njit import STAMP, stamp_of
+
+
+def test_any_changed_kernel_makes_all_of_them_stale(tmp_path):
+    folder = tmp_path / "kernels"
+    shutil.copytree(Path(natgrad.kernels.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    assert stamp_of(folder) == STAMP
+    for file in sorted(folder.glob("*.py")):
+        before = file.read_bytes()
+        file.write_bytes(before + b"#")
+        assert stamp_of(folder) != STAMP
+        file.write_bytes(before)
+
+
+def test_every_kernel_has_the_stamp():
+    names = [module.name for module in pkgutil.iter_modules(natgrad.kernels.__path__)]
+    modules = [importlib.import_module(f"natgrad.kernels.{name}") for name in names]
+    files = [
+        kernel._cache._cache_file
+        for module in modules
+        for kernel in vars(module).values()
+        if hasattr(getattr(kernel, "_cache", None), "_cache_file")
+    ]
+    assert len(files) > 20
+    assert all(file._source_stamp == STAMP for file in files)

@@ -1,0 +1,98 @@
+"""The scikit-learn contract, demanded of every estimator without exceptions, and natgrad's own promises.
+
+A new estimator is one line in ``ESTIMATORS``.
+"""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sparse
+from sklearn.base import clone
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import natgrad as ng
+
+# Small settings: the checks fit some fifty times.
+ESTIMATORS = {
+    "LDA": lambda: ng.LDA(n_topics=3, max_passes=2),
+    "MatrixFactorization": lambda: ng.MatrixFactorization(n_factors=2, max_steps=5),
+    "MatrixFactorization of the paper": lambda: ng.MatrixFactorization(
+        2, biases=False, factorized=True, learn_noise=False, learn_priors=False, max_steps=5
+    ),
+}
+
+
+def checks():
+    for name, make in ESTIMATORS.items():
+        with warnings.catch_warnings():
+            # Not a check is left out in silence: what the generator skips, it says by a warning.
+            warnings.simplefilter("error")
+            # Another setting of an estimator comes after its name.
+            marks = [pytest.mark.slow] if " " in name else []
+            for estimator, check in estimator_checks_generator(make(), mark=None):
+                yield pytest.param(estimator, check, id=f"{name}-{getattr(check, 'func', check).__name__}", marks=marks)
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
+def test_scikit_learn(estimator, check) -> None:
+    check(estimator)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_settings_are_stored_as_they_are_and_cloned(name) -> None:
+    model = ESTIMATORS[name]()
+    assert {key: getattr(model, key) for key in model.get_params(deep=False)} == model.get_params(deep=False)
+    assert clone(model).get_params() == model.get_params()
+    assert vars(type(model)()).keys() == type(model)().get_params(deep=False).keys()
+
+
+@pytest.fixture(scope="module")
+def texts() -> tuple[list[str], np.ndarray]:
+    rng = np.random.default_rng(0)
+    sides = rng.integers(0, 2, 60)
+    words = (["apple", "pear", "plum", "and"], ["bolt", "nut", "screw", "and"])
+    return [" ".join(rng.choice(words[side], 12)) for side in sides], sides
+
+
+def test_topics_in_a_pipeline(texts) -> None:
+    documents, sides = texts
+    line = make_pipeline(CountVectorizer(), ng.LDA(2, max_passes=10), LogisticRegression())
+    assert cross_val_score(line, documents, sides, cv=3).mean() > 0.95
+    counts = CountVectorizer().fit_transform(documents)
+    search = GridSearchCV(ng.LDA(max_passes=5), {"n_topics": [1, 2], "doc_prior": [0.1, 1.0]}, cv=2).fit(counts)
+    assert search.best_params_["n_topics"] == 2
+
+
+def test_topics_have_names_in_a_table(texts) -> None:
+    model = ng.LDA(2, max_passes=2).set_output(transform="pandas").fit(texts[0])
+    shares = model.transform(texts[0])
+    assert isinstance(shares, pd.DataFrame)
+    assert list(shares.columns) == model.get_feature_names_out().tolist() == ["lda0", "lda1"]
+    mean, sd = model.transform(texts[0], return_std=True)
+    assert mean.shape == sd.shape
+
+
+def test_a_table_of_ratings_is_completed(rng) -> None:
+    table = rng.normal(size=(40, 2)) @ rng.normal(size=(2, 25))
+    holes = np.where(rng.random(table.shape) < 0.3, np.nan, table)
+    model = ng.MatrixFactorization(2).fit(holes[:30])
+    mean, sd = model.predict(holes[30:], return_std=True)  # users it never saw
+    missing = np.isnan(holes[30:])
+    assert np.abs(mean - table[30:])[missing].mean() < 0.1 * np.abs(table[30:]).mean()
+    assert sd.shape == mean.shape
+    # Nothing is known of this user: the items' means, with more doubt than of any other.
+    nobody, doubt = model.predict(np.full((1, 25), np.nan), return_std=True)
+    assert np.isfinite(nobody).all()
+    assert (doubt > sd.min(0)).all()
+    folded = model.fold_in(ng.Ratings.from_dense(np.vstack([np.full((30, 25), np.nan), holes[30:]])))
+    np.testing.assert_allclose(folded.predict([30] * 25, range(25)), mean[0], rtol=1e-10)
+    with pytest.raises(TypeError, match="toarray"):
+        model.predict(sparse.csr_array(table))
+    with pytest.raises(ValueError, match="24 features"):
+        model.predict(table[:, :24])

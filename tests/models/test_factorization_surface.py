@@ -1,0 +1,245 @@
+"""What a recommender team asks of the estimator: predictions, recommendations, new users, new ratings, files."""
+
+import numba
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+import natgrad as ng
+from natgrad.kernels.top_items import top_items
+from natgrad.models.rating_metrics import ranking_scores
+from natgrad.testing.rating_blocks import naive_top
+
+
+def made(seed: int = 0, n_users: int = 60, n_items: int = 40, noise: float = 0.3):
+    """A full table with biases, and which entries are held out."""
+    rng = np.random.default_rng(seed)
+    table = 3.0 + rng.normal(size=(n_users, 2)) @ rng.normal(size=(2, n_items)) + 0.5 * rng.normal(size=n_items)
+    table += 0.5 * rng.normal(size=(n_users, 1)) + noise * rng.normal(size=table.shape)
+    return table, rng.random(table.shape) < 0.3
+
+
+def fitted(**options):
+    table, held = made()
+    return ng.MatrixFactorization(**{"n_factors": 5, "verbose": False, **options}).fit(np.where(held, np.nan, table))
+
+
+def test_it_learns_biases_noise_and_how_many_factors_there_are():
+    table, held = made()
+    model = fitted(n_factors=8)
+    assert model.stop_.converged
+    assert np.diff(model.trace_["elbo"]).min() > -1e-9 * abs(model.elbo_)
+    users, items = np.nonzero(held)
+    mean, sd = model.predict(users, items, return_std=True)
+    assert np.sqrt(np.mean((mean - table[held]) ** 2)) < 0.37
+    low, high = model.interval(users, items, 0.95)
+    assert 0.92 < np.mean((low < table[held]) & (table[held] < high)) < 0.98
+    np.testing.assert_allclose(high - low, 2 * 1.96 * sd, rtol=1e-3)
+    np.testing.assert_allclose(model.posterior_["noise"].mean(), 1 / 0.09, rtol=0.25)
+    used = 1 / np.sqrt(model.posterior_["item_precision"].mean()[:8])
+    assert (used > 0.3).sum() == 2
+    assert abs(np.corrcoef(model.item_biases_.mean, np.where(held, np.nan, table).mean(0, where=~held))[0, 1]) > 0.8
+    assert model.user_factors_.mean.shape == (60, 8)
+    assert model.offset_ == pytest.approx(table[~held].mean())
+
+
+def test_noise_that_differs_from_user_to_user_is_found():
+    rng = np.random.default_rng(0)
+    table, held = made(noise=0.0)
+    table += rng.normal(size=table.shape) * np.where(np.arange(60) < 30, 0.1, 1.0)[:, None]
+    train, test = np.where(held, np.nan, table), np.where(held, table, np.nan)
+    plain, by_user = (ng.MatrixFactorization(5, noise_by=by, verbose=False).fit(train) for by in (None, "user"))
+    assert by_user.score(test) > plain.score(test) + 0.3
+    spread = by_user.predict(np.arange(60), np.zeros(60, int), return_std=True)[1]
+    assert spread[30:].min() > spread[:30].max()
+
+
+def test_every_source_of_ratings_gives_the_same_fit(tmp_path):
+    table, held = made()
+    users, items = np.nonzero(~held)
+    frame = pd.DataFrame({"user": users, "item": items, "rating": table[users, items]})
+    frame.to_parquet(tmp_path / "ratings.parquet")
+    frame.to_csv(tmp_path / "ratings.csv", index=False)
+    sparse = scipy.sparse.coo_array((frame["rating"], (users, items)))
+    chunks = (frame[some : some + 500] for some in range(0, len(frame), 500))
+    wanted = fitted(max_steps=12, tol=0)
+    for source in (frame, sparse, tmp_path / "ratings.parquet", str(tmp_path / "ratings.csv"), chunks):
+        found = ng.MatrixFactorization(5, max_steps=12, tol=0, verbose=False).fit(source)
+        np.testing.assert_allclose(found.predict(users, items), wanted.predict(users, items), rtol=1e-5, atol=1e-6)
+
+
+def test_recommendations_are_the_best_of_all_unseen_predictions():
+    model = fitted()
+    _, held = made()
+    every = model.recommend(n=4)
+    for user in (0, 7, 33):
+        scores = model.predict(np.full(40, user), np.arange(40))
+        wanted = naive_top(scores, set(np.flatnonzero(~held[user])), 4)
+        one = model.recommend(user, n=4)
+        assert one.items.tolist() == every.items[user].tolist() == wanted
+        np.testing.assert_allclose(one.scores, scores[wanted], rtol=1e-4)
+        assert model.recommend([3, user], 4, exclude_seen=False).items[1].tolist() == naive_top(scores, set(), 4)
+    few = model.recommend(0, n=40).items
+    assert few[: held[0].sum()].tolist() == naive_top(model.predict(np.zeros(40, int), np.arange(40)), set(few[:0]) | set(
+        np.flatnonzero(~held[0])), 40)  # fmt: skip
+    assert few[held[0].sum() :].tolist() == [None] * int((~held[0]).sum())
+
+
+def test_the_kernel_of_the_best_is_its_definition(rng):
+    scores = rng.integers(0, 9, (50, 30)).astype(np.float32)
+    seen = [np.flatnonzero(rng.random(30) < 0.4).astype(np.int32) for _ in range(50)]
+    start = np.concatenate([[0], np.cumsum([len(part) for part in seen])])
+    items, best = np.empty((50, 7), np.int64), np.empty((50, 7), np.float32)
+    wanted = [naive_top(row, set(part.tolist()), 7) for row, part in zip(scores.copy(), seen, strict=True)]
+    original = scores.copy()
+    top_items(scores, 0, start, np.concatenate(seen), True, items, best)
+    for row in range(50):
+        np.testing.assert_array_equal(best[row], original[row][wanted[row]])
+        assert len(set(items[row].tolist())) == 7
+        assert not set(items[row].tolist()) & set(seen[row].tolist())
+
+
+def test_similar_items_go_along_in_what_users_think_of_them():
+    model = fitted()
+    table, _ = made()
+    likeness = np.corrcoef(table.T)[0]
+    found = model.similar_items(0, 5)
+    assert 0 not in found.items
+    assert likeness[found.items].mean() > np.sort(likeness)[-8]
+
+
+def test_ranking_measures_by_hand():
+    found = ranking_scores(np.array([[3, 1, 2], [0, 4, -1]]), np.array([0, 2, 3]), np.array([1, 7, 4]))
+    gain = 1 / np.log2(3)
+    np.testing.assert_allclose(found["ndcg"], np.mean([gain / (1 + gain), gain]))
+    np.testing.assert_allclose(found["recall"], np.mean([0.5, 1.0]))
+    np.testing.assert_allclose(found["map"], np.mean([0.5 / 2, 0.5]))
+
+
+def test_new_users_are_folded_in_and_the_model_stays_as_it_was():
+    table, held = made()
+    some, rest = slice(0, 50), slice(50, 60)
+    train = np.where(held, np.nan, table)
+    model = ng.MatrixFactorization(5, verbose=False).fit(train[some])
+    before = model.predict([0, 1], [0, 1])
+    users, items = np.nonzero(~held[rest])
+    more = ng.Ratings(users + 50, items, train[rest][users, items])
+    folded = model.fold_in(more)
+    np.testing.assert_array_equal(model.predict([0, 1], [0, 1]), before)
+    np.testing.assert_array_equal(folded.predict([0, 1], [0, 1]), before)
+    assert (model.ratings_.n_users, folded.ratings_.n_users) == (50, 60)
+    users, items = np.nonzero(held[rest])
+    errors = folded.predict(users + 50, items) - table[rest][users, items]
+    assert np.sqrt(np.mean(errors**2)) < 0.45
+    # With the items held, the optimum of these users: another sweep of theirs changes nothing.
+    again = folded.fold_in(more)
+    np.testing.assert_allclose(again.user_factors_.mean, folded.user_factors_.mean, atol=1e-9)
+    assert not set(folded.recommend(55, 5).items.tolist()) & set(np.flatnonzero(~held[55]).tolist())
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "poisson"])
+def test_chunks_bring_new_users_and_items_and_forget_nobody(likelihood):
+    table, held = made()
+    values = {"gaussian": table, "bernoulli": (table > 3) * 1.0, "poisson": np.maximum(np.round(table), 0)}[likelihood]
+    users, items = np.nonzero(~held)
+    order = np.random.default_rng(0).permutation(len(users))
+    model = ng.MatrixFactorization(3, likelihood=likelihood, verbose=False)
+    for part in np.array_split(order, 6):
+        model.partial_fit(ng.Ratings([f"u{n}" for n in users[part]], items[part], values[users[part], items[part]]))
+    assert (model.ratings_.n_users, model.ratings_.n_items, len(model.ratings_)) == (60, 40, len(users))
+    whole = ng.MatrixFactorization(3, likelihood=likelihood, verbose=False).fit(np.where(held, np.nan, values))
+    rows, columns = np.nonzero(held)
+    names = [f"u{n}" for n in rows]
+    found = np.sqrt(np.mean((model.predict(names, columns) - values[held]) ** 2))
+    wanted = np.sqrt(np.mean((whole.predict(rows, columns) - values[held]) ** 2))
+    assert found < 1.25 * wanted
+    # A pair that comes again has its new rating.
+    model.partial_fit(ng.Ratings(["u0"], [int(items[0])], [1.0]))
+    assert len(model.ratings_) == len(users)
+
+
+def test_likes_alone_are_told_from_popularity():
+    rng = np.random.default_rng(0)
+    taste, trait = rng.normal(size=(300, 2)), rng.normal(size=(2, 60))
+    popular = rng.normal(size=60)
+    chance = 0.7 / (1 + np.exp(-2 * taste @ trait - popular + 1))
+    users, items = np.nonzero(rng.random(chance.shape) < chance)
+    test = rng.random(len(users)) < 0.2
+    train, held = (ng.Ratings(users[t], items[t], np.ones(t.sum()), shape=chance.shape) for t in (~test, test))
+    model = ng.MatrixFactorization(4, likelihood="bernoulli", verbose=False, max_steps=40).fit(train)
+    by_popularity = np.argsort(-np.bincount(train.items, minlength=60), kind="stable")
+    ranked = np.array(
+        [[i for i in by_popularity if i not in set(train.items[train.users == u])][:10] for u in range(300)]
+    )
+    order = np.argsort(held.users, kind="stable")
+    start = np.searchsorted(held.users[order], np.arange(301))
+    blind = ranking_scores(ranked, start, held.items[order])
+    for metric in ("ndcg", "recall", "map"):
+        assert model.score(held, metric=metric) > 1.15 * blind[metric]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"noise_by": "both"}, {"likelihood": "bernoulli"}, {"likelihood": "poisson"}], ids=str
+)
+def test_saved_and_loaded_it_goes_on_alike(options, tmp_path):
+    table, held = made(n_users=20, n_items=15)
+    values = (table > 3) * 1.0 if options.get("likelihood") else table
+    model = ng.MatrixFactorization(2, max_steps=10, tol=0, verbose=False, **options).fit(np.where(held, np.nan, values))
+    model.save(tmp_path / "model")
+    again = ng.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.recommend(n=3).items, model.recommend(n=3).items)
+    np.testing.assert_array_equal(again.predict([0, 1], [0, 1]), model.predict([0, 1], [0, 1]))
+    assert again.continue_(3).elbo_ == model.continue_(3).elbo_
+
+
+def test_same_seed_same_fit_and_the_number_of_threads_does_not_matter():
+    before = numba.get_num_threads()
+    first = fitted(max_steps=12)
+    try:
+        numba.set_num_threads(1)
+        second = fitted(max_steps=12)
+    finally:
+        numba.set_num_threads(before)
+    np.testing.assert_array_equal(first.user_factors_.mean, second.user_factors_.mean)
+    assert fitted(max_steps=12, seed=1).elbo_ != first.elbo_
+    parts = fitted(max_steps=5, tol=0).continue_(7)
+    np.testing.assert_array_equal(parts.trace_["elbo"], fitted(max_steps=12, tol=0).trace_["elbo"])
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
+def test_who_has_features_and_no_ratings_is_predicted_from_them(likelihood, tmp_path):
+    rng = np.random.default_rng(0)
+    known = rng.normal(size=(80, 3))
+    taste, trait = known @ rng.normal(size=(3, 2)) + 0.3 * rng.normal(size=(80, 2)), rng.normal(size=(2, 40))
+    table = taste @ trait + 0.3 * rng.normal(size=(80, 40))
+    values = table if likelihood == "gaussian" else (table > 0) * 1.0
+    users, items = np.nonzero(rng.random((70, 40)) < 0.5)
+    ratings = ng.Ratings([f"u{n}" for n in users], items, values[users, items])
+    frame = pd.DataFrame(known, index=[f"u{n}" for n in range(80)])
+    model = ng.MatrixFactorization(4, likelihood=likelihood, verbose=False).fit(ratings, user_features=frame)
+    assert np.diff(model.trace_["elbo"]).min() > -1e-9 * abs(model.elbo_)
+    cold = np.repeat(np.arange(70, 80), 40)
+    found = model.predict([f"u{n}" for n in cold], np.tile(np.arange(40), 10))
+    # Probabilities on the scale of what they are of.
+    found = found if likelihood == "gaussian" else np.log(found / (1 - found))
+    assert np.corrcoef(found, table[70:].ravel())[0, 1] > 0.8
+    assert model.posterior_["user_map"].mean().shape == (5, 3)
+    assert len(model.recommend("u75", 3).items) == 3
+    model.save(tmp_path / "model")
+    assert ng.load(tmp_path / "model").continue_(2).elbo_ == model.continue_(2).elbo_
+    folded = model.fold_in(ng.Ratings(["u75", "new"], [0, 1], [1.0, 1.0]))
+    assert np.isfinite(folded.predict(["u75", "new"], [2, 2])).all()
+
+
+def test_features_that_do_not_fit():
+    table, _ = made(n_users=4, n_items=3)
+    fit = ng.MatrixFactorization(1, max_steps=1, verbose=False).fit
+    with pytest.raises(ValueError, match=r"user_features must have a row for each of the 4 users in order, got 3 rows"):
+        fit(table, user_features=np.ones((3, 2)))
+    with pytest.raises(ValueError, match=r"item_features\[1, 0\] = nan must be finite \(1 such\)"):
+        fit(table, item_features=[[1.0], [np.nan], [2.0]])
+    with pytest.raises(ValueError, match=r"item_features must be a table \[ids, features\], got shape \(3,\)"):
+        fit(table, item_features=[1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match='user_features, item_features: likelihood="poisson" takes none'):
+        ng.MatrixFactorization(1, likelihood="poisson").fit(np.abs(table).round(), user_features=np.ones((4, 1)))

@@ -1,0 +1,291 @@
+"""`SparseGPRegressor` and `SparseGPClassifier` as users meet them: fits, promises, awkward data, mistakes explained."""
+
+from functools import cache
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import check_estimator
+
+import natgrad as ng
+from natgrad import covariance as cov
+
+
+@cache
+def wave(n=200):
+    g = np.random.default_rng(1)
+    x = g.uniform(0, 6, size=(n, 1))
+    return x, np.sin(x[:, 0]) + 0.1 * g.normal(size=n)
+
+
+@cache
+def fitted():
+    return ng.SparseGPRegressor(n_inducing=10, batch_size=64, max_steps=300).fit(*wave())
+
+
+def quick(**options):
+    return ng.SparseGPRegressor(**{"n_inducing": 8, "batch_size": 32, "max_steps": 20, **options})
+
+
+def test_a_wave_is_found_with_honest_intervals():
+    x, y = wave()
+    model = fitted()
+    assert model.score(x, y) > 0.97
+    low, high = model.interval(x, 0.9)
+    assert 0.84 < np.mean((y > low) & (y < high)) < 0.96
+    assert 0.05**2 < model.noise_variance_[0] < 0.2**2
+    _, sd = model.predict([[3.0], [60.0]], return_std=True)
+    assert sd[1] > 3 * sd[0]
+    density = model.log_predictive_density(x, y)
+    np.testing.assert_allclose(
+        density, -0.5 * (np.log(2 * np.pi) + ((y - model.predict(x)) / model.predict(x, True)[1]) ** 2)
+        - np.log(model.predict(x, True)[1]), rtol=1e-8,
+    )  # fmt: skip
+
+
+def test_draws_have_the_moments_of_the_predictions():
+    model = fitted()
+    new = np.array([[0.5], [2.5], [8.0]])
+    f, y = model.sample(new, 4000), model.sample(new, 4000, what="y", seed=1)
+    mean, sd = model.predict(new, return_std=True)
+    np.testing.assert_allclose(f.mean(0), mean, atol=0.1)
+    np.testing.assert_allclose(y.std(0), sd, rtol=0.1)
+    assert (f.std(0) < y.std(0) + 0.02).all()
+
+
+def test_same_seed_same_fit_and_the_fit_says_why_it_ended():
+    x, y = wave()
+    one, two = quick(seed=3).fit(x, y), quick(seed=3).fit(x, y)
+    assert one.elbo_ == two.elbo_
+    assert "20 steps" in str(one.stop_)
+    assert one.n_steps_ == len(one.trace_) == 20
+    assert fitted().stop_.converged or "300 steps" in str(fitted().stop_)
+
+
+def test_units_do_not_matter():
+    """Standardised inside: rescaled data give rescaled predictions, and a bound moved by the Jacobian."""
+    x, y = wave()
+    one, two = quick().fit(x, y), quick().fit(1e3 * x - 7.0, 100.0 * y + 5.0)
+    np.testing.assert_allclose(two.predict(1e3 * x - 7.0), 100.0 * one.predict(x) + 5.0, rtol=1e-5)
+    assert two.elbo_ == pytest.approx(one.elbo_ - len(y) * np.log(100.0), rel=1e-5)
+
+
+def test_settled_fits_stop_and_held_out_rows_may_say_so():
+    x, y = wave()
+    settled = quick(max_steps=3000, tol=0.5).fit(x, y)
+    assert settled.stop_.converged
+    assert "averaged bound" in str(settled.stop_)
+    held = quick(max_steps=3000, tol=0.02, validation_fraction=0.3).fit(x, y)
+    assert held.stop_.converged
+    assert held.n_steps_ < 3000
+
+
+def test_files_maps_and_chunks_are_the_same_rows(tmp_path):
+    x, y = wave()
+    wanted = quick().fit(x, y).predict(x[:5])
+    path = tmp_path / "x.npy"
+    np.save(path, x)
+    np.testing.assert_array_equal(quick().fit(np.load(path, mmap_mode="r"), y).predict(x[:5]), wanted)
+    chunks = ((x[i : i + 70], y[i : i + 70]) for i in range(0, 200, 70))
+    np.testing.assert_allclose(quick().fit(chunks).predict(x[:5]), wanted, rtol=1e-9)
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table({"x": x[:, 0], "y": y}), tmp_path / "rows.parquet")
+    np.testing.assert_allclose(quick().fit(tmp_path / "rows.parquet", "y").predict(x[:5]), wanted, rtol=1e-9)
+    with pytest.raises(ValueError, match="no column 'z'; it has x, y"):
+        quick().fit(tmp_path / "rows.parquet", "z")
+
+
+def test_a_stream_is_learned_chunk_by_chunk():
+    x, y = wave()
+    model = quick(batch_size=40)
+    for _ in range(6):
+        for part in np.array_split(np.arange(200), 5):
+            model.partial_fit(x[part], y[part], n_total=200)
+    assert model.n_rows_seen_ == 1200
+    assert model.score(x, y) > 0.9
+
+
+def test_several_outputs_share_kernel_and_inducing_inputs():
+    x, y = wave()
+    model = quick(max_steps=100).fit(x, np.stack([y, 3.0 - 2.0 * y], 1))
+    mean, sd = model.predict(x, return_std=True)
+    assert mean.shape == sd.shape == (200, 2)
+    np.testing.assert_allclose(mean[:, 1], 3.0 - 2.0 * mean[:, 0], atol=0.05)
+    assert model.interval(x[:3])[0].shape == (3, 2)
+    assert model.sample(x[:3], 4).shape == (4, 3, 2)
+    assert model.noise_variance_.shape == (2,)
+
+
+def test_counts_and_outliers_have_their_likelihoods(rng):
+    x, y = wave()
+    counts = rng.poisson(np.exp(1.0 + np.sin(x[:, 0])))
+    model = quick(likelihood="poisson", max_steps=100).fit(x, counts)
+    rate = np.exp(1.0 + np.sin(x[:, 0]))
+    assert np.mean(np.abs(model.predict(x) - rate) / rate) < 0.25
+    spoiled = y.copy()
+    spoiled[::10] += 20.0
+    robust = quick(likelihood="student_t", max_steps=200).fit(x, spoiled)
+    plain = quick(max_steps=200).fit(x, spoiled)
+    truth = np.sin(x[:, 0])
+    assert np.mean((robust.predict(x) - truth) ** 2) < 0.1 * np.mean((plain.predict(x) - truth) ** 2)
+    with pytest.raises(ValueError, match=r"y\[0, 0\] = .*whole numbers"):
+        quick(likelihood="poisson").fit(x, y - 5.0)
+
+
+def test_two_classes_and_three(rng):
+    x = rng.normal(size=(150, 2))
+    two = ng.SparseGPClassifier(n_inducing=15, batch_size=64, max_steps=60).fit(x, np.where(x[:, 0] > 0, "b", "a"))
+    assert two.score(x, np.where(x[:, 0] > 0, "b", "a")) > 0.93
+    assert two.predict_proba(x).shape == (150, 2)
+    labels = np.digitize(x[:, 0], [-0.4, 0.4])
+    three = ng.SparseGPClassifier(n_inducing=15, batch_size=64, max_steps=60).fit(x, labels)
+    proba = three.predict_proba(x)
+    np.testing.assert_allclose(proba.sum(1), 1.0)
+    assert three.score(x, labels) > 0.85
+    assert three.log_predictive_density(x, labels).mean() > -0.7
+    assert three.sample(x[:4], 3).shape == (3, 4, 3)
+    chunks = ((x[i : i + 50], labels[i : i + 50]) for i in range(0, 150, 50))
+    again = ng.SparseGPClassifier(n_inducing=15, batch_size=64, max_steps=60).fit(chunks)
+    np.testing.assert_allclose(again.predict_proba(x), proba, rtol=1e-8)
+    with pytest.raises(ValueError, match="none of the classes"):
+        three.log_predictive_density(x[:1], [9])
+    with pytest.raises(ValueError, match="one class only"):
+        ng.SparseGPClassifier().fit(x, np.zeros(150))
+
+
+STEPS = [ng.Constant(0.1), ng.Constant(0.5), ng.Constant(1.0), ng.RobbinsMonro(1.0, 0.6), ng.Auto()]
+
+
+def awkward(number):
+    """Five data sets: smooth, duplicates, a constant column, outliers of 10⁶, ten points (fewer than inducing inputs)."""
+    g = np.random.default_rng(number)
+    x = g.normal(size=(10 if number == 4 else 80, 2))
+    f = np.sin(2.0 * x[:, 0])
+    if number == 1:
+        x, f = np.repeat(x[:8], 10, axis=0), np.repeat(f[:8], 10)
+    if number == 2:
+        x[:, 1] = 3.0
+    if number == 3:
+        x[0], f[0] = 1e6, 10.0
+    return x, f
+
+
+@pytest.mark.parametrize("likelihood", ["student_t", "poisson", "bernoulli"])
+@pytest.mark.parametrize(
+    ("sets", "steps"), [((3,), STEPS[2:3]), pytest.param(range(5), STEPS, marks=pytest.mark.slow)], ids=("some", "all")
+)
+def test_no_step_and_no_data_break_a_fit(likelihood, sets, steps):
+    for number in sets:
+        x, f = awkward(number)
+        g = np.random.default_rng(number)
+        for step in steps:
+            options = {"n_inducing": 16, "batch_size": 20, "max_steps": 15, "step": step, "learning_rate": 0.05}
+            if likelihood == "bernoulli":
+                model, y = ng.SparseGPClassifier(**options), np.where(f + 0.3 * g.normal(size=len(f)) > 0, 1, 0)
+            else:
+                model = ng.SparseGPRegressor(likelihood=likelihood, **options)
+                y = g.poisson(np.exp(f)) if likelihood == "poisson" else f + 0.1 * g.standard_t(2, len(f))
+                y[0] = 1_000_000 if number == 3 else y[0]
+            start = clone(model).set_params(max_steps=1, step=ng.Constant(1e-9), learning_rate=1e-12)
+            model.fit(x, y)
+            assert not model.stop_.diverged
+            assert np.isfinite(model.elbo_)
+            assert np.isfinite(model.predict(x) if likelihood != "bernoulli" else model.predict_proba(x)).all()
+            assert model.elbo_ >= _bound_before(start, x, y)
+
+
+def _bound_before(model, x, y):
+    """The bound at the prior and the first settings: nothing but the start moves it, and no exact pass ends it."""
+    from natgrad.models import gp_base
+
+    finish = gp_base.TunedGroups.finish
+    gp_base.TunedGroups.finish = lambda self, state: state
+    try:
+        return model.fit(x, y).elbo_
+    finally:
+        gp_base.TunedGroups.finish = finish
+
+
+@pytest.mark.parametrize("number", [0, 3, 4, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
+def test_gaussian_noise_survives_awkward_data(number):
+    x, f = awkward(number)
+    model = quick(n_inducing=16).fit(x, f * (1e6 if number == 3 else 1.0))
+    mean, sd = model.predict(x, return_std=True)
+    assert np.isfinite(model.elbo_)
+    assert np.isfinite(mean).all()
+    assert (sd > 0).all()
+    assert len(model.inducing_) <= len(x)
+
+
+def test_a_kernel_without_numbers_is_named():
+    def broken(x, z, scale):
+        return jnp.log(-scale * jnp.ones((x.shape[0], z.shape[0])))
+
+    with pytest.raises(FloatingPointError, match=r"kernel Function\(broken.*not finite"):
+        quick(kernel=cov.Function(broken, scale=1.0)).fit(*wave())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"likelihood": "cauchy"}, "likelihood must be 'gaussian'"),
+        ({"n_inducing": 0}, "n_inducing must be a whole number"),
+        ({"noise_variance": -1.0}, "noise_variance must be > 0"),
+        ({"jitter": 0.5}, "jitter must lie in"),
+        ({"tol": -1.0}, "tol must be ≥ 0"),
+        ({"validation_fraction": 1.5}, "validation_fraction must lie in"),
+        ({"inducing": np.zeros((3, 4))}, "inducing must be finite numbers"),
+        ({"kernel": cov.RBF(lengthscale=[1.0, 2.0])}, "2 values for 1 columns"),
+        ({"method": ng.SVI({"doc": 5})}, "the data are called 'row'"),
+        ({"df": -1.0}, "df must be > 0"),
+    ],
+)
+def test_mistakes_are_explained(options, words):
+    with pytest.raises(ValueError, match=words):
+        quick(**options).fit(*wave())
+
+
+def test_mistakes_of_type_are_explained():
+    with pytest.raises(TypeError, match=r"kernel must be a natgrad\.covariance function"):
+        quick(kernel="rbf").fit(*wave())
+    with pytest.raises(TypeError, match="must be a pair"):
+        quick().fit(iter([3]))
+    with pytest.raises(ValueError, match="joint draws are for at most"):
+        fitted().sample(np.zeros((6000, 1)))
+
+
+def test_a_saved_model_is_the_model(tmp_path):
+    x, y = wave()
+    model = quick(kernel=cov.RBF() + 0.2 * cov.Linear(), step=ng.Constant(0.3)).fit(x, y)
+    model.save(tmp_path / "wave.natgrad")
+    again = ng.load(tmp_path / "wave.natgrad")
+    np.testing.assert_array_equal(again.predict(x, return_std=True), model.predict(x, return_std=True))
+    assert repr(again.kernel_) == repr(model.kernel_)
+    assert again.elbo_ == model.elbo_
+    # It goes on where it was: Adam's memory is in the file.
+    np.testing.assert_allclose(
+        again.partial_fit(x[:40], y[:40]).predict(x), model.partial_fit(x[:40], y[:40]).predict(x), rtol=1e-12
+    )
+    labels = np.where(y > 0, "up", "down")
+    classifier = ng.SparseGPClassifier(n_inducing=8, batch_size=32, max_steps=5).fit(x, labels)
+    classifier.save(tmp_path / "classes.natgrad")
+    assert (ng.load(tmp_path / "classes.natgrad").predict(x) == classifier.predict(x)).all()
+
+
+def test_code_of_the_user_is_not_saved(tmp_path):
+    model = quick(kernel=cov.Function(lambda x, z, scale: jnp.exp(-abs(x - z.T) / scale), scale=1.0)).fit(*wave())
+    with pytest.raises((TypeError, ValueError), match="code of its own"):
+        model.save(tmp_path / "own.natgrad")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [ng.SparseGPRegressor, ng.SparseGPClassifier], ids=lambda m: m.__name__)
+def test_scikit_learns_contract(model):
+    failed = [
+        (check["check_name"], check["exception"])
+        for check in check_estimator(model(n_inducing=20, max_steps=60), on_fail=None, on_skip=None)
+        if check["status"] not in ("passed", "skipped")
+    ]
+    assert failed == []

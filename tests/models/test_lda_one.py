@@ -1,0 +1,81 @@
+"""One document at a time: the shares of `transform`, whatever its form, in less than a millisecond; mistakes explained."""
+
+import time
+from functools import cache
+
+import numpy as np
+import pytest
+import scipy.sparse as sparse
+
+import natgrad as ng
+from natgrad.testing.lda import draw_documents
+
+WORDS = [f"word{v}" for v in range(60)]
+
+
+@cache
+def fitted(**options):
+    return ng.LDA(8, seed=2, max_passes=3, **options).fit(
+        draw_documents(200, 60, 5, 60, seed=1).counts, vocabulary=WORDS
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"local": "map"}, {"dtype": "float64"}, {"learn_priors": True}], ids=str)
+def test_every_form_gives_the_row_of_transform(options):
+    model = fitted(**options)
+    X = draw_documents(20, 60, 5, 60, seed=4).counts
+    wanted = model.transform(X)
+    for row, shares in zip(X, wanted, strict=True):
+        pairs = [(int(v), int(n)) for v, n in enumerate(row) if n]
+        text = " ".join(word for word, n in zip(WORDS, row, strict=True) for _ in range(n))
+        forms = [row, pairs, pairs[::-1], sparse.csr_array(row[None]), sparse.csr_matrix(row), text]
+        # A word given twice counts twice.
+        forms.append([pair for v, n in pairs for pair in [(v, 1)] * n])
+        for form in forms:
+            np.testing.assert_array_equal(model.infer(form), shares)
+
+
+def test_a_document_without_known_words_has_the_prior():
+    for form in ([], "nothing known here", np.zeros(60)):
+        np.testing.assert_allclose(fitted().infer(form), 1 / 8, rtol=1e-6)
+
+
+def test_it_follows_the_model():
+    model = ng.LDA(4, seed=0).partial_fit(["plum pear fig", "fig plum"] * 5)
+    before = model.infer("bolt fig")
+    model.partial_fit(["nut bolt plum", "bolt nut"] * 5, vocabulary=["bolt", "nut", "plum"])
+    np.testing.assert_array_equal(model.infer("bolt fig"), model.transform(["bolt fig"])[0])
+    assert not np.array_equal(model.infer("bolt fig"), before)
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ([(60, 1)], "word number 60"),
+        ([(-1, 1)], "word number -1"),
+        ([(3, -2)], "word 3 has -2"),
+        ([(3, 1), (3, np.nan)], "word 3 has nan"),
+        (np.zeros(59), "counts of 59 words and the model has 60"),
+        (sparse.csr_array(np.ones((1, 61))), "counts of 61 words"),
+    ],
+    ids=str,
+)
+def test_mistakes_are_explained(document, words):
+    with pytest.raises(ValueError, match=words):
+        fitted().infer(document)
+    unnamed = ng.LDA(2, max_passes=1).fit([[1, 2], [3, 1]])
+    with pytest.raises(ValueError, match="have names"):
+        unnamed.infer("a text")
+
+
+def test_it_takes_less_than_a_millisecond():
+    model = fitted()
+    document = [(v, 1) for v in range(0, 60, 2)]
+    model.infer(document)
+    seconds = []
+    for _ in range(50):
+        began = time.perf_counter()
+        model.infer(document)
+        seconds.append(time.perf_counter() - began)
+    # The least: other processes may interrupt.
+    assert min(seconds) < 1e-3

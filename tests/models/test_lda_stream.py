@@ -1,0 +1,129 @@
+"""Topics of a stream: the same as of the corpus it is cut from, in the memory of one chunk, with stated policies."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sparse
+
+import natgrad as ng
+from natgrad.data.streams import as_stream
+from natgrad.models.topics import aligned
+from natgrad.testing.lda import draw_documents
+
+TEXTS = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 10
+
+
+class Again:
+    """Chunks that can be read as often as one likes."""
+
+    def __init__(self, parts):
+        self.parts, self.readings = parts, 0
+
+    def __iter__(self):
+        self.readings += 1
+        return iter(self.parts)
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return draw_documents(3000, 50, 5, 100, seed=3, doc_prior=0.1, topic_prior=0.1)
+
+
+def test_topics_of_a_stream_are_recovered(drawn):
+    chunks = np.array_split(drawn.counts, 10)
+    models = [ng.LDA(5, topic_prior=0.1, seed=s, max_passes=4, batch_size=100).fit(Again(chunks)) for s in range(3)]
+    best = max(models, key=lambda model: model.elbo_)
+    assert aligned(drawn.topics, best.topics_).distance.max() < 0.06
+    assert best.n_documents_seen_ == 3000
+    assert np.isfinite(best.trace_["elbo_estimate"]).all()
+    # The estimate is of the whole stream's bound: that of the same model on all documents is near.
+    whole = ng.LDA(5, topic_prior=0.1, seed=0).fit(drawn.counts)
+    assert best.elbo_ == pytest.approx(whole.elbo_, rel=0.02)
+
+
+def test_an_iterator_is_read_once_and_a_source_again(drawn):
+    chunks = [sparse.csr_array(part) for part in np.array_split(drawn.counts[:600], 3)]
+    once = ng.LDA(3, batch_size=100).fit(iter(chunks))
+    assert once.n_steps_ == 6
+    assert "once" in str(once.stop_)
+    source = Again(chunks)
+    several = ng.LDA(3, batch_size=100, max_passes=4, tol=0).fit(source)
+    assert (source.readings, several.n_steps_) == (4, 24)
+    listed = ng.LDA(3, batch_size=100, max_passes=4, tol=0).fit(chunks)
+    np.testing.assert_array_equal(listed.components_, several.components_)
+    assert ng.LDA(3, batch_size=100, tol=0.5).fit(source).stop_.converged
+
+
+def test_one_pass_is_partial_fit_chunk_by_chunk(drawn):
+    chunks = np.array_split(drawn.counts[:300], 3)
+    model = ng.LDA(3)
+    for chunk in chunks:
+        model.partial_fit(chunk)
+    np.testing.assert_allclose(ng.LDA(3).fit(iter(chunks)).components_, model.components_, rtol=1e-12)
+    known = ng.LDA(3).fit(iter(chunks), n_documents=10_000)
+    assert known.components_.sum() > 2 * model.components_.sum()
+
+
+def test_documents_one_by_one(tmp_path):
+    (tmp_path / "texts").write_text("\n".join(TEXTS))
+    with open(tmp_path / "texts") as lines:
+        model = ng.LDA(2, seed=1, batch_size=4).fit(lines)
+    assert sorted(" ".join(sorted(words)) for words in model.top_words(3)) == ["apple pear plum", "bolt nut screw"]
+    bags = ([(0, 2), (1, 1)] if d % 2 else [(2, 1), (3, 3)] for d in range(100))
+    assert ng.LDA(2, batch_size=20).fit(bags, vocabulary="abcd").components_.shape == (2, 4)
+
+
+def test_the_vocabulary_is_given_or_that_of_the_first_chunk():
+    later = ng.LDA(2).fit(iter([TEXTS, ["fig apple", "nut"]]))
+    assert "fig" not in later.vocabulary_.tolist()
+    given = ng.LDA(2).fit(iter([TEXTS, ["fig apple", "nut"]]), vocabulary=["fig", "apple", "nut"])
+    assert given.vocabulary_.tolist() == ["fig", "apple", "nut"]
+    # Columns that have names bring their words along.
+    tables = [pd.DataFrame([[1, 2], [2, 1]], columns=["a", "b"]), pd.DataFrame([[1, 2]], columns=["c", "a"])]
+    assert ng.LDA(2).fit(iter(tables)).vocabulary_.tolist() == ["a", "b", "c"]
+
+
+def test_a_bad_chunk_is_named_and_leaves_the_model_as_it_was(drawn):
+    good, bad = drawn.counts[:50], drawn.counts[:50].astype(float)
+    bad[3, 7] = np.nan
+    model = ng.LDA(3).fit(good)
+    before = model.components_
+    with pytest.raises(ValueError, match=r"chunk 2 of the stream: .*X\[3, 7\] = NaN"):
+        model.fit(iter([good, good, bad]))
+    assert model.components_ is before
+    with pytest.raises(ValueError, match=r"chunk 1 .*X has 49 features"):
+        model.fit(iter([good, good[:, :49]]))
+    for empty in (iter([]), Again([])):
+        with pytest.raises(ValueError, match="no documents"):
+            ng.LDA(3).fit(empty)
+
+
+def test_what_is_no_stream():
+    for X in (np.eye(3), [[1, 2], [3, 4]], TEXTS, sparse.eye_array(3), [[(0, 1)], []], pd.DataFrame(np.eye(2))):
+        assert as_stream(X) is None
+
+
+@pytest.mark.slow
+def test_a_stream_takes_the_memory_of_a_chunk():
+    code = """
+import resource, sys
+import numpy as np, scipy.sparse as sparse
+import natgrad as ng
+
+def chunks(n):
+    for number in range(n):
+        rng = np.random.default_rng(number)
+        # 5 MB a chunk
+        start = np.arange(2001) * 200
+        yield sparse.csr_array((np.ones(400_000), rng.integers(0, 2000, 400_000), start), shape=(2000, 2000))
+
+ng.LDA(10, local_steps=2).fit(chunks(10))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+ng.LDA(10, local_steps=2).fit(chunks(100))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(found.stdout) * 1024 < 20_000_000  # 500 MB went through
