@@ -1,7 +1,7 @@
 """Sparse Gaussian processes against GPflow, GPyTorch and GPJax: steps, time to a density, flights, a million rows, pictures.
 
-    python benchmarks/gp.py speed --peers /tmp/peers         # kin40k: seconds of a step, and held-out density over time
-    python benchmarks/gp.py flights --peers /tmp/peers       # New York flights: RMSE and NLPD at equal time
+    python benchmarks/gp.py speed --peers FOLDER            # kin40k: seconds of a step, and held-out density over time
+    python benchmarks/gp.py flights --peers FOLDER          # New York flights: RMSE and NLPD at equal time
     python benchmarks/gp.py million                          # a million rows from a memory-mapped file
     python benchmarks/gp.py pictures                         # docs/figures/gp-*.png
 
