@@ -3,6 +3,8 @@
 A new estimator is one line in ``ESTIMATORS``.
 """
 
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -50,6 +52,28 @@ def test_settings_are_stored_as_they_are_and_cloned(name) -> None:
     assert {key: getattr(model, key) for key in model.get_params(deep=False)} == model.get_params(deep=False)
     assert clone(model).get_params() == model.get_params()
     assert vars(type(model)()).keys() == type(model)().get_params(deep=False).keys()
+
+
+WITHOUT_JAX = """
+import sys
+import numpy as np
+import natgrad as ng
+assert "jax" not in sys.modules, "import natgrad"
+rng = np.random.default_rng(0)
+fits = {
+    "GaussianHMM": lambda: ng.GaussianHMM(2, max_sweeps=2).fit(rng.normal(size=(40, 2))).predict(np.zeros((3, 2))),
+    "LDA": lambda: ng.LDA(2, max_passes=2).fit(rng.poisson(1.0, (12, 6))),
+    "MatrixFactorization": lambda: ng.MatrixFactorization(2, max_steps=2).fit(rng.normal(size=(6, 5))),
+}
+for name, fit in fits.items():
+    fit()
+    assert "jax" not in sys.modules, name
+"""
+
+
+def test_models_with_kernels_of_their_own_do_not_import_jax() -> None:
+    """JAX takes a second and 200 MB to import; only declared networks and Gaussian processes need it."""
+    subprocess.run([sys.executable, "-c", WITHOUT_JAX], check=True)
 
 
 @pytest.fixture(scope="module")
