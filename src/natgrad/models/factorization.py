@@ -248,15 +248,18 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         method, seed, left = checked_method(self.method), int(self.seed), limits.steps
         state = kind.start(ratings, seed, float(self.init_scale)) if state is None else state
         while True:
-            part = kind.part(ratings, seed, state.t, method, growing)
-            state = state._replace(memory={}) if part.fresh else state
-            steps = left if part.until is None else min(left, part.until - state.t)
+            began = state.t
+            part = kind.part(ratings, seed, began, method, growing)
+            # Handed over, not kept: a state may take much memory, and the run needs its start only for the first step.
+            handed = [state._replace(memory={}) if part.fresh else state]
+            del state
+            steps = left if part.until is None else min(left, part.until - began)
             result = run(
-                part.problem, state, method, checked_step(self.step, method, part.problem), part.order,
+                part.problem, handed.pop(), method, checked_step(self.step, method, part.problem), part.order,
                 limits=Limits(steps, limits.tol if part.until is None else 0.0, limits.seconds, limits.accesses), seed=seed,
                 bound_every=checked_every(self.bound_every), progress=self.verbose, trace=trace,
             )  # fmt: skip
-            left -= result.state.t - state.t
+            left -= result.state.t - began
             ended = part.until is None or left <= 0 or result.state.t < part.until or kind.is_done(result)
             state, trace = result.state, result.trace
             if ended:

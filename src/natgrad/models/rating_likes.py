@@ -94,8 +94,8 @@ class LikesProblem:
         """Those of ratings."""
         return self.inner.gauges
 
-    def turned(self, pair: tuple[str, str], state: State) -> Rotation | None:
-        """As for ratings: the likelihood does not change."""
+    def turned(self, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None) -> Rotation | None:
+        """As for ratings: the likelihood does not change. Both sides are needed, since ξ is read from them."""
         return self.inner.turned(pair, state)
 
     def start(self, seed: int, sd: float = 1.0) -> State:

@@ -266,8 +266,11 @@ class FullRatingsProblem:
         """E[log p] of each node, plus its entropy where it is hidden; they add up to the bound."""
         return RatingSweep(self, state, afresh=True).parts()
 
-    def turned(self, pair: tuple[str, str], state: State) -> Rotation | None:
-        """The pair in the best position that the ratings cannot tell from the present one, and the precisions that fit it."""
+    def turned(self, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None) -> Rotation | None:
+        """The pair in the best position that the ratings cannot tell from the present one, and the precisions that fit it.
+
+        A side that is not ``needed`` stays as it was: turning it takes as long as updating it.
+        """
         sums = {}
         for side in pair:
             mean, second = state.mu[side]
@@ -282,7 +285,8 @@ class FullRatingsProblem:
             return None
         lam, mu = dict(state.lam), dict(state.mu)
         for side, turn in zip(("u", "v"), best.turns, strict=True):
-            lam[side], mu[side] = moved_rows(owned(mu[side]), owned(lam[side]), turn)
+            if needed is None or side in needed:
+                lam[side], mu[side] = moved_rows(owned(mu[side]), owned(lam[side]), turn)
         if learning:
             for side, diagonal in zip(("u", "v"), best.diagonals, strict=True):
                 name = PRECISION[side]
