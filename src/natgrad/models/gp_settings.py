@@ -1,9 +1,9 @@
 """The settings of a sparse Gaussian process: kernel, inducing inputs and noise; their matrices, and their gradient step.
 
 JAX evaluates the kernel and pulls gradients of matrices back to θ and Z, and optax's Adam moves them; for a single stationary
-kernel, the default, the same is done in closed form (`natgrad.covariance._direct`), and nothing is compiled. All the linear algebra between, which is
-most of the work, is BLAS on these matrices (`natgrad.models.gp_problem`). Every call enters 64-bit mode for itself. Functions
-are compiled once for each structure of a kernel.
+kernel, the default, the same is done in closed form (`natgrad.covariance._direct`), and nothing is compiled. All the linear
+algebra between, which is most of the work, is BLAS on these matrices (`natgrad.models.gp_problem`). Every call enters 64-bit
+mode for itself. Functions are compiled once for each structure of a kernel.
 """
 
 from __future__ import annotations
