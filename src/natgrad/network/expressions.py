@@ -51,6 +51,8 @@ class Expression(ABC):
 
     kind: Kind
     size: int | None = None
+    # What to write where it does not fit, the end of an error message.
+    instead: str = ""
 
     @abstractmethod
     def stat(self, name: str, scope: Scope, labels: tuple[str, ...] = (), bind: Bind | None = None) -> Polynomial:
