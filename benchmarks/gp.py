@@ -1,6 +1,7 @@
 """Sparse Gaussian processes against GPflow, GPyTorch and GPJax: steps, time to a density, flights, a million rows, pictures.
 
     python benchmarks/gp.py speed --peers FOLDER            # kin40k: seconds of a step, and held-out density over time
+    python benchmarks/gp.py share                            # how much of a step is BLAS and LAPACK that nobody can avoid
     python benchmarks/gp.py flights --peers FOLDER          # New York flights: RMSE and NLPD at equal time
     python benchmarks/gp.py million                          # a million rows from a memory-mapped file
     python benchmarks/gp.py pictures                         # docs/figures/gp-*.png
@@ -26,6 +27,7 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("NATGRAD_DATA") or HERE.parents[1] / "shared" / "data") / "gp"
+OWN = ("natgrad", "blas")  # in this environment
 PEERS = ("gpflow", "gpytorch", "gpjax")
 SIZES = ((100, 256), (500, 1024))
 MARKS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -33,17 +35,17 @@ MARKS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=("speed", "flights", "million", "pictures"))
+    parser.add_argument("part", choices=tuple(PARTS))
     parser.add_argument("--peers", type=Path)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=60.0)
     options = parser.parse_args()
-    {"speed": speed, "flights": flights, "million": million, "pictures": pictures}[options.part](options)
+    PARTS[options.part](options)
 
 
 def run_engine(name: str, start: Path, options: argparse.Namespace, *extra: str) -> dict:
     """One engine in its own environment, on core 0."""
-    python = sys.executable if name == "natgrad" else str(options.peers / name / "bin" / "python")
+    python = sys.executable if name in OWN else str(options.peers / name / "bin" / "python")
     command = [python, str(HERE / "peers" / "gp_common.py"), f"gp_{name}", str(start), *extra]
     if hasattr(os, "sched_setaffinity"):
         command = ["taskset", "-c", "0", *command]
@@ -124,6 +126,28 @@ def speed_table(found: dict) -> str:
         lines.append(f"| {row['engine'][3:]} | {row['steps']} | {values} |")
     lines += ["", "`python benchmarks/gp.py speed --peers FOLDER`"]
     return "\n".join(lines) + "\n"
+
+
+def share(options: argparse.Namespace) -> None:
+    """The calls of `peers/gp_blas.py` alone against a whole step, one after the other several times; the best of each."""
+    found, data = [], kin40k()
+    with tempfile.TemporaryDirectory() as folder:
+        for n_inducing, batch in SIZES:
+            start = Path(folder) / f"{n_inducing}.npz"
+            write_start(start, data, n_inducing, batch)
+            steps = str(3 * options.steps if n_inducing == 100 else max(10, options.steps // 5))
+            rounds = [[run_engine(name, start, options, "--steps", steps)["cpu"] for name in OWN] for _ in range(3)]
+            found.append([n_inducing, batch, *np.min(rounds, axis=0).tolist()])
+    lines = [
+        "The calls of BLAS and LAPACK that a step of any sparse GP must make (`benchmarks/peers/gp_blas.py` lists them and why),",
+        "made alone at the same sizes, and a whole step of natgrad on kin40k: milliseconds of the processor, float64, one core.",
+        "",
+        "| M | B | step | its BLAS and LAPACK | share |", "|---|---|---|---|---|",
+    ]  # fmt: skip
+    lines += [
+        f"| {m} | {b} | {1e3 * step:.2f} | {1e3 * calls:.2f} | {calls / step:.0%} |" for m, b, step, calls in found
+    ]
+    publish("gp-share", found, "\n".join([*lines, "", "`python benchmarks/gp.py share`"]) + "\n")
 
 
 def flights(options: argparse.Namespace) -> None:
@@ -257,6 +281,8 @@ def publish(name: str, found, table: str) -> None:
     (results / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
     (results / f"{name}.md").write_text(table)
 
+
+PARTS = {"speed": speed, "share": share, "flights": flights, "million": million, "pictures": pictures}
 
 if __name__ == "__main__":
     main()

@@ -28,6 +28,8 @@ ESTIMATORS = {
     "PoissonHMM of counts": lambda: ng.PoissonHMM(2, n_init=1, max_sweeps=2, n_jobs=1),
     "LDA": lambda: ng.LDA(n_topics=3, max_passes=2),
     "MatrixFactorization": lambda: ng.MatrixFactorization(n_factors=2, max_steps=5),
+    "SparseGPRegressor": lambda: ng.SparseGPRegressor(n_inducing=10, max_steps=8),
+    "SparseGPClassifier": lambda: ng.SparseGPClassifier(n_inducing=10, max_steps=8),
     "MatrixFactorization of the paper": lambda: ng.MatrixFactorization(
         2, biases=False, factorized=True, learn_noise=False, learn_priors=False, max_steps=5
     ),

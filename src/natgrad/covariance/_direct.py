@@ -23,7 +23,7 @@ Profile = Callable[[Floats], tuple[Floats, Floats]]
 
 
 class Evaluated(NamedTuple):
-    """K_mm, K_nm and k_nn, with what their pull-back needs."""
+    """K_mm, K_nm and k_nn, with what their pull-back needs; slopes of s up to a factor."""
 
     k_mm: Floats
     k_nm: Floats
@@ -38,97 +38,106 @@ class Evaluated(NamedTuple):
 
 def direct_of(kernel: Covariance) -> Direct | None:
     """The closed form of a kernel, if it is one of those that have it."""
-    profile = PROFILES.get(type(kernel))
-    return Direct(profile) if profile is not None and isinstance(kernel, Leaf) and kernel.active is None else None
+    known = PROFILES.get(type(kernel))
+    return Direct(*known) if known is not None and isinstance(kernel, Leaf) and kernel.active is None else None
 
 
 class Direct:
     """K and its pull-back for v g(s)."""
 
-    def __init__(self, profile: Profile) -> None:
-        self._profile = profile
+    def __init__(self, profile: Profile, factor: float) -> None:
+        self._profile, self._factor = profile, factor
 
     def square(self, theta: tuple[Any, ...], inducing: Any) -> Floats:
         """K_mm."""
-        z = np.asarray(inducing) / np.exp(np.asarray(theta[1]))
-        z_row, z_column = _sides(z)
-        return self._values(theta, _without_diagonal(z_row @ z_column.T))
+        return self.evaluate(theta, inducing, np.empty((0, np.shape(inducing)[1]))).k_mm
 
     def rows(self, theta: tuple[Any, ...], inducing: Any, x: Floats) -> tuple[Floats, Floats]:
         """K_nm and k_nn."""
-        ell = np.exp(np.asarray(theta[1]))
-        k_nm = self._values(theta, _sides(x / ell)[0] @ _sides(np.asarray(inducing) / ell)[1].T)
-        return k_nm, np.full(len(x), float(np.exp(theta[0])))
+        variance, ell = float(np.exp(theta[0])), np.exp(np.asarray(theta[1]))
+        k_nm, _ = self._profile(_squared(x / ell, np.asarray(inducing) / ell))
+        k_nm *= variance
+        return k_nm, np.full(len(x), variance)
 
     def evaluate(self, theta: tuple[Any, ...], inducing: Any, x: Floats) -> Evaluated:
-        """The matrices of inducing inputs [M, D] and a batch [N, D]."""
+        """The matrices of inducing inputs [M, D] and a batch [N, D], as one: a call takes as long as the work at small sizes."""
         variance, ell = float(np.exp(theta[0])), np.exp(np.asarray(theta[1]))
-        z, x = np.asarray(inducing) / ell, x / ell
-        z_row, z_column = _sides(z)
-        square, cross = _without_diagonal(z_row @ z_column.T), _sides(x)[0] @ z_column.T
-        found = []
-        for s in (square, cross):
-            value, slope = self._profile(np.maximum(s, 0.0, out=s))
-            value *= variance
-            found += [value, slope]
+        both, size = np.concatenate([inducing, x]), len(inducing)
+        both /= ell
+        squared = _squared(both, both[:size])
+        np.einsum("ii->i", squared[:size])[:] = 0.0
+        k, slope = self._profile(squared)
+        k *= variance
+        if slope is not k:
+            slope *= variance
         k_nn = np.full(len(x), variance)
-        return Evaluated(found[0], found[2], k_nn, variance, ell, z, x, found[1], found[3])
+        return Evaluated(k[:size], k[size:], k_nn, variance, ell, both[:size], both[size:], slope[:size], slope[size:])
 
     def pulled(self, at: Evaluated, k_mm: Floats, k_nm: Floats, k_nn: Floats) -> tuple[tuple[Floats, Floats], Floats]:
         """Slopes in (log v, log ℓ) and Z from those in K_mm (symmetric), K_nm and k_nn."""
-        z, x = at.z, at.x
+        z, columns = at.z, slice(1, 1 + at.z.shape[1])
         along_v = np.vdot(k_mm, at.k_mm) + np.vdot(k_nm, at.k_nm) + at.variance * k_nn.sum()
-        w = k_nm * at.slope_nm
-        w_square = k_mm * at.slope_mm
-        by_z, by_x = w.sum(0), w.sum(1)
-        moved, moved_square = w.T @ x, w_square @ z
-        by_square = w_square.sum(1)
-        slope_z = 2.0 * (by_z[:, None] * z - moved) + 4.0 * (by_square[:, None] * z - moved_square)
-        spread = by_x @ x**2 + (by_z + 2.0 * by_square) @ z**2 - 2.0 * (z * (moved + moved_square)).sum(0)
-        along_ell = -2.0 * at.variance * (spread if at.ell.ndim else spread.sum())
-        return (np.asarray(along_v), np.asarray(along_ell)), at.variance * slope_z / at.ell
-
-    def _values(self, theta: tuple[Any, ...], s: Floats) -> Floats:
-        value, _ = self._profile(np.maximum(s, 0.0, out=s))
-        value *= float(np.exp(theta[0]))
-        return value
+        # Sums over rows of W, of W x and of W x² are one product.
+        by_z = (k_mm * at.slope_mm) @ _powers(z)
+        both = (k_nm * at.slope_nm).T @ _powers(at.x) + by_z
+        spread = both[:, columns.stop :].sum(0) + ((both[:, :1] * z - 2.0 * both[:, columns]) * z).sum(0)
+        twice = both + by_z  # K_mm has Z on both sides
+        slope_z = twice[:, :1] * z - twice[:, columns]
+        along_ell = -2.0 * self._factor * (spread if at.ell.ndim else spread.sum())
+        return (np.asarray(along_v), np.asarray(along_ell)), 2.0 * self._factor * slope_z / at.ell
 
 
-def _without_diagonal(s: Floats) -> Floats:
-    """Distances of rows to themselves are zero exactly."""
-    np.einsum("ii->i", s)[:] = 0.0
+def _squared(x: Floats, z: Floats) -> Floats:
+    """|x − z|² of every pair, at least zero: one product of (|x|², 1, −2x) and (1, |z|², z)."""
+    n, width = x.shape
+    left, right = np.ones((n, width + 2)), np.ones((len(z), width + 2))
+    np.einsum("nd,nd->n", x, x, out=left[:, 0])
+    np.einsum("nd,nd->n", z, z, out=right[:, 1])
+    np.multiply(x, -2.0, out=left[:, 2:])
+    right[:, 2:] = z
+    s: Floats = left @ right.T
+    np.maximum(s, 0.0, out=s)
     return s
 
 
-def _sides(a: Floats) -> tuple[Floats, Floats]:
-    """(|a|², 1, −2a) and (1, |a|², a): their inner product is the squared distance."""
-    squares, ones = (a * a).sum(1, keepdims=True), np.ones((len(a), 1))
-    return np.hstack([squares, ones, -2.0 * a]), np.hstack([ones, squares, a])
+def _powers(a: Floats) -> Floats:
+    """(1, a, a²)."""
+    n, width = a.shape
+    out = np.ones((n, 1 + 2 * width))
+    out[:, 1 : 1 + width] = a
+    np.multiply(a, a, out=out[:, 1 + width :])
+    return out
 
 
 def _rbf(s: Floats) -> tuple[Floats, Floats]:
     s *= -0.5
     value = np.exp(s, out=s)
-    return value, -0.5 * value
+    return value, value
 
 
 def _matern12(s: Floats) -> tuple[Floats, Floats]:
     r = np.sqrt(s)
     value = np.exp(-r)
     # No slope at a distance of zero, as in the JAX twin.
-    return value, np.divide(-0.5 * value, r, out=np.zeros_like(r), where=r > 0.0)
+    return value, np.divide(value, r, out=np.zeros_like(r), where=r > 0.0)
 
 
 def _matern32(s: Floats) -> tuple[Floats, Floats]:
     r = np.sqrt(3.0 * s)
     decay = np.exp(-r)
-    return (1.0 + r) * decay, -1.5 * decay
+    return (1.0 + r) * decay, decay
 
 
 def _matern52(s: Floats) -> tuple[Floats, Floats]:
     r = np.sqrt(5.0 * s)
     decay = np.exp(-r)
-    return (1.0 + r + r * r / 3.0) * decay, (-5.0 / 6.0) * (1.0 + r) * decay
+    return (1.0 + r + r * r / 3.0) * decay, (1.0 + r) * decay
 
 
-PROFILES: dict[type, Profile] = {RBF: _rbf, Matern12: _matern12, Matern32: _matern32, Matern52: _matern52}
+# g and g' of each, the second without the factor behind it.
+PROFILES: dict[type, tuple[Profile, float]] = {
+    RBF: (_rbf, -0.5),
+    Matern12: (_matern12, -0.5),
+    Matern32: (_matern32, -1.5),
+    Matern52: (_matern52, -5.0 / 6.0),
+}

@@ -18,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from natgrad.covariance import Covariance
+from natgrad.data.rows import Rows
 from natgrad.inference.methods import Method
 from natgrad.inference.steps import Step
 from natgrad.models.gp_base import SparseGP
@@ -139,11 +140,8 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         y : array [N] or [N, P]; for a Parquet file, the name of the output column, or a list of names
         checkpoint, every, resume : as in ``Network.fit``
         """
-        likelihood = self._checked_likelihood()
-        rows = self._rows(X, y, True, multi_output=True, y_numeric=True)
-        self._flat = rows.n_outputs == 1 and (self._is_stream(X) or np.asarray(y).ndim == 1)
-        self._check_support(rows, likelihood)
-        self._fit_rows(rows, likelihood, likelihood.standardised, keep)
+        likelihood = self._own_likelihood()
+        self._fit_rows(self._read(X, y, True), likelihood, likelihood.standardised, keep)
         return self
 
     def partial_fit(self, X: Any, y: Any, *, n_total: float | None = None) -> SparseGPRegressor:
@@ -155,12 +153,8 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         n_total : float, optional
             How many rows the stream stands for; by default those seen so far.
         """
-        likelihood = self._checked_likelihood()
-        fresh = not hasattr(self, "_state")
-        rows = self._rows(X, y, fresh, multi_output=True, y_numeric=True)
-        self._flat = np.asarray(y).ndim == 1
-        self._check_support(rows, likelihood)
-        self._partial(rows, likelihood, likelihood.standardised, n_total)
+        likelihood = self._own_likelihood()
+        self._partial(self._read(X, y, not hasattr(self, "_state")), likelihood, likelihood.standardised, n_total)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -220,16 +214,17 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
     # -- parts --
 
     def _own_likelihood(self) -> Likelihood:
-        return self._checked_likelihood()
-
-    def _checked_likelihood(self) -> Likelihood:
         if not real_number(self.df, "df") > 0:
             raise ValueError(f"df must be > 0, got {self.df!r}")
         return likelihood_named(self.likelihood, float(self.df))
 
-    def _check_support(self, rows: Any, likelihood: Likelihood) -> None:
-        for _, y in rows.pieces():
-            likelihood.check(y, "y")
+    def _read(self, X: Any, y: Any, reset: bool) -> Rows:
+        rows = self._rows(X, y, reset, multi_output=True, y_numeric=True)
+        self._flat = rows.n_outputs == 1 and (self._is_stream(X) or np.asarray(y).ndim == 1)
+        likelihood = self._own_likelihood()
+        for _, outputs in rows.pieces():
+            likelihood.check(outputs, "y")
+        return rows
 
     def _psi(self, output: int) -> float:
         return float(np.asarray(self._predictor.settings.psi)[output])
@@ -322,23 +317,12 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
 
         ``checkpoint``, ``every`` and ``resume`` are those of ``Network.fit``.
         """
-        if self._is_stream(X):
-            rows = self._rows(X, y, True)
-            X, y = rows.inputs, np.array(rows.outputs[:, 0])
-        else:
-            X, y = validate_data(self, X, y, dtype=(np.float64, np.float32))
-        check_classification_targets(y)
-        self.classes_: npt.NDArray[Any] = np.unique(y)
-        self._fit_rows(self._coded(X, y), Bernoulli(), False, keep)
+        self._fit_rows(self._read(X, y, True), Bernoulli(), False, keep)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *, n_total: float | None = None) -> SparseGPClassifier:
         """Steps on the rows of a stream; ``classes`` lists all of them at the first call."""
-        fresh = not hasattr(self, "_state")
-        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), reset=fresh)
-        if fresh:
-            self.classes_ = np.unique(y if classes is None else classes)
-        self._partial(self._coded(X, y), Bernoulli(), False, n_total)
+        self._partial(self._read(X, y, not hasattr(self, "_state"), classes), Bernoulli(), False, n_total)
         return self
 
     def predict_proba(self, X: Any) -> Floats:
@@ -373,21 +357,32 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         places = np.searchsorted(self.classes_, np.asarray(y))
         bad = np.flatnonzero(self.classes_[np.minimum(places, len(self.classes_) - 1)] != np.asarray(y))
         if len(bad):
-            raise ValueError(f"y[{bad[0]}] = {np.asarray(y)[bad[0]]!r} is none of the classes {self.classes_.tolist()}")
+            raise ValueError(
+                f"y[{bad[0]}] = {np.asarray(y)[bad[:1]].tolist()[0]!r} is none of the classes {self.classes_.tolist()}"
+            )
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(probabilities[np.arange(len(places)), places]))
 
     def _own_likelihood(self) -> Likelihood:
         return Bernoulli()
 
-    def _coded(self, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> Any:
+    def _read(self, X: Any, y: Any, reset: bool, classes: Any = None) -> Rows:
         """±1 for the second class of two, or for each class against the rest."""
-        from natgrad.data.rows import rows_of_arrays
-
+        source = None
+        if self._is_stream(X):
+            source = self._rows(X, y, reset)
+            X, y = source.inputs, np.array(source.outputs[:, 0])
+        else:
+            X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), reset=reset)
+        if reset:
+            check_classification_targets(y)
+            self.classes_: npt.NDArray[Any] = np.unique(y if classes is None else classes)
         if len(self.classes_) < 2:
-            raise ValueError(f"y has one class only, {self.classes_[0]!r}: a classifier needs two")
+            raise ValueError(f"y has one class only, {self.classes_.tolist()[0]!r}: a classifier needs two")
         unknown = np.flatnonzero(~np.isin(y, self.classes_))
         if len(unknown):
-            raise ValueError(f"y[{unknown[0]}] = {y[unknown[0]]!r} is none of the classes {self.classes_.tolist()}")
+            raise ValueError(
+                f"y[{unknown[0]}] = {y[unknown[:1]].tolist()[0]!r} is none of the classes {self.classes_.tolist()}"
+            )
         hit = y[:, None] == (self.classes_[1:] if len(self.classes_) == 2 else self.classes_)
-        return rows_of_arrays(X, np.where(hit, 1.0, -1.0))
+        return Rows(X, np.where(hit, 1.0, -1.0), keep=source)

@@ -12,6 +12,7 @@ which the natural step needs anyhow, is all that is left of the rows: the bound 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -61,7 +62,7 @@ class Batch(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Sums over rows, for Gaussian noise: A Aᵀ, A Y [M, P], Σ y² [P], Σ (k_nn − a_n·a_n), rows."""
+    """Sums over rows, for Gaussian noise: A Aᵀ in column order, A Y [M, P], Σ y² [P], Σ (k_nn − a_n·a_n), rows."""
 
     outer: Floats
     by_y: Floats
@@ -126,7 +127,7 @@ def conjugate_value(sums: Totals, q: Posterior, likelihood: Gaussian, psi: Float
     for p, (m, s) in enumerate(zip(q.mean, q.covariance, strict=True)):
         noise = likelihood.variance(float(psi[p]))
         fitted = float(m @ (sums.outer @ m)) - 2.0 * float(m @ sums.by_y[:, p])
-        squares[p] = sums.squares[p] + fitted + sums.left + float(np.vdot(sums.outer, s))
+        squares[p] = sums.squares[p] + fitted + sums.left + float(np.vdot(sums.outer.T, s.T))
         value -= 0.5 * (sums.n * (LOG_2PI + np.log(noise)) + squares[p] / noise)
     return value, squares
 
@@ -135,16 +136,16 @@ def conjugate_gradient(
     batch: Batch, sums: Totals, q: Posterior, likelihood: Gaussian, psi: Floats, scale: float
 ) -> Gradient:
     """Slopes of the batch's bound; h is one number for each output, so that the outputs are summed before any product."""
-    n_inducing, inverse = q.mean.shape[1], batch.inducing.inverse
+    inverse = batch.inducing.inverse
     precision = np.array([scale / likelihood.variance(float(p)) for p in psi])
-    shrink = np.zeros((n_inducing, n_inducing), order="F")  # Σ_p β_p (I − S_p)
-    for beta, s in zip(precision, q.covariance, strict=True):
+    shrink = -precision[0] * q.covariance[0]  # Σ_p β_p (I − S_p)
+    for beta, s in zip(precision[1:], q.covariance[1:], strict=True):
         shrink -= beta * s
     diagonal(shrink)[:] += precision.sum()
     residual = precision * (batch.y - batch.a.T @ q.mean.T)  # [N, P]
     by_residual = precision * (sums.by_y - sums.outer @ q.mean.T)  # A r [M, P]
     g_at = blas.dsymm(1.0, shrink, sums.outer, lower=1)
-    g_at += q.mean.T @ by_residual.T
+    g_at = blas.dgemm(1.0, q.mean, by_residual, 1.0, g_at, trans_a=1, trans_b=1, overwrite_c=1)
     lifted = blas.dtrmm(1.0, inverse, shrink, lower=1, trans_a=1)  # L⁻ᵀ Σ β (I − S)
     k_mn = blas.dgemm(1.0, lifted, batch.a)
     means = blas.dtrmm(1.0, inverse, np.asfortranarray(q.mean.T), lower=1, trans_a=1)
@@ -201,14 +202,20 @@ def general_gradient(batch: Batch, said: Evaluated, q: Posterior, scale: float) 
 
 def through_cholesky(g_at: Floats, inducing: Inducing) -> Floats:
     """∂/∂K_mm from G Aᵀ: −½ L⁻ᵀ (T + Tᵀ − diag T) L⁻¹, and what the jitter, a part of K_mm's diagonal, adds."""
-    half = blas.dtrmm(-0.5, inducing.inverse, mirrored(np.tril(g_at)), lower=1, trans_a=1, overwrite_b=1)
+    half = blas.dtrmm(-0.5, inducing.inverse, mirrored(_triangle(len(g_at)) * g_at), lower=1, trans_a=1, overwrite_b=1)
     out: Floats = blas.dtrmm(1.0, inducing.inverse, half, lower=1, side=1, overwrite_b=1)
     diagonal(out)[:] += inducing.part * np.trace(out) / len(out)
     return out.T  # symmetric; rows are contiguous for JAX
 
 
 def mirrored(lower: Floats) -> Floats:
-    """A symmetric matrix from a lower triangle with zeros above it."""
-    out = lower + lower.T
+    """A symmetric matrix, in column order, from a lower triangle with zeros above it."""
+    out: Floats = np.add(lower, lower.T, order="F")
     diagonal(out)[:] *= 0.5
     return out
+
+
+@lru_cache(maxsize=4)
+def _triangle(size: int) -> Floats:
+    """Ones on and below the diagonal, in column order."""
+    return np.asfortranarray(np.tri(size))

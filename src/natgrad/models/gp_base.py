@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from natgrad.models.gp_settings import MOST_ROWS, Learned, Settings, compiled, l
 from natgrad.models.saving import SaveMixin, register
 from natgrad.models.settings import Keep, checked_method, checked_step, keeper_of, run_settings
 from natgrad.network.checks import real_number, whole_number
+from natgrad.posterior.checkpoints import Checkpoints
 from natgrad.posterior.factor import Factor
 from natgrad.problem import State
 
@@ -76,33 +77,67 @@ class SparseGP(SaveMixin, BaseEstimator):
 
     # -- fitting --
 
+    def continue_(self, X: Any, y: Any = None, max_steps: int | None = None) -> Self:
+        """Go on from where the last fit ended, on the same rows: scales stay, the trace and Adam's memory continue.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+        max_steps : int, optional
+            Further steps; by default as many as in the settings.
+        """
+        check_is_fitted(self)
+        self._check_settings()
+        rows = self._read(X, y, False).scaled_by(self._x_scaling, self._y_scaling)
+        if rows.n_outputs != len(self._offset):
+            raise ValueError(f"y has {rows.n_outputs} outputs, and the fit has {len(self._offset)}: give the same rows")
+        rows, held = self._held_out(rows)
+        problem = self._problem(rows, self.kernel_, self._own_likelihood(), self._n_inducing, self._offset, None)
+        earlier = list(self.trace_.records) if hasattr(self, "trace_") else []
+        self._run(problem, self._state, held, Trace(earlier), max_steps)
+        return self
+
     def _fit_rows(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, keep: Keep) -> None:
         self._check_settings()
         keeper = keeper_of(keep, run_settings(self))
-        seed = whole_number(self.seed, "seed", least=0)
-        rows = rows.standardised(standard_outputs) if self.standardize else rows
-        held = None
-        if self.validation_fraction:
-            rows, held = rows.split(self.validation_fraction, generator(seed, START, 1))
-        problem, settings = self._begun(rows, likelihood, seed)
-        trace = Trace()
+        rows, held = self._held_out(rows.standardised(standard_outputs) if self.standardize else rows)
+        problem, settings = self._begun(rows, likelihood, whole_number(self.seed, "seed", least=0))
+        self._run(problem, problem.start(settings), held, Trace(), None, keeper)
+
+    def _held_out(self, rows: Rows) -> tuple[Rows, Rows | None]:
+        """The rows to learn from, and those that judge; the same for the same seed."""
+        if not self.validation_fraction:
+            return rows, None
+        return rows.split(self.validation_fraction, generator(whole_number(self.seed, "seed", least=0), START, 1))
+
+    def _run(
+        self,
+        problem: GPProblem,
+        state: State,
+        held: Rows | None,
+        trace: Trace,
+        max_steps: int | None,
+        keeper: Checkpoints | None = None,
+    ) -> None:
         watch = _Settled(self, problem, trace, held, float(self.tol))
         method = checked_method(self.method)
-        limits = Limits(whole_number(self.max_steps, "max_steps"), 0.0, self.max_seconds)
-        step = checked_step(self.step, method, problem)
+        limits = Limits(
+            whole_number(self.max_steps if max_steps is None else max_steps, "max_steps"), 0.0, self.max_seconds
+        )
         result = run(
-            problem, problem.start(settings), method, step, ("v",), limits=limits, seed=seed, callbacks=(watch,),
-            progress=self.verbose, trace=trace, keeper=keeper,
+            problem, state, method, checked_step(self.step, method, problem), ("v",), limits=limits,
+            seed=whole_number(self.seed, "seed", least=0), callbacks=(watch,), progress=self.verbose, trace=trace, keeper=keeper,
         )  # fmt: skip
         self.trace_, self.stop_ = result.trace, result.stop
         if result.stop.reason is Reason.STEPS and self.tol > 0:
             words = (
-                f"all {self.max_steps} steps were taken before the bound settled to tol = {self.tol:g}: raise max_steps"
+                f"all {limits.steps} steps were taken before the bound settled to tol = {self.tol:g}: raise max_steps"
             )
-            self.stop_ = Stop(Reason.STEPS, words)
+            self.stop_ = Stop(Reason.STEPS, f"{words}, or continue_() the fit")
         self._publish(problem, result.state)
-        self.elbo_ = problem.bound(result.state) - problem.population * float(np.log(rows.y_scaling.sd).sum())
-        self.n_rows_seen_ = len(rows)
+        scales = float(np.log(problem.data.y_scaling.sd).sum())
+        self.elbo_ = problem.bound(result.state) - problem.population * scales
+        self.n_rows_seen_ = problem.n_groups
 
     def _partial(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, n_total: float | None) -> None:
         self._check_settings()
@@ -246,6 +281,10 @@ class SparseGP(SaveMixin, BaseEstimator):
         self.jitter_, self.jitter_raised_ = saved["jitter"]
 
     def _own_likelihood(self) -> Likelihood:
+        raise NotImplementedError
+
+    def _read(self, X: Any, y: Any, reset: bool) -> Rows:
+        """Checked rows with outputs as the likelihood takes them."""
         raise NotImplementedError
 
     # -- reading --

@@ -161,9 +161,13 @@ def resume(model: Path, file: Path | None, output: Path | None, as_json: bool, *
     source: Input | None = None
     if not hasattr(fitted, "continue_"):
         raise UserError(f"{type(fitted).__name__} cannot go on with a fit yet")
-    if type(fitted).__name__ == "LDA":
+    name = type(fitted).__name__
+    if name != "MatrixFactorization":
         if file is None:
-            raise click.UsageError("resume of LDA needs the documents that it was fitted to: natgrad resume MODEL FILE")
+            what = "documents" if name == "LDA" else "rows"
+            raise click.UsageError(
+                f"resume of {name} needs the {what} that it was fitted to: natgrad resume MODEL FILE"
+            )
         source = model_of(fitted).read(file, options, fitted)
     begin = time.perf_counter()
     fitted.continue_(*(() if source is None else source.arguments))
