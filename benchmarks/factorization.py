@@ -23,12 +23,12 @@ import time
 import venv
 from pathlib import Path
 
+import factorization_likes as likes
 import factorization_tables as tables
 import numpy as np
 
 import natgrad as ng
 from natgrad.data.generate import paper_ratings
-from natgrad.models.rating_metrics import ranking_scores
 
 HERE = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("NATGRAD_DATA", HERE.parent.parent / "shared" / "data"))
@@ -194,42 +194,13 @@ def recommending(options):
 
 
 def one_class(options):
-    """Likes alone: the pairs of the generated million."""
-    train, test, shape = generated_pairs()
-    order = np.argsort(test[0], kind="stable")
-    start = np.searchsorted(test[0][order], np.arange(shape[0] + 1))
-
-    def judged(best):
-        ten, twenty = (ranking_scores(best[:, :k].astype(np.int64), start, test[1][order]) for k in (10, 20))
-        return {"ndcg@10": ten["ndcg"], "recall@20": twenty["recall"], "map@10": ten["map"]}
-
+    """Likes alone: the pairs of the generated million, and pairs that depend on taste."""
     warm_up()
-    ratings = ng.Ratings(*train, shape=shape)
-    began = time.perf_counter()
-    model = ng.MatrixFactorization(RANK, likelihood="bernoulli", negatives=2, max_steps=15, verbose=False).fit(ratings)
-    seconds = time.perf_counter() - began
-    found = {
-        "natgrad": {
-            "version": f"natgrad {ng.__version__}",
-            "seconds": seconds,
-            **judged(model._best(None, 20, True)[0]),
-        }
+    found = {"popularity alone": (*generated_pairs(), None), "taste": likes.generated()}
+    return {
+        name: likes.compared(*case, RANK, lambda *what: ask_peer(options, "implicit", *what))
+        for name, case in found.items()
     }
-    popular = np.argsort(-np.bincount(train[1], minlength=shape[1]), kind="stable")
-    found["popularity"] = {"version": "", "seconds": 0.0, **judged(_unseen(popular, ratings, 20))}
-    for name in ("implicit_als", "implicit_bpr"):
-        facts, answer = ask_peer(options, "implicit", name, train, test, shape)
-        found[name] = {**facts, **judged(answer["best"])}
-    return found
-
-
-def _unseen(order, ratings, n):
-    """The first n of an order of items that each user has not seen."""
-    rows, best = ratings.by_user, np.empty((ratings.n_users, n), dtype=np.int64)
-    for user in range(ratings.n_users):
-        seen = rows.other[rows.start[user] : rows.start[user + 1]]
-        best[user] = order[~np.isin(order, seen)][:n]
-    return best
 
 
 def chunks(options):
