@@ -11,7 +11,6 @@ import numpy as np
 
 import natgrad as ng
 from natgrad import covariance
-from natgrad.posterior.values import Encoder
 
 STEPS = 12
 MONRO = ng.RobbinsMonro(4.0, 0.7)
@@ -107,19 +106,3 @@ CASES: dict[str, Callable[..., Any]] = {
     "GP, Student-t": rows(ng.SparseGPRegressor, likelihood="student_t"),
     "GP, classes": rows(ng.SparseGPClassifier),
 }  # fmt: skip
-
-
-def bits(fitted: Any) -> tuple[Any, dict[str, bytes]]:
-    """All that a fit is, as text and bytes, but for the time it took."""
-    if hasattr(fitted, "_saved"):
-        kept, trace = fitted._saved(), fitted.trace_
-    else:
-        kept = {"state": fitted.state, "elbo": fitted.elbo, "stop": fitted.stop}
-        trace = fitted.trace
-    columns = {name: trace[name] for name in trace.columns if name != "seconds"}
-    for place in (kept, kept.get("run", {}), kept.get("fitted", {})):
-        for name in ("trace", "trace_"):
-            place.pop(name, None)
-    encoder = Encoder()
-    tree = encoder.tree({"kept": kept, "columns": columns, "choice": trace.choice}, "fit")
-    return tree, {name: array.tobytes() for name, array in encoder.arrays.items()}

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checkpoint_cases import CASES, bits
+from checkpoint_cases import CASES
 
 import natgrad as ng
 from natgrad.inference.progress import watching
 from natgrad.posterior.checkpoints import Checkpoints, checkpoints_in
+from natgrad.testing.files import bits_of
 
 SOURCE = Path(ng.__file__).resolve().parents[1]
 QUICK = ("LDA, memoised", "LDA, learned priors", "MF, default", "MF, messages")
@@ -36,14 +37,14 @@ def interrupted(fit, step, folder, **options):
 def test_an_interrupted_fit_goes_on_bit_by_bit(name, tmp_path):
     fit = CASES[name]
     whole = fit()
-    expected = bits(whole)
+    expected = bits_of(whole)
     n_steps = len(getattr(whole, "trace_", None) or whole.trace)
     interrupted(fit, max(1, n_steps // 3), tmp_path)
     interrupted(fit, max(2, 2 * n_steps // 3), tmp_path, resume=True)
-    assert bits(fit(checkpoint=tmp_path, resume=True)) == expected
+    assert bits_of(fit(checkpoint=tmp_path, resume=True)) == expected
     # A run that has ended is there at once, and is the same.
     with watching(lambda trace: pytest.fail("a step was taken")):
-        assert bits(fit(checkpoint=tmp_path, resume=True)) == expected
+        assert bits_of(fit(checkpoint=tmp_path, resume=True)) == expected
 
 
 @cache
@@ -72,14 +73,14 @@ def test_two_files_are_kept_and_orphans_removed(tmp_path):
     last = checkpoints_in(tmp_path)[-1]
     last.write_bytes(last.read_bytes()[:-9])
     resumed = net.fit(steps=11, tol=0, checkpoint=tmp_path, every=2, resume=True)
-    assert bits(resumed) == bits(whole)
+    assert bits_of(resumed) == bits_of(whole)
     assert sorted(path.name[-12:] for path in tmp_path.iterdir()) == ["0010.natgrad", "0011.natgrad"]
 
 
 def test_a_raised_limit_goes_on(tmp_path):
     net = small()
     net.fit(steps=4, tol=0, checkpoint=tmp_path)
-    assert bits(net.fit(steps=9, tol=0, checkpoint=tmp_path, resume=True)) == bits(net.fit(steps=9, tol=0))
+    assert bits_of(net.fit(steps=9, tol=0, checkpoint=tmp_path, resume=True)) == bits_of(net.fit(steps=9, tol=0))
     fewer = net.fit(steps=2, tol=0, checkpoint=tmp_path, resume=True)
     assert len(fewer.trace) == 9
 

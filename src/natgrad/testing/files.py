@@ -1,4 +1,4 @@
-"""The bytes of a model file in; the same bytes, damaged or forged in one of many ways, out."""
+"""The bytes of a model file in; the same bytes, damaged or forged in one of many ways, out. A fit in; a digest of it out."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from natgrad.posterior.files import DIGEST, DIGITS
+from natgrad.posterior.values import Encoder
 
-__all__ = ["damaged", "forged", "signed"]
+__all__ = ["bits_of", "damaged", "forged", "signed"]
 
 Generator = np.random.Generator
 HUGE = (2**63 - 1, 2**64 - 1, 2**40, 10**9, 0, 1, 7)
@@ -20,6 +21,24 @@ STRANGE: tuple[Any, ...] = (
     [2**40, 2**40], [[]] * 50, {"$record": "posix.system", "fields": {}}, {"$array": "a0"}, {"$texts": "a0"}, {"$tuple": 3},
     {"$map": [1]}, {"$float": "no"}, {"$bytes": "zz"}, {"$record": "State", "fields": {"lam": 1}},
 )  # fmt: skip
+
+
+def bits_of(fitted: Any) -> str:
+    """A digest of all that a fitted estimator or a network's fit is, but for the time it took: equal only if every bit is."""
+    if hasattr(fitted, "_saved"):
+        kept, trace = fitted._saved(), fitted.trace_
+    else:
+        kept, trace = {"state": fitted.state, "elbo": fitted.elbo, "stop": fitted.stop}, fitted.trace
+    for part in (kept, kept.get("run", {}), kept.get("fitted", {})):
+        for name in ("trace", "trace_"):
+            part.pop(name, None)
+    columns = {name: trace[name] for name in trace.columns if name != "seconds"}
+    encoder = Encoder()
+    tree = encoder.tree({"kept": kept, "columns": columns, "choice": trace.choice}, "fit")
+    digest = hashlib.sha256(json.dumps(tree).encode())
+    for array in encoder.arrays.values():
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def damaged(data: bytes, rng: Generator) -> bytes:
