@@ -136,8 +136,8 @@ def speed_table(found: dict) -> str:
             )
     lines += [
         "", "Held-out negative log density (NLPD) after so many seconds of steps, M = 100, B = 256; all with ρ = 0.1 and",
-        f"Adam's rate 0.01, the last rows with the best of {len(found['choice'])} pairs for natgrad, chosen by a tenth of the training",
-        f"rows, held out, after {CHOOSING_STEPS} steps (the exact pass is inside the seconds):", "",
+        f"Adam's rate 0.01, the last rows with the best of {len(found['choice'])} pairs for natgrad, chosen by a tenth of",
+        f"the training rows, held out, after {CHOOSING_STEPS} steps (the exact pass is inside the seconds):", "",
         "| engine | steps | " + " | ".join(f"{m:g} s" for m in MARKS) + " |", "|---" * (len(MARKS) + 2) + "|",
     ]  # fmt: skip
     for row in found["marks"]:
