@@ -76,6 +76,8 @@ def run(step, predict, stream, start, options):
             if exact is not None:
                 ending = exact()
             marks.append([waiting.pop(0), *density(predict, start)])
+    if exact is not None:
+        exact()
     end = density(predict, start)
     return {
         "steps": len(wall), "wall": float(np.median(wall)), "cpu": float(np.median(cpu)), "least_cpu": float(min(cpu)),

@@ -31,4 +31,7 @@ def test_boundary_and_density(rng):
     assert {len(line.get_xdata()) for line in ax.lines} == {int((y == 0).sum()), int(y.sum()), 8}
     with pytest.raises(ValueError, match="two classes of two inputs"):
         plot_boundary(model, x[:, :1], y)
-    assert len(plot_density({"ours": [[1, 0.5], [2, 0.4]], "theirs": [[1, 0.7], [2, 0.6]]}).lines) == 2
+    curves = {"ours": [[1, 0.5, 9.0], [2, 0.4, 8.0]], "theirs": [[1, 0.7, 9.5], [2, 0.6, 9.1]]}
+    assert len(plot_density(curves).lines) == 2
+    ax = plot_density(curves, levels={"linear": 10.0}, score="error")
+    assert [line.get_ydata()[-1] for line in ax.lines] == [8.0, 9.1, 10.0]

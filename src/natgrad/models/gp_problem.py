@@ -25,10 +25,11 @@ from natgrad.covariance import Covariance, Inducing, factorised
 from natgrad.data.rows import Rows
 from natgrad.families import MultivariateNormal
 from natgrad.inference.additive import GroupResult, move_blocks
+from natgrad.inference.additive_base import WholeGroups
 from natgrad.models import gp_algebra as algebra
 from natgrad.models.gp_likelihoods import Gaussian, Likelihood
 from natgrad.models.gp_settings import MOST_ROWS, Gradient, Learned, Matrices, Settings, compiled
-from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
+from natgrad.problem import Block, ChildSet, State, SweepResult
 
 __all__ = ["GPProblem"]
 
@@ -39,7 +40,7 @@ Stats = tuple[Any, ...]
 LARGEST_BLOCK = 31 << 20
 
 
-class GPProblem:
+class GPProblem(WholeGroups):
     """A sparse Gaussian process on rows of data.
 
     Parameters
@@ -226,32 +227,6 @@ class GPProblem:
         """All rows, q alone."""
         after, info = move_blocks(self, state, self.solve_all(state).messages, rho, self.stays_valid)
         return SweepResult(after._replace(t=state.t + 1), self.bound(after), info)
-
-    def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
-        """As `sweep`."""
-        return self.sweep(state, order)
-
-    def target(
-        self,
-        block: Block,
-        state: State,
-        full: tuple[str, ...] | None = None,
-        sampled: tuple[Sampled, ...] = (),
-        column: int | None = None,
-    ) -> Stats:
-        """λ* from all rows."""
-        if full is not None or sampled or column is not None:
-            raise NotImplementedError("rows are sampled together: SVI({'row': size})")
-        messages = self.solve_all(state).messages["v"]
-        return tuple(p + m for p, m in zip(self.prior_of("v"), messages, strict=True))
-
-    def advance(
-        self, block: Block, state: State, target: Any, rho: Any, column: int | None = None
-    ) -> tuple[State, BlockInfo]:
-        """λ ← (1 − ρ) λ + ρ λ^temp."""
-        messages = tuple(t - p for t, p in zip(target, self.prior_of("v"), strict=True))
-        after, info = move_blocks(self, state, {"v": messages}, float(rho), self.stays_valid)
-        return after, info["v"]
 
     # -- parts --
 

@@ -22,7 +22,8 @@ import numpy.typing as npt
 
 from natgrad.data.sequences import Sequences
 from natgrad.families import Dirichlet
-from natgrad.inference.additive import GroupResult, MemoisedGroups, move_blocks
+from natgrad.inference.additive import GroupResult
+from natgrad.inference.additive_base import WholeGroups
 from natgrad.inference.steps import RobbinsMonro, Step
 from natgrad.kernels.hmm_emissions import LANES, n_statistics
 from natgrad.models.hmm_emissions import Emission
@@ -37,7 +38,7 @@ from natgrad.models.hmm_windows import (
     weights_of,
     whole_sequences,
 )  # fmt: skip
-from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
+from natgrad.problem import Block, ChildSet, State
 
 __all__ = ["HMMModel", "SequenceProblem", "SubchainProblem", "Subchains", "blocks_of", "stationary"]
 
@@ -85,7 +86,7 @@ class Subchains(NamedTuple):
     most: int = 512
 
 
-class SequenceProblem:
+class SequenceProblem(WholeGroups):
     """Whole sequences as groups; exact.
 
     Parameters
@@ -242,39 +243,6 @@ class SequenceProblem:
         """The evidence lower bound, with every q(x) optimal."""
         found = self.solve(state, None, None, *self.local_limits)
         return found.rest + self.global_bound(state.lam, state.mu, found.messages)
-
-    def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
-        """All sequences, then all blocks; they do not read one another."""
-        after, info = MemoisedGroups(self, 1, *self.local_limits).step(state, 0)
-        assert info.bound is not None
-        return SweepResult(after, info.bound, info.blocks)
-
-    def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
-        """As `sweep`."""
-        return self.sweep(state, order)
-
-    def target(
-        self,
-        block: Block,
-        state: State,
-        full: tuple[str, ...] | None = None,
-        sampled: tuple[Sampled, ...] = (),
-        column: int | None = None,
-    ) -> Stats:
-        """λ* from all sequences; single times are never sampled."""
-        if full is not None or sampled or column is not None:
-            raise NotImplementedError("sequences and subchains are sampled as a whole: SVI({'subchain': size})")
-        told = self.solve(state, None, None, *self.local_limits).messages[block.name]
-        return tuple(p + m for p, m in zip(self.prior_of(block.name), told, strict=True))
-
-    def advance(
-        self, block: Block, state: State, target: Any, rho: Any, column: int | None = None
-    ) -> tuple[State, BlockInfo]:
-        """λ ← (1 − ρ) λ + ρ λ^temp."""
-        told = {n: tuple(g - p for g, p in zip(state.lam[n], self.prior_of(n), strict=True)) for n in self.blocks}
-        told[block.name] = tuple(g - p for g, p in zip(target, self.prior_of(block.name), strict=True))
-        after, info = move_blocks(self, state, told, float(rho))
-        return after, info[block.name]
 
     # -- parts --
 

@@ -20,7 +20,8 @@ import scipy.special as sp
 
 from natgrad.data.corpora import Corpus
 from natgrad.families import Dirichlet
-from natgrad.inference.additive import GroupResult, MemoisedGroups, move_blocks
+from natgrad.inference.additive import GroupResult
+from natgrad.inference.additive_base import WholeGroups
 from natgrad.inference.draws import generator
 from natgrad.inference.start import START
 from natgrad.kernels.lda import LANES, solve_documents, topic_counts
@@ -30,7 +31,7 @@ from natgrad.kernels.special import bits_like, elog_columns, lgamma_columns, ser
 from natgrad.models.dirichlet_prior import best_concentrations, best_symmetric, log_prior, log_shares
 from natgrad.models.lda_start import first_topics, revived_topics
 from natgrad.models.threads import threads_for
-from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
+from natgrad.problem import Block, ChildSet, State
 
 __all__ = ["Inferred", "LDAProblem", "Local"]
 
@@ -86,7 +87,7 @@ class _View(NamedTuple):
     place: Ints
 
 
-class LDAProblem:
+class LDAProblem(WholeGroups):
     """Latent Dirichlet allocation of a corpus.
 
     Parameters
@@ -306,37 +307,6 @@ class LDAProblem:
                 for name, told in found.messages.items()
             }
         return rest + here.global_bound(state.lam, state.mu, total)
-
-    def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
-        """All documents, then the topics."""
-        after, info = MemoisedGroups(self, 1, *self.local_limits).step(state, 0)
-        assert info.bound is not None
-        return SweepResult(after, info.bound, info.blocks)
-
-    def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
-        """As `sweep`."""
-        return self.sweep(state, order)
-
-    def target(
-        self,
-        block: Block,
-        state: State,
-        full: tuple[str, ...] | None = None,
-        sampled: tuple[Sampled, ...] = (),
-        column: int | None = None,
-    ) -> Stats:
-        """λ* from all documents; single words are never sampled."""
-        if full is not None or sampled or column is not None:
-            raise NotImplementedError("documents are sampled as a whole: SVI({'doc': size})")
-        (counts,) = self.solve(state, None, None, *self.local_limits).messages["phi"]
-        return (counts + self.prior_of("phi")[0],)
-
-    def advance(
-        self, block: Block, state: State, target: Any, rho: Any, column: int | None = None
-    ) -> tuple[State, BlockInfo]:
-        """λ ← (1 − ρ) λ + ρ λ^temp."""
-        after, info = move_blocks(self, state, {"phi": (target[0] - self.prior_of("phi")[0],)}, float(rho))
-        return after, info["phi"]
 
     # -- parts --
 

@@ -6,7 +6,7 @@ Every function draws on ``ax`` (by default the axes of a new figure) and returns
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -94,21 +94,32 @@ def plot_relevance(model: Any, names: Sequence[str] | None = None, *, ax: Any = 
     return ax
 
 
-def plot_density(curves: Mapping[str, Any], *, ax: Any = None) -> Any:
-    """Held-out negative log density against seconds, one line for each engine.
+def plot_density(
+    curves: Mapping[str, Any],
+    *,
+    levels: Mapping[str, float] | None = None,
+    score: Literal["density", "error"] = "density",
+    ax: Any = None,
+) -> Any:
+    """Held-out negative log density, or error, against seconds: one line for each engine.
 
     Parameters
     ----------
-    curves : {name: rows of (seconds, density)}
+    curves : {name: rows of (seconds, density) or (seconds, density, error)}
+    levels : {name: score}, optional
+        Models without a curve, as horizontal lines.
+    score : "density" or "error"
     ax : matplotlib axes, optional
     """
     ax = _axes(ax)
     for name, rows in curves.items():
-        seconds, density = np.asarray(rows, dtype=np.float64).T[:2]
-        ax.plot(seconds, density, "o-", ms=3, label=name)
+        table = np.asarray(rows, dtype=np.float64)
+        ax.plot(table[:, 0], table[:, 1 if score == "density" else 2], "o-", ms=3, label=name)
+    for number, (name, level) in enumerate((levels or {}).items()):
+        ax.axhline(level, color="0.4", lw=1, ls=("--", ":", "-.")[number % 3], label=name)
     ax.set_xscale("log")
     ax.set_xlabel("seconds")
-    ax.set_ylabel("held-out negative log density")
+    ax.set_ylabel("held-out negative log density" if score == "density" else "held-out root mean squared error")
     ax.legend(fontsize="small", frameon=False)
     return ax
 
