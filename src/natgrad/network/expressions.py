@@ -51,6 +51,8 @@ class Expression(ABC):
 
     kind: Kind
     size: int | None = None
+    # What an error adds where this does not fit.
+    advice: str = ""
 
     @abstractmethod
     def stat(self, name: str, scope: Scope, labels: tuple[str, ...] = (), bind: Bind | None = None) -> Polynomial:
