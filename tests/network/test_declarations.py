@@ -225,6 +225,21 @@ def test_expected_log_density_of_gates_by_sampling(name):
 # -- equal declarations, equal fits --
 
 
+def test_a_known_matrix_times_a_vector_has_the_evidence_of_its_closed_form():
+    matrix, shift, y = (
+        np.array([[1.0, 2.0], [0.0, 1.0], [3.0, -1.0]]),
+        np.array([1.0, 0.0, 0.0]),
+        np.array([1.0, -2.0, 0.5]),
+    )
+    w = ng.MultivariateNormal("w", np.zeros(2), np.eye(2))
+    fit = ng.Network(ng.MultivariateNormal("x", matrix @ w + shift, 2 * np.eye(3), observed=y)).fit()
+    precision = np.eye(2) + 2 * matrix.T @ matrix
+    np.testing.assert_allclose(fit["w"].mean(), np.linalg.solve(precision, 2 * matrix.T @ (y - shift)), rtol=1e-12)
+    spread = np.eye(3) / 2 + matrix @ matrix.T
+    errors = (y - shift) @ np.linalg.solve(spread, y - shift)
+    np.testing.assert_allclose(fit.elbo, -0.5 * (errors + np.linalg.slogdet(2 * np.pi * spread)[1]), rtol=1e-12)
+
+
 def test_weights_are_repeated_rows():
     times = np.arange(20) % 3
     z = ng.Categorical("z", dirichlet(), plate=(plate := n(weight=times)))

@@ -51,8 +51,8 @@ class Expression(ABC):
 
     kind: Kind
     size: int | None = None
-    # What to write where it does not fit, the end of an error message.
-    instead: str = ""
+    # What an error adds where this does not fit.
+    advice: str = ""
 
     @abstractmethod
     def stat(self, name: str, scope: Scope, labels: tuple[str, ...] = (), bind: Bind | None = None) -> Polynomial:

@@ -245,7 +245,7 @@ class _Transformed(Expression):
 
     def __init__(self, matrix: npt.NDArray[np.float64], vector: Expression) -> None:
         self.matrix, self.vector, self.size = matrix, vector, len(matrix)
-        self.instead = f"; for one number for each row write dot(rows, {vector})"
+        self.advice = f". For a row of numbers for each element write natgrad.dot(rows, {vector})"
 
     def accesses(self) -> Iterator[Access]:
         yield from self.vector.accesses()
