@@ -21,6 +21,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from natgrad.inference.auto import Auto, Control, choose, largest_coupling
+from natgrad.inference.executors import Executor
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.progress import progress_bar
 from natgrad.inference.steppers import StepInfo, Stepper, full_accesses
@@ -99,6 +100,7 @@ def run(
     bound_every: BoundEvery = None,
     progress: bool | None = None,
     trace: Trace | None = None,
+    executor: Executor | None = None,
 ) -> Result:
     """Run until a limit is reached or the guard says stop.
 
@@ -106,7 +108,7 @@ def run(
     accesses for each power of ten, evenly on a logarithmic axis; "never" where a reading of all data is too much, and a
     diverging run is then seen only by its parameters; None leaves it to the cost.
     """
-    stepper, words = choose(problem, method, step, order)
+    stepper, words = choose(problem, method, step, order, executor)
     trace = Trace() if trace is None else trace  # an empty one is false
     trace.choice = words
     watch = _Watch(problem, method, step, stepper, limits, bound_every, trace)

@@ -22,6 +22,7 @@ from sklearn.exceptions import NotFittedError
 from natgrad.data.rating_files import as_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import BoundEvery, Limits, Result, run
+from natgrad.inference.executors import sharing
 from natgrad.inference.methods import Method
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Stop, Trace
@@ -91,6 +92,11 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         How often sampled methods evaluate the exact bound.
     seed : int
         Every random choice is a function of the seed and the number of the step.
+    n_jobs : int, optional
+        Threads; by default all. The result is the same for any number.
+    executor : None, an address, `distributed.Client` or cluster, or `natgrad.Dask`
+        Who computes exact sweeps: this process, or the workers of a Dask cluster, which hold the ratings; for Gaussian ratings
+        with biases or something to learn. The result is the same.
     verbose : bool, optional
         Show a progress bar; by default on a terminal.
 
@@ -143,6 +149,8 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         init_scale: float = 1.0,
         bound_every: BoundEvery = None,
         seed: int = 0,
+        n_jobs: int | None = None,
+        executor: Any = None,
         verbose: bool | None = None,
     ) -> None:
         self.n_factors = n_factors
@@ -165,6 +173,8 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         self.init_scale = init_scale
         self.bound_every = bound_every
         self.seed = seed
+        self.n_jobs = n_jobs
+        self.executor = executor
         self.verbose = verbose
 
     def fit(
@@ -245,17 +255,20 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
     def _run(
         self, kind: Kind, ratings: Ratings, state: State | None, limits: Limits, trace: Trace, growing: bool = False
     ) -> None:
+        from natgrad.models.threads import using_threads  # Numba takes a while to import
+
         method, seed, left = checked_method(self.method), int(self.seed), limits.steps
         state = kind.start(ratings, seed, float(self.init_scale)) if state is None else state
         while True:
             part = kind.part(ratings, seed, state.t, method, growing)
             state = state._replace(memory={}) if part.fresh else state
             steps = left if part.until is None else min(left, part.until - state.t)
-            result = run(
-                part.problem, state, method, checked_step(self.step, method, part.problem), part.order,
-                limits=Limits(steps, limits.tol if part.until is None else 0.0, limits.seconds, limits.accesses), seed=seed,
-                bound_every=checked_every(self.bound_every), progress=self.verbose, trace=trace,
-            )  # fmt: skip
+            with using_threads(self.n_jobs), sharing(part.problem, self.executor, by_row=True):
+                result = run(
+                    part.problem, state, method, checked_step(self.step, method, part.problem), part.order,
+                    limits=Limits(steps, limits.tol if part.until is None else 0.0, limits.seconds, limits.accesses),
+                    seed=seed, bound_every=checked_every(self.bound_every), progress=self.verbose, trace=trace,
+                )  # fmt: skip
             left -= result.state.t - state.t
             ended = part.until is None or left <= 0 or result.state.t < part.until or kind.is_done(result)
             state, trace = result.state, result.trace

@@ -8,8 +8,8 @@ guard are those of every network; `natgrad.models.lda_problem` has the kernels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -21,6 +21,7 @@ from natgrad.data.corpora import Corpus, as_corpus, with_words
 from natgrad.data.streams import as_stream
 from natgrad.inference.additive import rows_of
 from natgrad.inference.engine import Limits, Result, run
+from natgrad.inference.executors import sharing
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Stop, Trace
@@ -87,6 +88,8 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         Every random choice is a function of the seed and the number of the step.
     n_jobs : int, optional
         Threads; by default all. The result is the same for any number.
+    executor : None, an address, `distributed.Client` or cluster, or `natgrad.Dask`
+        Who computes: this process, or the workers of a Dask cluster, which hold the documents. The result is the same.
     verbose : bool, optional
         Show a progress bar; by default on a terminal.
 
@@ -134,6 +137,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         tol: float = 1e-4,
         seed: int = 0,
         n_jobs: int | None = None,
+        executor: Any = None,
         verbose: bool | None = None,
     ) -> None:
         self.n_topics = n_topics
@@ -154,6 +158,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self.tol = tol
         self.seed = seed
         self.n_jobs = n_jobs
+        self.executor = executor
         self.verbose = verbose
 
     def fit(
@@ -299,16 +304,17 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         alone = isinstance(method, VB) or (method is None and self.step is not None)
         per_pass = 1 if alone else -(-problem.n_groups // size)
         passes = whole_number(self.max_passes if max_passes is None else max_passes, "max_passes")
-        result: Result = run(
-            problem, start, method, step, ("phi",), limits=Limits(passes * per_pass, self.tol), seed=int(self.seed),
-            progress=self.verbose, trace=trace,
-        )  # fmt: skip
+        with sharing(problem, self.executor, problem.n_groups if alone else size):
+            result: Result = run(
+                problem, start, method, step, ("phi",), limits=Limits(passes * per_pass, self.tol), seed=int(self.seed),
+                progress=self.verbose, trace=trace,
+            )  # fmt: skip
+            last = result.trace.last.elbo if len(result.trace) else np.nan
+            self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
         self.trace_: Trace = result.trace
         self.stop_: Stop = result.stop
         self.n_documents_seen_ = problem.n_groups
         self._publish(problem, result.state)
-        last = result.trace.last.elbo if len(result.trace) else np.nan
-        self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
         if self.finish == "gibbs":
             self._sample(problem, result.state)
 
@@ -375,15 +381,10 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             ]
         return type(parts[0])(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
-    @contextmanager
-    def _threads(self) -> Iterator[None]:
-        from natgrad.models.threads import set_threads
+    def _threads(self) -> AbstractContextManager[None]:
+        from natgrad.models.threads import using_threads  # Numba takes a while to import
 
-        before = set_threads(self.n_jobs)
-        try:
-            yield
-        finally:
-            set_threads(before)
+        return using_threads(self.n_jobs)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

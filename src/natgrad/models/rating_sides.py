@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ratings import RatingsRows
 from natgrad.kernels import rating_blocks as kernels
+from natgrad.models.rating_parts import Moved, PlacedRows, Sent, packed, sweep_side
 from natgrad.models.rating_rows import make_side, run_kernel
 
 __all__ = ["ItsRatings", "Moved", "pair_moments"]
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]
-
-
-class Moved(NamedTuple):
-    """A side after an update: λ, moments, log |Λ| and Σ E[t] E[(r − …)²] of each row."""
-
-    lam: Pair
-    mu: Pair
-    log_det: Floats
-    errors: Floats
 
 
 class ItsRatings:
@@ -42,6 +34,8 @@ class ItsRatings:
         self.rows, self.biased = rows, biased
         self.side = make_side(rows)
         self.trust = np.ones(len(rows.values)) if trust is None else trust
+        # Set while shards are placed.
+        self.placed: PlacedRows | None = None
 
     def sweep(
         self,
@@ -55,36 +49,30 @@ class ItsRatings:
         lam: Pair,
     ) -> Moved:
         """Every row at its optimum given the other side, or ρ of the way to it."""
-        n_rows, size = lam[0].shape
-        new = Moved(
-            (np.empty((n_rows, size)), np.empty((n_rows, size, size))),
-            (np.empty((n_rows, size)), np.empty((n_rows, size, size))),
-            np.empty(n_rows),
-            np.empty(n_rows),
-        )
-        run_kernel(
-            kernels.sweep_rows, self.side, self.trust, _packed(other), other_weight, own_weight, prior, pull,
-            tau, self.biased, rho, *lam, *new.lam, *new.mu, new.log_det, new.errors,
-        )  # fmt: skip
-        return new
+        sent = Sent(packed(other), other_weight, own_weight, prior, pull, tau, rho, None)
+        if self.placed is not None:
+            return self.placed.sweep(sent, lam)
+        return sweep_side(self.side, self.trust, self.biased, sent, lam)
 
     def errors(self, own: Pair, other: Pair, other_weight: Floats) -> Floats:
         """Σ_n E[t] E[(r − …)²] of every row."""
+        if self.placed is not None:
+            return self.placed.errors(own, packed(other), other_weight)
         out = np.empty(len(own[0]))
-        run_kernel(kernels.errors_of_rows, self.side, self.trust, _packed(other), other_weight, self.biased, *own, out)
+        run_kernel(kernels.errors_of_rows, self.side, self.trust, packed(other), other_weight, self.biased, *own, out)
         return out
 
     def add_targets(self, other: Pair, other_weight: Floats, scale: Floats, out: Pair) -> None:
         """Add the messages of all ratings."""
         run_kernel(
-            kernels.targets_of_rows, self.side, self.trust, _packed(other), other_weight, scale, 1.0, self.biased, *out
+            kernels.targets_of_rows, self.side, self.trust, packed(other), other_weight, scale, 1.0, self.biased, *out
         )
 
     def add_sample(
         self, own: npt.NDArray[Any], other: npt.NDArray[Any], values: Floats, scale: Floats, moments: Pair, out: Pair
     ) -> None:
         """Add the scaled messages of some ratings."""
-        kernels.sampled_rows(own, other, values, scale, _packed(moments), 1.0, self.biased, *out)
+        kernels.sampled_rows(own, other, values, scale, packed(moments), 1.0, self.biased, *out)
 
     def pairs(self, own: npt.NDArray[Any], other: npt.NDArray[Any], mine: Pair, theirs: Pair) -> Pair:
         """Mean and variance of u·v + b + c for pairs."""
@@ -96,10 +84,3 @@ def pair_moments(own: npt.NDArray[Any], other: npt.NDArray[Any], mine: Pair, the
     out = np.empty(len(own)), np.empty(len(own))
     kernels.pair_moments(own.astype(np.int64), other.astype(np.int64), *mine, *theirs, biased, *out)
     return out
-
-
-def _packed(moments: Pair) -> Floats:
-    n_rows, size = moments[0].shape
-    tell = np.empty((n_rows, size * (size + 1) // 2 + size))
-    kernels.pack(*moments, tell)
-    return tell

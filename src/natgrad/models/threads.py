@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numba
 
-__all__ = ["set_threads", "threads_for"]
+__all__ = ["set_threads", "threads_for", "using_threads"]
 
 # Products below which a second thread does not pay: a millisecond of one thread.
 LITTLE_WORK = 200_000
@@ -31,3 +31,13 @@ def set_threads(n_jobs: int | None) -> int:
     most: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     numba.set_num_threads(most if n_jobs is None else min(n_jobs, most))
     return before
+
+
+@contextmanager
+def using_threads(n_jobs: int | None) -> Iterator[None]:
+    """As many threads (None: all) as long as the block runs."""
+    before = set_threads(n_jobs)
+    try:
+        yield
+    finally:
+        set_threads(before)
