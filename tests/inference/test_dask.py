@@ -14,6 +14,7 @@ import scipy.sparse as sparse
 
 import natgrad as ng
 from natgrad.inference.executors import Dask, Recipe
+from natgrad.models import lda_problem
 
 distributed = pytest.importorskip("distributed")
 import dask  # noqa: E402
@@ -58,6 +59,11 @@ def workers_of(client):
     return client.run(os.getpid)
 
 
+@pytest.fixture(autouse=True)
+def several_parts(monkeypatch):
+    monkeypatch.setattr(lda_problem, "PART", 50_000)
+
+
 def topics(executor=None):
     rng = np.random.default_rng(0)
     X = sparse.csr_array(rng.poisson(0.2, (3000, 1000)))
@@ -85,6 +91,7 @@ def test_chains_and_factors_are_the_bits_of_threads(cluster, rng, monkeypatch):
 
     monkeypatch.setattr(hmm_problem, "PART", 2000)
     monkeypatch.setattr(rating_parts, "PART", 2000)
+    monkeypatch.setattr(rating_parts, "PART_PER_OTHER", 1)
     X, lengths = rng.normal(size=(20_000, 2)), [500] * 40
     settings = {"n_states": 3, "n_init": 1, "tol": 0.0, "max_sweeps": 3, "method": ng.VB()}
     same(ng.GaussianHMM(**settings).fit(X, lengths), ng.GaussianHMM(**settings, executor=cluster).fit(X, lengths))
@@ -111,8 +118,8 @@ def test_an_error_of_a_part_is_raised_as_it_is(cluster):
     executor = Dask(cluster)
     placed = executor.place([np.ones(3)])
     with pytest.raises(ValueError, match="no 7"):
-        placed.run(fail, [(0, (7,))])
-    assert placed.run(add, [(0, (1,))]) == [4.0]
+        list(placed.run(fail, [(0, (7,))]))
+    assert list(placed.run(add, [(0, (1,))])) == [4.0]
     executor.close()
 
 
@@ -124,23 +131,23 @@ def test_a_killed_worker_costs_time_and_nothing_else(cluster, kind):
     calls = [(number, (float(number),)) for number in range(4)]
     wanted = [3.0, 5.0, 7.0, 9.0]
     for when in ("between", "during", "during"):
-        assert placed.run(add, calls) == wanted
+        assert list(placed.run(add, calls)) == wanted
         victim = next(iter(workers_of(executor.client).values()))
         if when == "between":
             os.kill(victim, signal.SIGKILL)
         else:
             threading.Timer(0.4, os.kill, (victim, signal.SIGKILL)).start()
-        assert placed.run(slow_add, calls) == wanted
+        assert list(placed.run(slow_add, calls)) == wanted
     executor.close()
 
 
 def test_a_worker_may_join(cluster):
     executor = Dask(cluster)
     placed = executor.place([np.ones(n) for n in (3, 4)])
-    assert placed.run(add, [(0, (0.0,)), (1, (0.0,))]) == [3.0, 4.0]
+    assert list(placed.run(add, [(0, (0.0,)), (1, (0.0,))])) == [3.0, 4.0]
     cluster.scale(3)
     executor.client.wait_for_workers(3, timeout=60)
-    assert placed.run(add, [(0, (1.0,)), (1, (1.0,))]) == [4.0, 5.0]
+    assert list(placed.run(add, [(0, (1.0,)), (1, (1.0,))])) == [4.0, 5.0]
     cluster.scale(2)
     executor.close()
 
@@ -149,7 +156,7 @@ def test_a_cluster_without_workers_is_an_error_in_time():
     with distributed.LocalCluster(n_workers=0, dashboard_address=":0", processes=True) as empty:
         executor = Dask(empty, patience=0.5)
         with pytest.raises(RuntimeError, match=r"no worker for 0.5 seconds"):
-            executor.place([np.ones(3)]).run(add, [(0, (1.0,))])
+            list(executor.place([np.ones(3)]).run(add, [(0, (1.0,))]))
         executor.close()
 
 

@@ -25,7 +25,7 @@ class Elsewhere:
         return self
 
     def run(self, function, calls):
-        found = {}
+        found, calls = {}, list(calls)
         for number in reversed(range(len(calls))):
             shard, arguments = calls[number]
             sent = pickle.dumps((function, arguments))
@@ -42,8 +42,10 @@ class Elsewhere:
 @pytest.fixture
 def small_parts(monkeypatch):
     monkeypatch.setattr(lda_problem, "PART", 300)
+    monkeypatch.setattr(lda_problem, "PART_PER_WORD", 1)
     monkeypatch.setattr(hmm_problem, "PART", 100)
     monkeypatch.setattr(rating_parts, "PART", 300)
+    monkeypatch.setattr(rating_parts, "PART_PER_OTHER", 1)
     monkeypatch.setattr(memoised, "PART", 20)
 
 
@@ -81,6 +83,7 @@ def test_sharded_topics_are_those_of_one_piece(monkeypatch):
     settings = {"n_topics": 4, "max_passes": 3, "tol": 0.0, "dtype": "float64"}
     whole = ng.LDA(**settings).fit(counts())
     monkeypatch.setattr(lda_problem, "PART", 300)
+    monkeypatch.setattr(lda_problem, "PART_PER_WORD", 1)
     # Sums of doubles in another order.
     np.testing.assert_allclose(ng.LDA(**settings).fit(counts()).components_, whole.components_, rtol=1e-8)
 
@@ -175,7 +178,7 @@ def test_threads_are_the_default_and_follow_recipes():
         with opened(given) as found:
             assert isinstance(found, Threads)
             placed = found.place([np.ones(3), Recipe(np.zeros, (2,))])
-            assert placed.run(len, [(1, ()), (0, ())]) == [2, 3]
+            assert list(placed.run(len, [(1, ()), (0, ())])) == [2, 3]
 
 
 def test_even_cuts_cover_all_whatever_the_sizes(rng):

@@ -1,7 +1,7 @@
 """Where the parts of a step are computed: shards of data and a pure function in; its results, in the order of the calls, out.
 
     placed = executor.place(shards)                             once: the data go where they stay
-    placed.run(function, [(shard, arguments), …])               each step: function(shard, *arguments) for every call
+    for found in placed.run(function, calls): …                 each step: function(shard, *arguments) for every call
 
 `Threads` makes one call after the other in this process, and the compiled loops inside share the threads. `Dask` sends each call
 to the worker that holds its shard, as a task keyed (shard, step) that runs in one thread. A task depends on nothing but its shard
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple, Protocol, final
@@ -47,8 +47,11 @@ class Everywhere(NamedTuple):
 class Placed(Protocol):
     """Shards where they are computed on."""
 
-    def run(self, function: Callable[..., Any], calls: Sequence[Call]) -> list[Any]:
-        """``function(shard, *arguments)`` of every call, in their order."""
+    def run(self, function: Callable[..., Any], calls: Iterable[Call]) -> Iterator[Any]:
+        """``function(shard, *arguments)`` of every call (shard, arguments), in their order.
+
+        Calls may be computed while later ones are still made, and before earlier results are taken.
+        """
         ...
 
 
@@ -134,8 +137,9 @@ class Threads:
 class _Here(NamedTuple):
     shards: Sequence[Any]
 
-    def run(self, function: Callable[..., Any], calls: Sequence[Call]) -> list[Any]:
-        return [function(_made(self.shards[number]), *arguments) for number, arguments in calls]
+    def run(self, function: Callable[..., Any], calls: Iterable[Call]) -> Iterator[Any]:
+        for number, arguments in calls:
+            yield function(_made(self.shards[number]), *arguments)
 
 
 @final
@@ -212,31 +216,42 @@ class _OnWorkers:
         self.token, self.step = uuid.uuid4().hex[:12], 0
         self._held: dict[int, Any] = {}
 
-    def run(self, function: Callable[..., Any], calls: Sequence[Call]) -> list[Any]:
+    def run(self, function: Callable[..., Any], calls: Iterable[Call]) -> Iterator[Any]:
         self.step += 1
-        found: dict[int, Any] = {}
-        for attempt in range(ATTEMPTS):
-            missing = [number for number in range(len(calls)) if number not in found]
-            if attempt:
-                # A shard may be listed by the scheduler and yet be gone; what failed begins from the data again.
-                for number in missing:
-                    self._held.pop(calls[number][0], None)
-            try:
-                futures = {number: self._submit(function, *calls[number], attempt) for number in missing}
-                found.update(self._collect(futures))
-            except (OSError, TimeoutError) as error:
-                self._check_scheduler(error)
-            if len(found) == len(calls):
-                return [found[number] for number in range(len(calls))]
+        begun: list[tuple[Call, Any]] = []
+        for number, call in enumerate(calls):
+            begun.append((call, self._tried(function, call, (number, 0))))
+        for number, (call, future) in enumerate(begun):
+            yield self._result(function, call, number, future)
+
+    def _result(self, function: Callable[..., Any], call: Call, number: int, future: Any) -> Any:
+        """What a task found, begun anew as often as it is lost."""
+        for attempt in range(1, ATTEMPTS + 1):
+            found = None if future is None else self._collected(future)
+            if found is not None:
+                return found[0]
             self._await_workers()
+            # A shard may be listed by the scheduler and yet be gone; what failed begins from the data again.
+            self._held.pop(call[0], None)
+            future = self._tried(function, call, (number, attempt))
         raise RuntimeError(
-            f"step {self.step}: workers died {ATTEMPTS} times in a row while they computed it; they may be short of memory: use "
-            "smaller batches, or give them more"
+            f"step {self.step}: workers died {ATTEMPTS} times in a row while they computed a part of it; they may be short of "
+            "memory: use smaller batches, or give them more"
         )
 
-    def _submit(self, function: Callable[..., Any], shard: int, arguments: tuple[Any, ...], attempt: int) -> Any:
+    def _tried(self, function: Callable[..., Any], call: Call, attempt: tuple[int, int]) -> Any:
+        """The future of a call; None if the worker it was to go to is gone."""
+        try:
+            return self._submit(function, *call, attempt)
+        except (OSError, TimeoutError) as error:
+            self._check_scheduler(error)
+            return None
+
+    def _submit(
+        self, function: Callable[..., Any], shard: int, arguments: tuple[Any, ...], attempt: tuple[int, int]
+    ) -> Any:
         client = self.dask.client
-        key = f"natgrad-{self.token}-{shard}-{self.step}-{attempt}"
+        key = f"natgrad-{self.token}-shard{shard}-step{self.step}-call{attempt[0]}-{attempt[1]}"
         if sum(getattr(part, "nbytes", 0) for part in arguments) > LARGE:
             arguments = (client.scatter(arguments, hash=False, direct=self.dask.direct, broadcast=False),)
             return client.submit(_apply_packed, function, self._shard(shard), *arguments, key=key, pure=False)
@@ -259,35 +274,30 @@ class _OnWorkers:
         self._held[number] = held
         return held
 
-    def _collect(self, futures: dict[int, Any]) -> dict[int, Any]:
-        """The results there are, when all tasks have ended; an error of the function itself is raised."""
-        self._wait(list(futures.values()))
-        good = {number: future for number, future in futures.items() if future.status == "finished"}
-        for future in futures.values():
-            if future.status == "error" and not isinstance(future.exception(), _losses()):
-                future.result()
-        losses: tuple[type[Exception], ...] = (OSError, TimeoutError, *_losses())
-        try:
-            results = self.dask.client.gather(list(good.values()), direct=self.dask.direct)
-        except losses:  # a worker went away with a result
-            return {}
-        return dict(zip(good, results, strict=True))
-
-    def _wait(self, futures: list[Any]) -> None:
-        """Until every task has ended or is lost."""
+    def _collected(self, future: Any) -> tuple[Any] | None:
+        """The result of a task, when it has ended; None if it is lost. An error of the function itself is raised."""
         import distributed
 
         wait: Any = distributed.wait
         losses = _losses()
-        while futures:
+        while future.status == "pending":
             try:
                 with self.dask.client.as_current():
-                    wait(futures, timeout=LOOK)
-                return
+                    wait(future, timeout=LOOK)
             except TimeoutError:
                 self._await_workers()
-            except losses:  # said of some; the others go on
-                futures = [future for future in futures if future.status == "pending"]
+            except losses:
+                break
+        if future.status == "error" and not isinstance(future.exception(), losses):
+            future.result()
+        if future.status != "finished":
+            return None
+        gone: tuple[type[Exception], ...] = (OSError, TimeoutError, *losses)
+        try:
+            return tuple(self.dask.client.gather([future], direct=self.dask.direct))
+        except gone as error:  # the worker went away with the result
+            self._check_scheduler(error)
+            return None
 
     def _await_workers(self) -> list[str]:
         """The addresses of the workers, as soon as there is one."""

@@ -169,7 +169,7 @@ class MemoisedStepper:
             before = memory.rows[number]
             rows = self.groups.rows(state, parts[number]) if before is None else before
             calls.append((0, (globals_, parts[number].groups, rows, before is not None)))
-        return self._placed.run(_visit, calls)
+        return list(self._placed.run(_visit, calls))
 
     def visit(self, mu: dict[str, Stats], batch: Batch, rows: dict[str, Stats], seen: bool) -> Visit:
         """Optimise the local variables of a part, the globals given by their moments."""

@@ -251,7 +251,7 @@ class SequenceProblem:
     def _counted(self, function: Callable[..., Any], calls: list[Call]) -> list[Any]:
         """The function of the shards of all calls."""
         if self.placed is not None:
-            return self.placed.run(function, calls)
+            return list(self.placed.run(function, calls))
         whole = self._stretch(0, self.data.n_times)
         return [function(whole, *arguments, self.n_jobs) for _, arguments in calls]
 

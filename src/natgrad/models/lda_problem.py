@@ -9,7 +9,7 @@ coordinate ascent is EM for the prior Dir(β + 1), and its objective bounds log 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -24,7 +24,7 @@ from natgrad.data.corpora import Corpus
 from natgrad.families import Dirichlet
 from natgrad.inference.additive import GroupResult, MemoisedGroups, move_blocks
 from natgrad.inference.draws import generator
-from natgrad.inference.executors import Placed, even_cuts
+from natgrad.inference.executors import Call, Placed, even_cuts
 from natgrad.inference.start import START
 from natgrad.kernels.lda import LANES, row_products
 from natgrad.kernels.memory import aligned_empty
@@ -58,8 +58,9 @@ ENTRIES_PER_WORD, MOST_BATCHES = 20, 50
 LEAST_BATCHES, LEAST_SIZE = 10, 20
 # Documents that are evaluated at once, when all of them are.
 SLICE = 20_000
-# A shard's part of a batch has at least so many entries, if its documents are spread evenly: it is worth a trip to a worker.
-PART = 2**17
+# A shard's part of a batch has at least so many entries, and so many for each word, if its documents are spread evenly: it is
+# worth a trip to a worker, and so are the rows of its words.
+PART, PART_PER_WORD = 2**18, 4
 
 
 class LDAProblem:
@@ -257,31 +258,35 @@ class LDAProblem:
     def shards(self, size: int) -> list[Corpus]:
         """The documents cut so that batches of this many have enough in each shard; a function of the data alone."""
         entries = len(self.corpus.words) * min(size, self.n_groups) // max(1, self.n_groups)
-        self._cuts = even_cuts(np.diff(self.corpus.start), max(1, entries // PART))
+        least = max(PART, PART_PER_WORD * self.corpus.n_words)
+        self._cuts = even_cuts(np.diff(self.corpus.start), max(1, entries // least))
         documents = replace(self.corpus, vocabulary=None)
         return [documents.run(int(a), int(b)) for a, b in pairwise(self._cuts)]
 
     def _solve_placed(self, elog: Floats, groups: Ints | None, start: Any, how: tuple[Any, ...]) -> PartResult:
         """The documents of a batch shard by shard, where the shards are; sums in the order of the shards."""
         assert self.placed is not None
-        corpus, topics, calls, words_of = self.corpus, self._topics(elog), [], []
+        corpus, topics, words_of = self.corpus, self._topics(elog), []
         ends = self._cuts if groups is None else np.searchsorted(groups, self._cuts)
-        for shard, (a, b) in enumerate(pairwise(ends)):
-            if a == b:
-                continue
-            chosen = None if groups is None else groups[a:b] - self._cuts[shard]
-            part = corpus.run(int(a), int(b)) if groups is None else corpus.documents(groups[a:b])
-            seen = np.zeros(corpus.n_words, np.bool_)
-            seen[part.words] = True
-            words = np.flatnonzero(seen)
-            words_of.append(words)
-            calls.append((shard, (topics.rows(words), words, chosen, None if start is None else start[a:b], *how)))
-        found: list[PartResult] = self.placed.run(solve_shard, calls)
+
+        def calls() -> Iterator[Call]:
+            for shard, (a, b) in enumerate(pairwise(ends)):
+                if a < b:
+                    chosen = None if groups is None else groups[a:b] - self._cuts[shard]
+                    part = corpus.run(int(a), int(b)) if groups is None else corpus.documents(groups[a:b])
+                    seen = np.zeros(corpus.n_words, np.bool_)
+                    seen[part.words] = True
+                    words = np.flatnonzero(seen)
+                    words_of.append(words)
+                    yield shard, (topics.rows(words), words, chosen, None if start is None else start[a:b], *how)
+
         counts: Floats = np.zeros((corpus.n_words, self.n_topics), self.local.dtype)
-        for words, result in zip(words_of, found, strict=True):
-            counts[words] += result.counts
-        gamma = np.concatenate([result.gamma for result in found])
-        return PartResult(gamma, counts, float(sum(r.bound for r in found)), max(r.rounds for r in found))
+        bound, rounds, gamma = 0.0, 0, []
+        for number, found in enumerate(self.placed.run(solve_shard, calls())):
+            counts[words_of[number]] += found.counts
+            gamma.append(found.gamma)
+            bound, rounds = bound + found.bound, max(rounds, found.rounds)
+        return PartResult(np.concatenate(gamma), counts, bound, rounds)
 
     def of(self, corpus: Corpus, state: State) -> LDAProblem:
         """The same model with other documents; the weights of the state's topics, made once, come along."""

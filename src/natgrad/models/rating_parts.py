@@ -6,6 +6,7 @@ its rows have ratings with; back, λ and moments of its rows. Of symmetric matri
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ratings import RatingsRows
-from natgrad.inference.executors import Placed, even_cuts
+from natgrad.inference.executors import Call, Placed, even_cuts
 from natgrad.kernels import rating_blocks as kernels
 from natgrad.models.rating_rows import make_side, run_kernel
 
@@ -21,8 +22,8 @@ __all__ = ["Moved", "PlacedRows", "RowShard", "Sent", "packed", "shard_rows", "s
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]
-# Ratings of a part: worth a trip to a worker.
-PART = 2**19
+# Ratings of a part, and ratings for each of the others whose moments travel to it: worth a trip to a worker.
+PART, PART_PER_OTHER = 2**19, 256
 
 
 class Moved(NamedTuple):
@@ -62,13 +63,7 @@ class Sent(NamedTuple):
 
 def sweep_side(side: Any, trust: Floats, biased: bool, sent: Sent, lam: Pair) -> Moved:
     """Every row at its optimum given the other side, or ρ of the way to it."""
-    n_rows, size = lam[0].shape
-    new = Moved(
-        (np.empty((n_rows, size)), np.empty((n_rows, size, size))),
-        (np.empty((n_rows, size)), np.empty((n_rows, size, size))),
-        np.empty(n_rows),
-        np.empty(n_rows),
-    )
+    new = _empty(*lam[0].shape)
     run_kernel(
         kernels.sweep_rows, side, trust, sent.tell, sent.other_weight, sent.own_weight, sent.prior, sent.pull,
         sent.tau, biased, sent.rho, *lam, *new.lam, *new.mu, new.log_det, new.errors,
@@ -94,7 +89,8 @@ def errors_of_shard(shard: RowShard, own: Floats, tell: Floats, other_weight: Fl
 
 def shard_rows(rows: RatingsRows, trust: Floats, biased: bool) -> tuple[list[RowShard], list[Any], Any]:
     """A side cut into shards of about equally many ratings; the others that each has ratings with, and the borders."""
-    cuts = even_cuts(np.diff(rows.start), max(1, len(rows.values) // PART))
+    least = max(PART, PART_PER_OTHER * (int(rows.other.max()) + 1))
+    cuts = even_cuts(np.diff(rows.start), max(1, len(rows.values) // least))
     shards, others = [], []
     for a, b in pairwise(cuts):
         inside = slice(rows.start[a], rows.start[b])
@@ -117,20 +113,25 @@ class PlacedRows(NamedTuple):
 
     def sweep(self, sent: Sent, lam: Pair) -> Moved:
         """As `sweep_side`, shard by shard."""
-        calls, size = [], lam[0].shape[1]
-        for number, (a, b) in enumerate(pairwise(self.cuts)):
-            seen = self.others[number]
-            part = sent._replace(
-                tell=sent.tell[seen],
-                other_weight=sent.other_weight[seen],
-                own_weight=sent.own_weight[a:b],
-                pull=sent.pull[a:b] if len(sent.pull) > 1 else sent.pull,
-                lam=None if sent.rho == 1.0 else packed((lam[0][a:b], lam[1][a:b])),
-            )
-            calls.append((self.first + number, (part,)))
-        found = self.placed.run(sweep_shard, calls)
-        joined = [np.concatenate(column) for column in zip(*found, strict=True)]
-        return Moved(unpacked(joined[0], size), unpacked(joined[1], size), joined[2], joined[3])
+
+        def calls() -> Iterator[Call]:
+            for number, (a, b) in enumerate(pairwise(self.cuts)):
+                seen = self.others[number]
+                part = sent._replace(
+                    tell=sent.tell[seen],
+                    other_weight=sent.other_weight[seen],
+                    own_weight=sent.own_weight[a:b],
+                    pull=sent.pull[a:b] if len(sent.pull) > 1 else sent.pull,
+                    lam=None if sent.rho == 1.0 else packed((lam[0][a:b], lam[1][a:b])),
+                )
+                yield self.first + number, (part,)
+
+        size, out = lam[0].shape[1], _empty(*lam[0].shape)
+        for (a, b), found in zip(pairwise(self.cuts), self.placed.run(sweep_shard, calls()), strict=True):
+            for whole, part in zip((out.lam, out.mu), found[:2], strict=True):
+                whole[0][a:b], whole[1][a:b] = unpacked(part, size)
+            out.log_det[a:b], out.errors[a:b] = found[2:]
+        return out
 
     def errors(self, own: Pair, tell: Floats, other_weight: Floats) -> Floats:
         """Σ_n E[t] E[(r − …)²] of every row."""
@@ -138,7 +139,7 @@ class PlacedRows(NamedTuple):
         for number, (a, b) in enumerate(pairwise(self.cuts)):
             seen = self.others[number]
             calls.append((self.first + number, (mine[a:b], tell[seen], other_weight[seen], own[0].shape[1])))
-        return np.concatenate(self.placed.run(errors_of_shard, calls))
+        return np.concatenate(list(self.placed.run(errors_of_shard, calls)))
 
 
 def packed(moments: Pair) -> Floats:
@@ -155,3 +156,8 @@ def unpacked(tell: Floats, size: int) -> Pair:
     place = (row * (row + 1) // 2 + column).ravel()
     matrices = np.take(tell, place, axis=1).reshape(len(tell), size, size)
     return np.ascontiguousarray(tell[:, size * (size + 1) // 2 :]), matrices
+
+
+def _empty(n_rows: int, size: int) -> Moved:
+    lam, mu = ((np.empty((n_rows, size)), np.empty((n_rows, size, size))) for _ in range(2))
+    return Moved(lam, mu, np.empty(n_rows), np.empty(n_rows))
