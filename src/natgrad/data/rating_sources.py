@@ -1,7 +1,8 @@
 """A file of ratings in; chunks of whole users out, never the whole file: text (also gzipped) or Parquet, ids of any type.
 
 The ratings of a user stand together: files are sorted by user (``sort -t, -k1,1``; ``frame.sort_values("user")``). A chunk ends
-where a user ends. An error names the line and the column, and the chunk in which it is found is not handed out.
+where a user ends. Users whose ratings are apart are noticed within a chunk; in different chunks they count as two. An error names
+the line and the column, and the chunk in which it is found is not handed out.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class RatingsSource:
         names, first, times = np.unique(runs, return_index=True, return_counts=True)
         twice = names[times > 1][np.argmin(first[times > 1])] if (times > 1).any() else None
         if twice is not None or (last is not None and last in names):
-            who = last if twice is None else twice
+            who = np.array([last if twice is None else twice]).tolist()[0]
             raise ValueError(
                 f"{self.path}, chunk {number}: ratings of user {who!r} do not stand together; sort the file by user"
             )

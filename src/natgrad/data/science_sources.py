@@ -24,6 +24,8 @@ __all__ = ["BedSource", "H5adSource"]
 Ints = npt.NDArray[np.int64]
 # What a .bed of our days begins with: two bytes that say what it is, and one for "locus after locus".
 MAGIC, BY_LOCUS = b"\x6c\x1b", 1
+# What bed-reader writes into small whole numbers for a genotype that is missing.
+ABSENT = -127
 FIELDS = {
     ".fam": "family, individual, father, mother, sex, phenotype",
     ".bim": "chromosome, name, position, base, allele, allele",
@@ -82,7 +84,7 @@ class BedSource(_Rows):
             )
         if head[2:] != bytes([BY_LOCUS]):
             raise ValueError(
-                f"{self.path}: written individual by individual, as PLINK no longer does; rewrite it with --make-bed"
+                f"{self.path}: written individual by individual, as of old; rewrite it with plink --make-bed"
             )
         wanted, there = 3 + -(-self.n_total // 4) * len(loci), self.path.stat().st_size
         if wanted != there:
@@ -101,7 +103,7 @@ class BedSource(_Rows):
         counted = (self.n_total, len(self.names))
         with open_bed(self.path, iid_count=counted[0], sid_count=counted[1], skip_format_check=False) as file:
             table = file.read(index=(wanted, slice(None)), dtype="int8", num_threads=1)
-        return genotypes(table.astype(np.int64), self.names)
+        return genotypes(np.where(table == ABSENT, -1, table), self.names)
 
     def _names(self, suffix: str) -> list[str]:
         """The second field of every line of the table beside the file; six are expected."""
