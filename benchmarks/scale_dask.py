@@ -128,9 +128,9 @@ def throughput() -> dict[str, dict[str, float]]:
         dask = Dask(made)
         for name, timed, data in (("LDA", timed_lda, X), ("factorisation", timed_factors, ratings)):
             here, there = [], []
-            for _ in range(3):
-                here.append(timed(None, data, 4))
-                there.append(timed(dask, data, 4))
+            for _ in range(2):
+                here.append(timed(None, data, 3))
+                there.append(timed(dask, data, 3))
             found[name] = {"threads_s": min(here), "dask_s": min(there), "ratio": min(here) / min(there)}
         dask.close()
     return found

@@ -178,21 +178,37 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         self.verbose = verbose
 
     def fit(
-        self, X: Any, y: None = None, *, user_features: Any = None, item_features: Any = None
+        self,
+        X: Any,
+        y: None = None,
+        *,
+        user_features: Any = None,
+        item_features: Any = None,
+        n_users: float | None = None,
     ) -> MatrixFactorization:
         """Fit to ratings.
 
         Parameters
         ----------
         X : Ratings, sparse matrix, table of three columns, array [users, items] with NaN where there is no rating, a path (text,
-            .npz, .parquet), or an iterator of chunks of any of these
+            .npz, .parquet), or an iterator of chunks of any of these. A source with ``chunks()``, such as
+            `natgrad.data.RatingsSource`, is never held as a whole: whole users come in chunks, each makes a step of the items,
+            and at the end the users of the last chunk are known; `fold_in` tells others.
         y : ignored
         user_features, item_features : numbers that are known of users or items, optional
             An array with a row for each (in the order of ``Ratings``), a table with ids as its index, or {id: numbers}. They
             move the prior mean of the vectors, by a linear map that is learned: who has no ratings is predicted from them.
+        n_users : how many users a source has, if that is known
         """
         settings = self._settings()
         limits = self._limits(self.max_steps, self.max_accesses, self.max_seconds)
+        if callable(getattr(X, "chunks", None)):
+            from natgrad.models.rating_stream import fit_rating_stream  # Numba takes a while to import
+
+            if user_features is not None or item_features is not None:
+                raise ValueError("user_features, item_features: a source of ratings takes none; leave them out")
+            fit_rating_stream(self, X, settings, n_users)
+            return self
         ratings, features = known_features(as_ratings(X), user_features, item_features)
         kind = kind_of(settings, ratings, None, features)
         self._run(kind, ratings, None, limits, Trace())
