@@ -31,7 +31,7 @@ from natgrad.inference.executors import Dask, sharing
 from natgrad.inference.steps import RobbinsMonro
 from natgrad.models import lda_problem
 from natgrad.models.lda_problem import LDAProblem, Local
-from natgrad.models.threads import using_threads
+from natgrad.models.threads import limited_to
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -67,7 +67,7 @@ def overhead() -> dict[str, float]:
     with cluster() as made:
         dask = Dask(made)
         for name, executor in (("threads", None), ("dask", dask)):
-            with using_threads(2), sharing(problem, executor, len(corpus)):
+            with limited_to(2), sharing(problem, executor, len(corpus)):
                 taken = []
                 for _ in range(repeats):
                     begin = time.perf_counter()
@@ -93,7 +93,7 @@ def lda_steps(executor: object, X: sparse.csr_array) -> Iterator[float]:
     problem = LDAProblem(corpus, np.full(100, 0.1), 0.05, Local(dtype=np.float32, skip=1e-4))
     state, size = problem.start(0), len(corpus) // 4
     stepper = SampledGroups(problem, size, *problem.local_limits, RobbinsMonro(delay=4.0))
-    with using_threads(2), sharing(problem, executor, size):
+    with limited_to(2), sharing(problem, executor, size):
         while True:
             begin = time.perf_counter()
             state, _ = stepper.step(state, 0)
@@ -105,7 +105,7 @@ def factor_steps(executor: object, ratings: ng.Ratings) -> Iterator[float]:
 
     problem = FullRatingsProblem(ratings, 15, RatingPriors())
     state = problem.start(0)
-    with using_threads(2), sharing(problem, executor, by_row=True):
+    with limited_to(2), sharing(problem, executor, by_row=True):
         while True:
             begin = time.perf_counter()
             state = problem.sweep(state, problem.order).state

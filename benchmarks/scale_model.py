@@ -9,8 +9,9 @@ A step of W workers with n threads each takes
 
 rate (entries or ratings a second in one thread), driver (seconds for one number of λ: update, moments, weights) and overhead
 (seconds for one task) are measured here; bandwidth and prices are assumptions, and are in the table as such. Words follow
-Zipf's law: of n tokens in V words a part touches Σ_v 1 − (1 − p_v)ⁿ different ones, and only their rows travel. The number of steps that SVI
-takes to come within 1 % of its final bound is measured, too: it depends on the batch, not on how many documents there are.
+Zipf's law: of n tokens in V words a part touches Σ_v 1 − (1 − p_v)ⁿ different ones, and only their rows travel. The number of
+steps that SVI takes to come within 1 % of its final bound is measured, too: it depends on the batch, not on how many documents
+there are.
 Results: ``benchmarks/results/scale-model.md`` and ``.json``.
 """
 
@@ -30,7 +31,7 @@ from natgrad.inference.additive import SampledGroups
 from natgrad.inference.steps import RobbinsMonro
 from natgrad.models.lda_problem import LDAProblem, Local
 from natgrad.models.rating_model import FullRatingsProblem, RatingPriors
-from natgrad.models.threads import using_threads
+from natgrad.models.threads import limited_to
 
 RESULTS = Path(__file__).resolve().parent / "results"
 # Assumed, not measured: bytes a second into and out of the machine that drives, and the price of a core for an hour.
@@ -68,7 +69,7 @@ def lda_rates() -> dict[str, float]:
     state, groups = problem.start(0), np.arange(len(corpus))
     stepper = SampledGroups(problem, len(corpus), *problem.local_limits, RobbinsMonro(delay=4.0))
     solving, whole = [], []
-    with using_threads(1):
+    with limited_to(1):
         for _ in range(6):
             begin = time.perf_counter()
             problem.solve(state, groups, None, *problem.local_limits)
@@ -102,7 +103,7 @@ def rating_rates() -> dict[str, float]:
     ratings = ng.Ratings(pairs // 1_000, pairs % 1_000, rng.normal(size=len(pairs)), shape=(3_000, 1_000))
     problem = FullRatingsProblem(ratings, 31, RatingPriors())
     state, taken = problem.start(0), []
-    with using_threads(1):
+    with limited_to(1):
         for _ in range(4):
             begin = time.perf_counter()
             state = problem.sweep(state, problem.order).state

@@ -45,8 +45,8 @@ def test_items_of_a_stream_are_as_good_as_those_in_memory():
 
 
 def test_a_step_of_length_one_from_all_users_is_the_exact_update_of_the_items():
-    ratings = ng.data.make_ratings(30, 12, 200).ratings.shifted(3.0)
-    full = FullRatingsProblem(ratings, 2, RatingPriors(learn_precision=False, learn_noise=False))
+    ratings = ng.data.make_ratings(30, 12, 200).ratings
+    full = FullRatingsProblem(ratings, 2, RatingPriors(learn_precision=False, learn_noise=False), offset=3.0)
     state = full.start(0)
     problem = UsersProblem(full, np.ones(3))
     told = problem.solve(state, None, None, 0.0, 1).messages["v"]
@@ -56,8 +56,8 @@ def test_a_step_of_length_one_from_all_users_is_the_exact_update_of_the_items():
 
 
 def test_the_estimate_of_the_bound_from_all_users_is_the_bound():
-    ratings = ng.data.make_ratings(30, 12, 200).ratings.shifted(3.0)
-    full = FullRatingsProblem(ratings, 2, RatingPriors(learn_precision=False))
+    ratings = ng.data.make_ratings(30, 12, 200).ratings
+    full = FullRatingsProblem(ratings, 2, RatingPriors(learn_precision=False), offset=3.0)
     state = full.sweep(full.start(0), ("u", "v", "noise", "u")).state
     problem = UsersProblem(full, np.ones(3))
     found = problem.solve(state, None, None, 0.0, 1)

@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from natgrad.inference.draws import generator
@@ -30,10 +29,11 @@ from natgrad.inference.groups import Batch, Groups
 from natgrad.inference.local import check_size
 from natgrad.inference.methods import SVI
 from natgrad.inference.steppers import StepInfo
-from natgrad.network.plan import Plan
-from natgrad.network.problem import NetworkProblem
-from natgrad.network.summary import Summary
 from natgrad.problem import BlockInfo, Sampled, State
+
+if TYPE_CHECKING:
+    from natgrad.network.plan import Plan
+    from natgrad.network.problem import NetworkProblem
 
 __all__ = ["MemoisedStepper", "Remembered"]
 
@@ -75,6 +75,8 @@ class MemoisedStepper:
     def __init__(
         self, problem: NetworkProblem, method: SVI, order: tuple[str, ...], executor: Executor | None = None
     ) -> None:
+        from natgrad.network.summary import Summary
+
         self.problem, self.method = problem, method
         self.groups = groups = Groups(problem, method.plate, order)
         check_size(method, groups)
@@ -114,7 +116,7 @@ class MemoisedStepper:
         memory = state.memory.get(KEY)
         if memory is None:
             return state
-        (batches,) = self._parts.values()
+        batches = self._cut(memory.cut[2])
         lam, mu = dict(state.lam), dict(state.mu)
         for name in self.groups.local:
             arrays = tuple(np.array(full) for full in lam[name])
@@ -183,6 +185,8 @@ class MemoisedStepper:
 
     def contribution(self, rows: dict[str, Stats], batch: Batch) -> tuple[dict[str, Any], float]:
         """S and the entropy of a part whose local variables have these natural parameters."""
+        import jax.numpy as jnp
+
         samples = tuple(self.groups.sampled(t, batch, 1.0) for t in self.groups.grouped)
         layouts, arrays = tuple(s.layout for s in samples), [s.arrays for s in samples]
         weights = {name: self.groups.entropy_weights(name, batch)[1] for name in self.groups.local}
@@ -250,6 +254,8 @@ class _Elsewhere:
     @property
     def stepper(self) -> MemoisedStepper:
         """The stepper of this process."""
+        from natgrad.network.problem import NetworkProblem
+
         if self._stepper is None:
             self._stepper = MemoisedStepper(NetworkProblem(self.plan), self.method, self.order)
         return self._stepper

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +31,17 @@ from natgrad.models.rating_kinds import Kind, RatingSettings, kind_of
 from natgrad.models.rating_tables import FOLD_STEPS, check_columns
 from natgrad.models.recommending import RecommendMixin
 from natgrad.models.saving import SaveMixin
-from natgrad.models.settings import checked_every, checked_method, checked_step
+from natgrad.models.settings import (
+    Keep,
+    checked_every,
+    checked_method,
+    checked_step,
+    keeper_of,
+    refuse_to_keep,
+    run_settings,
+)
 from natgrad.network.checks import real_number, whole_number
+from natgrad.posterior.checkpoints import Checkpoints
 from natgrad.posterior.factor import Factor
 from natgrad.problem import State
 
@@ -185,6 +194,7 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         user_features: Any = None,
         item_features: Any = None,
         n_users: float | None = None,
+        **keep: Unpack[Keep],
     ) -> MatrixFactorization:
         """Fit to ratings.
 
@@ -199,19 +209,18 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
             An array with a row for each (in the order of ``Ratings``), a table with ids as its index, or {id: numbers}. They
             move the prior mean of the vectors, by a linear map that is learned: who has no ratings is predicted from them.
         n_users : how many users a source has, if that is known
+        checkpoint, every, resume : as in ``Network.fit``
         """
         settings = self._settings()
         limits = self._limits(self.max_steps, self.max_accesses, self.max_seconds)
         if callable(getattr(X, "chunks", None)):
             from natgrad.models.rating_stream import fit_rating_stream  # Numba takes a while to import
 
-            if user_features is not None or item_features is not None:
-                raise ValueError("user_features, item_features: a source of ratings takes none; leave them out")
-            fit_rating_stream(self, X, settings, n_users)
-            return self
+            refuse_to_keep(keep)
+            return fit_rating_stream(self, X, settings, n_users, (user_features, item_features))
         ratings, features = known_features(as_ratings(X), user_features, item_features)
         kind = kind_of(settings, ratings, None, features)
-        self._run(kind, ratings, None, limits, Trace())
+        self._run(kind, ratings, None, limits, Trace(), keeper=keeper_of(keep, run_settings(self)))
         return self
 
     def partial_fit(self, X: Any, y: None = None) -> MatrixFactorization:
@@ -269,23 +278,36 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
     # -- parts --
 
     def _run(
-        self, kind: Kind, ratings: Ratings, state: State | None, limits: Limits, trace: Trace, growing: bool = False
+        self,
+        kind: Kind,
+        ratings: Ratings,
+        state: State | None,
+        limits: Limits,
+        trace: Trace,
+        growing: bool = False,
+        keeper: Checkpoints | None = None,
     ) -> None:
-        from natgrad.models.threads import using_threads  # Numba takes a while to import
+        from natgrad.models.threads import limited_to  # Numba takes a while to import
 
         method, seed, left = checked_method(self.method), int(self.seed), limits.steps
         state = kind.start(ratings, seed, float(self.init_scale)) if state is None else state
+        if keeper is not None:  # the part that goes on is the one that began there
+            state, left = state._replace(t=keeper.begun), left - keeper.begun
         while True:
-            part = kind.part(ratings, seed, state.t, method, growing)
-            state = state._replace(memory={}) if part.fresh else state
-            steps = left if part.until is None else min(left, part.until - state.t)
-            with using_threads(self.n_jobs), sharing(part.problem, self.executor, by_row=True):
+            began = state.t
+            part = kind.part(ratings, seed, began, method, growing)
+            # Handed over, not kept: a state may take much memory, and the run needs its start only for the first step.
+            handed = [state._replace(memory={}) if part.fresh else state]
+            del state
+            steps = left if part.until is None else min(left, part.until - began)
+            with limited_to(self.n_jobs), sharing(part.problem, self.executor, by_row=True):
                 result = run(
-                    part.problem, state, method, checked_step(self.step, method, part.problem), part.order,
+                    part.problem, handed.pop(), method, checked_step(self.step, method, part.problem), part.order,
                     limits=Limits(steps, limits.tol if part.until is None else 0.0, limits.seconds, limits.accesses),
                     seed=seed, bound_every=checked_every(self.bound_every), progress=self.verbose, trace=trace,
+                    keeper=keeper,
                 )  # fmt: skip
-            left -= result.state.t - state.t
+            left -= result.state.t - began
             ended = part.until is None or left <= 0 or result.state.t < part.until or kind.is_done(result)
             state, trace = result.state, result.trace
             if ended:

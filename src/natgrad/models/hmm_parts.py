@@ -72,7 +72,7 @@ def count_sequences(
 ) -> Counts:
     """Exact counts of whole sequences."""
     weights = stretch.weights(sent)
-    return count(weights, blocks_of_sequences(weights, starts, lengths, n_jobs), n_sums, n_jobs)
+    return count(weights, blocks_of_sequences(weights, starts, lengths, n_jobs).ordered(), n_sums, n_jobs)
 
 
 def count_subchains(
@@ -83,7 +83,7 @@ def count_subchains(
     windows = _windows(weights, chosen, how, typical, n_jobs)
     short = blocks_of_sequences(weights, chosen.short, chosen.short_lengths, n_jobs)
     read = int(windows.length.sum() + chosen.short_lengths.sum())
-    return count(weights, windows, n_sums, n_jobs), count(weights, short, n_sums, n_jobs), read
+    return count(weights, windows, n_sums, n_jobs), count(weights, short.ordered(), n_sums, n_jobs), read
 
 
 def added(parts: Sequence[Counts]) -> Counts:

@@ -9,8 +9,7 @@ guard are those of every network; `natgrad.models.lda_problem` has the kernels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -28,14 +27,15 @@ from natgrad.inference.trace import Stop, Trace
 from natgrad.models.coherence import How, c_v, npmi, of_documents, of_windows
 from natgrad.models.lda_files import LDAFiles
 from natgrad.models.lda_one import OneDocument
-from natgrad.models.lda_settings import LearnPriors, check_settings, checked_priors
+from natgrad.models.lda_settings import LearnPriors
 from natgrad.models.lda_stream import LDAStream, fit_stream
-from natgrad.models.settings import checked_method, checked_step
-from natgrad.models.topics import Alignment, By, aligned, completed, ranked_words, split_tokens
+from natgrad.models.settings import Keep, checked_method, checked_step, keeper_of, refuse_to_keep, run_settings
+from natgrad.models.topics import Alignment, By, aligned, completed, ranked_words, split_tokens, tell_empty_topics
 from natgrad.network.checks import whole_number
 from natgrad.posterior.factor import Factor
 
 if TYPE_CHECKING:
+    from natgrad.inference.keeping import Keeper
     from natgrad.models.lda_problem import Inferred, LDAProblem
     from natgrad.problem import State
 
@@ -162,7 +162,13 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self.verbose = verbose
 
     def fit(
-        self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None, n_documents: float | None = None
+        self,
+        X: Any,
+        y: None = None,
+        *,
+        vocabulary: Sequence[Any] | None = None,
+        n_documents: float | None = None,
+        **keep: Unpack[Keep],
     ) -> LDA:
         """Fit to documents.
 
@@ -173,14 +179,17 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         y : ignored
         vocabulary : the V words, optional; of a stream by default those of its first chunk
         n_documents : how many documents a stream has, if that is known
+        checkpoint, every, resume : as in ``Network.fit``; not for streams
         """
         stream = as_stream(X, self.batch_size)
         if stream is not None:
+            refuse_to_keep(keep)
             fit_stream(self, stream, vocabulary, n_documents)
             return self
         problem = self._problem(with_words(as_corpus(X, vocabulary)))
+        keeper = keeper_of(keep, run_settings(self))
         with self._threads():
-            self._run(problem, problem.start(int(self.seed)), Trace())
+            self._run(problem, lambda: problem.start(int(self.seed)), Trace(), keeper=keeper)
         return self
 
     def continue_(self, X: Any, max_passes: int | None = None) -> LDA:
@@ -297,7 +306,9 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     # -- parts --
 
-    def _run(self, problem: LDAProblem, start: State, trace: Trace, max_passes: int | None = None) -> None:
+    def _run(
+        self, problem: LDAProblem, start: Any, trace: Trace, max_passes: int | None = None, keeper: Keeper | None = None
+    ) -> None:
         method = checked_method(self.method)
         step = checked_step(self.step, method, problem)
         size = method.size if isinstance(method, SVI) else problem.batch_size
@@ -307,7 +318,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         with sharing(problem, self.executor, problem.n_groups if alone else size):
             result: Result = run(
                 problem, start, method, step, ("phi",), limits=Limits(passes * per_pass, self.tol), seed=int(self.seed),
-                progress=self.verbose, trace=trace,
+                progress=self.verbose, trace=trace, keeper=keeper,
             )  # fmt: skip
             last = result.trace.last.elbo if len(result.trace) else np.nan
             self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
@@ -317,6 +328,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self._publish(problem, result.state)
         if self.finish == "gibbs":
             self._sample(problem, result.state)
+        tell_empty_topics(self.components_, self.topic_prior_)
 
     def _sample(self, problem: LDAProblem, state: State) -> None:
         """Gibbs sweeps from the fitted topics; from here on these are a point, the mean over samples."""
@@ -357,16 +369,6 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self.doc_prior_: Floats = here.doc_prior
         self.topic_prior_: float = here.topic_prior
 
-    def _problem(self, corpus: Corpus, population: float | None = None) -> LDAProblem:
-        from natgrad.models.lda_problem import LDAProblem, Local  # Numba takes a while to import
-
-        alpha, learn = checked_priors(self)
-        check_settings(self)
-        local = Local(self.local, self.local_tol, self.local_steps, float(self.skip), np.dtype(self.dtype).type)
-        return LDAProblem(
-            corpus, alpha, self.topic_prior, local, batch_size=self.batch_size, population=population, learn=learn
-        )
-
     def _held_out(self, X: Any) -> Corpus:
         self._check_fitted()
         return as_corpus(X, self._names, len(self.vocabulary_))
@@ -380,11 +382,6 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
                 for groups in np.array_split(np.arange(len(corpus)), -(-len(corpus) // SLICE))
             ]
         return type(parts[0])(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-    def _threads(self) -> AbstractContextManager[None]:
-        from natgrad.models.threads import using_threads  # Numba takes a while to import
-
-        return using_threads(self.n_jobs)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

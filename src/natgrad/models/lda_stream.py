@@ -26,6 +26,7 @@ from natgrad.inference.executors import sharing
 from natgrad.inference.steppers import StepInfo
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
+from natgrad.models.lda_settings import problem_of
 from natgrad.network.checks import whole_number
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class LDAStream:
     step: Step | None
     seed: int
     executor: Any
+    n_jobs: int | None
     components_: npt.NDArray[np.float64]
     vocabulary_: npt.NDArray[Any]
     topic_prior_: float
@@ -55,13 +57,15 @@ class LDAStream:
     _names: Any
 
     def _problem(self, corpus: Corpus, population: float | None = None) -> LDAProblem:
-        raise NotImplementedError
+        return problem_of(self, corpus, population)
 
     def _publish(self, problem: LDAProblem, state: State, seed: int | None = None) -> None:
         raise NotImplementedError
 
     def _threads(self) -> AbstractContextManager[None]:
-        raise NotImplementedError
+        from natgrad.models.threads import limited_to  # Numba takes a while to import
+
+        return limited_to(self.n_jobs)
 
     def _arriving(self, X: Any, vocabulary: Sequence[Any] | None) -> Corpus:
         """Documents of a stream with words numbered as in the fit; those that have names may bring new words."""

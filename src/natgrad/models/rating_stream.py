@@ -118,8 +118,12 @@ class UsersProblem:
         return float(np.sum(self.blocks[name].family.inner(left, right)))
 
 
-def fit_rating_stream(model: MatrixFactorization, source: Any, settings: RatingSettings, n_users: float | None) -> None:
+def fit_rating_stream(
+    model: MatrixFactorization, source: Any, settings: RatingSettings, n_users: float | None, features: tuple[Any, Any]
+) -> MatrixFactorization:
     """Fit a model to a source of ratings; if a chunk is refused, the model stays as it was."""
+    if any(part is not None for part in features):
+        raise ValueError("user_features, item_features: a source of ratings takes none; leave them out")
     stream = _Stream(model, settings, n_users)
     again, last, seen_before = bool(getattr(source, "again", False)), np.nan, None
     stop = Stop(Reason.STEPS, "the stream was read once; what cannot be read again is not")
@@ -136,6 +140,7 @@ def fit_rating_stream(model: MatrixFactorization, source: Any, settings: RatingS
             stop = stop if not again else Stop(Reason.STEPS, f"all {stream.state.t} steps were taken")
             break
     stream.publish(last, stop)
+    return model
 
 
 class _Stream:
