@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from natgrad.data.corpora import Corpus
 from natgrad.kernels.memory import aligned_empty
+from natgrad.models.lda_parts import infer_view
 from natgrad.models.lda_problem import LDAProblem, Local
 
 ROUNDS = 40
@@ -22,7 +23,10 @@ def dense_part(corpus: Corpus, lam: Any, alpha: float, repeats: int) -> dict[str
     view = problem._view(None, keep=True)
 
     def rounds(limit: int) -> float:
-        return best_of(repeats, lambda: problem._infer(view, state.mu["phi"][0], None, False, 0.0, limit))
+        return best_of(
+            repeats,
+            lambda: infer_view(view, problem._topics(state.mu["phi"][0]), problem.local, None, False, 0.0, limit),
+        )
 
     # The difference leaves out what is done once for a document.
     spent = (rounds(ROUNDS) - rounds(2)) / (ROUNDS - 2)

@@ -26,6 +26,7 @@ from lda_machine import dense_part
 
 import natgrad as ng
 from natgrad.data.corpora import as_corpus
+from natgrad.models.lda_parts import infer_view
 from natgrad.models.lda_problem import LDAProblem, Local
 
 HERE = Path(__file__).resolve().parent
@@ -127,7 +128,15 @@ def asked(peer: str, X: Any, lam: Any, threads: int, options: argparse.Namespace
 def judged(judge: LDAProblem, lam: Any, gamma: Any) -> dict[str, Any]:
     """A plain round over all topics from γ: how far it moves in the mean over topics, and its bound a word."""
     state = judge.at(lam)
-    found = judge._infer(judge._view(None, keep=True), state.mu["phi"][0], gamma.astype(np.float64), True, 0.0, 1)
+    found = infer_view(
+        judge._view(None, keep=True),
+        judge._topics(state.mu["phi"][0]),
+        judge.local,
+        gamma.astype(np.float64),
+        True,
+        0.0,
+        1,
+    )
     moved = np.abs(found.gamma - gamma).mean(1)
     return {
         "mean change of γ": f"{moved.mean():.1e}",

@@ -95,7 +95,7 @@ def test_a_document_is_done_when_a_round_over_all_topics_says_so(seed, n_topics,
     """Whatever sat out and was extrapolated: the last round is a plain one over all topics that moved γ by less than tol."""
     tol = 1e-3
     case = Case(seed, n_topics, Local(tol=tol, limit=10_000, skip=skip))
-    weights, _ = case.problem._weights(case.state.mu["phi"][0])
+    weights = case.problem._topics(case.state.mu["phi"][0]).weights
     found = case.problem.infer(case.state, tol=tol, limit=10_000)
     for d, row in enumerate(case.X):
         if row.any():

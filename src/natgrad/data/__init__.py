@@ -14,9 +14,12 @@ from natgrad.data.generated.flights import make_flights
 from natgrad.data.generated.match import match_rows
 from natgrad.data.generated.spectra import make_spectra
 from natgrad.data.genotypes import allele_frequencies, genotypes
+from natgrad.data.rating_sources import RatingsSource
+from natgrad.data.sources import open_source
 
 __all__ = [
     "DATASETS",
+    "RatingsSource",
     "allele_frequencies",
     "download",
     "genotypes",
@@ -28,4 +31,5 @@ __all__ = [
     "make_ratings",
     "make_spectra",
     "match_rows",
+    "open_source",
 ]

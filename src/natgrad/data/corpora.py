@@ -71,6 +71,12 @@ class Corpus:
         place = np.arange(start[-1]) + np.repeat(self.start[chosen] - start[:-1], sizes)
         return Corpus(start, self.words[place], self.counts[place], self.n_words, self.vocabulary)
 
+    def run(self, begin: int, end: int) -> Corpus:
+        """The documents ``begin`` … ``end``; nothing is copied but where they start."""
+        first, last = self.start[begin], self.start[end]
+        start = self.start[begin : end + 1] - first
+        return Corpus(start, self.words[first:last], self.counts[first:last], self.n_words, self.vocabulary)
+
     def renumbered(self, vocabulary: npt.NDArray[Any], number: dict[Any, int]) -> Corpus:
         """The same documents with words numbered as in another vocabulary that has them all."""
         if self.vocabulary is None:

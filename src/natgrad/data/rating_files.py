@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from natgrad.data.ratings import Ratings
 
-__all__ = ["as_ratings", "read_ratings"]
+__all__ = ["EXPECTED", "as_identifiers", "as_ratings", "rating_lines", "rating_number", "read_ratings"]
 
 FIELDS = ("user", "item", "rating")
 # What the columns are called in files of others.
@@ -133,19 +133,19 @@ def _from_text(path: Path) -> _Triples:
     rating: list[float] = []
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            for place, (who, what, value) in _lines(path, file):
+            for place, (who, what, value) in rating_lines(path, file):
                 lines.append(place[1])
                 user.append(who)
                 item.append(what)
-                rating.append(_number(value, place))
+                rating.append(rating_number(value, place))
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not a text file (byte {error.start} is not UTF-8); {EXPECTED}") from None
     if not rating:
         raise ValueError(f"{path}: there are no ratings in it; {EXPECTED}")
-    return _Triples(_identifiers(user), _identifiers(item), np.array(rating), lines)
+    return _Triples(as_identifiers(user), as_identifiers(item), np.array(rating), lines)
 
 
-def _lines(path: Path, file: Any) -> Iterator[tuple[tuple[Path, int, int], tuple[str, str, str]]]:
+def rating_lines(path: Path, file: Any) -> Iterator[tuple[tuple[Path, int, int], tuple[str, str, str]]]:
     """The three fields of each line, and where the rating stands."""
     layout: _Layout | None = None
     for number, line in enumerate(file, 1):
@@ -200,7 +200,8 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _number(text: str, place: tuple[Path, int, int]) -> float:
+def rating_number(text: str, place: tuple[Path, int, int]) -> float:
+    """A finite rating, or an error with its place."""
     value = float(text) if _is_number(text) else math.nan
     if not math.isfinite(value):
         path, line, column = place
@@ -208,7 +209,7 @@ def _number(text: str, place: tuple[Path, int, int]) -> float:
     return value
 
 
-def _identifiers(texts: list[str]) -> npt.NDArray[Any]:
+def as_identifiers(texts: list[str]) -> npt.NDArray[Any]:
     """Whole numbers where all are, names otherwise."""
     names = np.array(texts)
     try:

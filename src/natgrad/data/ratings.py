@@ -138,8 +138,8 @@ class Ratings:
         >>> first.extended(Ratings(["ann", "bob"], ["alien", "alien"], [4, 3])).values.tolist()
         [4.0, 3.0]
         """
-        user_ids, user_number = _joined(self.user_ids, more.user_ids)
-        item_ids, item_number = _joined(self.item_ids, more.item_ids)
+        user_ids, user_number = joined_ids(self.user_ids, more.user_ids)
+        item_ids, item_number = joined_ids(self.item_ids, more.item_ids)
         users = np.concatenate([self.users.astype(np.int64), user_number[more.users]])
         items = np.concatenate([self.items.astype(np.int64), item_number[more.items]])
         values = np.concatenate([self.values, more.values])
@@ -217,7 +217,7 @@ class Ratings:
         return f"Ratings({len(self):,} ratings of {self.n_items:,} items by {self.n_users:,} users, values {low:g} … {high:g})"
 
 
-def _joined(ids: Array, more: Array) -> tuple[Array, npt.NDArray[np.int64]]:
+def joined_ids(ids: Array, more: Array) -> tuple[Array, npt.NDArray[np.int64]]:
     """All ids, the old ones first, and the number of each of the second in it."""
     numbers = {key: number for number, key in enumerate(ids.tolist())}
     found = np.array([numbers.setdefault(key, len(numbers)) for key in more.tolist()], dtype=np.int64)

@@ -61,11 +61,13 @@ def open_source(data: Any, *, size: int | None = None, shuffle: int | None = Non
     Parameters
     ----------
     data : an array, sparse matrix or memory map; an iterator of chunks; or a path: ``.npy``, ``.parquet``, ``.arrow``,
-        ``.feather`` or a folder of these, ``.mtx``, ``.svm`` or ``.svmlight``, ``.ldac``, ``docword…``; text also with ``.gz``
+        ``.feather`` or a folder of these, ``.mtx``, ``.svm`` or ``.svmlight``, ``.ldac``, ``docword…``; text also with ``.gz``;
+        ``.bed`` of PLINK, ``.h5ad`` of AnnData
     size : rows of a chunk, optional
     shuffle : int, optional
-        A seed: chunks are then made of blocks in a random order, with their rows mixed; for arrays and Parquet.
-    **options : of the source: ``columns`` of Parquet, ``n_features`` of SVMlight, ``vocabulary`` of lda-c and docword
+        A seed: chunks are then made of blocks in a random order, with their rows mixed; not for text.
+    **options : of the source: ``columns`` of Parquet, ``n_features`` of SVMlight, ``vocabulary`` of lda-c and docword, ``layer``
+        of AnnData
 
     Examples
     --------
@@ -96,6 +98,12 @@ def _opened(path: Path, size: int | None, shuffle: int | None, options: dict[str
         return ParquetSource(path, size=size, shuffle=shuffle, **options)
     if suffix == ".npy":
         return ArraySource(np.load(path, mmap_mode="r", allow_pickle=False), size, shuffle)
+    if suffix in (".bed", ".h5ad"):
+        from natgrad.data import science_sources
+
+        if suffix == ".bed":
+            return science_sources.BedSource(path, size=size, shuffle=shuffle, **options)
+        return science_sources.H5adSource(path, size=size, shuffle=shuffle, **options)
     if suffix == ".mtx":
         return ArraySource(text_sources.read_matrix_market(path), size, shuffle)
     if shuffle is not None:
@@ -109,7 +117,7 @@ def _opened(path: Path, size: int | None, shuffle: int | None, options: dict[str
         return kind(path, size=size, **options)
     raise ValueError(
         f"{path.name!r} is no kind of file that is known: .npy, .parquet, .arrow, .feather, .mtx, .svm, .svmlight, .ldac, "
-        "docword…"
+        "docword…, .bed, .h5ad"
     )
 
 

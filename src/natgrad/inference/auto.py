@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeGuard, final
 from natgrad.errors import PlateMismatch
 from natgrad.inference.accelerate import AcceleratedStepper
 from natgrad.inference.additive import additive_stepper, is_additive
+from natgrad.inference.executors import Executor
 from natgrad.inference.groups import Groups
 from natgrad.inference.local import SVIStepper
 from natgrad.inference.memoised import MemoisedStepper
@@ -91,8 +92,12 @@ class Choice(NamedTuple):
     words: str
 
 
-def choose(problem: Problem, method: Method | None, step: Control, order: tuple[str, ...]) -> Choice:
-    """The stepper for what the user fixed; ``Auto`` fills in the rest."""
+def choose(
+    problem: Problem, method: Method | None, step: Control, order: tuple[str, ...], executor: Executor | None = None
+) -> Choice:
+    """The stepper for what the user fixed; ``Auto`` fills in the rest. An ``executor`` takes the parts of a network's batches."""
+    if executor is not None:
+        return _shared(problem, method, step, order, executor)
     if is_tuned(problem):
         return Choice(*tuned_stepper(problem, method, None if isinstance(step, Auto) else step))
     if is_additive(problem):
@@ -159,6 +164,26 @@ def _grouped(problem: Problem, method: SVI, auto: Auto, order: tuple[str, ...]) 
     except NotAdditive as reason:
         return Choice(plain, f"per-node steps: {reason}")
     words = f"memoised VB in {memoised.n_batches} batches of {method.plate!r}: given the globals they are independent"
+    return Choice(memoised, words)
+
+
+def _shared(
+    problem: Problem, method: Method | None, step: Control, order: tuple[str, ...], executor: Executor
+) -> Choice:
+    """Memoised VB, whose batches are visited in parts."""
+    from natgrad.network.summary import NotAdditive
+
+    found = _groups_of(problem, order) if method is None else method
+    if not (_is_network(problem) and isinstance(found, SVI) and isinstance(step, Auto)):
+        raise TypeError(
+            f"executor={executor!r} shares out batches of independent groups, SVI({{plate: size}}) without step=; here are "
+            f"method={method!r}, step={step!r}{'' if found else ', and no plate has enough groups'}: leave executor= out"
+        )
+    try:
+        memoised = MemoisedStepper(problem, found, order, executor)
+    except NotAdditive as reason:
+        raise TypeError(f"executor={executor!r}: {reason}; leave executor= out") from None
+    words = f"memoised VB in {memoised.n_batches} batches of {found.plate!r}, each in {memoised.n_parts} parts by {executor!r}"
     return Choice(memoised, words)
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from natgrad.inference.auto import Auto, Control, choose, largest_coupling
+from natgrad.inference.executors import Executor
 from natgrad.inference.keeping import Keeper, RunState, about_run, noted, remind
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.progress import progress_bar
@@ -101,6 +102,7 @@ def run(
     bound_every: BoundEvery = None,
     progress: bool | None = None,
     trace: Trace | None = None,
+    executor: Executor | None = None,
     keeper: Keeper | None = None,
 ) -> Result:
     """Run until a limit is reached or the guard says stop.
@@ -110,7 +112,7 @@ def run(
     reading of all data is too much, and a diverging run is then seen only by its parameters; None leaves it to the cost.
     ``keeper`` is told of every step, and may know of an earlier run to go on with.
     """
-    stepper, words = choose(problem, method, step, order)
+    stepper, words = choose(problem, method, step, order, executor)
     trace = Trace() if trace is None else trace  # an empty one is false
     # One BLAS thread: the small factorisations of a step gain nothing from more, and two threads round differently.
     with (

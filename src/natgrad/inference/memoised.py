@@ -9,6 +9,9 @@ size of batches, and it costs no reads: there is no step size. During the first 
 average of what was seen so far; that is as quick a start as a step size that decays like 1/t. Where the order of a sweep has
 globals before local variables, the first pass is that sweep, so that a start given to the local variables counts.
 
+A batch is visited in parts, each a pure function of the globals and the part's own local variables: an executor may compute them
+anywhere. How many there are depends on the data alone, and S is summed in their order.
+
 Neal and Hinton (1998), incremental EM; Hughes and Sudderth (2013), memoised variational inference.
 """
 
@@ -21,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from natgrad.inference.draws import generator
+from natgrad.inference.executors import Everywhere, Executor, Threads
 from natgrad.inference.groups import Batch, Groups
 from natgrad.inference.local import check_size
 from natgrad.inference.methods import SVI
@@ -28,12 +32,15 @@ from natgrad.inference.steppers import StepInfo
 from natgrad.problem import BlockInfo, Sampled, State
 
 if TYPE_CHECKING:
+    from natgrad.network.plan import Plan
     from natgrad.network.problem import NetworkProblem
 
 __all__ = ["MemoisedStepper", "Remembered"]
 
 Stats = tuple[Any, ...]
 KEY = "memoised"
+# Observations of a part: worth a trip to a worker.
+PART = 2**17
 # Streams of random numbers of their own: the cut into batches, and the order of the batches in a pass.
 CUT, ORDER = 2**31 - 2, 2**31 - 3
 
@@ -50,12 +57,24 @@ class Remembered(NamedTuple):
     rows: tuple[dict[str, Stats] | None, ...]
 
 
+class Visit(NamedTuple):
+    """What a part of a batch says after its local variables were optimised, and said before (None if it was not seen)."""
+
+    rows: dict[str, Stats]
+    iterations: int
+    stats: dict[str, Any]
+    entropy: float
+    before: tuple[dict[str, Any], float] | None
+
+
 class MemoisedStepper:
     """A fixed cut of the groups into batches, visited in a new random order in each pass."""
 
     rising = True
 
-    def __init__(self, problem: NetworkProblem, method: SVI, order: tuple[str, ...]) -> None:
+    def __init__(
+        self, problem: NetworkProblem, method: SVI, order: tuple[str, ...], executor: Executor | None = None
+    ) -> None:
         from natgrad.network.summary import Summary
 
         self.problem, self.method = problem, method
@@ -67,22 +86,25 @@ class MemoisedStepper:
         # others keep their start until the local variables have seen it: it may be all that tells components apart.
         local = [order.index(name) for name in groups.local]
         self.leading = tuple(name for name in order[: min(local, default=0)])
-        self._batches: dict[int, list[Batch]] = {}
+        observed = sum(len(problem.observed[t.node]) for t in groups.grouped if t.node in problem.observed)
+        self.n_parts = max(1, min(method.size, observed // self.n_batches // PART))
+        # The parts of all batches, batch after batch.
+        self._parts: dict[int, list[Batch]] = {}
+        where = Threads() if executor is None else executor
+        self._placed = where.place([Everywhere(_Elsewhere(problem.plan, method, order, self))])
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
-        batches = self._cut(seed)
+        parts = self._cut(seed)
         memory, reads = state.memory.get(KEY), 0
-        if memory is None or memory.cut != (self.method.plate, self.n_batches, seed):
-            state, memory, reads = self._begin(state, batches, seed)
-        number = self._next(state, seed)
-        batch = batches[number]
-        before = memory.rows[number]
-        rows = self.groups.rows(state, batch) if before is None else before
-        local = self.groups.solve(state, rows, batch, self.method.local_tol, self.method.local_steps)
-        reads += local.iterations * sum(self.groups.reads(name, batch) for name in self.groups.local)
-        reads += sum(self.groups.reads(name, batch) for name in self.groups.globals)
-        memory = self._exchanged(memory, number, batch, before, local.lam)
-        seen = sum(len(b.groups) for b, r in zip(batches, memory.rows, strict=True) if r is not None)
+        if memory is None or memory.cut != (self.method.plate, self.n_batches, seed) or len(memory.rows) != len(parts):
+            state, memory, reads = self._begin(state, parts, seed)
+        first = self._next(state, seed) * self.n_parts
+        numbers = range(first, first + self.n_parts)
+        for number, visit in zip(numbers, self._visited(state, memory, numbers, parts), strict=True):
+            memory = _exchanged(memory, number, visit)
+            reads += visit.iterations * sum(self.groups.reads(name, parts[number]) for name in self.groups.local)
+            reads += sum(self.groups.reads(name, parts[number]) for name in self.groups.globals)
+        seen = sum(len(b.groups) for b, r in zip(parts, memory.rows, strict=True) if r is not None)
         if self.leading and seen < len(self.groups):
             return state._replace(t=state.t + 1, memory={KEY: memory}), StepInfo({}, 1.0, reads, math.nan)
         lam, mu, bound, info = self._settle(state, memory, len(self.groups) / seen, self.groups.globals)
@@ -112,45 +134,57 @@ class MemoisedStepper:
     # -- batches --
 
     def _cut(self, seed: int) -> list[Batch]:
-        if seed not in self._batches:
+        if seed not in self._parts:
             shuffled = generator(seed, CUT).permutation(len(self.groups))
-            parts = [np.sort(part) for part in np.array_split(shuffled, self.n_batches)]
-            self._batches = {seed: [Batch(self.groups, part) for part in parts]}
-        return self._batches[seed]
+            batches = [np.sort(part) for part in np.array_split(shuffled, self.n_batches)]
+            parts = [part for batch in batches for part in np.array_split(batch, self.n_parts)]
+            self._parts = {seed: [Batch(self.groups, part) for part in parts]}
+        return self._parts[seed]
 
     def _next(self, state: State, seed: int) -> int:
         epoch, place = divmod(state.t, self.n_batches)
         return int(generator(seed, ORDER, epoch).permutation(self.n_batches)[place])
 
-    def _begin(self, state: State, batches: list[Batch], seed: int) -> tuple[State, Remembered, int]:
+    def _begin(self, state: State, parts: list[Batch], seed: int) -> tuple[State, Remembered, int]:
         """Nothing seen, and the leading globals updated from the start; going on from a fit, what its local variables say.
 
         Both but a start without leading globals take one reading of the data by the globals.
         """
-        empty = Remembered((self.method.plate, self.n_batches, seed), {}, 0.0, (None,) * len(batches))
+        empty = Remembered((self.method.plate, self.n_batches, seed), {}, 0.0, (None,) * len(parts))
         if state.t == 0 and not self.leading:
             return state, empty, 0
         memory, reads = empty, 0
         names = self.groups.globals if state.t else self.leading
-        for number, batch in enumerate(batches):
-            memory = self._exchanged(memory, number, batch, None, self.groups.rows(state, batch))
+        for number, batch in enumerate(parts):
+            rows = self.groups.rows(state, batch)
+            memory = _exchanged(memory, number, Visit(rows, 0, *self.contribution(rows, batch), None))
             reads += sum(self.groups.reads(name, batch) for name in names)
         lam, mu, _, _ = self._settle(state, memory, 1.0, names)
         state = state._replace(lam={**state.lam, **lam}, mu={**state.mu, **mu})
         return state, memory if state.t else empty, reads
 
-    def _exchanged(
-        self, memory: Remembered, number: int, batch: Batch, before: dict[str, Stats] | None, after: dict[str, Stats]
-    ) -> Remembered:
-        stats, entropy = self._exchange(memory, batch, before, after)
-        return Remembered(memory.cut, stats, entropy, (*memory.rows[:number], after, *memory.rows[number + 1 :]))
+    def _visited(self, state: State, memory: Remembered, numbers: range, parts: list[Batch]) -> list[Visit]:
+        """The parts of a batch, wherever they are computed."""
+        globals_ = {name: tuple(map(np.asarray, state.mu[name])) for name in self.groups.globals}
+        calls = []
+        for number in numbers:
+            before = memory.rows[number]
+            rows = self.groups.rows(state, parts[number]) if before is None else before
+            calls.append((0, (globals_, parts[number].groups, rows, before is not None)))
+        return list(self._placed.run(_visit, calls))
+
+    def visit(self, mu: dict[str, Stats], batch: Batch, rows: dict[str, Stats], seen: bool) -> Visit:
+        """Optimise the local variables of a part, the globals given by their moments."""
+        state = State({}, mu, 0)
+        local = self.groups.solve(state, rows, batch, self.method.local_tol, self.method.local_steps)
+        after = {name: tuple(map(np.asarray, value)) for name, value in local.lam.items()}
+        before = self.contribution(rows, batch) if seen else None
+        return Visit(after, local.iterations, *self.contribution(after, batch), before)
 
     # -- compiled --
 
-    def _exchange(
-        self, memory: Remembered, batch: Batch, before: dict[str, Stats] | None, after: dict[str, Stats]
-    ) -> tuple[dict[str, Any], Any]:
-        """S and the entropy with a batch's old contribution taken out and the new one put in."""
+    def contribution(self, rows: dict[str, Stats], batch: Batch) -> tuple[dict[str, Any], float]:
+        """S and the entropy of a part whose local variables have these natural parameters."""
         import jax.numpy as jnp
 
         samples = tuple(self.groups.sampled(t, batch, 1.0) for t in self.groups.grouped)
@@ -158,33 +192,20 @@ class MemoisedStepper:
         weights = {name: self.groups.entropy_weights(name, batch)[1] for name in self.groups.local}
         axes = {name: self.groups.entropy_weights(name, batch)[0] for name in self.groups.local}
 
-        def contribution(lam: Any, arrays: Any, weights: Any, known: Any) -> tuple[dict[str, Any], Any]:
-            mu, entropy = {}, jnp.zeros(())
-            for name, value in lam.items():
-                family = self.problem.blocks[name].family
-                mu[name], normalizer = family.moments(value)
-                each = jnp.moveaxis(normalizer - family.inner(value, mu[name]), axes[name], -1)
-                entropy = entropy + jnp.sum(each * weights[name])
-            found = self.summary.statistics(mu, list(map(Sampled.rebuilt, layouts, arrays)), known)
-            return found, entropy
-
         def build() -> Callable[..., Any]:
-            def function(stats: Any, entropy: Any, old: Any, new: Any, arrays: Any, weights: Any, known: Any) -> Any:
-                added, gained = contribution(new, arrays, weights, known)
-                entropy = entropy + gained
-                if stats:
-                    added = {key: stats[key] + value for key, value in added.items()}
-                if old is not None:
-                    removed, lost = contribution(old, arrays, weights, known)
-                    added = {key: value - removed[key] for key, value in added.items()}
-                    entropy = entropy - lost
-                return added, entropy
+            def function(lam: Any, arrays: Any, weights: Any, known: Any) -> tuple[dict[str, Any], Any]:
+                mu, entropy = {}, jnp.zeros(())
+                for name, value in lam.items():
+                    family = self.problem.blocks[name].family
+                    mu[name], normalizer = family.moments(value)
+                    each = jnp.moveaxis(normalizer - family.inner(value, mu[name]), axes[name], -1)
+                    entropy = entropy + jnp.sum(each * weights[name])
+                return self.summary.statistics(mu, list(map(Sampled.rebuilt, layouts, arrays)), known), entropy
 
             return function
 
-        key = ("exchange", layouts, before is None, bool(memory.stats))
-        stats, entropy = self.problem.compiled(key, build)(memory.stats, memory.entropy, before, after, arrays, weights)
-        return stats, entropy
+        stats, entropy = self.problem.compiled(("contribution", layouts), build)(rows, arrays, weights)
+        return {key: np.asarray(value) for key, value in stats.items()}, float(entropy)
 
     def _settle(
         self, state: State, memory: Remembered, scale: float, names: tuple[str, ...]
@@ -208,3 +229,39 @@ class MemoisedStepper:
             lam, mu, memory.stats, memory.entropy, scale
         )
         return lam, mu, float(bound), info
+
+
+def _exchanged(memory: Remembered, number: int, visit: Visit) -> Remembered:
+    """S and the entropy with what a part said before taken out, and what it says now put in."""
+    stats, entropy = visit.stats, memory.entropy + visit.entropy
+    if memory.stats:
+        stats = {key: memory.stats[key] + value for key, value in stats.items()}
+    if visit.before is not None:
+        removed, lost = visit.before
+        stats, entropy = {key: value - removed[key] for key, value in stats.items()}, entropy - lost
+    return Remembered(memory.cut, stats, entropy, (*memory.rows[:number], visit.rows, *memory.rows[number + 1 :]))
+
+
+class _Elsewhere:
+    """The network of a stepper, which another process compiles for itself when it is first asked."""
+
+    def __init__(self, plan: Plan, method: SVI, order: tuple[str, ...], stepper: MemoisedStepper | None = None) -> None:
+        self.plan, self.method, self.order, self._stepper = plan, method, order, stepper
+
+    def __reduce__(self) -> Any:
+        return _Elsewhere, (self.plan, self.method, self.order)
+
+    @property
+    def stepper(self) -> MemoisedStepper:
+        """The stepper of this process."""
+        from natgrad.network.problem import NetworkProblem
+
+        if self._stepper is None:
+            self._stepper = MemoisedStepper(NetworkProblem(self.plan), self.method, self.order)
+        return self._stepper
+
+
+def _visit(network: _Elsewhere, mu: dict[str, Stats], chosen: Any, rows: dict[str, Stats], seen: bool) -> Visit:
+    """A part, in whatever process."""
+    stepper = network.stepper
+    return stepper.visit(mu, Batch(stepper.groups, chosen), rows, seen)

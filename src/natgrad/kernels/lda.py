@@ -25,7 +25,7 @@ from natgrad.kernels._njit import lane_kernel, parallel_kernel, serial_kernel
 from natgrad.kernels.memory import aligned_zeros
 from natgrad.kernels.special import exp_digamma, lgamma
 
-__all__ = ["LANES", "solve_documents", "topic_counts"]
+__all__ = ["LANES", "row_products", "solve_documents", "topic_counts"]
 
 # Rows of b are padded with zeros to whole steps of the compiled loops, two registers of 16 numbers. Words are taken eight at a
 # time, gathered topics four.
@@ -343,12 +343,11 @@ def _shares_bound(own, n_topics, lgamma_alpha, total_alpha):
 
 
 @parallel_kernel
-def topic_counts(start, place, documents, ratio, weight, weights, elog, out, out_inner):
+def topic_counts(start, place, documents, ratio, weight, weights, out):
     """Expected counts of topics by word, out[v, k] = b_vk Σ_d ratio_dv t_dk, over the documents of each word in order.
 
     The entries of word v are ``place[start[v] … start[v + 1]]``; ``documents`` is the document of each entry. Rows of ``out``
     [V, K] belong to one thread each. A product of a sparse and a dense matrix: responsibilities [entries, K] are never stored.
-    ``out_inner`` [V] is Σ_k out[v, k] elog[v, k].
     """
     n_topics = out.shape[1]
     for v in prange(start.shape[0] - 1):
@@ -367,8 +366,15 @@ def topic_counts(start, place, documents, ratio, weight, weights, elog, out, out
             first, p = weight[documents[place[j]]], ratio[place[j]]
             for k in range(n_topics):
                 row[k] += p * first[k]
-        total = 0.0
         for k in range(n_topics):
             row[k] *= weights[v, k]
-            total += row[k] * elog[v, k]
-        out_inner[v] = total
+
+
+@parallel_kernel
+def row_products(rows, others, out):
+    """out[v] = Σ_k rows[v, k] others[v, k], in double; an element belongs to one thread."""
+    for v in prange(rows.shape[0]):
+        total = 0.0
+        for k in range(rows.shape[1]):
+            total += rows[v, k] * others[v, k]
+        out[v] = total

@@ -22,6 +22,7 @@ from sklearn.exceptions import NotFittedError
 from natgrad.data.rating_files import as_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import BoundEvery, Limits, Result, run
+from natgrad.inference.executors import sharing
 from natgrad.inference.methods import Method
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Stop, Trace
@@ -30,7 +31,15 @@ from natgrad.models.rating_kinds import Kind, RatingSettings, kind_of
 from natgrad.models.rating_tables import FOLD_STEPS, check_columns
 from natgrad.models.recommending import RecommendMixin
 from natgrad.models.saving import SaveMixin
-from natgrad.models.settings import Keep, checked_every, checked_method, checked_step, keeper_of, run_settings
+from natgrad.models.settings import (
+    Keep,
+    checked_every,
+    checked_method,
+    checked_step,
+    keeper_of,
+    refuse_to_keep,
+    run_settings,
+)
 from natgrad.network.checks import real_number, whole_number
 from natgrad.posterior.checkpoints import Checkpoints
 from natgrad.posterior.factor import Factor
@@ -92,6 +101,11 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         How often sampled methods evaluate the exact bound.
     seed : int
         Every random choice is a function of the seed and the number of the step.
+    n_jobs : int, optional
+        Threads; by default all. The result is the same for any number.
+    executor : None, an address, `distributed.Client` or cluster, or `natgrad.Dask`
+        Who computes exact sweeps: this process, or the workers of a Dask cluster, which hold the ratings; for Gaussian ratings
+        with biases or something to learn. The result is the same.
     verbose : bool, optional
         Show a progress bar; by default on a terminal.
 
@@ -144,6 +158,8 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         init_scale: float = 1.0,
         bound_every: BoundEvery = None,
         seed: int = 0,
+        n_jobs: int | None = None,
+        executor: Any = None,
         verbose: bool | None = None,
     ) -> None:
         self.n_factors = n_factors
@@ -166,6 +182,8 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         self.init_scale = init_scale
         self.bound_every = bound_every
         self.seed = seed
+        self.n_jobs = n_jobs
+        self.executor = executor
         self.verbose = verbose
 
     def fit(
@@ -175,6 +193,7 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         *,
         user_features: Any = None,
         item_features: Any = None,
+        n_users: float | None = None,
         **keep: Unpack[Keep],
     ) -> MatrixFactorization:
         """Fit to ratings.
@@ -182,15 +201,23 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         Parameters
         ----------
         X : Ratings, sparse matrix, table of three columns, array [users, items] with NaN where there is no rating, a path (text,
-            .npz, .parquet), or an iterator of chunks of any of these
+            .npz, .parquet), or an iterator of chunks of any of these. A source with ``chunks()``, such as
+            `natgrad.data.RatingsSource`, is never held as a whole: whole users come in chunks, each makes a step of the items,
+            and at the end the users of the last chunk are known; `fold_in` tells others.
         y : ignored
         user_features, item_features : numbers that are known of users or items, optional
             An array with a row for each (in the order of ``Ratings``), a table with ids as its index, or {id: numbers}. They
             move the prior mean of the vectors, by a linear map that is learned: who has no ratings is predicted from them.
+        n_users : how many users a source has, if that is known
         checkpoint, every, resume : as in ``Network.fit``
         """
         settings = self._settings()
         limits = self._limits(self.max_steps, self.max_accesses, self.max_seconds)
+        if callable(getattr(X, "chunks", None)):
+            from natgrad.models.rating_stream import fit_rating_stream  # Numba takes a while to import
+
+            refuse_to_keep(keep)
+            return fit_rating_stream(self, X, settings, n_users, (user_features, item_features))
         ratings, features = known_features(as_ratings(X), user_features, item_features)
         kind = kind_of(settings, ratings, None, features)
         self._run(kind, ratings, None, limits, Trace(), keeper=keeper_of(keep, run_settings(self)))
@@ -260,6 +287,8 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         growing: bool = False,
         keeper: Checkpoints | None = None,
     ) -> None:
+        from natgrad.models.threads import limited_to  # Numba takes a while to import
+
         method, seed, left = checked_method(self.method), int(self.seed), limits.steps
         state = kind.start(ratings, seed, float(self.init_scale)) if state is None else state
         if keeper is not None:  # the part that goes on is the one that began there
@@ -271,11 +300,13 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
             handed = [state._replace(memory={}) if part.fresh else state]
             del state
             steps = left if part.until is None else min(left, part.until - began)
-            result = run(
-                part.problem, handed.pop(), method, checked_step(self.step, method, part.problem), part.order,
-                limits=Limits(steps, limits.tol if part.until is None else 0.0, limits.seconds, limits.accesses), seed=seed,
-                bound_every=checked_every(self.bound_every), progress=self.verbose, trace=trace, keeper=keeper,
-            )  # fmt: skip
+            with limited_to(self.n_jobs), sharing(part.problem, self.executor, by_row=True):
+                result = run(
+                    part.problem, handed.pop(), method, checked_step(self.step, method, part.problem), part.order,
+                    limits=Limits(steps, limits.tol if part.until is None else 0.0, limits.seconds, limits.accesses),
+                    seed=seed, bound_every=checked_every(self.bound_every), progress=self.verbose, trace=trace,
+                    keeper=keeper,
+                )  # fmt: skip
             left -= result.state.t - began
             ended = part.until is None or left <= 0 or result.state.t < part.until or kind.is_done(result)
             state, trace = result.state, result.trace

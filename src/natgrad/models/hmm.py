@@ -22,6 +22,7 @@ from natgrad.data.outputs import RowWriter
 from natgrad.data.sequences import Sequences, as_columns, as_ends, as_labels, is_stream, lengths_of
 from natgrad.inference.additive import ONE_PASS, SampledGroups
 from natgrad.inference.engine import Limits, Result, run
+from natgrad.inference.executors import sharing
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Reason, Stop, Trace
@@ -92,6 +93,8 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         Every random choice is a function of the seed and the number of the step.
     n_jobs : int, optional
         Threads; by default all. The result is the same for any number.
+    executor : None, an address, `distributed.Client` or cluster, or `natgrad.Dask`
+        Who computes: this process, or the workers of a Dask cluster, which hold the data. The result is the same.
     verbose : bool, optional
         Show a progress bar; by default on a terminal.
 
@@ -120,6 +123,7 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
     tol: float = 1e-6
     seed: int = 0
     n_jobs: int | None = None
+    executor: Any = None
     verbose: bool | None = None
 
     @abstractmethod
@@ -194,7 +198,8 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         problem = SequenceProblem(data, model, population=population, n_jobs=self.n_jobs)
         state = self._start(problem) if fresh else self._state
         step = ONE_PASS if self.step is None else self.step
-        after, info = SampledGroups(problem, len(data), *problem.local_limits, step).step(state, int(self.seed))
+        with sharing(problem, self.executor, len(data)):
+            after, info = SampledGroups(problem, len(data), *problem.local_limits, step).step(state, int(self.seed))
         if not all(bool(block.valid) for block in info.blocks.values()):
             raise FloatingPointError(f"step {after.t} left the space of valid parameters; take a smaller step=")
         self._publish(model, after)
@@ -256,11 +261,13 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
     def _run(self, plan: _Plan, start: Callable[[], State], trace: Trace, keeper: Keeper | None) -> None:
         problem = plan.problem
         step = checked_step(self.step, plan.method, problem)
-        result: Result = run(
-            problem, start, plan.method, step, tuple(problem.blocks), limits=Limits(plan.steps, self.tol),
-            seed=int(self.seed), progress=self.verbose, trace=trace, bound_every="never" if problem.overlapping else None,
-            keeper=keeper,
-        )  # fmt: skip
+        size = plan.method.size if isinstance(plan.method, SVI) else problem.batch_size
+        with sharing(problem, self.executor, size):
+            result: Result = run(
+                problem, start, plan.method, step, tuple(problem.blocks), limits=Limits(plan.steps, self.tol),
+                seed=int(self.seed), progress=self.verbose, trace=trace, bound_every="never" if problem.overlapping else None,
+                keeper=keeper,
+            )  # fmt: skip
         result.trace.choice = f"{plan.words}; {result.trace.choice}" if plan.words else result.trace.choice
         self.trace_: Trace = result.trace
         self.stop_: Stop = result.stop

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from natgrad.network.checks import real_number
 
-__all__ = ["FORBIDDEN", "chain_priors"]
+__all__ = ["FORBIDDEN", "chain_priors", "stationary"]
 
 Floats = npt.NDArray[np.float64]
 # The concentration of what is forbidden: E log is −1e8, and its exponential is 0.
@@ -47,3 +47,18 @@ def _concentrations(value: Any, shape: tuple[int, ...], what: str) -> Floats:
     if array.shape not in ((), shape) or not (np.isfinite(array) & (array >= 0)).all():
         raise ValueError(f"{what} must be ≥ 0, a number or an array {list(shape)}, got {value!r}")
     return np.broadcast_to(array, shape).copy()
+
+
+def stationary(transition: Floats) -> Floats:
+    """π with π A = π and sum 1; the one of least squares where several are.
+
+    Examples
+    --------
+    >>> stationary(np.array([[0.9, 0.1], [0.3, 0.7]])).round(6).tolist()
+    [0.75, 0.25]
+    """
+    n_states = len(transition)
+    rows = np.vstack([np.eye(n_states) - transition.T, np.ones(n_states)])
+    wanted = np.append(np.zeros(n_states), 1.0)
+    found = np.maximum(np.linalg.lstsq(rows, wanted, rcond=None)[0], 1e-12)
+    return np.asarray(found / found.sum())

@@ -13,8 +13,9 @@ of T − L + 1 groups.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,20 +25,13 @@ from natgrad.data.sequences import Sequences
 from natgrad.families import Dirichlet
 from natgrad.inference.additive import GroupResult
 from natgrad.inference.additive_base import WholeGroups
+from natgrad.inference.executors import Call, Placed, even_cuts
 from natgrad.inference.steps import RobbinsMonro, Step
-from natgrad.kernels.hmm_emissions import LANES, n_statistics
+from natgrad.kernels.hmm_emissions import n_statistics
 from natgrad.models.hmm_emissions import Emission
-from natgrad.models.hmm_windows import (
-    Counts,
-    Weights,
-    Windows,
-    count,
-    grown,
-    n_threads,
-    pattern_statistics,
-    weights_of,
-    whole_sequences,
-)  # fmt: skip
+from natgrad.models.hmm_parts import Chosen, Stretch, Subchains, added, count_sequences, count_subchains
+from natgrad.models.hmm_priors import stationary
+from natgrad.models.hmm_windows import Counts, Weights, n_threads, pattern_statistics, weights_of
 from natgrad.problem import Block, ChildSet, State
 
 __all__ = ["HMMModel", "SequenceProblem", "SubchainProblem", "Subchains", "blocks_of", "stationary"]
@@ -45,6 +39,8 @@ __all__ = ["HMMModel", "SequenceProblem", "SubchainProblem", "Subchains", "block
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Stats = tuple[Any, ...]
+# A shard's part of a batch has at least so many times, if its groups are spread evenly: it is worth a trip to a worker.
+PART = 2**19
 
 
 class HMMModel(NamedTuple):
@@ -68,22 +64,6 @@ def blocks_of(model: HMMModel) -> dict[str, Block]:
         "transition": Block("transition", Dirichlet(), ("state",), (model.n_states,)),
         "emission": Block("emission", emission.family, ("state", "column")[: len(emission.shape)], emission.shape),
     }
-
-
-class Subchains(NamedTuple):
-    """How subchains are read: their length L, how many at a step, and their buffers.
-
-    ``buffer`` is None, a number of times on each side, or "grow": until what lies beyond changes q(x_S) by less than ``tol`` in
-    total variation, at most ``most`` times on each side.
-    """
-
-    length: int = 64
-    # With the head of a sequence, for π, they fill a row of lanes.
-    size: int = LANES - 1
-    buffer: int | str | None = None
-    tol: float = 1e-3
-    unit: int = 8
-    most: int = 512
 
 
 class SequenceProblem(WholeGroups):
@@ -120,6 +100,8 @@ class SequenceProblem(WholeGroups):
         self.batch_size = batch_size or len(data)
         self.given_population = population
         self._weights: tuple[Any, Weights] | None = None
+        # Set while shards are placed; see `natgrad.inference.executors.sharing`.
+        self.placed: Placed | None = None
 
     @property
     def n_groups(self) -> int:
@@ -231,13 +213,48 @@ class SequenceProblem(WholeGroups):
 
     def solve(self, state: State, groups: Ints | None, rows: Stats | None, tol: float, limit: int) -> GroupResult:
         """q(x) of some sequences, and what they tell."""
-        weights = self.weights(state)
-        windows = whole_sequences(weights, self.data, groups, self.n_jobs)
-        found = self._possible(count(weights, windows.ordered(), self.n_sums, self.n_jobs))
+        numbers = np.arange(len(self.data)) if groups is None else np.asarray(groups)
+        sent, calls = self._sent(state), []
+        for shard, part, first in self._parts(numbers):
+            calls.append((shard, (sent, self.data.ends[part] - first, self.data.lengths[part], self.n_sums)))
+        found = self._possible(added(self._counted(count_sequences, calls)))
         told = self._messages(found)
-        base = self.data.base * (1.0 if groups is None else self.data.lengths[groups].sum() / self.data.n_times)
-        times = int(self.data.lengths.sum() if groups is None else self.data.lengths[groups].sum())
+        times = int(self.data.lengths[numbers].sum())
+        base = self.data.base * (1.0 if groups is None else times / self.data.n_times)
         return GroupResult((), told, found.log_z + base - self._told(told, state), 1, self._reads(times))
+
+    # -- shards --
+
+    def shards(self, size: int) -> list[Stretch]:
+        """The data cut so that batches of this many groups have enough times in each shard; a function of the data alone."""
+        times = self.data.n_times * min(size, self.n_groups) // self.n_groups
+        cuts = even_cuts(self.data.lengths, max(1, times // PART))
+        self._cuts, self._begins = cuts, self.data.ends[cuts[:-1]]
+        return [self._stretch(int(a), int(b)) for a, b in zip(self._begins, self.data.ends[cuts[1:]], strict=True)]
+
+    def _stretch(self, begin: int, end: int) -> Stretch:
+        return Stretch(self.data.codes[begin:end], self.data.values[begin:end], self.data.labels[begin:end])
+
+    def _parts(self, chosen: Ints) -> Iterator[tuple[int, Ints, int]]:
+        """The sorted groups of each shard that has some, and the first time of that shard."""
+        if self.placed is None:
+            yield 0, chosen, 0
+            return
+        ends = np.searchsorted(chosen, self._cuts)
+        for shard, (a, b) in enumerate(pairwise(ends)):
+            if a < b:
+                yield shard, chosen[a:b], int(self._begins[shard])
+
+    def _sent(self, state: State) -> Weights:
+        """The weights of a state without the data."""
+        return self.weights(state)._replace(**self._stretch(0, 0)._asdict())
+
+    def _counted(self, function: Callable[..., Any], calls: list[Call]) -> list[Any]:
+        """The function of the shards of all calls."""
+        if self.placed is not None:
+            return list(self.placed.run(function, calls))
+        whole = self._stretch(0, self.data.n_times)
+        return [function(whole, *arguments, self.n_jobs) for _, arguments in calls]
 
     def bound(self, state: State) -> float:
         """The evidence lower bound, with every q(x) optimal."""
@@ -299,64 +316,53 @@ class SubchainProblem(SequenceProblem):
         """q(x_S) of subchains, and what each of them tells as one of all that there could be."""
         if groups is None:
             return super().solve(state, None, rows, tol, limit)
-        chosen = np.asarray(groups)
-        number = np.searchsorted(self._first, chosen, side="right") - 1
-        whole = self.data.lengths[number] < self.subchains.length
-        weights, length = self.weights(state), self.subchains.length
-        start = self.data.ends[number] + chosen - self._first[number]
+        chosen, length = np.asarray(groups), self.subchains.length
+        typical = stationary(self.blocks["transition"].family.mean(state.lam["transition"]))
+        sent, head, calls = self._sent(state), self._head(chosen), []
+        for shard, part, first in self._parts(np.union1d(chosen, [self._first[head]])):
+            here = self._chosen(part[np.isin(part, chosen)], first, head if self._first[head] in part else None)
+            calls.append((shard, (sent, here, self.subchains, typical, self.n_sums)))
+        parts = self._counted(count_subchains, calls)
+        found, short = (self._possible(added([part[place] for part in parts])) for place in (0, 1))
         scale = len(chosen) / self.n_groups
-        windows = self._windows(weights, state, start[~whole], number[~whole], self._head(chosen))
-        found = self._possible(count(weights, windows, self.n_sums, self.n_jobs))
         told = self._messages(found, len(self.data) * scale, 1.0 / (length - 1), 1.0 / length)
         rest = (found.log_z - self._told(self._messages(found, 0.0), state)) / length
-        if whole.any():
-            exact = whole_sequences(weights, self.data, number[whole], self.n_jobs)
-            short = self._possible(count(weights, exact.ordered(), self.n_sums, self.n_jobs))
+        if (self.data.lengths[self._number(chosen)] < length).any():
             more = self._messages(short, 0.0)
             rest += short.log_z - self._told(more, state)
             told = {n: tuple(a + b for a, b in zip(told[n], more[n], strict=True)) for n in told}
-        times = int(windows.length.sum() + self.data.lengths[number[whole]].sum())
-        return GroupResult((), told, rest + self.data.base * scale, 1, self._reads(times))
+        reads = self._reads(sum(part[2] for part in parts))
+        return GroupResult((), told, rest + self.data.base * scale, 1, reads)
+
+    def shards(self, size: int) -> list[Stretch]:
+        """Runs of starts, each with the times that its subchains and their buffers reach."""
+        n_shards = max(1, min(size, self.n_groups) * self.subchains.length // PART)
+        self._cuts = np.unique(np.linspace(0, self.n_groups, n_shards + 1).astype(np.int64))
+        # The head of a sequence is as long as a subchain with both its buffers.
+        reach = 2 * self.subchains.reach
+        first, last = self._time(self._cuts[:-1]), self._time(self._cuts[1:] - 1)
+        self._begins = np.maximum(first - reach, 0)
+        ends = np.minimum(last + self.subchains.length + reach, self.data.n_times)
+        return [self._stretch(int(a), int(b)) for a, b in zip(self._begins, ends, strict=True)]
+
+    def _number(self, groups: Ints) -> Ints:
+        """The sequence that each group lies in."""
+        return np.asarray(np.searchsorted(self._first, groups, side="right") - 1)
+
+    def _time(self, groups: Ints) -> Ints:
+        """Where each group starts."""
+        number = self._number(groups)
+        return np.asarray(self.data.ends[number] + groups - self._first[number])
+
+    def _chosen(self, groups: Ints, first: int, head: int | None) -> Chosen:
+        """Groups, and perhaps the head of a sequence, in times of the shard."""
+        number, start = self._number(groups), self._time(groups)
+        whole = self.data.lengths[number] < self.subchains.length
+        low, high = self.data.ends[number], self.data.ends[number + 1]
+        begin = None if head is None else (int(self.data.ends[head]) - first, int(self.data.lengths[head]))
+        long, lengths = ~whole, self.data.lengths[number[whole]]
+        return Chosen(start[long] - first, low[long] - first, high[long] - first, start[whole] - first, lengths, begin)
 
     def _head(self, chosen: Ints) -> int:
         """A sequence whose first state is read, for π: a function of the sample, as likely as any other."""
         return int(chosen.sum() % len(self.data))
-
-    def _windows(self, weights: Weights, state: State, start: Ints, number: Ints, head: int) -> Windows:
-        """Subchains with their buffers, and the head of one sequence, of which nothing but the first state counts."""
-        how, n_states = self.subchains, len(weights.initial)
-        typical = stationary(self.blocks["transition"].family.mean(state.lam["transition"]))
-        low, high = self.data.ends[number], self.data.ends[number + 1]
-        margin = how.buffer if isinstance(how.buffer, int) else 0
-        begin, end = np.maximum(low, start - margin), np.minimum(high, start + how.length + margin)
-        before = np.where((begin == low)[:, None], weights.initial, typical)
-        behind = np.ones((len(start), n_states))
-        if how.buffer == "grow":
-            lengths = np.full(len(start), how.length)
-            found = grown(weights, typical, start, lengths, low, high, how.unit, how.tol, how.most, self.n_jobs)
-            before, behind = found.before, found.behind
-        spans = np.zeros((len(start) + 1, 4), np.int64)
-        spans[:-1, 0], spans[:-1, 1], spans[:-1, 2] = start - begin, start - begin + how.length, how.length - 1
-        spans[-1, 3] = 1
-        first = int(self.data.ends[head])
-        longest = int((end - begin).max(initial=how.length))
-        lengths = np.append(end - begin, min(longest, int(self.data.lengths[head])))
-        return Windows(
-            np.append(begin, first), lengths, np.vstack([before, weights.initial]), np.vstack([behind, np.ones(n_states)]),
-            spans,
-        )  # fmt: skip
-
-
-def stationary(transition: Floats) -> Floats:
-    """π with π A = π and sum 1; the one of least squares where several are.
-
-    Examples
-    --------
-    >>> stationary(np.array([[0.9, 0.1], [0.3, 0.7]])).round(6).tolist()
-    [0.75, 0.25]
-    """
-    n_states = len(transition)
-    rows = np.vstack([np.eye(n_states) - transition.T, np.ones(n_states)])
-    wanted = np.append(np.zeros(n_states), 1.0)
-    found = np.maximum(np.linalg.lstsq(rows, wanted, rcond=None)[0], 1e-12)
-    return np.asarray(found / found.sum())

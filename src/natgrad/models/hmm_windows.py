@@ -21,7 +21,9 @@ from natgrad.kernels.hmm_emissions import TABLE
 from natgrad.kernels.hmm_lanes import run_windows
 from natgrad.models.hmm_emissions import Emission
 
-__all__ = ["Buffers", "Counts", "Weights", "Windows", "count", "grown", "paths", "weights_of", "whole_sequences"]
+__all__ = [
+    "Buffers", "Counts", "Weights", "Windows", "blocks_of_sequences", "count", "grown", "paths", "weights_of", "whole_sequences",
+]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -129,7 +131,11 @@ def pattern_statistics(patterns: Floats) -> Floats:
 def whole_sequences(weights: Weights, data: Sequences, chosen: Ints | None, n_jobs: int) -> Windows:
     """Windows that cover sequences exactly, one after the other; ``chosen`` None means all."""
     numbers = np.arange(len(data)) if chosen is None else np.asarray(chosen)
-    starts, lengths = data.ends[numbers], data.lengths[numbers]
+    return blocks_of_sequences(weights, data.ends[numbers], data.lengths[numbers], n_jobs)
+
+
+def blocks_of_sequences(weights: Weights, starts: Ints, lengths: Ints, n_jobs: int) -> Windows:
+    """Windows that cover the sequences with these starts and lengths exactly."""
     n_states = len(weights.initial)
     block = int(np.clip(np.sqrt(lengths.sum()) / 4.0, SHORTEST, LONGEST))
     n_blocks = np.where(lengths <= block + 1, 1, -(-lengths // block))
@@ -171,6 +177,8 @@ def count(weights: Weights, windows: Windows, n_sums: int, n_jobs: int, out: Row
     def task(first: int) -> Counts:
         found = Counts(np.zeros(n_states), np.zeros((n_states, n_states)), np.zeros((n_sums, n_states)), 0.0)
         last = min(first + TASK, n_windows)
+        if first == last:  # no windows at all
+            return found
         begin, end = int(windows.begin[first]), int(windows.begin[last - 1] + windows.spans[last - 1, 1])
         states = np.empty((0 if out is None else end - begin, n_states))
         _run_windows(
@@ -181,7 +189,7 @@ def count(weights: Weights, windows: Windows, n_sums: int, n_jobs: int, out: Row
             out.write(begin, states)
         return found
 
-    parts = in_threads(task, range(0, n_windows, TASK), n_jobs)
+    parts = in_threads(task, range(0, max(1, n_windows), TASK), n_jobs)
     total = parts[0]
     for part in parts[1:]:
         for whole, more in zip(total[:3], part[:3], strict=True):

@@ -20,13 +20,14 @@ from natgrad.data.corpora import Corpus, as_corpus, with_words
 from natgrad.data.streams import as_stream
 from natgrad.inference.additive import rows_of
 from natgrad.inference.engine import Limits, Result, run
+from natgrad.inference.executors import sharing
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.coherence import How, c_v, npmi, of_documents, of_windows
 from natgrad.models.lda_files import LDAFiles
 from natgrad.models.lda_one import OneDocument
-from natgrad.models.lda_settings import LearnPriors, check_settings, checked_priors
+from natgrad.models.lda_settings import LearnPriors
 from natgrad.models.lda_stream import LDAStream, fit_stream
 from natgrad.models.settings import Keep, checked_method, checked_step, keeper_of, refuse_to_keep, run_settings
 from natgrad.models.topics import Alignment, By, aligned, completed, ranked_words, split_tokens, tell_empty_topics
@@ -87,6 +88,8 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         Every random choice is a function of the seed and the number of the step.
     n_jobs : int, optional
         Threads; by default all. The result is the same for any number.
+    executor : None, an address, `distributed.Client` or cluster, or `natgrad.Dask`
+        Who computes: this process, or the workers of a Dask cluster, which hold the documents. The result is the same.
     verbose : bool, optional
         Show a progress bar; by default on a terminal.
 
@@ -134,6 +137,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         tol: float = 1e-4,
         seed: int = 0,
         n_jobs: int | None = None,
+        executor: Any = None,
         verbose: bool | None = None,
     ) -> None:
         self.n_topics = n_topics
@@ -154,6 +158,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self.tol = tol
         self.seed = seed
         self.n_jobs = n_jobs
+        self.executor = executor
         self.verbose = verbose
 
     def fit(
@@ -310,16 +315,17 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         alone = isinstance(method, VB) or (method is None and self.step is not None)
         per_pass = 1 if alone else -(-problem.n_groups // size)
         passes = whole_number(self.max_passes if max_passes is None else max_passes, "max_passes")
-        result: Result = run(
-            problem, start, method, step, ("phi",), limits=Limits(passes * per_pass, self.tol), seed=int(self.seed),
-            progress=self.verbose, trace=trace, keeper=keeper,
-        )  # fmt: skip
+        with sharing(problem, self.executor, problem.n_groups if alone else size):
+            result: Result = run(
+                problem, start, method, step, ("phi",), limits=Limits(passes * per_pass, self.tol), seed=int(self.seed),
+                progress=self.verbose, trace=trace, keeper=keeper,
+            )  # fmt: skip
+            last = result.trace.last.elbo if len(result.trace) else np.nan
+            self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
         self.trace_: Trace = result.trace
         self.stop_: Stop = result.stop
         self.n_documents_seen_ = problem.n_groups
         self._publish(problem, result.state)
-        last = result.trace.last.elbo if len(result.trace) else np.nan
-        self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
         if self.finish == "gibbs":
             self._sample(problem, result.state)
         tell_empty_topics(self.components_, self.topic_prior_)
@@ -362,16 +368,6 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         here = problem.given(state)
         self.doc_prior_: Floats = here.doc_prior
         self.topic_prior_: float = here.topic_prior
-
-    def _problem(self, corpus: Corpus, population: float | None = None) -> LDAProblem:
-        from natgrad.models.lda_problem import LDAProblem, Local  # Numba takes a while to import
-
-        alpha, learn = checked_priors(self)
-        check_settings(self)
-        local = Local(self.local, self.local_tol, self.local_steps, float(self.skip), np.dtype(self.dtype).type)
-        return LDAProblem(
-            corpus, alpha, self.topic_prior, local, batch_size=self.batch_size, population=population, learn=learn
-        )
 
     def _held_out(self, X: Any) -> Corpus:
         self._check_fitted()

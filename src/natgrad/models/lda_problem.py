@@ -9,10 +9,12 @@ coordinate ascent is EM for the prior Dir(β + 1), and its objective bounds log 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +25,23 @@ from natgrad.families import Dirichlet
 from natgrad.inference.additive import GroupResult
 from natgrad.inference.additive_base import WholeGroups
 from natgrad.inference.draws import generator
+from natgrad.inference.executors import Call, Placed, even_cuts
 from natgrad.inference.start import START
-from natgrad.kernels.lda import LANES, solve_documents, topic_counts
+from natgrad.kernels.lda import LANES, row_products
 from natgrad.kernels.memory import aligned_empty
-from natgrad.kernels.ratings import group_rows
-from natgrad.kernels.special import bits_like, elog_columns, lgamma_columns, series_for
+from natgrad.kernels.special import elog_columns, lgamma_columns
 from natgrad.models.dirichlet_prior import best_concentrations, best_symmetric, log_prior, log_shares
+from natgrad.models.lda_parts import (
+    Inferred,
+    Local,
+    PartResult,
+    Topics,
+    View,
+    infer_view,
+    make_view,
+    solve_shard,
+    solve_view,
+)
 from natgrad.models.lda_start import first_topics, revived_topics
 from natgrad.models.threads import threads_for
 from natgrad.problem import Block, ChildSet, State
@@ -40,51 +53,15 @@ Ints = npt.NDArray[np.int64]
 Stats = tuple[Any, ...]
 # Relative to a word's likeliest topic; below it a weight is nothing, and every word keeps some weight in every topic.
 LEAST_WEIGHT = 1e-20
-# Documents are handed to threads in runs of about this many entries, at most so many; the cut depends on the data alone.
-ENTRIES, MOST_CHUNKS = 2_000, 512
 # A visit ends with an update of all K·V numbers; batches this many times V entries long make it a small part.
 ENTRIES_PER_WORD, MOST_BATCHES = 20, 50
 # But topics that move several times in the first passes end in better optima: this many batches, of this many documents.
 LEAST_BATCHES, LEAST_SIZE = 10, 20
 # Documents that are evaluated at once, when all of them are.
 SLICE = 20_000
-
-
-class Local(NamedTuple):
-    """How documents are solved.
-
-    ``topics`` is what stands for φ: "vb", its geometric mean under q, or "map", its mean. A document is done when γ changes by
-    ``tol`` in the mean over topics, or after ``limit`` rounds; topics with less than ``skip`` of its words sit out between two
-    rounds over all topics.
-    ``dtype`` is that of the inner loops.
-    """
-
-    topics: Literal["vb", "map"] = "vb"
-    tol: float = 1e-3
-    limit: int = 100
-    skip: float = 0.0
-    dtype: type = np.float64
-
-
-class Inferred(NamedTuple):
-    """Documents given the topics: γ [D, K], t and ratios of the last q(z), the bound of each, the most rounds."""
-
-    gamma: Floats
-    weight: Floats
-    ratio: Floats
-    bound: Floats
-    rounds: npt.NDArray[np.int64]
-
-
-class _View(NamedTuple):
-    """Some documents, with their entries by word."""
-
-    corpus: Corpus
-    counts: Floats
-    chunks: Ints
-    documents: npt.NDArray[np.int32]
-    word_start: Ints
-    place: Ints
+# A shard's part of a batch has at least so many entries, and so many for each word, if its documents are spread evenly: it is
+# worth a trip to a worker, and so are the rows of its words.
+PART, PART_PER_WORD = 2**18, 4
 
 
 class LDAProblem(WholeGroups):
@@ -130,8 +107,10 @@ class LDAProblem(WholeGroups):
         cheap = len(corpus.words) // (ENTRIES_PER_WORD * max(1, corpus.n_words))
         least = min(LEAST_BATCHES, self.n_groups // LEAST_SIZE)
         self.batch_size = batch_size or -(-self.n_groups // max(1, least, min(cheap, MOST_BATCHES)))
-        self._views: dict[int, tuple[Ints | None, _View]] = {}
+        self._views: dict[int, tuple[Ints | None, View]] = {}
         self._weights_of: tuple[Any, Floats, Floats] | None = None
+        # Set while shards are placed; see `natgrad.inference.executors.sharing`.
+        self.placed: Placed | None = None
 
     # -- what the engine asks --
 
@@ -250,34 +229,69 @@ class LDAProblem(WholeGroups):
 
     def solve(self, state: State, groups: Ints | None, rows: Stats | None, tol: float, limit: int) -> GroupResult:
         """The documents of a batch, and what they count for each topic and word."""
-        view = self._view(groups, keep=rows is not None)
+        elog, warm = state.mu["phi"][0], rows is not None
         start = None if rows is None else rows[0]
         if rows is None and self._shares is not None:
             start = self._shares if groups is None else self._shares[groups]
-        found = self._infer(view, state.mu["phi"][0], start, rows is not None, tol, limit)
-        weights, _ = self._weights(state.mu["phi"][0])
-        counts: Floats = np.empty((self.corpus.n_words, self.n_topics), self.local.dtype)
+        if self.placed is None:
+            view = self._view(groups, keep=warm)
+            found = solve_view(view, self._topics(elog), self.local, start, warm, tol, limit)
+        else:
+            found = self._solve_placed(elog, groups, start, (self.local, warm, tol, limit))
         inner = np.empty(self.corpus.n_words)
-        with threads_for(len(view.place) * self.n_topics):
-            topic_counts(
-                view.word_start, view.place, view.documents, found.ratio, found.weight, weights,
-                _by_word(state.mu["phi"][0]), counts, inner,
-            )  # fmt: skip
-        rest = float(found.bound.sum() - inner.sum())
+        with threads_for(found.counts.size):
+            row_products(found.counts, _by_word(elog), inner)
+        rest = float(found.bound - inner.sum())
         # Words are gathered once for a document, however many rounds it takes.
-        reads, rounds = len(view.place) * self.n_topics, int(found.rounds.max(initial=0))
-        told: dict[str, Stats] = {"phi": (counts.T,)}
+        sizes = np.diff(self.corpus.start)
+        reads = int((sizes if groups is None else sizes[groups]).sum()) * self.n_topics
+        told: dict[str, Stats] = {"phi": (found.counts.T,)}
         if "doc" in self.learn:
             # Σ E[log θ] and the number of documents: what α is learned from; its own term is no longer a part of the rest.
-            filled = view.corpus.lengths > 0
+            filled = (self.corpus.lengths if groups is None else self.corpus.lengths[groups]) > 0
             sums, n_filled = log_shares(found.gamma[filled]), float(filled.sum())
             told["theta"] = (sums, np.array([n_filled]))
             rest -= log_prior(self.doc_prior, sums, n_filled)
-        return GroupResult((found.gamma,), told, rest, rounds, reads)
+        return GroupResult((found.gamma,), told, rest, found.rounds, reads)
+
+    # -- shards --
+
+    def shards(self, size: int) -> list[Corpus]:
+        """The documents cut so that batches of this many have enough in each shard; a function of the data alone."""
+        entries = len(self.corpus.words) * min(size, self.n_groups) // max(1, self.n_groups)
+        least = max(PART, PART_PER_WORD * self.corpus.n_words)
+        self._cuts = even_cuts(np.diff(self.corpus.start), max(1, entries // least))
+        documents = replace(self.corpus, vocabulary=None)
+        return [documents.run(int(a), int(b)) for a, b in pairwise(self._cuts)]
+
+    def _solve_placed(self, elog: Floats, groups: Ints | None, start: Any, how: tuple[Any, ...]) -> PartResult:
+        """The documents of a batch shard by shard, where the shards are; sums in the order of the shards."""
+        assert self.placed is not None
+        corpus, topics, words_of = self.corpus, self._topics(elog), []
+        ends = self._cuts if groups is None else np.searchsorted(groups, self._cuts)
+
+        def calls() -> Iterator[Call]:
+            for shard, (a, b) in enumerate(pairwise(ends)):
+                if a < b:
+                    chosen = None if groups is None else groups[a:b] - self._cuts[shard]
+                    part = corpus.run(int(a), int(b)) if groups is None else corpus.documents(groups[a:b])
+                    seen = np.zeros(corpus.n_words, np.bool_)
+                    seen[part.words] = True
+                    words = np.flatnonzero(seen)
+                    words_of.append(words)
+                    yield shard, (topics.rows(words), words, chosen, None if start is None else start[a:b], *how)
+
+        counts: Floats = np.zeros((corpus.n_words, self.n_topics), self.local.dtype)
+        bound, rounds, gamma = 0.0, 0, []
+        for number, found in enumerate(self.placed.run(solve_shard, calls())):
+            counts[words_of[number]] += found.counts
+            gamma.append(found.gamma)
+            bound, rounds = bound + found.bound, max(rounds, found.rounds)
+        return PartResult(np.concatenate(gamma), counts, bound, rounds)
 
     def of(self, corpus: Corpus, state: State) -> LDAProblem:
         """The same model with other documents; the weights of the state's topics, made once, come along."""
-        self._weights(state.mu["phi"][0])
+        self._topics(state.mu["phi"][0])
         here = self.given(state)
         other = LDAProblem(corpus, here.doc_prior, here.topic_prior, self.local)
         other._weights_of = self._weights_of
@@ -285,14 +299,15 @@ class LDAProblem(WholeGroups):
 
     def infer(self, state: State, groups: Ints | None = None, tol: float = 1e-4, limit: int = 1000) -> Inferred:
         """Documents given the topics, from equal shares."""
-        return self._infer(self._view(groups, keep=False), state.mu["phi"][0], None, False, tol, limit)
+        topics = self._topics(state.mu["phi"][0])
+        return infer_view(self._view(groups, keep=False), topics, self.local, None, False, tol, limit)
 
     def infer_few(self, corpus: Corpus, state: State, tol: float, limit: int) -> Floats:
         """γ [D, K] of a few other documents, as `infer` has it, without what takes as long as the vocabulary."""
         none = np.empty(0, np.int64)
         counts: Floats = corpus.counts.astype(self.local.dtype)
-        view = _View(corpus, counts, np.array([0, len(corpus)]), none.astype(np.int32), none, none)
-        return self._infer(view, state.mu["phi"][0], None, False, tol, limit).gamma
+        view = View(corpus, counts, np.array([0, len(corpus)]), none.astype(np.int32), none, none)
+        return infer_view(view, self._topics(state.mu["phi"][0]), self.local, None, False, tol, limit).gamma
 
     def bound(self, state: State) -> float:
         """The evidence lower bound at these topics, with every document optimised from equal shares."""
@@ -310,30 +325,8 @@ class LDAProblem(WholeGroups):
 
     # -- parts --
 
-    def _infer(self, view: _View, elog: Floats, start: Any, warm: bool, tol: float, limit: int) -> Inferred:
-        """Solve the documents of a view; ``start`` is γ if ``warm``, otherwise a point mass or None."""
-        local, size, n_topics = self.local, len(view.corpus), self.n_topics
-        weights, top = self._weights(elog)
-        begin_at: Floats = np.full((1, n_topics), 1.0 / n_topics) if start is None else start
-        power: Floats = np.empty((len(view.chunks) - 1, weights.shape[1]), local.dtype)
-        out = Inferred(
-            np.empty((size, n_topics), local.dtype),
-            aligned_empty(size, weights.shape[1], local.dtype),
-            np.empty(len(view.corpus.words), local.dtype),
-            np.empty(size),
-            np.empty(size, np.int64),
-        )
-        with threads_for(len(view.place) * n_topics):
-            solve_documents(
-                view.chunks, view.corpus.start, view.corpus.words, view.counts, weights, top,
-                self.doc_prior.astype(local.dtype), series_for(local.dtype), power, bits_like(power),
-                np.ascontiguousarray(begin_at, dtype=local.dtype), warm, float(tol), int(limit),
-                min(local.skip, 0.5 / n_topics), *out,
-            )  # fmt: skip
-        return out
-
-    def _weights(self, elog: Floats) -> tuple[Floats, Floats]:
-        """The weights b [V, K] in the type of the inner loops, and log of each row's divisor; of the last topics, kept."""
+    def _topics(self, elog: Floats) -> Topics:
+        """What documents read of the topics; of the last ones, kept."""
         if self._weights_of is None or self._weights_of[0] is not elog:
             by_word = _by_word(elog)
             top = by_word.max(1)
@@ -342,20 +335,13 @@ class LDAProblem(WholeGroups):
             weights[:, : self.n_topics] = np.maximum(np.exp(by_word - top[:, None]), LEAST_WEIGHT)
             weights[:, self.n_topics :] = 0.0
             self._weights_of = (elog, weights, top)
-        return self._weights_of[1:]
+        return Topics(*self._weights_of[1:], self.doc_prior)
 
-    def _view(self, groups: Ints | None, keep: bool) -> _View:
+    def _view(self, groups: Ints | None, keep: bool) -> View:
         key = id(groups)
         if key in self._views and self._views[key][0] is groups:
             return self._views[key][1]
-        corpus = self.corpus if groups is None else self.corpus.documents(groups)
-        start, place = np.empty(corpus.n_words + 1, np.int64), np.empty(len(corpus.words), np.int64)
-        group_rows(corpus.words, start, place)
-        n_chunks = min(MOST_CHUNKS, 1 + len(corpus.words) // ENTRIES)
-        cuts = np.searchsorted(corpus.start, np.linspace(0, corpus.start[-1], n_chunks + 1), side="left")
-        cuts[0], cuts[-1] = 0, len(corpus)
-        documents = np.repeat(np.arange(len(corpus), dtype=np.int32), np.diff(corpus.start))
-        view = _View(corpus, corpus.counts.astype(self.local.dtype), np.unique(cuts), documents, start, place)
+        view = make_view(self.corpus if groups is None else self.corpus.documents(groups), self.local.dtype)
         # Batches of a fixed cut come again and again; those drawn anew do not.
         if keep or groups is None:
             self._views[key] = (groups, view)

@@ -1,15 +1,19 @@
-"""The settings of `LDA` checked: priors and what is learned of them; every mistake is named."""
+"""The settings of `LDA` checked, every mistake named, and the problem that they make of documents."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.network.checks import real_number, whole_number
 
-__all__ = ["LearnPriors", "check_settings", "checked_priors"]
+if TYPE_CHECKING:
+    from natgrad.data.corpora import Corpus
+    from natgrad.models.lda_problem import LDAProblem
+
+__all__ = ["LearnPriors", "check_settings", "checked_priors", "problem_of"]
 
 LearnPriors = bool | Literal["doc", "topic"]
 LEARNED: dict[Any, frozenset[str]] = {
@@ -53,3 +57,15 @@ def check_settings(model: Any) -> None:
     for name, value in (("batch_size", model.batch_size), ("n_jobs", model.n_jobs)):
         if value is not None:
             whole_number(value, name)
+
+
+def problem_of(model: Any, corpus: Corpus, population: float | None = None) -> LDAProblem:
+    """The problem that an `LDA` is, with its settings checked, on documents that stand for so many."""
+    from natgrad.models.lda_problem import LDAProblem, Local  # Numba takes a while to import
+
+    alpha, learn = checked_priors(model)
+    check_settings(model)
+    local = Local(model.local, model.local_tol, model.local_steps, float(model.skip), np.dtype(model.dtype).type)
+    return LDAProblem(
+        corpus, alpha, model.topic_prior, local, batch_size=model.batch_size, population=population, learn=learn
+    )

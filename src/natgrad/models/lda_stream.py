@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import clone
 
 from natgrad.data.corpora import Corpus, as_corpus, has_names, with_words
 from natgrad.data.streams import Stream
 from natgrad.inference.additive import ONE_PASS, SampledGroups
 from natgrad.inference.draws import generator
+from natgrad.inference.executors import sharing
 from natgrad.inference.steppers import StepInfo
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
+from natgrad.models.lda_settings import problem_of
 from natgrad.network.checks import whole_number
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class LDAStream:
 
     step: Step | None
     seed: int
+    executor: Any
     n_jobs: int | None
     components_: npt.NDArray[np.float64]
     vocabulary_: npt.NDArray[Any]
@@ -55,7 +57,7 @@ class LDAStream:
     _names: Any
 
     def _problem(self, corpus: Corpus, population: float | None = None) -> LDAProblem:
-        raise NotImplementedError
+        return problem_of(self, corpus, population)
 
     def _publish(self, problem: LDAProblem, state: State, seed: int | None = None) -> None:
         raise NotImplementedError
@@ -79,7 +81,7 @@ class LDAStream:
         state = self._grown(problem) if hasattr(self, "_state") else problem.start(int(self.seed))
         step = self.step if self.step is not None else ONE_PASS
         tol, limit = problem.local_limits
-        with self._threads():
+        with self._threads(), sharing(problem, self.executor, len(corpus)):
             after, info = SampledGroups(problem, len(corpus), tol, limit, step).step(state, int(self.seed))
         if not all(bool(block.valid) for block in info.blocks.values()):
             raise FloatingPointError(f"step {after.t} left the space of valid topics; take a smaller step=")
@@ -116,7 +118,7 @@ def fit_stream(model: LDA, stream: Stream, vocabulary: Sequence[Any] | None, n_d
     if model.finish is not None:
         raise ValueError(f"finish={model.finish!r} needs all documents in memory: leave it out for a stream")
     passes = whole_number(model.max_passes, "max_passes") if stream.again else 1
-    worker, trace, begin = clone(model), Trace(), time.perf_counter()
+    worker, trace, begin = type(model)(**model.get_params(deep=False)), Trace(), time.perf_counter()
     trace.choice = "sampled steps: the data are a stream, nothing is remembered"
     total, last, words = n_documents or stream.n_total, np.nan, "all passes were made"
     reason = Reason.STEPS

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from natgrad._version import __version__
 from natgrad.errors import PlateMismatch, UnreachedNode
 from natgrad.inference.engine import BoundEvery, Limits, Progress, run
+from natgrad.inference.executors import Threads, opened
 from natgrad.inference.methods import Method
 from natgrad.inference.start import Init, make_start
 from natgrad.inference.steps import Step
@@ -97,6 +98,7 @@ class Network:
         order: Sequence[str] | None = None,
         callbacks: Sequence[Callable[[Progress], Any]] = (),
         bound_every: BoundEvery = None,
+        executor: Any = None,
         progress: bool | None = None,
         **keep: Unpack[Keep],
     ) -> Fit:
@@ -125,6 +127,9 @@ class Network:
         bound_every : int or "log", optional
             How often a sampled method evaluates the exact bound: every so many steps, or evenly on a logarithmic axis of
             accesses; by default at every step when that is cheap.
+        executor : None, an address, `distributed.Client` or cluster, or `natgrad.Dask`
+            Who computes: this process, or the workers of a Dask cluster, for networks with independent groups (`SVI`). Every
+            worker holds the network; the groups of a batch are shared out among them. The result is the same.
         progress : bool, optional
             Show a progress bar; by default on a terminal.
         checkpoint : folder, optional
@@ -146,10 +151,12 @@ class Network:
         )
         watchers, every = _checked_callbacks(callbacks), checked_every(bound_every)
         keeper = keeper_of(keep, {"method": method, "step": settings.step, "init": init})
-        result = run(
-            self.problem, lambda: make_start(self.problem, init, settings.seed), method, settings.step, settings.order,
-            limits=limits, seed=settings.seed, callbacks=watchers, bound_every=every, progress=progress, keeper=keeper,
-        )  # fmt: skip
+        with opened(executor) as where:
+            result = run(
+                self.problem, lambda: make_start(self.problem, init, settings.seed), method, settings.step, settings.order,
+                limits=limits, seed=settings.seed, callbacks=watchers, bound_every=every, progress=progress, keeper=keeper,
+                executor=None if isinstance(where, Threads) else where,
+            )  # fmt: skip
         return Fit(self.problem, result, settings, self._continue)
 
     def _continue(

@@ -22,11 +22,13 @@ import numpy.typing as npt
 from natgrad.data.ratings import Ratings
 from natgrad.families import Gamma, MultivariateNormal
 from natgrad.inference.draws import generator
+from natgrad.inference.executors import Placed
 from natgrad.inference.gauge import Rotation
 from natgrad.inference.start import START
 from natgrad.kernels import rating_vectors
 from natgrad.models.blending import blended_block, owned
 from natgrad.models.rating_gauge import SideSums, best_turn, moved_rows
+from natgrad.models.rating_parts import PlacedRows, shard_rows
 from natgrad.models.rating_sides import ItsRatings
 from natgrad.models.rating_sweep import MAP, NOISE, OTHER, PLATE, PRECISION, SIDE, RatingSweep
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
@@ -98,10 +100,30 @@ class FullRatingsProblem:
         self.ratings, self.n_factors, self.priors, self.hold = ratings, n_factors, priors, hold
         self.size = n_factors + priors.biases
         self.values, self.trust, self.offset = ratings.values, np.ones(1), offset
+        self._placed: Placed | None = None
         self.sides = {
             "u": ItsRatings(ratings.sorted_by_user, priors.biases, offset),
             "v": ItsRatings(ratings.sorted_by_item, priors.biases, offset),
         }
+
+    @property
+    def placed(self) -> Placed | None:
+        """Where the shards of both sides are, if they are placed."""
+        return self._placed
+
+    @placed.setter
+    def placed(self, placed: Placed | None) -> None:
+        self._placed, first = placed, 0
+        for name, side in self.sides.items():
+            others, cuts = self._cuts[name]
+            side.elsewhere = None if placed is None else PlacedRows(placed, first, others, cuts)
+            first += len(others)
+
+    def shards(self, size: int) -> list[ItsRatings]:
+        """Users, then items, in runs of rows with about equally many ratings; a step reads all of them."""
+        found = {name: shard_rows(side) for name, side in self.sides.items()}
+        self._cuts = {name: (others, cuts) for name, (_, others, cuts) in found.items()}
+        return [shard for shards, _, _ in found.values() for shard in shards]
 
     def at(self, sides: dict[str, ItsRatings], values: Floats, trust: Floats) -> FullRatingsProblem:
         """The same with other values of the ratings, and a noise precision for each of them."""

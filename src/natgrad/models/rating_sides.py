@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numba
 import numpy as np
@@ -13,7 +13,7 @@ from natgrad.data.ratings import RatingsRows
 from natgrad.kernels import rating_blocks as kernels
 from natgrad.kernels.rating_gather import gather_rows, pack
 
-__all__ = ["ItsRatings", "Moved", "add_sampled", "pair_moments", "run_alone"]
+__all__ = ["ItsRatings", "Moved", "Sent", "add_sampled", "empty_rows", "packed", "pair_moments", "run_alone"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -37,6 +37,30 @@ class Moved(NamedTuple):
     errors: Floats
 
 
+class Sent(NamedTuple):
+    """What an update of some rows reads: packed moments and noise of the other side, their own noise, the prior, τ and ρ."""
+
+    tell: Floats
+    other_weight: Floats
+    own_weight: Floats
+    prior: Floats
+    pull: Floats
+    tau: float
+    rho: float
+
+
+class Elsewhere(Protocol):
+    """The same rows, computed by others."""
+
+    def swept(self, sent: Sent, lam: Pair) -> Moved:
+        """Every row at its optimum given the other side, or ρ of the way to it."""
+        ...
+
+    def errors_told(self, own: Pair, tell: Floats, other_weight: Floats) -> Floats:
+        """Σ_n E[t] E[(r − …)²] of every row."""
+        ...
+
+
 class ItsRatings:
     """The ratings of every row of one side.
 
@@ -54,6 +78,8 @@ class ItsRatings:
     def __init__(self, rows: RatingsRows, biased: bool, offset: float = 0.0, trust: Floats | None = None) -> None:
         self.rows, self.biased, self.offset = rows, biased, offset
         self.trust = EVERYWHERE if trust is None else trust
+        # Who computes, while that is not this process.
+        self.elsewhere: Elsewhere | None = None
 
     @property
     def n_rows(self) -> int:
@@ -72,35 +98,37 @@ class ItsRatings:
         lam: Pair,
     ) -> Moved:
         """Every row at its optimum given the other side, or ρ of the way to it."""
-        n_rows, size = lam[0].shape
-        new = Moved(
-            (np.empty((n_rows, size)), np.empty((n_rows, size, size))),
-            (np.empty((n_rows, size)), np.empty((n_rows, size, size))),
-            np.empty(n_rows),
-            np.empty(n_rows),
-        )
-        numbers = own_weight, prior, pull, tau, self.biased, rho
-        for pieces, sums in self._gathered(other, other_weight):
+        sent = Sent(packed(other), other_weight, own_weight, prior, pull, tau, rho)
+        return self.swept(sent, lam) if self.elsewhere is None else self.elsewhere.swept(sent, lam)
+
+    def swept(self, sent: Sent, lam: Pair) -> Moved:
+        """As `sweep`, here, with the moments of the other side packed."""
+        new = empty_rows(*lam[0].shape)
+        numbers = sent.own_weight, sent.prior, sent.pull, sent.tau, self.biased, sent.rho
+        for pieces, sums in self._gathered(sent.tell, sent.other_weight, lam[0].shape[1]):
             self._run(kernels.sweep_rows, pieces, sums, *numbers, *lam, *new.lam, *new.mu, new.log_det, new.errors)
         return new
 
     def errors(self, own: Pair, other: Pair, other_weight: Floats) -> Floats:
         """Σ_n E[t] E[(r − …)²] of every row."""
+        where = self if self.elsewhere is None else self.elsewhere
+        return where.errors_told(own, packed(other), other_weight)
+
+    def errors_told(self, own: Pair, tell: Floats, other_weight: Floats) -> Floats:
+        """As `errors`, here, with the moments of the other side packed."""
         out = np.empty(len(own[0]))
-        for pieces, sums in self._gathered(other, other_weight):
+        for pieces, sums in self._gathered(tell, other_weight, own[0].shape[1]):
             self._run(kernels.errors_of_rows, pieces, sums, self.biased, *own, out)
         return out
 
     def add_targets(self, other: Pair, other_weight: Floats, scale: Floats, out: Pair) -> None:
         """Add the messages of all ratings."""
-        for pieces, sums in self._gathered(other, other_weight):
+        for pieces, sums in self._gathered(packed(other), other_weight, other[0].shape[1]):
             self._run(kernels.targets_of_rows, pieces, sums, scale, self.biased, *out)
 
-    def _gathered(self, other: Pair, other_weight: Floats) -> Iterator[tuple[Ints, Floats]]:
+    def _gathered(self, tell: Floats, other_weight: Floats, size: int) -> Iterator[tuple[Ints, Floats]]:
         """Runs of rows, cut into pieces, and the sums of their ratings; the array of the sums is used again."""
-        tell = _packed(other)
-        width, size = tell.shape[1], other[0].shape[1]
-        n_rows = self.n_rows
+        width, n_rows = tell.shape[1], self.n_rows
         per_run = max(1, min(n_rows, SCRATCH // width))
         sums = np.empty((per_run, width + size + 3))
         block = max(1, BLOCK // width)
@@ -148,7 +176,7 @@ def add_sampled(
     out: Pair,
 ) -> None:
     """Add the scaled messages of some ratings to the targets of their rows; ``moments`` are those of the other side."""
-    kernels.sampled_rows(own, other, values, scale, _packed(moments), biased, *out)
+    kernels.sampled_rows(own, other, values, scale, packed(moments), biased, *out)
 
 
 def pair_moments(own: npt.NDArray[Any], other: npt.NDArray[Any], mine: Pair, theirs: Pair, biased: bool) -> Pair:
@@ -158,8 +186,15 @@ def pair_moments(own: npt.NDArray[Any], other: npt.NDArray[Any], mine: Pair, the
     return out
 
 
-def _packed(moments: Pair) -> Floats:
+def packed(moments: Pair) -> Floats:
+    """The lower triangle of each matrix, then the vector."""
     n_rows, size = moments[0].shape
     tell = np.empty((n_rows, size * (size + 1) // 2 + size))
     pack(*moments, tell)
     return tell
+
+
+def empty_rows(n_rows: int, size: int) -> Moved:
+    """Room for so many rows."""
+    lam, mu = ((np.empty((n_rows, size)), np.empty((n_rows, size, size))) for _ in range(2))
+    return Moved(lam, mu, np.empty(n_rows), np.empty(n_rows))

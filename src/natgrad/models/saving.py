@@ -66,7 +66,10 @@ class SaveMixin(ShowMixin):
             Whether a file that is there may be replaced; otherwise it is a FileExistsError.
         """
         self._check_fitted()
-        content = {"settings": self.get_params(deep=False), "fitted": self._saved()}  # type: ignore[attr-defined]
+        settings = self.get_params(deep=False)  # type: ignore[attr-defined]
+        # Who computes is a matter of the machine at hand, not of the model.
+        settings.pop("executor", None)
+        content = {"settings": settings, "fitted": self._saved()}
         write_model(path, type(self).__name__, content, overwrite=overwrite)
 
     def _check_fitted(self) -> None:

@@ -19,8 +19,8 @@ from natgrad.problem import Problem
 
 __all__ = ["Keep", "checked_every", "checked_method", "checked_step", "keeper_of", "refuse_to_keep", "run_settings"]
 
-# Settings that a resumed run may have changed: limits may be raised, and threads change nothing.
-FREE = ("max_steps", "max_passes", "max_sweeps", "max_seconds", "max_accesses", "tol", "n_jobs", "verbose")
+# Settings that a resumed run may have changed: limits may be raised, and who computes changes nothing.
+FREE = ("max_steps", "max_passes", "max_sweeps", "max_seconds", "max_accesses", "tol", "n_jobs", "executor", "verbose")
 
 
 class Keep(TypedDict, total=False):

@@ -1,0 +1,191 @@
+"""Two worker processes give the bits of this one; a worker may die, join, or fail, and the answer stays right."""
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import networks
+import numpy as np
+import pytest
+import scipy.sparse as sparse
+
+import natgrad as ng
+from natgrad.inference.executors import Dask, Recipe
+from natgrad.models import lda_problem
+
+distributed = pytest.importorskip("distributed")
+import dask  # noqa: E402
+
+pytestmark = [
+    pytest.mark.slow,
+    # A killed worker leaves sockets behind, which Python reports when it finds them.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+SELF_SIGNED = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0, processes=True
+    ) as made:
+        yield made
+
+
+def add(shard, number):
+    return float(shard.sum()) + number
+
+
+def slow_add(shard, number):
+    time.sleep(0.3)
+    return add(shard, number)
+
+
+def fail(shard, number):
+    raise ValueError(f"no {number}")
+
+
+def make_ones(n):
+    return np.ones(n)
+
+
+def workers_of(client):
+    """Process ids by address."""
+    return client.run(os.getpid)
+
+
+@pytest.fixture(autouse=True)
+def several_parts(monkeypatch):
+    monkeypatch.setattr(lda_problem, "PART", 50_000)
+
+
+def topics(executor=None):
+    rng = np.random.default_rng(0)
+    X = sparse.csr_array(rng.poisson(0.2, (3000, 1000)))
+    return ng.LDA(8, max_passes=2, tol=0.0, batch_size=1500, executor=executor).fit(X)
+
+
+def same(first, second):
+    assert first.elbo_ == second.elbo_
+    for name, factor in first.posterior_.items():
+        for a, b in zip(factor.lam, second.posterior_[name].lam, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_topics_are_the_bits_of_threads(cluster):
+    here = topics()
+    same(here, topics(cluster))
+    same(here, topics(cluster.scheduler_address))
+    with distributed.Client(cluster) as client:
+        same(here, topics(client))
+        assert client.status == "running"  # what was given open stays open
+
+
+def test_chains_and_factors_are_the_bits_of_threads(cluster, rng, monkeypatch):
+    from natgrad.models import hmm_problem, rating_parts
+
+    monkeypatch.setattr(hmm_problem, "PART", 2000)
+    monkeypatch.setattr(rating_parts, "PART", 2000)
+    monkeypatch.setattr(rating_parts, "PART_PER_OTHER", 1)
+    X, lengths = rng.normal(size=(20_000, 2)), [500] * 40
+    settings = {"n_states": 3, "n_init": 1, "tol": 0.0, "max_sweeps": 3, "method": ng.VB()}
+    same(ng.GaussianHMM(**settings).fit(X, lengths), ng.GaussianHMM(**settings, executor=cluster).fit(X, lengths))
+    ratings = ng.data.make_ratings(300, 100, 10_000).ratings
+    settings = {"n_factors": 4, "max_steps": 12, "tol": 0.0}
+    same(
+        ng.MatrixFactorization(**settings).fit(ratings),
+        ng.MatrixFactorization(**settings, executor=cluster).fit(ratings),
+    )
+
+
+def test_a_network_is_the_bits_of_threads(cluster, monkeypatch):
+    from natgrad.inference import memoised
+
+    monkeypatch.setattr(memoised, "PART", 20)
+    case = networks.scalar_mixture(n=240)
+    settings = {"method": ng.SVI({"point": 80}), "init": case.init, "order": case.order, "steps": 6, "tol": 0.0}
+    here, there = case.network.fit(**settings), case.network.fit(**settings, executor=cluster)
+    assert here.elbo == there.elbo
+    np.testing.assert_array_equal(here.state.lam["mu"][0], there.state.lam["mu"][0])
+
+
+def test_an_error_of_a_part_is_raised_as_it_is(cluster):
+    executor = Dask(cluster)
+    placed = executor.place([np.ones(3)])
+    with pytest.raises(ValueError, match="no 7"):
+        list(placed.run(fail, [(0, (7,))]))
+    assert list(placed.run(add, [(0, (1,))])) == [4.0]
+    executor.close()
+
+
+@pytest.mark.parametrize("kind", ["data", "recipe"])
+def test_a_killed_worker_costs_time_and_nothing_else(cluster, kind):
+    executor = Dask(cluster)
+    shards = [np.ones(n) if kind == "data" else Recipe(make_ones, (n,)) for n in (3, 4, 5, 6)]
+    placed = executor.place(shards)
+    calls = [(number, (float(number),)) for number in range(4)]
+    wanted = [3.0, 5.0, 7.0, 9.0]
+    for when in ("between", "during", "during"):
+        assert list(placed.run(add, calls)) == wanted
+        victim = next(iter(workers_of(executor.client).values()))
+        if when == "between":
+            os.kill(victim, signal.SIGKILL)
+        else:
+            threading.Timer(0.4, os.kill, (victim, signal.SIGKILL)).start()
+        assert list(placed.run(slow_add, calls)) == wanted
+    executor.close()
+
+
+def test_a_worker_may_join(cluster):
+    executor = Dask(cluster)
+    placed = executor.place([np.ones(n) for n in (3, 4)])
+    assert list(placed.run(add, [(0, (0.0,)), (1, (0.0,))])) == [3.0, 4.0]
+    cluster.scale(3)
+    executor.client.wait_for_workers(3, timeout=60)
+    assert list(placed.run(add, [(0, (1.0,)), (1, (1.0,))])) == [4.0, 5.0]
+    cluster.scale(2)
+    executor.close()
+
+
+def test_a_cluster_without_workers_is_an_error_in_time():
+    with distributed.LocalCluster(n_workers=0, dashboard_address=":0", processes=True) as empty:
+        executor = Dask(empty, patience=0.5)
+        with pytest.raises(RuntimeError, match=r"no worker for 0.5 seconds"):
+            list(executor.place([np.ones(3)]).run(add, [(0, (1.0,))]))
+        executor.close()
+
+
+def certificates(folder, name):
+    """A certificate that signs itself, and its key."""
+    key, certificate = folder / f"{name}.key", folder / f"{name}.pem"
+    subprocess.run(
+        [*SELF_SIGNED, "-keyout", key, "-out", certificate],
+        check=True,
+        capture_output=True,
+    )
+    roles = {
+        f"tls_{role}_{what}": str(path)
+        for role in ("scheduler", "worker", "client")
+        for what, path in (("key", key), ("cert", certificate))
+    }
+    return distributed.Security(require_encryption=True, tls_ca_file=str(certificate), **roles)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificates with openssl")
+def test_an_encrypted_scheduler_asks_for_certificates(tmp_path):
+    security = certificates(tmp_path, "ours")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, security=security, protocol="tls://", dashboard_address=":0", memory_limit=0
+    ) as made:
+        assert made.scheduler_address.startswith("tls://")
+        ours = Dask(made.scheduler_address, security=security)
+        same(topics(), topics(ours))
+        ours.close()
+        stranger = Dask(made.scheduler_address, security=certificates(tmp_path, "theirs"))
+        with dask.config.set({"distributed.comm.timeouts.connect": "2s"}), pytest.raises(OSError, match="certificate"):
+            stranger.client  # noqa: B018

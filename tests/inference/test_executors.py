@@ -1,0 +1,198 @@
+"""How a step is shared out changes no bit of it: parts are pure functions of what travels to them, added up in order."""
+
+import pickle
+
+import networks
+import numpy as np
+import pytest
+import scipy.sparse as sparse
+
+import natgrad as ng
+from natgrad.inference import memoised
+from natgrad.inference.executors import Dask, Everywhere, Recipe, Threads, even_cuts, opened
+from natgrad.models import hmm_problem, lda_problem, rating_parts
+
+
+class Elsewhere:
+    """What another machine would do: everything travels as bytes, and the last call is the first one to be done."""
+
+    def __init__(self):
+        self.bytes, self.calls = 0, []
+
+    def place(self, shards):
+        self.shards = [pickle.dumps(shard.data if isinstance(shard, Everywhere) else shard) for shard in shards]
+        self.made = [pickle.loads(shard) for shard in self.shards]
+        return self
+
+    def run(self, function, calls):
+        found, calls = {}, list(calls)
+        for number in reversed(range(len(calls))):
+            shard, arguments = calls[number]
+            sent = pickle.dumps((function, arguments))
+            self.bytes += len(sent)
+            self.calls.append(shard)
+            function, arguments = pickle.loads(sent)
+            found[number] = pickle.loads(pickle.dumps(function(self.made[shard], *arguments)))
+        return [found[number] for number in range(len(calls))]
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    monkeypatch.setattr(lda_problem, "PART", 300)
+    monkeypatch.setattr(lda_problem, "PART_PER_WORD", 1)
+    monkeypatch.setattr(hmm_problem, "PART", 100)
+    monkeypatch.setattr(rating_parts, "PART", 300)
+    monkeypatch.setattr(rating_parts, "PART_PER_OTHER", 1)
+    monkeypatch.setattr(memoised, "PART", 20)
+
+
+def counts(seed=0, documents=120, words=200):
+    rng = np.random.default_rng(seed)
+    return sparse.csr_array(rng.poisson(0.15, (documents, words)))
+
+
+def same(first, second):
+    assert first.elbo_ == second.elbo_
+    for name, factor in first.posterior_.items():
+        for a, b in zip(factor.lam, second.posterior_[name].lam, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+LDA = {
+    "memoised": {},
+    "all at once": {"method": ng.VB()},
+    "sampled": {"method": ng.SVI({"doc": 60}), "step": ng.RobbinsMonro()},
+    "learned": {"learn_priors": True, "local": "map"},
+}
+
+
+@pytest.mark.parametrize("settings", LDA.values(), ids=LDA)
+def test_topics_are_the_same_bits_elsewhere(settings, small_parts):
+    settings = {"n_topics": 4, "max_passes": 3, "tol": 0.0, "batch_size": 60, **settings}
+    other = Elsewhere()
+    here, there = ng.LDA(**settings).fit(counts()), ng.LDA(**settings, executor=other).fit(counts())
+    assert len(set(other.calls)) > 2
+    same(here, there)
+    assert there.trace_["elbo"][-1] == here.trace_["elbo"][-1] or np.isnan(here.trace_["elbo"][-1])
+
+
+def test_sharded_topics_are_those_of_one_piece(monkeypatch):
+    settings = {"n_topics": 4, "max_passes": 3, "tol": 0.0, "dtype": "float64"}
+    whole = ng.LDA(**settings).fit(counts())
+    monkeypatch.setattr(lda_problem, "PART", 300)
+    monkeypatch.setattr(lda_problem, "PART_PER_WORD", 1)
+    # Sums of doubles in another order.
+    np.testing.assert_allclose(ng.LDA(**settings).fit(counts()).components_, whole.components_, rtol=1e-8)
+
+
+def test_a_stream_is_shared_out_too(small_parts):
+    parts = [counts(seed) for seed in range(3)]
+    other = Elsewhere()
+    same_words = {"n_topics": 4, "batch_size": 60}
+    here, there = ng.LDA(**same_words).fit(iter(parts)), ng.LDA(**same_words, executor=other).fit(iter(parts))
+    np.testing.assert_array_equal(here.components_, there.components_)
+    assert other.calls
+
+
+def test_only_rows_of_words_that_occur_travel(small_parts):
+    X = sparse.csr_array((np.ones(400), (np.repeat(np.arange(40), 10), np.tile(np.arange(10), 40))), shape=(40, 20_000))
+    other = Elsewhere()
+    ng.LDA(32, method=ng.VB(), max_passes=1, executor=other).fit(X)
+    assert other.bytes < 200_000 < 20_000 * 32 * 4
+
+
+CHAINS = {
+    "sequences": {"method": ng.VB(), "max_sweeps": 3},
+    "memoised": {"method": ng.SVI({"sequence": 6}), "max_sweeps": 2},
+    "subchains": {"method": ng.SVI({"subchain": 60}), "subchain_length": 20, "passes": 3.0},
+    "buffers": {"method": ng.SVI({"subchain": 60}), "subchain_length": 20, "passes": 3.0, "buffer": 7},
+    "grown": {"method": ng.SVI({"subchain": 60}), "subchain_length": 20, "passes": 3.0, "buffer": "grow"},
+}
+
+
+@pytest.mark.parametrize("settings", CHAINS.values(), ids=CHAINS)
+@pytest.mark.parametrize("kind", [ng.GaussianHMM, ng.CategoricalHMM])
+def test_chains_are_the_same_bits_elsewhere(kind, settings, small_parts, rng):
+    # Some sequences are shorter than a subchain.
+    lengths = np.array([90, 15, 200, 3, 120, 80, 64, 10, 150, 30, 60, 50])
+    X = rng.normal(size=(lengths.sum(), 2)) if kind is ng.GaussianHMM else rng.integers(0, 3, lengths.sum())
+    settings = {"n_states": 2, "n_init": 1, "tol": 0.0, **settings}
+    other = Elsewhere()
+    here, there = kind(**settings).fit(X, lengths), kind(**settings, executor=other).fit(X, lengths)
+    assert len(set(other.calls)) > 1
+    same(here, there)
+
+
+@pytest.mark.parametrize("settings", [{}, {"noise_by": "both"}, {"step": ng.Constant(0.7)}], ids=str)
+def test_factors_are_the_same_bits_elsewhere(settings, small_parts):
+    ratings = ng.data.make_ratings(60, 40, 1500).ratings
+    settings = {"n_factors": 3, "max_steps": 12, "tol": 0.0, **settings}
+    other = Elsewhere()
+    here = ng.MatrixFactorization(**settings).fit(ratings)
+    there = ng.MatrixFactorization(**settings, executor=other).fit(ratings)
+    assert len(set(other.calls)) > 5
+    same(here, there)
+
+
+def mixture(**settings):
+    case = networks.scalar_mixture(n=240)
+    return case.network.fit(init=case.init, order=case.order, **settings)
+
+
+@pytest.mark.slow
+def test_networks_are_the_same_bits_elsewhere(small_parts):
+    settings = {"method": ng.SVI({"point": 80}), "steps": 12, "tol": 0.0}
+    other = Elsewhere()
+    here, there = mixture(**settings), mixture(**settings, executor=other)
+    assert len(other.calls) == 12 * 4  # 80 observations of a batch, 20 in a part
+    assert here.elbo == there.elbo
+    for name in here.state.lam:
+        for a, b in zip(here.state.lam[name], there.state.lam[name], strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("wrong", [{"method": ng.VB()}, {"method": ng.SVI({"point": 80}), "step": ng.Constant(0.5)}])
+def test_a_network_shares_out_batches_of_groups_only(wrong):
+    with pytest.raises(TypeError, match=r"shares out batches of independent groups.*leave executor= out"):
+        mixture(**wrong, executor=Elsewhere())
+
+
+def test_what_cannot_be_shared_out_says_so():
+    ratings = ng.data.make_ratings(20, 10, 100).ratings
+    bare = {"biases": False, "learn_noise": False, "learn_priors": False, "executor": Elsewhere()}
+    with pytest.raises(TypeError, match="cannot be shared out; leave executor= out"):
+        ng.MatrixFactorization(2, **bare).fit(ratings)
+
+
+@pytest.mark.parametrize("wrong", [3, "cluster", object()])
+def test_a_wrong_executor_is_named(wrong):
+    with pytest.raises((TypeError, ValueError), match=r"executor must be .*tcp://host:8786"):
+        ng.LDA(2, executor=wrong).fit(counts())
+
+
+def test_threads_are_the_default_and_follow_recipes():
+    for given in (None, "threads"):
+        with opened(given) as found:
+            assert isinstance(found, Threads)
+            placed = found.place([np.ones(3), Recipe(np.zeros, (2,))])
+            assert list(placed.run(len, [(1, ()), (0, ())])) == [2, 3]
+
+
+def test_even_cuts_cover_all_whatever_the_sizes(rng):
+    for n_parts in (1, 2, 7, 100):
+        sizes = rng.integers(0, 30, 40)
+        cuts = even_cuts(sizes, n_parts)
+        assert cuts[0] == 0
+        assert cuts[-1] == 40
+        assert (np.diff(cuts) > 0).all()
+        assert len(cuts) - 1 <= n_parts
+
+
+def test_a_copied_estimator_talks_to_the_same_workers():
+    from sklearn.base import clone
+
+    dask = Dask("tcp://nowhere:8786")
+    assert clone(ng.LDA(executor=dask)).executor is dask
