@@ -265,15 +265,18 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         if keeper is not None:  # the part that goes on is the one that began there
             state, left = state._replace(t=keeper.begun), left - keeper.begun
         while True:
-            part = kind.part(ratings, seed, state.t, method, growing)
-            state = state._replace(memory={}) if part.fresh else state
-            steps = left if part.until is None else min(left, part.until - state.t)
+            began = state.t
+            part = kind.part(ratings, seed, began, method, growing)
+            # Handed over, not kept: a state may take much memory, and the run needs its start only for the first step.
+            handed = [state._replace(memory={}) if part.fresh else state]
+            del state
+            steps = left if part.until is None else min(left, part.until - began)
             result = run(
-                part.problem, state, method, checked_step(self.step, method, part.problem), part.order,
+                part.problem, handed.pop(), method, checked_step(self.step, method, part.problem), part.order,
                 limits=Limits(steps, limits.tol if part.until is None else 0.0, limits.seconds, limits.accesses), seed=seed,
                 bound_every=checked_every(self.bound_every), progress=self.verbose, trace=trace, keeper=keeper,
             )  # fmt: skip
-            left -= result.state.t - state.t
+            left -= result.state.t - began
             ended = part.until is None or left <= 0 or result.state.t < part.until or kind.is_done(result)
             state, trace = result.state, result.trace
             if ended:

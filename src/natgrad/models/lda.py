@@ -29,7 +29,7 @@ from natgrad.models.lda_one import OneDocument
 from natgrad.models.lda_settings import LearnPriors, check_settings, checked_priors
 from natgrad.models.lda_stream import LDAStream, fit_stream
 from natgrad.models.settings import Keep, checked_method, checked_step, keeper_of, refuse_to_keep, run_settings
-from natgrad.models.topics import Alignment, By, aligned, completed, ranked_words, split_tokens
+from natgrad.models.topics import Alignment, By, aligned, completed, ranked_words, split_tokens, tell_empty_topics
 from natgrad.network.checks import whole_number
 from natgrad.posterior.factor import Factor
 
@@ -322,6 +322,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
         if self.finish == "gibbs":
             self._sample(problem, result.state)
+        tell_empty_topics(self.components_, self.topic_prior_)
 
     def _sample(self, problem: LDAProblem, state: State) -> None:
         """Gibbs sweeps from the fitted topics; from here on these are a point, the mean over samples."""

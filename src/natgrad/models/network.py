@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,11 @@ from natgrad.network.checks import whole_number
 from natgrad.network.expressions import Expression
 from natgrad.network.nodes import Node
 from natgrad.network.plan import make_plan
-from natgrad.network.problem import NetworkProblem
 from natgrad.posterior.fit import Fit, Settings
 from natgrad.showing import reporter
+
+if TYPE_CHECKING:
+    from natgrad.network.problem import NetworkProblem
 
 __all__ = ["Network"]
 
@@ -65,6 +67,8 @@ class Network:
     @cached_property
     def problem(self) -> NetworkProblem:
         """The compiled network; made at the first fit and kept, so that a second fit compiles nothing."""
+        from natgrad.network.problem import NetworkProblem  # JAX takes a second and 200 MB to import
+
         return NetworkProblem(make_plan(list(self.nodes.values())))
 
     @property
