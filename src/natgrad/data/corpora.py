@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
+from natgrad.data.refusals import naming_its_file
+
 __all__ = ["Corpus", "as_corpus", "has_names", "read_docword", "read_ldac", "with_words"]
 
 Ints = npt.NDArray[np.int64]
@@ -136,6 +138,7 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
     return corpus
 
 
+@naming_its_file
 def read_ldac(path: str | Path, vocabulary: Words | None = None) -> Corpus:
     """A file in the format of lda-c: a line for each document, ``n word:count word:count …``; may be gzipped."""
     documents = []
@@ -146,16 +149,18 @@ def read_ldac(path: str | Path, vocabulary: Words | None = None) -> Corpus:
                 continue
             try:
                 pairs = [(int(w), float(n)) for w, n in (field.split(":") for field in fields[1:])]
+                announced = int(fields[0])
             except ValueError:
                 raise ValueError(
                     f"{path}, line {number}: expected 'n word:count …', got {line.strip()[:60]!r}"
                 ) from None
-            if int(fields[0]) != len(pairs):
+            if announced != len(pairs):
                 raise ValueError(f"{path}, line {number} announces {fields[0]} words and has {len(pairs)}")
             documents.append(pairs)
     return as_corpus(documents, vocabulary)
 
 
+@naming_its_file
 def read_docword(path: str | Path, vocabulary: Words | None = None) -> Corpus:
     """A file of the UCI bags of words: D, V and the number of entries on three lines, then ``document word count``, from 1."""
     with _opened(path) as file:
@@ -171,9 +176,10 @@ def read_docword(path: str | Path, vocabulary: Words | None = None) -> Corpus:
         raise ValueError(
             f"{path} announces {n_entries} entries of 3 numbers and has {table.shape[0]} of {table.shape[1]}"
         )
-    places = table[:, :2].astype(np.int64) - 1
-    if len(places) and (places.min() < 0 or (places.max(0) >= (n_documents, n_words)).any()):
+    numbers = table[:, :2]
+    if not ((numbers >= 1) & (numbers <= (n_documents, n_words)) & (numbers == np.floor(numbers))).all():
         raise ValueError(f"{path}: document and word numbers must lie in 1 … {n_documents} and 1 … {n_words}")
+    places = numbers.astype(np.int64) - 1
     counts = sparse.coo_array((table[:, 2], (places[:, 0], places[:, 1])), shape=(n_documents, n_words))
     return _named(_from_sparse(counts, None), vocabulary)
 

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sparse
 
 from natgrad.data.corpora import Corpus, as_corpus, read_docword, read_ldac
+from natgrad.data.refusals import naming_its_file
 from natgrad.data.tables import kind_of_table, open_text, read_table
 
 __all__ = ["KINDS", "Documents", "count_words", "read_documents"]
@@ -34,6 +35,7 @@ class Documents(NamedTuple):
         return len(self.names)
 
 
+@naming_its_file
 def read_documents(
     path: str | Path,
     *,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.refusals import naming_its_file
 from natgrad.data.tables import kind_of_table, read_table
 
 __all__ = ["Numbers", "column_names", "read_numbers", "runs_of"]
@@ -24,6 +25,7 @@ class Numbers(NamedTuple):
     apart: dict[str, npt.NDArray[Any]]
 
 
+@naming_its_file
 def read_numbers(path: str | Path, columns: Sequence[str] | None = None, apart: Sequence[str] = ()) -> Numbers:
     """Columns of a file as numbers; an empty field is NaN.
 
@@ -55,6 +57,7 @@ def read_numbers(path: str | Path, columns: Sequence[str] | None = None, apart: 
     return Numbers(rows, names, {name: _plain(table[name]) for name in apart})
 
 
+@naming_its_file
 def column_names(path: str | Path) -> list[str]:
     """The names of a file's columns, in order; those of an array are numbers."""
     where = Path(path)

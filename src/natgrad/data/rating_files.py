@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ratings import Ratings
+from natgrad.data.refusals import naming_its_file
 
 __all__ = ["EXPECTED", "as_identifiers", "as_ratings", "rating_lines", "rating_number", "read_ratings"]
 
@@ -29,6 +30,7 @@ EXPECTED = (
 )
 
 
+@naming_its_file
 def read_ratings(path: str | Path) -> Ratings:
     """Ratings from a text or .npz file.
 
@@ -78,6 +80,7 @@ def as_ratings(X: Any) -> Ratings:
     return Ratings.from_dense(X)
 
 
+@naming_its_file
 def _from_parquet(path: Path) -> Ratings:
     try:
         import pandas

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from natgrad.data.refusals import naming_its_file
+
 __all__ = ["TABLES", "kind_of_table", "open_text", "read_table"]
 
 TABLES = {
@@ -30,6 +32,7 @@ def kind_of_table(path: Path) -> str | None:
     return TABLES.get(suffixes[-1]) if suffixes else None
 
 
+@naming_its_file
 def read_table(path: str | Path, columns: Sequence[str] | None = None) -> Columns:
     """Columns of a table as lists.
 
