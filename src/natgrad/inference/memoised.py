@@ -94,7 +94,7 @@ class MemoisedStepper:
         memory = state.memory.get(KEY)
         if memory is None:
             return state
-        (batches,) = self._batches.values()
+        batches = self._cut(memory.cut[2])
         lam, mu = dict(state.lam), dict(state.mu)
         for name in self.groups.local:
             arrays = tuple(np.array(full) for full in lam[name])

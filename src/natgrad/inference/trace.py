@@ -46,6 +46,10 @@ class Trace:
         """Take back the last step: the guard did not accept it."""
         return self._records.pop()
 
+    def take_over(self, other: Trace) -> None:
+        """Have the lines of another trace in place of one's own."""
+        self._records = list(other._records)
+
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         if name not in self.columns:
             raise KeyError(f"the trace has no column {name!r}; it has {', '.join(self.columns)}")

@@ -9,9 +9,9 @@ natural gradient (Foti, Xu, Laird and Fox, 2014). The loop, the steps and the gu
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -27,11 +27,12 @@ from natgrad.inference.steps import Step
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.hmm_files import HMMFiles
 from natgrad.models.hmm_priors import chain_priors
-from natgrad.models.settings import checked_method, checked_step
+from natgrad.models.settings import Keep, checked_method, checked_step, keeper_of, refuse_to_keep, run_settings
 from natgrad.network.checks import real_number, whole_number
 from natgrad.posterior.factor import Factor
 
 if TYPE_CHECKING:
+    from natgrad.inference.keeping import Keeper
     from natgrad.models.hmm_emissions import Emission
     from natgrad.models.hmm_problem import HMMModel, SequenceProblem, Subchains
     from natgrad.problem import State
@@ -136,7 +137,9 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
 
     # -- fitting --
 
-    def fit(self, X: Any, y: Any = None, lengths: Any = None, *, labels: Any = None) -> HiddenMarkov:
+    def fit(
+        self, X: Any, y: Any = None, lengths: Any = None, *, labels: Any = None, **keep: Unpack[Keep]
+    ) -> HiddenMarkov:
         """Fit to sequences.
 
         Parameters
@@ -149,8 +152,10 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
             Of the sequences in X, one after the other; by default X is one sequence. Parts of an iterator are sequences.
         labels : ints [T], optional
             Known states; −1 where the state is unknown.
+        checkpoint, every, resume : as in ``Network.fit``; not for iterators
         """
         if is_stream(X):
+            refuse_to_keep(keep)
             if not all(given is None for given in (y, lengths, labels)):
                 raise ValueError(
                     "an iterator takes neither lengths nor labels: give them to partial_fit with each part"
@@ -163,7 +168,7 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         model = self._model(columns)
         data = self._sequences(columns, lengths_of(y, lengths, len(columns)), labels, model.emission)
         plan = self._plan(data, model)
-        self._run(plan, self._start(plan.problem), Trace())
+        self._run(plan, lambda: self._start(plan.problem), Trace(), keeper_of(keep, run_settings(self)))
         self.n_times_seen_ = data.n_times
         return self
 
@@ -248,12 +253,13 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
 
     # -- parts --
 
-    def _run(self, plan: _Plan, start: State, trace: Trace) -> None:
+    def _run(self, plan: _Plan, start: Callable[[], State], trace: Trace, keeper: Keeper | None) -> None:
         problem = plan.problem
         step = checked_step(self.step, plan.method, problem)
         result: Result = run(
             problem, start, plan.method, step, tuple(problem.blocks), limits=Limits(plan.steps, self.tol),
             seed=int(self.seed), progress=self.verbose, trace=trace, bound_every="never" if problem.overlapping else None,
+            keeper=keeper,
         )  # fmt: skip
         result.trace.choice = f"{plan.words}; {result.trace.choice}" if plan.words else result.trace.choice
         self.trace_: Trace = result.trace

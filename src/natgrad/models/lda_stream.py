@@ -46,6 +46,7 @@ class LDAStream:
 
     step: Step | None
     seed: int
+    n_jobs: int | None
     components_: npt.NDArray[np.float64]
     vocabulary_: npt.NDArray[Any]
     topic_prior_: float
@@ -60,7 +61,9 @@ class LDAStream:
         raise NotImplementedError
 
     def _threads(self) -> AbstractContextManager[None]:
-        raise NotImplementedError
+        from natgrad.models.threads import limited_to  # Numba takes a while to import
+
+        return limited_to(self.n_jobs)
 
     def _arriving(self, X: Any, vocabulary: Sequence[Any] | None) -> Corpus:
         """Documents of a stream with words numbered as in the fit; those that have names may bring new words."""

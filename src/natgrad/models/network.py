@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from natgrad.inference.engine import BoundEvery, Limits, Progress, run
 from natgrad.inference.methods import Method
 from natgrad.inference.start import Init, make_start
 from natgrad.inference.steps import Step
-from natgrad.models.settings import checked_every, checked_method, checked_step
+from natgrad.models.settings import Keep, checked_every, checked_method, checked_step, keeper_of
 from natgrad.network.checks import whole_number
 from natgrad.network.expressions import Expression
 from natgrad.network.nodes import Node
@@ -98,6 +98,7 @@ class Network:
         callbacks: Sequence[Callable[[Progress], Any]] = (),
         bound_every: BoundEvery = None,
         progress: bool | None = None,
+        **keep: Unpack[Keep],
     ) -> Fit:
         """Fit the approximation q = Π q_i to the data.
 
@@ -119,12 +120,20 @@ class Network:
         order : names, optional
             The order of updates in a sweep: every hidden node once. By default children before parents.
         callbacks : functions of `Progress`
-            Called after each step; one that returns True ends the fit.
+            Called after each step; one that returns True ends the fit. What one has as ``memory`` (plain values and arrays) is
+            part of a checkpoint.
         bound_every : int or "log", optional
             How often a sampled method evaluates the exact bound: every so many steps, or evenly on a logarithmic axis of
             accesses; by default at every step when that is cheap.
         progress : bool, optional
             Show a progress bar; by default on a terminal.
+        checkpoint : folder, optional
+            Where to keep the state of the run, so that nothing is lost: the last two files are kept, each written as a whole or
+            not at all. Ctrl-C and SIGTERM finish the step, and write it.
+        every : int or str
+            So many steps (100) or seconds ("60s", the default) are between two checkpoints.
+        resume : bool
+            Whether to go on from there, if the folder has a state of this run; the result is that of a run that never stopped.
         """
         method = checked_method(method)
         limits = Limits(steps, tol, seconds, accesses)
@@ -136,10 +145,10 @@ class Network:
             __version__,
         )
         watchers, every = _checked_callbacks(callbacks), checked_every(bound_every)
-        state = make_start(self.problem, init, settings.seed)
+        keeper = keeper_of(keep, {"method": method, "step": settings.step, "init": init})
         result = run(
-            self.problem, state, method, settings.step, settings.order,
-            limits=limits, seed=settings.seed, callbacks=watchers, bound_every=every, progress=progress,
+            self.problem, lambda: make_start(self.problem, init, settings.seed), method, settings.step, settings.order,
+            limits=limits, seed=settings.seed, callbacks=watchers, bound_every=every, progress=progress, keeper=keeper,
         )  # fmt: skip
         return Fit(self.problem, result, settings, self._continue)
 
