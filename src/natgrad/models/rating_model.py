@@ -27,8 +27,8 @@ from natgrad.inference.start import START
 from natgrad.kernels import rating_vectors
 from natgrad.models.blending import blended_block, owned
 from natgrad.models.rating_gauge import SideSums, best_turn, moved_rows
-from natgrad.models.rating_sides import ItsRatings
-from natgrad.models.rating_sweep import MAP, NOISE, OTHER, PLATE, PRECISION, SIDE, RatingSweep
+from natgrad.models.rating_sides import OTHER, PLATE, ItsRatings
+from natgrad.models.rating_sweep import MAP, NOISE, PRECISION, SIDE, RatingSweep
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 
 __all__ = ["FullRatingsProblem", "RatingPriors"]
