@@ -27,6 +27,7 @@ from natgrad.models.blending import blended_block, distance, length, owned
 from natgrad.models.predictors import Counted, Predictor
 from natgrad.models.rating_kinds import Part, RatingSettings, extended_state, folded_state
 from natgrad.models.rating_rows import make_side, run_kernel
+from natgrad.models.rating_sides import OTHER, PLATE
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 
 __all__ = ["Counts", "CountsProblem"]
@@ -34,10 +35,8 @@ __all__ = ["Counts", "CountsProblem"]
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]
 GAMMA = Gamma()
-OTHER = {"u": "v", "v": "u"}
 RATE = {"u": "user_rate", "v": "item_rate"}
 SIDE = {name: side for side, name in RATE.items()}
-PLATE = {"u": "user", "v": "item"}
 ORDER = ("u", "user_rate", "v", "item_rate")
 # a of the factors, a' and b' of their rates, as the authors have them: small a makes factors sparse.
 SHAPE, RATE_SHAPE, RATE_RATE = 0.3, 0.3, 0.3
@@ -58,7 +57,7 @@ class CountsProblem:
 
     def __init__(self, ratings: Ratings, n_factors: int) -> None:
         self.ratings, self.n_factors = ratings, n_factors
-        self.sides = {"u": make_side(ratings.by_user), "v": make_side(ratings.by_item)}
+        self.sides = {"u": make_side(ratings.sorted_by_user), "v": make_side(ratings.sorted_by_item)}
         self.constant = -float(scipy.special.gammaln(ratings.values + 1.0).sum())
 
     @cached_property

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from natgrad.data.ratings import Ratings
 from natgrad.kernels.messages import read_edges, read_few_edges, rebuild_rows
+from natgrad.models.rating_sides import OTHER
 from natgrad.problem import State
 
 __all__ = ["RatingMessages"]
@@ -18,7 +19,6 @@ Ints = npt.NDArray[np.int64]
 Stats = tuple[Any, ...]
 # Below this many edges one thread is quicker than several.
 FEW = 50_000
-OTHER = {"u": "v", "v": "u"}
 
 
 class RatingMessages:

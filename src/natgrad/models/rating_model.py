@@ -4,8 +4,8 @@
     α_d, β_d, τ ~ Gamma(a, b),   s_i, t_j ~ Gamma(ν/2, ν/2);   q = Π q(x_i) Π q(y_j) q(α) q(β) q(τ) Π q(s_i) Π q(t_j)
 
 Blocks: "u" and "v" (with the bias as the last number of each vector), "user_precision", "item_precision", "noise",
-"user_noise" and "item_noise"; the last five only where they are learned. Without biases the same numbers come from the
-network that declares the model; a test demands it.
+"user_noise" and "item_noise"; the last five only where they are learned. The same numbers come from the network that
+declares the model, as the inner product of (u, b, 1) and (v, 1, c); a test demands it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from natgrad.kernels import rating_vectors
 from natgrad.models.blending import blended_block, owned
 from natgrad.models.rating_gauge import SideSums, best_turn, moved_rows
 from natgrad.models.rating_parts import PlacedRows, shard_rows
-from natgrad.models.rating_sides import ItsRatings
-from natgrad.models.rating_sweep import MAP, NOISE, OTHER, PLATE, PRECISION, SIDE, RatingSweep
+from natgrad.models.rating_sides import OTHER, PLATE, ItsRatings
+from natgrad.models.rating_sweep import MAP, NOISE, PRECISION, SIDE, RatingSweep
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 
 __all__ = ["FullRatingsProblem", "RatingPriors"]

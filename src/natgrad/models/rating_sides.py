@@ -13,7 +13,9 @@ from natgrad.data.ratings import RatingsRows
 from natgrad.kernels import rating_blocks as kernels
 from natgrad.kernels.rating_gather import gather_rows, pack
 
-__all__ = ["ItsRatings", "Moved", "Sent", "add_sampled", "empty_rows", "packed", "pair_moments", "run_alone"]
+__all__ = [
+    "OTHER", "PLATE", "ItsRatings", "Moved", "Sent", "add_sampled", "empty_rows", "packed", "pair_moments", "run_alone",
+]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -26,6 +28,9 @@ BLOCK, SCRATCH = 2**19, 2**20
 # ``LEAST_RATINGS`` in all are not worth a second thread.
 PIECES, OF_A_ROW, LEAST_RATINGS = 32, 50, 10_000
 EVERYWHERE = np.ones(1)
+# Users are "u", items "v".
+OTHER = {"u": "v", "v": "u"}
+PLATE = {"u": "user", "v": "item"}
 
 
 class Moved(NamedTuple):

@@ -9,21 +9,19 @@ import numpy.typing as npt
 
 from natgrad.families import Gamma
 from natgrad.models.blending import distance, length, owned
-from natgrad.models.rating_sides import Moved, add_sampled, pair_moments
+from natgrad.models.rating_sides import OTHER, PLATE, Moved, add_sampled, pair_moments
 from natgrad.problem import BlockInfo, Sampled, State
 
 if TYPE_CHECKING:
     from natgrad.models.rating_model import FullRatingsProblem
 
-__all__ = ["MAP", "NOISE", "OTHER", "PLATE", "PRECISION", "SIDE", "RatingSweep"]
+__all__ = ["MAP", "NOISE", "PRECISION", "SIDE", "RatingSweep"]
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]
 GAMMA = Gamma()
-OTHER = {"u": "v", "v": "u"}
 PRECISION = {"u": "user_precision", "v": "item_precision"}
 NOISE = {"u": "user_noise", "v": "item_noise"}
-PLATE = {"u": "user", "v": "item"}
 MAP = {"u": "user_map", "v": "item_map"}
 SIDE = {name: side for table in (PRECISION, NOISE, MAP) for side, name in table.items()}
 LOG_2PI = float(np.log(2 * np.pi))

@@ -20,13 +20,13 @@ from natgrad.inference.start import START
 from natgrad.models.blending import blended_block, distance, length, owned
 from natgrad.models.rating_messages import RatingMessages
 from natgrad.models.rating_rows import Law, Numbers, Sample, Scalars, Updated, Vectors
+from natgrad.models.rating_sides import OTHER
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 
 __all__ = ["RatingsProblem"]
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]
-OTHER = {"u": "v", "v": "u"}
 LOG_2PI = float(np.log(2 * np.pi))
 
 
