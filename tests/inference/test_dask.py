@@ -91,7 +91,6 @@ def test_chains_and_factors_are_the_bits_of_threads(cluster, rng, monkeypatch):
 
     monkeypatch.setattr(hmm_problem, "PART", 2000)
     monkeypatch.setattr(rating_parts, "PART", 2000)
-    monkeypatch.setattr(rating_parts, "PART_PER_OTHER", 1)
     X, lengths = rng.normal(size=(20_000, 2)), [500] * 40
     settings = {"n_states": 3, "n_init": 1, "tol": 0.0, "max_sweeps": 3, "method": ng.VB()}
     same(ng.GaussianHMM(**settings).fit(X, lengths), ng.GaussianHMM(**settings, executor=cluster).fit(X, lengths))

@@ -9,7 +9,7 @@ import scipy.sparse as sparse
 
 import natgrad as ng
 from natgrad.inference import memoised
-from natgrad.inference.executors import Dask, Everywhere, Recipe, Threads, even_cuts, opened
+from natgrad.inference.executors import Dask, Everywhere, Recipe, Shared, Threads, even_cuts, opened
 from natgrad.models import hmm_problem, lda_problem, rating_parts
 
 
@@ -28,6 +28,7 @@ class Elsewhere:
         found, calls = {}, list(calls)
         for number in reversed(range(len(calls))):
             shard, arguments = calls[number]
+            arguments = tuple(part.value if isinstance(part, Shared) else part for part in arguments)
             sent = pickle.dumps((function, arguments))
             self.bytes += len(sent)
             self.calls.append(shard)
@@ -45,7 +46,6 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(lda_problem, "PART_PER_WORD", 1)
     monkeypatch.setattr(hmm_problem, "PART", 100)
     monkeypatch.setattr(rating_parts, "PART", 300)
-    monkeypatch.setattr(rating_parts, "PART_PER_OTHER", 1)
     monkeypatch.setattr(memoised, "PART", 20)
 
 
@@ -127,7 +127,9 @@ def test_chains_are_the_same_bits_elsewhere(kind, settings, small_parts, rng):
 
 
 @pytest.mark.parametrize("settings", [{}, {"noise_by": "both"}, {"step": ng.Constant(0.7)}], ids=str)
-def test_factors_are_the_same_bits_elsewhere(settings, small_parts):
+@pytest.mark.parametrize("many", [0.0, 1.0], ids=["all moments", "those that are read"])
+def test_factors_are_the_same_bits_elsewhere(settings, many, small_parts, monkeypatch):
+    monkeypatch.setattr(rating_parts, "MANY", many)
     ratings = ng.data.make_ratings(60, 40, 1500).ratings
     settings = {"n_factors": 3, "max_steps": 12, "tol": 0.0, **settings}
     other = Elsewhere()

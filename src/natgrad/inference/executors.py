@@ -20,7 +20,19 @@ from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 
-__all__ = ["Call", "Dask", "Everywhere", "Executor", "Placed", "Recipe", "Threads", "even_cuts", "opened", "sharing"]
+__all__ = [
+    "Call",
+    "Dask",
+    "Everywhere",
+    "Executor",
+    "Placed",
+    "Recipe",
+    "Shared",
+    "Threads",
+    "even_cuts",
+    "opened",
+    "sharing",
+]
 
 Call = tuple[int, tuple[Any, ...]]
 # Arguments above this many bytes go to a worker directly, below it with the task.
@@ -42,6 +54,12 @@ class Everywhere(NamedTuple):
     """Data that every worker holds: any of them may answer a call."""
 
     data: Any
+
+
+class Shared(NamedTuple):
+    """An argument that all calls of a step have in common: it travels once to each worker."""
+
+    value: Any
 
 
 class Placed(Protocol):
@@ -139,7 +157,7 @@ class _Here(NamedTuple):
 
     def run(self, function: Callable[..., Any], calls: Iterable[Call]) -> Iterator[Any]:
         for number, arguments in calls:
-            yield function(_made(self.shards[number]), *arguments)
+            yield function(_made(self.shards[number]), *(a.value if isinstance(a, Shared) else a for a in arguments))
 
 
 @final
@@ -215,9 +233,12 @@ class _OnWorkers:
         self.dask, self.shards = dask, shards
         self.token, self.step = uuid.uuid4().hex[:12], 0
         self._held: dict[int, Any] = {}
+        self._home: dict[int, str] = {}
+        self._common: dict[int, tuple[Any, Any]] = {}
 
     def run(self, function: Callable[..., Any], calls: Iterable[Call]) -> Iterator[Any]:
         self.step += 1
+        self._common = {}
         begun: list[tuple[Call, Any]] = []
         for number, call in enumerate(calls):
             begun.append((call, self._tried(function, call, (number, 0))))
@@ -233,6 +254,7 @@ class _OnWorkers:
             self._await_workers()
             # A shard may be listed by the scheduler and yet be gone; what failed begins from the data again.
             self._held.pop(call[0], None)
+            self._common = {}
             future = self._tried(function, call, (number, attempt))
         raise RuntimeError(
             f"step {self.step}: workers died {ATTEMPTS} times in a row while they computed a part of it; they may be short of "
@@ -243,7 +265,7 @@ class _OnWorkers:
         """The future of a call; None if the worker it was to go to is gone."""
         try:
             return self._submit(function, *call, attempt)
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, KeyError) as error:
             self._check_scheduler(error)
             return None
 
@@ -252,10 +274,23 @@ class _OnWorkers:
     ) -> Any:
         client = self.dask.client
         key = f"natgrad-{self.token}-shard{shard}-step{self.step}-call{attempt[0]}-{attempt[1]}"
-        if sum(getattr(part, "nbytes", 0) for part in arguments) > LARGE:
-            arguments = (client.scatter(arguments, hash=False, direct=self.dask.direct, broadcast=False),)
-            return client.submit(_apply_packed, function, self._shard(shard), *arguments, key=key, pure=False)
-        return client.submit(_apply, function, self._shard(shard), *arguments, key=key, pure=False)
+        held = self._shard(shard)
+        common = [self._shared(part) for part in arguments if isinstance(part, Shared)]
+        own: Any = tuple(None if isinstance(part, Shared) else part for part in arguments)
+        places = [place for place, part in enumerate(arguments) if isinstance(part, Shared)]
+        if sum(getattr(part, "nbytes", 0) for part in own) > LARGE:
+            there = [self._home[shard]] if shard in self._home else None
+            own = client.scatter([own], hash=False, direct=self.dask.direct, workers=there)[0]
+        return client.submit(_apply, function, held, own, places, *common, key=key, pure=False)
+
+    def _shared(self, part: Shared) -> Any:
+        """The future of what the calls of a step have in common, on every worker."""
+        kept = self._common.get(id(part.value))
+        if kept is None:
+            client, value = self.dask.client, part.value
+            kept = value, client.scatter([value], hash=False, direct=self.dask.direct, broadcast=True)[0]
+            self._common[id(value)] = kept
+        return kept[1]
 
     def _shard(self, number: int) -> Any:
         """The future of a shard."""
@@ -269,6 +304,8 @@ class _OnWorkers:
         else:
             workers, spread = sorted(self._await_workers()), isinstance(shard, Everywhere)
             where = workers if spread else [workers[number % len(workers)]]
+            if not spread:
+                self._home[number] = where[0]
             data = [shard.data if spread else shard]
             held = client.scatter(data, hash=False, direct=self.dask.direct, workers=where, broadcast=spread)[0]
         self._held[number] = held
@@ -335,17 +372,15 @@ def _made(shard: Any) -> Any:
     return shard.make(*shard.arguments) if isinstance(shard, Recipe) else shard
 
 
-def _apply_packed(function: Callable[..., Any], shard: Any, arguments: tuple[Any, ...]) -> Any:
-    """On a worker: arguments that came as one thing."""
-    return _apply(function, shard, *arguments)
-
-
-def _apply(function: Callable[..., Any], shard: Any, *arguments: Any) -> Any:
+def _apply(function: Callable[..., Any], shard: Any, own: Any, places: list[int], *common: Any) -> Any:
     """On a worker: one thread for a task, and one for the matrices in it."""
     import numba
 
     _pin_matrices()
     numba.set_num_threads(1)
+    arguments = list(own)
+    for place, value in zip(places, common, strict=True):
+        arguments[place] = value
     return function(shard, *arguments)
 
 

@@ -6,7 +6,7 @@ its rows have ratings with; back, λ and moments of its rows. Of symmetric matri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ratings import RatingsRows
-from natgrad.inference.executors import Call, Placed, even_cuts
+from natgrad.inference.executors import Call, Placed, Shared, even_cuts
 from natgrad.models.rating_sides import ItsRatings, Moved, Sent, empty_rows, packed
 
 __all__ = ["PlacedRows", "shard_rows"]
@@ -22,17 +22,19 @@ __all__ = ["PlacedRows", "shard_rows"]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Pair = tuple[Floats, Floats]
-# Ratings of a part, and ratings for each of the others whose moments travel to it: worth a trip to a worker.
-PART, PART_PER_OTHER = 2**19, 256
+# Ratings of a part: worth a trip to a worker.
+PART = 2**19
+# Where parts have ratings with more than this share of the others, the moments of all of these travel, once to each worker.
+MANY = 0.5
 
 
 class Told(NamedTuple):
-    """What a part reads of the other side: the rows that it has ratings with, of so many."""
+    """What parts read of the other side: packed moments and noise of all its rows, or of those ``seen``, of so many."""
 
-    seen: Ints
-    n_others: int
     tell: Floats
     weight: Floats
+    seen: Ints | None = None
+    n_others: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -41,6 +43,8 @@ class Told(NamedTuple):
 
     def spread(self) -> Pair:
         """At their places among all rows: sums are made in blocks of these, and others would round differently."""
+        if self.seen is None:
+            return self.tell, self.weight
         tell, weight = np.zeros((self.n_others, self.tell.shape[1])), np.zeros(self.n_others)
         tell[self.seen], weight[self.seen] = self.tell, self.weight
         return tell, weight
@@ -63,8 +67,7 @@ def errors_of_shard(shard: ItsRatings, told: Told, own: Floats, size: int) -> Fl
 def shard_rows(side: ItsRatings) -> tuple[list[ItsRatings], list[Ints], Ints]:
     """A side cut into shards of about equally many ratings; the others that each has ratings with, and the borders."""
     rows = side.rows
-    least = max(PART, PART_PER_OTHER * (int(rows.other.max()) + 1))
-    cuts = even_cuts(np.diff(rows.start), max(1, len(rows.values) // least))
+    cuts = even_cuts(np.diff(rows.start), max(1, len(rows.values) // PART))
     shards, others = [], []
     for a, b in pairwise(cuts):
         inside = slice(rows.start[a], rows.start[b])
@@ -86,14 +89,14 @@ class PlacedRows(NamedTuple):
 
     def swept(self, sent: Sent, lam: Pair) -> Moved:
         """Every row at its optimum given the other side, or ρ of the way to it."""
-        none = np.empty((0, sent.tell.shape[1]))
+        none, told = np.empty((0, sent.tell.shape[1])), self._told(sent.tell, sent.other_weight)
 
         def calls() -> Iterator[Call]:
             for number, (a, b) in enumerate(pairwise(self.cuts)):
                 pull = sent.pull[a:b] if len(sent.pull) > 1 else sent.pull
                 part = sent._replace(tell=none, other_weight=none[:, 0], own_weight=sent.own_weight[a:b], pull=pull)
                 old = None if sent.rho == 1.0 else packed((lam[0][a:b], lam[1][a:b]))
-                yield self.first + number, (self._told(number, sent.tell, sent.other_weight), part, old)
+                yield self.first + number, (told(number), part, old)
 
         size, out = lam[0].shape[1], empty_rows(*lam[0].shape)
         for (a, b), found in zip(pairwise(self.cuts), self.placed.run(sweep_shard, calls()), strict=True):
@@ -104,15 +107,19 @@ class PlacedRows(NamedTuple):
 
     def errors_told(self, own: Pair, tell: Floats, other_weight: Floats) -> Floats:
         """Σ_n E[t] E[(r − …)²] of every row."""
-        calls, mine = [], packed(own)
+        calls, mine, told = [], packed(own), self._told(tell, other_weight)
         for number, (a, b) in enumerate(pairwise(self.cuts)):
-            told = self._told(number, tell, other_weight)
-            calls.append((self.first + number, (told, mine[a:b], own[0].shape[1])))
+            calls.append((self.first + number, (told(number), mine[a:b], own[0].shape[1])))
         return np.concatenate(list(self.placed.run(errors_of_shard, calls)))
 
-    def _told(self, number: int, tell: Floats, weight: Floats) -> Told:
-        seen = self.others[number]
-        return Told(seen, len(tell), tell[seen], weight[seen])
+    def _told(self, tell: Floats, weight: Floats) -> Callable[[int], Any]:
+        """What each shard is to be told."""
+        if sum(map(len, self.others)) > MANY * len(self.others) * len(tell):
+            everything = Shared(Told(tell, weight))
+            return lambda number: everything
+        return lambda number: Told(
+            tell[self.others[number]], weight[self.others[number]], self.others[number], len(tell)
+        )
 
 
 def unpacked(tell: Floats, size: int) -> Any:
