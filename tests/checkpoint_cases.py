@@ -52,7 +52,7 @@ def chains(kind: type, values: str, lengths: Any = None, **settings: Any) -> Cal
         "codes": (states + rng.integers(0, 2, 600))[:, None],
     }
     return lambda **keep: kind(3, **{"n_init": 2, "max_sweeps": STEPS, "tol": 0, "n_jobs": 1, **settings}).fit(
-        data[values], lengths, **keep
+        data[values], lengths=lengths, **keep
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ModelFileError", "NotConjugate", "PlateMismatch", "SymmetricStart", "UnreachedNode"]
+__all__ = ["ModelFileError", "NotConjugate", "PlateMismatch", "PoorApproximation", "SymmetricStart", "UnreachedNode"]
 
 
 class ModelFileError(ValueError):
@@ -23,3 +23,7 @@ class SymmetricStart(ValueError):
 
 class UnreachedNode(UserWarning):
     """A hidden node has no path to data: its posterior is its prior."""
+
+
+class PoorApproximation(UserWarning):
+    """Draws from q cannot be weighted into draws from the posterior: intervals are not to be relied on."""

@@ -27,6 +27,7 @@ ESTIMATORS = {
     "GaussianHMM of diagonals": lambda: ng.GaussianHMM(2, covariance="diag", n_init=1, max_sweeps=2, n_jobs=1),
     "PoissonHMM of counts": lambda: ng.PoissonHMM(2, n_init=1, max_sweeps=2, n_jobs=1),
     "LDA": lambda: ng.LDA(n_topics=3, max_passes=2),
+    "LDA by samples": lambda: ng.LDA(n_topics=3, max_passes=2, learn_priors=True, finish="gibbs", finish_sweeps=2),
     "MatrixFactorization": lambda: ng.MatrixFactorization(n_factors=2, max_steps=5),
     "SparseGPRegressor": lambda: ng.SparseGPRegressor(n_inducing=10, max_steps=8),
     "SparseGPClassifier": lambda: ng.SparseGPClassifier(n_inducing=10, max_steps=8),
@@ -76,6 +77,9 @@ rng = np.random.default_rng(0)
 fits = {
     "GaussianHMM": lambda: ng.GaussianHMM(2, max_sweeps=2).fit(rng.normal(size=(40, 2))).predict(np.zeros((3, 2))),
     "LDA": lambda: ng.LDA(2, max_passes=2).fit(rng.poisson(1.0, (12, 6))),
+    "SparseGPRegressor": lambda: ng.SparseGPRegressor(n_inducing=8, max_steps=30),
+    "SparseGPRegressor with outliers": lambda: ng.SparseGPRegressor(n_inducing=8, likelihood="student_t", max_steps=30),
+    "SparseGPClassifier": lambda: ng.SparseGPClassifier(n_inducing=8, max_steps=30),
     "MatrixFactorization": lambda: ng.MatrixFactorization(2, max_steps=2).fit(rng.normal(size=(6, 5))),
 }
 for name, fit in fits.items():

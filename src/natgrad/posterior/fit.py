@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from natgrad.network.problem import NetworkProblem
     from natgrad.posterior.predictive import Predictive
 
+if TYPE_CHECKING:
+    from natgrad.posterior.psis import Importance
+
 __all__ = ["Fit", "SavedFit", "Settings"]
 
 
@@ -107,6 +110,15 @@ class Fit(ShowMixin):
         from natgrad.posterior.predictive import make_predictive
 
         return make_predictive(self._problem.plan, self.state.lam, name, sizes or {}, slots)
+
+    def psis(self, n: int = 1000, seed: int = 0) -> Importance:
+        """How far q can be trusted, by Pareto-smoothed importance weights of ``n`` draws; needs arviz-stats.
+
+        A ``k_hat`` above 0.7 comes with a `PoorApproximation` warning: q misses too much of the posterior.
+        """
+        from natgrad.posterior.psis import importance
+
+        return importance(self._problem, self.state, n, seed)
 
     def continue_(self, method: Method | None = None, **options: Any) -> Fit:
         """Go on from here for more steps; takes the arguments of ``Network.fit``. The trace continues."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from natgrad.inference.trace import Trace
 from natgrad.posterior.files import DIGEST, DIGITS
 from natgrad.posterior.values import Encoder
 
@@ -25,8 +26,8 @@ STRANGE: tuple[Any, ...] = (
 
 def bits_of(fitted: Any) -> str:
     """A digest of all that a fitted estimator or a network's fit is, but for the time it took: equal only if every bit is."""
-    if hasattr(fitted, "_saved"):
-        kept, trace = fitted._saved(), fitted.trace_
+    if hasattr(fitted, "_saved"):  # partial_fit alone leaves no trace
+        kept, trace = fitted._saved(), getattr(fitted, "trace_", Trace())
     else:
         kept, trace = {"state": fitted.state, "elbo": fitted.elbo, "stop": fitted.stop}, fitted.trace
     for part in (kept, kept.get("run", {}), kept.get("fitted", {})):

@@ -1,0 +1,104 @@
+"""A fit in; how far its q can be trusted out: Pareto-smoothed importance weights of draws from q, and their k̂.
+
+    log w_s = log p(data, z_s) − log q(z_s),   z_s ~ q
+
+P, the expected log joint, is a polynomial in the moments that is linear in each; at the statistics of a point, φ(z), it is the
+log joint density itself. So log w_s is the bound with φ(z_s) in the place of the moments, and nothing new has to be derived. Its
+mean is the bound. k̂ is the shape of the generalised Pareto distribution that fits the largest weights: below 0.7 q is close
+enough to be corrected by weights, above it is not.
+
+Yao, Vehtari, Simpson and Gelman (2018), "Yes, but did it work?"; Vehtari, Simpson, Gelman, Yao and Gabry (2024).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+import scipy.special
+
+from natgrad.errors import PoorApproximation
+from natgrad.network.checks import whole_number
+from natgrad.network.problem import NetworkProblem
+from natgrad.problem import State
+
+__all__ = ["RELIABLE", "Importance", "importance"]
+
+Floats = npt.NDArray[np.float64]
+RELIABLE = 0.7
+FEWEST = 100
+
+
+class Importance(NamedTuple):
+    """What draws from q say of it.
+
+    Attributes
+    ----------
+    k_hat : float, below 0.7 for a q that weights can correct
+    log_evidence : float, log p(data) as the smoothed weights estimate it; at least the bound, but for noise
+    log_weights : array [n], log p(data, z) − log q(z) of each draw
+    effective : float, how many independent draws of the posterior the weighted ones are worth
+    """
+
+    k_hat: float
+    log_evidence: float
+    log_weights: Floats
+    effective: float
+
+
+def importance(problem: NetworkProblem, state: State, n: int, seed: int) -> Importance:
+    """Weights of ``n`` draws; a warning if they cannot be trusted."""
+    try:
+        from arviz_stats.base import array_stats
+    except ImportError:
+        raise ImportError("psis() needs arviz-stats: pip install 'natgrad[arviz]'") from None
+    whole_number(n, "n", least=FEWEST)
+    raw = _log_weights(problem, state, n, np.random.default_rng([whole_number(seed, "seed", least=0), 2]))
+    top = raw.max()
+    if not np.isfinite(raw).all():
+        k_hat, smooth = np.inf, np.full(n, -np.inf)
+    elif np.ptp(raw) <= 1e-9 * (1.0 + abs(top)):  # q is the posterior: there is no tail to fit
+        k_hat, smooth = -np.inf, np.zeros(n)
+    else:
+        # It takes minus the log weights, as of a leave-one-out density; all but the largest come back as they were, but scaled.
+        found, shape = array_stats.psislw(-raw)
+        smooth, k_hat = np.asarray(found) + float(np.median(raw - found)) - top, float(shape)
+    evidence = float(top + scipy.special.logsumexp(smooth) - np.log(n))
+    effective = float(np.exp(2.0 * scipy.special.logsumexp(smooth) - scipy.special.logsumexp(2.0 * smooth)))
+    if k_hat > RELIABLE:
+        warnings.warn(
+            f"k̂ = {k_hat:.2f} > {RELIABLE}: q misses too much of the posterior for weights to correct it. Means may be good, "
+            "intervals are too narrow; blocks with full covariance (MultivariateNormal) in place of single numbers help",
+            PoorApproximation,
+            stacklevel=3,
+        )
+    return Importance(k_hat, evidence, raw, effective)
+
+
+def _log_weights(problem: NetworkProblem, state: State, n: int, rng: np.random.Generator) -> Floats:
+    blocks = problem.blocks
+
+    def build() -> Callable[..., Any]:
+        def function(lam: Any, point: Any, known: Any) -> Any:
+            total = sum(problem.program.log_joint(name, point, known) for name in problem.plan.terms)
+            for name, block in blocks.items():
+                normalizer = block.family.moments(lam[name])[1]
+                total = total + problem.program.entropy(block, lam[name], point[name], normalizer, known)
+            return jnp.asarray(total)
+
+        return function
+
+    weight = problem.compiled("log weight", build)
+    lam = {name: tuple(np.asarray(part, dtype=np.float64) for part in state.lam[name]) for name in blocks}
+    out = np.empty(n)
+    for draw in range(n):
+        point = {}
+        for name, block in blocks.items():
+            with np.errstate(divide="ignore"):  # a share that underflows has the logarithm −inf, and the weight none
+                point[name] = block.family.stats_of(block.family.sample(lam[name], rng), lam[name][0].shape[-1])
+        out[draw] = float(weight(lam, point))
+    return out
