@@ -59,6 +59,18 @@ def test_chromatin_states_are_recovered(figure):
     assert off < 0.05  # seen: 0.019
 
 
+def test_ratings_are_foreseen_with_honest_intervals(figure):
+    error, plain, inside = run("ratings", figure)
+    assert error < 0.93 * plain
+    assert 0.85 < inside < 0.95
+
+
+def test_delays_are_found_far_below_their_noise(figure):
+    error, straight, inside = run("flight_delays", figure)
+    assert error < 0.8 * straight
+    assert 0.85 < inside < 0.96
+
+
 def test_a_network_of_your_own_beats_factories_that_stand_alone(figure):
     error, alone, inside = run("own_network", figure)
     assert error < 0.75 * alone
