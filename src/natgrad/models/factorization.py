@@ -11,7 +11,7 @@ the guard are those of every network.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,10 +21,11 @@ from sklearn.exceptions import NotFittedError
 
 from natgrad.data.rating_files import as_ratings
 from natgrad.data.ratings import Ratings
+from natgrad.inference.callbacks import told
 from natgrad.inference.engine import BoundEvery, Limits, Result, run
 from natgrad.inference.methods import Method
 from natgrad.inference.steps import Step
-from natgrad.inference.trace import Stop, Trace
+from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.rating_features import known_features
 from natgrad.models.rating_kinds import Kind, RatingSettings, kind_of
 from natgrad.models.rating_tables import FOLD_STEPS, check_columns
@@ -32,8 +33,9 @@ from natgrad.models.recommending import RecommendMixin
 from natgrad.models.saving import SaveMixin
 from natgrad.models.settings import checked_every, checked_method, checked_step
 from natgrad.network.checks import real_number, whole_number
+from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.factor import Factor
-from natgrad.problem import State
+from natgrad.problem import Problem, State
 
 __all__ = ["Factors", "MatrixFactorization", "as_ratings"]
 
@@ -167,8 +169,15 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         self.seed = seed
         self.verbose = verbose
 
+    @told
     def fit(
-        self, X: Any, y: None = None, *, user_features: Any = None, item_features: Any = None
+        self,
+        X: Any,
+        y: None = None,
+        *,
+        user_features: Any = None,
+        item_features: Any = None,
+        callbacks: Sequence[Any] = (),
     ) -> MatrixFactorization:
         """Fit to ratings.
 
@@ -180,6 +189,7 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         user_features, item_features : numbers that are known of users or items, optional
             An array with a row for each (in the order of ``Ratings``), a table with ids as its index, or {id: numbers}. They
             move the prior mean of the vectors, by a linear map that is learned: who has no ratings is predicted from them.
+        callbacks : functions of the progress, or experiment trackers such as MLflow and TensorBoard's writer; see `HeldOut`
         """
         settings = self._settings()
         limits = self._limits(self.max_steps, self.max_accesses, self.max_seconds)
@@ -255,18 +265,27 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
                 part.problem, state, method, checked_step(self.step, method, part.problem), part.order,
                 limits=Limits(steps, limits.tol if part.until is None else 0.0, limits.seconds, limits.accesses), seed=seed,
                 bound_every=checked_every(self.bound_every), progress=self.verbose, trace=trace,
+                model_at=self._model_at(kind, ratings, part.problem, trace),
             )  # fmt: skip
             left -= result.state.t - state.t
             ended = part.until is None or left <= 0 or result.state.t < part.until or kind.is_done(result)
+            ended |= result.stop.reason is Reason.CALLBACK
             state, trace = result.state, result.trace
             if ended:
                 break
-        posterior = {
-            name: Factor(name, block.family, block.plates, state.lam[name])
-            for name, block in part.problem.blocks.items()
-        }
         self.elbo_: float = part.problem.bound(state)
-        self._publish(kind, ratings, result, posterior)
+        self._publish(kind, ratings, result, factors_of(part.problem.blocks, state))
+
+    def _model_at(self, kind: Kind, ratings: Ratings, problem: Problem, trace: Trace) -> Callable[[State], Any]:
+        """What a callback sees: a copy as it would be if the run ended at a state."""
+
+        def at(state: State) -> MatrixFactorization:
+            shown = copy.copy(self)
+            result = Result(state, trace, Stop(Reason.CALLBACK, "the run goes on"))
+            shown._publish(kind, ratings, result, factors_of(problem.blocks, state))
+            return shown
+
+        return at
 
     def _publish(self, kind: Kind, ratings: Ratings, result: Result, posterior: Mapping[str, Factor] | None) -> None:
         self.ratings_ = ratings
@@ -278,7 +297,8 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         if posterior is None:
             old, lam = self.posterior_, result.state.lam
             posterior = {name: Factor(name, old[name].family, old[name].plates, lam[name]) for name in old}
-        self.posterior_: Mapping[str, Factor] = posterior
+        labels = {"user": ratings.user_ids, "item": ratings.item_ids}
+        self.posterior_: Posterior = Posterior(posterior, axes=dict.fromkeys("uv", ("factor",)), labels=labels)
         # What was fitted, kept apart from the parameters, which may be changed before the next fit.
         self._kind = kind
         self.offset_ = kind.offset
@@ -297,7 +317,7 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
             "state": self.result_.state,
             "trace": self.trace_,
             "stop": self.stop_,
-            "posterior": self.posterior_,
+            "posterior": dict(self.posterior_),
             "elbo": self.elbo_,
             "kind": self._kind.saved(),
         }

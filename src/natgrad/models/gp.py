@@ -8,6 +8,7 @@ Hensman, Fusi and Lawrence (2013). The loop, the natural steps and the guard are
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, final
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from natgrad.covariance import Covariance
+from natgrad.inference.callbacks import told
 from natgrad.inference.methods import Method
 from natgrad.inference.steps import Step
 from natgrad.models.gp_base import SparseGP
@@ -129,13 +131,15 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         self.seed = seed
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> SparseGPRegressor:
+    @told
+    def fit(self, X: Any, y: Any = None, *, callbacks: Sequence[Any] = ()) -> SparseGPRegressor:
         """Fit to rows.
 
         Parameters
         ----------
         X : array or memory map [N, D]; the path of a Parquet file; or an iterator of pairs (X, y)
         y : array [N] or [N, P]; for a Parquet file, the name of the output column, or a list of names
+        callbacks : functions of the progress, or experiment trackers such as MLflow and TensorBoard's writer; see `HeldOut`
         """
         likelihood = self._checked_likelihood()
         rows = self._rows(X, y, True, multi_output=True, y_numeric=True)
@@ -315,7 +319,8 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         self.seed = seed
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> SparseGPClassifier:
+    @told
+    def fit(self, X: Any, y: Any = None, *, callbacks: Sequence[Any] = ()) -> SparseGPClassifier:
         """Fit to rows [N, D] and classes [N]; in Parquet files and iterators of (X, y) the classes are numbers."""
         if self._is_stream(X):
             rows = self._rows(X, y, True)

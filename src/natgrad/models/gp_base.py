@@ -15,8 +15,9 @@ from threadpoolctl import threadpool_limits
 
 from natgrad.covariance import RBF, Covariance, Inducing
 from natgrad.data.rows import Rows, Scaling, open_rows, rows_of_arrays
+from natgrad.inference.callbacks import Progress
 from natgrad.inference.draws import generator
-from natgrad.inference.engine import Limits, Progress, run
+from natgrad.inference.engine import Limits, run
 from natgrad.inference.start import START
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.inference.tuned import SAMPLED, TunedGroups
@@ -25,9 +26,10 @@ from natgrad.models.gp_likelihoods import Likelihood
 from natgrad.models.gp_problem import GPProblem
 from natgrad.models.gp_settings import MOST_ROWS, Learned, Settings, compiled, leaves_of, settings_of
 from natgrad.models.saving import SaveMixin
-from natgrad.models.settings import checked_method, checked_step
+from natgrad.models.settings import checked_method, checked_step, fitted_at
 from natgrad.network.checks import real_number, whole_number
-from natgrad.posterior.factor import Factor
+from natgrad.posterior.export import Posterior as Factors
+from natgrad.posterior.export import factors_of
 from natgrad.problem import State
 
 __all__ = ["SparseGP"]
@@ -86,7 +88,7 @@ class SparseGP(SaveMixin, BaseEstimator):
         step = checked_step(self.step, method, problem)
         result = run(
             problem, problem.start(settings), method, step, ("v",), limits=limits, seed=seed, callbacks=(watch,),
-            progress=self.verbose, trace=trace,
+            progress=self.verbose, trace=trace, model_at=fitted_at(self, problem),
         )  # fmt: skip
         self.trace_, self.stop_ = result.trace, result.stop
         if result.stop.reason is Reason.STEPS and self.tol > 0:
@@ -186,9 +188,7 @@ class SparseGP(SaveMixin, BaseEstimator):
         self.inducing_: Floats = np.asarray(settings.inducing) * self._x_scaling.sd + self._x_scaling.mean
         self.jitter_, self.jitter_raised_ = problem.jitter_used, problem.jitter_raised
         self.n_steps_ = state.t
-        self.posterior_: Mapping[str, Factor] = {
-            "v": Factor("v", problem.blocks["v"].family, ("output",), state.lam["v"])
-        }
+        self.posterior_ = Factors(factors_of(problem.blocks, state), axes={"v": ("inducing",)})
         # One BLAS thread, as in the engine: a loaded model has the same numbers.
         with threadpool_limits(1, user_api="blas"):
             q, inducing = problem.posterior(state.lam["v"]), problem.factor(settings)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -20,15 +20,16 @@ from sklearn.exceptions import NotFittedError
 
 from natgrad.data.sequences import Sequences, as_columns, as_ends, as_labels, is_stream
 from natgrad.inference.additive import ONE_PASS, SampledGroups
+from natgrad.inference.callbacks import told
 from natgrad.inference.engine import Limits, Result, run
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.hmm_files import HMMFiles
 from natgrad.models.hmm_priors import chain_priors
-from natgrad.models.settings import checked_method, checked_step
+from natgrad.models.settings import checked_method, checked_step, fitted_at
 from natgrad.network.checks import real_number, whole_number
-from natgrad.posterior.factor import Factor
+from natgrad.posterior.export import Posterior, factors_of
 
 if TYPE_CHECKING:
     from natgrad.models.hmm_emissions import Emission
@@ -157,7 +158,8 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
 
     # -- fitting --
 
-    def fit(self, X: Any, lengths: Any = None, *, labels: Any = None) -> HiddenMarkov:
+    @told
+    def fit(self, X: Any, lengths: Any = None, *, labels: Any = None, callbacks: Sequence[Any] = ()) -> HiddenMarkov:
         """Fit to sequences.
 
         Parameters
@@ -167,11 +169,12 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
             Of the sequences in X, one after the other; by default X is one sequence. Parts of an iterator are sequences.
         labels : ints [T], optional
             Known states; −1 where the state is unknown.
+        callbacks : functions of the progress, or experiment trackers such as MLflow and TensorBoard's writer; see `HeldOut`
         """
         if is_stream(X):
-            if lengths is not None or labels is not None:
+            if lengths is not None or labels is not None or callbacks:
                 raise ValueError(
-                    "an iterator takes neither lengths nor labels: give them to partial_fit with each part"
+                    "an iterator takes no lengths, labels or callbacks: call partial_fit with each part instead"
                 )
             for part in X:
                 self.partial_fit(part)
@@ -265,6 +268,7 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         result: Result = run(
             problem, start, plan.method, step, tuple(problem.blocks), limits=Limits(plan.steps, self.tol),
             seed=int(self.seed), progress=self.verbose, trace=trace, bound_every="never" if problem.overlapping else None,
+            model_at=fitted_at(self, problem.model),
         )  # fmt: skip
         result.trace.choice = f"{plan.words}; {result.trace.choice}" if plan.words else result.trace.choice
         self.trace_: Trace = result.trace
@@ -329,9 +333,8 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         from natgrad.models.hmm_problem import blocks_of
 
         self._state, self._model_ = state._replace(memory={}), model
-        self.posterior_: Mapping[str, Factor] = {
-            name: Factor(name, block.family, block.plates, state.lam[name]) for name, block in blocks_of(model).items()
-        }
+        axes = {"initial": ("state",), "transition": ("next_state",)}
+        self.posterior_ = Posterior(factors_of(blocks_of(model), state), axes=axes)
         self.startprob_: Floats = self.posterior_["initial"].mean()
         self.transmat_: Floats = self.posterior_["transition"].mean()
         self.n_steps_: int = state.t

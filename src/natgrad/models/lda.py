@@ -8,7 +8,7 @@ guard are those of every network; `natgrad.models.lda_problem` has the kernels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +20,7 @@ from sklearn.exceptions import NotFittedError
 from natgrad.data.corpora import Corpus, as_corpus, with_words
 from natgrad.data.streams import as_stream
 from natgrad.inference.additive import rows_of
+from natgrad.inference.callbacks import told
 from natgrad.inference.engine import Limits, Result, run
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.steps import Step
@@ -29,9 +30,10 @@ from natgrad.models.lda_files import LDAFiles
 from natgrad.models.lda_one import OneDocument
 from natgrad.models.lda_settings import LearnPriors, check_settings, checked_priors
 from natgrad.models.lda_stream import LDAStream, fit_stream
-from natgrad.models.settings import checked_method, checked_step
+from natgrad.models.settings import checked_method, checked_step, fitted_at
 from natgrad.models.topics import Alignment, By, aligned, completed, ranked_words, split_tokens
 from natgrad.network.checks import whole_number
+from natgrad.posterior.export import Posterior
 from natgrad.posterior.factor import Factor
 
 if TYPE_CHECKING:
@@ -156,9 +158,11 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    @told
     def fit(
-        self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None, n_documents: float | None = None
-    ) -> LDA:
+        self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None, n_documents: float | None = None,
+        callbacks: Sequence[Any] = (),
+    ) -> LDA:  # fmt: skip
         """Fit to documents.
 
         Parameters
@@ -168,6 +172,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         y : ignored
         vocabulary : the V words, optional; of a stream by default those of its first chunk
         n_documents : how many documents a stream has, if that is known
+        callbacks : functions of the progress, or experiment trackers such as MLflow and TensorBoard's writer; see `HeldOut`
         """
         stream = as_stream(X, self.batch_size)
         if stream is not None:
@@ -301,7 +306,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         passes = whole_number(self.max_passes if max_passes is None else max_passes, "max_passes")
         result: Result = run(
             problem, start, method, step, ("phi",), limits=Limits(passes * per_pass, self.tol), seed=int(self.seed),
-            progress=self.verbose, trace=trace,
+            progress=self.verbose, trace=trace, model_at=fitted_at(self, problem),
         )  # fmt: skip
         self.trace_: Trace = result.trace
         self.stop_: Stop = result.stop
@@ -338,11 +343,10 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             for groups, (part,) in rows:
                 gamma[slice(None) if groups is None else groups] = part
             posterior["theta"] = Factor("theta", block.family, ("doc",), (gamma - 1.0,))
-        self.posterior_: Mapping[str, Factor] = posterior
+        self._names = names = problem.corpus.vocabulary
+        self.posterior_ = Posterior(posterior, axes={"phi": ("word",), "theta": ("topic",)}, labels={"word": names})
         self.components_: Floats = np.ascontiguousarray(state.lam["phi"][0] + 1.0)
         self.topics_: Floats = self.components_ / self.components_.sum(1, keepdims=True)
-        names = problem.corpus.vocabulary
-        self._names = names
         self.vocabulary_: npt.NDArray[Any] = np.arange(problem.corpus.n_words) if names is None else names
         self.n_features_in_: int = problem.corpus.n_words
         self._n_features_out = problem.n_topics

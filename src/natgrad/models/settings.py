@@ -5,6 +5,8 @@ Here the defaults are chosen, for networks and ready models alike.
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from typing import Any
 
 from natgrad.inference.auto import Auto, Control
@@ -12,9 +14,9 @@ from natgrad.inference.engine import BoundEvery, default_step
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.steps import Step
 from natgrad.network.checks import whole_number
-from natgrad.problem import Problem
+from natgrad.problem import Problem, State
 
-__all__ = ["checked_every", "checked_method", "checked_step"]
+__all__ = ["checked_every", "checked_method", "checked_step", "fitted_at"]
 
 
 def checked_method(method: Any) -> Method | None:
@@ -49,3 +51,20 @@ def checked_every(bound_every: Any) -> BoundEvery:
             raise ValueError(f'bound_every must be a whole number ≥ 1, "log" or None, got {bound_every!r}')
         return "log"
     return whole_number(bound_every, "bound_every")
+
+
+def fitted_at(model: Any, subject: Any) -> Callable[[State], Any]:
+    """What a callback sees: a copy of the estimator as it would be if the run ended at a state.
+
+    Parameters
+    ----------
+    model : the estimator, whose ``_publish(subject, state)`` sets what a fit sets
+    subject : what it publishes along with the state
+    """
+
+    def at(state: State) -> Any:
+        shown = copy.copy(model)
+        shown._publish(subject, state)
+        return shown
+
+    return at
