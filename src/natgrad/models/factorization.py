@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -273,6 +274,10 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
             state, trace = result.state, result.trace
             if ended:
                 break
+        if result.stop.reason is Reason.STEPS and limits.tol > 0:
+            # The run was made in parts, and the last one knows only its own steps.
+            taken = f"all {limits.steps} steps were taken before the bound settled to tol = {limits.tol:g}"
+            result = replace(result, stop=Stop(Reason.STEPS, f"{taken}: raise max_steps, or continue_()"))
         self.elbo_: float = part.problem.bound(state)
         self._publish(kind, ratings, result, factors_of(part.problem.blocks, state))
 
