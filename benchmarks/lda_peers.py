@@ -1,6 +1,6 @@
 """One peer on one corpus, in the peer's own environment: its topics and the CPU seconds at several points of its run, to a file.
 
-    /path/to/peer/bin/python benchmarks/lda_peers.py tomotopy --corpus acl --documents 20000 --topics 50 --seed 0 --out run.npz
+    /path/to/peer/bin/python benchmarks/lda_peers.py tomotopy --corpus acl --documents 20000 --topics 50 --seed 0 --out run.json
 
 Every peer learns what hyper-parameters it can: tomotopy its asymmetric α (its default), gensim α and η ("auto"); scikit-learn and
 Vowpal Wabbit learn none and have their defaults, 1/K for scikit-learn and what their documentation advises for Vowpal Wabbit. One
@@ -22,9 +22,9 @@ from lda_evaluator import score, splits  # noqa: E402
 
 SWEEPS = (10, 20, 40, 70, 100, 150, 200, 300, 400, 500, 600)
 MOST_PASSES = 30
-# A variational peer has converged when a pass adds less than this to the validation score; it is then far below any difference
-# between systems.
-SETTLED = 0.002
+# A variational peer has converged when so many passes together add less than this to the validation score; it is then far below
+# any difference between systems. One pass that adds nothing is not enough: some dip before they rise.
+SETTLED, LAST_PASSES = 0.005, 3
 
 
 class Run:
@@ -50,7 +50,8 @@ class Run:
 
     @property
     def settled(self):
-        return len(self.points) > 1 and self.points[-1]["validation"] - self.points[-2]["validation"] < SETTLED
+        scores = [point["validation"] for point in self.points]
+        return len(scores) > LAST_PASSES and scores[-1] - scores[-1 - LAST_PASSES] < SETTLED
 
 
 def tomotopy(run, n_topics, seed):

@@ -106,8 +106,12 @@ DECLARATIONS = [
     (lambda: normal("a") ** 2, NotConjugate,
      "a ** 2: the expectation of a power has no closed form; only sums, known multiples, products of two different nodes "
      "and dot do"),
-    (lambda: np.ones((4, 2)) @ vector(), TypeError,
+    (lambda: vector() @ np.ones((2, 4)), TypeError,
      "@ is not defined for v: write natgrad.dot(rows, v), one row for each element"),
+    (lambda: ng.Normal("y", np.ones((4, 2)) @ vector(), 1.0), NotConjugate,
+     "'y': mean cannot be array[4, 2] @ v, a vector: the edge array[4, 2] @ v → y is not conjugate. "
+     "mean takes a constant, a Normal, a dot, a sum or a known multiple of these; for one number for each row write "
+     "dot(rows, v)"),
     (lambda: np.dot(np.ones((4, 2)), vector()), TypeError,
      "v is random and cannot become an array: for X @ w write natgrad.dot(X, w)"),
     (lambda: gamma("a") + gamma("b"), NotConjugate,

@@ -24,6 +24,11 @@ def test_rows_hold_every_rating_once_in_the_order_they_came(cells):
         np.testing.assert_array_equal(rows.start, np.searchsorted(np.sort(own), np.arange(len(rows.start))))
         np.testing.assert_array_equal(rows.other, other[rows.place])
         np.testing.assert_array_equal(rows.values, values[rows.place])
+    for rows, own, other in ((ratings.sorted_by_user, users, items), (ratings.sorted_by_item, items, users)):
+        np.testing.assert_array_equal(rows.place, np.lexsort((other, own)))
+        np.testing.assert_array_equal(rows.start, np.searchsorted(np.sort(own), np.arange(len(rows.start))))
+        np.testing.assert_array_equal(rows.other, other[rows.place])
+        np.testing.assert_array_equal(rows.values, values[rows.place])
 
 
 @pytest.mark.parametrize(

@@ -272,7 +272,7 @@ def test_a_turn_that_lowers_the_bound_is_taken_back_for_good(monkeypatch):
     assert state.memory[KEY].turning
     calls = []
 
-    def spoiled(problem, pair, state):
+    def spoiled(problem, pair, state, carried):
         calls.append(pair)
         ones = {name: np.eye(3) for name in pair}
         return Rotation(problem.start(99)._replace(t=state.t, memory=state.memory), ones)

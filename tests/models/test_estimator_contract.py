@@ -1,8 +1,11 @@
-"""The scikit-learn contract, demanded of every estimator without exceptions, and natgrad's own promises.
+"""The scikit-learn contract, demanded of every estimator, and natgrad's own promises.
 
-A new estimator is one line in ``ESTIMATORS``.
+A new estimator is one line in ``ESTIMATORS``. The only exceptions are for sequences: what a hidden Markov model says of a row
+depends on its neighbours.
 """
 
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -21,12 +24,18 @@ import natgrad as ng
 
 # Small settings: the checks fit some fifty times.
 ESTIMATORS = {
+    "GaussianHMM": lambda: ng.GaussianHMM(2, n_init=1, max_sweeps=2, n_jobs=1),
+    "GaussianHMM of diagonals": lambda: ng.GaussianHMM(2, covariance="diag", n_init=1, max_sweeps=2, n_jobs=1),
+    "PoissonHMM of counts": lambda: ng.PoissonHMM(2, n_init=1, max_sweeps=2, n_jobs=1),
     "LDA": lambda: ng.LDA(n_topics=3, max_passes=2),
     "MatrixFactorization": lambda: ng.MatrixFactorization(n_factors=2, max_steps=5),
     "MatrixFactorization of the paper": lambda: ng.MatrixFactorization(
         2, biases=False, factorized=True, learn_noise=False, learn_priors=False, max_steps=5
     ),
 }
+
+
+OF_ROWS_ALONE = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
 
 
 def checks():
@@ -37,7 +46,11 @@ def checks():
             # Another setting of an estimator comes after its name.
             marks = [pytest.mark.slow] if " " in name else []
             for estimator, check in estimator_checks_generator(make(), mark=None):
-                yield pytest.param(estimator, check, id=f"{name}-{getattr(check, 'func', check).__name__}", marks=marks)
+                what = getattr(check, "func", check).__name__
+                apart = "HMM" in name and what in OF_ROWS_ALONE
+                reason = "the order of a sequence is what a hidden Markov model is about"
+                more = [pytest.mark.xfail(reason=reason, strict=True)] if apart else []
+                yield pytest.param(estimator, check, id=f"{name}-{what}", marks=[*marks, *more])
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(checks()))
@@ -51,6 +64,28 @@ def test_settings_are_stored_as_they_are_and_cloned(name) -> None:
     assert {key: getattr(model, key) for key in model.get_params(deep=False)} == model.get_params(deep=False)
     assert clone(model).get_params() == model.get_params()
     assert vars(type(model)()).keys() == type(model)().get_params(deep=False).keys()
+
+
+WITHOUT_JAX = """
+import sys
+import numpy as np
+import natgrad as ng
+assert "jax" not in sys.modules, "import natgrad"
+rng = np.random.default_rng(0)
+fits = {
+    "GaussianHMM": lambda: ng.GaussianHMM(2, max_sweeps=2).fit(rng.normal(size=(40, 2))).predict(np.zeros((3, 2))),
+    "LDA": lambda: ng.LDA(2, max_passes=2).fit(rng.poisson(1.0, (12, 6))),
+    "MatrixFactorization": lambda: ng.MatrixFactorization(2, max_steps=2).fit(rng.normal(size=(6, 5))),
+}
+for name, fit in fits.items():
+    fit()
+    assert "jax" not in sys.modules, name
+"""
+
+
+def test_models_with_kernels_of_their_own_do_not_import_jax() -> None:
+    """JAX takes a second and 200 MB to import; only declared networks and Gaussian processes need it."""
+    subprocess.run([sys.executable, "-c", WITHOUT_JAX], check=True)
 
 
 @pytest.fixture(scope="module")

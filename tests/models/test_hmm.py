@@ -1,5 +1,8 @@
 """The four estimators: what they promise to a user, and what they say to mistakes and to degenerate data."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -122,18 +125,89 @@ def test_files_and_memory_maps_give_the_same_fit(rng, tmp_path):
     plain = ng.GaussianHMM(3, n_init=2).fit(X)
     for source in (np.load(tmp_path / "x.npy", mmap_mode="r"), tmp_path / "x.npy"):
         np.testing.assert_array_equal(ng.GaussianHMM(3, n_init=2).fit(source).means_, plain.means_)
-    out = np.lib.format.open_memmap(tmp_path / "p.npy", mode="w+", dtype=np.float64, shape=(600, 3))
-    plain.predict_proba(X, out=out)
-    np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), plain.predict_proba(X))
+
+
+def test_answers_are_written_to_arrays_and_files(rng, tmp_path, monkeypatch):
+    monkeypatch.setattr("natgrad.models.hmm_windows.ROWS", 100)
+    monkeypatch.setattr("natgrad.models.hmm_windows.TASK", 2)
+    _, X = generated(rng, n_times=600)
+    lengths = [400, 1, 199]
+    model = ng.GaussianHMM(3, n_init=1, max_sweeps=5).fit(X)
+    shares, path = model.predict_proba(X, lengths), model.predict(X, lengths)
+    mapped = np.lib.format.open_memmap(tmp_path / "p.npy", mode="w+", dtype=np.float32, shape=(600, 3))
+    assert model.predict_proba(X, lengths, out=mapped) is mapped
+    np.testing.assert_allclose(mapped, shares, atol=1e-7)
+    np.testing.assert_array_equal(model.predict_proba(X, lengths, out=tmp_path / "q.npy"), shares)
+    log_prob, states = model.decode(X, lengths, out=str(tmp_path / "path.npy"))
+    np.testing.assert_array_equal(states, path)
+    assert states.dtype == np.uint8
+    assert log_prob == model.decode(X, lengths)[0]
+    np.testing.assert_array_equal(np.load(tmp_path / "path.npy"), path)
+    for wrong in (np.zeros((600, 2)), np.zeros((600, 3), int), [0.0]):
+        with pytest.raises(ValueError, match=r"out must be a writeable array of floats with shape \(600, 3\)"):
+            model.predict_proba(X, out=wrong)
+    with pytest.raises(ValueError, match=r"only \.npy files are written"):
+        model.predict(X, out=tmp_path / "path.csv")
 
 
 def test_parquet(rng, tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     _, X = generated(rng, n_times=300)
-    parquet.write_table(pyarrow.table({"a": X[:, 0], "b": X[:, 1]}), tmp_path / "x.parquet")
+    table = pyarrow.table({"a": X[:, 0], "b": X[:, 1]})
+    parquet.write_table(table, tmp_path / "x.parquet", row_group_size=70)
     read = ng.GaussianHMM(2, n_init=1).fit(tmp_path / "x.parquet")
     np.testing.assert_array_equal(read.means_, ng.GaussianHMM(2, n_init=1).fit(X).means_)
+    np.testing.assert_array_equal(read.predict(str(tmp_path / "x.parquet")), read.predict(X))
+
+
+MUCH = """
+import resource, sys
+import natgrad as ng
+folder = sys.argv[1]
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+model = ng.BernoulliHMM(4, passes=0.02, n_jobs=1).fit(folder + "/little.npy")
+model.predict(folder + "/little.npy")
+model.predict_proba(folder + "/little.npy")
+before = peak()
+model.predict(folder + "/much.npy", out=folder + "/path.npy")
+model.predict_proba(folder + "/much.npy", out=folder + "/shares.npy")
+after = peak()
+model.fit(folder + "/much.parquet")
+print(after - before, peak() - after)
+"""
+
+
+@pytest.mark.slow
+def test_neither_answers_nor_parquet_are_held_in_memory(rng, tmp_path):
+    """Shares of eight million times take 256 MB, their rows 128 MB as floats; the data themselves, as bytes, 16 MB."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    n_times = 8_000_000
+    much = np.lib.format.open_memmap(tmp_path / "much.npy", "w+", np.uint8, (n_times, 2))
+    much[:] = rng.integers(0, 2, (n_times, 2), dtype=np.uint8)
+    np.save(tmp_path / "little.npy", much[:20_000])
+    parquet.write_table(pyarrow.table({"a": much[:, 0], "b": much[:, 1]}), tmp_path / "much.parquet")
+    del much
+    told = subprocess.run([sys.executable, "-c", MUCH, tmp_path], check=True, capture_output=True, text=True)
+    answers, reading = (float(word) for word in told.stdout.split())
+    # The mapped data, one stretch of an answer and PyArrow itself, but nothing of the size of the answers or of the rows.
+    assert answers < 70
+    assert reading < 120
+    assert np.load(tmp_path / "shares.npy", mmap_mode="r")[-1].sum() == pytest.approx(1.0)
+
+
+def test_what_comes_second_is_lengths_or_a_target(rng):
+    _, X = generated(rng, n_times=300)
+    by_name = ng.GaussianHMM(2, n_init=1, max_sweeps=3).fit(X, lengths=[100, 200])
+    np.testing.assert_array_equal(ng.GaussianHMM(2, n_init=1, max_sweeps=3).fit(X, [100, 200]).means_, by_name.means_)
+    assert by_name.score(X, [100, 200]) == by_name.score(X, lengths=[100, 200]) != by_name.score(X)
+    target = rng.integers(0, 2, 300)
+    assert by_name.score(X, target) == by_name.score(X)
+    assert by_name.score(X, np.ones(300, int)) == by_name.score(X, lengths=[1] * 300)
+    assert by_name.score(X, target, [100, 200]) == by_name.score(X, [100, 200])
+    with pytest.raises(ValueError, match="lengths sum to 299"):
+        by_name.score(X, [100, 199])
 
 
 def test_labels_name_the_states(rng):

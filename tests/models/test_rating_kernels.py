@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natgrad.data.ratings import Ratings
-from natgrad.models.rating_rows import Numbers, Sample, Scalars, Vectors, make_side
+from natgrad.models import rating_sides
+from natgrad.models.rating_rows import Numbers, Sample, Scalars, Vectors
 from natgrad.testing import ratings as naive
 
 seeds = st.integers(0, 2**32 - 1)
@@ -25,7 +26,7 @@ class Problem:
         self.own, self.other = (side.astype(np.int32) for side in (cells // n_items, cells % n_items))
         self.values = rng.normal(3.0, 1.0, n)
         self.ratings = Ratings(self.own, self.other, self.values, shape=(n_users, n_items))
-        self.side = make_side(self.ratings.by_user)
+        self.side = (Vectors() if vectors else Scalars()).side(self.ratings.sorted_by_user)
         self.numbers = Numbers(*rng.uniform(0.2, 3.0, 2))
         self.rho = float(rng.choice([1.0, 0.3]))
         self.lam, self.mu = _random(rng, n_users, size, vectors)
@@ -92,11 +93,19 @@ def test_targets_of_scalars(seed, size):
         same(out, [part[here] for part in sampled])
 
 
-@given(seeds, sizes)
+@given(seeds, sizes, st.sampled_from([1, 2**20]), st.sampled_from([1, 2**20]))
 @settings(max_examples=40)
-def test_sweep_and_targets_of_vectors(seed, size):
+def test_sweep_and_targets_of_vectors(seed, size, blocks, scratch):
     p = Problem(seed, size, vectors=True)
     law, triples, n_rows = Vectors(), (p.own, p.other, p.values), p.side.n_rows
+    # The other side in blocks of one row or all at once, own rows in runs of one or all at once.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rating_sides, "BLOCK", blocks)
+        patch.setattr(rating_sides, "SCRATCH", scratch)
+        check_vectors(p, law, triples, n_rows, size)
+
+
+def check_vectors(p, law, triples, n_rows, size):
     new = law.sweep(p.side, p.lam, p.mu, p.others, p.numbers, p.rho, last=True)
     lam, mu = naive.naive_vector_sweep(*triples, p.lam, p.others, *p.numbers, p.rho)
     same(new.lam, lam)
@@ -120,7 +129,7 @@ def test_a_precision_that_is_not_definite_gives_nan_moments():
 def test_threads_change_no_bit(law, rng):
     users, items = rng.integers(0, 300, 20_000), rng.integers(0, 200, 20_000)
     ratings = Ratings(users, items, rng.normal(3, 1, 20_000), shape=(300, 200), duplicates="keep")
-    side, numbers = make_side(ratings.by_user), Numbers(1.0, 2.0)
+    side, numbers = law.side(ratings.sorted_by_user), Numbers(1.0, 2.0)
     lam, mu = _random(rng, 300, 4, isinstance(law, Vectors))
     _, others = _random(rng, 200, 4, isinstance(law, Vectors))
     found = []

@@ -33,6 +33,7 @@ def test_a_declared_process_is_the_ready_model(kernel):
     np.testing.assert_allclose(found.var + 0.04, sd**2, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.slow  # a smaller one is in the docstring of the node
 def test_the_noise_can_be_random():
     x, y = data(200)
     f = ng.GaussianProcess("f", RBF(1.0, 1.0), inducing=np.linspace(0, 5, 10)[:, None])

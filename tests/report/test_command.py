@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from click.testing import CliRunner
 
 import natgrad as ng
 from natgrad import demo
+from natgrad.inference.progress import watching
 from natgrad.report import command, hmm, paquet
 from natgrad.report.command_held_out import split_input
 from natgrad.report.command_inputs import MODELS, Input
@@ -236,6 +239,25 @@ def test_resume_goes_on_with_the_trace(workspace):
     assert len(after.trace_) > len(before.trace_)
     assert after.trace_["elbo"][len(before.trace_) - 1] == before.trace_["elbo"][-1]
     assert "needs the documents" in one_line(call("resume", "m"), code=2)
+
+
+def test_an_interrupted_fit_goes_on_from_its_folder(workspace):
+    words = ("fit", "lda", "letters", "--n-topics", 2, "--max-passes", 6, "--tol", 0)
+    right(*words, "-o", "whole")
+
+    def ctrl_c(trace):
+        if len(trace) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with watching(ctrl_c):
+        said = one_line(call(*words, "-o", "m", "--checkpoint", "kept", "--every", 2))
+    assert "natgrad resume kept goes on" in said
+    right("resume", "kept")
+    np.testing.assert_array_equal(ng.load(workspace / "m").components_, ng.load(workspace / "whole").components_)
+    (workspace / "kept" / "call.json").write_text("{}")
+    assert "cannot be read" in one_line(call("resume", "kept"))
+    (workspace / "empty").mkdir()
+    assert "has no call.json" in one_line(call("resume", "empty"))
 
 
 def test_live_fit_says_where_to_look(workspace):

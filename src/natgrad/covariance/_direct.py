@@ -48,13 +48,24 @@ class Direct:
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
 
+    def square(self, theta: tuple[Any, ...], inducing: Any) -> Floats:
+        """K_mm."""
+        z = np.asarray(inducing) / np.exp(np.asarray(theta[1]))
+        z_row, z_column = _sides(z)
+        return self._values(theta, _without_diagonal(z_row @ z_column.T))
+
+    def rows(self, theta: tuple[Any, ...], inducing: Any, x: Floats) -> tuple[Floats, Floats]:
+        """K_nm and k_nn."""
+        ell = np.exp(np.asarray(theta[1]))
+        k_nm = self._values(theta, _sides(x / ell)[0] @ _sides(np.asarray(inducing) / ell)[1].T)
+        return k_nm, np.full(len(x), float(np.exp(theta[0])))
+
     def evaluate(self, theta: tuple[Any, ...], inducing: Any, x: Floats) -> Evaluated:
         """The matrices of inducing inputs [M, D] and a batch [N, D]."""
         variance, ell = float(np.exp(theta[0])), np.exp(np.asarray(theta[1]))
         z, x = np.asarray(inducing) / ell, x / ell
         z_row, z_column = _sides(z)
-        square, cross = z_row @ z_column.T, _sides(x)[0] @ z_column.T
-        np.einsum("ii->i", square)[:] = 0.0
+        square, cross = _without_diagonal(z_row @ z_column.T), _sides(x)[0] @ z_column.T
         found = []
         for s in (square, cross):
             value, slope = self._profile(np.maximum(s, 0.0, out=s))
@@ -76,6 +87,17 @@ class Direct:
         spread = by_x @ x**2 + (by_z + 2.0 * by_square) @ z**2 - 2.0 * (z * (moved + moved_square)).sum(0)
         along_ell = -2.0 * at.variance * (spread if at.ell.ndim else spread.sum())
         return (np.asarray(along_v), np.asarray(along_ell)), at.variance * slope_z / at.ell
+
+    def _values(self, theta: tuple[Any, ...], s: Floats) -> Floats:
+        value, _ = self._profile(np.maximum(s, 0.0, out=s))
+        value *= float(np.exp(theta[0]))
+        return value
+
+
+def _without_diagonal(s: Floats) -> Floats:
+    """Distances of rows to themselves are zero exactly."""
+    np.einsum("ii->i", s)[:] = 0.0
+    return s
 
 
 def _sides(a: Floats) -> tuple[Floats, Floats]:

@@ -54,11 +54,11 @@ class Covariance(abc.ABC):
 
     @abc.abstractmethod
     def matrix(self, theta: Sequence[Array], x: Array, z: Array | None = None) -> Array:
-        """K [N, M] in JAX; with ``z=None`` the symmetric K(x, x)."""
+        """K [N, M]; with ``z=None`` the symmetric K(x, x). In JAX, or in NumPy if the inputs are its arrays."""
 
     @abc.abstractmethod
     def diagonal(self, theta: Sequence[Array], x: Array) -> Array:
-        """k(x_n, x_n) [N] in JAX."""
+        """k(x_n, x_n) [N], in JAX or NumPy as in `matrix`."""
 
     @abc.abstractmethod
     def check(self, n_columns: int) -> None:
@@ -75,13 +75,9 @@ class Covariance(abc.ABC):
 
     def __call__(self, X: Any, Z: Any = None) -> Floats:
         """K(X, Z) [N, M], or K(X, X)."""
-        import jax
-
         x = as_inputs(X, "X")
         self.check(x.shape[1])
-        z = None if Z is None else as_inputs(Z, "Z")
-        with jax.enable_x64(True):
-            return np.array(self.matrix(self.theta, *(jax.numpy.asarray(a) for a in (x, z) if a is not None)))
+        return np.array(self.matrix(self.theta, x, None if Z is None else as_inputs(Z, "Z")))
 
     def __add__(self, other: Any) -> Covariance:
         return Sum(self, as_covariance(other))
@@ -159,18 +155,15 @@ class Leaf(Covariance):
 
     def matrix(self, theta: Sequence[Array], x: Array, z: Array | None = None) -> Array:
         """K [N, M] of the active columns."""
-        import jax.numpy as jnp
-
         cut = self._cut
-        values = dict(zip(self._values, (jnp.exp(part) for part in theta), strict=True))
-        return self._matrix(values, cut(x), None if z is None else cut(z))
+        return self._matrix(self._exp(theta, x), cut(x), None if z is None else cut(z))
 
     def diagonal(self, theta: Sequence[Array], x: Array) -> Array:
         """k(x_n, x_n) [N] of the active columns."""
-        import jax.numpy as jnp
+        return self._diagonal(self._exp(theta, x), self._cut(x))
 
-        values = dict(zip(self._values, (jnp.exp(part) for part in theta), strict=True))
-        return self._diagonal(values, self._cut(x))
+    def _exp(self, theta: Sequence[Array], x: Array) -> dict[str, Array]:
+        return dict(zip(self._values, map(namespace(x).exp, theta), strict=True))
 
     def _cut(self, x: Array) -> Array:
         return x if self.active is None else x[:, np.asarray(self.active)]
@@ -180,9 +173,7 @@ class Leaf(Covariance):
 
     def _diagonal(self, values: Mapping[str, Array], x: Array) -> Array:
         """That of a stationary function."""
-        import jax.numpy as jnp
-
-        return values["variance"] * jnp.ones(x.shape[0])
+        return values["variance"] * namespace(x).ones(x.shape[0])
 
     def __repr__(self) -> str:
         parts = [f"{name}={_shown(value)}" for name, value in self._values.items()]
@@ -300,6 +291,15 @@ def covariance_from_data(data: Mapping[str, Any]) -> Covariance:
     if not (isinstance(known, type) and issubclass(known, Leaf)) or kind == "Function":
         raise ValueError(f"there is no covariance function of type {kind!r} that can be read from data")
     return known(**data["parameters"], active=data["active"])
+
+
+def namespace(array: Array) -> Any:
+    """NumPy for its own arrays, where nothing is compiled; JAX for all others."""
+    if isinstance(array, (np.ndarray, np.number)):
+        return np
+    import jax.numpy as jnp
+
+    return jnp
 
 
 def as_covariance(value: Any) -> Covariance:

@@ -1,4 +1,4 @@
-"""The covariance functions themselves: positive parameters and inputs in, matrices out, in JAX.
+"""The covariance functions themselves: positive parameters and inputs in, matrices out, in JAX or, for its arrays, in NumPy.
 
     RBF                v exp(−r²/2)                    r² = Σ_d (x_d − z_d)² / ℓ_d²
     Matern12           v exp(−r)
@@ -20,7 +20,7 @@ from typing import Any, final
 
 import numpy as np
 
-from natgrad.covariance._expression import Covariance, Leaf
+from natgrad.covariance._expression import Covariance, Leaf, namespace
 
 __all__ = [
     "RBF",
@@ -47,9 +47,9 @@ class _Stationary(Leaf):
 
     def _matrix(self, values: Mapping[str, Array], x: Array, z: Array | None) -> Array:
         ell = values["lengthscale"]
-        return values["variance"] * self._of(_squared(x / ell, None if z is None else z / ell), values)
+        return values["variance"] * self._of(_squared(x / ell, None if z is None else z / ell))
 
-    def _of(self, squared: Array, values: Mapping[str, Array]) -> Array:
+    def _of(self, squared: Array) -> Array:
         raise NotImplementedError
 
 
@@ -69,42 +69,34 @@ class RBF(_Stationary):
     [[0.6065]]
     """
 
-    def _of(self, squared: Array, values: Mapping[str, Array]) -> Array:
-        import jax.numpy as jnp
-
-        return jnp.exp(-0.5 * squared)
+    def _of(self, squared: Array) -> Array:
+        return namespace(squared).exp(-0.5 * squared)
 
 
 @final
 class Matern12(_Stationary):
     """v exp(−r): continuous, rough functions."""
 
-    def _of(self, squared: Array, values: Mapping[str, Array]) -> Array:
-        import jax.numpy as jnp
-
-        return jnp.exp(-_root(squared))
+    def _of(self, squared: Array) -> Array:
+        return namespace(squared).exp(-_root(squared))
 
 
 @final
 class Matern32(_Stationary):
     """v (1 + √3 r) exp(−√3 r): functions with one derivative."""
 
-    def _of(self, squared: Array, values: Mapping[str, Array]) -> Array:
-        import jax.numpy as jnp
-
+    def _of(self, squared: Array) -> Array:
         r = np.sqrt(3.0) * _root(squared)
-        return (1.0 + r) * jnp.exp(-r)
+        return (1.0 + r) * namespace(r).exp(-r)
 
 
 @final
 class Matern52(_Stationary):
     """v (1 + √5 r + 5/3 r²) exp(−√5 r): functions with two derivatives."""
 
-    def _of(self, squared: Array, values: Mapping[str, Array]) -> Array:
-        import jax.numpy as jnp
-
+    def _of(self, squared: Array) -> Array:
         r = np.sqrt(5.0) * _root(squared)
-        return (1.0 + r + 5.0 / 3.0 * squared) * jnp.exp(-r)
+        return (1.0 + r + 5.0 / 3.0 * squared) * namespace(r).exp(-r)
 
 
 @final
@@ -117,11 +109,9 @@ class RationalQuadratic(Leaf):
         super().__init__({"variance": variance, "lengthscale": lengthscale, "alpha": alpha}, active)
 
     def _matrix(self, values: Mapping[str, Array], x: Array, z: Array | None) -> Array:
-        import jax.numpy as jnp
-
-        ell, alpha = values["lengthscale"], values["alpha"]
+        xp, ell, alpha = namespace(x), values["lengthscale"], values["alpha"]
         squared = _squared(x / ell, None if z is None else z / ell)
-        return values["variance"] * jnp.exp(-alpha * jnp.log1p(squared / (2.0 * alpha)))
+        return values["variance"] * xp.exp(-alpha * xp.log1p(squared / (2.0 * alpha)))
 
 
 @final
@@ -134,15 +124,15 @@ class Periodic(Leaf):
         super().__init__({"variance": variance, "lengthscale": lengthscale, "period": period}, active)
 
     def _matrix(self, values: Mapping[str, Array], x: Array, z: Array | None) -> Array:
-        import jax.numpy as jnp
+        xp = namespace(x)
 
         # sin²(a/2) = |(cos, sin)(x) − (cos, sin)(z)|²/4 with a the difference of angles: a distance on circles, so one product.
         def around(a: Array) -> Array:
             angle = 2.0 * np.pi * a / values["period"]
-            return jnp.concatenate([jnp.cos(angle) / values["lengthscale"], jnp.sin(angle) / values["lengthscale"]], 1)
+            return xp.concatenate([xp.cos(angle) / values["lengthscale"], xp.sin(angle) / values["lengthscale"]], 1)
 
         squared = 0.25 * _squared(around(x), None if z is None else around(z))
-        return values["variance"] * jnp.exp(-0.5 * squared)
+        return values["variance"] * xp.exp(-0.5 * squared)
 
 
 @final
@@ -167,9 +157,7 @@ class Constant(Leaf):
         super().__init__({"variance": variance}, active)
 
     def _matrix(self, values: Mapping[str, Array], x: Array, z: Array | None) -> Array:
-        import jax.numpy as jnp
-
-        return values["variance"] * jnp.ones((x.shape[0], (x if z is None else z).shape[0]))
+        return values["variance"] * namespace(x).ones((x.shape[0], (x if z is None else z).shape[0]))
 
 
 @final
@@ -183,9 +171,8 @@ class White(Leaf):
         super().__init__({"variance": variance}, active)
 
     def _matrix(self, values: Mapping[str, Array], x: Array, z: Array | None) -> Array:
-        import jax.numpy as jnp
-
-        return values["variance"] * jnp.eye(x.shape[0]) if z is None else jnp.zeros((x.shape[0], z.shape[0]))
+        xp = namespace(x)
+        return values["variance"] * xp.eye(x.shape[0]) if z is None else xp.zeros((x.shape[0], z.shape[0]))
 
 
 @final
@@ -237,8 +224,9 @@ class Function(Leaf):
         )
 
     def _matrix(self, values: Mapping[str, Array], x: Array, z: Array | None) -> Array:
-        out = self.function(x, x if z is None else z, **values)
-        wanted = (x.shape[0], (x if z is None else z).shape[0])
+        z = x if z is None else z
+        out = _in_jax(lambda a, b, v: self.function(a, b, **v), x, z, values)
+        wanted = (x.shape[0], z.shape[0])
         if np.shape(out) != wanted:
             raise ValueError(f"{self._called}(x, z) returned shape {np.shape(out)}, expected {wanted}")
         return out
@@ -246,7 +234,10 @@ class Function(Leaf):
     def _diagonal(self, values: Mapping[str, Array], x: Array) -> Array:
         import jax
 
-        return jax.vmap(lambda row: self.function(row[None], row[None], **values)[0, 0])(x)
+        def own(a: Array, v: Mapping[str, Array]) -> Array:
+            return jax.vmap(lambda row: self.function(row[None], row[None], **v)[0, 0])(a)
+
+        return _in_jax(own, x, values)
 
     @property
     def _called(self) -> str:
@@ -258,18 +249,24 @@ class Function(Leaf):
         return f"Function({parts}{f', active={list(self.active or ())}' if known else ''})"
 
 
+def _in_jax(function: Callable[..., Array], x: Array, *others: Any) -> Array:
+    """Code of the user sees JAX arrays of 64 bits, also where ours reads NumPy's."""
+    if namespace(x) is not np:
+        return function(x, *others)
+    import jax
+
+    with jax.enable_x64(True):
+        return np.asarray(function(*jax.tree.map(jax.numpy.asarray, (x, *others))))
+
+
 def _squared(x: Array, z: Array | None) -> Array:
     """Squared distances [N, M]; exactly zero on the diagonal of a symmetric matrix."""
-    import jax.numpy as jnp
-
-    other = x if z is None else z
-    squared = jnp.maximum((x * x).sum(1)[:, None] + (other * other).sum(1)[None, :] - 2.0 * x @ other.T, 0.0)
-    return squared if z is not None else squared * (1.0 - jnp.eye(x.shape[0]))
+    xp, other = namespace(x), x if z is None else z
+    squared = xp.maximum((x * x).sum(1)[:, None] + (other * other).sum(1)[None, :] - 2.0 * x @ other.T, 0.0)
+    return squared if z is not None else squared * (1.0 - xp.eye(x.shape[0]))
 
 
 def _root(squared: Array) -> Array:
     """√ with slope zero at zero, where it has none."""
-    import jax.numpy as jnp
-
-    positive = squared > 0.0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, squared, 1.0)), 0.0)
+    xp, positive = namespace(squared), squared > 0.0
+    return xp.where(positive, xp.sqrt(xp.where(positive, squared, 1.0)), 0.0)

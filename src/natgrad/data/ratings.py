@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -25,7 +24,7 @@ NAMES = {
 
 
 class RatingsRows(NamedTuple):
-    """The ratings grouped by one side: row i has the entries ``start[i] … start[i+1]``, in the order they came.
+    """The ratings grouped by one side: row i has the entries ``start[i] … start[i+1]``.
 
     ``other`` is the element of the other side, ``values`` the rating, ``place`` its position among the triples.
     """
@@ -33,7 +32,7 @@ class RatingsRows(NamedTuple):
     start: npt.NDArray[np.int64]
     other: npt.NDArray[np.int32]
     values: npt.NDArray[np.float64]
-    place: npt.NDArray[np.int64]
+    place: npt.NDArray[Any]
 
 
 class Ratings:
@@ -157,18 +156,6 @@ class Ratings:
         chosen = place[self.users[kept]], self.items[kept], self.values[kept]
         return Ratings.numbered(*chosen, self.user_ids[users], self.item_ids)
 
-    def shifted(self, offset: float) -> Ratings:
-        """The same with every value lower by ``offset``."""
-        if offset == 0.0:
-            return self
-        made: Ratings = copy.copy(self)
-        made.values = _frozen(self.values - offset)
-        # Grouped once for both: only the values differ.
-        for name in ("by_user", "by_item"):
-            rows: RatingsRows = getattr(self, name)
-            made.__dict__[name] = rows._replace(values=_frozen(rows.values - offset))
-        return made
-
     @property
     def user_ids(self) -> Array:
         """The id of each user, in the order of their numbers."""
@@ -204,13 +191,23 @@ class Ratings:
 
     @cached_property
     def by_user(self) -> RatingsRows:
-        """The ratings of each user."""
+        """The ratings of each user, in the order they came."""
         return _grouped(self.users, self.items, self.values, self.n_users)
 
     @cached_property
     def by_item(self) -> RatingsRows:
-        """The ratings of each item."""
+        """The ratings of each item, in the order they came."""
         return _grouped(self.items, self.users, self.values, self.n_items)
+
+    @cached_property
+    def sorted_by_user(self) -> RatingsRows:
+        """The ratings of each user, by ascending number of the item: what is near in memory is read together."""
+        return _sorted(self.users, self.items, self.values, self.shape)
+
+    @cached_property
+    def sorted_by_item(self) -> RatingsRows:
+        """The ratings of each item, by ascending number of the user."""
+        return _sorted(self.items, self.users, self.values, self.shape[::-1])
 
     def __len__(self) -> int:
         return len(self.values)
@@ -236,11 +233,25 @@ def _joined(ids: Array, more: Array) -> tuple[Array, npt.NDArray[np.int64]]:
 
 
 def _grouped(own: Array, other: Array, values: Array, n_rows: int) -> RatingsRows:
+    start, place = _places(own, n_rows, np.int64)
+    return RatingsRows(*(_frozen(part) for part in (start, other[place], values[place], place)))
+
+
+def _sorted(own: Array, other: Array, values: Array, shape: tuple[int, int]) -> RatingsRows:
+    dtype = np.int32 if len(own) < 2**31 else np.int64
+    first = _places(other, shape[1], dtype)[1]
+    start, second = _places(own[first], shape[0], dtype)
+    place = first[second]
+    return RatingsRows(*(_frozen(part) for part in (start, other[place], values[place], place)))
+
+
+def _places(keys: Array, n_keys: int, dtype: Any) -> tuple[Array, Array]:
+    """The positions of key 0, of key 1, … in the order they came, and where each key begins."""
     from natgrad.kernels.ratings import group_rows  # Numba takes a while to import
 
-    start, place = np.empty(n_rows + 1, dtype=np.int64), np.empty(len(own), dtype=np.int64)
-    group_rows(own, start, place)
-    return RatingsRows(*(_frozen(part) for part in (start, other[place], values[place], place)))
+    start, place = np.empty(n_keys + 1, dtype=np.int64), np.empty(len(keys), dtype=dtype)
+    group_rows(keys, start, place)
+    return start, place
 
 
 def _frozen(array: Array) -> Array:

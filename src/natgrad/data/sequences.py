@@ -5,6 +5,7 @@ Nothing is copied that need not be: a memory-mapped array of codes or floats sta
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Sequences", "as_columns", "as_ends", "as_labels", "chunks_of", "is_stream"]
+from natgrad.data.sources import ParquetSource
+
+__all__ = ["Sequences", "as_columns", "as_ends", "as_labels", "chunks_of", "is_stream", "lengths_of"]
 
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
@@ -65,7 +68,7 @@ class Sequences:
         return replace(self, codes=codes, values=values, labels=labels, ends=ends, base=self.base * share)
 
 
-def as_columns(X: Any) -> Array:
+def as_columns(X: Any, one_dimensional: bool = False) -> Array:
     """Data as an array [T, D] without a copy where that is possible; a name of a .npy or .parquet file is opened."""
     if isinstance(X, (str, Path)):
         X = _opened(Path(X))
@@ -76,17 +79,41 @@ def as_columns(X: Any) -> Array:
     array = np.ma.filled(X.astype(np.float64), np.nan) if isinstance(X, np.ma.MaskedArray) else np.asarray(X)
     if array.dtype.kind == "O":
         array = array.astype(np.float64)
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: X holds {array.dtype}; give real and imaginary parts as columns")
     if array.dtype.kind not in "biuf":
         raise TypeError(f"X must hold numbers, got {array.dtype}: encode labels, np.unique(X, return_inverse=True)[1]")
-    if array.ndim == 1:
+    if array.ndim == 1 and one_dimensional:
         array = array[:, None]
+    if array.ndim == 1:
+        raise ValueError(
+            f"X must be a 2D array (times, columns), got shape {array.shape}. Reshape your data: X[:, None]"
+        )
     if array.ndim != 2:
         raise ValueError(
             f"X must have the shape (times, columns), got {array.shape}: give several sequences by lengths="
         )
-    if len(array) == 0 or array.shape[1] == 0:
+    if array.shape[1] == 0:
+        raise ValueError(f"X has 0 feature(s) (shape={array.shape}) while a minimum of 1 is required.")
+    if len(array) == 0:
         raise ValueError(f"X is empty, shape {array.shape}: there is nothing to fit to (minimum of 1 is required)")
     return array
+
+
+def lengths_of(y: Any, lengths: Any, n_times: int) -> Any:
+    """Lengths from what comes second in a call: lengths, as hmmlearn's users write them, or a target, as scikit-learn does.
+
+    A target has an entry for each row and is ignored; if all of them are 1 they are lengths of so many sequences.
+
+    Examples
+    --------
+    >>> lengths_of([2, 3], None, 5), lengths_of([0, 1, 1, 0, 1], None, 5), lengths_of(None, [5], 5)
+    ([2, 3], None, [5])
+    """
+    if lengths is not None or y is None:
+        return lengths
+    target = np.shape(y)[:1] == (n_times,) and not np.array_equal(y, np.ones(n_times))
+    return None if target else y
 
 
 def as_ends(lengths: Any, n_times: int) -> Ints:
@@ -133,11 +160,20 @@ def _opened(path: Path) -> Array:
     if path.suffix == ".npy":
         found: Array = np.load(path, mmap_mode="r", allow_pickle=False)
         return found
-    if path.suffix == ".parquet":
-        try:
-            import pyarrow.parquet as parquet
-        except ImportError:
-            raise ImportError("reading Parquet needs pyarrow: pip install pyarrow") from None
-        table = parquet.read_table(path)
-        return np.column_stack([column.to_numpy(zero_copy_only=False) for column in table.columns])
+    if path.suffix in (".parquet", ".pq"):
+        return _spilled(ParquetSource(path))
     raise ValueError(f"X = {str(path)!r}: only .npy and .parquet files are opened by name")
+
+
+def _spilled(source: ParquetSource) -> Array:
+    """Rows written part by part to a temporary file and mapped into memory; the file goes when the array does.
+
+    Subchains are read from anywhere, which compressed columns do not allow.
+    """
+    if source.n_total == 0:
+        return np.empty((0, len(source.columns)))
+    with tempfile.TemporaryFile(prefix="natgrad-") as file:
+        for part in source.chunks():
+            file.write(np.ascontiguousarray(part).data)
+        file.flush()
+        return np.memmap(file, np.float64, "r", shape=(source.n_total, len(source.columns)))

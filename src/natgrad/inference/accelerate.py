@@ -105,7 +105,7 @@ class AcceleratedStepper(NothingToFinish):
     # -- extrapolation --
 
     def _point(self, state: State) -> Point:
-        return {name: _coordinates(self.problem.blocks[name], state.lam[name]) for name in self.carried}
+        return {name: _coordinates(self.problem.blocks[name], state, name) for name in self.carried}
 
     def _extrapolated(self, state: State, history: History | None) -> State | None:
         """Where the next sweep starts, if not at the end of the last one."""
@@ -133,7 +133,9 @@ class AcceleratedStepper(NothingToFinish):
             block = self.problem.blocks[name]
             goal = tuple(e + length * m for e, m in zip(end[name], moves[name], strict=True))
             lam[name] = _from_coordinates(block, goal, state.lam[name])
-            if not bool(np.all(block.family.valid(tuple(np.asarray(part) for part in lam[name])))):
+            # A Gaussian keeps its precision, and with it its validity.
+            checked = (np.isfinite(part) for part in goal) if _is_gaussian(block) else [block.family.valid(lam[name])]
+            if not all(bool(np.all(part)) for part in checked):
                 return None
             mu[name] = self.problem.moments(block, lam[name])
         return state._replace(lam=lam, mu=mu)
@@ -143,7 +145,7 @@ class AcceleratedStepper(NothingToFinish):
     def _turned(self, state: State, past: History) -> tuple[State, History]:
         """The state and its history with every gauge in its best position."""
         for pair in self.problem.gauges if past.turning else ():
-            found = rotated(self.problem, pair, state)
+            found = rotated(self.problem, pair, state, self.carried)
             if found is not None:
                 state = found.state
                 start, end, before = (self._along(p, found) for p in (past.start, past.end, past.before))
@@ -181,10 +183,10 @@ def _is_gaussian(block: Block) -> bool:
     return block.family.name in ("Normal", "MultivariateNormal")
 
 
-def _coordinates(block: Block, lam: Stats) -> Stats:
+def _coordinates(block: Block, state: State, name: str) -> Stats:
     """Means of a Gaussian; otherwise λ itself."""
-    parts = tuple(np.asarray(part, dtype=np.float64) for part in lam)
-    return (block.family.mean(parts),) if _is_gaussian(block) else parts
+    parts = state.mu[name][:1] if _is_gaussian(block) else state.lam[name]
+    return tuple(np.asarray(part, dtype=np.float64) for part in parts)
 
 
 def _from_coordinates(block: Block, point: Stats, lam: Stats) -> Stats:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, final
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeGuard, final
 
 from natgrad.errors import PlateMismatch
 from natgrad.inference.accelerate import AcceleratedStepper
@@ -28,9 +28,10 @@ from natgrad.inference.steppers import ChildrenStepper, ExactStepper, GlobalBatc
 from natgrad.inference.steps import Constant, PerNode, Step
 from natgrad.inference.tuned import is_tuned, tuned_stepper
 from natgrad.network.checks import real_number
-from natgrad.network.problem import NetworkProblem
-from natgrad.network.summary import NotAdditive
 from natgrad.problem import Problem
+
+if TYPE_CHECKING:
+    from natgrad.network.problem import NetworkProblem
 
 __all__ = ["Auto", "Choice", "Control", "choose"]
 
@@ -137,9 +138,16 @@ def _accelerated(problem: Problem, order: tuple[str, ...], turning: bool, why: s
     return Choice(AcceleratedStepper(problem, order, turning), f"accelerated exact sweeps: {why}")
 
 
+def _is_network(problem: Problem) -> TypeGuard[NetworkProblem]:
+    """Whether a problem was declared; without the class, because ready models need no JAX and should not wait for it."""
+    return hasattr(problem, "plan")
+
+
 def _grouped(problem: Problem, method: SVI, auto: Auto, order: tuple[str, ...]) -> Choice:
-    if not isinstance(problem, NetworkProblem):
+    if not _is_network(problem):
         raise TypeError("SVI(batch) needs a declared network")
+    from natgrad.network.summary import NotAdditive
+
     plain = SVIStepper(problem, method, PerNode(), order)
     if auto.reads == "stream":
         return Choice(plain, "per-node steps: the data are a stream, nothing is remembered")
@@ -181,14 +189,14 @@ def _as_asked(problem: Problem, method: Method, step: Step, order: tuple[str, ..
         return ChildrenStepper(problem, method, step, order)
     if isinstance(method, GlobalBatch):
         return GlobalBatchStepper(problem, method, step, order)
-    if not isinstance(problem, NetworkProblem):
+    if not _is_network(problem):
         raise TypeError("SVI(batch) needs a declared network")
     return SVIStepper(problem, method, step, order)
 
 
 def _groups_of(problem: Problem, order: tuple[str, ...]) -> SVI | None:
     """The plate whose groups hold the most local variables, if there are enough groups to cut into batches."""
-    if not isinstance(problem, NetworkProblem):
+    if not _is_network(problem):
         return None
     best: tuple[int, int, str] | None = None
     for plate in {plate for block in problem.blocks.values() for plate in block.plates}:

@@ -65,7 +65,8 @@ def told(fit: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(fit)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
-        with _asking(as_callbacks(kwargs.get("callbacks", ()))):
+        # Taken out: the function itself knows nothing of them.
+        with _asking(as_callbacks(kwargs.pop("callbacks", ()))):
             return fit(*args, **kwargs)
 
     return wrapped
@@ -160,6 +161,15 @@ class HeldOut:
             raise ValueError(f"patience must be ≥ 1, got {patience!r}")
         self.data, self.share, self.patience = data, share, patience
         self._begin()
+
+    @property
+    def memory(self) -> list[float]:
+        """The best score and how many since then were no better: part of a checkpoint."""
+        return [self._best, float(self._since)]
+
+    @memory.setter
+    def memory(self, kept: Any) -> None:
+        self._best, self._since = float(kept[0]), int(kept[1])
 
     def _begin(self) -> None:
         self._best, self._since, self._due = -math.inf, 0, 0.0

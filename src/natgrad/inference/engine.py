@@ -15,6 +15,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from natgrad.inference.auto import Auto, Control, choose, largest_coupling
 from natgrad.inference.callbacks import LOG, Progress, Teller, as_callbacks, asked
+from natgrad.inference.keeping import Keeper, RunState, about_run, noted, remind
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.progress import progress_bar
 from natgrad.inference.steppers import StepInfo, Stepper, full_accesses
@@ -79,7 +81,7 @@ def default_step(method: Method | None, problem: Problem) -> Control:
 
 def run(
     problem: Problem,
-    state: State,
+    start: State | Callable[[], State],
     method: Method | None,
     step: Control,
     order: tuple[str, ...],
@@ -90,33 +92,43 @@ def run(
     bound_every: BoundEvery = None,
     progress: bool | None = None,
     trace: Trace | None = None,
+    keeper: Keeper | None = None,
     model_at: Callable[[State], Any] | None = None,
 ) -> Result:
     """Run until a limit is reached or the guard says stop.
 
-    ``bound_every`` is for sampled methods: the exact bound every so many steps, or "log": at about twenty counts of
-    accesses for each power of ten, evenly on a logarithmic axis; "never" where a reading of all data is too much, and a
-    diverging run is then seen only by its parameters; None leaves it to the cost. ``model_at`` makes what a callback sees of a
+    ``start`` is a state, or a function that makes it. ``bound_every`` is for sampled methods: the exact bound every so many
+    steps, or "log": at about twenty counts of accesses for each power of ten, evenly on a logarithmic axis; "never" where a
+    reading of all data is too much, and a diverging run is then seen only by its parameters; None leaves it to the cost.
+    ``keeper`` is told of every step, and may know of an earlier run to go on with. ``model_at`` makes what a callback sees of a
     state; by default the state itself.
     """
     stepper, words = choose(problem, method, step, order)
     trace = Trace() if trace is None else trace  # an empty one is false
-    trace.choice = words
-    watch = _Watch(problem, method, step, stepper, limits, bound_every, trace)
     tell = Teller((*as_callbacks(callbacks), *asked()), trace, model_at or (lambda state: state))
     LOG.info("fit of %s: %s", ", ".join(problem.blocks), words)
     # One BLAS thread: the small factorisations of a step gain nothing from more, and two threads round differently.
-    with threadpool_limits(1, user_api="blas"), progress_bar(limits.steps, progress) as bar:
-        watch.begin(state)
-        stop: Stop | None = None
-        for _ in range(limits.steps):
+    with (
+        nullcontext() if keeper is None else keeper,
+        threadpool_limits(1, user_api="blas"),
+        progress_bar(limits.steps, progress) as bar,
+    ):
+        kept = None if keeper is None else keeper.begin(about_run(problem, seed, order, words))
+        if kept is not None:
+            trace.take_over(kept.trace)
+            remind(tell.callbacks, kept.notes)
+        trace.choice = words
+        watch = _Watch(problem, method, step, stepper, limits, bound_every, trace)
+        state, stop = watch.begin(start, kept)
+        while stop is None:
             stop, state = _one_step(stepper, watch, state, seed, tell)
             bar(watch.trace)
-            if stop is not None:
-                break
-        stop = stop or Stop(Reason.STEPS, watch.words_for_steps())
+            if keeper is not None:
+                keeper.after(
+                    RunState(state, trace, watch.begun, watch.unread, watch.first, noted(tell.callbacks), stop)
+                )
         LOG.log(logging.WARNING if stop.diverged else logging.INFO, "fit ended after %d steps: %s", state.t, stop)
-        return Result(stepper.finish(state), watch.trace, stop)
+        return Result(stepper.finish(state), trace, stop)
 
 
 def _one_step(stepper: Stepper, watch: _Watch, state: State, seed: int, tell: Teller) -> tuple[Stop | None, State]:
@@ -128,7 +140,7 @@ def _one_step(stepper: Stepper, watch: _Watch, state: State, seed: int, tell: Te
     stop = watch.lost(state)
     if stop is not None:
         return stop, state
-    return tell(new) or watch.ended(), new
+    return tell(new) or watch.ended(new), new
 
 
 @dataclass
@@ -146,19 +158,40 @@ class _Watch:
     bounds: list[float] = field(default_factory=list)
     unread: int = 0
     first: float = math.nan
+    begun: int = 0
 
     def __post_init__(self) -> None:
         earlier = self.trace.last if len(self.trace) else None
-        self.accesses = earlier.accesses if earlier else 0
+        self.accesses = self.accesses_before = earlier.accesses if earlier else 0
         self.started -= earlier.seconds if earlier else 0.0
-        self.accesses_before = self.accesses
         self.until = None if self.limits.seconds is None else time.perf_counter() + self.limits.seconds
         self.sweep_accesses = full_accesses(self.problem)
 
-    def begin(self, state: State) -> None:
-        """The bound at the start, against which a lost one is judged; an exact sweep cannot lose it."""
+    def begin(self, start: State | Callable[[], State], kept: RunState | None) -> tuple[State, Stop | None]:
+        """The state to go on from, and whether there is nothing to do.
+
+        The bound at the start, against which a lost one is judged, is not evaluated for exact sweeps, which cannot lose it.
+        """
+        if kept is not None:
+            self._remember(kept)
+            # More steps may be allowed now than when they ran out.
+            ended = kept.stop is not None and kept.stop.reason is not Reason.STEPS
+            return kept.state, kept.stop if ended else self._out_of_steps(kept.state)
+        state = start() if callable(start) else start
+        self.begun = state.t
         if not self.stepper.rising and self.bound_every != "never":
             self.first = self.problem.bound(state)
+        return state, None
+
+    def _remember(self, kept: RunState) -> None:
+        self.begun, self.unread, self.first = kept.begun, kept.unread, kept.first
+        records = self.trace.records
+        mine = [record for record in records if record.t > kept.begun]
+        self.bounds = [record.elbo for record in mine if not math.isnan(record.elbo)]
+        before = records[len(records) - len(mine) - 1] if len(mine) < len(records) else None
+        self.accesses_before = before.accesses if before else 0
+        if self.until is not None and mine:
+            self.until -= mine[-1].seconds - (before.seconds if before else 0.0)
 
     def guard(self, state: State, info: StepInfo) -> Stop | None:
         """Refuse a step that produced an invalid or non-finite λ."""
@@ -202,8 +235,8 @@ class _Watch:
         record = self.trace.pop()
         return self._diverged(f"the bound went from {first:.6g} to {last:.6g}", record.t, record.rho)
 
-    def ended(self) -> Stop | None:
-        """Tolerance, time or accesses."""
+    def ended(self, state: State) -> Stop | None:
+        """Tolerance, time, accesses or steps."""
         read = self.accesses - self.accesses_before
         if self.limits.accesses is not None and read >= self.limits.accesses:
             words = f"{read:,} messages were read after step {self.trace.last.t}, of {self.limits.accesses:,} allowed"
@@ -213,6 +246,9 @@ class _Watch:
                 Reason.SECONDS,
                 f"{self.limits.seconds:g} seconds were up after step {self.trace.last.t}",
             )
+        return self._settled() or self._out_of_steps(state)
+
+    def _settled(self) -> Stop | None:
         if self.limits.tol == 0:
             return None
         smooth = not (self.stepper.rising or isinstance(self.method, VB))
@@ -222,14 +258,14 @@ class _Watch:
             return Stop(Reason.TOLERANCE, words)
         return None
 
-    def words_for_steps(self) -> str:
-        """Said when the steps ran out."""
+    def _out_of_steps(self, state: State) -> Stop | None:
+        if state.t - self.begun < self.limits.steps:
+            return None
+        taken = f"all {self.limits.steps} steps were taken"
         if self.limits.tol == 0:
-            return f"all {self.limits.steps} steps were taken, as tol = 0 asks"
-        return (
-            f"all {self.limits.steps} steps were taken before the bound settled to tol = {self.limits.tol:g}: raise steps, or "
-            "continue_() the fit"
-        )
+            return Stop(Reason.STEPS, f"{taken}, as tol = 0 asks")
+        settled = f"before the bound settled to tol = {self.limits.tol:g}"
+        return Stop(Reason.STEPS, f"{taken} {settled}: raise steps, or continue_() the fit")
 
     def _bound_is_due(self, t: int, read: int) -> bool:
         if self.bound_every == "never":

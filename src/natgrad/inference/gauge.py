@@ -45,14 +45,17 @@ class Rotation(NamedTuple):
     shifts: Mapping[str, Floats] = {}
 
 
-def rotated(problem: Problem, pair: tuple[str, str], state: State) -> Rotation | None:
+def rotated(
+    problem: Problem, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None
+) -> Rotation | None:
     """The state with the pair turned; None where the priors have a mean, or differ from row to row.
 
-    A problem that knows more of its gauge, biases and learned precisions for example, has a method ``turned`` of its own.
+    A problem that knows more of its gauge, biases and learned precisions for example, has a method ``turned`` of its own. It
+    may leave alone blocks that are not among ``needed``: the next sweep updates them before it reads them.
     """
     own = getattr(problem, "turned", None)
     if own is not None:
-        found: Rotation | None = own(pair, state)
+        found: Rotation | None = own(pair, state, needed)
         return found
     sides = [_side(problem, name, state) for name in pair]
     if any(side is None for side in sides):

@@ -7,7 +7,7 @@ through a gather). Given the other nodes, the groups are independent of one anot
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,10 @@ from natgrad.errors import PlateMismatch
 from natgrad.network.incidence import group_plates
 from natgrad.network.plan import PlannedTerm
 from natgrad.network.polynomial import Take
-from natgrad.network.problem import LocalPart, LocalResult, NetworkProblem
 from natgrad.problem import ChildSet, Sampled, State
+
+if TYPE_CHECKING:
+    from natgrad.network.problem import LocalResult, NetworkProblem
 
 __all__ = ["Batch", "Groups"]
 
@@ -80,6 +82,8 @@ class Groups:
 
     def solve(self, state: State, rows: dict[str, Stats], batch: Batch, tol: float, limit: int) -> LocalResult:
         """Optimise the local blocks of a batch, starting from their ``rows``, the globals held fixed."""
+        from natgrad.network.problem import LocalPart, LocalResult
+
         if not self.local:
             return LocalResult({}, {}, 0, {})
         parts = tuple(

@@ -5,6 +5,8 @@ Global targets are scaled by groups / batch.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from natgrad.inference.draws import generator
@@ -12,8 +14,10 @@ from natgrad.inference.groups import Batch, Groups
 from natgrad.inference.methods import SVI
 from natgrad.inference.steppers import Moves, NothingToFinish, StepInfo
 from natgrad.inference.steps import Step
-from natgrad.network.problem import LocalResult, NetworkProblem
 from natgrad.problem import State
+
+if TYPE_CHECKING:
+    from natgrad.network.problem import LocalResult, NetworkProblem
 
 __all__ = ["SVIStepper"]
 

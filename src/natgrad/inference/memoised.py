@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from natgrad.inference.draws import generator
@@ -26,9 +25,10 @@ from natgrad.inference.groups import Batch, Groups
 from natgrad.inference.local import check_size
 from natgrad.inference.methods import SVI
 from natgrad.inference.steppers import StepInfo
-from natgrad.network.problem import NetworkProblem
-from natgrad.network.summary import Summary
 from natgrad.problem import BlockInfo, Sampled, State
+
+if TYPE_CHECKING:
+    from natgrad.network.problem import NetworkProblem
 
 __all__ = ["MemoisedStepper", "Remembered"]
 
@@ -56,6 +56,8 @@ class MemoisedStepper:
     rising = True
 
     def __init__(self, problem: NetworkProblem, method: SVI, order: tuple[str, ...]) -> None:
+        from natgrad.network.summary import Summary
+
         self.problem, self.method = problem, method
         self.groups = groups = Groups(problem, method.plate, order)
         check_size(method, groups)
@@ -92,7 +94,7 @@ class MemoisedStepper:
         memory = state.memory.get(KEY)
         if memory is None:
             return state
-        (batches,) = self._batches.values()
+        batches = self._cut(memory.cut[2])
         lam, mu = dict(state.lam), dict(state.mu)
         for name in self.groups.local:
             arrays = tuple(np.array(full) for full in lam[name])
@@ -149,6 +151,8 @@ class MemoisedStepper:
         self, memory: Remembered, batch: Batch, before: dict[str, Stats] | None, after: dict[str, Stats]
     ) -> tuple[dict[str, Any], Any]:
         """S and the entropy with a batch's old contribution taken out and the new one put in."""
+        import jax.numpy as jnp
+
         samples = tuple(self.groups.sampled(t, batch, 1.0) for t in self.groups.grouped)
         layouts, arrays = tuple(s.layout for s in samples), [s.arrays for s in samples]
         weights = {name: self.groups.entropy_weights(name, batch)[1] for name in self.groups.local}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,11 @@ from natgrad.network.checks import as_numbers, require
 from natgrad.network.expressions import CATEGORY, COUNT, REAL, SIMPLEX, UNIT, VECTOR
 from natgrad.network.nodes import Node
 from natgrad.network.polynomial import Take
-from natgrad.network.problem import NetworkProblem
 from natgrad.network.slots import check_range, checked_categories
 from natgrad.problem import State
+
+if TYPE_CHECKING:
+    from natgrad.network.problem import NetworkProblem
 
 __all__ = ["Init", "make_start"]
 

@@ -52,6 +52,10 @@ class Trace:
         """Write a held-out score beside the last step."""
         self._records[-1] = self._records[-1]._replace(held_out=held_out)
 
+    def take_over(self, other: Trace) -> None:
+        """Have the lines of another trace in place of one's own."""
+        self._records = list(other._records)
+
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         if name not in self.columns:
             raise KeyError(f"the trace has no column {name!r}; it has {', '.join(self.columns)}")

@@ -21,7 +21,7 @@ import numpy as np
 from natgrad.kernels._njit import lane_kernel, serial_kernel
 from natgrad.kernels.hmm_emissions import LANES, TABLE, fill_lanes, fill_row, fill_statistics, gather
 
-__all__ = ["best_path", "grow_buffers", "scan_backward", "scan_forward"]
+__all__ = ["best_scores", "grow_buffers", "scan_backward", "scan_forward", "trace_path"]
 
 # As in `hmm_lanes`.
 FLOOR, TINY = 1e-300, 1e-100
@@ -161,32 +161,40 @@ def scan_backward(
 
 
 @serial_kernel
-def best_path(
-    kind, codes, table, values, weights, labels, log_transition, log_initial, begin, end, block, out
+def best_scores(
+    kind, codes, table, values, weights, labels, log_transition, log_initial, begin, end, block, out_kept, out_last
 ):  # fmt: skip
-    """The likeliest path in ``out`` [end − begin]; its log probability is returned.
-
-    Scores at the cuts are kept, back-pointers of one block at a time.
-    """
-    n_states, n_times = log_transition.shape[0], end - begin
-    n_blocks = (n_times + block - 1) // block
+    """The log probability of the likeliest path into each state, at the first time of each block and at the last of all."""
+    n_states = log_transition.shape[0]
     raw, statistics, logs = np.zeros((values.shape[1], 1)), np.zeros((weights.shape[1], 1)), np.empty(n_states)
-    kept, score, after = np.empty((n_blocks, n_states)), np.empty(n_states), np.empty(n_states)
-    pointers = np.empty((block, n_states), np.int32)
+    after, pointer = np.empty(n_states), np.empty(n_states, np.int32)
     fill_row(kind, codes, table, values, weights, labels, begin, raw, statistics, logs)
     for k in range(n_states):
-        score[k] = log_initial[k] + logs[k]
-    _copy(score, kept, 0)
-    for t in range(1, n_times):
+        out_last[k] = log_initial[k] + logs[k]
+    _copy(out_last, out_kept, 0)
+    for t in range(1, end - begin):
         fill_row(kind, codes, table, values, weights, labels, begin + t, raw, statistics, logs)
-        _best_step(score, logs, log_transition, after, pointers[0])
+        _best_step(out_last, logs, log_transition, after, pointer)
         for k in range(n_states):
-            score[k] = after[k]
+            out_last[k] = after[k]
         if t % block == 0:
-            _copy(score, kept, t // block)
-    state = np.argmax(score)
-    best = score[state]
-    for number in range(n_blocks - 1, -1, -1):
+            _copy(out_last, out_kept, t // block)
+
+
+@serial_kernel
+def trace_path(
+    kind, codes, table, values, weights, labels, log_transition, begin, end, block, kept, first, last, state, out
+):  # fmt: skip
+    """The likeliest path in the blocks ``first`` … ``last``, given the state that follows them; the state it begins with.
+
+    ``out`` starts at the first time of the first block. The last time of a chain is no block's to decide. Pointers of one block
+    are held at a time, made again from the scores that were kept.
+    """
+    n_states, n_times = log_transition.shape[0], end - begin
+    raw, statistics, logs = np.zeros((values.shape[1], 1)), np.zeros((weights.shape[1], 1)), np.empty(n_states)
+    score, after = np.empty(n_states), np.empty(n_states)
+    pointers = np.empty((block, n_states), np.int32)
+    for number in range(last - 1, first - 1, -1):
         start = number * block
         stop = min(start + block, n_times - 1)
         for k in range(n_states):
@@ -197,10 +205,9 @@ def best_path(
             for k in range(n_states):
                 score[k] = after[k]
         for t in range(stop, start, -1):
-            out[t] = state
             state = pointers[t - start - 1, state]
-    out[0] = state
-    return best
+            out[t - 1 - first * block] = state
+    return state
 
 
 @serial_kernel

@@ -32,14 +32,14 @@ UNROLLED = 4
 @serial_kernel
 def run_windows(
     kind, codes, table, likelihood, peak, values, weights, labels, transition, begin, length, before, behind, spans,
-    first, last, out_pairs, out_sums, out_heads, out_log, out_states,
+    first, last, out_pairs, out_sums, out_heads, out_log, out_states, offset,
 ):  # fmt: skip
     """Forward–backward in the windows ``first`` … ``last``, their expected counts added to the sums.
 
     ``begin, length`` [n]: where each window is. ``spans`` [n, 4]: offsets from … to of the times whose statistics count, how many
     pairs count from the first of these, and whether its first time begins a sequence. ``out_pairs`` [K, K] += Σ q(x_t, x_{t+1});
     ``out_sums`` [F or V, K] += Σ s_j(y_t) q(x_t); ``out_heads`` [K] += q of first states; ``out_log`` [n] is the log of the
-    scales of the times that count. ``out_states`` [T, K] gets q(x_t) of these times, if it has rows.
+    scales of the times that count. ``out_states`` [n, K] gets q(x_t) of these times, from ``offset`` on, if it has rows.
     """
     n_states = transition.shape[0]
     padded = (n_states + UNROLLED - 1) // UNROLLED * UNROLLED
@@ -73,7 +73,7 @@ def run_windows(
         counts[:] = 0.0
         _backward(
             kind, codes, backward, begin, length, behind, spans, group, n_lanes, steps, n_states, alpha, emitted,
-            raw, state, ahead, statistics, lanes, places, counts, out_sums, out_heads, out_states,
+            raw, state, ahead, statistics, lanes, places, counts, out_sums, out_heads, out_states, offset,
         )  # fmt: skip
         for i in range(n_states):
             for j in range(n_states):
@@ -208,7 +208,7 @@ def _careful(kind, codes, table, values, weights, labels, t, alpha, emitted, lan
 @lane_kernel
 def _backward(
     kind, codes, backward, begin, length, behind, spans, group, n_lanes, steps, n_states, alpha, emitted, raw, state, ahead,
-    statistics, lanes, places, counts, out_sums, out_heads, out_states,
+    statistics, lanes, places, counts, out_sums, out_heads, out_states, offset,
 ):  # fmt: skip
     """β of every step and, with α, the expected counts."""
     width = LANES
@@ -248,7 +248,7 @@ def _backward(
             for lane in range(n_lanes):
                 if counted[lane] > 0.0:
                     for k in range(n_states):
-                        out_states[places[lane], k] = ahead[k, lane]
+                        out_states[places[lane] - offset, k] = ahead[k, lane]
         if t == 0:
             for lane in range(n_lanes):
                 if spans[group + lane, 3] > 0:

@@ -3,10 +3,8 @@
     r_n ~ N(u_i · v_j + b_i + c_j, 1/(τ s_i t_j)),   x_i = (u_i, b_i) ~ N(p_i, diag(α)⁻¹),   y_j = (v_j, c_j) likewise
     Λ_i = diag(α) + τ s_i Σ_n t_j E[a aᵀ],   (Λ m)_i = diag(α) p_i + τ s_i Σ_n t_j E[(r_n − c_j) a],   a = (v_j, 1)
 
-Without biases a = v_j and c = 0. "Own" is the side that is updated, "other" the one whose moments are read: `tell` packs the
-lower triangle of E[y yᵀ] and E[y] of every row of it, so that a rating costs one pass over contiguous numbers; ``trust`` [n]
-multiplies the noise precision of single ratings. Compressed rows and chunks are those of `natgrad.kernels.ratings`: a chunk
-owns its rows of every output.
+Without biases a = v_j and c = 0. The sums over a row's ratings are those of `natgrad.kernels.rating_gather`, for the rows
+``pieces[0] … pieces[-1]`` at a time; a piece owns its rows of every output.
 """
 
 from __future__ import annotations
@@ -15,111 +13,90 @@ import numpy as np
 from numba import prange
 
 from natgrad.kernels._njit import lane_kernel, parallel_kernel, serial_kernel
-from natgrad.kernels.rating_vectors import _invert, _write_moments
+from natgrad.kernels.rating_gather import normal_equations
+from natgrad.kernels.rating_vectors import invert, write_moments
 
-__all__ = ["errors_of_rows", "move_rows", "pack", "pair_moments", "sampled_rows", "sweep_rows", "targets_of_rows"]
-
-
-@parallel_kernel
-def pack(mean, second, tell):
-    """``tell`` [rows, D(D+1)/2 + D]: the lower triangle of E[y yᵀ], then E[y]."""
-    size = mean.shape[1]
-    for row in prange(mean.shape[0]):
-        place = 0
-        for k in range(size):
-            for h in range(k + 1):
-                tell[row, place] = second[row, k, h]
-                place += 1
-        for k in range(size):
-            tell[row, place + k] = mean[row, k]
+__all__ = ["errors_of_rows", "move_rows", "pair_moments", "sampled_rows", "sweep_rows", "targets_of_rows"]
 
 
 @parallel_kernel
 def sweep_rows(
-    chunks, start, other, values, trust, tell, other_weight, own_weight, prior, pull, tau, biased, rho, lam, half,
+    pieces, sums, own_weight, prior, pull, tau, biased, rho, lam, half,
     out_lam, out_half, out_mean, out_second, log_det, errors,
 ):  # fmt: skip
-    """Update every row from all its ratings, blended with the old λ by ρ; ``errors`` gets Σ_n t_j E[(r_n − …)²] unless empty.
+    """Update every row from its sums, blended with the old λ by ρ; ``errors`` gets Σ_n t_j E[(r_n − …)²].
 
     ``prior`` [D] is E[α], ``pull`` [rows or 1, D] is E[α] p; ``log_det`` [rows] gets log |Λ|.
     A row whose precision is not positive definite gets NaN moments.
     """
-    size = out_lam.shape[1]
-    for chunk in prange(chunks.shape[0] - 1):
-        sums, linear = np.empty(tell.shape[1]), np.empty(size)
+    size, first = out_lam.shape[1], pieces[0]
+    for piece in prange(pieces.shape[0] - 1):
         matrix, vector = np.empty((size, size)), np.empty(size)
         factor, covariance = np.empty((size, size)), np.empty((size, size))
-        for row in range(chunks[chunk], chunks[chunk + 1]):
-            total = _gather(start[row], start[row + 1], other, values, trust, tell, other_weight, sums, linear)
-            rest = _normal_equations(sums, linear, total, biased, matrix, vector)
+        for row in range(pieces[piece], pieces[piece + 1]):
+            rest = normal_equations(sums[row - first], biased, matrix, vector)
             scale = tau * own_weight[row]
             there = row if pull.shape[0] > 1 else 0
             for k in range(size):
                 exact = scale * vector[k] + pull[there, k]
                 out_lam[row, k] = exact if rho == 1.0 else (1.0 - rho) * lam[row, k] + rho * exact
                 for h in range(size):
-                    exact = -0.5 * (scale * matrix[k, h] + (prior[k] if k == h else 0.0))
-                    out_half[row, k, h] = exact if rho == 1.0 else (1.0 - rho) * half[row, k, h] + rho * exact
-                    factor[k, h] = -2.0 * out_half[row, k, h]
-            _invert(factor, covariance)
-            log_det[row] = 0.0
+                    factor[k, h] = scale * matrix[k, h]
+                factor[k, k] += prior[k]
+            if rho != 1.0:
+                for k in range(size):
+                    for h in range(size):
+                        factor[k, h] = rho * factor[k, h] - 2.0 * (1.0 - rho) * half[row, k, h]
             for k in range(size):
-                log_det[row] += 2.0 * np.log(factor[k, k])
-            _write_moments(out_lam[row], covariance, out_mean[row], out_second[row])
-            if errors.shape[0]:
-                errors[row] = rest + _fit(out_mean[row], out_second[row], vector, matrix)
+                for h in range(size):
+                    out_half[row, k, h] = -0.5 * factor[k, h]
+            log_det[row] = invert(factor, covariance)
+            write_moments(out_lam[row], covariance, out_mean[row], out_second[row])
+            errors[row] = rest + _fit(out_mean[row], out_second[row], vector, matrix)
 
 
 @parallel_kernel
-def errors_of_rows(chunks, start, other, values, trust, tell, other_weight, biased, mean, second, errors):
+def errors_of_rows(pieces, sums, biased, mean, second, errors):
     """Σ_n t_j E[(r_n − u·v − b − c)²] of every row."""
-    size = mean.shape[1]
-    for chunk in prange(chunks.shape[0] - 1):
-        sums, linear = np.empty(tell.shape[1]), np.empty(size)
+    size, first = mean.shape[1], pieces[0]
+    for piece in prange(pieces.shape[0] - 1):
         matrix, vector = np.empty((size, size)), np.empty(size)
-        for row in range(chunks[chunk], chunks[chunk + 1]):
-            total = _gather(start[row], start[row + 1], other, values, trust, tell, other_weight, sums, linear)
-            rest = _normal_equations(sums, linear, total, biased, matrix, vector)
+        for row in range(pieces[piece], pieces[piece + 1]):
+            rest = normal_equations(sums[row - first], biased, matrix, vector)
             errors[row] = rest + _fit(mean[row], second[row], vector, matrix)
 
 
 @parallel_kernel
-def targets_of_rows(
-    chunks, start, other, values, trust, tell, other_weight, own_weight, tau, biased, out_lam, out_half
-):
-    """Add the messages of all ratings to the targets of every row."""
-    size = out_lam.shape[1]
-    for chunk in prange(chunks.shape[0] - 1):
-        sums, linear = np.empty(tell.shape[1]), np.empty(size)
+def targets_of_rows(pieces, sums, scale, biased, out_lam, out_half):
+    """Add the messages of all ratings to the targets of every row, times the row's ``scale``."""
+    size, first = out_lam.shape[1], pieces[0]
+    for piece in prange(pieces.shape[0] - 1):
         matrix, vector = np.empty((size, size)), np.empty(size)
-        for row in range(chunks[chunk], chunks[chunk + 1]):
-            total = _gather(start[row], start[row + 1], other, values, trust, tell, other_weight, sums, linear)
-            _normal_equations(sums, linear, total, biased, matrix, vector)
-            scale = tau * own_weight[row]
+        for row in range(pieces[piece], pieces[piece + 1]):
+            normal_equations(sums[row - first], biased, matrix, vector)
             for k in range(size):
-                out_lam[row, k] += scale * vector[k]
+                out_lam[row, k] += scale[row] * vector[k]
                 for h in range(size):
-                    out_half[row, k, h] -= 0.5 * scale * matrix[k, h]
+                    out_half[row, k, h] -= 0.5 * scale[row] * matrix[k, h]
 
 
 @serial_kernel
-def sampled_rows(own, other, values, weights, tell, tau, biased, out_lam, out_half):
-    """Add weight · τ · message of sampled ratings to the targets of their rows, in the order given."""
-    size = out_lam.shape[1]
-    sums, linear = np.empty(tell.shape[1]), np.empty(size)
-    matrix, vector = np.empty((size, size)), np.empty(size)
+def sampled_rows(own, other, values, weights, tell, biased, out_lam, out_half):
+    """Add weight · message of sampled ratings to the targets of their rows, in the order given."""
+    size, width = out_lam.shape[1], tell.shape[1]
+    sums, matrix, vector = np.empty(width + size + 3), np.empty((size, size)), np.empty(size)
     for n in range(own.shape[0]):
         i, j = own[n], other[n]
-        for t in range(tell.shape[1]):
+        for t in range(width):
             sums[t] = tell[j, t]
         for k in range(size):
-            linear[k] = values[n] * tell[j, tell.shape[1] - size + k]
-        _normal_equations(sums, linear, (1.0, values[n], values[n] * values[n]), biased, matrix, vector)
-        scale = tau * weights[n]
+            sums[width + k] = values[n] * tell[j, width - size + k]
+        sums[width + size], sums[width + size + 1], sums[width + size + 2] = 1.0, values[n], values[n] * values[n]
+        normal_equations(sums, biased, matrix, vector)
         for k in range(size):
-            out_lam[i, k] += scale * vector[k]
+            out_lam[i, k] += weights[n] * vector[k]
             for h in range(size):
-                out_half[i, k, h] -= 0.5 * scale * matrix[k, h]
+                out_half[i, k, h] -= 0.5 * weights[n] * matrix[k, h]
 
 
 @parallel_kernel
@@ -192,51 +169,6 @@ def _between(matrix, inner, work, out):
             for k in range(size):
                 total += work[i, k] * matrix[j, k]
             out[i, j] = total
-
-
-@lane_kernel
-def _gather(begin, end, other, values, trust, tell, weight, sums, linear):
-    """Σ t E[y yᵀ], Σ t E[y] and Σ t r E[y] over a row's ratings; returns Σ t, Σ t r and Σ t r²."""
-    size, width = linear.shape[0], sums.shape[0]
-    sums[:], linear[:] = 0.0, 0.0
-    total, first, second = 0.0, 0.0, 0.0
-    for n in range(begin, end):
-        j = other[n]
-        w = weight[j] * trust[n]
-        rated = w * values[n]
-        total += w
-        first += rated
-        second += rated * values[n]
-        for t in range(width):
-            sums[t] += w * tell[j, t]
-        for k in range(size):
-            linear[k] += rated * tell[j, width - size + k]
-    return total, first, second
-
-
-@lane_kernel
-def _normal_equations(sums, linear, total, biased, matrix, vector):
-    """Σ t E[a aᵀ] and Σ t E[(r − c) a] from what was gathered; returns Σ t E[(r − c)²]."""
-    size = linear.shape[0]
-    n_factors = size - 1 if biased else size
-    width = sums.shape[0] - size
-    place = 0
-    for k in range(n_factors):
-        vector[k] = linear[k]
-        for h in range(k + 1):
-            matrix[k, h] = sums[place]
-            matrix[h, k] = sums[place]
-            place += 1
-    if not biased:
-        return total[2]
-    # The last row of the triangle is E[c v], then E[c²].
-    for k in range(n_factors):
-        vector[k] -= sums[place + k]
-        matrix[n_factors, k] = sums[width + k]
-        matrix[k, n_factors] = sums[width + k]
-    matrix[n_factors, n_factors] = total[0]
-    vector[n_factors] = total[1] - sums[width + n_factors]
-    return total[2] - 2.0 * linear[n_factors] + sums[place + n_factors]
 
 
 @lane_kernel

@@ -14,6 +14,8 @@ __all__ = ["blended_block", "distance", "length", "owned"]
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]
+# Numbers that are subtracted at a time: what the cache holds.
+PIECE = 2**16
 
 
 def blended_block(
@@ -52,8 +54,11 @@ def owned(stats: Any) -> Pair:
 
 
 def distance(old: Pair, new: Pair) -> float:
-    """‖Δλ‖."""
-    return float(np.sqrt(sum(_square(a - b) for a, b in zip(new, old, strict=True))))
+    """‖Δλ‖, piece by piece: the difference of large arrays is never there as a whole."""
+    total = 0.0
+    for a, b in zip(map(np.ravel, new), map(np.ravel, old), strict=True):
+        total += sum(_square(a[n : n + PIECE] - b[n : n + PIECE]) for n in range(0, a.size, PIECE))
+    return float(np.sqrt(total))
 
 
 def length(lam: Pair) -> float:

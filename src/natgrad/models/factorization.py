@@ -11,9 +11,9 @@ the guard are those of every network.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +32,9 @@ from natgrad.models.rating_kinds import Kind, RatingSettings, kind_of
 from natgrad.models.rating_tables import FOLD_STEPS, check_columns
 from natgrad.models.recommending import RecommendMixin
 from natgrad.models.saving import SaveMixin
-from natgrad.models.settings import checked_every, checked_method, checked_step
+from natgrad.models.settings import Watched, checked_every, checked_method, checked_step, keeper_of, run_settings
 from natgrad.network.checks import real_number, whole_number
+from natgrad.posterior.checkpoints import Checkpoints
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.factor import Factor
 from natgrad.problem import Problem, State
@@ -178,7 +179,7 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         *,
         user_features: Any = None,
         item_features: Any = None,
-        callbacks: Sequence[Any] = (),
+        **keep: Unpack[Watched],
     ) -> MatrixFactorization:
         """Fit to ratings.
 
@@ -190,13 +191,13 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         user_features, item_features : numbers that are known of users or items, optional
             An array with a row for each (in the order of ``Ratings``), a table with ids as its index, or {id: numbers}. They
             move the prior mean of the vectors, by a linear map that is learned: who has no ratings is predicted from them.
-        callbacks : functions of the progress, or experiment trackers such as MLflow and TensorBoard's writer; see `HeldOut`
+        checkpoint, every, resume, callbacks : as in ``Network.fit``
         """
         settings = self._settings()
         limits = self._limits(self.max_steps, self.max_accesses, self.max_seconds)
         ratings, features = known_features(as_ratings(X), user_features, item_features)
         kind = kind_of(settings, ratings, None, features)
-        self._run(kind, ratings, None, limits, Trace())
+        self._run(kind, ratings, None, limits, Trace(), keeper=keeper_of(keep, run_settings(self)))
         return self
 
     def partial_fit(self, X: Any, y: None = None) -> MatrixFactorization:
@@ -254,21 +255,33 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
     # -- parts --
 
     def _run(
-        self, kind: Kind, ratings: Ratings, state: State | None, limits: Limits, trace: Trace, growing: bool = False
+        self,
+        kind: Kind,
+        ratings: Ratings,
+        state: State | None,
+        limits: Limits,
+        trace: Trace,
+        growing: bool = False,
+        keeper: Checkpoints | None = None,
     ) -> None:
         method, seed, left = checked_method(self.method), int(self.seed), limits.steps
         state = kind.start(ratings, seed, float(self.init_scale)) if state is None else state
+        if keeper is not None:  # the part that goes on is the one that began there
+            state, left = state._replace(t=keeper.begun), left - keeper.begun
         while True:
-            part = kind.part(ratings, seed, state.t, method, growing)
-            state = state._replace(memory={}) if part.fresh else state
-            steps = left if part.until is None else min(left, part.until - state.t)
+            began = state.t
+            part = kind.part(ratings, seed, began, method, growing)
+            # Handed over, not kept: a state may take much memory, and the run needs its start only for the first step.
+            handed = [state._replace(memory={}) if part.fresh else state]
+            del state
+            steps = left if part.until is None else min(left, part.until - began)
             result = run(
-                part.problem, state, method, checked_step(self.step, method, part.problem), part.order,
+                part.problem, handed.pop(), method, checked_step(self.step, method, part.problem), part.order,
                 limits=Limits(steps, limits.tol if part.until is None else 0.0, limits.seconds, limits.accesses), seed=seed,
-                bound_every=checked_every(self.bound_every), progress=self.verbose, trace=trace,
+                bound_every=checked_every(self.bound_every), progress=self.verbose, trace=trace, keeper=keeper,
                 model_at=self._model_at(kind, ratings, part.problem, trace),
             )  # fmt: skip
-            left -= result.state.t - state.t
+            left -= result.state.t - began
             ended = part.until is None or left <= 0 or result.state.t < part.until or kind.is_done(result)
             ended |= result.stop.reason is Reason.CALLBACK
             state, trace = result.state, result.trace

@@ -8,8 +8,7 @@ Hensman, Fusi and Lawrence (2013). The loop, the natural steps and the guard are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, final
+from typing import Any, Literal, Unpack, final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +23,7 @@ from natgrad.inference.methods import Method
 from natgrad.inference.steps import Step
 from natgrad.models.gp_base import SparseGP
 from natgrad.models.gp_likelihoods import Bernoulli, Gaussian, Likelihood, StudentT, likelihood_named
+from natgrad.models.settings import Watched
 from natgrad.network.checks import real_number, whole_number
 
 __all__ = ["SparseGPClassifier", "SparseGPRegressor"]
@@ -132,20 +132,20 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         self.verbose = verbose
 
     @told
-    def fit(self, X: Any, y: Any = None, *, callbacks: Sequence[Any] = ()) -> SparseGPRegressor:
+    def fit(self, X: Any, y: Any = None, **keep: Unpack[Watched]) -> SparseGPRegressor:
         """Fit to rows.
 
         Parameters
         ----------
         X : array or memory map [N, D]; the path of a Parquet file; or an iterator of pairs (X, y)
         y : array [N] or [N, P]; for a Parquet file, the name of the output column, or a list of names
-        callbacks : functions of the progress, or experiment trackers such as MLflow and TensorBoard's writer; see `HeldOut`
+        checkpoint, every, resume, callbacks : as in ``Network.fit``
         """
         likelihood = self._checked_likelihood()
         rows = self._rows(X, y, True, multi_output=True, y_numeric=True)
         self._flat = rows.n_outputs == 1 and (self._is_stream(X) or np.asarray(y).ndim == 1)
         self._check_support(rows, likelihood)
-        self._fit_rows(rows, likelihood, likelihood.standardised)
+        self._fit_rows(rows, likelihood, likelihood.standardised, keep)
         return self
 
     def partial_fit(self, X: Any, y: Any, *, n_total: float | None = None) -> SparseGPRegressor:
@@ -320,8 +320,11 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         self.verbose = verbose
 
     @told
-    def fit(self, X: Any, y: Any = None, *, callbacks: Sequence[Any] = ()) -> SparseGPClassifier:
-        """Fit to rows [N, D] and classes [N]; in Parquet files and iterators of (X, y) the classes are numbers."""
+    def fit(self, X: Any, y: Any = None, **keep: Unpack[Watched]) -> SparseGPClassifier:
+        """Fit to rows [N, D] and classes [N]; in Parquet files and iterators of (X, y) the classes are numbers.
+
+        ``checkpoint``, ``every``, ``resume`` and ``callbacks`` are those of ``Network.fit``.
+        """
         if self._is_stream(X):
             rows = self._rows(X, y, True)
             X, y = rows.inputs, np.array(rows.outputs[:, 0])
@@ -329,7 +332,7 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
             X, y = validate_data(self, X, y, dtype=(np.float64, np.float32))
         check_classification_targets(y)
         self.classes_: npt.NDArray[Any] = np.unique(y)
-        self._fit_rows(self._coded(X, y), Bernoulli(), False)
+        self._fit_rows(self._coded(X, y), Bernoulli(), False, keep)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *, n_total: float | None = None) -> SparseGPClassifier:

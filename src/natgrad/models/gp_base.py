@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import optax
 from scipy.linalg import blas
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -25,8 +26,8 @@ from natgrad.models.gp_algebra import Posterior
 from natgrad.models.gp_likelihoods import Likelihood
 from natgrad.models.gp_problem import GPProblem
 from natgrad.models.gp_settings import MOST_ROWS, Learned, Settings, compiled, leaves_of, settings_of
-from natgrad.models.saving import SaveMixin
-from natgrad.models.settings import checked_method, checked_step, fitted_at
+from natgrad.models.saving import SaveMixin, register
+from natgrad.models.settings import Keep, checked_method, checked_step, fitted_at, keeper_of, run_settings
 from natgrad.network.checks import real_number, whole_number
 from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
@@ -42,6 +43,10 @@ WINDOW, MOST_HELD_OUT, PATIENCE = 100, 2_000, 3
 MOST_JOINT_ROWS = 5_000
 # Fitted attributes that a file keeps as they are; the rest follows from the state.
 KEPT = ("n_features_in_", "feature_names_in_", "classes_", "elbo_", "trace_", "stop_", "n_rows_seen_", "_flat")
+
+# Both are parts of a checkpoint.
+register(Settings, "gp.Settings")
+register(optax.ScaleByAdamState, "gp.Adam")
 
 
 class Predictor(NamedTuple):
@@ -73,8 +78,9 @@ class SparseGP(SaveMixin, BaseEstimator):
 
     # -- fitting --
 
-    def _fit_rows(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool) -> None:
+    def _fit_rows(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, keep: Keep) -> None:
         self._check_settings()
+        keeper = keeper_of(keep, run_settings(self))
         seed = whole_number(self.seed, "seed", least=0)
         rows = rows.standardised(standard_outputs) if self.standardize else rows
         held = None
@@ -88,7 +94,7 @@ class SparseGP(SaveMixin, BaseEstimator):
         step = checked_step(self.step, method, problem)
         result = run(
             problem, problem.start(settings), method, step, ("v",), limits=limits, seed=seed, callbacks=(watch,),
-            progress=self.verbose, trace=trace, model_at=fitted_at(self, problem),
+            progress=self.verbose, trace=trace, keeper=keeper, model_at=fitted_at(self, problem),
         )  # fmt: skip
         self.trace_, self.stop_ = result.trace, result.stop
         if result.stop.reason is Reason.STEPS and self.tol > 0:
@@ -293,6 +299,19 @@ class _Settled:
         self.window = WINDOW if size < problem.n_groups else WINDOW // 4
         self.held = None if held is None else held.take(np.arange(min(len(held), MOST_HELD_OUT)))
         self.best, self.since, self.still = -np.inf, 0, 0
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """What a checkpoint keeps besides the state: what was seen of held-out rows, and how much jitter it took."""
+        return {
+            "seen": [self.best, self.since, self.still],
+            "jitter": [self.problem.jitter_used, self.problem.jitter_raised],
+        }
+
+    @memory.setter
+    def memory(self, kept: Mapping[str, Any]) -> None:
+        self.best, self.since, self.still = kept["seen"]
+        self.problem.jitter_used, self.problem.jitter_raised = kept["jitter"]
 
     def __call__(self, seen: Progress) -> Stop | None:
         if self.tol == 0 or seen.t % self.window or seen.t < 2 * self.window:

@@ -1,9 +1,9 @@
 """The settings of a sparse Gaussian process: kernel, inducing inputs and noise; their matrices, and their gradient step.
 
 JAX evaluates the kernel and pulls gradients of matrices back to θ and Z, and optax's Adam moves them; for a single stationary
-kernel, the default, the same is done in closed form (`natgrad.covariance._direct`). All the linear algebra between, which is
-most of the work, is BLAS on these matrices (`natgrad.models.gp_problem`). Every call enters 64-bit mode for itself. Functions
-are compiled once for each structure of a kernel.
+kernel, the default, the same is done in closed form (`natgrad.covariance._direct`), and nothing is compiled. All the linear
+algebra between, which is most of the work, is BLAS on these matrices (`natgrad.models.gp_problem`). Every call enters 64-bit
+mode for itself. Functions are compiled once for each structure of a kernel.
 """
 
 from __future__ import annotations
@@ -91,10 +91,8 @@ def settings_of(leaves: Sequence[Array], matrices: Matrices, kernel: Covariance)
     """The settings from their leaves."""
     n_theta = len(kernel.theta)
     started = matrices.started(Settings(tuple(leaves[:n_theta]), leaves[n_theta], leaves[n_theta + 1]))
-    with jax.enable_x64(True):
-        arrays = [jnp.asarray(leaf) for leaf in leaves]
-        out: Settings = jax.tree.unflatten(jax.tree.structure(started), arrays)
-        return out
+    out: Settings = jax.tree.unflatten(jax.tree.structure(started), [np.asarray(leaf) for leaf in leaves])
+    return out
 
 
 def compiled(kernel: Covariance) -> Matrices:
@@ -131,10 +129,14 @@ class Matrices:
 
     def square(self, settings: Settings) -> Floats:
         """K_mm."""
+        if self._direct is not None:
+            return self._direct.square(settings.theta, settings.inducing)
         return self._in_64_bits(lambda *a: (self._square(*a),), settings.theta, settings.inducing)[0]
 
     def rows(self, settings: Settings, x: Floats) -> tuple[Floats, Floats]:
         """K_nm and k_nn of any number of rows up to `MOST_ROWS`."""
+        if self._direct is not None:
+            return self._direct.rows(settings.theta, settings.inducing, x)
         n = len(x)
         size = max(LEAST_ROWS, 1 << (n - 1).bit_length())
         padded = x if size == n else np.concatenate([x, np.zeros((size - n, x.shape[1]))])
@@ -162,10 +164,9 @@ class Matrices:
 
     def started(self, settings: Settings) -> Settings:
         """The settings as 64-bit arrays, with an Adam that remembers nothing yet."""
-        with jax.enable_x64(True):
-            moving = jax.tree.map(lambda a: jnp.asarray(a, jnp.float64), settings._replace(adam=None))
-            out: Settings = moving._replace(adam=optax.scale_by_adam().init(moving))
-            return out
+        moving: Settings = jax.tree.map(lambda a: np.array(a, np.float64), settings._replace(adam=None))
+        memory = (jax.tree.map(np.zeros_like, moving) for _ in range(2))
+        return moving._replace(adam=optax.ScaleByAdamState(np.zeros((), np.int32), *memory))
 
     @staticmethod
     def _in_64_bits(function: Callable[..., Any], *arguments: Any) -> tuple[Floats, ...]:

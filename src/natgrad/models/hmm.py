@@ -8,33 +8,42 @@ natural gradient (Foti, Xu, Laird and Fox, 2014). The loop, the steps and the gu
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from natgrad.data.sequences import Sequences, as_columns, as_ends, as_labels, is_stream
+from natgrad.data.outputs import RowWriter
+from natgrad.data.sequences import Sequences, as_columns, as_ends, as_labels, is_stream, lengths_of
 from natgrad.inference.additive import ONE_PASS, SampledGroups
-from natgrad.inference.callbacks import told
+from natgrad.inference.callbacks import asked, told
 from natgrad.inference.engine import Limits, Result, run
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.hmm_files import HMMFiles
 from natgrad.models.hmm_priors import chain_priors
-from natgrad.models.settings import checked_method, checked_step, fitted_at
+from natgrad.models.settings import (
+    Watched,
+    checked_method,
+    checked_step,
+    fitted_at,
+    keeper_of,
+    refuse_to_keep,
+    run_settings,
+)
 from natgrad.network.checks import real_number, whole_number
 from natgrad.posterior.export import Posterior, factors_of
 
 if TYPE_CHECKING:
+    from natgrad.inference.keeping import Keeper
     from natgrad.models.hmm_emissions import Emission
     from natgrad.models.hmm_problem import HMMModel, SequenceProblem, Subchains
-    from natgrad.models.hmm_windows import Weights
     from natgrad.problem import State
 
 __all__ = ["HiddenMarkov"]
@@ -56,6 +65,7 @@ class _Plan(NamedTuple):
     words: str
 
 
+@dataclass(repr=False, eq=False)  # writes __init__ with every setting by name; the rest is scikit-learn's
 class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
     """A hidden Markov model without its emissions: what `GaussianHMM`, `CategoricalHMM`, `PoissonHMM` and `BernoulliHMM` share.
 
@@ -101,52 +111,25 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
     elbo_, trace_, stop_ : the bound (of sampled subchains: its estimate), its history, and why the run ended
     """
 
-    def __init__(
-        self,
-        n_states: int = 4,
-        *,
-        initial_prior: Any = 1.0,
-        transition_prior: Any = 1.0,
-        sticky: float = 0.0,
-        topology: Literal["ergodic", "left-to-right"] = "ergodic",
-        method: Method | None = None,
-        step: Step | None = None,
-        subchain_length: int | None = None,
-        n_subchains: int | None = None,
-        buffer: int | Literal["grow"] | None = None,
-        buffer_tol: float = 1e-3,
-        n_init: int = 8,
-        max_sweeps: int = 200,
-        passes: float = 1.0,
-        tol: float = 1e-6,
-        seed: int = 0,
-        n_jobs: int | None = None,
-        verbose: bool | None = None,
-    ) -> None:
-        self.n_states = n_states
-        self.initial_prior = initial_prior
-        self.transition_prior = transition_prior
-        self.sticky = sticky
-        self.topology = topology
-        self.method = method
-        self.step = step
-        self.subchain_length = subchain_length
-        self.n_subchains = n_subchains
-        self.buffer = buffer
-        self.buffer_tol = buffer_tol
-        self.n_init = n_init
-        self.max_sweeps = max_sweeps
-        self.passes = passes
-        self.tol = tol
-        self.seed = seed
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
-    @classmethod
-    def _get_param_names(cls) -> list[str]:
-        """The settings of the class and those that all share, for scikit-learn."""
-        named = [*inspect.signature(HiddenMarkov.__init__).parameters, *inspect.signature(cls.__init__).parameters]
-        return sorted(set(named) - {"self", "settings"})
+    n_states: int = 4
+    _: KW_ONLY
+    initial_prior: Any = 1.0
+    transition_prior: Any = 1.0
+    sticky: float = 0.0
+    topology: Literal["ergodic", "left-to-right"] = "ergodic"
+    method: Method | None = None
+    step: Step | None = None
+    subchain_length: int | None = None
+    n_subchains: int | None = None
+    buffer: int | Literal["grow"] | None = None
+    buffer_tol: float = 1e-3
+    n_init: int = 8
+    max_sweeps: int = 200
+    passes: float = 1.0
+    tol: float = 1e-6
+    seed: int = 0
+    n_jobs: int | None = None
+    verbose: bool | None = None
 
     @abstractmethod
     def _emission(self, X: Array) -> Emission:
@@ -156,23 +139,34 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
     def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
         """Set the attributes that users of this kind of emission expect."""
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
     # -- fitting --
 
     @told
-    def fit(self, X: Any, lengths: Any = None, *, labels: Any = None, callbacks: Sequence[Any] = ()) -> HiddenMarkov:
+    def fit(
+        self, X: Any, y: Any = None, lengths: Any = None, *, labels: Any = None, **keep: Unpack[Watched]
+    ) -> HiddenMarkov:
         """Fit to sequences.
 
         Parameters
         ----------
         X : array [T, D] (NumPy, memory-mapped, a table), the name of a .npy or .parquet file, or an iterator of such parts
+        y : optional
+            With an entry for each row of X a target, as scikit-learn passes it, and ignored; anything else is ``lengths``, as
+            hmmlearn's users write it: ``fit(X, [700, 800])``.
         lengths : ints, optional
             Of the sequences in X, one after the other; by default X is one sequence. Parts of an iterator are sequences.
         labels : ints [T], optional
             Known states; −1 where the state is unknown.
-        callbacks : functions of the progress, or experiment trackers such as MLflow and TensorBoard's writer; see `HeldOut`
+        checkpoint, every, resume, callbacks : as in ``Network.fit``; not for iterators
         """
         if is_stream(X):
-            if lengths is not None or labels is not None or callbacks:
+            refuse_to_keep(keep)
+            if asked() or not all(given is None for given in (y, lengths, labels)):
                 raise ValueError(
                     "an iterator takes no lengths, labels or callbacks: call partial_fit with each part instead"
                 )
@@ -180,31 +174,31 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
                 self.partial_fit(part)
             self._check_fitted()
             return self
-        columns = as_columns(X)
+        columns = self._columns(X)
         model = self._model(columns)
-        data = self._sequences(columns, lengths, labels, model.emission)
+        data = self._sequences(columns, lengths_of(y, lengths, len(columns)), labels, model.emission)
         plan = self._plan(data, model)
-        self._run(plan, self._start(plan.problem), Trace())
+        self._run(plan, lambda: self._start(plan.problem), Trace(), keeper_of(keep, run_settings(self)))
         self.n_times_seen_ = data.n_times
         return self
 
     def partial_fit(
-        self, X: Any, lengths: Any = None, *, labels: Any = None, n_times: float | None = None
+        self, X: Any, y: Any = None, lengths: Any = None, *, labels: Any = None, n_times: float | None = None
     ) -> HiddenMarkov:
         """One step from a part of a stream: λ ← (1 − ρ) λ + ρ (η̃ + scale · counts).
 
         Parameters
         ----------
-        X, lengths, labels : as in `fit`
+        X, y, lengths, labels : as in `fit`
         n_times : float, optional
             How many times the stream stands for; by default those seen so far.
         """
         from natgrad.models.hmm_problem import SequenceProblem
 
-        columns = as_columns(X)
+        columns = self._columns(X)
         fresh = not hasattr(self, "_state")
         model = self._model(columns) if fresh else self._model_
-        data = self._sequences(columns, lengths, labels, model.emission)
+        data = self._sequences(columns, lengths_of(y, lengths, len(columns)), labels, model.emission)
         seen = data.n_times + (0 if fresh else self.n_times_seen_)
         population = len(data) * max(seen, n_times or 0) / data.n_times
         problem = SequenceProblem(data, model, population=population, n_jobs=self.n_jobs)
@@ -219,35 +213,42 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
 
     # -- states and scores --
 
-    def score(self, X: Any, lengths: Any = None) -> float:
-        """Log p(X) of sequences at the mean of q; neither batches nor subchains change it."""
-        problem = self._held_out(X, lengths)
-        return self._counted(problem, problem.at_point(self._state), None)
+    def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
+        """Log p(X) of sequences at the mean of q; neither batches nor subchains change it. See `fit` for ``y``."""
+        problem = self._held_out(X, lengths, y)
+        return self._counted(problem, None)
 
-    def score_samples(self, X: Any, lengths: Any = None, *, out: Array | None = None) -> tuple[float, Array]:
+    def score_samples(self, X: Any, lengths: Any = None, *, out: Any = None) -> tuple[float, Array]:
         """Log p(X) and the probabilities of the states [T, K]; see `predict_proba` for ``out``."""
         problem = self._held_out(X, lengths)
-        states = np.empty((problem.data.n_times, problem.model.n_states)) if out is None else out
-        return self._counted(problem, problem.at_point(self._state), states), states
+        with RowWriter(out, (problem.data.n_times, problem.model.n_states), np.float64) as rows:
+            log_prob = self._counted(problem, rows)
+        return log_prob, rows.result
 
-    def predict_proba(self, X: Any, lengths: Any = None, *, out: Array | None = None) -> Array:
+    def predict_proba(self, X: Any, lengths: Any = None, *, out: Any = None) -> Array:
         """p(x_t | X) at the mean of q [T, K].
 
-        ``out``, an array of floats such as a `np.memmap`, is written block by block; then nothing of this size is held.
+        ``out``, an array of yours or the name of a .npy file, is written stretch by stretch; then nothing of this size is held.
+        The rows of a file are returned mapped into memory.
         """
         return self.score_samples(X, lengths, out=out)[1]
 
-    def decode(self, X: Any, lengths: Any = None) -> tuple[float, Array]:
-        """The log probability of the likeliest path of each sequence, summed, and the states on it [T]."""
-        from natgrad.models.hmm_windows import n_threads, paths
+    def decode(self, X: Any, lengths: Any = None, *, out: Any = None) -> tuple[float, Array]:
+        """The log probability of the likeliest path of each sequence, summed, and the states on it [T].
+
+        See `predict_proba` for ``out``. A file has the smallest whole numbers that hold the states.
+        """
+        from natgrad.models.hmm_windows import paths
 
         problem = self._held_out(X, lengths)
-        states, log_prob = paths(problem.at_point(self._state), problem.data, n_threads(self.n_jobs))
-        return log_prob + problem.data.base, states
+        smallest = np.min_scalar_type(problem.model.n_states - 1)
+        with RowWriter(out, (problem.data.n_times,), np.int64, smallest) as rows:
+            log_prob = paths(problem.at_point(self._state), problem.data, problem.n_jobs, rows)
+        return log_prob + problem.data.base, rows.result
 
-    def predict(self, X: Any, lengths: Any = None) -> Array:
-        """The states on the likeliest path (Viterbi) [T]."""
-        return self.decode(X, lengths)[1]
+    def predict(self, X: Any, lengths: Any = None, *, out: Any = None) -> Array:
+        """The states on the likeliest path (Viterbi) [T]; see `decode` for ``out``."""
+        return self.decode(X, lengths, out=out)[1]
 
     def sample(self, n: int = 1, seed: int | None = None) -> tuple[Array, Array]:
         """A sequence of ``n`` observations from the model at the mean of q, and its states."""
@@ -262,13 +263,13 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
 
     # -- parts --
 
-    def _run(self, plan: _Plan, start: State, trace: Trace) -> None:
+    def _run(self, plan: _Plan, start: Callable[[], State], trace: Trace, keeper: Keeper | None) -> None:
         problem = plan.problem
         step = checked_step(self.step, plan.method, problem)
         result: Result = run(
             problem, start, plan.method, step, tuple(problem.blocks), limits=Limits(plan.steps, self.tol),
             seed=int(self.seed), progress=self.verbose, trace=trace, bound_every="never" if problem.overlapping else None,
-            model_at=fitted_at(self, problem.model),
+            keeper=keeper, model_at=fitted_at(self, problem.model),
         )  # fmt: skip
         result.trace.choice = f"{plan.words}; {result.trace.choice}" if plan.words else result.trace.choice
         self.trace_: Trace = result.trace
@@ -352,18 +353,23 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         known = as_labels(labels, len(columns), int(self.n_states))
         return Sequences(seen.codes, seen.values, ends, seen.patterns, known, seen.base)
 
-    def _held_out(self, X: Any, lengths: Any) -> SequenceProblem:
+    def _columns(self, X: Any) -> Array:
+        return as_columns(X, one_dimensional=self.__sklearn_tags__().input_tags.one_d_array)
+
+    def _held_out(self, X: Any, lengths: Any, y: Any = None) -> SequenceProblem:
         from natgrad.models.hmm_problem import SequenceProblem
 
         self._check_fitted()
-        data = self._sequences(as_columns(X), lengths, None, self._model_.emission)
+        columns = self._columns(X)
+        data = self._sequences(columns, lengths_of(y, lengths, len(columns)), None, self._model_.emission)
         return SequenceProblem(data, self._model_, n_jobs=self.n_jobs)
 
-    def _counted(self, problem: SequenceProblem, weights: Weights, states: Array | None) -> float:
+    def _counted(self, problem: SequenceProblem, out: RowWriter | None) -> float:
         from natgrad.models.hmm_windows import count, whole_sequences
 
+        weights = problem.at_point(self._state)
         windows = whole_sequences(weights, problem.data, None, problem.n_jobs)
-        return count(weights, windows, problem.n_sums, problem.n_jobs, states).log_z + problem.data.base
+        return count(weights, windows, problem.n_sums, problem.n_jobs, out).log_z + problem.data.base
 
     def _model(self, X: Array) -> HMMModel:
         """Priors, with all settings checked."""

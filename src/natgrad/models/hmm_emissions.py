@@ -213,9 +213,9 @@ class Poissons(_ByColumn):
         self.prior: Stats = tuple(np.full((1, 1), float(p)) for p in self.family.natural(shape=shape, rate=rate))
 
     def observe(self, X: Array) -> Observed:
-        base = 0.0
+        base, rule = 0.0, "a whole number ≥ 0, or NaN. Negative values in data are no counts"
         for begin, part in chunks_of(X):
-            _require(part, (part >= 0) & (part == np.floor(part)) | (part != part), begin, "a whole number ≥ 0, or NaN")
+            _require(part, (part >= 0) & (part == np.floor(part)) | (part != part), begin, rule)
             base -= float(np.nansum(sp.gammaln(part + 1.0)))
         top = _largest(X)
         if X.shape[1] == 1 and top < MOST_PATTERNS:

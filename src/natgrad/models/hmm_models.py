@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
@@ -23,6 +24,7 @@ PRIOR_ROWS = 200_000
 
 
 @final
+@dataclass(repr=False, eq=False)
 class GaussianHMM(HiddenMarkov):
     """A hidden Markov model of real vectors: each state has a mean and a precision, N(μ_k, Λ_k⁻¹).
 
@@ -40,7 +42,7 @@ class GaussianHMM(HiddenMarkov):
         ν of Λ ~ Wishart(ν, R), E[Λ] = ν R⁻¹; of the diagonal, τ ~ Gamma(ν/2, R_d/2). By default D + 2.
     scale_prior : array [D, D] (full) or [D] (diagonal), optional
         R. By default the variance of each column divided by K^(2/D), a guess of what one state covers.
-    **settings : of every hidden Markov model, see `HiddenMarkov`
+    Further settings are those of every hidden Markov model, see `HiddenMarkov`.
 
     Attributes
     ----------
@@ -60,23 +62,17 @@ class GaussianHMM(HiddenMarkov):
     True
     """
 
-    def __init__(
-        self,
-        n_states: int = 4,
-        *,
-        covariance: Literal["full", "diag"] = "full",
-        mean_prior: Any = None,
-        mean_scale: float = 0.01,
-        dof_prior: float | None = None,
-        scale_prior: Any = None,
-        **settings: Any,
-    ) -> None:
-        super().__init__(n_states, **settings)
-        self.covariance = covariance
-        self.mean_prior = mean_prior
-        self.mean_scale = mean_scale
-        self.dof_prior = dof_prior
-        self.scale_prior = scale_prior
+    _: KW_ONLY
+    covariance: Literal["full", "diag"] = "full"
+    mean_prior: Any = None
+    mean_scale: float = 0.01
+    dof_prior: float | None = None
+    scale_prior: Any = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.covariance == "diag"  # full: whole rows, but no single entries
+        return tags
 
     def _emission(self, X: Array) -> Emission:
         from natgrad.models.hmm_emissions import FullGaussians, IndependentGaussians
@@ -107,6 +103,7 @@ class GaussianHMM(HiddenMarkov):
 
 
 @final
+@dataclass(repr=False, eq=False)
 class CategoricalHMM(HiddenMarkov):
     """A hidden Markov model of symbols 0 … V − 1: each state has its own probabilities of them.
 
@@ -117,7 +114,7 @@ class CategoricalHMM(HiddenMarkov):
         V; by default the largest symbol plus one. A symbol that never occurs keeps its prior.
     emission_prior : float or array [K, V]
         Concentration of the categories.
-    **settings : of every hidden Markov model, see `HiddenMarkov`
+    Further settings are those of every hidden Markov model, see `HiddenMarkov`.
 
     Attributes
     ----------
@@ -132,12 +129,15 @@ class CategoricalHMM(HiddenMarkov):
     (4, 4)
     """
 
-    def __init__(
-        self, n_states: int = 4, *, n_categories: int | None = None, emission_prior: Any = 1.0, **settings: Any
-    ) -> None:
-        super().__init__(n_states, **settings)
-        self.n_categories = n_categories
-        self.emission_prior = emission_prior
+    _: KW_ONLY
+    n_categories: int | None = None
+    emission_prior: Any = 1.0
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False  # one column of symbols
+        tags.input_tags.categorical = True
+        return tags
 
     def _emission(self, X: Array) -> Emission:
         from natgrad.models.hmm_emissions import Categories
@@ -155,6 +155,7 @@ class CategoricalHMM(HiddenMarkov):
 
 
 @final
+@dataclass(repr=False, eq=False)
 class PoissonHMM(HiddenMarkov):
     """A hidden Markov model of counts: each state has a rate for each column.
 
@@ -163,7 +164,7 @@ class PoissonHMM(HiddenMarkov):
     n_states : int, K
     rate_prior : (shape, rate), optional
         Of the Gamma prior of the rates; by default shape 1 and the mean of X.
-    **settings : of every hidden Markov model, see `HiddenMarkov`
+    Further settings are those of every hidden Markov model, see `HiddenMarkov`.
 
     Attributes
     ----------
@@ -177,9 +178,13 @@ class PoissonHMM(HiddenMarkov):
     [0.0, 20.0]
     """
 
-    def __init__(self, n_states: int = 4, *, rate_prior: tuple[float, float] | None = None, **settings: Any) -> None:
-        super().__init__(n_states, **settings)
-        self.rate_prior = rate_prior
+    _: KW_ONLY
+    rate_prior: tuple[float, float] | None = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = tags.input_tags.categorical = True  # whole numbers ≥ 0
+        return tags
 
     def _emission(self, X: Array) -> Emission:
         from natgrad.models.hmm_emissions import Poissons
@@ -194,6 +199,7 @@ class PoissonHMM(HiddenMarkov):
 
 
 @final
+@dataclass(repr=False, eq=False)
 class BernoulliHMM(HiddenMarkov):
     """A hidden Markov model of binary tracks: each state has a probability for each column, as in chromatin segmentation.
 
@@ -202,7 +208,7 @@ class BernoulliHMM(HiddenMarkov):
     n_states : int, K
     track_prior : (a, b)
         Of the Beta prior of the probabilities.
-    **settings : of every hidden Markov model, see `HiddenMarkov`
+    Further settings are those of every hidden Markov model, see `HiddenMarkov`.
 
     Attributes
     ----------
@@ -217,9 +223,8 @@ class BernoulliHMM(HiddenMarkov):
     (2, 3)
     """
 
-    def __init__(self, n_states: int = 4, *, track_prior: tuple[float, float] = (1.0, 1.0), **settings: Any) -> None:
-        super().__init__(n_states, **settings)
-        self.track_prior = track_prior
+    _: KW_ONLY
+    track_prior: tuple[float, float] = (1.0, 1.0)
 
     def _emission(self, X: Array) -> Emission:
         from natgrad.models.hmm_emissions import Bernoullis

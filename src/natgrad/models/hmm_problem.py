@@ -232,7 +232,7 @@ class SequenceProblem:
         """q(x) of some sequences, and what they tell."""
         weights = self.weights(state)
         windows = whole_sequences(weights, self.data, groups, self.n_jobs)
-        found = self._possible(count(weights, windows, self.n_sums, self.n_jobs))
+        found = self._possible(count(weights, windows.ordered(), self.n_sums, self.n_jobs))
         told = self._messages(found)
         base = self.data.base * (1.0 if groups is None else self.data.lengths[groups].sum() / self.data.n_times)
         times = int(self.data.lengths.sum() if groups is None else self.data.lengths[groups].sum())
@@ -343,7 +343,7 @@ class SubchainProblem(SequenceProblem):
         rest = (found.log_z - self._told(self._messages(found, 0.0), state)) / length
         if whole.any():
             exact = whole_sequences(weights, self.data, number[whole], self.n_jobs)
-            short = self._possible(count(weights, exact, self.n_sums, self.n_jobs))
+            short = self._possible(count(weights, exact.ordered(), self.n_sums, self.n_jobs))
             more = self._messages(short, 0.0)
             rest += short.log_z - self._told(more, state)
             told = {n: tuple(a + b for a, b in zip(told[n], more[n], strict=True)) for n in told}

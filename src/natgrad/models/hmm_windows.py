@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.sequences import Sequences
-from natgrad.kernels.hmm_chain import best_path, grow_buffers, scan_backward, scan_forward
+from natgrad.data.outputs import RowWriter
+from natgrad.data.sequences import ROWS, Sequences
+from natgrad.kernels.hmm_chain import best_scores, grow_buffers, scan_backward, scan_forward, trace_path
 from natgrad.kernels.hmm_emissions import TABLE
 from natgrad.kernels.hmm_lanes import run_windows
 from natgrad.models.hmm_emissions import Emission
@@ -31,7 +32,8 @@ _run_windows: Any = run_windows
 _scan_forward: Any = scan_forward
 _scan_backward: Any = scan_backward
 _grow_buffers: Any = grow_buffers
-_best_path: Any = best_path
+_best_scores: Any = best_scores
+_trace_path: Any = trace_path
 # Blocks of the exact chain: long enough that the overlap is nothing, short enough that 64 of them fit in the cache.
 SHORTEST, LONGEST = 64, 1024
 # Windows that a thread takes at once: two rows of lanes.
@@ -125,7 +127,7 @@ def pattern_statistics(patterns: Floats) -> Floats:
 
 
 def whole_sequences(weights: Weights, data: Sequences, chosen: Ints | None, n_jobs: int) -> Windows:
-    """Windows that cover sequences exactly; ``chosen`` None means all."""
+    """Windows that cover sequences exactly, one after the other; ``chosen`` None means all."""
     numbers = np.arange(len(data)) if chosen is None else np.asarray(chosen)
     starts, lengths = data.ends[numbers], data.lengths[numbers]
     n_states = len(weights.initial)
@@ -155,24 +157,28 @@ def whole_sequences(weights: Weights, data: Sequences, chosen: Ints | None, n_jo
             _scan_backward(kind, codes, likelihood, peak, values, forms, labels, backward, *span, behind[rows])
 
     in_threads(scan, [(int(p), side) for p in np.flatnonzero(n_blocks > 1) for side in (True, False)], n_jobs)
-    return Windows(begin, length, before, behind, spans).ordered()
+    return Windows(begin, length, before, behind, spans)
 
 
-def count(
-    weights: Weights, windows: Windows, n_sums: int, n_jobs: int, states: Floats | None = None, offset: int = 0
-) -> Counts:
-    """Expected counts of windows; with ``states`` [T, K], q(x_t) of the times that count are written there."""
+def count(weights: Weights, windows: Windows, n_sums: int, n_jobs: int, out: RowWriter | None = None) -> Counts:
+    """Expected counts of windows.
+
+    With ``out``, rows [T, K], q(x_t) of the times that count are written there; then windows must lie one after the other.
+    """
     n_states, n_windows = len(weights.initial), len(windows.begin)
-    out_states = np.zeros((0, n_states)) if states is None else states
     log_z = np.zeros(n_windows)
 
     def task(first: int) -> Counts:
         found = Counts(np.zeros(n_states), np.zeros((n_states, n_states)), np.zeros((n_sums, n_states)), 0.0)
         last = min(first + TASK, n_windows)
+        begin, end = int(windows.begin[first]), int(windows.begin[last - 1] + windows.spans[last - 1, 1])
+        states = np.empty((0 if out is None else end - begin, n_states))
         _run_windows(
             *weights.emission, weights.transition, windows.begin, windows.length, windows.before, windows.behind,
-            windows.spans, first, last, found.pairs, found.sums, found.heads, log_z, out_states,
+            windows.spans, first, last, found.pairs, found.sums, found.heads, log_z, states, begin,
         )  # fmt: skip
+        if out is not None:
+            out.write(begin, states)
         return found
 
     parts = in_threads(task, range(0, n_windows, TASK), n_jobs)
@@ -201,19 +207,27 @@ def grown(
     return found
 
 
-def paths(weights: Weights, data: Sequences, n_jobs: int) -> tuple[Ints, float]:
-    """The likeliest states of all sequences [T], and the log probability of the paths."""
-    out = np.empty(data.n_times, np.int64)
+def paths(weights: Weights, data: Sequences, n_jobs: int, out: RowWriter) -> float:
+    """The likeliest states of all sequences are written to ``out``; the log probability of the paths is returned."""
     with np.errstate(divide="ignore"):
         log_transition, log_initial = np.log(weights.transition), np.log(weights.initial)
 
     def task(number: int) -> float:
         begin, end = int(data.ends[number]), int(data.ends[number + 1])
         block = int(np.clip(np.sqrt(end - begin), SHORTEST, LONGEST * 16))
-        found: float = _best_path(*weights.logs, log_transition, log_initial, begin, end, block, out[begin:end])
-        return found
+        n_blocks, at_once = -(-(end - begin) // block), max(1, ROWS // block)
+        kept, score = np.empty((n_blocks, len(log_initial))), np.empty(len(log_initial))
+        _best_scores(*weights.logs, log_transition, log_initial, begin, end, block, kept, score)
+        state = int(np.argmax(score))
+        for first in range((n_blocks - 1) // at_once * at_once, -1, -at_once):
+            last = min(first + at_once, n_blocks)
+            part = np.empty(min(last * block, end - begin) - first * block, np.int64)
+            part[-1] = state  # of the chain's last time; elsewhere the block decides
+            state = _trace_path(*weights.logs, log_transition, begin, end, block, kept, first, last, state, part)
+            out.write(begin + first * block, part)
+        return float(score.max())
 
-    return out, float(sum(in_threads(task, range(len(data)), n_jobs)))
+    return float(sum(in_threads(task, range(len(data)), n_jobs)))
 
 
 def in_threads(function: Callable[[S], T], items: Sequence[S], n_jobs: int) -> list[T]:

@@ -8,9 +8,8 @@ guard are those of every network; `natgrad.models.lda_problem` has the kernels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -30,13 +29,14 @@ from natgrad.models.lda_files import LDAFiles
 from natgrad.models.lda_one import OneDocument
 from natgrad.models.lda_settings import LearnPriors, check_settings, checked_priors
 from natgrad.models.lda_stream import LDAStream, fit_stream
-from natgrad.models.settings import checked_method, checked_step, fitted_at
-from natgrad.models.topics import Alignment, By, aligned, completed, ranked_words, split_tokens
+from natgrad.models.settings import Watched, checked_method, checked_step, fitted_at, keeper_of, run_settings
+from natgrad.models.topics import Alignment, By, aligned, completed, ranked_words, split_tokens, tell_empty_topics
 from natgrad.network.checks import whole_number
-from natgrad.posterior.export import Posterior
+from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.factor import Factor
 
 if TYPE_CHECKING:
+    from natgrad.inference.keeping import Keeper
     from natgrad.models.lda_problem import Inferred, LDAProblem
     from natgrad.problem import State
 
@@ -161,7 +161,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     @told
     def fit(
         self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None, n_documents: float | None = None,
-        callbacks: Sequence[Any] = (),
+        **keep: Unpack[Watched],
     ) -> LDA:  # fmt: skip
         """Fit to documents.
 
@@ -172,15 +172,16 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         y : ignored
         vocabulary : the V words, optional; of a stream by default those of its first chunk
         n_documents : how many documents a stream has, if that is known
-        callbacks : functions of the progress, or experiment trackers such as MLflow and TensorBoard's writer; see `HeldOut`
+        checkpoint, every, resume, callbacks : as in ``Network.fit``; of these, streams take callbacks alone
         """
         stream = as_stream(X, self.batch_size)
         if stream is not None:
-            fit_stream(self, stream, vocabulary, n_documents)
+            fit_stream(self, stream, vocabulary, n_documents, keep)
             return self
         problem = self._problem(with_words(as_corpus(X, vocabulary)))
+        keeper = keeper_of(keep, run_settings(self))
         with self._threads():
-            self._run(problem, problem.start(int(self.seed)), Trace())
+            self._run(problem, lambda: problem.start(int(self.seed)), Trace(), keeper=keeper)
         return self
 
     def continue_(self, X: Any, max_passes: int | None = None) -> LDA:
@@ -297,7 +298,9 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     # -- parts --
 
-    def _run(self, problem: LDAProblem, start: State, trace: Trace, max_passes: int | None = None) -> None:
+    def _run(
+        self, problem: LDAProblem, start: Any, trace: Trace, max_passes: int | None = None, keeper: Keeper | None = None
+    ) -> None:
         method = checked_method(self.method)
         step = checked_step(self.step, method, problem)
         size = method.size if isinstance(method, SVI) else problem.batch_size
@@ -306,7 +309,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         passes = whole_number(self.max_passes if max_passes is None else max_passes, "max_passes")
         result: Result = run(
             problem, start, method, step, ("phi",), limits=Limits(passes * per_pass, self.tol), seed=int(self.seed),
-            progress=self.verbose, trace=trace, model_at=fitted_at(self, problem),
+            progress=self.verbose, trace=trace, keeper=keeper, model_at=fitted_at(self, problem),
         )  # fmt: skip
         self.trace_: Trace = result.trace
         self.stop_: Stop = result.stop
@@ -316,6 +319,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
         if self.finish == "gibbs":
             self._sample(problem, result.state)
+        tell_empty_topics(self.components_, self.topic_prior_)
 
     def _sample(self, problem: LDAProblem, state: State) -> None:
         """Gibbs sweeps from the fitted topics; from here on these are a point, the mean over samples."""
@@ -335,10 +339,8 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         block = problem.blocks["phi"]
         # The seed is kept apart from the parameter, which may be changed before the next fit.
         self._state, self._fitted, self._seed = state, problem, int(self.seed) if seed is None else seed
-        phi = Factor("phi", block.family, block.plates, state.lam["phi"])
-        posterior = {"phi": phi}
-        rows = rows_of(problem, state, self._seed)
-        if rows:
+        posterior = factors_of(problem.blocks, state)
+        if rows := rows_of(problem, state, self._seed):
             gamma = np.empty((problem.n_groups, problem.n_topics))
             for groups, (part,) in rows:
                 gamma[slice(None) if groups is None else groups] = part
@@ -378,16 +380,6 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
                 for groups in np.array_split(np.arange(len(corpus)), -(-len(corpus) // SLICE))
             ]
         return type(parts[0])(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-    @contextmanager
-    def _threads(self) -> Iterator[None]:
-        from natgrad.models.threads import set_threads
-
-        before = set_threads(self.n_jobs)
-        try:
-            yield
-        finally:
-            set_threads(before)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

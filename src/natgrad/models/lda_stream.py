@@ -28,6 +28,7 @@ from natgrad.inference.draws import generator
 from natgrad.inference.steppers import StepInfo
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
+from natgrad.models.settings import Keep, refuse_to_keep
 from natgrad.network.checks import whole_number
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class LDAStream:
 
     step: Step | None
     seed: int
+    n_jobs: int | None
     components_: npt.NDArray[np.float64]
     vocabulary_: npt.NDArray[Any]
     topic_prior_: float
@@ -62,7 +64,9 @@ class LDAStream:
         raise NotImplementedError
 
     def _threads(self) -> AbstractContextManager[None]:
-        raise NotImplementedError
+        from natgrad.models.threads import limited_to  # Numba takes a while to import
+
+        return limited_to(self.n_jobs)
 
     def _arriving(self, X: Any, vocabulary: Sequence[Any] | None) -> Corpus:
         """Documents of a stream with words numbered as in the fit; those that have names may bring new words."""
@@ -110,8 +114,11 @@ class LDAStream:
         return grown._replace(hyper=self._state.hyper)
 
 
-def fit_stream(model: LDA, stream: Stream, vocabulary: Sequence[Any] | None, n_documents: float | None) -> None:
+def fit_stream(
+    model: LDA, stream: Stream, vocabulary: Sequence[Any] | None, n_documents: float | None, keep: Keep
+) -> None:
     """Fit a model to a stream; if a chunk is refused, the model stays as it was."""
+    refuse_to_keep(keep)
     if model.finish is not None:
         raise ValueError(f"finish={model.finish!r} needs all documents in memory: leave it out for a stream")
     passes = whole_number(model.max_passes, "max_passes") if stream.again else 1

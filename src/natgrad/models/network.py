@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +18,17 @@ from natgrad.inference.methods import Method
 from natgrad.inference.start import Init, make_start
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Reason, Stop, Trace
-from natgrad.models.settings import checked_every, checked_method, checked_step
+from natgrad.models.settings import Keep, checked_every, checked_method, checked_step, keeper_of
 from natgrad.network.checks import whole_number
 from natgrad.network.expressions import Expression
 from natgrad.network.nodes import Node
 from natgrad.network.plan import make_plan
-from natgrad.network.problem import NetworkProblem
 from natgrad.posterior.fit import Fit, Settings
 from natgrad.problem import State
 from natgrad.showing import reporter
+
+if TYPE_CHECKING:
+    from natgrad.network.problem import NetworkProblem
 
 __all__ = ["Network"]
 
@@ -68,6 +70,8 @@ class Network:
     @cached_property
     def problem(self) -> NetworkProblem:
         """The compiled network; made at the first fit and kept, so that a second fit compiles nothing."""
+        from natgrad.network.problem import NetworkProblem  # JAX takes a second and 200 MB to import
+
         return NetworkProblem(make_plan(list(self.nodes.values())))
 
     @property
@@ -97,6 +101,7 @@ class Network:
         callbacks: Sequence[Any] = (),
         bound_every: BoundEvery = None,
         progress: bool | None = None,
+        **keep: Unpack[Keep],
     ) -> Fit:
         """Fit the approximation q = Π q_i to the data.
 
@@ -120,11 +125,19 @@ class Network:
         callbacks : functions of the progress, or experiment trackers
             Called after each step with its numbers, the state, and ``model()``, the fit if it ended there; one that returns True
             ends the fit. Objects with ``log_metrics``, ``log_metric`` or ``add_scalar`` (MLflow, TensorBoard) get the numbers.
+            What a callback has as ``memory`` (plain values and arrays) is part of a checkpoint.
         bound_every : int or "log", optional
             How often a sampled method evaluates the exact bound: every so many steps, or evenly on a logarithmic axis of
             accesses; by default at every step when that is cheap.
         progress : bool, optional
             Show a progress bar; by default on a terminal.
+        checkpoint : folder, optional
+            Where to keep the state of the run, so that nothing is lost: the last two files are kept, each written as a whole or
+            not at all. Ctrl-C and SIGTERM finish the step, and write it.
+        every : int or str
+            So many steps (100) or seconds ("60s", the default) are between two checkpoints.
+        resume : bool
+            Whether to go on from there, if the folder has a state of this run; the result is that of a run that never stopped.
         """
         method = checked_method(method)
         limits = Limits(steps, tol, seconds, accesses)
@@ -135,12 +148,12 @@ class Network:
             whole_number(seed, "seed", least=0),
             __version__,
         )
-        watchers, every = as_callbacks(callbacks), checked_every(bound_every)
-        state, trace = make_start(self.problem, init, settings.seed), Trace()
+        watchers, every, trace = as_callbacks(callbacks), checked_every(bound_every), Trace()
+        keeper = keeper_of(keep, {"method": method, "step": settings.step, "init": init})
         result = run(
-            self.problem, state, method, settings.step, settings.order,
+            self.problem, lambda: make_start(self.problem, init, settings.seed), method, settings.step, settings.order,
             limits=limits, seed=settings.seed, callbacks=watchers, bound_every=every, progress=progress, trace=trace,
-            model_at=self._model_at(settings, trace),
+            keeper=keeper, model_at=self._model_at(settings, trace),
         )  # fmt: skip
         return Fit(self.problem, result, settings, self._continue)
 

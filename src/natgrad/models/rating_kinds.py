@@ -213,7 +213,7 @@ class Gaussian:
         from natgrad.models.rating_model import FullRatingsProblem
 
         features = features_of(self.learned["features"], ratings, rows)
-        return FullRatingsProblem(ratings.shifted(self.offset), self.n_factors, self.priors, hold, features)
+        return FullRatingsProblem(ratings, self.n_factors, self.priors, hold, features, self.offset)
 
     def start(self, ratings: Ratings, seed: int, scale: float) -> State:
         """Vectors drawn from the prior, biases zero."""

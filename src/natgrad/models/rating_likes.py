@@ -94,8 +94,8 @@ class LikesProblem:
         """Those of ratings."""
         return self.inner.gauges
 
-    def turned(self, pair: tuple[str, str], state: State) -> Rotation | None:
-        """As for ratings: the likelihood does not change."""
+    def turned(self, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None) -> Rotation | None:
+        """As for ratings: the likelihood does not change. Both sides are needed, since ξ is read from them."""
         return self.inner.turned(pair, state)
 
     def start(self, seed: int, sd: float = 1.0) -> State:
@@ -149,14 +149,14 @@ class LikesProblem:
         rest = 0.5 * LOG_2PI + scipy.special.log_expit(xi) - 0.5 * xi + 0.5 * omega * (xi**2 + values**2)
         values = values - self.offset
         sides = {
-            "u": _side(own.by_user, values, omega, self.priors.biases),
-            "v": _side(own.by_item, values, omega, self.priors.biases),
+            "u": _side(own.sorted_by_user, values, omega, self.priors.biases),
+            "v": _side(own.sorted_by_item, values, omega, self.priors.biases),
         }
         return self.inner.at(sides, values, omega), float(rest.sum())
 
 
 def _side(rows: RatingsRows, values: Floats, omega: Floats, biased: bool) -> ItsRatings:
-    return ItsRatings(rows._replace(values=values[rows.place]), biased, omega[rows.place])
+    return ItsRatings(rows._replace(values=values[rows.place]), biased, trust=omega[rows.place])
 
 
 @final

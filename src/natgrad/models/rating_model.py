@@ -72,7 +72,6 @@ class FullRatingsProblem:
     Parameters
     ----------
     ratings : Ratings
-        Centred: the model has no mean of its own.
     n_factors : int, K
     priors : RatingPriors
     hold : bool
@@ -80,6 +79,8 @@ class FullRatingsProblem:
         would switch factors off that the data can tell from noise later.
     features : {"u": [users, F], "v": [items, F]}, optional
         What is known of users or items: their vectors are N(W f, diag(α)⁻¹), the rows of W in the blocks "user_map", "item_map".
+    offset : float, m
+        What is taken off every rating: the model has no mean of its own.
     """
 
     extrapolated = ("u", "v")
@@ -91,20 +92,21 @@ class FullRatingsProblem:
         priors: RatingPriors,
         hold: bool = False,
         features: Mapping[str, Floats] | None = None,
+        offset: float = 0.0,
     ) -> None:
         self.features = dict(features or {})
         self.ratings, self.n_factors, self.priors, self.hold = ratings, n_factors, priors, hold
         self.size = n_factors + priors.biases
-        self.values, self.trust = ratings.values, np.ones(1)
+        self.values, self.trust, self.offset = ratings.values, np.ones(1), offset
         self.sides = {
-            "u": ItsRatings(ratings.by_user, priors.biases),
-            "v": ItsRatings(ratings.by_item, priors.biases),
+            "u": ItsRatings(ratings.sorted_by_user, priors.biases, offset),
+            "v": ItsRatings(ratings.sorted_by_item, priors.biases, offset),
         }
 
     def at(self, sides: dict[str, ItsRatings], values: Floats, trust: Floats) -> FullRatingsProblem:
         """The same with other values of the ratings, and a noise precision for each of them."""
         made = copy.copy(self)
-        made.sides, made.values, made.trust = sides, values, trust
+        made.sides, made.values, made.trust, made.offset = sides, values, trust, 0.0
         return made
 
     @cached_property
@@ -164,6 +166,14 @@ class FullRatingsProblem:
             found[name] = [ChildSet(term, term == "r", 0, block, axes, sizes, children, start)]
         return found
 
+    @property
+    def accesses(self) -> int:
+        """Messages that a sweep reads: of ratings, and of the rows of a side for each of their precisions and maps."""
+        side_of = {name: SIDE[name] for name in (*PRECISION.values(), *MAP.values()) if name in self.blocks}
+        return len(self.ratings) * (len(self.blocks) - len(side_of)) + self.size * sum(
+            self.blocks[side].shape[0] for side in side_of.values()
+        )
+
     def child_sets(self, name: str) -> list[ChildSet]:
         """Ratings; of precisions, the rows of their side."""
         return self._child_sets[name]
@@ -217,9 +227,7 @@ class FullRatingsProblem:
                 lam[name] = self.prior_of(name)
                 continue
             if name not in OTHER:
-                n_children = np.diff(self._child_sets[name][0].start)
-                half_of_them = 0.5 * np.broadcast_to(n_children, block.shape or (1,)).reshape(block.shape)
-                shape = self.prior_of(name)[1] + 1.0 + half_of_them
+                shape = self.prior_of(name)[1] + 1.0 + 0.5 * self._n_children(name)
                 lam[name] = owned((-shape / values.get(name, 1.0), shape - 1.0))
                 continue
             mean = (
@@ -231,6 +239,12 @@ class FullRatingsProblem:
             half = np.tile(-0.5 * self.priors.precision * np.eye(self.size), (block.shape[0], 1, 1))
             lam[name] = self.priors.precision * mean, half
         return State(lam, {name: self.moments(self.blocks[name], part) for name, part in lam.items()}, 0)
+
+    def _n_children(self, name: str) -> Any:
+        """Of each element of a Gamma."""
+        if name in PRECISION.values():
+            return self.blocks[SIDE[name]].shape[0]
+        return len(self.ratings) if name == "noise" else np.diff(self.sides[SIDE[name]].rows.start)
 
     # -- exact --
 
@@ -252,8 +266,11 @@ class FullRatingsProblem:
         """E[log p] of each node, plus its entropy where it is hidden; they add up to the bound."""
         return RatingSweep(self, state, afresh=True).parts()
 
-    def turned(self, pair: tuple[str, str], state: State) -> Rotation | None:
-        """The pair in the best position that the ratings cannot tell from the present one, and the precisions that fit it."""
+    def turned(self, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None) -> Rotation | None:
+        """The pair in the best position that the ratings cannot tell from the present one, and the precisions that fit it.
+
+        A side that is not ``needed`` stays as it was: turning it takes as long as updating it.
+        """
         sums = {}
         for side in pair:
             mean, second = state.mu[side]
@@ -268,7 +285,8 @@ class FullRatingsProblem:
             return None
         lam, mu = dict(state.lam), dict(state.mu)
         for side, turn in zip(("u", "v"), best.turns, strict=True):
-            lam[side], mu[side] = moved_rows(owned(mu[side]), owned(lam[side]), turn)
+            if needed is None or side in needed:
+                lam[side], mu[side] = moved_rows(owned(mu[side]), owned(lam[side]), turn)
         if learning:
             for side, diagonal in zip(("u", "v"), best.diagonals, strict=True):
                 name = PRECISION[side]

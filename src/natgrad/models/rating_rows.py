@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, final
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ratings import RatingsRows
 from natgrad.families import Family, MultivariateNormal, Normal
 from natgrad.kernels import rating_vectors, ratings
+from natgrad.models.rating_sides import LEAST_RATINGS, ItsRatings, add_sampled, run_alone
 
 __all__ = ["Law", "Scalars", "Side", "Updated", "Vectors", "make_side", "run_kernel"]
 
@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]
 # Runs of rows with about equally many ratings: enough to balance the threads whatever their number, and long enough that
 # starting them costs nothing. They depend on the data alone, so that results do not depend on the threads.
-MOST_CHUNKS, LEAST_RATINGS = 64, 10_000
+MOST_CHUNKS = 64
 NO_ERRORS = np.empty(0)
 
 
@@ -63,6 +63,10 @@ class Law(Protocol):
     family: Family
     column_axis: int | None
 
+    def side(self, rows: RatingsRows) -> Any:
+        """Sorted rows of ratings as the kernels take them; it has ``n_rows``."""
+        ...
+
     def coupling(self, n_factors: int) -> int:
         """How many variables meet in a rating."""
         ...
@@ -75,15 +79,15 @@ class Law(Protocol):
         """E[x] and E[x²] (or E[x xᵀ]), and log |Λ| of each variable; not finite where λ is not valid."""
         ...
 
-    def sweep(self, side: Side, lam: Pair, mu: Pair, others: Pair, numbers: Numbers, rho: float, last: bool) -> Updated:
+    def sweep(self, side: Any, lam: Pair, mu: Pair, others: Pair, numbers: Numbers, rho: float, last: bool) -> Updated:
         """The exact update of a side, blended with the old λ by ρ; errors if it is the last of a sweep."""
         ...
 
-    def sweep_jointly(self, side: Side, mu: Pair, others: Pair, numbers: Numbers, last: bool) -> Updated:
+    def sweep_jointly(self, side: Any, mu: Pair, others: Pair, numbers: Numbers, last: bool) -> Updated:
         """The exact update of a side with the best means of each row together."""
         ...
 
-    def full_target(self, side: Side, mu: Pair, others: Pair, numbers: Numbers, column: int | None) -> Pair:
+    def full_target(self, side: Any, mu: Pair, others: Pair, numbers: Numbers, column: int | None) -> Pair:
         """λ* from all ratings."""
         ...
 
@@ -93,7 +97,7 @@ class Law(Protocol):
         """Add the weighted messages of a sample to a target."""
         ...
 
-    def errors(self, side: Side, mu: Pair, others: Pair) -> Floats:
+    def errors(self, side: Any, mu: Pair, others: Pair) -> Floats:
         """Σ E[(r − u·v)²] of each row."""
         ...
 
@@ -120,6 +124,10 @@ class Scalars:
 
     family: Family = Normal()
     column_axis: int | None = 1
+
+    def side(self, rows: RatingsRows) -> Side:
+        """In chunks."""
+        return make_side(rows)
 
     def coupling(self, n_factors: int) -> int:
         """Every factor of both sides."""
@@ -175,6 +183,10 @@ class Vectors:
     family: Family = MultivariateNormal()
     column_axis: int | None = None
 
+    def side(self, rows: RatingsRows) -> ItsRatings:
+        """As for the full model."""
+        return ItsRatings(rows, biased=False)
+
     def coupling(self, n_factors: int) -> int:
         """A user and an item."""
         return 2
@@ -189,47 +201,45 @@ class Vectors:
         rating_vectors.moments(*lam, *mu, log_det)
         return mu, log_det
 
-    def sweep(self, side: Side, lam: Pair, mu: Pair, others: Pair, numbers: Numbers, rho: float, last: bool) -> Updated:
-        """Row by row, each whole."""
-        new = _empty(mu, side, last)
-        run_kernel(rating_vectors.sweep_side, side, *others, *lam, *numbers, rho, *new.lam, *new.mu, new.errors)
-        return new
+    def sweep(
+        self, side: ItsRatings, lam: Pair, mu: Pair, others: Pair, numbers: Numbers, rho: float, last: bool
+    ) -> Updated:
+        """Row by row, each whole; errors come by themselves."""
+        n_rows, size = mu[0].shape
+        prior, nowhere = np.full(size, numbers.prior), np.zeros((1, size))
+        weights = np.ones(len(others[0])), np.ones(n_rows)
+        moved = side.sweep(others, *weights, prior, nowhere, numbers.noise, rho, lam)
+        return Updated(moved.lam, moved.mu, moved.errors)
 
-    def sweep_jointly(self, side: Side, mu: Pair, others: Pair, numbers: Numbers, last: bool) -> Updated:
+    def sweep_jointly(self, side: ItsRatings, mu: Pair, others: Pair, numbers: Numbers, last: bool) -> Updated:
         """The same: the factors of a row are one variable."""
         # With ρ = 1 the old λ counts for nothing; any array of its shape will do.
         return self.sweep(side, mu, mu, others, numbers, 1.0, last)
 
-    def full_target(self, side: Side, mu: Pair, others: Pair, numbers: Numbers, column: int | None) -> Pair:
+    def full_target(self, side: ItsRatings, mu: Pair, others: Pair, numbers: Numbers, column: int | None) -> Pair:
         """Of every row."""
-        out = np.empty_like(mu[0]), np.empty_like(mu[1])
-        run_kernel(rating_vectors.full_target, side, *others, *numbers, *out)
+        n_rows, size = mu[0].shape
+        out = self.prior(n_rows, size, numbers.prior)
+        side.add_targets(others, np.ones(len(others[0])), np.full(n_rows, numbers.noise), out)
         return out
 
     def add_sample(
         self, sample: Sample, mu: Pair, others: Pair, numbers: Numbers, column: int | None, out: Pair
     ) -> None:
         """To the rows that were sampled."""
-        rating_vectors.sampled_target(*sample, *others, numbers.noise, *out)
+        add_sampled(*sample[:3], numbers.noise * sample.weight, others, False, out)
 
-    def errors(self, side: Side, mu: Pair, others: Pair) -> Floats:
+    def errors(self, side: ItsRatings, mu: Pair, others: Pair) -> Floats:
         """From the sums of each row."""
-        errors = np.empty(side.n_rows)
-        run_kernel(rating_vectors.expected_errors, side, *mu, *others, errors)
-        return errors
+        return side.errors(mu, others, np.ones(len(others[0])))
 
 
 def run_kernel(kernel: Callable[..., None], side: Side, *arguments: Any) -> None:
     """A kernel on a side; in this thread if there is only one chunk, since others would only be waited for."""
     if len(side.chunks) > 2:
         kernel(*side, *arguments)
-        return
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    try:
-        kernel(*side, *arguments)
-    finally:
-        numba.set_num_threads(before)
+    else:
+        run_alone(kernel, *side, *arguments)
 
 
 def _empty(mu: Pair, side: Side, last: bool) -> Updated:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from natgrad.families import Gamma
 from natgrad.models.blending import distance, length, owned
-from natgrad.models.rating_sides import Moved
+from natgrad.models.rating_sides import Moved, add_sampled, pair_moments
 from natgrad.problem import BlockInfo, Sampled, State
 
 if TYPE_CHECKING:
@@ -173,16 +173,16 @@ class RatingSweep:
             return
         ratings, places = self.problem.ratings, sample.zipped["rating"]
         rows = {"u": ratings.users[places], "v": ratings.items[places]}
+        values = self.problem.values[places] - self.problem.offset
         noise = {side: self.weight(side)[rows[side]] for side in OTHER}
         if name in OTHER:
             scale = weight * self.tau[0] * noise["u"] * noise["v"]
             scale *= self.problem.trust[places] if len(self.problem.trust) > 1 else 1.0
-            self.problem.sides[name].add_sample(
-                rows[name], rows[OTHER[name]], self.problem.values[places], scale, self.mu[OTHER[name]], out
-            )
+            others, biased = self.mu[OTHER[name]], self.priors.biases
+            add_sampled(rows[name], rows[OTHER[name]], values, scale, others, biased, out)
             return
-        mean, variance = self.problem.sides["u"].pairs(rows["u"], rows["v"], self.mu["u"], self.mu["v"])
-        errors = weight * ((ratings.values[places] - mean) ** 2 + variance)
+        mean, variance = pair_moments(rows["u"], rows["v"], self.mu["u"], self.mu["v"], self.priors.biases)
+        errors = weight * ((values - mean) ** 2 + variance)
         if name == "noise":
             out[0][...] -= 0.5 * float(errors @ (noise["u"] * noise["v"]))
             out[1][...] += 0.5 * weight.sum()

@@ -19,7 +19,7 @@ from natgrad.inference.draws import generator
 from natgrad.inference.start import START
 from natgrad.models.blending import blended_block, distance, length, owned
 from natgrad.models.rating_messages import RatingMessages
-from natgrad.models.rating_rows import Law, Numbers, Sample, Scalars, Side, Updated, Vectors, make_side
+from natgrad.models.rating_rows import Law, Numbers, Sample, Scalars, Updated, Vectors
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 
 __all__ = ["RatingsProblem"]
@@ -55,7 +55,7 @@ class RatingsProblem:
         self.n_factors = n_factors
         self.numbers = Numbers(float(prior_precision), float(noise_precision))
         self.law: Law = Scalars() if factorized else Vectors()
-        self._sides: dict[str, Side] = {"u": make_side(ratings.by_user), "v": make_side(ratings.by_item)}
+        self._sides = {"u": self.law.side(ratings.sorted_by_user), "v": self.law.side(ratings.sorted_by_item)}
 
     @cached_property
     def blocks(self) -> Mapping[str, Block]:
@@ -80,6 +80,11 @@ class RatingsProblem:
             name: [ChildSet("r", True, 0, block, (0,), sizes, rows[name].place, rows[name].start)]
             for name, block in self.blocks.items()
         }
+
+    @property
+    def accesses(self) -> int:
+        """Messages that a sweep reads."""
+        return 2 * len(self.ratings) * (self.n_factors if self.law.column_axis is not None else 1)
 
     def child_sets(self, name: str) -> list[ChildSet]:
         """The ratings of each user, or of each item."""

@@ -154,7 +154,7 @@ class RecommendMixin:
         return best
 
     def _seen(self, rows: Ints | None) -> tuple[Ints, npt.NDArray[np.int32]]:
-        grouped = self.ratings_.by_user
+        grouped = self.ratings_.sorted_by_user
         if rows is None:
             return grouped.start, grouped.other
         degree = np.diff(grouped.start)[rows]

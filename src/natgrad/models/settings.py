@@ -6,17 +6,51 @@ Here the defaults are chosen, for networks and ready models alike.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict
 
 from natgrad.inference.auto import Auto, Control
 from natgrad.inference.engine import BoundEvery, default_step
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.steps import Step
 from natgrad.network.checks import whole_number
+from natgrad.posterior.checkpoints import Checkpoints
 from natgrad.problem import Problem, State
 
-__all__ = ["checked_every", "checked_method", "checked_step", "fitted_at"]
+__all__ = [
+    "Keep",
+    "Watched",
+    "checked_every",
+    "checked_method",
+    "checked_step",
+    "fitted_at",
+    "keeper_of",
+    "refuse_to_keep",
+    "run_settings",
+]
+
+# Settings that a resumed run may have changed: limits may be raised, and threads change nothing.
+FREE = ("max_steps", "max_passes", "max_sweeps", "max_seconds", "max_accesses", "tol", "n_jobs", "verbose")
+
+
+class Keep(TypedDict, total=False):
+    """How a fit is kept, so that nothing is lost when it is stopped; arguments of every ``fit``.
+
+    ``checkpoint`` is a folder for its state, written there ``every`` so many steps (100) or seconds ("60s", the default),
+    as a whole or not at all; the last two are kept. Ctrl-C and SIGTERM finish the step, and write it. With ``resume=True`` the
+    fit goes on from there, if there is something, and ends with the bits of one that never stopped.
+    """
+
+    checkpoint: str | os.PathLike[str] | None
+    every: int | str
+    resume: bool
+
+
+class Watched(Keep, total=False):
+    """The same with ``callbacks``, which `natgrad.inference.callbacks.told` takes out."""
+
+    callbacks: Sequence[Any]
 
 
 def checked_method(method: Any) -> Method | None:
@@ -68,3 +102,30 @@ def fitted_at(model: Any, subject: Any) -> Callable[[State], Any]:
         return shown
 
     return at
+
+
+def run_settings(estimator: Any) -> dict[str, Any]:
+    """The settings that make a run what it is."""
+    return {name: value for name, value in estimator.get_params(deep=False).items() if name not in FREE}
+
+
+def keeper_of(keep: Keep, settings: Mapping[str, Any]) -> Checkpoints | None:
+    """Who keeps checkpoints of a run with these settings; None if no folder is given."""
+    unknown = [name for name in keep if name not in Keep.__annotations__]
+    if unknown:
+        raise TypeError(f"fit() got an unexpected keyword argument {unknown[0]!r}")
+    folder, resume = keep.get("checkpoint"), keep.get("resume", False)
+    if folder is None:
+        if resume:
+            raise ValueError("resume=True needs checkpoint=, the folder in which the earlier run kept its state")
+        return None
+    return Checkpoints(folder, keep.get("every", "60s"), resume, settings)
+
+
+def refuse_to_keep(keep: Keep) -> None:
+    """A stream cannot be read again from where a run stopped."""
+    if keeper_of(keep, {}) is not None:
+        raise ValueError(
+            "checkpoint= is not for streams, which cannot be read again: call partial_fit chunk by chunk, and save the model "
+            "in between"
+        )

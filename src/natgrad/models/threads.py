@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numba
 
-__all__ = ["set_threads", "threads_for"]
+__all__ = ["limited_to", "threads_for"]
 
 # Products below which a second thread does not pay: a millisecond of one thread.
 LITTLE_WORK = 200_000
@@ -25,9 +25,13 @@ def threads_for(work: int) -> Iterator[None]:
         numba.set_num_threads(before)
 
 
-def set_threads(n_jobs: int | None) -> int:
-    """Use this many threads from now on (None: all); the number before."""
+@contextmanager
+def limited_to(n_jobs: int | None) -> Iterator[None]:
+    """So many threads inside; None: all."""
     before: int = numba.get_num_threads()
     most: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     numba.set_num_threads(most if n_jobs is None else min(n_jobs, most))
-    return before
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,13 +12,16 @@ import scipy.sparse as sparse
 
 from natgrad.data.corpora import Corpus
 
-__all__ = ["Alignment", "By", "aligned", "completed", "ranked_words", "split_tokens"]
+__all__ = ["Alignment", "By", "aligned", "completed", "ranked_words", "split_tokens", "tell_empty_topics"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 By = Literal["probability", "relevance", "lift"]
 # The weight of a word's probability against its lift; Sievert and Shirley (2014) found 0.6 best for people.
 RELEVANCE = 0.6
+# A topic with fewer tokens than this has only the words of its prior.
+EMPTY = 1.0
+logger = logging.getLogger(__name__)
 
 
 class Alignment(NamedTuple):
@@ -89,3 +93,16 @@ def completed(shares: Floats, topics: Floats, corpus: Corpus) -> float:
         probability = np.einsum("nk,nk->n", shares[rows], by_word[corpus.words[entries]])
         total += float(corpus.counts[entries] @ np.log(probability))
     return total
+
+
+def tell_empty_topics(components: Floats, beta: float) -> None:
+    """Log which topics have no words of their own, and what to do about it."""
+    empty = np.flatnonzero((components - beta).sum(1) < EMPTY)
+    if len(empty):
+        logger.warning(
+            "%d of %d topics hold no words (the first: topic %d): the objective is higher without them; take fewer topics, "
+            'local="map" or finish="gibbs"',
+            len(empty),
+            len(components),
+            empty[0],
+        )

@@ -51,6 +51,8 @@ class Expression(ABC):
 
     kind: Kind
     size: int | None = None
+    # What to write where it does not fit, the end of an error message.
+    instead: str = ""
 
     @abstractmethod
     def stat(self, name: str, scope: Scope, labels: tuple[str, ...] = (), bind: Bind | None = None) -> Polynomial:
@@ -109,7 +111,12 @@ class Expression(ABC):
     def __matmul__(self, other: Any) -> Expression:
         raise TypeError(f"@ is not defined for {self}: write natgrad.dot(rows, {self}), one row for each element")
 
-    __rmatmul__ = __matmul__
+    def __rmatmul__(self, other: Any) -> Expression:
+        if self.kind != VECTOR:
+            return self.__matmul__(other)
+        from natgrad.network.operators import transform
+
+        return transform(other, self)
 
     def __array__(self, *args: Any, **options: Any) -> npt.NDArray[Any]:
         raise TypeError(f"{self} is random and cannot become an array: for X @ w write natgrad.dot(X, w)")

@@ -253,7 +253,7 @@ class Node(Expression):
             given = f"the {type(value).__name__} {value}" if isinstance(value, Node) else f"{value}, {NOUN[value.kind]}"
             raise NotConjugate(
                 f"{self.name!r}: {slot.name} cannot be {given}: the edge {value} → {self.name} is not conjugate. {slot.name} "
-                f"takes {ACCEPTED[slot.kind]}"
+                f"takes {ACCEPTED[slot.kind]}{value.instead}"
             )
         return value
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.checks import as_numbers, require
 from natgrad.network.expressions import (
@@ -25,7 +28,7 @@ from natgrad.network.polynomial import Delta, Polynomial
 if TYPE_CHECKING:
     from natgrad.network.scope import Scope
 
-__all__ = ["add", "diag", "dot", "multiply"]
+__all__ = ["add", "diag", "dot", "multiply", "transform"]
 
 
 def dot(left: Any, right: Any, over: Plate | None = None) -> Expression:
@@ -75,6 +78,24 @@ def diag(entries: Any) -> Expression:
             f"diag takes a Gamma along a plate, got {type(entries).__name__}: a known diagonal is written numpy.diag(values)"
         )
     return _Diag(entries)
+
+
+def transform(matrix: Any, vector: Expression) -> Expression:
+    """Matrix · vector: a known linear map of a random vector, written ``matrix @ vector``.
+
+    Examples
+    --------
+    >>> import natgrad as ng, numpy as np
+    >>> w = ng.MultivariateNormal("w", np.zeros(2), np.eye(2))
+    >>> x = ng.MultivariateNormal("x", np.ones((3, 2)) @ w, np.eye(3), observed=np.zeros(3))
+    """
+    known = as_numbers(matrix, f"matrix @ {vector}: matrix")
+    if known.ndim != 2 or (vector.size is not None and known.shape[1] != vector.size):
+        raise PlateMismatch(
+            f"matrix @ {vector}: the matrix must have shape [any, {vector.size}], got {list(known.shape)}; for a row of numbers "
+            f"for each element write dot(rows, {vector})"
+        )
+    return _Transformed(known, vector)
 
 
 def add(left: Expression, right: Any) -> Expression:
@@ -215,6 +236,29 @@ class _Dot(Expression):
                 f"{sorted(found) or 'none'}. {advice}"
             )
         return next(iter(found.values()))
+
+
+class _Transformed(Expression):
+    """A x for a known matrix: E[A x] = A E[x], E[A x xᵀ Aᵀ] = A E[x xᵀ] Aᵀ."""
+
+    kind = VECTOR
+
+    def __init__(self, matrix: npt.NDArray[np.float64], vector: Expression) -> None:
+        self.matrix, self.vector, self.size = matrix, vector, len(matrix)
+        self.instead = f"; for one number for each row write dot(rows, {vector})"
+
+    def accesses(self) -> Iterator[Access]:
+        yield from self.vector.accesses()
+
+    def __str__(self) -> str:
+        return f"array{list(self.matrix.shape)} @ {self.vector}"
+
+    def stat(self, name: str, scope: Scope, labels: tuple[str, ...] = (), bind: Bind | None = None) -> Polynomial:
+        inner = tuple(scope.fresh("i", self.matrix.shape[1]) for _ in labels)
+        found = self.vector.stat(name, scope, inner, bind)
+        for outside, inside in zip(labels, inner, strict=True):
+            found = Polynomial.of([scope.constant(self.matrix, (outside, inside))]) * found
+        return found
 
 
 class _Diag(Expression):

@@ -90,8 +90,6 @@ class GaussianProcess:
 
     def _rows(self, X: Any) -> tuple[Floats, Floats]:
         """a_n [N, M], and k_nn − a_n·a_n [N]."""
-        import jax
-
         x = _inputs(X, f"{self.node.name!r}(X): X")
         if x.shape[1] != self.inducing.shape[1]:
             columns = self.inducing.shape[1]
@@ -99,8 +97,7 @@ class GaussianProcess:
                 f"{self.node.name!r}(X): X has {x.shape[1]} columns, and the inducing inputs have {columns}"
             )
         rows = self.kernel(x, self.inducing) @ self.factor.inverse.T
-        with jax.enable_x64(True):
-            own = np.asarray(self.kernel.diagonal(self.kernel.theta, jax.numpy.asarray(x)))
+        own = np.asarray(self.kernel.diagonal(self.kernel.theta, x))
         return rows, np.maximum(own - (rows**2).sum(1), 0.0)
 
     def __repr__(self) -> str:

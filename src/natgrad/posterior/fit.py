@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +14,16 @@ from natgrad.inference.auto import Control
 from natgrad.inference.engine import Result
 from natgrad.inference.methods import Method
 from natgrad.inference.trace import Stop, Trace
-from natgrad.network.problem import NetworkProblem
 from natgrad.posterior.export import ExportMixin
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.files import write_model
-from natgrad.posterior.predictive import Predictive, make_predictive
 from natgrad.posterior.records import register
 from natgrad.problem import State
 from natgrad.showing import ShowMixin
+
+if TYPE_CHECKING:
+    from natgrad.network.problem import NetworkProblem
+    from natgrad.posterior.predictive import Predictive
 
 __all__ = ["Fit", "SavedFit", "Settings"]
 
@@ -103,6 +105,8 @@ class Fit(ExportMixin, ShowMixin):
 
         Hidden nodes that live on a resized plate (the categories of new points) are drawn from their own conditional.
         """
+        from natgrad.posterior.predictive import make_predictive
+
         return make_predictive(self._problem.plan, self.state.lam, name, sizes or {}, slots)
 
     def continue_(self, method: Method | None = None, **options: Any) -> Fit:

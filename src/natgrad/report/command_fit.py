@@ -1,12 +1,16 @@
 """`natgrad fit MODEL FILE -o OUT` and `natgrad resume`: data in, a model file out.
 
-Every parameter of the estimator is an option, made when its command is asked for, so that `natgrad --help` stays quick.
+Every parameter of the estimator is an option, made when its command is asked for, so that `natgrad --help` stays quick. A
+folder of checkpoints also has the call that made it, so that `natgrad resume FOLDER` is all it takes to go on.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,8 @@ from natgrad.report.page import make_page, write_report
 from natgrad.report.sections import Subject
 
 __all__ = ["fit", "resume"]
+
+CALL = "call.json"
 
 
 class FitGroup(WithExample, click.Group):
@@ -56,6 +62,9 @@ def _fit_command(name: str, model: Model) -> click.Command:
         click.Option(["--force"], is_flag=True, help="Replace the output if it is there."),
         click.Option(["--report"], type=click.Path(path_type=Path, dir_okay=False), help="Also write the page of the model."),
         click.Option(["--live"], is_flag=True, help="Serve the page on this machine while the fit runs."),
+        click.Option(["--checkpoint"], type=click.Path(path_type=Path, file_okay=False), help="Keep the run in this folder."),
+        click.Option(["--every"], default="60s", show_default=True, help="Seconds (60s) or steps (100) between checkpoints."),
+        click.Option(["--resume"], is_flag=True, help="Go on from the last checkpoint, if there is one."),
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object, for machines."),
         config_option(),
         held_out_option(),
@@ -69,6 +78,9 @@ def _fit_command(name: str, model: Model) -> click.Command:
         force: bool,
         report: Path | None,
         live: bool,
+        checkpoint: Path | None,
+        every: str,
+        resume: bool,
         as_json: bool,
         held_out: float | None,
         **values: Any,
@@ -83,7 +95,9 @@ def _fit_command(name: str, model: Model) -> click.Command:
         with live_page(fitted) if live else nullcontext() as page:
             if page is not None:
                 click.echo(f"the fit can be watched at {page.address}", err=True)
-            fitted.fit(*source.arguments, callbacks=callbacks)
+            with _kept(name, checkpoint):
+                keep = {"checkpoint": checkpoint, "every": int(every) if every.isdigit() else every, "resume": resume}
+                fitted.fit(*source.arguments, callbacks=callbacks, **keep)
             fitted.save(output, overwrite=force)
             if page is not None:
                 page.finish(make_page(Subject(fitted, source.raw, source.names)))
@@ -93,7 +107,48 @@ def _fit_command(name: str, model: Model) -> click.Command:
         score = None if held is None else float(fitted.score(*held))
         _told(fitted, source.words, output, report, time.perf_counter() - begin, as_json, score)
 
-    return Command(name, params=params, callback=call, help=model.summary, example=model.example)
+    return FitCommand(name, params=params, callback=call, help=model.summary, example=model.example)
+
+
+class FitCommand(Command):
+    """A command that remembers the words it was called with."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Options and arguments from words."""
+        ctx.meta[CALL] = list(args)
+        return super().parse_args(ctx, args)
+
+
+@contextmanager
+def _kept(name: str, folder: Path | None) -> Iterator[None]:
+    """Keep the call beside its checkpoints, and say how to go on if the fit is interrupted."""
+    if folder is None:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    beside, words = folder / f".{CALL}.tmp", click.get_current_context().meta[CALL]
+    beside.write_text(json.dumps({"model": name, "words": words, "folder": os.getcwd()}), encoding="utf-8")
+    beside.replace(folder / CALL)
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as stopped:
+        raise UserError(str(stopped).replace("resume=True", f"natgrad resume {folder}") or "interrupted") from None
+
+
+def _go_on(folder: Path) -> None:
+    """The call again that was kept in a folder, from its last checkpoint on."""
+    try:
+        kept = json.loads((folder / CALL).read_text(encoding="utf-8"))
+        name, words, where = str(kept["model"]), [str(word) for word in kept["words"]], str(kept["folder"])
+        command = _fit_command(name, MODELS[name])
+    except FileNotFoundError:
+        raise UserError(
+            f"{folder} has no {CALL}: natgrad fit MODEL FILE -o OUT --checkpoint {folder} makes one"
+        ) from None
+    except (LookupError, TypeError, ValueError):
+        raise UserError(f"{folder / CALL} cannot be read; call natgrad fit again with --resume") from None
+    with chdir(where):
+        command.main([*words, "--resume"], prog_name=f"natgrad fit {name}", standalone_mode=False)
 
 
 @click.command(cls=Command, example="natgrad resume letters.natgrad letters/ -o longer.natgrad")
@@ -105,8 +160,12 @@ def _fit_command(name: str, model: Model) -> click.Command:
 def resume(model: Path, file: Path | None, output: Path | None, as_json: bool, **options: Any) -> None:
     """Go on with a fit from where it ended, for as many steps as it has in its settings.
 
-    FILE is what the model was fitted to. Matrix factorisation keeps its ratings and needs none.
+    FILE is what the model was fitted to. Matrix factorisation keeps its ratings and needs none. MODEL may also be a folder of
+    checkpoints (natgrad fit --checkpoint): then the fit that was interrupted goes on as if nothing had happened.
     """
+    if model.is_dir():
+        _go_on(model)
+        return
     fitted = load_model(model)
     source: Input | None = None
     if not hasattr(fitted, "continue_"):

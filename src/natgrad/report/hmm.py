@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -79,7 +79,7 @@ def _model(how: str, length: int, plan: ChainPlan, seed: int, jobs: int | None) 
     if how == "batch":
         return ng.GaussianHMM(8, method=ng.VB(), **usual)
     size = max(1, PER_STEP // length)
-    buffer = "grow" if how == "grow" else None
+    buffer: Literal["grow"] | None = "grow" if how == "grow" else None
     return ng.GaussianHMM(
         8, method=ng.SVI({"subchain": size}), subchain_length=length, buffer=buffer, passes=plan.passes, **usual
     )

@@ -1,0 +1,123 @@
+"""What all ratings of a row say of it, summed: packed moments of the other side in, normal equations of every row out.
+
+    Σ_n t_j E[y yᵀ],   Σ_n t_j E[y],   Σ_n t_j r_n E[y],   Σ_n t_j,   Σ_n t_j r_n,   Σ_n t_j r_n²        y = y_j, j of rating n
+
+`pack` puts the lower triangle of E[y yᵀ] and E[y] of each row of the other side side by side, so that a rating costs one pass
+over contiguous numbers. These are D²/2 numbers, so that the table of a large side does not fit in the processor's cache, and
+ratings, in any order, would wait for memory: five to ten times as long as the sums take. So the other side is cut into
+blocks that do fit, and all rows read a block before any of them goes on to the next: ratings of a row must come in
+ascending order of ``other``. Sums are made in this order whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+from numba import prange
+
+from natgrad.kernels._njit import lane_kernel, parallel_kernel
+
+__all__ = ["gather_rows", "normal_equations", "pack"]
+
+
+@parallel_kernel
+def pack(mean, second, tell):
+    """``tell`` [rows, D(D+1)/2 + D]: the lower triangle of E[y yᵀ], then E[y]."""
+    size = mean.shape[1]
+    for row in prange(mean.shape[0]):
+        place = 0
+        for k in range(size):
+            for h in range(k + 1):
+                tell[row, place] = second[row, k, h]
+                place += 1
+        for k in range(size):
+            tell[row, place + k] = mean[row, k]
+
+
+@parallel_kernel
+def gather_rows(pieces, start, other, values, offset, trust, tell, weight, block, sums):
+    """The sums of the rows ``pieces[0] … pieces[-1]``, which are cut into pieces for the threads.
+
+    ``block`` is how many rows of ``tell`` are read at a time; ``offset`` is taken off every rating; ``weight`` is t of the
+    other side; ``trust`` [n], or [1] for all, multiplies the precision of single ratings.
+    ``sums`` [rows, D(D+1)/2 + 2 D + 3].
+    """
+    first = pieces[0]
+    n_pieces = pieces.shape[0] - 1
+    cursor = start[first : pieces[n_pieces]].copy()
+    for piece in prange(n_pieces):
+        for row in range(pieces[piece], pieces[piece + 1]):
+            sums[row - first, :] = 0.0
+    for begin in range(0, tell.shape[0], block):
+        edge = begin + block
+        for piece in prange(n_pieces):
+            for row in range(pieces[piece], pieces[piece + 1]):
+                here, last = cursor[row - first], start[row + 1]
+                end = last if edge >= tell.shape[0] else here
+                while end < last and other[end] < edge:
+                    end += 1
+                _add_ratings(here, end, other, values, offset, trust, tell, weight, sums[row - first])
+                cursor[row - first] = end
+
+
+@lane_kernel
+def _add_ratings(begin, end, other, values, offset, trust, tell, weight, out):
+    """Add what the ratings ``begin … end`` say, two at a time: half the traffic to the sums."""
+    width = tell.shape[1]
+    size = out.shape[0] - 3 - width
+    mean = width - size
+    common = trust.shape[0] == 1
+    total, first, second = 0.0, 0.0, 0.0
+    n = begin
+    while n < end:
+        j, rating = other[n], values[n] - offset
+        w = weight[j] * trust[0 if common else n]
+        rated = w * rating
+        total += w
+        first += rated
+        second += rated * rating
+        n += 1
+        if n == end:
+            for t in range(width):
+                out[t] += w * tell[j, t]
+            for k in range(size):
+                out[width + k] += rated * tell[j, mean + k]
+            break
+        i, rating = other[n], values[n] - offset
+        v = weight[i] * trust[0 if common else n]
+        also = v * rating
+        total += v
+        first += also
+        second += also * rating
+        n += 1
+        for t in range(width):
+            out[t] += w * tell[j, t] + v * tell[i, t]
+        for k in range(size):
+            out[width + k] += rated * tell[j, mean + k] + also * tell[i, mean + k]
+    out[width + size] += total
+    out[width + size + 1] += first
+    out[width + size + 2] += second
+
+
+@lane_kernel
+def normal_equations(sums, biased, matrix, vector):
+    """Σ t E[a aᵀ] and Σ t E[(r − c) a], a = (v, 1), from the sums of a row; returns Σ t E[(r − c)²]."""
+    size = vector.shape[0]
+    n_factors = size - 1 if biased else size
+    means = size * (size + 1) // 2
+    linear, totals = means + size, means + 2 * size
+    place = 0
+    for k in range(n_factors):
+        vector[k] = sums[linear + k]
+        for h in range(k + 1):
+            matrix[k, h] = sums[place]
+            matrix[h, k] = sums[place]
+            place += 1
+    if not biased:
+        return sums[totals + 2]
+    # The last row of the triangle is E[c v], then E[c²].
+    for k in range(n_factors):
+        vector[k] -= sums[place + k]
+        matrix[n_factors, k] = sums[means + k]
+        matrix[k, n_factors] = sums[means + k]
+    matrix[n_factors, n_factors] = sums[totals]
+    vector[n_factors] = sums[totals + 1] - sums[means + n_factors]
+    return sums[totals + 2] - 2.0 * sums[linear + n_factors] + sums[place + n_factors]

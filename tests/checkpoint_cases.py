@@ -1,0 +1,125 @@
+"""Small fits of every model, method and controller, for tests of checkpoints: a name in, a function of ``fit``'s options out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import networks
+import numpy as np
+
+import natgrad as ng
+from natgrad import covariance
+from natgrad.posterior.values import Encoder
+
+STEPS = 12
+MONRO = ng.RobbinsMonro(4.0, 0.7)
+
+
+def network(make: Any, *settings: Any, **options: Any) -> Callable[..., Any]:
+    made = cache(make)  # one network, so that nothing is compiled again
+
+    def fit(**keep: Any) -> Any:
+        net, init, order = made()
+        return net.fit(*settings, init=init, order=order, **{"steps": STEPS, "tol": 0, **options}, **keep)
+
+    return fit
+
+
+def topics(**settings: Any) -> Callable[..., Any]:
+    counts = np.random.default_rng(1).poisson(0.4, size=(120, 30))
+    return lambda **keep: ng.LDA(
+        **{"n_topics": 3, "max_passes": 4, "tol": 0, "batch_size": 20, "n_jobs": 1, **settings}
+    ).fit(counts, **keep)
+
+
+def factors(values: str = "normal", **settings: Any) -> Callable[..., Any]:
+    rng = np.random.default_rng(2)
+    table = {
+        "normal": rng.normal(size=(30, 20)),
+        "likes": np.ones((30, 20)),
+        "counts": rng.poisson(1.0, (30, 20)) + 1.0,
+    }
+    kept = np.where(rng.random((30, 20)) < 0.5, np.nan, table[values])
+    return lambda **keep: ng.MatrixFactorization(2, **{"max_steps": 24, "tol": 0, **settings}).fit(kept, **keep)
+
+
+def chains(kind: type, values: str, lengths: Any = None, **settings: Any) -> Callable[..., Any]:
+    rng = np.random.default_rng(3)
+    states = np.repeat(rng.integers(0, 3, 60), 10)
+    data = {
+        "real": states[:, None] + 0.3 * rng.normal(size=(600, 1)),
+        "codes": (states + rng.integers(0, 2, 600))[:, None],
+    }
+    return lambda **keep: kind(3, **{"n_init": 2, "max_sweeps": STEPS, "tol": 0, "n_jobs": 1, **settings}).fit(
+        data[values], lengths, **keep
+    )
+
+
+def rows(kind: type, **settings: Any) -> Callable[..., Any]:
+    rng = np.random.default_rng(4)
+    x = rng.uniform(-2, 2, size=(200, 2))
+    y = np.sin(2 * x[:, 0]) + 0.1 * rng.normal(size=200)
+    targets = (y > 0).astype(int) if kind is ng.SparseGPClassifier else y
+    return lambda **keep: kind(**{"n_inducing": 10, "batch_size": 50, "max_steps": STEPS, **settings}).fit(
+        x, targets, **keep
+    )
+
+
+KNOWN = {"biases": False, "learn_noise": False, "learn_priors": False, "factorized": True}
+SUM = covariance.RBF() + covariance.Linear()
+CASES: dict[str, Callable[..., Any]] = {
+    "network, accelerated": network(networks.scalar_mixture),
+    "network, turned": network(networks.factorised),
+    "network, VB": network(networks.pca, ng.VB()),
+    "network, VB (b)": network(networks.factorised, ng.VB(option="b")),
+    "network, Children": network(networks.factorised, ng.Children(2), step=MONRO),
+    "network, Children (b), per node": network(networks.skills, ng.Children(2, option="b"), step=ng.PerNode()),
+    "network, Children, Auto": network(networks.several, ng.Children(1)),
+    "network, GlobalBatch": network(networks.counts, ng.GlobalBatch(5), step=MONRO),
+    "network, GlobalBatch, Auto": network(networks.blocks, ng.GlobalBatch(10)),
+    "network, SVI": network(networks.lda, ng.SVI({"doc": 2}), step=MONRO),
+    "network, memoised": network(networks.lda, ng.SVI({"doc": 2})),
+    "LDA, memoised": topics(),
+    "LDA, VB": topics(method=ng.VB(), max_passes=8),
+    "LDA, SVI": topics(method=ng.SVI({"doc": 20}), step=MONRO),
+    "LDA, learned priors": topics(learn_priors=True, tol=1e-3),
+    "LDA, learned priors, SVI": topics(learn_priors=True, method=ng.SVI({"doc": 20}), step=MONRO, local="map"),
+    "LDA, Gibbs": topics(finish="gibbs", finish_sweeps=4),
+    "MF, default": factors(),
+    "MF, noise by user": factors(noise_by="user"),
+    "MF, VB": factors(method=ng.VB(), **KNOWN),
+    "MF, messages": factors(method=ng.Children(2), **KNOWN),
+    "MF, messages of a batch": factors(method=ng.GlobalBatch(20), **KNOWN),
+    "MF, Robbins–Monro": factors(method=ng.Children(2), step=ng.RobbinsMonro(first=0.02, forgetting=0.6), **KNOWN),
+    "MF, likes alone": factors("likes", likelihood="bernoulli"),
+    "MF, counts": factors("counts", likelihood="poisson"),
+    "HMM, Gaussian": chains(ng.GaussianHMM, "real"),
+    "HMM, categories": chains(ng.CategoricalHMM, "codes", sticky=2.0),
+    "HMM, subchains": chains(ng.GaussianHMM, "real", method=ng.SVI({"subchain": 4}), subchain_length=20, passes=2.0),
+    "HMM, growing buffer": chains(ng.PoissonHMM, "codes", method=ng.SVI({"subchain": 2}), subchain_length=20, buffer="grow"),
+    "HMM, sequences": chains(ng.GaussianHMM, "real", [60] * 10, method=ng.SVI({"sequence": 2}), max_sweeps=3),
+    "GP, regression": rows(ng.SparseGPRegressor),
+    "GP, VB": rows(ng.SparseGPRegressor, method=ng.VB(), learn_kernel=False),
+    "GP, sum of kernels": rows(ng.SparseGPRegressor, kernel=SUM),
+    "GP, held-out rows": rows(ng.SparseGPRegressor, validation_fraction=0.2, batch_size=1000, max_steps=120),
+    "GP, Student-t": rows(ng.SparseGPRegressor, likelihood="student_t"),
+    "GP, classes": rows(ng.SparseGPClassifier),
+}  # fmt: skip
+
+
+def bits(fitted: Any) -> tuple[Any, dict[str, bytes]]:
+    """All that a fit is, as text and bytes, but for the time it took."""
+    if hasattr(fitted, "_saved"):
+        kept, trace = fitted._saved(), fitted.trace_
+    else:
+        kept = {"state": fitted.state, "elbo": fitted.elbo, "stop": fitted.stop}
+        trace = fitted.trace
+    columns = {name: trace[name] for name in trace.columns if name != "seconds"}
+    for place in (kept, kept.get("run", {}), kept.get("fitted", {})):
+        for name in ("trace", "trace_"):
+            place.pop(name, None)
+    encoder = Encoder()
+    tree = encoder.tree({"kept": kept, "columns": columns, "choice": trace.choice}, "fit")
+    return tree, {name: array.tobytes() for name, array in encoder.arrays.items()}

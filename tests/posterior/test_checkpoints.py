@@ -1,0 +1,188 @@
+"""Checkpoints: a run that was stopped, however it was, ends with the bits of one that never was."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from checkpoint_cases import CASES, bits
+
+import natgrad as ng
+from natgrad.inference.progress import watching
+from natgrad.posterior.checkpoints import Checkpoints, checkpoints_in
+
+SOURCE = Path(ng.__file__).resolve().parents[1]
+QUICK = ("LDA, memoised", "LDA, learned priors", "MF, default", "MF, messages")
+
+
+def interrupted(fit, step, folder, **options):
+    """Ctrl-C in the middle of a step."""
+
+    def watcher(trace):
+        if len(trace) == step:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with watching(watcher), pytest.raises(KeyboardInterrupt, match="resume=True"):
+        fit(checkpoint=folder, every=1000, **options)
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in CASES])
+def test_an_interrupted_fit_goes_on_bit_by_bit(name, tmp_path):
+    fit = CASES[name]
+    whole = fit()
+    expected = bits(whole)
+    n_steps = len(getattr(whole, "trace_", None) or whole.trace)
+    interrupted(fit, max(1, n_steps // 3), tmp_path)
+    interrupted(fit, max(2, 2 * n_steps // 3), tmp_path, resume=True)
+    assert bits(fit(checkpoint=tmp_path, resume=True)) == expected
+    # A run that has ended is there at once, and is the same.
+    with watching(lambda trace: pytest.fail("a step was taken")):
+        assert bits(fit(checkpoint=tmp_path, resume=True)) == expected
+
+
+@cache
+def small():
+    mu = ng.Normal("mu", 0.0, 1.0)
+    tau = ng.Gamma("tau", 1.0, 1.0)
+    x = ng.Normal("x", mu, tau, plate=ng.Plate("n", 20), observed=np.random.default_rng(0).normal(3.0, 2.0, 20))
+    return ng.Network(x)
+
+
+def test_two_files_are_kept_and_orphans_removed(tmp_path):
+    net = small()
+    whole = net.fit(steps=11, tol=0)
+
+    def power_cut(progress):
+        if progress.t == 9:
+            raise RuntimeError("the lights are out")
+
+    with pytest.raises(RuntimeError, match="lights"):
+        net.fit(steps=11, tol=0, callbacks=[power_cut], checkpoint=tmp_path, every=2)
+    assert [path.name[-12:] for path in checkpoints_in(tmp_path)] == ["0006.natgrad", "0008.natgrad"]
+    (tmp_path / ".checkpoint-000000000010.natgrad.abc.tmp").write_bytes(b"half")
+    with pytest.raises(FileExistsError, match="resume=True"):
+        net.fit(checkpoint=tmp_path)
+    # The last one is damaged: the one before it is as good.
+    last = checkpoints_in(tmp_path)[-1]
+    last.write_bytes(last.read_bytes()[:-9])
+    resumed = net.fit(steps=11, tol=0, checkpoint=tmp_path, every=2, resume=True)
+    assert bits(resumed) == bits(whole)
+    assert sorted(path.name[-12:] for path in tmp_path.iterdir()) == ["0010.natgrad", "0011.natgrad"]
+
+
+def test_a_raised_limit_goes_on(tmp_path):
+    net = small()
+    net.fit(steps=4, tol=0, checkpoint=tmp_path)
+    assert bits(net.fit(steps=9, tol=0, checkpoint=tmp_path, resume=True)) == bits(net.fit(steps=9, tol=0))
+    fewer = net.fit(steps=2, tol=0, checkpoint=tmp_path, resume=True)
+    assert len(fewer.trace) == 9
+
+
+def test_what_a_callback_remembers_comes_back(tmp_path):
+    class Highest:
+        """Counts its calls, and stops at the twelfth."""
+
+        memory = 0
+
+        def __call__(self, progress):
+            self.memory += 1
+            return self.memory == 12
+
+    net = small()
+    net.fit(steps=7, tol=0, checkpoint=tmp_path, callbacks=[Highest()])
+    resumed = net.fit(steps=30, tol=0, checkpoint=tmp_path, callbacks=[Highest()], resume=True)
+    assert len(resumed.trace) == 12
+
+
+def test_another_run_is_refused(tmp_path, rng):
+    counts = rng.poisson(0.4, size=(50, 12))
+    model = ng.LDA(2, max_passes=3, tol=0).fit(counts, checkpoint=tmp_path, every=1)
+    with pytest.raises(ValueError, match=r"another run: seed was '0' and is '1'"):
+        ng.LDA(2, max_passes=3, tol=0, seed=1).fit(counts, checkpoint=tmp_path, resume=True)
+    with pytest.raises(ValueError, match="another run: observed"):
+        model.fit(counts[:40], checkpoint=tmp_path, resume=True)
+    with pytest.raises(ValueError, match=r"another run: topic_prior was '0.05' and is '0.1'"):
+        ng.LDA(2, topic_prior=0.1, max_passes=3, tol=0).fit(counts, checkpoint=tmp_path, resume=True)
+    for path in checkpoints_in(tmp_path):
+        path.write_bytes(b"")
+    with pytest.raises(ng.ModelFileError):
+        model.fit(counts, checkpoint=tmp_path, resume=True)
+
+
+def test_wrong_settings_are_explained(tmp_path, rng):
+    counts = rng.poisson(0.4, size=(20, 12))
+    with pytest.raises(ValueError, match="every must be a number of steps"):
+        ng.LDA(2).fit(counts, checkpoint=tmp_path, every="soon")
+    with pytest.raises(ValueError, match="resume=True needs checkpoint="):
+        ng.LDA(2).fit(counts, resume=True)
+    with pytest.raises(ValueError, match="not for streams"):
+        ng.LDA(2).fit(iter([counts]), checkpoint=tmp_path)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'checkpoints'"):
+        ng.LDA(2).fit(counts, checkpoints=tmp_path)
+    ng.LDA(2, max_passes=2).fit(counts, checkpoint=tmp_path / "new" / "folder", every="0.5s", resume=True)
+
+
+def test_one_run_has_a_folder_for_itself_and_other_threads_keep_too(tmp_path):
+    with Checkpoints(tmp_path), pytest.raises(BlockingIOError, match="another run keeps"):
+        small().fit(checkpoint=tmp_path)
+    found = []
+    thread = threading.Thread(target=lambda: found.append(small().fit(steps=3, checkpoint=tmp_path)))
+    thread.start()
+    thread.join()
+    assert len(found) == len(checkpoints_in(tmp_path)) == 1
+
+
+def test_a_full_disk_does_not_end_the_run(tmp_path, monkeypatch):
+    def full(*args, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("natgrad.posterior.checkpoints.write_model", full)
+    with pytest.warns(RuntimeWarning, match="could not be written"):
+        assert len(small().fit(steps=3, tol=0, checkpoint=tmp_path).trace) == 3
+
+
+SCRIPT = """
+import sys
+import numpy as np
+import natgrad as ng
+
+counts = np.random.default_rng(0).poisson(0.3, size=(3000, 200))
+print("ready", flush=True)
+model = ng.LDA(10, max_passes=8, tol=0).fit(counts, checkpoint=sys.argv[1], every=1, resume=True)
+np.save(sys.argv[2], model.components_)
+"""
+
+
+@pytest.mark.slow
+def test_killed_and_terminated(tmp_path, rng):
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+
+    def started(folder):
+        command = [sys.executable, "-c", SCRIPT, str(folder), str(tmp_path / "end.npy")]
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.readline()
+        return process
+
+    def ended(process):
+        _, said = process.communicate(timeout=120)
+        return process.returncode, said.decode()
+
+    assert ended(started(tmp_path / "whole"))[0] == 0
+    whole = np.load(tmp_path / "end.npy")
+    for how in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+        process = started(tmp_path / "run")
+        time.sleep(float(rng.uniform(0.5, 1.5)))
+        process.send_signal(how)
+        code, said = ended(process)
+        if how == signal.SIGTERM and code != 0:
+            assert "interrupted after step" in said
+            assert "checkpoint-" in said
+    assert ended(started(tmp_path / "run"))[0] == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "end.npy"), whole)
+    assert len(list((tmp_path / "run").iterdir())) == 2
