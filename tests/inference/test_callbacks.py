@@ -160,3 +160,15 @@ def test_the_log_tells_the_beginning_each_step_and_the_end(caplog):
     assert caplog.messages[0].startswith("fit of phi: ")
     assert sum(message.startswith("step ") for message in caplog.messages) == len(model.trace_)
     assert str(model.stop_) in caplog.messages[-1]
+
+
+def test_patience_survives_a_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(ng.LDA, "score", lambda self, X: -1.0)
+    settings = {"tol": 0, "max_passes": 2, "seed": 0}
+    kept = {"checkpoint": tmp_path, "every": 1}
+    ng.LDA(2, **settings).fit(TEXTS, callbacks=[ng.HeldOut(HELD, share=1.0, patience=5)], **kept)
+    fresh = ng.HeldOut(HELD, share=1.0, patience=5)
+    model = ng.LDA(2, **{**settings, "max_passes": 30}).fit(TEXTS, callbacks=[fresh], resume=True, **kept)
+    # The first score is the best, and five more are no better, whoever asked for them.
+    assert len(model.trace_) == 6
+    assert "has not risen above -1 for 5 scores" in str(model.stop_)
