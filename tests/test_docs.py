@@ -158,3 +158,10 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
         if "://" not in link:
             assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_benchmarks_that_are_listed_exist():
+    listed = re.findall(r"`(?:python benchmarks/)?(\w+\.py)\b", (DOCS / "benchmarks.md").read_text())
+    assert len(set(listed)) > 10
+    for script in listed:
+        assert (ROOT / "benchmarks" / script).is_file(), script

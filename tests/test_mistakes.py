@@ -203,7 +203,8 @@ MISTAKES = [
     (lambda: simple().fit(seconds=0), ValueError,
      "seconds must be > 0, got 0: None means no limit"),
     (lambda: simple().fit(callbacks=3), TypeError,
-     "callbacks must be a list of functions, got 3"),
+     "callbacks must be a list of functions, got 3: a function of the progress, or an object with log_metrics, log_metric or "
+     "add_scalar"),
     (lambda: simple().fit(bound_every=0), ValueError,
      "bound_every must be a whole number ≥ 1, got 0"),
     (lambda: simple().fit(init={"nope": 1.0}), ValueError,
@@ -292,7 +293,7 @@ MISTAKES = [
     (lambda: fitted()["y"], KeyError,
      "'y' is observed; hidden nodes are mu, tau"),
     (lambda: fitted().trace["nope"], KeyError,
-     "the trace has no column 'nope'; it has t, elbo, elbo_estimate, rho, moved, accesses, seconds"),
+     "the trace has no column 'nope'; it has t, elbo, elbo_estimate, rho, moved, accesses, seconds, held_out"),
     (lambda: fitted().continue_(step=3), TypeError,
      "step must be RobbinsMonro(…), Constant(ρ), HoldThenDecay(…), PerNode() or Auto(), got 3"),
     (lambda: fitted().predictive("nope"), KeyError,

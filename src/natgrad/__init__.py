@@ -12,6 +12,7 @@ from natgrad._version import __version__
 from natgrad.data.ratings import Ratings
 from natgrad.errors import ModelFileError
 from natgrad.inference.auto import Auto
+from natgrad.inference.callbacks import HeldOut
 from natgrad.inference.executors import Dask
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch
 from natgrad.inference.steps import Constant, HoldThenDecay, PerNode, RobbinsMonro
@@ -49,6 +50,7 @@ __all__ = [
     "GaussianHMM",
     "GaussianProcess",
     "GlobalBatch",
+    "HeldOut",
     "HoldThenDecay",
     "MarkovChain",
     "MatrixFactorization",

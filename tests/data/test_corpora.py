@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sparse
 from sklearn.feature_extraction.text import CountVectorizer
 
+import natgrad as ng
 from natgrad.data.corpora import Corpus, as_corpus, read_docword, read_ldac
 
 X = np.array([[2, 0, 1, 0], [0, 0, 0, 0], [0, 3, 0, 1]])
@@ -158,3 +159,17 @@ def test_columns_with_names_are_matched_by_name():
         as_corpus(X, "abca")
     numbered = as_corpus(pd.DataFrame(X), "abcd")
     assert numbered.vocabulary.tolist() == list("abcd")
+
+
+def test_labelled_arrays_bring_their_words():
+    xarray = pytest.importorskip("xarray")
+    words = ["apple", "nut", "pear"]
+    table = xarray.DataArray(np.array([[2, 0, 1], [0, 3, 0]]), dims=("doc", "word"), coords={"word": words})
+    corpus = as_corpus(table)
+    assert corpus.vocabulary.tolist() == words
+    np.testing.assert_array_equal(corpus.to_sparse().toarray(), table.values)
+    model = ng.LDA(2, max_passes=2).fit(table)
+    np.testing.assert_allclose(model.transform(table[:, ::-1]), model.transform(table))  # matched by name
+    assert as_corpus(table.drop_vars("word")).vocabulary is None
+    with pytest.raises(TypeError, match=r"a Dataset of counts.*genotypes"):
+        ng.LDA(2).fit(table.to_dataset(name="counts"))

@@ -54,3 +54,21 @@ def test_populations_are_found_again(seed):
     # The standard error of a frequency from about 150 copies is 0.04; of a share from 760 alleles, 0.03.
     assert np.abs(allele_frequencies(model.topics_)[match] - frequencies).mean() < 0.06
     assert np.abs(model.transform(genotypes(G))[:, match] - shares).mean() < 0.05
+
+
+def test_calls_of_sgkit_are_counted():
+    xarray = pytest.importorskip("xarray")
+    calls = np.array([[[0, 0], [0, 1]], [[1, 1], [-1, 0]]])  # [variants, samples, ploidy]
+    data = xarray.Dataset(
+        {
+            "call_genotype": (("variants", "samples", "ploidy"), calls),
+            "variant_id": (("variants",), ["rs1", "rs2"]),
+        }
+    )
+    found, wanted = genotypes(data), genotypes([[0, 2], [1, -1]], names=["rs1", "rs2"])
+    assert found.vocabulary.tolist() == wanted.vocabulary.tolist()
+    np.testing.assert_array_equal(found.to_sparse().toarray(), wanted.to_sparse().toarray())
+    with pytest.raises(ValueError, match="no call_genotype; it has variant_id"):
+        genotypes(data[["variant_id"]])
+    with pytest.raises(ValueError, match="two alleles a call"):
+        genotypes(data.isel(ploidy=[0]))

@@ -15,8 +15,9 @@ import scipy.sparse as sparse
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import natgrad as ng
@@ -137,3 +138,37 @@ def test_a_table_of_ratings_is_completed(rng) -> None:
         model.predict(sparse.csr_array(table))
     with pytest.raises(ValueError, match="24 features"):
         model.predict(table[:, :24])
+
+
+@pytest.mark.slow
+def test_processes_and_chains_in_searches(rng) -> None:
+    X = rng.normal(size=(90, 2))
+    y = np.sin(2 * X[:, 0])
+    line = make_pipeline(StandardScaler(), ng.SparseGPRegressor(n_inducing=15, max_steps=60))
+    assert cross_val_score(line, X, y, cv=2).mean() > 0.5
+    grid = {"sparsegpclassifier__n_inducing": [10]}
+    line = make_pipeline(StandardScaler(), ng.SparseGPClassifier(max_steps=20))
+    assert GridSearchCV(line, grid, cv=2).fit(X, y > 0).best_score_ > 0.7
+    series = np.repeat([0.0, 5.0, 0.0, 5.0], 25)[:, None] + rng.normal(size=(100, 1))
+    chain = GridSearchCV(ng.GaussianHMM(n_init=1, max_sweeps=10), {"n_states": [1, 2]}, cv=KFold(2)).fit(series)
+    assert chain.best_params_ == {"n_states": 2}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_tables_in_and_out(library, texts) -> None:
+    tables = pytest.importorskip(library)
+    vectoriser = CountVectorizer()
+    counts = vectoriser.fit_transform(texts[0]).toarray()
+    table = tables.DataFrame({word: counts[:, v] for v, word in enumerate(vectoriser.get_feature_names_out())})
+    model = ng.LDA(2, max_passes=2).set_output(transform=library).fit(table)
+    shares = model.transform(table)
+    assert isinstance(shares, tables.DataFrame)
+    assert list(shares.columns) == ["lda0", "lda1"]
+    np.testing.assert_array_equal(
+        shares.to_numpy(), clone(model).set_output(transform="default").fit(counts).transform(counts)
+    )
+    names = list(reversed(table.columns))
+    np.testing.assert_allclose(model.transform(table[names]).to_numpy(), shares.to_numpy())  # matched by name
+    target = tables.DataFrame({"x": np.arange(20.0)})
+    process = ng.SparseGPRegressor(n_inducing=3, max_steps=2).fit(target, target["x"])
+    assert process.feature_names_in_.tolist() == ["x"]

@@ -243,3 +243,11 @@ def test_features_that_do_not_fit():
         fit(table, item_features=[1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match='user_features, item_features: likelihood="poisson" takes none'):
         ng.MatrixFactorization(1, likelihood="poisson").fit(np.abs(table).round(), user_features=np.ones((4, 1)))
+
+
+def test_steps_that_ran_out_are_counted_over_all_parts(rng):
+    users, items = np.nonzero(rng.random((30, 20)) < 0.5)
+    model = ng.MatrixFactorization(3, max_steps=9, tol=1e-12).fit(ng.Ratings(users, items, rng.normal(size=len(users))))
+    assert len(model.trace_) == 9
+    assert str(model.stop_).startswith("all 9 steps were taken before the bound settled")
+    assert "max_steps" in str(model.stop_)

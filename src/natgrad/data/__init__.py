@@ -1,9 +1,10 @@
 """What the ready models are fed, and data to try them on.
 
-Real text that is on every machine (`load_…`), generated data with the truth that made them (`make_…`), and classic public sets,
-which only `download` fetches.
+Real text and tables that are on every machine (`load_…`), generated data with the truth that made them (`make_…`), and classic
+public sets, which only `download` fetches.
 """
 
+from natgrad.data.bundled import TABLES, load_table
 from natgrad.data.docstrings import load_docstrings
 from natgrad.data.download import DATASETS, download
 from natgrad.data.generate import make_ratings
@@ -19,11 +20,13 @@ from natgrad.data.sources import open_source
 
 __all__ = [
     "DATASETS",
+    "TABLES",
     "RatingsSource",
     "allele_frequencies",
     "download",
     "genotypes",
     "load_docstrings",
+    "load_table",
     "make_ancestry",
     "make_cells",
     "make_chromatin",

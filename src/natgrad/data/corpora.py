@@ -101,7 +101,8 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
     Parameters
     ----------
     X : sparse or dense counts [D, V], a DataFrame whose columns are words, a list of texts, a list of lists of (word, count),
-        a `Corpus`, or an AnnData of cells and genes, whose raw counts are taken from its layer "counts" or, without one, from X
+        a `Corpus`, an AnnData of cells and genes, whose raw counts are taken from its layer "counts" or, without one, from X, or
+        an xarray DataArray [documents, words], whose second coordinate has the words
     vocabulary : the V words, in the order of the columns; columns that have names are put into this order, and may be fewer
     n_words : int, optional
         The V that is expected; another one is an error. Lists of pairs may have fewer.
@@ -117,6 +118,8 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
         corpus = _from_dense(X.to_numpy(), None if numbered else np.array(columns, dtype=object))
     elif hasattr(X, "var_names") and hasattr(X, "X"):
         corpus = _from_anndata(X)
+    elif hasattr(X, "coords") and hasattr(X, "dims"):
+        corpus = _from_xarray(X)
     elif isinstance(X, str):
         raise TypeError("X is one text: give a list of documents, [text, …]")
     elif _is_of(X, str):
@@ -224,6 +227,16 @@ def _from_anndata(data: Any) -> Corpus:
     return _from_sparse(table, genes) if sparse.issparse(table) else _from_dense(table, genes)
 
 
+def _from_xarray(data: Any) -> Corpus:
+    if not hasattr(data, "ndim"):  # a Dataset
+        raise TypeError(
+            f"X is a Dataset of {', '.join(map(str, data.data_vars))}: choose an array of counts, as in X['counts'], or for "
+            "genotypes of sgkit call natgrad.data.genotypes(X)"
+        )
+    words = np.array(data.coords[data.dims[-1]].values.tolist(), dtype=object) if _has_labels(data) else None
+    return _from_dense(data.values, words)
+
+
 def _from_texts(texts: list[str], vocabulary: Words | None, vectoriser: Any) -> Corpus:
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -301,7 +314,12 @@ def has_names(X: Any) -> bool:
     """Whether counts come with the words of their columns."""
     if isinstance(X, Corpus):
         return X.vocabulary is not None
-    return hasattr(X, "var_names") or (hasattr(X, "columns") and hasattr(X, "to_numpy"))
+    return _has_labels(X) or hasattr(X, "var_names") or (hasattr(X, "columns") and hasattr(X, "to_numpy"))
+
+
+def _has_labels(X: Any) -> bool:
+    """Whether X is an array of xarray whose columns are named."""
+    return hasattr(X, "coords") and hasattr(X, "ndim") and X.dims[-1] in X.coords
 
 
 def _check_real(X: Any) -> None:

@@ -39,7 +39,7 @@ class RatedItems(NamedTuple):
 
 
 def make_ratings(n_users: int = 1000, n_items: int = 500, n_ratings: int = 50_000, *, seed: int = 0) -> RatedItems:
-    """Generated ratings as in `paper_ratings`, with the liking behind them.
+    """Generated ratings, and the liking behind them.
 
     Parameters
     ----------
@@ -56,31 +56,6 @@ def make_ratings(n_users: int = 1000, n_items: int = 500, n_ratings: int = 50_00
     >>> made.ratings
     Ratings(200 ratings of 50 items by 30 users, values 1 … 5)
     """
-    return _rated(n_users, n_items, n_ratings, seed)
-
-
-def paper_ratings(n_users: int = 4805, n_items: int = 16015, n_ratings: int = 1_000_000, seed: int = 0) -> Ratings:
-    """Generated ratings of the shape in Paquet (2014), section 3; other sizes follow the same law.
-
-    Parameters
-    ----------
-    n_users, n_items : int
-        Every user and every item has at least one rating.
-    n_ratings : int
-        At least as many as users and as items, at most one for each pair.
-    seed : int
-        The same numbers give the same ratings.
-
-    Examples
-    --------
-    >>> ratings = paper_ratings(n_users=30, n_items=50, n_ratings=200)
-    >>> len(ratings.values), sorted(set(ratings.values.tolist()))
-    (200, [1.0, 2.0, 3.0, 4.0, 5.0])
-    """
-    return _rated(n_users, n_items, n_ratings, seed).ratings
-
-
-def _rated(n_users: int, n_items: int, n_ratings: int, seed: int) -> RatedItems:
     if not max(n_users, n_items, 1) <= n_ratings <= n_users * n_items:
         raise ValueError(
             f"n_ratings must lie between the larger of n_users and n_items ({max(n_users, n_items)}, at least 1) and "
@@ -92,6 +67,18 @@ def _rated(n_users: int, n_items: int, n_ratings: int, seed: int) -> RatedItems:
     item = _items(rng, degree, _power_law(n_items, ITEM_EXPONENT))
     stars, liking = _stars(rng, user, item)
     return RatedItems(Ratings(user, item, stars, shape=(n_users, n_items)), liking)
+
+
+def paper_ratings(n_users: int = 4805, n_items: int = 16015, n_ratings: int = 1_000_000, seed: int = 0) -> Ratings:
+    """The ratings of `make_ratings` alone, by default with the sizes in Paquet (2014), section 3.
+
+    Examples
+    --------
+    >>> ratings = paper_ratings(n_users=30, n_items=50, n_ratings=200)
+    >>> len(ratings.values), sorted(set(ratings.values.tolist()))
+    (200, [1.0, 2.0, 3.0, 4.0, 5.0])
+    """
+    return make_ratings(n_users, n_items, n_ratings, seed=seed).ratings
 
 
 def _power_law(n: int, exponent: float) -> Floats:

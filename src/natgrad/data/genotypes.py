@@ -29,7 +29,8 @@ def genotypes(G: Any, names: Sequence[str] | None = None) -> Corpus:
 
     Parameters
     ----------
-    G : array [individuals, loci] of 0, 1 or 2 copies of the counted allele; −1, 9 or NaN where missing
+    G : array [individuals, loci] of 0, 1 or 2 copies of the counted allele; −1, 9 or NaN where missing; or a Dataset of sgkit
+        with ``call_genotype``, whose alleles other than 0 are counted, and ``variant_id`` if it has names
     names : the L names of the loci, optional; by default their numbers. The words are "name alt" and "name ref".
 
     Examples
@@ -40,6 +41,8 @@ def genotypes(G: Any, names: Sequence[str] | None = None) -> Corpus:
     >>> corpus.vocabulary.tolist()
     ['rs1 alt', 'rs1 ref', 'rs2 alt', 'rs2 ref']
     """
+    if hasattr(G, "data_vars"):
+        G, names = _from_sgkit(G, names)
     table = np.asarray(G.toarray() if hasattr(G, "toarray") else G)
     if table.ndim != 2:
         raise ValueError(f"G must have two axes, individuals and loci, got shape {table.shape}")
@@ -60,6 +63,19 @@ def genotypes(G: Any, names: Sequence[str] | None = None) -> Corpus:
     loci = range(table.shape[1]) if names is None else names
     words = [f"{locus} {allele}" for locus in loci for allele in ("alt", "ref")]
     return as_corpus(sparse.csr_array(counts.reshape(len(table), -1)), words)
+
+
+def _from_sgkit(data: Any, names: Sequence[str] | None) -> tuple[npt.NDArray[np.int64], Sequence[str] | None]:
+    """Copies of the alternative allele of each call, −1 where one of the two is missing; and the names of the loci."""
+    if "call_genotype" not in data:
+        raise ValueError(f"G has no call_genotype; it has {', '.join(map(str, data.data_vars))}")
+    calls = np.asarray(data["call_genotype"].values)  # [loci, individuals, 2]
+    if calls.ndim != 3 or calls.shape[2] != 2:
+        raise ValueError(f"call_genotype must be [variants, samples, 2], two alleles a call, got shape {calls.shape}")
+    copies = np.where((calls < 0).any(axis=2), -1, (calls > 0).sum(axis=2)).T
+    if names is None and "variant_id" in data:
+        names = [str(name) for name in data["variant_id"].values]
+    return copies, names
 
 
 def allele_frequencies(topics: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -115,7 +115,8 @@ def number_ids(values: Any, argument: str, what: str) -> tuple[npt.NDArray[np.in
 def _from_list(values: list[Any]) -> Array:
     kinds = {type(value) for value in values}
     # NumPy would turn [1, "1"] into two equal strings and a list of pairs into a table.
-    if len(kinds) == 1 and issubclass(kinds.pop(), (int, float, str, bytes, np.integer, np.floating)):
+    plain = len(kinds) == 1 and issubclass(next(iter(kinds)), (int, float, str, bytes, np.integer, np.floating))
+    if plain and not _ends_in_nul(values):
         try:
             return np.array(values)
         except OverflowError:
@@ -135,11 +136,16 @@ def _objects(values: list[Any], shape: tuple[int, ...]) -> Array:
 def _narrowed(array: Array) -> Array:
     """Strings that came as objects (a column of a table) as strings, whole numbers as integers."""
     kinds = {type(key) for key in array.tolist()}
-    if kinds == {str}:
+    if kinds == {str} and not _ends_in_nul(array.tolist()):
         return array.astype(str)
     if kinds == {int}:
         return _from_list(array.tolist())
     return array
+
+
+def _ends_in_nul(values: list[Any]) -> bool:
+    """Whether NumPy's strings, which are filled up with zeros, would shorten one of these."""
+    return any(value[-1:] in ("\0", b"\0") for value in values if isinstance(value, (str, bytes)))
 
 
 def _refuse(missing: npt.NDArray[np.bool_], array: Array, argument: str) -> None:

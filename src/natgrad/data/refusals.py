@@ -17,7 +17,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 __all__ = ["naming_its_file"]
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 DAMAGE = (
     ArithmeticError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, SyntaxError, ValueError, csv.Error,
     struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,

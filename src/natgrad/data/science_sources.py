@@ -194,7 +194,7 @@ class H5adSource(_Rows):
         try:
             import h5py
         except ImportError:
-            raise ImportError(f"{self.path} needs h5py: pip install 'natgrad[anndata]'") from None
+            raise ImportError(f"{self.path} needs h5py: pip install 'natgrad[cells]'") from None
         if not self.path.exists():
             raise FileNotFoundError(f"{str(self.path)!r}: there is no such file")
         try:

@@ -11,17 +11,19 @@ The first three are the stepper's; the rest is here.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from natgrad.inference.auto import Auto, Control, choose, largest_coupling
+from natgrad.inference.callbacks import LOG, Progress, Teller, as_callbacks, asked
 from natgrad.inference.executors import Executor
 from natgrad.inference.keeping import Keeper, RunState, about_run, noted, remind
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
@@ -41,17 +43,6 @@ BOUND_SHARE = 0.25
 # A bound this many times further below zero than the first one has left for good; means that diverge grow exponentially.
 LOST = 1e6
 BoundEvery = int | Literal["log", "never"] | None
-
-
-class Progress(NamedTuple):
-    """What a callback sees after each step; a callback that returns True ends the run, and a `Stop` says why."""
-
-    t: int
-    elbo: float
-    rho: float
-    accesses: int
-    seconds: float
-    state: State
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,22 +89,26 @@ def run(
     *,
     limits: Limits,
     seed: int,
-    callbacks: Sequence[Callable[[Progress], Any]] = (),
+    callbacks: Sequence[Any] = (),
     bound_every: BoundEvery = None,
     progress: bool | None = None,
     trace: Trace | None = None,
     executor: Executor | None = None,
     keeper: Keeper | None = None,
+    model_at: Callable[[State], Any] | None = None,
 ) -> Result:
     """Run until a limit is reached or the guard says stop.
 
     ``start`` is a state, or a function that makes it. ``bound_every`` is for sampled methods: the exact bound every so many
     steps, or "log": at about twenty counts of accesses for each power of ten, evenly on a logarithmic axis; "never" where a
     reading of all data is too much, and a diverging run is then seen only by its parameters; None leaves it to the cost.
-    ``keeper`` is told of every step, and may know of an earlier run to go on with.
+    ``keeper`` is told of every step, and may know of an earlier run to go on with. ``model_at`` makes what a callback sees of a
+    state; by default the state itself.
     """
     stepper, words = choose(problem, method, step, order, executor)
     trace = Trace() if trace is None else trace  # an empty one is false
+    tell = Teller((*as_callbacks(callbacks), *asked()), trace, model_at or (lambda state: state))
+    LOG.info("fit of %s: %s", ", ".join(problem.blocks), words)
     # One BLAS thread: the small factorisations of a step gain nothing from more, and two threads round differently.
     with (
         nullcontext() if keeper is None else keeper,
@@ -123,21 +118,22 @@ def run(
         kept = None if keeper is None else keeper.begin(about_run(problem, seed, order, words))
         if kept is not None:
             trace.take_over(kept.trace)
-            remind(callbacks, kept.notes)
+            remind(tell.callbacks, kept.notes)
         trace.choice = words
         watch = _Watch(problem, method, step, stepper, limits, bound_every, trace)
         state, stop = watch.begin(start, kept)
         while stop is None:
-            stop, state = _one_step(stepper, watch, state, seed, callbacks)
+            stop, state = _one_step(stepper, watch, state, seed, tell)
             bar(watch.trace)
             if keeper is not None:
-                keeper.after(RunState(state, trace, watch.begun, watch.unread, watch.first, noted(callbacks), stop))
+                keeper.after(
+                    RunState(state, trace, watch.begun, watch.unread, watch.first, noted(tell.callbacks), stop)
+                )
+        LOG.log(logging.WARNING if stop.diverged else logging.INFO, "fit ended after %d steps: %s", state.t, stop)
         return Result(stepper.finish(state), trace, stop)
 
 
-def _one_step(
-    stepper: Stepper, watch: _Watch, state: State, seed: int, callbacks: Sequence[Callable[[Progress], Any]]
-) -> tuple[Stop | None, State]:
+def _one_step(stepper: Stepper, watch: _Watch, state: State, seed: int, tell: Teller) -> tuple[Stop | None, State]:
     new, info = stepper.step(state, seed)
     stop = watch.guard(new, info)
     if stop is not None:
@@ -146,13 +142,7 @@ def _one_step(
     stop = watch.lost(state)
     if stop is not None:
         return stop, state
-    last = watch.trace.last
-    seen = Progress(new.t, last.elbo, last.rho, last.accesses, last.seconds, new)
-    answers = [callback(seen) for callback in callbacks]
-    if any(map(bool, answers)):
-        words = f"a callback ended the run after step {new.t}"
-        return next((a for a in answers if isinstance(a, Stop)), Stop(Reason.CALLBACK, words)), new
-    return watch.ended(new), new
+    return tell(new) or watch.ended(new), new
 
 
 @dataclass

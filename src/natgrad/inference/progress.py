@@ -6,6 +6,7 @@ that one page or logger serves every estimator.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -62,16 +63,19 @@ def _drawn_bar(steps: int, wanted: bool | None) -> Iterator[Watcher]:
     columns = (
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("bound {task.fields[bound]}  ρ {task.fields[rho]}"),
+        TextColumn("bound {task.fields[bound]}  ρ {task.fields[rho]}{task.fields[held]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("fit", total=steps, bound="…", rho="…")
+        task = bar.add_task("fit", total=steps, bound="…", rho="…", held="")
 
         def update(trace: Trace) -> None:
             last = trace.last if len(trace) else None
-            if last is not None:
-                bar.update(task, advance=1, bound=f"{last.elbo:.6g}", rho=f"{last.rho:.2g}")
+            if last is None:
+                return
+            bar.update(task, advance=1, bound=f"{last.elbo:.6g}", rho=f"{last.rho:.2g}")
+            if not math.isnan(last.held_out):
+                bar.update(task, held=f"  held-out {last.held_out:.6g}")
 
         yield update

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,14 +23,15 @@ class StepRecord(NamedTuple):
     moved: float
     accesses: int
     seconds: float
+    held_out: float = math.nan
 
 
 class Trace:
     """Columns of numbers with one entry for each step, as in ``trace["elbo"]``.
 
     ``elbo`` is the exact bound (NaN where it was not evaluated), ``elbo_estimate`` what the mini-batch says of it,
-    ``accesses`` the messages read so far, ``seconds`` the time so far, ``moved`` the relative change of λ. ``choice`` says in
-    words how the steps are taken, and why.
+    ``accesses`` the messages read so far, ``seconds`` the time so far, ``moved`` the relative change of λ, ``held_out`` the score
+    of held-out data (NaN where it was not evaluated). ``choice`` says in words how the steps are taken, and why.
     """
 
     columns = StepRecord._fields
@@ -45,6 +47,10 @@ class Trace:
     def pop(self) -> StepRecord:
         """Take back the last step: the guard did not accept it."""
         return self._records.pop()
+
+    def note(self, held_out: float) -> None:
+        """Write a held-out score beside the last step."""
+        self._records[-1] = self._records[-1]._replace(held_out=held_out)
 
     def take_over(self, other: Trace) -> None:
         """Have the lines of another trace in place of one's own."""

@@ -11,7 +11,8 @@ the guard are those of every network.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
@@ -21,18 +22,20 @@ from sklearn.exceptions import NotFittedError
 
 from natgrad.data.rating_files import as_ratings
 from natgrad.data.ratings import Ratings
+from natgrad.inference.callbacks import told
 from natgrad.inference.engine import BoundEvery, Limits, Result, run
 from natgrad.inference.executors import sharing
 from natgrad.inference.methods import Method
 from natgrad.inference.steps import Step
-from natgrad.inference.trace import Stop, Trace
+from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.models.rating_checks import check_settings
 from natgrad.models.rating_features import known_features
 from natgrad.models.rating_kinds import Kind, RatingSettings, kind_of
 from natgrad.models.rating_tables import FOLD_STEPS, check_columns
 from natgrad.models.recommending import RecommendMixin
 from natgrad.models.saving import SaveMixin
 from natgrad.models.settings import (
-    Keep,
+    Watched,
     checked_every,
     checked_method,
     checked_step,
@@ -42,8 +45,9 @@ from natgrad.models.settings import (
 )
 from natgrad.network.checks import real_number, whole_number
 from natgrad.posterior.checkpoints import Checkpoints
+from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.factor import Factor
-from natgrad.problem import State
+from natgrad.problem import Problem, State
 
 __all__ = ["Factors", "MatrixFactorization", "as_ratings"]
 
@@ -186,6 +190,7 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         self.executor = executor
         self.verbose = verbose
 
+    @told
     def fit(
         self,
         X: Any,
@@ -194,7 +199,7 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         user_features: Any = None,
         item_features: Any = None,
         n_users: float | None = None,
-        **keep: Unpack[Keep],
+        **keep: Unpack[Watched],
     ) -> MatrixFactorization:
         """Fit to ratings.
 
@@ -209,7 +214,7 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
             An array with a row for each (in the order of ``Ratings``), a table with ids as its index, or {id: numbers}. They
             move the prior mean of the vectors, by a linear map that is learned: who has no ratings is predicted from them.
         n_users : how many users a source has, if that is known
-        checkpoint, every, resume : as in ``Network.fit``
+        checkpoint, every, resume, callbacks : as in ``Network.fit``
         """
         settings = self._settings()
         limits = self._limits(self.max_steps, self.max_accesses, self.max_seconds)
@@ -305,19 +310,31 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
                     part.problem, handed.pop(), method, checked_step(self.step, method, part.problem), part.order,
                     limits=Limits(steps, limits.tol if part.until is None else 0.0, limits.seconds, limits.accesses),
                     seed=seed, bound_every=checked_every(self.bound_every), progress=self.verbose, trace=trace,
-                    keeper=keeper,
+                    keeper=keeper, model_at=self._model_at(kind, ratings, part.problem, trace),
                 )  # fmt: skip
             left -= result.state.t - began
             ended = part.until is None or left <= 0 or result.state.t < part.until or kind.is_done(result)
+            ended |= result.stop.reason is Reason.CALLBACK
             state, trace = result.state, result.trace
             if ended:
                 break
-        posterior = {
-            name: Factor(name, block.family, block.plates, state.lam[name])
-            for name, block in part.problem.blocks.items()
-        }
+        if result.stop.reason is Reason.STEPS and limits.tol > 0:
+            # The run was made in parts, and the last one knows only its own steps.
+            taken = f"all {limits.steps} steps were taken before the bound settled to tol = {limits.tol:g}"
+            result = replace(result, stop=Stop(Reason.STEPS, f"{taken}: raise max_steps, or continue_()"))
         self.elbo_: float = part.problem.bound(state)
-        self._publish(kind, ratings, result, posterior)
+        self._publish(kind, ratings, result, factors_of(part.problem.blocks, state))
+
+    def _model_at(self, kind: Kind, ratings: Ratings, problem: Problem, trace: Trace) -> Callable[[State], Any]:
+        """What a callback sees: a copy as it would be if the run ended at a state."""
+
+        def at(state: State) -> MatrixFactorization:
+            shown = copy.copy(self)
+            result = Result(state, trace, Stop(Reason.CALLBACK, "the run goes on"))
+            shown._publish(kind, ratings, result, factors_of(problem.blocks, state))
+            return shown
+
+        return at
 
     def _publish(self, kind: Kind, ratings: Ratings, result: Result, posterior: Mapping[str, Factor] | None) -> None:
         self.ratings_ = ratings
@@ -329,7 +346,8 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         if posterior is None:
             old, lam = self.posterior_, result.state.lam
             posterior = {name: Factor(name, old[name].family, old[name].plates, lam[name]) for name in old}
-        self.posterior_: Mapping[str, Factor] = posterior
+        labels = {"user": ratings.user_ids, "item": ratings.item_ids}
+        self.posterior_: Posterior = Posterior(posterior, axes=dict.fromkeys("uv", ("factor",)), labels=labels)
         # What was fitted, kept apart from the parameters, which may be changed before the next fit.
         self._kind = kind
         self.offset_ = kind.offset
@@ -348,7 +366,7 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
             "state": self.result_.state,
             "trace": self.trace_,
             "stop": self.stop_,
-            "posterior": self.posterior_,
+            "posterior": dict(self.posterior_),
             "elbo": self.elbo_,
             "kind": self._kind.saved(),
         }
@@ -362,24 +380,7 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
 
     def _settings(self) -> RatingSettings:
         """The parameters that say what is fitted, checked."""
-        whole_number(self.n_factors, "n_factors")
-        whole_number(self.seed, "seed", least=0)
-        if self.likelihood not in ("gaussian", "bernoulli", "poisson"):
-            raise ValueError(f'likelihood must be "gaussian", "bernoulli" or "poisson", got {self.likelihood!r}')
-        if self.noise_by not in (None, "user", "item", "both"):
-            raise ValueError(f'noise_by must be None, "user", "item" or "both", got {self.noise_by!r}')
-        for name in ("noise_precision", "prior_precision", "init_scale", "noise_freedom", "negatives"):
-            value = getattr(self, name)
-            if value is None and name in ("noise_precision", "prior_precision"):
-                continue
-            if not 0 < real_number(value, name) < np.inf:
-                raise ValueError(f"{name} must be > 0 and finite, got {value!r}")
-        learned = [name for name in ("biases", "learn_noise", "learn_priors", "noise_by") if getattr(self, name)]
-        if self.factorized and learned and self.likelihood != "poisson":
-            raise ValueError(
-                f"factorized=True is the paper's model, with known precisions and no biases: {learned[0]}="
-                f"{getattr(self, learned[0])!r} needs factorized=False"
-            )
+        check_settings(self)
         return RatingSettings(**{name: getattr(self, name) for name in RatingSettings._fields})
 
     def _limits(self, steps: Any, accesses: Any, seconds: Any) -> Limits:

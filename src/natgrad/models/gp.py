@@ -19,11 +19,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from natgrad.covariance import Covariance
 from natgrad.data.rows import Rows
+from natgrad.inference.callbacks import told
 from natgrad.inference.methods import Method
 from natgrad.inference.steps import Step
 from natgrad.models.gp_base import SparseGP
 from natgrad.models.gp_likelihoods import Bernoulli, Gaussian, Likelihood, StudentT, likelihood_named
-from natgrad.models.settings import Keep
+from natgrad.models.settings import Watched
 from natgrad.network.checks import real_number, whole_number
 
 __all__ = ["SparseGPClassifier", "SparseGPRegressor"]
@@ -131,14 +132,15 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         self.seed = seed
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, **keep: Unpack[Keep]) -> SparseGPRegressor:
+    @told
+    def fit(self, X: Any, y: Any = None, **keep: Unpack[Watched]) -> SparseGPRegressor:
         """Fit to rows.
 
         Parameters
         ----------
         X : array or memory map [N, D]; the path of a Parquet file; or an iterator of pairs (X, y)
         y : array [N] or [N, P]; for a Parquet file, the name of the output column, or a list of names
-        checkpoint, every, resume : as in ``Network.fit``
+        checkpoint, every, resume, callbacks : as in ``Network.fit``
         """
         likelihood = self._own_likelihood()
         self._fit_rows(self._read(X, y, True), likelihood, likelihood.standardised, keep)
@@ -312,10 +314,11 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         self.seed = seed
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, **keep: Unpack[Keep]) -> SparseGPClassifier:
+    @told
+    def fit(self, X: Any, y: Any = None, **keep: Unpack[Watched]) -> SparseGPClassifier:
         """Fit to rows [N, D] and classes [N]; in Parquet files and iterators of (X, y) the classes are numbers.
 
-        ``checkpoint``, ``every`` and ``resume`` are those of ``Network.fit``.
+        ``checkpoint``, ``every``, ``resume`` and ``callbacks`` are those of ``Network.fit``.
         """
         self._fit_rows(self._read(X, y, True), Bernoulli(), False, keep)
         return self

@@ -16,8 +16,9 @@ from threadpoolctl import threadpool_limits
 
 from natgrad.covariance import RBF, Covariance, Inducing
 from natgrad.data.rows import Rows, Scaling, open_rows, rows_of_arrays
+from natgrad.inference.callbacks import Progress
 from natgrad.inference.draws import generator
-from natgrad.inference.engine import Limits, Progress, run
+from natgrad.inference.engine import Limits, run
 from natgrad.inference.start import START
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.inference.tuned import SAMPLED, TunedGroups
@@ -26,10 +27,11 @@ from natgrad.models.gp_likelihoods import Likelihood
 from natgrad.models.gp_problem import GPProblem
 from natgrad.models.gp_settings import MOST_ROWS, Learned, Settings, compiled, leaves_of, settings_of
 from natgrad.models.saving import SaveMixin, register
-from natgrad.models.settings import Keep, checked_method, checked_step, keeper_of, run_settings
+from natgrad.models.settings import Keep, checked_method, checked_step, fitted_at, keeper_of, run_settings
 from natgrad.network.checks import real_number, whole_number
 from natgrad.posterior.checkpoints import Checkpoints
-from natgrad.posterior.factor import Factor
+from natgrad.posterior.export import Posterior as Factors
+from natgrad.posterior.export import factors_of
 from natgrad.problem import State
 
 __all__ = ["SparseGP"]
@@ -127,6 +129,7 @@ class SparseGP(SaveMixin, BaseEstimator):
         result = run(
             problem, state, method, checked_step(self.step, method, problem), ("v",), limits=limits,
             seed=whole_number(self.seed, "seed", least=0), callbacks=(watch,), progress=self.verbose, trace=trace, keeper=keeper,
+            model_at=fitted_at(self, problem),
         )  # fmt: skip
         self.trace_, self.stop_ = result.trace, result.stop
         if result.stop.reason is Reason.STEPS and self.tol > 0:
@@ -227,9 +230,7 @@ class SparseGP(SaveMixin, BaseEstimator):
         self.inducing_: Floats = np.asarray(settings.inducing) * self._x_scaling.sd + self._x_scaling.mean
         self.jitter_, self.jitter_raised_ = problem.jitter_used, problem.jitter_raised
         self.n_steps_ = state.t
-        self.posterior_: Mapping[str, Factor] = {
-            "v": Factor("v", problem.blocks["v"].family, ("output",), state.lam["v"])
-        }
+        self.posterior_ = Factors(factors_of(problem.blocks, state), axes={"v": ("inducing",)})
         # One BLAS thread, as in the engine: a loaded model has the same numbers.
         with threadpool_limits(1, user_api="blas"):
             q, inducing = problem.posterior(state.lam["v"]), problem.factor(settings)

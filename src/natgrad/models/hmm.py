@@ -9,7 +9,7 @@ natural gradient (Foti, Xu, Laird and Fox, 2014). The loop, the steps and the gu
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
@@ -21,6 +21,7 @@ from sklearn.exceptions import NotFittedError
 from natgrad.data.outputs import RowWriter
 from natgrad.data.sequences import Sequences, as_columns, as_ends, as_labels, is_stream, lengths_of
 from natgrad.inference.additive import ONE_PASS, SampledGroups
+from natgrad.inference.callbacks import asked, told
 from natgrad.inference.engine import Limits, Result, run
 from natgrad.inference.executors import sharing
 from natgrad.inference.methods import SVI, VB, Method
@@ -28,9 +29,17 @@ from natgrad.inference.steps import Step
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.hmm_files import HMMFiles
 from natgrad.models.hmm_priors import chain_priors
-from natgrad.models.settings import Keep, checked_method, checked_step, keeper_of, refuse_to_keep, run_settings
+from natgrad.models.settings import (
+    Watched,
+    checked_method,
+    checked_step,
+    fitted_at,
+    keeper_of,
+    refuse_to_keep,
+    run_settings,
+)
 from natgrad.network.checks import real_number, whole_number
-from natgrad.posterior.factor import Factor
+from natgrad.posterior.export import Posterior, factors_of
 
 if TYPE_CHECKING:
     from natgrad.inference.keeping import Keeper
@@ -141,8 +150,9 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
 
     # -- fitting --
 
+    @told
     def fit(
-        self, X: Any, y: Any = None, lengths: Any = None, *, labels: Any = None, **keep: Unpack[Keep]
+        self, X: Any, y: Any = None, lengths: Any = None, *, labels: Any = None, **keep: Unpack[Watched]
     ) -> HiddenMarkov:
         """Fit to sequences.
 
@@ -156,13 +166,13 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
             Of the sequences in X, one after the other; by default X is one sequence. Parts of an iterator are sequences.
         labels : ints [T], optional
             Known states; −1 where the state is unknown.
-        checkpoint, every, resume : as in ``Network.fit``; not for iterators
+        checkpoint, every, resume, callbacks : as in ``Network.fit``; not for iterators
         """
         if is_stream(X):
             refuse_to_keep(keep)
-            if not all(given is None for given in (y, lengths, labels)):
+            if asked() or not all(given is None for given in (y, lengths, labels)):
                 raise ValueError(
-                    "an iterator takes neither lengths nor labels: give them to partial_fit with each part"
+                    "an iterator takes no lengths, labels or callbacks: call partial_fit with each part instead"
                 )
             for part in X:
                 self.partial_fit(part)
@@ -266,7 +276,7 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
             result: Result = run(
                 problem, start, plan.method, step, tuple(problem.blocks), limits=Limits(plan.steps, self.tol),
                 seed=int(self.seed), progress=self.verbose, trace=trace, bound_every="never" if problem.overlapping else None,
-                keeper=keeper,
+                keeper=keeper, model_at=fitted_at(self, problem.model),
             )  # fmt: skip
         result.trace.choice = f"{plan.words}; {result.trace.choice}" if plan.words else result.trace.choice
         self.trace_: Trace = result.trace
@@ -331,9 +341,8 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         from natgrad.models.hmm_problem import blocks_of
 
         self._state, self._model_ = state._replace(memory={}), model
-        self.posterior_: Mapping[str, Factor] = {
-            name: Factor(name, block.family, block.plates, state.lam[name]) for name, block in blocks_of(model).items()
-        }
+        axes = {"initial": ("state",), "transition": ("next_state",)}
+        self.posterior_ = Posterior(factors_of(blocks_of(model), state), axes=axes)
         self.startprob_: Floats = self.posterior_["initial"].mean()
         self.transmat_: Floats = self.posterior_["transition"].mean()
         self.n_steps_: int = state.t

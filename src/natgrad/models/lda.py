@@ -8,7 +8,7 @@ guard are those of every network; `natgrad.models.lda_problem` has the kernels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
@@ -19,6 +19,7 @@ from sklearn.exceptions import NotFittedError
 from natgrad.data.corpora import Corpus, as_corpus, with_words
 from natgrad.data.streams import as_stream
 from natgrad.inference.additive import rows_of
+from natgrad.inference.callbacks import told
 from natgrad.inference.engine import Limits, Result, run
 from natgrad.inference.executors import sharing
 from natgrad.inference.methods import SVI, VB, Method
@@ -29,9 +30,10 @@ from natgrad.models.lda_files import LDAFiles
 from natgrad.models.lda_one import OneDocument
 from natgrad.models.lda_settings import LearnPriors
 from natgrad.models.lda_stream import LDAStream, fit_stream
-from natgrad.models.settings import Keep, checked_method, checked_step, keeper_of, refuse_to_keep, run_settings
+from natgrad.models.settings import Watched, checked_method, checked_step, fitted_at, keeper_of, run_settings
 from natgrad.models.topics import Alignment, By, aligned, completed, ranked_words, split_tokens, tell_empty_topics
 from natgrad.network.checks import whole_number
+from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.factor import Factor
 
 if TYPE_CHECKING:
@@ -161,15 +163,11 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self.executor = executor
         self.verbose = verbose
 
+    @told
     def fit(
-        self,
-        X: Any,
-        y: None = None,
-        *,
-        vocabulary: Sequence[Any] | None = None,
-        n_documents: float | None = None,
-        **keep: Unpack[Keep],
-    ) -> LDA:
+        self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None, n_documents: float | None = None,
+        **keep: Unpack[Watched],
+    ) -> LDA:  # fmt: skip
         """Fit to documents.
 
         Parameters
@@ -179,12 +177,11 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         y : ignored
         vocabulary : the V words, optional; of a stream by default those of its first chunk
         n_documents : how many documents a stream has, if that is known
-        checkpoint, every, resume : as in ``Network.fit``; not for streams
+        checkpoint, every, resume, callbacks : as in ``Network.fit``; of these, streams take callbacks alone
         """
         stream = as_stream(X, self.batch_size)
         if stream is not None:
-            refuse_to_keep(keep)
-            fit_stream(self, stream, vocabulary, n_documents)
+            fit_stream(self, stream, vocabulary, n_documents, keep)
             return self
         problem = self._problem(with_words(as_corpus(X, vocabulary)))
         keeper = keeper_of(keep, run_settings(self))
@@ -318,7 +315,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         with sharing(problem, self.executor, problem.n_groups if alone else size):
             result: Result = run(
                 problem, start, method, step, ("phi",), limits=Limits(passes * per_pass, self.tol), seed=int(self.seed),
-                progress=self.verbose, trace=trace, keeper=keeper,
+                progress=self.verbose, trace=trace, keeper=keeper, model_at=fitted_at(self, problem),
             )  # fmt: skip
             last = result.trace.last.elbo if len(result.trace) else np.nan
             self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
@@ -348,19 +345,16 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         block = problem.blocks["phi"]
         # The seed is kept apart from the parameter, which may be changed before the next fit.
         self._state, self._fitted, self._seed = state, problem, int(self.seed) if seed is None else seed
-        phi = Factor("phi", block.family, block.plates, state.lam["phi"])
-        posterior = {"phi": phi}
-        rows = rows_of(problem, state, self._seed)
-        if rows:
+        posterior = factors_of(problem.blocks, state)
+        if rows := rows_of(problem, state, self._seed):
             gamma = np.empty((problem.n_groups, problem.n_topics))
             for groups, (part,) in rows:
                 gamma[slice(None) if groups is None else groups] = part
             posterior["theta"] = Factor("theta", block.family, ("doc",), (gamma - 1.0,))
-        self.posterior_: Mapping[str, Factor] = posterior
+        self._names = names = problem.corpus.vocabulary
+        self.posterior_ = Posterior(posterior, axes={"phi": ("word",), "theta": ("topic",)}, labels={"word": names})
         self.components_: Floats = np.ascontiguousarray(state.lam["phi"][0] + 1.0)
         self.topics_: Floats = self.components_ / self.components_.sum(1, keepdims=True)
-        names = problem.corpus.vocabulary
-        self._names = names
         self.vocabulary_: npt.NDArray[Any] = np.arange(problem.corpus.n_words) if names is None else names
         self.n_features_in_: int = problem.corpus.n_words
         self._n_features_out = problem.n_topics

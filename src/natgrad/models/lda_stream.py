@@ -10,6 +10,7 @@ or ``max_passes`` are made. While the number of documents is not known, it is ta
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -21,12 +22,14 @@ import numpy.typing as npt
 from natgrad.data.corpora import Corpus, as_corpus, has_names, with_words
 from natgrad.data.streams import Stream
 from natgrad.inference.additive import ONE_PASS, SampledGroups
+from natgrad.inference.callbacks import Teller, asked
 from natgrad.inference.draws import generator
 from natgrad.inference.executors import sharing
 from natgrad.inference.steppers import StepInfo
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
 from natgrad.models.lda_settings import problem_of
+from natgrad.models.settings import Keep, refuse_to_keep
 from natgrad.network.checks import whole_number
 
 if TYPE_CHECKING:
@@ -113,15 +116,18 @@ class LDAStream:
         return grown._replace(hyper=self._state.hyper)
 
 
-def fit_stream(model: LDA, stream: Stream, vocabulary: Sequence[Any] | None, n_documents: float | None) -> None:
+def fit_stream(
+    model: LDA, stream: Stream, vocabulary: Sequence[Any] | None, n_documents: float | None, keep: Keep
+) -> None:
     """Fit a model to a stream; if a chunk is refused, the model stays as it was."""
+    refuse_to_keep(keep)
     if model.finish is not None:
         raise ValueError(f"finish={model.finish!r} needs all documents in memory: leave it out for a stream")
     passes = whole_number(model.max_passes, "max_passes") if stream.again else 1
     worker, trace, begin = type(model)(**model.get_params(deep=False)), Trace(), time.perf_counter()
     trace.choice = "sampled steps: the data are a stream, nothing is remembered"
-    total, last, words = n_documents or stream.n_total, np.nan, "all passes were made"
-    reason = Reason.STEPS
+    total, last, stop = n_documents or stream.n_total, np.nan, None
+    tell = Teller(asked(), trace, lambda state: copy.copy(worker))
     for epoch in range(passes):
         seen, estimates = 0, []
         for batch in _batches(worker, stream, vocabulary):
@@ -132,16 +138,21 @@ def fit_stream(model: LDA, stream: Stream, vocabulary: Sequence[Any] | None, n_d
             moved = max((float(block.moved) for block in info.blocks.values()), default=0.0)
             seconds = time.perf_counter() - begin
             trace.append(StepRecord(worker._state.t, np.nan, info.estimate, info.rho, moved, accesses, seconds))
+            if stop := tell(worker._state):
+                break
         if not seen:
             what = "the stream is empty" if not epoch else "the stream was empty when it was read again"
             raise ValueError(f"X has no documents: {what}")
         total, before, last = max(seen, n_documents or 0), last, float(np.mean(estimates))
-        if abs(last - before) < model.tol * abs(last):
-            reason, words = Reason.TOLERANCE, ""
+        if stop is not None:
             break
-    if not stream.again:
-        words = "the stream was read once; what cannot be read again is not"
-    worker.n_documents_seen_, worker.elbo_, worker.trace_, worker.stop_ = seen, last, trace, Stop(reason, words)
+        if abs(last - before) < model.tol * abs(last):
+            stop = Stop(Reason.TOLERANCE)
+            break
+    if stop is None:
+        once = "the stream was read once; what cannot be read again is not"
+        stop = Stop(Reason.STEPS, "all passes were made" if stream.again else once)
+    worker.n_documents_seen_, worker.elbo_, worker.trace_, worker.stop_ = seen, last, trace, stop
     settings = model.get_params(deep=False)
     for name, value in vars(worker).items():
         if name not in settings:

@@ -12,17 +12,20 @@ import numpy.typing as npt
 
 from natgrad._version import __version__
 from natgrad.errors import PlateMismatch, UnreachedNode
-from natgrad.inference.engine import BoundEvery, Limits, Progress, run
+from natgrad.inference.callbacks import as_callbacks
+from natgrad.inference.engine import BoundEvery, Limits, Result, run
 from natgrad.inference.executors import Threads, opened
 from natgrad.inference.methods import Method
 from natgrad.inference.start import Init, make_start
 from natgrad.inference.steps import Step
+from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.settings import Keep, checked_every, checked_method, checked_step, keeper_of
 from natgrad.network.checks import whole_number
 from natgrad.network.expressions import Expression
 from natgrad.network.nodes import Node
 from natgrad.network.plan import make_plan
 from natgrad.posterior.fit import Fit, Settings
+from natgrad.problem import State
 from natgrad.showing import reporter
 
 if TYPE_CHECKING:
@@ -96,7 +99,7 @@ class Network:
         seed: int = 0,
         init: Init = None,
         order: Sequence[str] | None = None,
-        callbacks: Sequence[Callable[[Progress], Any]] = (),
+        callbacks: Sequence[Any] = (),
         bound_every: BoundEvery = None,
         executor: Any = None,
         progress: bool | None = None,
@@ -121,9 +124,10 @@ class Network:
             start at their priors. Nodes that are multiplied with one another and would both start at zero are drawn.
         order : names, optional
             The order of updates in a sweep: every hidden node once. By default children before parents.
-        callbacks : functions of `Progress`
-            Called after each step; one that returns True ends the fit. What one has as ``memory`` (plain values and arrays) is
-            part of a checkpoint.
+        callbacks : functions of the progress, or experiment trackers
+            Called after each step with its numbers, the state, and ``model()``, the fit if it ended there; one that returns True
+            ends the fit. Objects with ``log_metrics``, ``log_metric`` or ``add_scalar`` (MLflow, TensorBoard) get the numbers.
+            What a callback has as ``memory`` (plain values and arrays) is part of a checkpoint.
         bound_every : int or "log", optional
             How often a sampled method evaluates the exact bound: every so many steps, or evenly on a logarithmic axis of
             accesses; by default at every step when that is cheap.
@@ -149,15 +153,20 @@ class Network:
             whole_number(seed, "seed", least=0),
             __version__,
         )
-        watchers, every = _checked_callbacks(callbacks), checked_every(bound_every)
+        watchers, every, trace = as_callbacks(callbacks), checked_every(bound_every), Trace()
         keeper = keeper_of(keep, {"method": method, "step": settings.step, "init": init})
         with opened(executor) as where:
             result = run(
                 self.problem, lambda: make_start(self.problem, init, settings.seed), method, settings.step, settings.order,
-                limits=limits, seed=settings.seed, callbacks=watchers, bound_every=every, progress=progress, keeper=keeper,
+                limits=limits, seed=settings.seed, callbacks=watchers, bound_every=every, progress=progress, trace=trace,
+                keeper=keeper, model_at=self._model_at(settings, trace),
                 executor=None if isinstance(where, Threads) else where,
             )  # fmt: skip
         return Fit(self.problem, result, settings, self._continue)
+
+    def _model_at(self, settings: Settings, trace: Trace) -> Callable[[State], Fit]:
+        going = Stop(Reason.CALLBACK, "the run goes on")
+        return lambda state: Fit(self.problem, Result(state, trace, going), settings, self._continue)
 
     def _continue(
         self,
@@ -169,7 +178,7 @@ class Network:
         tol: float = 1e-6,
         seconds: float | None = None,
         accesses: int | None = None,
-        callbacks: Sequence[Callable[[Progress], Any]] = (),
+        callbacks: Sequence[Any] = (),
         bound_every: BoundEvery = None,
         progress: bool | None = None,
     ) -> Fit:
@@ -177,10 +186,11 @@ class Network:
         chosen = old.method if method is None else checked_method(method)
         rule = old.step if method is None and step is None else checked_step(step, chosen, self.problem)
         settings = Settings(chosen, rule, old.order, old.seed, old.version)
+        trace = Trace(list(fit.trace.records))
         result = run(
             self.problem, fit.state, chosen, rule, old.order,
-            limits=Limits(steps, tol, seconds, accesses), seed=old.seed, callbacks=_checked_callbacks(callbacks),
-            bound_every=checked_every(bound_every), progress=progress, trace=type(fit.trace)(list(fit.trace.records)),
+            limits=Limits(steps, tol, seconds, accesses), seed=old.seed, callbacks=as_callbacks(callbacks),
+            bound_every=checked_every(bound_every), progress=progress, trace=trace, model_at=self._model_at(settings, trace),
         )  # fmt: skip
         return Fit(self.problem, result, settings, self._continue)
 
@@ -257,10 +267,3 @@ def _warn_unreached(nodes: dict[str, Node]) -> None:
                 UnreachedNode,
                 stacklevel=3,
             )
-
-
-def _checked_callbacks(callbacks: Any) -> tuple[Callable[[Progress], Any], ...]:
-    functions = tuple(callbacks) if isinstance(callbacks, Iterable) else (None,)
-    if not all(callable(function) for function in functions):
-        raise TypeError(f"callbacks must be a list of functions, got {callbacks!r}")
-    return functions

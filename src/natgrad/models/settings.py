@@ -5,8 +5,9 @@ Here the defaults are chosen, for networks and ready models alike.
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from natgrad.inference.auto import Auto, Control
@@ -15,9 +16,19 @@ from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.steps import Step
 from natgrad.network.checks import whole_number
 from natgrad.posterior.checkpoints import Checkpoints
-from natgrad.problem import Problem
+from natgrad.problem import Problem, State
 
-__all__ = ["Keep", "checked_every", "checked_method", "checked_step", "keeper_of", "refuse_to_keep", "run_settings"]
+__all__ = [
+    "Keep",
+    "Watched",
+    "checked_every",
+    "checked_method",
+    "checked_step",
+    "fitted_at",
+    "keeper_of",
+    "refuse_to_keep",
+    "run_settings",
+]
 
 # Settings that a resumed run may have changed: limits may be raised, and who computes changes nothing.
 FREE = ("max_steps", "max_passes", "max_sweeps", "max_seconds", "max_accesses", "tol", "n_jobs", "executor", "verbose")
@@ -34,6 +45,12 @@ class Keep(TypedDict, total=False):
     checkpoint: str | os.PathLike[str] | None
     every: int | str
     resume: bool
+
+
+class Watched(Keep, total=False):
+    """The same with ``callbacks``, which `natgrad.inference.callbacks.told` takes out."""
+
+    callbacks: Sequence[Any]
 
 
 def checked_method(method: Any) -> Method | None:
@@ -68,6 +85,23 @@ def checked_every(bound_every: Any) -> BoundEvery:
             raise ValueError(f'bound_every must be a whole number ≥ 1, "log" or None, got {bound_every!r}')
         return "log"
     return whole_number(bound_every, "bound_every")
+
+
+def fitted_at(model: Any, subject: Any) -> Callable[[State], Any]:
+    """What a callback sees: a copy of the estimator as it would be if the run ended at a state.
+
+    Parameters
+    ----------
+    model : the estimator, whose ``_publish(subject, state)`` sets what a fit sets
+    subject : what it publishes along with the state
+    """
+
+    def at(state: State) -> Any:
+        shown = copy.copy(model)
+        shown._publish(subject, state)
+        return shown
+
+    return at
 
 
 def run_settings(estimator: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from natgrad.inference.auto import Control
 from natgrad.inference.engine import Result
 from natgrad.inference.methods import Method
 from natgrad.inference.trace import Stop, Trace
+from natgrad.posterior.export import ExportMixin
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.files import write_model
 from natgrad.posterior.records import register
@@ -44,7 +45,7 @@ class Settings:
 register(Settings)
 
 
-class Fit(ShowMixin):
+class Fit(ExportMixin, ShowMixin):
     """The posterior of a network. ``fit["mu"]`` is the factor of node ``mu``.
 
     Attributes
@@ -148,7 +149,7 @@ class Fit(ShowMixin):
 
 
 @dataclass(frozen=True)
-class SavedFit(ShowMixin):
+class SavedFit(ExportMixin, ShowMixin):
     """A fit that was loaded from a file: what it found, without the network and the data that it was found with.
 
     ``saved["mu"]`` is the factor of node ``mu``. `attach` gives the whole `Fit` back.

@@ -30,8 +30,9 @@ def _trace_fields(trace: Trace) -> dict[str, Any]:
 
 
 def _trace_of(kept: Mapping[str, Any]) -> Trace:
-    columns = [kept["columns"][name].tolist() for name in Trace.columns]
-    trace = Trace([StepRecord(*row) for row in zip(*columns, strict=True)])
+    names = [name for name in Trace.columns if name in kept["columns"]]  # an older file may have fewer
+    columns = [kept["columns"][name].tolist() for name in names]
+    trace = Trace([StepRecord(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)])
     trace.choice = kept["choice"]
     return trace
 

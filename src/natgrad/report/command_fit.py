@@ -16,7 +16,9 @@ from typing import Any
 
 import click
 
+from natgrad.inference.callbacks import HeldOut
 from natgrad.report.command_common import Command, UserError, WithExample, emit, json_option, load_model, output_option
+from natgrad.report.command_held_out import held_out_option, split_input
 from natgrad.report.command_inputs import MODELS, Input, Model, model_of, reading_options
 from natgrad.report.command_options import config_option, estimator_options, given_parameters
 from natgrad.report.live import live_page
@@ -65,6 +67,7 @@ def _fit_command(name: str, model: Model) -> click.Command:
         click.Option(["--resume"], is_flag=True, help="Go on from the last checkpoint, if there is one."),
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object, for machines."),
         config_option(),
+        held_out_option(),
         *model.options(),
         *estimator_options(estimator),
     ]  # fmt: skip
@@ -79,24 +82,30 @@ def _fit_command(name: str, model: Model) -> click.Command:
         every: str,
         resume: bool,
         as_json: bool,
+        held_out: float | None,
         **values: Any,
     ) -> None:
         _check_output(output, force)
         fitted = estimator(**given_parameters(estimator, values))
-        source = model.read(file, values, None)
+        source, held = model.read(file, values, None), None
+        if held_out is not None:
+            source, held = split_input(source, held_out, int(fitted.seed))
+        callbacks = [] if held is None else [HeldOut(*held)]
         begin = time.perf_counter()
         with live_page(fitted) if live else nullcontext() as page:
             if page is not None:
                 click.echo(f"the fit can be watched at {page.address}", err=True)
             with _kept(name, checkpoint):
                 keep = {"checkpoint": checkpoint, "every": int(every) if every.isdigit() else every, "resume": resume}
-                fitted.fit(*source.arguments, **keep)
+                fitted.fit(*source.arguments, callbacks=callbacks, **keep)
             fitted.save(output, overwrite=force)
             if page is not None:
                 page.finish(make_page(Subject(fitted, source.raw, source.names)))
         if report is not None:
-            write_report(fitted, report, data=source.raw, names=source.names)
-        _told(fitted, source.words, output, report, time.perf_counter() - begin, as_json)
+            shown = None if held is None else held[0] if len(held) == 1 else held
+            write_report(fitted, report, data=source.raw, names=source.names, held_out=shown)
+        score = None if held is None else float(fitted.score(*held))
+        _told(fitted, source.words, output, report, time.perf_counter() - begin, as_json, score)
 
     return FitCommand(name, params=params, callback=call, help=model.summary, example=model.example)
 
@@ -184,7 +193,15 @@ def _check_output(output: Path, force: bool) -> None:
         raise FileExistsError(f"-o {output}: is there already; --force replaces it")
 
 
-def _told(fitted: Any, words: str, output: Path, report: Path | None, took: float, as_json: bool) -> None:
+def _told(
+    fitted: Any,
+    words: str,
+    output: Path,
+    report: Path | None,
+    took: float,
+    as_json: bool,
+    held_out: float | None = None,
+) -> None:
     stop = fitted.stop_
     found = {
         "model": type(fitted).__name__,
@@ -192,6 +209,7 @@ def _told(fitted: Any, words: str, output: Path, report: Path | None, took: floa
         "elbo": fitted.elbo_,
         "steps": len(fitted.trace_),
         "seconds": took,
+        "held_out": held_out,
         "stop": {"reason": stop.reason.name.lower(), "converged": stop.converged, "words": str(stop)},
         "choice": fitted.trace_.choice,
         "output": str(output),
@@ -200,6 +218,7 @@ def _told(fitted: Any, words: str, output: Path, report: Path | None, took: floa
     shown = [words] if words else []
     shown += [
         f"bound {short(fitted.elbo_, 7)} after {len(fitted.trace_)} steps, {seconds(took)}: {stop}",
+        *([] if held_out is None else [f"held-out score {short(held_out, 6)}"]),
         f"model: {output}" + ("" if report is None else f"   page: {report}"),
     ]
     emit(found, shown, as_json)

@@ -46,9 +46,10 @@ class Drawing(str):
 
 
 class Cluster(NamedTuple):
-    """The nodes of one set of plates, row by row, and the sets that lie inside it."""
+    """The nodes of one set of plates, row by row, and the sets that lie inside it; the label is of plates not yet drawn."""
 
     plates: frozenset[str]
+    label: str
     rows: Mapping[int, list[str]]
     inner: tuple[Cluster, ...]
 
@@ -70,13 +71,13 @@ def draw_network(nodes: Mapping[str, Any]) -> Drawing:
     rank = _ranks(parents)
     plates = {name: frozenset(plate.name for plate in node.plates) for name, node in nodes.items()}
     sizes = {plate.name: plate.size for node in nodes.values() for plate in node.plates}
-    forest = _forest(plates, rank)
+    forest = _forest(plates, rank, sizes)
     widths = {name: max(RADIUS, CHARACTER * len(name) / 2 + 7) for name in nodes}
     best = min(_orders(forest), key=lambda order: _length(_columns(order, widths), parents))
     x = _columns(best, widths)
     y = {name: ROW * rank[name] for name in nodes}
     lean = {name: sum(x[child] - x[name] for child, above in parents.items() if name in above) for name in nodes}
-    boxes = [box for cluster in best for box in _boxes(cluster, _Layout(x, y, widths, sizes, lean), frozenset())]
+    boxes = [box for cluster in best for box in _boxes(cluster, _Layout(x, y, widths, lean))]
     return _picture(nodes, parents, x, y, widths, boxes)
 
 
@@ -93,7 +94,9 @@ def _ranks(parents: Mapping[str, Sequence[str]]) -> dict[str, int]:
     return {name: place - lowest for name, place in rank.items()}
 
 
-def _forest(plates: Mapping[str, frozenset[str]], rank: Mapping[str, int]) -> tuple[Cluster, ...]:
+def _forest(
+    plates: Mapping[str, frozenset[str]], rank: Mapping[str, int], sizes: Mapping[str, int]
+) -> tuple[Cluster, ...]:
     sets = list(dict.fromkeys(plates.values()))
     outer: dict[frozenset[str], frozenset[str] | None] = {}
     for own in sets:
@@ -106,7 +109,8 @@ def _forest(plates: Mapping[str, frozenset[str]], rank: Mapping[str, int]) -> tu
         for name, found in plates.items():
             if found == own:
                 rows.setdefault(rank[name], []).append(name)
-        return Cluster(own, rows, tuple(grown(other) for other in sets if outer[other] == own))
+        label = " × ".join(f"{plate} {sizes[plate]:,}" for plate in sorted(own - (outer[own] or frozenset())))
+        return Cluster(own, label, rows, tuple(grown(other) for other in sets if outer[other] == own))
 
     return tuple(grown(own) for own in sets if outer[own] is None)
 
@@ -126,7 +130,7 @@ def _columns(clusters: Iterable[Cluster], widths: Mapping[str, float], begin: fl
     for cluster in clusters:
         pad = PAD if cluster.plates else 0.0
         rows = [sum(2 * widths[name] + GAP for name in row) - GAP for row in cluster.rows.values()]
-        wide = max(rows, default=0.0)
+        wide = max([*rows, _label_width(cluster) - 2 * pad])
         for row, length in zip(cluster.rows.values(), rows, strict=True):
             place = at + pad + (wide - length) / 2
             for name in row:
@@ -145,19 +149,22 @@ def _length(x: Mapping[str, float], parents: Mapping[str, Sequence[str]]) -> flo
     return sum(abs(x[name] - x[parent]) for name, above in parents.items() for parent in above)
 
 
+def _label_width(cluster: Cluster) -> float:
+    return CHARACTER * 0.9 * len(cluster.label) + 16 if cluster.label else 0.0
+
+
 class _Layout(NamedTuple):
-    """Where nodes are and how wide, the sizes of plates, and to which side a node's children lie."""
+    """Where nodes are and how wide, and to which side a node's children lie."""
 
     x: Mapping[str, float]
     y: Mapping[str, float]
     widths: Mapping[str, float]
-    sizes: Mapping[str, int]
     lean: Mapping[str, float]
 
 
-def _boxes(cluster: Cluster, layout: _Layout, drawn: frozenset[str]) -> list[Box]:
-    x, y, widths, sizes, lean = layout
-    inside = [box for part in cluster.inner for box in _boxes(part, layout, cluster.plates)]
+def _boxes(cluster: Cluster, layout: _Layout) -> list[Box]:
+    x, y, widths, lean = layout
+    inside = [box for part in cluster.inner for box in _boxes(part, layout)]
     if not cluster.plates:
         return inside
     names = [name for row in cluster.rows.values() for name in row]
@@ -165,11 +172,11 @@ def _boxes(cluster: Cluster, layout: _Layout, drawn: frozenset[str]) -> list[Box
     right = max([x[n] + widths[n] for n in names] + [box.right for box in inside]) + PAD
     top = min([y[n] - RADIUS for n in names] + [box.top for box in inside]) - PAD
     bottom = max([y[n] + RADIUS for n in names] + [box.bottom for box in inside]) + LABEL
-    label = " × ".join(f"{plate} {sizes[plate]:,}" for plate in sorted(cluster.plates - drawn))
-    right = max(right, left + CHARACTER * 0.85 * len(label) + 10)
+    short = max(0.0, _label_width(cluster) - (right - left)) / 2
+    left, right = left - short, right + short
     # The label keeps out of the way of the edges that leave the box.
     on_left = sum(lean[n] for n in names) > 0
-    return [Box(left, top, right, bottom, label, on_left), *inside]
+    return [Box(left, top, right, bottom, cluster.label, on_left), *inside]
 
 
 def _picture(

@@ -103,7 +103,7 @@ def _fact(name: str, value: str) -> Html:
 def _bound_charts(trace: Trace) -> list[Html]:
     """The bound against steps, messages and time: one chart each, chosen by radio buttons that need no script."""
     bound, estimate = trace["elbo"], trace["elbo_estimate"]
-    held = trace["held_out"] if "held_out" in trace.columns else None
+    held = trace["held_out"]
     known = np.isfinite(bound)
     values, name = (bound, "exact bound") if known.any() else (estimate, "estimate of the bound")
     low, high = _range(values)
@@ -129,9 +129,10 @@ def _bound_charts(trace: Trace) -> list[Html]:
         "fieldset", tag("legend", "The bound against"), inputs, tag("div", panels, class_="panels"), class_="picker"
     )
     figures = [tag("figure", picker, tag("figcaption", note) if note else None)]
-    if held is not None and np.isfinite(held).any():
+    scored = np.isfinite(held)
+    if scored.sum() > 1:
         chart = line_chart(
-            [Line(trace["seconds"], held)], Axis("seconds", low=0.0), Axis("held-out score"),
+            [Line(trace["seconds"][scored], held[scored])], Axis("seconds", low=0.0), Axis("held-out score"),
             title="The held-out score against seconds", description=_in_words(held),
         )  # fmt: skip
         figures.append(tag("figure", chart, tag("figcaption", "The score of held-out data.")))

@@ -1,0 +1,197 @@
+"""Who is told of a fit, step by step: functions, experiment trackers, the log; and `HeldOut`, a score while the fit goes on.
+
+A tracker is known by what it can do, so none is imported: ``log_metrics`` or ``log_metric`` (MLflow and its likes), or
+``add_scalar`` (TensorBoard's SummaryWriter). The log is that of Python's `logging`, under the name "natgrad".
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.problem import State
+
+__all__ = ["LOG", "Callback", "HeldOut", "Progress", "Teller", "as_callbacks", "asked", "told"]
+
+LOG = logging.getLogger("natgrad")
+LOG.addHandler(logging.NullHandler())  # silent, unless the user asks for it
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Progress(NamedTuple):
+    """What a callback sees after each step; a callback that returns True ends the run, and a `Stop` says why.
+
+    ``model()`` is a copy of the estimator, or the `Fit` of a network, as it would be if the run ended here.
+    """
+
+    t: int
+    elbo: float
+    rho: float
+    accesses: int
+    seconds: float
+    state: State
+    trace: Trace
+    model: Callable[[], Any]
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The numbers that are known at this step, by name."""
+        last = self.trace.last
+        found = {name: float(getattr(last, name)) for name in Trace.columns if name != "t"}
+        return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+Callback = Callable[[Progress], Any]
+_asked: ContextVar[tuple[Callback, ...]] = ContextVar("asked", default=())
+
+
+def asked() -> tuple[Callback, ...]:
+    """The callbacks of the estimator that is being fitted."""
+    return _asked.get()
+
+
+def told(fit: Callable[P, T]) -> Callable[P, T]:
+    """Have the ``callbacks`` of a ``fit`` called by the run inside it."""
+
+    @functools.wraps(fit)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        # Taken out: the function itself knows nothing of them.
+        with _asking(as_callbacks(kwargs.pop("callbacks", ()))):
+            return fit(*args, **kwargs)
+
+    return wrapped
+
+
+@contextmanager
+def _asking(callbacks: tuple[Callback, ...]) -> Iterator[None]:
+    token = _asked.set((*_asked.get(), *callbacks))
+    try:
+        yield
+    finally:
+        _asked.reset(token)
+
+
+def as_callbacks(callbacks: Any) -> tuple[Callback, ...]:
+    """Functions of `Progress`, of functions and trackers."""
+    if isinstance(callbacks, Iterable):
+        found = [_as_callback(callback) for callback in callbacks]
+        if all(found):
+            return tuple(callback for callback in found if callback is not None)
+    raise TypeError(
+        f"callbacks must be a list of functions, got {callbacks!r}: a function of the progress, or an object with log_metrics, "
+        "log_metric or add_scalar"
+    )
+
+
+def _as_callback(given: Any) -> Callback | None:
+    if isinstance(given, type):
+        return None  # a class in place of an instance
+    for name, tell in (("log_metrics", _all_at_once), ("log_metric", _one_by_one), ("add_scalar", _one_by_one)):
+        if callable(log := getattr(given, name, None)):
+            return functools.partial(tell, log)
+    return given if callable(given) else None
+
+
+# Neither returns what the tracker returns: that would be taken for a wish to stop.
+def _all_at_once(log: Callable[..., Any], seen: Progress) -> None:
+    log(seen.metrics, step=seen.t)
+
+
+def _one_by_one(log: Callable[..., Any], seen: Progress) -> None:
+    for name, value in seen.metrics.items():
+        log(name, value, seen.t)
+
+
+@dataclass(frozen=True)
+class Teller:
+    """Tells the callbacks and the log of a step, and hears whether one wants the run to end."""
+
+    callbacks: tuple[Callback, ...]
+    trace: Trace
+    model_at: Callable[[State], Any]
+
+    def __call__(self, state: State) -> Stop | None:
+        last = self.trace.last
+        LOG.debug("step %d: bound %.8g, rho %.3g, %.3f s", last.t, last.elbo, last.rho, last.seconds)
+        model = functools.partial(self.model_at, state)
+        seen = Progress(state.t, last.elbo, last.rho, last.accesses, last.seconds, state, self.trace, model)
+        answers = [callback(seen) for callback in self.callbacks]
+        if not any(map(bool, answers)):
+            return None
+        words = f"a callback ended the run after step {state.t}"
+        return next((a for a in answers if isinstance(a, Stop)), Stop(Reason.CALLBACK, words))
+
+
+class HeldOut:
+    """A callback: the score of data that are not fitted, while the fit goes on, in ``trace["held_out"]``.
+
+    Parameters
+    ----------
+    *data : the arguments of the estimator's ``score``
+    share : float
+        Part of the time that may go into scoring; after each step if 1.
+    patience : int, optional
+        End the fit when so many scores in a row were no better than the best before them.
+
+    Examples
+    --------
+    >>> import natgrad as ng
+    >>> texts = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 5
+    >>> model = ng.LDA(n_topics=2, seed=1).fit(texts, callbacks=[ng.HeldOut(["apple pear"], share=1)])
+    >>> bool(abs(model.trace_["held_out"][-1] - model.score(["apple pear"])) < 1e-6)
+    True
+    """
+
+    def __init__(self, *data: Any, share: float = 0.1, patience: int | None = None) -> None:
+        if not data:
+            raise ValueError("HeldOut needs data: the arguments of score, as in HeldOut(X_test, y_test)")
+        if not 0 < share <= 1:
+            raise ValueError(f"share must lie in (0, 1], got {share!r}")
+        if patience is not None and patience < 1:
+            raise ValueError(f"patience must be ≥ 1, got {patience!r}")
+        self.data, self.share, self.patience = data, share, patience
+        self._begin()
+
+    @property
+    def memory(self) -> list[float]:
+        """The best score and how many since then were no better: part of a checkpoint."""
+        return [self._best, float(self._since)]
+
+    @memory.setter
+    def memory(self, kept: Any) -> None:
+        self._best, self._since = float(kept[0]), int(kept[1])
+
+    def _begin(self) -> None:
+        self._best, self._since, self._due = -math.inf, 0, 0.0
+
+    def __call__(self, seen: Progress) -> Stop | None:
+        """Score, if it is time to."""
+        if seen.t <= 1:
+            self._begin()  # the same object may serve several fits
+        begin = time.perf_counter()
+        if begin < self._due:
+            return None
+        model = seen.model()
+        if not hasattr(model, "score"):
+            raise TypeError(f"HeldOut needs a model with a score, and {type(model).__name__} has none")
+        score = float(model.score(*self.data))
+        seen.trace.note(score)
+        now = time.perf_counter()
+        self._due = now + (now - begin) * (1.0 / self.share - 1.0)
+        self._since = 0 if score > self._best else self._since + 1
+        self._best = max(self._best, score)
+        if self.patience is not None and self._since >= self.patience:
+            return Stop(
+                Reason.CALLBACK, f"the held-out score has not risen above {self._best:.6g} for {self._since} scores"
+            )
+        return None

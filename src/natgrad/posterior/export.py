@@ -1,0 +1,208 @@
+"""Fitted factors in; tables, labelled arrays and draws in the forms that other libraries read, out.
+
+A variable has the plates of its node as its first axes, under their names. Event axes are called ``name_dim_0`` and so on, unless
+the model knows better. xarray and pandas are imported when they are asked for.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad._version import __version__
+from natgrad.posterior.factor import Factor
+from natgrad.problem import Block, State
+
+__all__ = ["ExportMixin", "Posterior", "factors_of"]
+
+Array = npt.NDArray[Any]
+
+
+def factors_of(blocks: Mapping[str, Block], state: State) -> dict[str, Factor]:
+    """The factor of each block at a state."""
+    return {name: Factor(name, block.family, block.plates, state.lam[name]) for name, block in blocks.items()}
+
+
+class ExportMixin:
+    """``to_xarray``, ``to_pandas`` and ``to_arviz`` for whatever maps names to factors."""
+
+    _axes: Mapping[str, tuple[str, ...]] = {}
+    _labels: Mapping[str, Any] = {}
+
+    @abstractmethod
+    def __getitem__(self, name: str) -> Factor: ...
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[str]: ...
+
+    def to_xarray(self, names: Sequence[str] | None = None, *, mass: float = 0.9) -> Any:
+        """The posterior in numbers, as an xarray Dataset.
+
+        Each variable is a posterior mean; beside ``mu`` are ``mu_sd``, ``mu_lower`` and ``mu_upper``, the ends of its interval,
+        unless it is a category.
+
+        Parameters
+        ----------
+        names : which variables; by default all
+        mass : float
+            Probability of the intervals.
+        """
+        xarray = _imported("xarray", "to_xarray", "arviz")
+        found: dict[str, tuple[tuple[str, ...], Array]] = {}
+        for name in self._chosen(names):
+            for suffix, values in _summary(self[name], mass).items():
+                key = name if suffix == "mean" else f"{name}_{suffix}"
+                if key in found:
+                    raise ValueError(f"{key!r} is the name of two variables of the dataset: choose nodes with names=")
+                found[key] = (self._dims(name, values.ndim), values)
+        return xarray.Dataset(
+            _apart(found),
+            self._coordinates(found),
+            {"library": "natgrad", "version": __version__, "mass": mass},
+        )
+
+    def to_pandas(self, names: Sequence[str] | None = None, *, mass: float = 0.9) -> Any:
+        """The posterior in numbers, as a pandas DataFrame: a row for each element, with mean, sd, lower and upper.
+
+        Rows are called like ``mu[2]`` or ``phi[0, apple]``. Categories have no interval, and NaN there.
+
+        Parameters
+        ----------
+        names : which variables; by default all
+        mass : float
+            Probability of the intervals.
+        """
+        pandas = _imported("pandas", "to_pandas", "table")
+        rows: list[str] = []
+        parts = []
+        for name in self._chosen(names):
+            summary = _summary(self[name], mass)
+            shape = summary["mean"].shape
+            marks = [self._marks(dim, size) for dim, size in zip(self._dims(name, len(shape)), shape, strict=True)]
+            rows += [_row(name, place, marks) for place in np.ndindex(shape)]
+            columns = [summary.get(column, np.full(shape, np.nan)) for column in ("mean", "sd", "lower", "upper")]
+            parts.append(np.stack([column.ravel() for column in columns], axis=1))
+        table = np.concatenate(parts) if parts else np.empty((0, 4))
+        return pandas.DataFrame(table, index=rows, columns=["mean", "sd", "lower", "upper"])
+
+    def to_arviz(self, names: Sequence[str] | None = None, *, n: int = 1000, seed: int = 0) -> Any:
+        """Draws from q as ArviZ reads them: an xarray DataTree with a group "posterior", one chain, ``n`` draws.
+
+        They are independent draws from the approximation: summaries and plots work, and diagnostics of Markov chains have
+        nothing to find in them.
+
+        Parameters
+        ----------
+        names : which variables; by default all, which takes n times the memory of the posterior
+        n : int
+            Number of draws.
+        seed : int
+        """
+        xarray = _imported("xarray", "to_arviz", "arviz")
+        rng = np.random.default_rng(seed)
+        found = {}
+        for name in self._chosen(names):
+            draws = self[name].sample(rng, n)[None]
+            found[name] = (("chain", "draw", *self._dims(name, draws.ndim - 2)), draws)
+        coordinates = {**self._coordinates(found), "chain": [0], "draw": np.arange(n)}
+        attributes = {"inference_library": "natgrad", "inference_library_version": __version__}
+        return xarray.DataTree.from_dict({"posterior": xarray.Dataset(_apart(found), coordinates, attributes)})
+
+    def _chosen(self, names: Sequence[str] | None) -> list[str]:
+        if names is None:
+            return list(self)
+        if isinstance(names, str):
+            raise TypeError(f"names must be a list of names, got the text {names!r}: write [{names!r}]")
+        for name in names:
+            self[name]  # whose error says which there are
+        return list(names)
+
+    def _dims(self, name: str, ndim: int) -> tuple[str, ...]:
+        """Names of the axes; an axis that has the name of a variable is called ``name_axis``, as xarray demands."""
+        plates, own = self[name].plates, self._axes.get(name, ())
+        rest = ndim - len(plates)
+        events = own if len(own) == rest else tuple(f"{name}_dim_{i}" for i in range(rest))
+        taken = set(self)
+        return tuple(f"{dim}_axis" if dim in taken else dim for dim in (*plates, *events))
+
+    def _coordinates(self, found: Mapping[str, tuple[tuple[str, ...], Array]]) -> dict[str, Any]:
+        sizes = {dim: size for dims, values in found.values() for dim, size in zip(dims, values.shape, strict=True)}
+        return {dim: self._marks(dim, size) for dim, size in sizes.items() if dim not in ("chain", "draw")}
+
+    def _marks(self, dim: str, size: int) -> Array:
+        labels = self._labels.get(dim)
+        marks = np.arange(size) if labels is None or len(labels) != size else np.asarray(labels)
+        # Words come as objects; as texts they can be written to a file.
+        return marks.astype(str) if marks.dtype.kind == "O" and all(isinstance(m, str) for m in marks) else marks
+
+
+class Posterior(ExportMixin, Mapping[str, Factor]):
+    """The factors that an estimator found, by name.
+
+    Examples
+    --------
+    >>> import natgrad as ng
+    >>> posterior = ng.LDA(n_topics=2, seed=1).fit(["a pear", "a plum", "the nut"]).posterior_
+    >>> posterior
+    Posterior(phi on topic, theta on doc)
+    >>> posterior["phi"].mean().shape
+    (2, 4)
+    """
+
+    def __init__(
+        self,
+        factors: Mapping[str, Factor],
+        *,
+        axes: Mapping[str, tuple[str, ...]] | None = None,
+        labels: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._factors, self._axes, self._labels = dict(factors), dict(axes or {}), dict(labels or {})
+
+    def __getitem__(self, name: str) -> Factor:
+        if name not in self._factors:
+            raise KeyError(f"{name!r} is not in this posterior; it has {', '.join(self._factors)}")
+        return self._factors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._factors)
+
+    def __len__(self) -> int:
+        return len(self._factors)
+
+    def __repr__(self) -> str:
+        parts = (name + (f" on {', '.join(f.plates)}" if f.plates else "") for name, f in self._factors.items())
+        return f"Posterior({', '.join(parts)})"
+
+
+def _summary(factor: Factor, mass: float) -> dict[str, Array]:
+    found = {"mean": factor.mean(), "sd": factor.std()}
+    with suppress(TypeError):  # categories have no order, hence no interval
+        found["lower"], found["upper"] = factor.interval(mass)
+    return found
+
+
+def _apart(found: Mapping[str, tuple[tuple[str, ...], Array]]) -> dict[str, tuple[tuple[str, ...], Array]]:
+    """The same with the axes of each array told apart: xarray takes no name twice."""
+    return {
+        name: (tuple(dim if dim not in dims[:i] else f"{dim}_{i}" for i, dim in enumerate(dims)), values)
+        for name, (dims, values) in found.items()
+    }
+
+
+def _row(name: str, place: tuple[int, ...], marks: list[Array]) -> str:
+    inside = ", ".join(str(mark[i]) for mark, i in zip(marks, place, strict=True))
+    return f"{name}[{inside}]" if inside else name
+
+
+def _imported(module: str, what: str, extra: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise ImportError(f"{what}() needs {module}: pip install 'natgrad[{extra}]'") from None
