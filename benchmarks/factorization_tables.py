@@ -37,7 +37,7 @@ def _growth(found):
     rows = found.get("growth", {}).get("passes", [])
     if not rows:
         return []
-    lines = ["| q | ratings | K | seconds for a pass, the fastest of five |", "|---|---|---|---|"]
+    lines = ["| q | ratings | K | seconds for a pass, median of three |", "|---|---|---|---|"]
     for row in rows:
         kind = "scalars, known precisions" if row["scalar"] else "vectors, biases, learned"
         lines.append(f"| {kind} | {row['ratings']} | {row['factors']} | {row['seconds']:.3f} |")
