@@ -88,10 +88,14 @@ def speed(options: argparse.Namespace) -> None:
         for n_inducing, batch in SIZES:
             start = Path(folder) / f"{n_inducing}.npz"
             write_start(start, data, n_inducing, batch)
+            steps = str(options.steps if n_inducing == 100 else max(10, options.steps // 5))
+            rounds = [
+                {name: run_engine(name, start, options, "--steps", steps) for name in engines(options)}
+                for _ in range(2)
+            ]
             for name in engines(options):
-                steps = options.steps if n_inducing == 100 else max(10, options.steps // 5)
-                row = run_engine(name, start, options, "--steps", str(steps))
-                found["steps"].append({"M": n_inducing, "B": batch, **row})
+                best = min((rows[name] for rows in rounds), key=lambda row: row["wall"])
+                found["steps"].append({"M": n_inducing, "B": batch, **best})
         marks = [str(m) for m in MARKS]
         start = Path(folder) / "100.npz"
         for name in engines(options):
@@ -120,8 +124,9 @@ def chosen_on_validation(data: dict, start: Path, options: argparse.Namespace) -
 
 def speed_table(found: dict) -> str:
     lines = [
-        "Sparse GP on kin40k (36 000 rows, 8 inputs), float64, one core: milliseconds of one step (median), and how many",
-        "times as long as natgrad's. natgrad, GPflow and GPyTorch take a natural step and a step of Adam; GPJax a step of Adam.",
+        "Sparse GP on kin40k (36 000 rows, 8 inputs), float64, one core: milliseconds of one step (median, the better of two",
+        "runs), and how many times as long as natgrad's. natgrad, GPflow and GPyTorch take a natural step and a step of Adam;",
+        "GPJax a step of Adam.",
         "",
         "| M | B | engine | ms | ratio | versions |",
         "|---|---|---|---|---|---|",

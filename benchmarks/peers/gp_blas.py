@@ -7,7 +7,7 @@ With K_mm = L Lᵀ, A = L⁻¹ K_mn, a Gaussian q(v) in natural parameters and t
     dtrtri L, dtrmm L⁻¹ K_mn        A. Four products with L⁻¹ follow; an inverse and products take less than as many solves
     dsyrk  A Aᵀ, dgemv A y          what the batch says of q: the natural step, and with it the bound
     dpotrf, dpotri of −2 λ₂         S and |S| of the new q, without which neither bound nor slope is known; dgemv S λ₁
-    dsymm  (I − S) A Aᵀ             G Aᵀ, the slope of the bound in L
+    dgemm  (I − S) A Aᵀ             G Aᵀ, the slope of the bound in L
     dtrmm  twice, L⁻ᵀ · L⁻¹         back through the Cholesky factor, to the slope in K_mm
     dtrmm, dgemm  L⁻ᵀ (I − S) A     the slope in K_mn; (I − S) A itself, and a solve after it, would take half as much again
     dgemv, dger                     residuals, and what the mean of q adds to both slopes
@@ -49,13 +49,13 @@ def build(start):
         lower = lapack.dpotrf(work["k"], lower=1, clean=1, overwrite_a=1)[0]
         inverse = lapack.dtrtri(lower, lower=1)[0]
         a = blas.dtrmm(1.0, inverse, k_mn, lower=1)
-        outer = blas.dsyrk(1.0, a, lower=1)
+        outer = blas.dsyrk(1.0, a)
         by_y = blas.dgemv(1.0, a, y)
-        of_q = lapack.dpotrf(work["p"], lower=1, clean=1, overwrite_a=1)[0]
-        covariance = lapack.dpotri(of_q, lower=1, overwrite_c=1)[0]
-        mean = blas.dsymv(1.0, covariance, by_y, lower=1)
+        of_q = lapack.dpotrf(work["p"], lower=0, clean=1, overwrite_a=1)[0]
+        covariance = lapack.dpotri(of_q, lower=0, overwrite_c=1)[0]
+        mean = blas.dsymv(1.0, covariance, by_y)
         residual = blas.dgemv(-1.0, a, mean, trans=1)
-        g_at = blas.dsymm(1.0, outer, shrink, lower=1)
+        g_at = blas.dgemm(1.0, shrink, outer)
         g_at = blas.dger(1.0, mean, by_y, a=g_at, overwrite_a=1)
         half = blas.dtrmm(-0.5, inverse, g_at, lower=1, trans_a=1, overwrite_b=1)
         slope_mm = blas.dtrmm(1.0, inverse, half, lower=1, side=1, overwrite_b=1)

@@ -88,7 +88,7 @@ class Direct:
 
 
 def _squared(x: Floats, z: Floats) -> Floats:
-    """|x − z|² of every pair, at least zero: one product of (|x|², 1, −2x) and (1, |z|², z)."""
+    """|x − z|² of every pair, up to rounding also below zero: one product of (|x|², 1, −2x) and (1, |z|², z)."""
     n, width = x.shape
     left, right = np.ones((n, width + 2)), np.ones((len(z), width + 2))
     np.einsum("nd,nd->n", x, x, out=left[:, 0])
@@ -96,7 +96,6 @@ def _squared(x: Floats, z: Floats) -> Floats:
     np.multiply(x, -2.0, out=left[:, 2:])
     right[:, 2:] = z
     s: Floats = left @ right.T
-    np.maximum(s, 0.0, out=s)
     return s
 
 
@@ -115,21 +114,25 @@ def _rbf(s: Floats) -> tuple[Floats, Floats]:
     return value, value
 
 
+def _root(s: Floats) -> Floats:
+    return np.sqrt(np.maximum(s, 0.0))
+
+
 def _matern12(s: Floats) -> tuple[Floats, Floats]:
-    r = np.sqrt(s)
+    r = _root(s)
     value = np.exp(-r)
     # No slope at a distance of zero, as in the JAX twin.
     return value, np.divide(value, r, out=np.zeros_like(r), where=r > 0.0)
 
 
 def _matern32(s: Floats) -> tuple[Floats, Floats]:
-    r = np.sqrt(3.0 * s)
+    r = _root(3.0 * s)
     decay = np.exp(-r)
     return (1.0 + r) * decay, decay
 
 
 def _matern52(s: Floats) -> tuple[Floats, Floats]:
-    r = np.sqrt(5.0 * s)
+    r = _root(5.0 * s)
     decay = np.exp(-r)
     return (1.0 + r + r * r / 3.0) * decay, (1.0 + r) * decay
 

@@ -374,8 +374,14 @@ def move_blocks(
         old = lam[name]
         new = target if rho == 1.0 else tuple((1.0 - rho) * a + rho * b for a, b in zip(old, target, strict=True))
         lam[name], mu[name] = new, problem.moments(block, new)
-        moved = sum(float(np.linalg.norm(b - a)) ** 2 for a, b in zip(old, new, strict=True))
-        size = sum(float(np.linalg.norm(a)) ** 2 for a in old) + 1e-300
+        moved = sum(_square(b - a) for a, b in zip(old, new, strict=True))
+        size = sum(map(_square, old)) + 1e-300
         good = bool(np.all(block.family.valid(new))) if valid is None else valid(block, new, mu[name])
         info[name] = BlockInfo(good, math.sqrt(moved / size))
     return state._replace(lam=lam, mu=mu), info
+
+
+def _square(a: Any) -> float:
+    """Σ a², without a copy in any order."""
+    flat = np.ravel(a, order="K")
+    return float(np.dot(flat, flat))

@@ -92,6 +92,7 @@ class GPProblem(WholeGroups):
         self._last_inducing: tuple[Any, Inducing] | None = None
         self._last_posterior: tuple[Any, algebra.Posterior] | None = None
         self._last_evaluated: tuple[Any, Any, algebra.Evaluated] | None = None
+        self._last_valued: tuple[Any, Any, Any, tuple[float, Floats]] | None = None
         self._last_totals: tuple[Any, algebra.Totals] | None = None
 
     # -- what the engine asks --
@@ -193,7 +194,7 @@ class GPProblem(WholeGroups):
         """Scale Σ_n E[log p(y_n | f_n)] − KL."""
         q, psi = self.posterior(state.lam["v"]), _psi(state)
         if isinstance(self.likelihood, Gaussian):
-            value = algebra.conjugate_value(found.rows[1], q, self.likelihood, psi)[0]
+            value = self._valued(found.rows[1], q, psi)[0]
         else:
             value = self._evaluated(state, found.rows[0]).value
         return scale * value - algebra.divergence(q)
@@ -202,7 +203,7 @@ class GPProblem(WholeGroups):
         """L₃ on all rows."""
         settings, q = state.hyper["settings"], self.posterior(state.lam["v"])
         if isinstance(self.likelihood, Gaussian):
-            value = algebra.conjugate_value(self._all(settings), q, self.likelihood, _psi(state))[0]
+            value = self._valued(self._all(settings), q, _psi(state))[0]
         else:
             value = sum(self._evaluated(state, batch).value for batch in self._pieces(settings))
         return self.population / self.n_groups * value - algebra.divergence(q)
@@ -211,7 +212,9 @@ class GPProblem(WholeGroups):
         """Slopes of `batch_bound` in the kernel's matrices and the noise."""
         q, batch = self.posterior(state.lam["v"]), found.rows[0]
         if isinstance(self.likelihood, Gaussian):
-            return algebra.conjugate_gradient(batch, found.rows[1], q, self.likelihood, _psi(state), scale)
+            sums, psi = found.rows[1], _psi(state)
+            squares = self._valued(sums, q, psi)[1]
+            return algebra.conjugate_gradient(batch, sums, q, self.likelihood, psi, scale, squares)
         return algebra.general_gradient(batch, self._evaluated(state, batch), q, scale)
 
     def tune(self, state: State, found: GroupResult, scale: float) -> State:
@@ -262,6 +265,13 @@ class GPProblem(WholeGroups):
         assert isinstance(self.likelihood, Gaussian)
         precision = np.array([1.0 / self.likelihood.variance(float(p)) for p in np.asarray(settings.psi)])
         return precision[:, None] * sums.by_y.T, (-0.5 * precision)[:, None, None] * sums.outer.T
+
+    def _valued(self, sums: algebra.Totals, q: algebra.Posterior, psi: Floats) -> tuple[float, Floats]:
+        last = self._last_valued
+        if last is None or last[0] is not sums or last[1] is not q or last[2] is not psi:
+            assert isinstance(self.likelihood, Gaussian)
+            self._last_valued = last = sums, q, psi, algebra.conjugate_value(sums, q, self.likelihood, psi)
+        return last[3]
 
     def _evaluated(self, state: State, batch: algebra.Batch) -> algebra.Evaluated:
         key = state.lam["v"][1]
