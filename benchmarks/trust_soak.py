@@ -22,9 +22,10 @@ import numpy as np
 
 import natgrad as ng
 from natgrad.testing.files import bits_of
+from natgrad.testing.inputs import GARBAGE, garbage
 
 RESULTS = Path(__file__).resolve().parent / "results"
-GARBAGE = 0.25
+SHARE = 0.25
 
 
 class Topics:
@@ -36,7 +37,7 @@ class Topics:
     def feed(self, rng, spoil):
         counts = rng.poisson(0.5, (40, 60)).astype(float)
         if spoil is not None:
-            counts = spoiled(counts, rng, spoil, least=0.0)
+            counts = garbage(counts, rng, spoil)
         self.model.partial_fit(counts, n_documents=10_000)
 
 
@@ -50,8 +51,8 @@ class Chain:
         states = np.repeat(rng.integers(0, 3, 20), 10)
         values = 3.0 * states[:, None] + rng.normal(size=(200, 2))
         if spoil is not None:
-            # A missing number is no garbage here.
-            values = spoiled(values, rng, "inf" if spoil == "nan" else spoil)
+            # A missing or a negative number is no garbage here.
+            values = garbage(values, rng, "inf" if spoil in ("nan", "negative") else spoil)
         self.model.partial_fit(values, n_times=100_000)
 
 
@@ -69,7 +70,7 @@ class Process:
         if spoil == "lengths":
             y = y[:-3]
         elif spoil is not None:
-            x = spoiled(x, rng, spoil)
+            x = garbage(x, rng, "inf" if spoil == "negative" else spoil)
         self.model.partial_fit(x, y, n_total=10_000)
 
 
@@ -82,32 +83,9 @@ class Ratings:
     def feed(self, rng, spoil):
         table = np.where(np.arange(30 * 20).reshape(30, 20) % 2, np.nan, rng.normal(size=(30, 20)))
         if spoil is not None:
-            table = np.full((30, 20), np.nan) if spoil == "nan" else spoiled(table, rng, spoil)
+            how = "inf" if spoil == "negative" else spoil
+            table = np.full((30, 20), np.nan) if spoil == "nan" else garbage(table, rng, how)
         self.model.partial_fit(table)
-
-
-def spoiled(table, rng, how, least=-np.inf):
-    """A batch that nobody can use."""
-    row, column = rng.integers(len(table)), rng.integers(table.shape[1])
-    out = table.copy()
-    if how == "width":
-        return np.hstack([out, out])
-    if how == "empty":
-        return out[:0]
-    if how == "text":
-        words = out.astype(object)
-        words[row, column] = "rubbish"
-        return words
-    if how == "shape":
-        return out[None]
-    if how == "negative" and least == 0.0:
-        out[row, column] = -1.0
-        return out
-    out[row, column] = np.nan if how == "nan" else np.inf
-    return out
-
-
-KINDS = ("nan", "inf", "width", "empty", "text", "shape", "negative", "lengths")
 
 
 def resident() -> float:
@@ -127,11 +105,11 @@ def soak(minutes, seed):
     while (now := time.monotonic() - begin) < 60 * minutes:
         for name, stream in streams.items():
             fresh = found[name]["good"] == 0
-            if fresh or rng.random() > GARBAGE:
+            if fresh or rng.random() > SHARE:
                 stream.feed(rng, None)
                 found[name]["good"] += 1
                 continue
-            how, before = KINDS[rng.integers(len(KINDS))], bits_of(stream.model)
+            how, before = GARBAGE[rng.integers(len(GARBAGE))], bits_of(stream.model)
             found[name]["garbage"] += 1
             try:
                 stream.feed(rng, how)

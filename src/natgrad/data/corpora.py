@@ -11,6 +11,7 @@ import gzip
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -174,7 +175,9 @@ def read_docword(path: str | Path, vocabulary: Words | None = None) -> Corpus:
             raise ValueError(
                 f"{path}: the first three lines must be D, V and the number of entries, got {header}"
             ) from None
-        table = np.loadtxt(file, dtype=np.float64, ndmin=2) if n_entries else np.empty((0, 3))
+        first = next((line for line in file if line.strip()), "")
+        lines = chain([first], file)
+        table = np.loadtxt(lines, dtype=np.float64, comments=None, ndmin=2) if first else np.empty((0, 3))
     if table.shape != (n_entries, 3):
         raise ValueError(
             f"{path} announces {n_entries} entries of 3 numbers and has {table.shape[0]} of {table.shape[1]}"

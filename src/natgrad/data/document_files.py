@@ -175,7 +175,8 @@ def _text(value: Any) -> str:
 
 def _from_npz(path: Path, words: list[str] | None) -> Corpus:
     try:
-        counts = sparse.load_npz(path)
+        with path.open("rb") as raw:
+            counts = sparse.load_npz(raw)
     except (ValueError, OSError, KeyError) as error:
         raise ValueError(f"{path}: not a sparse matrix of scipy.sparse.save_npz ({error})") from None
     return as_corpus(counts, None if words is None else np.array(words, dtype=object))

@@ -13,23 +13,22 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 __all__ = ["naming_its_file"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
+Reader = TypeVar("Reader", bound=Callable[..., Any])
 DAMAGE = (
     ArithmeticError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, SyntaxError, ValueError, csv.Error,
     struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 
 
-def naming_its_file(read: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+def naming_its_file(read: Reader) -> Reader:
     """A function of a path and options that refuses damaged files with a ValueError, in which the path is named."""
 
     @wraps(read)
-    def reader(path: Any, /, *args: P.args, **options: P.kwargs) -> T:
+    def reader(path: Any, *args: Any, **options: Any) -> Any:
         try:
             return read(path, *args, **options)
         except (FileNotFoundError, PermissionError, IsADirectoryError):
@@ -40,4 +39,4 @@ def naming_its_file(read: Callable[Concatenate[Any, P], T]) -> Callable[Concaten
             what = str(error) or type(error).__name__
             raise ValueError(f"{path}: cannot be read ({what}); the file is damaged, or of another kind") from None
 
-    return reader
+    return cast(Reader, reader)

@@ -53,7 +53,7 @@ class Importance(NamedTuple):
 def importance(problem: NetworkProblem, state: State, n: int, seed: int) -> Importance:
     """Weights of ``n`` draws; a warning if they cannot be trusted."""
     try:
-        from arviz_stats.base import array_stats
+        from arviz_stats.base.array import array_stats
     except ImportError:
         raise ImportError("psis() needs arviz-stats: pip install 'natgrad[arviz]'") from None
     whole_number(n, "n", least=FEWEST)
@@ -65,7 +65,7 @@ def importance(problem: NetworkProblem, state: State, n: int, seed: int) -> Impo
         k_hat, smooth = -np.inf, np.zeros(n)
     else:
         # It takes minus the log weights, as of a leave-one-out density; all but the largest come back as they were, but scaled.
-        found, shape = array_stats.psislw(-raw)
+        found, shape = array_stats.psislw(-raw)  # type: ignore[no-untyped-call]
         smooth, k_hat = np.asarray(found) + float(np.median(raw - found)) - top, float(shape)
     evidence = float(top + scipy.special.logsumexp(smooth) - np.log(n))
     effective = float(np.exp(2.0 * scipy.special.logsumexp(smooth) - scipy.special.logsumexp(2.0 * smooth)))
@@ -99,6 +99,8 @@ def _log_weights(problem: NetworkProblem, state: State, n: int, rng: np.random.G
         point = {}
         for name, block in blocks.items():
             with np.errstate(divide="ignore"):  # a share that underflows has the logarithm −inf, and the weight none
-                point[name] = block.family.stats_of(block.family.sample(lam[name], rng), lam[name][0].shape[-1])
+                # The number of categories is asked for by families of categories alone.
+                size = lam[name][0].shape[-1] if lam[name][0].ndim else None
+                point[name] = block.family.stats_of(block.family.sample(lam[name], rng), size)
         out[draw] = float(weight(lam, point))
     return out

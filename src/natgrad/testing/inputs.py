@@ -1,10 +1,14 @@
-"""The bytes of a data file in; the same bytes, damaged as files in the wild are, out."""
+"""The bytes of a data file, or a batch of numbers, in; the same, damaged as in the wild, out."""
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
-__all__ = ["mutated"]
+__all__ = ["GARBAGE", "garbage", "mutated"]
+
+# What a batch of a stream may be spoiled by; "lengths" is for batches with targets.
+GARBAGE = ("nan", "inf", "negative", "width", "empty", "text", "shape", "lengths")
 
 # Tokens that numbers, names and separators turn into: too large, negative, not finite, not a number, not text, empty.
 STRANGE = (
@@ -53,3 +57,21 @@ def _changed(data: bytes, rng: np.random.Generator) -> bytes:
     while end < len(data) and data[end : end + 1].isalnum():
         end += 1
     return data[:begin] + strange + data[end:]
+
+
+def garbage(batch: npt.NDArray[np.float64], rng: np.random.Generator, how: str) -> npt.NDArray[np.generic]:
+    """A batch [rows, columns] that nobody can use; where there is nothing to do for ``how``, one with an infinite number."""
+    out = batch.copy()
+    place = int(rng.integers(len(batch))), int(rng.integers(batch.shape[1]))
+    if how == "width":
+        return np.hstack([out, out])
+    if how == "empty":
+        return out[:0]
+    if how == "shape":
+        return out[None]
+    if how == "text":
+        words = out.astype(object)
+        words[place] = "rubbish"
+        return words
+    out[place] = {"nan": np.nan, "negative": -1.0}.get(how, np.inf)
+    return out

@@ -1,0 +1,63 @@
+"""Damaged data files: every reader reads what is left, or raises one ValueError that names the file."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from natgrad.data.corpora import read_docword, read_ldac
+from natgrad.data.document_files import read_documents
+from natgrad.data.number_files import read_numbers
+from natgrad.data.rating_files import read_ratings
+from natgrad.testing.inputs import mutated
+
+LDAC = b"2 0:1 3:2\n1 2:4\n3 0:1 1:1 2:1\n"
+TABLE = b"x,text\n1.5,some words\n,others\n2.5,more\n"
+RATINGS = b"user,item,rating\na,x,3\na,y,4\nb,x,1\n"
+
+
+def arrays(path):
+    np.savez(path, user=[0, 0, 1], item=[0, 1, 0], rating=[3.0, 4.0, 1.0])
+    return path.read_bytes()
+
+
+FILES = {
+    "lda-c": ("f.ldac", LDAC, read_ldac),
+    "lda-c, gzipped": ("f.ldac.gz", gzip.compress(LDAC), read_ldac),
+    "docword": ("docword.f.txt", b"2\n4\n3\n1 1 2\n1 4 1\n2 2 5\n", read_docword),
+    "ratings": ("f.csv", RATINGS, read_ratings),
+    "arrays": ("f.npz", arrays, read_ratings),
+    "numbers": ("f.csv", TABLE, lambda path: read_numbers(path, ["x"])),
+    "texts": ("f.csv", TABLE, lambda path: read_documents(path, column="text")),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_only_the_documented_error(name, tmp_path, rng):
+    file, data, read = FILES[name]
+    path = tmp_path / file
+    right = data(path) if callable(data) else data
+    path.write_bytes(right)
+    read(path)
+    refused = []
+    for _ in range(150):
+        path.write_bytes(mutated(right, rng))
+        try:
+            read(path)
+        except ValueError as error:
+            refused.append(error)
+    assert len(refused) > 10
+    assert {type(error) for error in refused} == {ValueError}
+    assert all(file in str(error) for error in refused)
+
+
+def test_what_is_not_damage_stays_what_it_is(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_ldac(tmp_path / "nowhere")
+    path = tmp_path / "f.ldac"
+    path.write_bytes(b"1 0:1\n\xff 2:1\n")
+    with pytest.raises(ValueError, match=r"f\.ldac: cannot be read \('utf-8' codec"):
+        read_ldac(path)
+    path.write_bytes(b"1 0:1\n1: 2:1\n")
+    with pytest.raises(ValueError, match=r"f\.ldac, line 2: expected 'n word:count …'"):
+        read_ldac(path)
