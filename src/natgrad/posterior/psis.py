@@ -65,7 +65,7 @@ def importance(problem: NetworkProblem, state: State, n: int, seed: int) -> Impo
         k_hat, smooth = -np.inf, np.zeros(n)
     else:
         # It takes minus the log weights, as of a leave-one-out density; all but the largest come back as they were, but scaled.
-        found, shape = array_stats.psislw(-raw)  # type: ignore[no-untyped-call]
+        found, shape = array_stats.psislw(-raw)
         smooth, k_hat = np.asarray(found) + float(np.median(raw - found)) - top, float(shape)
     evidence = float(top + scipy.special.logsumexp(smooth) - np.log(n))
     effective = float(np.exp(2.0 * scipy.special.logsumexp(smooth) - scipy.special.logsumexp(2.0 * smooth)))
