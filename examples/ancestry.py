@@ -1,11 +1,13 @@
 """Ancestry from genotypes: the shares of three populations in the genomes of 200 admixed individuals.
 
-Each locus gives an individual two words, one for each allele, with counts g and 2 − g. The genomes are generated, so the error
-of the shares that are found is known.
+They come as PLINK files. Each locus gives an individual two words, one for each allele, with counts g and 2 − g. The genomes are
+generated, so the error of the shares that are found is known.
 """
 
 import argparse
+import tempfile
 
+import bed_reader
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -14,20 +16,22 @@ import natgrad as ng
 
 def main(figure: str | None = None) -> float:
     genome = ng.data.make_ancestry(n_individuals=200, n_loci=1200, n_populations=3, fst=0.1, seed=1)
-    alleles = ng.data.genotypes(genome.genotypes)
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/people.bed"
+        bed_reader.to_bed(path, genome.genotypes)  # your own .bed, .bim and .fam would be there already
+        people = ng.data.open_source(path)
+        alleles = people.take(range(people.n_total))
 
     # Allele frequencies have the prior Beta(1/2, 1/2).
-    model = ng.LDA(n_topics=3, doc_prior=0.3, topic_prior=0.5, max_passes=60, tol=1e-6, seed=0, verbose=False)
-    model.fit(alleles)
+    model = ng.LDA(3, doc_prior=0.3, topic_prior=0.5, max_passes=60, tol=1e-6, seed=0, verbose=False).fit(alleles)
     shares = model.transform(alleles)
 
     # A topic is a distribution over all alleles of all loci; within a locus it is an allele frequency.
     frequencies = ng.data.allele_frequencies(model.topics_)
     order = ng.data.match_rows(frequencies, genome.frequencies)
     error = np.sqrt(np.mean((shares[:, order] - genome.ancestry) ** 2))
-    off = np.sqrt(np.mean((frequencies[order] - genome.frequencies) ** 2))
-    ignorant = np.sqrt(np.mean((genome.ancestry.mean(axis=0) - genome.ancestry) ** 2))
-    print(f"ancestry shares: root mean square error {error:.3f}; {ignorant:.3f} if everybody were average")
+    off, ignorant = np.sqrt(np.mean((frequencies[order] - genome.frequencies) ** 2)), genome.ancestry.std(axis=0)
+    print(f"ancestry shares: root mean square error {error:.3f}; {np.sqrt(np.mean(ignorant**2)):.3f} if everybody were average")
     print(f"allele frequencies: root mean square error {off:.3f}")
 
     if figure:

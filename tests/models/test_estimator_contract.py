@@ -78,9 +78,6 @@ rng = np.random.default_rng(0)
 fits = {
     "GaussianHMM": lambda: ng.GaussianHMM(2, max_sweeps=2).fit(rng.normal(size=(40, 2))).predict(np.zeros((3, 2))),
     "LDA": lambda: ng.LDA(2, max_passes=2).fit(rng.poisson(1.0, (12, 6))),
-    "SparseGPRegressor": lambda: ng.SparseGPRegressor(n_inducing=8, max_steps=30),
-    "SparseGPRegressor with outliers": lambda: ng.SparseGPRegressor(n_inducing=8, likelihood="student_t", max_steps=30),
-    "SparseGPClassifier": lambda: ng.SparseGPClassifier(n_inducing=8, max_steps=30),
     "MatrixFactorization": lambda: ng.MatrixFactorization(2, max_steps=2).fit(rng.normal(size=(6, 5))),
 }
 for name, fit in fits.items():
