@@ -140,6 +140,17 @@ def throughput() -> dict[str, dict[str, float]]:
     return found
 
 
+def alive(made: LocalCluster, client: Client) -> list[int]:
+    """The processes of two workers or more; one that its nanny does not bring back within ten seconds is replaced."""
+    until = time.perf_counter() + 10.0
+    while len(pids := list(client.run(os.getpid, on_error="ignore").values())) < 2:
+        if time.perf_counter() > until:
+            made.scale(len(made.worker_spec) + 1)
+            until += 10.0
+        time.sleep(0.2)
+    return pids
+
+
 def killed() -> dict[str, float]:
     """An LDA fit of 80 steps: here, on the cluster, and on the cluster while workers are killed, until 20 were."""
     X, kills, rng = documents(6_000, 2_000, 60), 20, np.random.default_rng(0)
@@ -158,10 +169,9 @@ def killed() -> dict[str, float]:
                 for gap in gaps:
                     if ended.wait(float(gap)):
                         return
-                    pids = list(client.run(os.getpid, on_error="ignore").values())
-                    if pids:
-                        os.kill(int(rng.choice(pids)), signal.SIGKILL)
-                        dead.append(time.perf_counter() - begin)
+                    pids = alive(made, client)
+                    os.kill(int(rng.choice(pids)), signal.SIGKILL)
+                    dead.append(time.perf_counter() - begin)
 
             killer = threading.Thread(target=kill, daemon=True)
             begin = time.perf_counter()
