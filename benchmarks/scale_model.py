@@ -126,9 +126,9 @@ class Fleet:
 def lda_scale(measured: dict, fleet: Fleet) -> dict[str, float]:
     """10⁹ documents of 200 words, a vocabulary of 10⁵, 200 topics; a task for every thread."""
     n, length, n_words, n_topics = 1e9, 200, 100_000, 200
-    # A thread gets a second of work, so that what does not run in parallel is a small part.
+    # A thread gets half a minute of work, so that what does not run in parallel is a small part.
     rate = measured["lda"]["rate"] * 100 / n_topics
-    batch = rate * fleet.cores / length
+    batch = 30.0 * rate * fleet.cores / length
     rows = touched(n_words, batch * length / fleet.cores)
     moved = fleet.cores * rows * n_topics * 4 * 2  # rows of weights out, counts back, single precision
     parts = {
@@ -141,17 +141,20 @@ def lda_scale(measured: dict, fleet: Fleet) -> dict[str, float]:
 
 
 def rating_scale(measured: dict, fleet: Fleet) -> dict[str, float]:
-    """10¹⁰ ratings of 10⁸ users and 10⁶ items, 32 factors: users in chunks, items as globals."""
+    """10¹⁰ ratings of 10⁸ users and 10⁶ items, 32 factors, as a stream: users on workers, the sums for the items here.
+
+    The measured rate is that of both sides; one takes half of the time.
+    """
     n, n_users, n_items, size = 1e10, 1e8, 1e6, 32
-    packed = 8 * (size * (size + 1) / 2 + size)
-    rate = measured["ratings"]["rate"]
-    # Ten seconds of work for a worker: every worker reads the vectors of the items that its users rated.
-    batch = 10.0 * rate * fleet.cores / (n / n_users)
-    rows = touched(int(n_items), batch * (n / n_users) / fleet.workers)
-    moved = fleet.workers * rows * packed * 2
+    per_user, packed, rate = n / n_users, 8 * (size * (size + 1) / 2 + size), 2 * measured["ratings"]["rate"]
+    batch = 30.0 * rate * fleet.threads / per_user
+    rows = touched(int(n_items), batch * per_user / fleet.workers)
+    # Ratings and vectors of items out, λ and moments of users back.
+    moved = batch * per_user * 16 + fleet.workers * rows * packed + batch * 2 * packed
     parts = {
-        "compute": batch * (n / n_users) / (rate * fleet.cores),
-        "driver": n_items * size * (size + 1) * measured["lda"]["driver"] / fleet.threads,
+        "compute": batch * per_user / (rate * fleet.cores),
+        "driver": batch * per_user / (rate * fleet.threads)
+        + n_items * size * (size + 1) * measured["lda"]["driver"] / fleet.threads,
         "tasks": fleet.workers * measured["overhead"],
         "network": moved / BANDWIDTH,
     }
@@ -202,7 +205,7 @@ def main() -> None:
         measured = {"lda": lda_rates(), "ratings": rating_rates(), "steps": lda_steps()}
     # Two tasks a step were measured by scale_dask.py.
     measured["overhead"] = dask["overhead"]["overhead_s"] / 2
-    fleets = [Fleet(1), Fleet(8), Fleet(64)]
+    fleets = [Fleet(1), Fleet(4), Fleet(16)]
     found = {
         "measured": measured,
         "assumed": {"bandwidth": BANDWIDTH, "price": PRICE},
