@@ -47,6 +47,8 @@ def all_models(rng):
 
 
 NAMES = ["full", "diag", "poisson", "bernoulli", "categorical"]
+# Linear forms and codes; the other kinds of emissions run with the slow tests.
+SOME = [n if n in ("full", "categorical") else pytest.param(n, marks=pytest.mark.slow) for n in NAMES]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -77,7 +79,7 @@ def test_states_are_found_and_every_answer_has_its_shape(name, rng):
     assert "exact sweeps" in model.trace_.choice
 
 
-@pytest.mark.parametrize("buffer", [None, 3, "grow"])
+@pytest.mark.parametrize("buffer", [None, pytest.param(3, marks=pytest.mark.slow), "grow"])
 def test_subchains_come_close_to_exact_sweeps(buffer, rng):
     _, X = generated(rng, n_times=6000)
     exact = ng.GaussianHMM(3, method=ng.VB(), n_init=2).fit(X[:5000])
@@ -246,7 +248,7 @@ def test_labels_that_no_path_can_follow(rng):
         ng.GaussianHMM(3, topology="left-to-right").fit(rng.normal(size=(50, 1)), labels=np.arange(50)[::-1] % 3)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SOME)
 def test_one_observation_and_little_else(name, rng):
     _, models = all_models(rng)
     model, X = models[name]
@@ -321,7 +323,7 @@ def test_mistakes_in_the_call(rng):
         ng.GaussianHMM(2).fit(iter([X]), lengths=[10])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SOME)
 def test_saved_and_loaded(name, rng, tmp_path):
     _, models = all_models(rng)
     model, X = models[name]
