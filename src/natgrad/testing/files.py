@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from typing import Any
@@ -105,5 +106,5 @@ def _spoil(tree: Any, rng: Generator) -> None:
         if rng.random() < 0.2:
             del tree[key]
         else:
-            tree[key] = STRANGE[int(rng.integers(len(STRANGE)))]
+            tree[key] = copy.deepcopy(STRANGE[int(rng.integers(len(STRANGE)))])  # a second change may go into it
         return
