@@ -31,7 +31,9 @@ def main(figure: str | None = None) -> float:
     order = ng.data.match_rows(frequencies, genome.frequencies)
     error = np.sqrt(np.mean((shares[:, order] - genome.ancestry) ** 2))
     off, ignorant = np.sqrt(np.mean((frequencies[order] - genome.frequencies) ** 2)), genome.ancestry.std(axis=0)
-    print(f"ancestry shares: root mean square error {error:.3f}; {np.sqrt(np.mean(ignorant**2)):.3f} if everybody were average")
+    print(
+        f"ancestry shares: root mean square error {error:.3f}; {np.sqrt(np.mean(ignorant**2)):.3f} if everybody were average"
+    )
     print(f"allele frequencies: root mean square error {off:.3f}")
 
     if figure:
