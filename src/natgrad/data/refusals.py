@@ -11,11 +11,12 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-__all__ = ["naming_its_file"]
+__all__ = ["named", "named_chunks", "naming_its_file"]
 
 Reader = TypeVar("Reader", bound=Callable[..., Any])
 DAMAGE = (
@@ -24,19 +25,32 @@ DAMAGE = (
 )  # fmt: skip
 
 
+@contextmanager
+def named(path: Any) -> Iterator[None]:
+    """What goes wrong inside because a file is damaged is one ValueError that names it."""
+    try:
+        yield
+    except (FileNotFoundError, PermissionError, IsADirectoryError):
+        raise
+    except DAMAGE as error:
+        if type(error) is ValueError and str(path) in str(error):
+            raise
+        what = str(error) or type(error).__name__
+        raise ValueError(f"{path}: cannot be read ({what}); the file is damaged, or of another kind") from None
+
+
 def naming_its_file(read: Reader) -> Reader:
     """A function of a path and options that refuses damaged files with a ValueError, in which the path is named."""
 
     @wraps(read)
     def reader(path: Any, *args: Any, **options: Any) -> Any:
-        try:
+        with named(path):
             return read(path, *args, **options)
-        except (FileNotFoundError, PermissionError, IsADirectoryError):
-            raise
-        except DAMAGE as error:
-            if type(error) is ValueError and str(path) in str(error):
-                raise
-            what = str(error) or type(error).__name__
-            raise ValueError(f"{path}: cannot be read ({what}); the file is damaged, or of another kind") from None
 
     return cast(Reader, reader)
+
+
+def named_chunks(path: Any, chunks: Iterator[Any]) -> Iterator[Any]:
+    """The same chunks; an error on the way names the file."""
+    with named(path):
+        yield from chunks

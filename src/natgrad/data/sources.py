@@ -24,6 +24,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
+from natgrad.data.refusals import named, named_chunks
+
 __all__ = ["ArraySource", "IteratorSource", "ParquetSource", "Source", "open_source", "prefetched"]
 
 Ints = npt.NDArray[np.int64]
@@ -262,11 +264,12 @@ class ParquetSource:
                 pyarrow.types.is_integer(found) or pyarrow.types.is_floating(found) or pyarrow.types.is_boolean(found)
             ):
                 raise TypeError(f"column {name!r} is {found}, not numbers: choose others with columns=")
-        self.size, self.shuffle = size or SIZE, shuffle
+        self.path, self.size, self.shuffle = path, size or SIZE, shuffle
 
     def take(self, rows: Ints) -> npt.NDArray[np.float64]:
         """Some rows [n, columns]; a missing value is NaN."""
-        return self._numbers(self._data.take(np.asarray(rows), columns=self.columns))
+        with named(self.path):
+            return self._numbers(self._data.take(np.asarray(rows), columns=self.columns))
 
     def chunks(self) -> Iterator[npt.NDArray[np.float64]]:
         """Rows as they lie in the files, or mixed blocks."""
@@ -274,7 +277,8 @@ class ParquetSource:
             order = block_order(self.n_total, self.size, self.shuffle)
             return prefetched(self.take(rows) for rows in order if len(rows))
         batches = self._data.to_batches(columns=self.columns, batch_size=self.size)
-        return prefetched(self._numbers(batch) for batch in batches if batch.num_rows)
+        found = (self._numbers(batch) for batch in batches if batch.num_rows)
+        return prefetched(named_chunks(self.path, found))
 
     def _numbers(self, batch: Any) -> npt.NDArray[np.float64]:
         columns = [

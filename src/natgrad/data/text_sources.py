@@ -19,6 +19,7 @@ import scipy.io
 import scipy.sparse as sparse
 
 from natgrad.data.corpora import Corpus, Words, as_corpus
+from natgrad.data.refusals import named_chunks
 from natgrad.data.sources import SIZE, prefetched
 
 __all__ = ["DocwordSource", "LdacSource", "SvmlightSource", "opened_text", "read_matrix_market"]
@@ -55,7 +56,7 @@ class _Lines:
 
     def chunks(self) -> Iterator[Any]:
         """Chunks of ``size`` lines."""
-        return prefetched(self._chunks())
+        return prefetched(named_chunks(self.path, self._chunks()))
 
     def _chunks(self) -> Iterator[Any]:
         raise NotImplementedError
