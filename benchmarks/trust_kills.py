@@ -146,7 +146,7 @@ class Child:
 
 def looked_at(folder, done, found):
     """What a kill left behind: problems are counted."""
-    newest = -1
+    newest = 0  # without a checkpoint the run begins anew, which loses what was done after the start
     for path in checkpoints_in(folder):
         try:
             newest = max(newest, read_model(path).value["run"].state.t)

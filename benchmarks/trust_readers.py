@@ -28,10 +28,11 @@ import scipy.sparse as sparse
 import natgrad as ng
 from natgrad.data.corpora import read_docword, read_ldac
 from natgrad.data.document_files import read_documents
+from natgrad.data.matrix_market import read_matrix_market
 from natgrad.data.number_files import read_numbers
 from natgrad.data.rating_files import as_ratings, read_ratings
 from natgrad.data.sources import open_source
-from natgrad.data.text_sources import DocwordSource, LdacSource, SvmlightSource, read_matrix_market
+from natgrad.data.text_sources import DocwordSource, LdacSource, SvmlightSource
 from natgrad.testing.inputs import mutated
 
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -107,7 +107,9 @@ def _opened(path: Path, size: int | None, shuffle: int | None, options: dict[str
             return science_sources.BedSource(path, size=size, shuffle=shuffle, **options)
         return science_sources.H5adSource(path, size=size, shuffle=shuffle, **options)
     if suffix == ".mtx":
-        return ArraySource(text_sources.read_matrix_market(path), size, shuffle)
+        from natgrad.data.matrix_market import read_matrix_market
+
+        return ArraySource(read_matrix_market(path), size, shuffle)
     if shuffle is not None:
         raise ValueError(
             f"shuffle={shuffle!r}: {path.name} is read from the front to the end; write it as .npy or .parquet"

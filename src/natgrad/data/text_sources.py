@@ -1,4 +1,4 @@
-"""Large text files in; chunks of their rows out, line by line, never the whole: SVMlight, lda-c, UCI docword, Matrix Market.
+"""Large text files in; chunks of their rows out, line by line, never the whole: SVMlight, lda-c, UCI docword.
 
 All may be gzipped. An error names the file, the line and the column, and what was expected there.
 """
@@ -15,14 +15,13 @@ from typing import Any, TextIO
 
 import numpy as np
 import numpy.typing as npt
-import scipy.io
 import scipy.sparse as sparse
 
 from natgrad.data.corpora import Corpus, Words, as_corpus
 from natgrad.data.refusals import named_chunks
 from natgrad.data.sources import SIZE, prefetched
 
-__all__ = ["DocwordSource", "LdacSource", "SvmlightSource", "opened_text", "read_matrix_market"]
+__all__ = ["DocwordSource", "LdacSource", "SvmlightSource", "opened_text"]
 
 Ints = npt.NDArray[np.int64]
 # Numbers of a word or a feature beyond this are a mistake: nobody has so many columns.
@@ -287,15 +286,6 @@ class DocwordSource(_Lines):
         )
         table = sparse.coo_array((count, (document - begin, word)), shape=(end - begin, self.n_words))
         return as_corpus(table, self.vocabulary)
-
-
-def read_matrix_market(path: Path) -> Any:
-    """A Matrix Market file, whole: its entries may come in any order."""
-    try:
-        table = scipy.io.mmread(path)
-    except (ValueError, OverflowError, OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read as Matrix Market: {error}") from None
-    return sparse.csr_array(table) if sparse.issparse(table) else np.asarray(table)
 
 
 def _filled(rows: Iterator[Any]) -> Iterator[Any]:
