@@ -31,7 +31,7 @@ demo: $(VENV)/.dev
 	@$(BIN)/python -m natgrad.demo
 
 test: lint
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal   # neighbours share what is compiled
 
 slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow
