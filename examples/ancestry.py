@@ -17,9 +17,10 @@ import natgrad as ng
 def main(figure: str | None = None) -> float:
     genome = ng.data.make_ancestry(n_individuals=200, n_loci=1200, n_populations=3, fst=0.1, seed=1)
     with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/people.bed"
-        bed_reader.to_bed(path, genome.genotypes)  # your own .bed, .bim and .fam would be there already
-        people = ng.data.open_source(path)
+        bed_reader.to_bed(
+            f"{folder}/people.bed", genome.genotypes
+        )  # your own .bed, .bim and .fam would be there already
+        people = ng.data.open_source(f"{folder}/people.bed")
         alleles = people.take(range(people.n_total))
 
     # Allele frequencies have the prior Beta(1/2, 1/2).
@@ -30,10 +31,9 @@ def main(figure: str | None = None) -> float:
     frequencies = ng.data.allele_frequencies(model.topics_)
     order = ng.data.match_rows(frequencies, genome.frequencies)
     error = np.sqrt(np.mean((shares[:, order] - genome.ancestry) ** 2))
-    off, ignorant = np.sqrt(np.mean((frequencies[order] - genome.frequencies) ** 2)), genome.ancestry.std(axis=0)
-    print(
-        f"ancestry shares: root mean square error {error:.3f}; {np.sqrt(np.mean(ignorant**2)):.3f} if everybody were average"
-    )
+    off = np.sqrt(np.mean((frequencies[order] - genome.frequencies) ** 2))
+    ignorant = np.sqrt(genome.ancestry.var(axis=0).mean())
+    print(f"ancestry shares: root mean square error {error:.3f}; {ignorant:.3f} if everybody were average")
     print(f"allele frequencies: root mean square error {off:.3f}")
 
     if figure:
