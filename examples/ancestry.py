@@ -17,9 +17,7 @@ import natgrad as ng
 def main(figure: str | None = None) -> float:
     genome = ng.data.make_ancestry(n_individuals=200, n_loci=1200, n_populations=3, fst=0.1, seed=1)
     with tempfile.TemporaryDirectory() as folder:
-        bed_reader.to_bed(
-            f"{folder}/people.bed", genome.genotypes
-        )  # your own .bed, .bim and .fam would be there already
+        bed_reader.to_bed(f"{folder}/people.bed", genome.genotypes)  # yours is there already
         people = ng.data.open_source(f"{folder}/people.bed")
         alleles = people.take(range(people.n_total))
 
