@@ -115,6 +115,10 @@ def test_kernels_are_their_definitions(biases):
     for n in range(0, N_RATINGS, 7):
         wanted = naive_moments(state.mu["u"], state.mu["v"], users[n], items[n], biases)
         np.testing.assert_allclose((mean[n], variance[n]), wanted, rtol=1e-9, atol=1e-12)
+    side = ours.sides["u"]
+    expected, square = side.pair_moments(state.mu["u"], state.mu["v"])
+    np.testing.assert_allclose(expected, mean[side.rows.place], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(square, (variance + mean**2)[side.rows.place], rtol=1e-10)
     weight = float(state.mu["noise"][0]) * state.mu["user_noise"][0][users] * state.mu["item_noise"][0][items]
     pairs = list(zip(users, items, values, weight, strict=True))
     linear, minus_half = ours.target(ours.blocks["u"], state, ("r",))

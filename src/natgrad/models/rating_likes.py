@@ -18,21 +18,21 @@ import numpy as np
 import numpy.typing as npt
 import scipy.special
 
-from natgrad.data.ratings import Ratings, RatingsRows
+from natgrad.data.ratings import Ratings
 from natgrad.inference.draws import generator
 from natgrad.inference.engine import Result
 from natgrad.inference.gauge import Rotation
 from natgrad.inference.methods import VB, Method
+from natgrad.kernels.rating_pairs import logistic_bound
 from natgrad.models.predictors import Binary, Predictor
 from natgrad.models.rating_kinds import WARM_UP, Part, RatingSettings, extended_state, features_of, folded_state
 from natgrad.models.rating_model import FullRatingsProblem, RatingPriors
-from natgrad.models.rating_sides import ItsRatings, pair_moments
+from natgrad.models.rating_sides import ItsRatings
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 
 __all__ = ["Likes", "LikesProblem"]
 
 Floats = npt.NDArray[np.float64]
-LOG_2PI = float(np.log(2 * np.pi))
 # A stream of random numbers of its own; sweeps on one draw of dislikes, and draws, before the last one is kept to the end.
 NEGATIVES, SWEEPS, DRAWS = 2**31 - 5, 3, 6
 
@@ -140,27 +140,16 @@ class LikesProblem:
 
     def _as_ratings(self, state: State) -> tuple[FullRatingsProblem, float]:
         """The ratings that the likes are to a state, and what the bound has besides theirs."""
-        own, rows = self.ratings, self.ratings.sorted_by_user
-        # User after user, so that what is read of a user stays in the cache.
-        users = np.repeat(np.arange(own.n_users), np.diff(rows.start))
-        mean, variance = np.empty((2, len(own)))
-        found = pair_moments(users, rows.other, state.mu["u"], state.mu["v"], self.priors.biases)
-        mean[rows.place], variance[rows.place] = found
-        xi = np.sqrt((mean + self.offset) ** 2 + np.maximum(variance, 0.0))
-        small = np.maximum(xi, 1e-6)
-        omega = np.where(xi > 1e-4, np.tanh(0.5 * small) / (2.0 * small), 0.25 - xi**2 / 48.0)
-        values = (own.values - 0.5) / omega
-        rest = 0.5 * LOG_2PI + scipy.special.log_expit(xi) - 0.5 * xi + 0.5 * omega * (xi**2 + values**2)
-        values = values - self.offset
+        side, n = self.inner.sides["u"], len(self.ratings)
+        mean, square = side.pair_moments(state.mu["u"], state.mu["v"])
+        by_user, values, trust, rest = np.empty((2, n)), np.empty(n), np.empty(n), np.empty(n)
+        logistic_bound(mean, square, self.offset, side.rows.place, self.ratings.values, *by_user, values, trust, rest)
+        rows, items = side.rows, self.inner.sides["v"].rows
         sides = {
-            "u": _side(own.sorted_by_user, values, omega, self.priors.biases),
-            "v": _side(own.sorted_by_item, values, omega, self.priors.biases),
+            "u": ItsRatings(rows._replace(values=by_user[0]), self.priors.biases, trust=by_user[1]),
+            "v": ItsRatings(items._replace(values=values[items.place]), self.priors.biases, trust=trust[items.place]),
         }
-        return self.inner.at(sides, values, omega), float(rest.sum())
-
-
-def _side(rows: RatingsRows, values: Floats, omega: Floats, biased: bool) -> ItsRatings:
-    return ItsRatings(rows._replace(values=values[rows.place]), biased, trust=omega[rows.place])
+        return self.inner.at(sides, values, trust), float(rest.sum())
 
 
 @final

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from natgrad.data.ratings import RatingsRows
 from natgrad.kernels import rating_blocks as kernels
 from natgrad.kernels.rating_gather import gather_rows, pack
+from natgrad.kernels.rating_pairs import moments_of_rows
 
 __all__ = [
     "OTHER", "PLATE", "ItsRatings", "Moved", "Sent", "add_sampled", "empty_rows", "packed", "pair_moments", "run_alone",
@@ -131,16 +132,27 @@ class ItsRatings:
         for pieces, sums in self._gathered(packed(other), other_weight, other[0].shape[1]):
             self._run(kernels.targets_of_rows, pieces, sums, scale, self.biased, *out)
 
+    def pair_moments(self, own: Pair, other: Pair) -> Pair:
+        """E[f] and E[f²] of every rating, in the order of the rows, where f is what a rating is expected to be."""
+        tell, out = packed(other), (np.empty(len(self.rows.values)), np.empty(len(self.rows.values)))
+        block = max(1, BLOCK // tell.shape[1])
+        for pieces, forms in self._runs(tell.shape[1], tell.shape[1]):
+            self._run(moments_of_rows, pieces, *self.rows[:2], *own, self.biased, tell, block, forms, *out)
+        return out
+
     def _gathered(self, tell: Floats, other_weight: Floats, size: int) -> Iterator[tuple[Ints, Floats]]:
         """Runs of rows, cut into pieces, and the sums of their ratings; the array of the sums is used again."""
-        width, n_rows = tell.shape[1], self.n_rows
-        per_run = max(1, min(n_rows, SCRATCH // width))
-        sums = np.empty((per_run, width + size + 3))
-        block = max(1, BLOCK // width)
-        for first in range(0, n_rows, per_run):
-            pieces = self._pieces(first, min(first + per_run, n_rows))
+        block = max(1, BLOCK // tell.shape[1])
+        for pieces, sums in self._runs(tell.shape[1], tell.shape[1] + size + 3):
             self._run(gather_rows, pieces, *self.rows[:3], self.offset, self.trust, tell, other_weight, block, sums)
             yield pieces, sums
+
+    def _runs(self, width: int, scratch: int) -> Iterator[tuple[Ints, Floats]]:
+        """Runs of rows, cut into pieces, and room for so many numbers of each of them."""
+        per_run = max(1, min(self.n_rows, SCRATCH // width))
+        room = np.empty((per_run, scratch))
+        for first in range(0, self.n_rows, per_run):
+            yield self._pieces(first, min(first + per_run, self.n_rows)), room
 
     def _pieces(self, first: int, last: int) -> Ints:
         """Where a run of rows is cut."""
