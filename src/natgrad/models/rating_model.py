@@ -119,9 +119,9 @@ class FullRatingsProblem:
             side.elsewhere = None if placed is None else PlacedRows(placed, first, others, cuts)
             first += len(others)
 
-    def shards(self, size: int) -> list[ItsRatings]:
+    def shards(self, n_threads: int) -> list[ItsRatings]:
         """Users, then items, in runs of rows with about equally many ratings; a step reads all of them."""
-        found = {name: shard_rows(side) for name, side in self.sides.items()}
+        found = {name: shard_rows(side, n_threads) for name, side in self.sides.items()}
         self._cuts = {name: (others, cuts) for name, (_, others, cuts) in found.items()}
         return [shard for shards, _, _ in found.values() for shard in shards]
 

@@ -7,6 +7,7 @@ its rows have ratings with; back, λ and moments of its rows. Of symmetric matri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -15,20 +16,23 @@ import numpy.typing as npt
 
 from natgrad.data.ratings import RatingsRows
 from natgrad.inference.executors import Call, Placed, Shared, even_cuts
-from natgrad.models.rating_sides import ItsRatings, Moved, Sent, empty_rows, packed
+from natgrad.kernels.rating_gather import unpack
+from natgrad.models.rating_sides import ROOM, ItsRatings, Moved, Sent, empty_rows, packed
 
 __all__ = ["PlacedRows", "shard_rows"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Pair = tuple[Floats, Floats]
-# Ratings of a part: worth a trip to a worker.
-PART = 2**19
+# Ratings of a part, at least: worth a trip to a worker. Parts for each thread: one is computed while what the one before found
+# travels; more of them cost more than they hide.
+PART, EACH = 2**19, 2
 # Where parts have ratings with more than this share of the others, the moments of all of these travel, once to each worker.
 MANY = 0.5
 
 
-class Told(NamedTuple):
+@dataclass(slots=True)
+class Told:
     """What parts read of the other side: packed moments and noise of all its rows, or of those ``seen``, of so many."""
 
     tell: Floats
@@ -43,7 +47,8 @@ class Told(NamedTuple):
 
     def spread(self) -> Pair:
         """At their places among all rows: sums are made in blocks of these, and others would round differently."""
-        if self.seen is None:
+        if self.seen is None:  # what all parts on a worker share is aligned by the first of them
+            self.tell, self.weight = _aligned(self.tell), _aligned(self.weight)
             return self.tell, self.weight
         tell, weight = np.zeros((self.n_others, self.tell.shape[1])), np.zeros(self.n_others)
         tell[self.seen], weight[self.seen] = self.tell, self.weight
@@ -52,10 +57,15 @@ class Told(NamedTuple):
 
 def sweep_shard(shard: ItsRatings, told: Told, sent: Sent, lam: Floats | None) -> tuple[Floats, Floats, Floats, Floats]:
     """The rows of a shard: λ and moments packed, log |Λ|, errors; ``lam`` is None where it is not blended with."""
-    size = len(sent.prior)
+    n_rows, size = shard.n_rows, len(sent.prior)
     tell, weight = told.spread()
-    old = (np.zeros((shard.n_rows, size)), np.zeros((shard.n_rows, size, size))) if lam is None else unpacked(lam, size)
-    found = shard.swept(sent._replace(tell=tell, other_weight=weight), old)
+    shard.rows = RatingsRows(*(_aligned(part) for part in shard.rows))
+    old = (np.zeros((n_rows, size)), np.zeros((n_rows, size, size))) if lam is None else unpacked(lam, size)
+    new, mu = (
+        (ROOM.take(f"{name}0", n_rows, size), ROOM.take(f"{name}1", n_rows, size, size)) for name in ("lam", "mu")
+    )
+    room = Moved(new, mu, np.empty(n_rows), np.empty(n_rows))
+    found = shard.swept(sent._replace(tell=tell, other_weight=weight), old, room)
     return packed(found.lam), packed(found.mu), found.log_det, found.errors
 
 
@@ -64,10 +74,10 @@ def errors_of_shard(shard: ItsRatings, told: Told, own: Floats, size: int) -> Fl
     return shard.errors_told(unpacked(own, size), *told.spread())
 
 
-def shard_rows(side: ItsRatings) -> tuple[list[ItsRatings], list[Ints], Ints]:
-    """A side cut into shards of about equally many ratings; the others that each has ratings with, and the borders."""
+def shard_rows(side: ItsRatings, n_threads: int) -> tuple[list[ItsRatings], list[Ints], Ints]:
+    """A side cut for so many threads, into shards of about equally many ratings; those they have ratings with; the borders."""
     rows = side.rows
-    cuts = even_cuts(np.diff(rows.start), max(1, len(rows.values) // PART))
+    cuts = even_cuts(np.diff(rows.start), _n_parts(len(rows.values), n_threads))
     shards, others = [], []
     for a, b in pairwise(cuts):
         inside = slice(rows.start[a], rows.start[b])
@@ -77,6 +87,12 @@ def shard_rows(side: ItsRatings) -> tuple[list[ItsRatings], list[Ints], Ints]:
         shards.append(ItsRatings(cut, side.biased, side.offset, trust))
         others.append(np.unique(rows.other[inside]).astype(np.int64))
     return shards, others, cuts
+
+
+def _n_parts(n_ratings: int, n_threads: int) -> int:
+    """Equally many for every thread, if there are enough ratings to have one for each."""
+    found = min(n_ratings // PART, EACH * n_threads)
+    return max(1, found - found % n_threads if found > n_threads else found)
 
 
 class PlacedRows(NamedTuple):
@@ -98,10 +114,10 @@ class PlacedRows(NamedTuple):
                 old = None if sent.rho == 1.0 else packed((lam[0][a:b], lam[1][a:b]))
                 yield self.first + number, (told(number), part, old)
 
-        size, out = lam[0].shape[1], empty_rows(*lam[0].shape)
+        out = empty_rows(*lam[0].shape)
         for (a, b), found in zip(pairwise(self.cuts), self.placed.run(sweep_shard, calls()), strict=True):
             for whole, part in zip((out.lam, out.mu), found[:2], strict=True):
-                whole[0][a:b], whole[1][a:b] = unpacked(part, size)
+                unpack(_aligned(part), whole[0][a:b], whole[1][a:b])
             out.log_det[a:b], out.errors[a:b] = found[2:]
         return out
 
@@ -122,9 +138,13 @@ class PlacedRows(NamedTuple):
         )
 
 
-def unpacked(tell: Floats, size: int) -> Any:
+def unpacked(tell: Floats, size: int) -> Pair:
     """Vectors and symmetric matrices of what is packed."""
-    row, column = np.maximum(*np.indices((size, size))), np.minimum(*np.indices((size, size)))
-    place = (row * (row + 1) // 2 + column).ravel()
-    matrices = np.take(tell, place, axis=1).reshape(len(tell), size, size)
-    return np.ascontiguousarray(tell[:, size * (size + 1) // 2 :]), matrices
+    out = np.empty((len(tell), size)), np.empty((len(tell), size, size))
+    unpack(_aligned(tell), *out)
+    return out
+
+
+def _aligned(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """What came in a message may begin at any byte, where loops read slower and would be compiled once more."""
+    return np.require(array, requirements="A")

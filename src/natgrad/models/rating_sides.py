@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import Any, NamedTuple, Protocol
 
 import numba
@@ -14,7 +16,7 @@ from natgrad.kernels import rating_blocks as kernels
 from natgrad.kernels.rating_gather import gather_rows, pack
 
 __all__ = [
-    "OTHER", "PLATE", "ItsRatings", "Moved", "Sent", "add_sampled", "empty_rows", "packed", "pair_moments", "run_alone",
+    "OTHER", "PLATE", "ROOM", "ItsRatings", "Moved", "Sent", "add_sampled", "empty_rows", "packed", "pair_moments", "run_alone",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
@@ -31,6 +33,23 @@ EVERYWHERE = np.ones(1)
 # Users are "u", items "v".
 OTHER = {"u": "v", "v": "u"}
 PLATE = {"u": "user", "v": "item"}
+
+
+class Room(threading.local):
+    """Memory that a thread uses again: on a worker, which gives back to the system what it frees, fresh pages cost a tenth."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Floats] = {}
+
+    def take(self, name: str, *shape: int) -> Floats:
+        """An array that holds anything, until the same name is taken again."""
+        flat, size = self.kept.get(name), prod(shape)
+        if flat is None or flat.size < size:
+            flat = self.kept[name] = np.empty(size)
+        return flat[:size].reshape(shape)
+
+
+ROOM = Room()
 
 
 class Moved(NamedTuple):
@@ -106,9 +125,9 @@ class ItsRatings:
         sent = Sent(packed(other), other_weight, own_weight, prior, pull, tau, rho)
         return self.swept(sent, lam) if self.elsewhere is None else self.elsewhere.swept(sent, lam)
 
-    def swept(self, sent: Sent, lam: Pair) -> Moved:
-        """As `sweep`, here, with the moments of the other side packed."""
-        new = empty_rows(*lam[0].shape)
+    def swept(self, sent: Sent, lam: Pair, room: Moved | None = None) -> Moved:
+        """As `sweep`, here, with the moments of the other side packed; ``room`` is what to write to."""
+        new = empty_rows(*lam[0].shape) if room is None else room
         numbers = sent.own_weight, sent.prior, sent.pull, sent.tau, self.biased, sent.rho
         for pieces, sums in self._gathered(sent.tell, sent.other_weight, lam[0].shape[1]):
             self._run(kernels.sweep_rows, pieces, sums, *numbers, *lam, *new.lam, *new.mu, new.log_det, new.errors)
@@ -135,7 +154,7 @@ class ItsRatings:
         """Runs of rows, cut into pieces, and the sums of their ratings; the array of the sums is used again."""
         width, n_rows = tell.shape[1], self.n_rows
         per_run = max(1, min(n_rows, SCRATCH // width))
-        sums = np.empty((per_run, width + size + 3))
+        sums = ROOM.take("sums", per_run, width + size + 3)
         block = max(1, BLOCK // width)
         for first in range(0, n_rows, per_run):
             pieces = self._pieces(first, min(first + per_run, n_rows))
