@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 import uuid
@@ -22,6 +23,8 @@ LARGE = 1_000_000
 ATTEMPTS = 10
 # Seconds between two looks at whether there are workers at all.
 LOOK = 2.0
+# Workers that are sent what is common to all.
+COPIES = 4
 # Tasks that are waited for at a time, the first ones of those that are left: a wait costs as much as there are.
 AHEAD = 64
 
@@ -82,7 +85,7 @@ class OnWorkers:
         client = self.dask.client
         key = f"natgrad-{self.token}-shard{shard}-step{self.step}-{next(self._tasks)}"
         held = self._shard(shard)
-        common = [self._shared(part) for part in arguments if isinstance(part, Shared)]
+        common = [self._shared(part, shard) for part in arguments if isinstance(part, Shared)]
         own: Any = tuple(None if isinstance(part, Shared) else part for part in arguments)
         places = [place for place, part in enumerate(arguments) if isinstance(part, Shared)]
         there = [self._home[shard]] if shard in self._home else None
@@ -93,14 +96,19 @@ class OnWorkers:
         how = {"workers": there, "allow_other_workers": there is not None, "priority": -number}
         return client.submit(_apply, function, held, own, places, *common, key=key, pure=False, **how)
 
-    def _shared(self, part: Shared) -> Any:
-        """The future of what the calls of a step have in common; the first worker to have it passes it on to the others."""
+    def _shared(self, part: Shared, shard: int) -> Any:
+        """The future of what the calls of a step have in common: sent to some workers at once, from which others take it."""
         kept = self._common.get(id(part.value))
         if kept is None:
-            client, value = self.dask.client, part.value
-            kept = value, client.scatter([value], hash=False, direct=self.dask.direct)[0]
-            self._common[id(value)] = kept
-        return kept[1]
+            client, workers = self.dask.client, sorted(self._await_workers())[:COPIES]
+
+            async def send() -> list[Any]:
+                how = {"hash": False, "direct": self.dask.direct, "asynchronous": True}
+                sent = [client.scatter([part.value], workers=[worker], **how) for worker in workers]
+                return [copy for (copy,) in await asyncio.gather(*sent)]
+
+            kept = self._common[id(part.value)] = part.value, client.sync(send)
+        return kept[1][shard % len(kept[1])]
 
     def _shard(self, number: int) -> Any:
         """The future of a shard."""
