@@ -141,6 +141,36 @@ def test_factors_are_the_same_bits_elsewhere(settings, many, small_parts, monkey
     same(here, there)
 
 
+LIKES = {"likelihood": "bernoulli", "n_factors": 3, "max_steps": 12, "tol": 0.0}
+
+
+@pytest.mark.parametrize("settings", [{}, {"biases": False}, {"step": ng.Constant(0.7)}], ids=str)
+@pytest.mark.parametrize("many", [0.0, 1.0], ids=["all moments", "those that are read"])
+def test_likes_are_the_same_bits_elsewhere(settings, many, small_parts, monkeypatch):
+    monkeypatch.setattr(rating_parts, "MANY", many)
+    ratings = ng.data.make_ratings(60, 40, 1500).ratings
+    table = ng.Ratings(ratings.users, ratings.items, (ratings.values > np.median(ratings.values)) * 1.0)
+    other = Elsewhere()
+    here = ng.MatrixFactorization(**LIKES, **settings).fit(table)
+    there = ng.MatrixFactorization(**LIKES, **settings, executor=other).fit(table)
+    assert len(set(other.calls)) > 5
+    same(here, there)
+    assert list(here.trace_["elbo"]) == list(there.trace_["elbo"])
+
+
+def test_likes_alone_and_counts_are_the_same_bits_elsewhere(small_parts):
+    ratings = ng.data.make_ratings(60, 40, 1500).ratings
+    likes = ng.Ratings(ratings.users, ratings.items, np.ones(len(ratings)))
+    counts = ng.Ratings(ratings.users, ratings.items, np.round(np.abs(ratings.values)) + 1.0)
+    for table, settings in ((likes, LIKES), (counts, {**LIKES, "likelihood": "poisson"})):
+        other = Elsewhere()
+        here = ng.MatrixFactorization(**settings).fit(table)
+        there = ng.MatrixFactorization(**settings, executor=other).fit(table)
+        assert len(set(other.calls)) > 5
+        same(here, there)
+        assert list(here.trace_["elbo"]) == list(there.trace_["elbo"])
+
+
 def mixture(**settings):
     case = networks.scalar_mixture(n=240)
     return case.network.fit(init=case.init, order=case.order, **settings)

@@ -15,7 +15,7 @@ from numba import prange
 
 from natgrad.kernels._njit import lane_kernel, parallel_kernel, serial_kernel
 
-__all__ = ["gather_rows", "normal_equations", "pack", "unpack"]
+__all__ = ["gather_rows", "normal_equations", "pack", "sum_rows", "unpack"]
 
 
 @parallel_kernel
@@ -45,6 +45,16 @@ def unpack(tell, mean, second):
                 place += 1
         for k in range(size):
             mean[row, k] = tell[row, place + k]
+
+
+@serial_kernel
+def sum_rows(start, values, out):
+    """The sum of each row, number after number: those of a row are added alike wherever the row lies."""
+    for row in range(out.shape[0]):
+        total = 0.0
+        for n in range(start[row], start[row + 1]):
+            total += values[n]
+        out[row] = total
 
 
 @parallel_kernel

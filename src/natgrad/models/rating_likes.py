@@ -21,18 +21,22 @@ import scipy.special
 from natgrad.data.ratings import Ratings, RatingsRows
 from natgrad.inference.draws import generator
 from natgrad.inference.engine import Result
+from natgrad.inference.executors import Placed
 from natgrad.inference.gauge import Rotation
 from natgrad.inference.methods import VB, Method
+from natgrad.models.blending import owned
 from natgrad.models.predictors import Binary, Predictor
 from natgrad.models.rating_kinds import WARM_UP, Part, RatingSettings, extended_state, features_of, folded_state
+from natgrad.models.rating_logistic import likes_as_ratings
 from natgrad.models.rating_model import FullRatingsProblem, RatingPriors
-from natgrad.models.rating_sides import ItsRatings, pair_moments
+from natgrad.models.rating_parts import Likes as SentLikes
+from natgrad.models.rating_parts import PlacedRows
+from natgrad.models.rating_sides import OTHER, ItsRatings, packed
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 
 __all__ = ["Likes", "LikesProblem"]
 
 Floats = npt.NDArray[np.float64]
-LOG_2PI = float(np.log(2 * np.pi))
 # A stream of random numbers of its own; sweeps on one draw of dislikes, and draws, before the last one is kept to the end.
 NEGATIVES, SWEEPS, DRAWS = 2**31 - 5, 3, 6
 
@@ -66,6 +70,8 @@ class LikesProblem:
         self.inner = FullRatingsProblem(ratings, n_factors, priors, hold, features)
         self.order = self.inner.order
         self.n_factors, self.size = n_factors, self.inner.size
+        # Set while shards are placed; see `natgrad.inference.executors.sharing`.
+        self.placed: Placed | None = None
 
     @property
     def blocks(self) -> Mapping[str, Block]:
@@ -108,9 +114,15 @@ class LikesProblem:
 
     def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
         """The best ξ, then every block once; the bound is the one with these ξ."""
-        ratings, rest = self._as_ratings(state)
+        if self.placed is None:
+            ratings, rest = self._as_ratings(state)
+            result = ratings.sweep(state, order, rho)
+            return result._replace(bound=result.bound + rest)
+        ratings, likes = self._as_ratings_elsewhere(state)
         result = ratings.sweep(state, order, rho)
-        return result._replace(bound=result.bound + rest)
+        if "u" not in order:
+            self._ask_users(ratings, state)
+        return result._replace(bound=result.bound + float(likes.rest.sum()))
 
     def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
         """The same."""
@@ -118,8 +130,12 @@ class LikesProblem:
 
     def bound(self, state: State) -> float:
         """The bound with the best ξ."""
-        ratings, rest = self._as_ratings(state)
-        return ratings.bound(state) + rest
+        if self.placed is None:
+            ratings, rest = self._as_ratings(state)
+            return ratings.bound(state) + rest
+        ratings, likes = self._as_ratings_elsewhere(state)
+        self._ask_users(ratings, state)
+        return ratings.bound(state) + float(likes.rest.sum())
 
     def target(
         self,
@@ -142,21 +158,33 @@ class LikesProblem:
         """The ratings that the likes are to a state, and what the bound has besides theirs."""
         own, rows = self.ratings, self.ratings.sorted_by_user
         # User after user, so that what is read of a user stays in the cache.
-        users = np.repeat(np.arange(own.n_users), np.diff(rows.start))
-        mean, variance = np.empty((2, len(own)))
-        found = pair_moments(users, rows.other, state.mu["u"], state.mu["v"], self.priors.biases)
-        mean[rows.place], variance[rows.place] = found
-        xi = np.sqrt((mean + self.offset) ** 2 + np.maximum(variance, 0.0))
-        small = np.maximum(xi, 1e-6)
-        omega = np.where(xi > 1e-4, np.tanh(0.5 * small) / (2.0 * small), 0.25 - xi**2 / 48.0)
-        values = (own.values - 0.5) / omega
-        rest = 0.5 * LOG_2PI + scipy.special.log_expit(xi) - 0.5 * xi + 0.5 * omega * (xi**2 + values**2)
-        values = values - self.offset
-        sides = {
-            "u": _side(own.sorted_by_user, values, omega, self.priors.biases),
-            "v": _side(own.sorted_by_item, values, omega, self.priors.biases),
-        }
+        user, item = (packed(owned(state.mu[side])) for side in OTHER)
+        by_user, rest = likes_as_ratings(
+            self.inner.sides["u"], user, item, size=self.size, of_users=True, offset=self.offset
+        )
+        values, omega = np.empty((2, len(own)))
+        values[rows.place], omega[rows.place] = by_user.rows.values, by_user.trust
+        sides = {"u": by_user, "v": _side(own.sorted_by_item, values, omega, self.priors.biases)}
         return self.inner.at(sides, values, omega), float(rest.sum())
+
+    def _as_ratings_elsewhere(self, state: State) -> tuple[FullRatingsProblem, SentLikes]:
+        """The same where the shards are; the rest of the bound comes with what is next asked of the users."""
+        assert self.placed is not None
+        tell, sides, asked = {name: packed(owned(state.mu[name])) for name in OTHER}, {}, {}
+        for name, other in OTHER.items():
+            rows = self.inner.sides[name].rows
+            asked[name] = SentLikes(tell[name], tell[other], name == "u", self.offset, np.empty(len(tell[name])))
+            sides[name] = ItsRatings(rows, self.priors.biases)
+            sides[name].elsewhere = PlacedRows(self.placed, self.inner.cuts[name], asked[name])
+        return self.inner.at(sides, self.ratings.values, np.ones(1)), asked["u"]
+
+    def _ask_users(self, ratings: FullRatingsProblem, state: State) -> None:
+        """For the rest of the bound, where no sweep of theirs brings it along."""
+        ratings.sides["u"].errors(owned(state.mu["u"]), owned(state.mu["v"]), np.ones(len(state.mu["v"][0])))
+
+    def shards(self, n_threads: int) -> list[ItsRatings]:
+        """Users, then items, in runs of rows."""
+        return self.inner.shards(n_threads)
 
 
 def _side(rows: RatingsRows, values: Floats, omega: Floats, biased: bool) -> ItsRatings:

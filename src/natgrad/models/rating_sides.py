@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from natgrad.data.ratings import RatingsRows
 from natgrad.kernels import rating_blocks as kernels
-from natgrad.kernels.rating_gather import gather_rows, pack
+from natgrad.kernels.rating_gather import gather_rows, pack, unpack
 
 __all__ = [
-    "OTHER", "PLATE", "ROOM", "ItsRatings", "Moved", "Sent", "add_sampled", "empty_rows", "packed", "pair_moments", "run_alone",
+    "OTHER", "PLATE", "ROOM", "ItsRatings", "Moved", "Sent", "add_sampled", "aligned", "empty_rows", "packed", "pair_moments",
+    "run_alone", "unpacked",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
@@ -216,6 +217,18 @@ def packed(moments: Pair) -> Floats:
     tell = np.empty((n_rows, size * (size + 1) // 2 + size))
     pack(*moments, tell)
     return tell
+
+
+def unpacked(tell: Floats, size: int) -> Pair:
+    """Vectors and symmetric matrices of what is packed."""
+    out = np.empty((len(tell), size)), np.empty((len(tell), size, size))
+    unpack(aligned(tell), *out)
+    return out
+
+
+def aligned(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """What came in a message may begin at any byte, where loops read slower and would be compiled once more."""
+    return np.require(array, requirements="A")
 
 
 def empty_rows(n_rows: int, size: int) -> Moved:
