@@ -95,6 +95,26 @@ def test_chains_are_the_bits_of_threads(cluster, rng, monkeypatch):
     same(ng.GaussianHMM(**settings).fit(X, lengths), ng.GaussianHMM(**settings, executor=cluster).fit(X, lengths))
 
 
+def test_workers_read_a_file_that_they_see(cluster, rng, monkeypatch, tmp_path):
+    from natgrad.inference.workers import OnWorkers
+    from natgrad.models import hmm_problem
+
+    monkeypatch.setattr(hmm_problem, "PART", 2000)
+    file, X, sent = tmp_path / "path.npy", rng.normal(size=(20_000, 2)), []
+    np.save(file, X)
+    scatter = distributed.Client.scatter
+    monkeypatch.setattr(distributed.Client, "scatter", lambda *a, **how: sent.append(a[1]) or scatter(*a, **how))
+    settings = {"n_states": 3, "n_init": 1, "tol": 0.0, "max_sweeps": 3, "method": ng.VB(), "executor": cluster}
+    lengths = [500] * 40
+    here = ng.GaussianHMM(**{**settings, "executor": None}).fit(X, lengths)
+    same(here, ng.GaussianHMM(**settings).fit(file, lengths))
+    assert not sent
+    # A file that workers do not see is read here.
+    monkeypatch.setattr(OnWorkers, "_is_seen", lambda self, files: False)
+    same(here, ng.GaussianHMM(**settings).fit(file, lengths))
+    assert sent
+
+
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "poisson"])
 def test_factors_are_the_bits_of_threads(cluster, likelihood, monkeypatch):
     from natgrad.models import rating_parts

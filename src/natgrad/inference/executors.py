@@ -18,6 +18,8 @@ from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 
+from natgrad.data.mapped import Stamp
+
 __all__ = [
     "Call",
     "Dask",
@@ -36,10 +38,18 @@ Call = tuple[int, tuple[Any, ...]]
 
 
 class Recipe(NamedTuple):
-    """A shard as a description: ``make(*arguments)`` is the data, on whatever machine they are wanted."""
+    """A shard as a description: ``make(*arguments)`` is the data, on whatever machine they are wanted.
+
+    ``files`` are those that it reads. If some worker does not see them as this process does, the data are made here and sent.
+    """
 
     make: Callable[..., Any]
     arguments: tuple[Any, ...]
+    files: tuple[Stamp, ...] = ()
+
+    def made(self) -> Any:
+        """The data, here."""
+        return self.make(*self.arguments)
 
 
 class Everywhere(NamedTuple):
@@ -235,4 +245,4 @@ class Dask:
 def _made(shard: Any) -> Any:
     if isinstance(shard, Everywhere):
         return shard.data
-    return shard.make(*shard.arguments) if isinstance(shard, Recipe) else shard
+    return shard.made() if isinstance(shard, Recipe) else shard

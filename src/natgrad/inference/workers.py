@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, final
 
+from natgrad.data.mapped import Stamp, stamp_of
 from natgrad.inference.executors import Call, Everywhere, Recipe, Shared
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class OnWorkers:
         self._tasks = itertools.count()
         self._held: dict[int, Any] = {}
         self._home: dict[int, str] = {}
+        self._seen: dict[Stamp, bool] = {}
         self._common: dict[int, tuple[Any, Any]] = {}
 
     def run(self, function: Callable[..., Any], calls: Iterable[Call]) -> Iterator[Any]:
@@ -118,6 +120,8 @@ class OnWorkers:
         client, shard = self.dask.client, self.shards[number]
         workers = sorted(self._await_workers())
         home = [workers[number % len(workers)]]
+        if isinstance(shard, Recipe) and not self._is_seen(shard.files):
+            shard = shard.made()
         if isinstance(shard, Everywhere):
             held = client.scatter([shard.data], hash=False, direct=self.dask.direct, workers=workers, broadcast=True)[0]
         elif isinstance(shard, Recipe):
@@ -131,6 +135,14 @@ class OnWorkers:
             self._home[number] = home[0]
         self._held[number] = held
         return held
+
+    def _is_seen(self, files: tuple[Stamp, ...]) -> bool:
+        """Whether all workers see the files as they are here; asked once for each."""
+        unknown = [file for file in files if file not in self._seen]
+        if unknown:
+            found = self.dask.client.run(_stamps, [file.path for file in unknown], on_error="ignore").values()
+            self._seen |= {file: all(stamps[n] == file for stamps in found) for n, file in enumerate(unknown)}
+        return all(self._seen[file] for file in files)
 
     def _arrived(self, begun: dict[int, Any]) -> tuple[dict[int, Any], list[int]]:
         """What the tasks found that have ended by now, or first; and those that are lost. An error of the function is raised."""
@@ -186,6 +198,11 @@ class OnWorkers:
     def _check_scheduler(self, error: Exception) -> None:
         if self.dask.client.status not in ("running", "connecting"):
             raise ConnectionError(f"the scheduler of {self.dask!r} does not answer: {error}") from error
+
+
+def _stamps(paths: list[str]) -> list[Stamp | None]:
+    """On a worker: the files that it sees."""
+    return [stamp_of(path) for path in paths]
 
 
 def _losses() -> tuple[type[Exception], ...]:
