@@ -91,7 +91,7 @@ def overhead() -> dict[str, float]:
 
 @contextmanager
 def as_in_a_fit() -> Iterator[None]:
-    """Two threads of compiled loops and one of matrix products, as every fit has it: others would be in the way of the workers."""
+    """Two threads of compiled loops and one of matrix products, as in every fit: more would be in the way of the workers."""
     with limited_to(2), threadpool_limits(1, user_api="blas"):
         yield
 

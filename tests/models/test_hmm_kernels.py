@@ -63,7 +63,7 @@ def assert_like_twin(data, weights, logs, statistics, rtol=1e-9):
 @given(
     seed=st.integers(0, 10**6),
     kind=st.sampled_from(["codes", QUADRATIC, BY_COLUMN]),
-    n_states=st.integers(1, 6),
+    n_states=st.integers(1, 9),
     lengths=st.lists(st.integers(1, 150), min_size=1, max_size=3),
 )
 @settings(max_examples=25)
@@ -72,10 +72,12 @@ def test_exact_chain_is_its_twin(seed, kind, n_states, lengths):
     assert_like_twin(*problem(rng, kind, n_states, lengths, missing=0.1, labelled=0.1, weak=0.8))
 
 
+@pytest.mark.parametrize("labelled", [0.0, 0.2])
+@pytest.mark.parametrize("n_states", [4, 6])  # one whole quad of states, and one that is partly filled
 @pytest.mark.parametrize("kind", ["codes", QUADRATIC])
-def test_log_weights_a_thousand_apart(kind, rng):
+def test_log_weights_a_thousand_apart(kind, n_states, labelled, rng):
     # Scaled messages cannot hold e^1000; the twin works in logarithms.
-    assert_like_twin(*problem(rng, kind, 4, [90, 70], spread=400.0), rtol=1e-7)
+    assert_like_twin(*problem(rng, kind, n_states, [90, 70], spread=400.0, labelled=labelled), rtol=1e-7)
 
 
 def test_an_outlier_that_only_a_forbidden_state_could_explain(rng):

@@ -12,7 +12,7 @@ from natgrad.kernels.rating_gather import sum_rows
 from natgrad.models.rating_counts import ORDER, CountsProblem
 from natgrad.models.rating_likes import LikesProblem
 from natgrad.models.rating_model import FullRatingsProblem, RatingPriors
-from natgrad.models.rating_sides import packed, pair_moments, unpacked
+from natgrad.models.rating_sides import OTHER, packed, pair_moments, unpacked
 from natgrad.testing.rating_blocks import naive_moments, naive_shares, naive_target
 
 N_USERS, N_ITEMS, N_RATINGS, N_FACTORS, VAGUE = 9, 7, 40, 3, 1e-2
@@ -117,6 +117,11 @@ def test_kernels_are_their_definitions(biases):
     for n in range(0, N_RATINGS, 7):
         wanted = naive_moments(state.mu["u"], state.mu["v"], users[n], items[n], biases)
         np.testing.assert_allclose((mean[n], variance[n]), wanted, rtol=1e-9, atol=1e-12)
+    tell = {name: packed(state.mu[name]) for name in OTHER}
+    for name, side in ours.sides.items():
+        expected, square = side.pair_moments(tell[name], tell[OTHER[name]], ours.size, name == "u")
+        np.testing.assert_allclose(expected, mean[side.rows.place], rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(square, (variance + mean**2)[side.rows.place], rtol=1e-10)
     weight = float(state.mu["noise"][0]) * state.mu["user_noise"][0][users] * state.mu["item_noise"][0][items]
     pairs = list(zip(users, items, values, weight, strict=True))
     linear, minus_half = ours.target(ours.blocks["u"], state, ("r",))

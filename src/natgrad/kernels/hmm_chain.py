@@ -19,7 +19,17 @@ import math
 import numpy as np
 
 from natgrad.kernels._njit import lane_kernel, serial_kernel
-from natgrad.kernels.hmm_emissions import LANES, TABLE, fill_lanes, fill_row, fill_statistics, gather
+from natgrad.kernels.hmm_emissions import (
+    LANES,
+    QUAD,
+    ROW,
+    TABLE,
+    fill_lanes,
+    fill_row,
+    fill_statistics,
+    gather,
+    padded_forms,
+)
 
 __all__ = ["best_scores", "grow_buffers", "scan_backward", "scan_forward", "trace_path"]
 
@@ -30,19 +40,19 @@ SMALL = 1e-60
 
 
 @lane_kernel
-def _emissions(kind, codes, likelihood, peak, values, weights, labels, begin, end, room, out):
-    """Weights [K, lanes] of the times begin … begin + lanes, those from ``end`` on a copy of the last."""
+def _emissions(kind, codes, table, likelihood, peak, values, forms, labels, begin, end, n_states, rows, out):
+    """Weights [quads, ROW] of the times begin … begin + lanes, those from ``end`` on a copy of the last; ``rows`` is scratch."""
     places = np.empty(LANES, np.int64)
     for lane in range(LANES):
         places[lane] = min(begin + lane, end - 1)
-    raw, statistics = np.empty((values.shape[1], LANES)), np.empty((weights.shape[1], LANES))
+    raw, statistics = np.empty((values.shape[1], LANES)), np.zeros((forms.shape[1], LANES))
     if kind != TABLE:
         gather(values, places, raw)
         fill_statistics(kind, raw, statistics)
-    power = room[2]
+    power, shift = rows[1], rows[2]
     fill_lanes(
-        kind, codes, likelihood, peak, weights, labels, places, statistics, out.shape[0], power, power.view(np.int64), out,
-        room[0], room[1],
+        kind, codes, table, likelihood, peak, forms, labels, places, statistics, n_states, power, power.view(np.int64), out,
+        shift, rows[0],
     )  # fmt: skip
 
 
@@ -59,7 +69,8 @@ def scan_forward(
 ):  # fmt: skip
     """``out`` [blocks, K]: what is expected before the first time of each block of a chain from ``begin`` to ``end``."""
     n_states = transition.shape[0]
-    emitted, room = np.empty((n_states, LANES)), np.empty((3, LANES))
+    quads, rows, forms = np.zeros((-(-n_states // QUAD), ROW)), np.empty((3, ROW)), padded_forms(weights)
+    emitted = quads.reshape(-1, LANES)
     message, after = initial.copy(), np.empty(n_states)
     raw, statistics, logs = np.zeros((values.shape[1], 1)), np.zeros((weights.shape[1], 1)), np.empty(n_states)
     _copy(message, out, 0)
@@ -69,7 +80,7 @@ def scan_forward(
     for t in range(begin, end - 1):
         lane = (t - begin) % LANES
         if lane == 0:
-            _emissions(kind, codes, likelihood, peak, values, weights, labels, t, end, room, emitted)
+            _emissions(kind, codes, table, likelihood, peak, values, forms, labels, t, end, n_states, rows, quads)
         total = 0.0
         for k in range(n_states):
             after[k] = message[k] * emitted[k, lane]
@@ -123,14 +134,15 @@ def _careful_weights(message, logs, out):
 
 @lane_kernel
 def scan_backward(
-    kind, codes, likelihood, peak, values, weights, labels, backward, begin, end, block, out
+    kind, codes, table, likelihood, peak, values, weights, labels, backward, begin, end, block, out
 ):  # fmt: skip
     """``out`` [blocks, K]: β of the time that follows each block, or of the last one of the chain.
 
     ``backward`` is the transposed transition.
     """
     n_states = backward.shape[0]
-    emitted, room = np.empty((n_states, LANES)), np.empty((3, LANES))
+    quads, rows, forms = np.zeros((-(-n_states // QUAD), ROW)), np.empty((3, ROW)), padded_forms(weights)
+    emitted = quads.reshape(-1, LANES)
     message, ahead = np.ones(n_states), np.empty(n_states)
     n_blocks = out.shape[0]
     out[n_blocks - 1] = 1.0
@@ -145,7 +157,9 @@ def scan_backward(
             _copy(message, out, (t - begin) // block - 1)
         lane = (t - begin) % LANES
         if lane == LANES - 1 or t == end - 1:
-            _emissions(kind, codes, likelihood, peak, values, weights, labels, t - lane, end, room, emitted)
+            _emissions(
+                kind, codes, table, likelihood, peak, values, forms, labels, t - lane, end, n_states, rows, quads
+            )
         for k in range(n_states):
             ahead[k] = message[k] * emitted[k, lane]
         _combine(ahead, backward, message)

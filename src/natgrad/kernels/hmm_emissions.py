@@ -10,6 +10,10 @@ Three ways to have the statistics, told apart by ``kind``:
 
 A time that is missing has b = 1 and statistics 0. Weights are relative to the largest of a time, whose logarithm is kept apart.
 ``labels`` [T] names the only possible state of a time, −1 if there is none; empty if there are no labels at all.
+
+Lanes lie in rows of four states, [quads, 4 · LANES]: state k of a lane is at [k // 4, k % 4 · LANES + lane]. A loop over lanes
+then reads and writes four states at distances that the compiler knows, in one row of one array. A loop for each state would take
+longer to begin, with its questions of which rows overlap, than to run.
 """
 
 from __future__ import annotations
@@ -23,18 +27,24 @@ from natgrad.kernels._njit import lane_kernel, serial_kernel
 __all__ = [
     "BY_COLUMN",
     "LANES",
+    "QUAD",
     "QUADRATIC",
+    "ROW",
     "TABLE",
     "fill_lanes",
     "fill_row",
     "fill_statistics",
     "gather",
     "n_statistics",
+    "padded_forms",
 ]
 
 TABLE, QUADRATIC, BY_COLUMN = 0, 1, 2
-# Subchains that run together, one in each lane of a row; several SIMD registers, so that the overhead of a loop is shared.
+# Subchains that run together, one in each lane; several SIMD registers, so that the overhead of a loop is shared.
 LANES = 64
+# States in a row, and the numbers of a row.
+QUAD = 4
+ROW = QUAD * LANES
 LOG2E, LN2_HIGH, LN2_LOW = 1.4426950408889634, 0.6931471803691238, 1.9082149292705877e-10
 # Below e^−700 a weight is as good as none, and 2ⁿ stays a normal number.
 LEAST_EXPONENT = -700.0
@@ -108,75 +118,102 @@ def fill_row(kind, codes, table, values, weights, labels, t, raw, statistics, ou
                 out[k] = -np.inf
 
 
+@serial_kernel
+def padded_forms(weights):
+    """The weights [K, F] of the linear forms with whole quads of states, copies of the last one, and evenly many statistics."""
+    n_states, n_stats = weights.shape
+    out = np.zeros((-(-n_states // QUAD) * QUAD, n_stats + n_stats % 2))
+    for k in range(out.shape[0]):
+        for j in range(n_stats):
+            out[k, j] = weights[min(k, n_states - 1), j]
+    return out
+
+
 @lane_kernel
 def fill_lanes(
-    kind, codes, likelihood, peak, weights, labels, places, statistics, n_states, power, bits, out, shift, top
+    kind, codes, table, likelihood, peak, forms, labels, places, statistics, n_states, power, bits, out, shift, top
 ):  # fmt: skip
-    """Weights of all states at the time ``places[lane]`` of each lane: ``out`` [K, lanes] ≤ 1, their logarithm less ``shift``.
+    """Weights of all states at the time ``places[lane]`` of each lane: ``out`` [quads, ROW] ≤ 1, their logarithm less ``shift``.
 
-    For codes, ``likelihood`` [V, K] holds the weights and ``peak`` [V] the shift; otherwise ``statistics`` [F, lanes] are there
-    already. ``power, bits`` [lanes] are one memory and, with ``top``, scratch.
+    For codes, ``likelihood`` [V, K] holds the weights and ``peak`` [V] the shift of ``table``, and rows beyond the states stay as
+    they are; otherwise ``statistics`` [F, lanes] are there already, and ``forms`` are padded. ``power, bits`` [ROW] are one
+    memory and, with ``top`` [ROW], scratch.
     """
-    width = LANES
     if kind == TABLE:
-        for lane in range(width):
+        for lane in range(LANES):
             code = codes[places[lane]]
             shift[lane] = peak[code]
             for k in range(n_states):
-                out[k, lane] = likelihood[code, k]
+                out[k // QUAD, k % QUAD * LANES + lane] = likelihood[code, k]
     else:
-        _linear_forms(weights, statistics, n_states, out)
-        for lane in range(width):
-            shift[lane] = out[0, lane]
-        for k in range(1, n_states):
-            for lane in range(width):
-                shift[lane] = max(shift[lane], out[k, lane])
+        _linear_forms(forms, statistics, out)
+        for q in range(out.shape[0]):
+            for lane in range(LANES):
+                here = max(
+                    max(out[q, lane], out[q, LANES + lane]), max(out[q, 2 * LANES + lane], out[q, 3 * LANES + lane])
+                )
+                shift[lane] = here if q == 0 else max(shift[lane], here)
     if labels.shape[0] > 0:
-        for lane in range(width):
-            known = labels[places[lane]]
-            if known >= 0:
-                chosen = out[known, lane]
-                shift[lane] = shift[lane] + math.log(chosen) if kind == TABLE else chosen
-                for k in range(n_states):
-                    out[k, lane] = (
-                        (0.0 if kind == TABLE else -np.inf) if k != known else (1.0 if kind == TABLE else chosen)
-                    )
+        _keep_labelled(kind, codes, table, labels, places, out, shift)
     if kind != TABLE:
-        for k in range(n_states):
-            for lane in range(width):
-                top[lane] = out[k, lane] - shift[lane]
+        for q in range(out.shape[0]):
+            for lane in range(LANES):
+                top[lane] = out[q, lane] - shift[lane]
+                top[LANES + lane] = out[q, LANES + lane] - shift[lane]
+                top[2 * LANES + lane] = out[q, 2 * LANES + lane] - shift[lane]
+                top[3 * LANES + lane] = out[q, 3 * LANES + lane] - shift[lane]
             _exponential(top, power, bits)
-            for lane in range(width):
-                out[k, lane] = top[lane] * power[lane]
+            for c in range(ROW):
+                out[q, c] = top[c] * power[c]
+
+
+@serial_kernel
+def _keep_labelled(kind, codes, table, labels, places, out, shift):
+    """Nothing for states that a label rules out: weights of codes, logarithms of the others."""
+    nothing = 0.0 if kind == TABLE else -np.inf
+    for lane in range(LANES):
+        known = labels[places[lane]]
+        if known >= 0:
+            # Of codes from the table: as a weight it may have vanished beside a state that is far likelier.
+            row, column = known // QUAD, known % QUAD * LANES + lane
+            shift[lane] = table[codes[places[lane]], known] if kind == TABLE else out[row, column]
+            for k in range(QUAD * out.shape[0]):
+                out[k // QUAD, k % QUAD * LANES + lane] = nothing
+            out[row, column] = 1.0 if kind == TABLE else shift[lane]
 
 
 @lane_kernel
-def _linear_forms(weights, statistics, n_states, out):
-    width = LANES
-    n_stats = statistics.shape[0]
-    even = n_stats - n_stats % 2
-    for k in range(n_states):
-        for lane in range(width):
-            out[k, lane] = 0.0
-        for j in range(0, even, 2):
-            w0, w1 = weights[k, j], weights[k, j + 1]
-            for lane in range(width):
-                out[k, lane] += w0 * statistics[j, lane] + w1 * statistics[j + 1, lane]
-        if even < n_stats:
-            w0 = weights[k, even]
-            for lane in range(width):
-                out[k, lane] += w0 * statistics[even, lane]
+def _linear_forms(forms, statistics, out):
+    """Two statistics of four states at a time."""
+    for q in range(out.shape[0]):
+        k = QUAD * q
+        for j in range(0, forms.shape[1], 2):
+            a0, a1, a2, a3 = forms[k, j], forms[k + 1, j], forms[k + 2, j], forms[k + 3, j]
+            b0, b1, b2, b3 = forms[k, j + 1], forms[k + 1, j + 1], forms[k + 2, j + 1], forms[k + 3, j + 1]
+            if j == 0:
+                for lane in range(LANES):
+                    x, y = statistics[j, lane], statistics[j + 1, lane]
+                    out[q, lane] = a0 * x + b0 * y
+                    out[q, LANES + lane] = a1 * x + b1 * y
+                    out[q, 2 * LANES + lane] = a2 * x + b2 * y
+                    out[q, 3 * LANES + lane] = a3 * x + b3 * y
+            else:
+                for lane in range(LANES):
+                    x, y = statistics[j, lane], statistics[j + 1, lane]
+                    out[q, lane] += a0 * x + b0 * y
+                    out[q, LANES + lane] += a1 * x + b1 * y
+                    out[q, 2 * LANES + lane] += a2 * x + b2 * y
+                    out[q, 3 * LANES + lane] += a3 * x + b3 * y
 
 
 @serial_kernel
 def _exponential(x, power, bits):
     """e^x = x' · power: x' replaces x; no function call, so that it runs in SIMD lanes. At least e^−700, times nothing."""
-    width = LANES
-    for lane in range(width):
-        value = max(x[lane], LEAST_EXPONENT)
+    for c in range(ROW):
+        value = max(x[c], LEAST_EXPONENT)
         n = np.floor(value * LOG2E + 0.5)
         g = (value - n * LN2_HIGH) - n * LN2_LOW
         p = E12 * g + E11
         p = ((((((((p * g + E10) * g + E9) * g + E8) * g + E7) * g + E6) * g + E5) * g + E4) * g + E3) * g + E2
-        x[lane] = 1.0 + g + g * g * p
-        bits[lane] = np.int64(n) + 1023 << 52
+        x[c] = 1.0 + g + g * g * p
+        bits[c] = np.int64(n) + 1023 << 52

@@ -4,9 +4,10 @@
     q(x_t) ∝ α_t ∘ β_t               q(x_t, x_{t+1}) ∝ α_t(i) A_ij b_{t+1}(j) β_{t+1}(j)
 
 A need not be normalised. Every window has a message from before it, ``before`` [K] (what α_{t−1} A is at its first time), and one
-from behind it, ``behind`` [K] (β of its last time), so a long chain cut into windows with exact messages is exact. Layout
-[t][k][lane]: one window in each lane. Numbers are scaled at every time; a scale that is too small to trust is made again from
-logarithms (`_careful`). A lane owns its columns of the scratch, a call owns its sums.
+from behind it, ``behind`` [K] (β of its last time), so a long chain cut into windows with exact messages is exact. One window in
+each lane, four states in a row (see `hmm_emissions`): [t][quad][row]. Rows beyond the states hold nothing. Numbers are scaled at
+every time; a scale that is too small to trust is made again from logarithms (`_careful`). A lane owns its columns of the scratch,
+a call owns its sums.
 """
 
 from __future__ import annotations
@@ -16,7 +17,17 @@ import math
 import numpy as np
 
 from natgrad.kernels._njit import lane_kernel, serial_kernel
-from natgrad.kernels.hmm_emissions import LANES, TABLE, fill_lanes, fill_row, fill_statistics, gather
+from natgrad.kernels.hmm_emissions import (
+    LANES,
+    QUAD,
+    ROW,
+    TABLE,
+    fill_lanes,
+    fill_row,
+    fill_statistics,
+    gather,
+    padded_forms,
+)
 
 __all__ = ["run_windows"]
 
@@ -25,8 +36,9 @@ __all__ = ["run_windows"]
 FLOOR = 1e-300
 # A scale below this is made again from logarithms; a running product is taken into the sum before it gets there.
 TINY = 1e-100
-# Sums run over four rows at a time: a load of an accumulator for each of them would take longer than the product.
-UNROLLED = 4
+# What is known of the lanes of a group: the first and last time of the window, and the steps from … to which it counts in
+# statistics, and to which in pairs.
+FIRST, LAST, FROM, TO, PAIRS_TO = range(5)
 
 
 @serial_kernel
@@ -42,146 +54,180 @@ def run_windows(
     scales of the times that count. ``out_states`` [n, K] gets q(x_t) of these times, from ``offset`` on, if it has rows.
     """
     n_states = transition.shape[0]
-    padded = (n_states + UNROLLED - 1) // UNROLLED * UNROLLED
+    n_quads = -(-n_states // QUAD)
     longest = 1
     for w in range(first, last):
         longest = max(longest, length[w])
-    forward, backward = np.zeros((padded, padded)), np.zeros((padded, padded))
+    forward, backward = np.zeros((QUAD * n_quads, QUAD * n_quads)), np.zeros((QUAD * n_quads, QUAD * n_quads))
     for i in range(n_states):
         for j in range(n_states):
             forward[j, i], backward[i, j] = transition[i, j], transition[i, j]
-    n_stats = 1 if kind == TABLE else weights.shape[1]
-    alpha, emitted = np.zeros((longest, padded, LANES)), np.zeros((longest, padded, LANES))
-    raw = np.zeros((longest, values.shape[1], LANES))
-    state = np.zeros((padded, LANES))
-    ahead = np.zeros((padded, LANES))
-    statistics = np.zeros((n_stats, LANES))
-    counts = np.zeros((padded, padded))
-    lanes = np.zeros((8, LANES))
-    power = np.zeros(LANES)
-    bits = power.view(np.int64)
+    forms = padded_forms(weights)
+    # Filling these with zeros would take a tenth of all the time; but codes do not fill the rows beyond the states.
+    alpha, raw = np.empty((longest, n_quads, ROW)), np.empty((longest, values.shape[1], LANES))
+    emitted = np.zeros((longest, n_quads, ROW)) if kind == TABLE else np.empty((longest, n_quads, ROW))
+    alpha[0] = 0.0
+    state, ahead = np.zeros((n_quads, ROW)), np.zeros((n_quads, ROW))
+    statistics = np.zeros((forms.shape[1], LANES))
+    counts, sums = np.zeros((QUAD * n_quads, QUAD * n_quads)), np.zeros((forms.shape[1], QUAD * n_quads))
+    lanes, rows, spent = np.zeros((6, LANES)), np.zeros((2, ROW)), np.zeros((5, LANES), np.int64)
+    bits = rows[1].view(np.int64)
     places = np.zeros(LANES, np.int64)
     for group in range(first, last, LANES):
         n_lanes = min(LANES, last - group)
-        steps = length[group]
-        for w in range(group, group + n_lanes):
-            steps = max(steps, length[w])
+        shortest, steps = _known_lanes(begin, length, spans, group, n_lanes, spent)
         _forward(
-            kind, codes, table, likelihood, peak, values, weights, labels, forward, begin, length, before, spans, group,
-            n_lanes, steps, n_states, alpha, emitted, raw, statistics, lanes, power, bits, places, out_log,
+            kind, codes, table, likelihood, peak, values, weights, forms, labels, forward, before, group, n_lanes, steps,
+            n_states, spent, alpha, emitted, raw, statistics, lanes, rows, bits, places, out_log,
         )  # fmt: skip
-        counts[:] = 0.0
         _backward(
-            kind, codes, backward, begin, length, behind, spans, group, n_lanes, steps, n_states, alpha, emitted,
-            raw, state, ahead, statistics, lanes, places, counts, out_sums, out_heads, out_states, offset,
+            kind, codes, backward, length, behind, spans, group, n_lanes, shortest, steps, n_states, spent, alpha, emitted,
+            raw, state, ahead, statistics, lanes, places, counts, sums, out_sums, out_heads, out_states, offset,
         )  # fmt: skip
-        for i in range(n_states):
-            for j in range(n_states):
-                out_pairs[i, j] += transition[i, j] * counts[i, j]
+    for i in range(n_states):
+        for j in range(n_states):
+            out_pairs[i, j] += transition[i, j] * counts[i, j]
+    if kind != TABLE:
+        for j in range(out_sums.shape[0]):
+            for k in range(n_states):
+                out_sums[j, k] += sums[j, k]
 
 
 @serial_kernel
-def _locate(begin, length, group, n_lanes, t, places):
-    """Where each lane is at step ``t``; lanes that have ended, or hold nothing, stay at the last time they have."""
-    width = LANES
-    for lane in range(width):
+def _known_lanes(begin, length, spans, group, n_lanes, out):
+    """What is known of the lanes of a group, and the lengths of its shortest and longest window.
+
+    Lanes without a window repeat the last one and count nowhere.
+    """
+    shortest, longest = length[group], length[group]
+    for lane in range(LANES):
         w = group + min(lane, n_lanes - 1)
-        places[lane] = begin[w] + min(t, length[w] - 1)
+        shortest, longest = min(shortest, length[w]), max(longest, length[w])
+        out[FIRST, lane], out[LAST, lane] = begin[w], begin[w] + length[w] - 1
+        real = lane < n_lanes
+        out[FROM, lane] = spans[w, 0]
+        out[TO, lane] = spans[w, 1] if real else spans[w, 0]
+        out[PAIRS_TO, lane] = spans[w, 0] + (spans[w, 2] if real else 0)
+    return shortest, longest
+
+
+@lane_kernel
+def _locate(spent, t, places):
+    """Where each lane is at step ``t``; lanes that have ended stay at the last time they have."""
+    for lane in range(LANES):
+        places[lane] = min(spent[FIRST, lane] + t, spent[LAST, lane])
 
 
 @lane_kernel
 def _forward(
-    kind, codes, table, likelihood, peak, values, weights, labels, forward, begin, length, before, spans, group, n_lanes,
-    steps, n_states, alpha, emitted, raw, statistics, lanes, power, bits, places, out_log,
+    kind, codes, table, likelihood, peak, values, weights, forms, labels, forward, before, group, n_lanes, steps, n_states,
+    spent, alpha, emitted, raw, statistics, lanes, rows, bits, places, out_log,
 ):  # fmt: skip
     """α of every step, and the log-scales."""
-    width = LANES
-    forward.shape[0]
-    shift, scale, top, product, total, counted = lanes[0], lanes[1], lanes[2], lanes[3], lanes[4], lanes[5]
-    for lane in range(width):
+    shift, scale, inverse, product, total = lanes[0], lanes[1], lanes[2], lanes[3], lanes[4]
+    for lane in range(LANES):
         product[lane], total[lane] = 1.0, 0.0
     for t in range(steps):
-        _locate(begin, length, group, n_lanes, t, places)
+        _locate(spent, t, places)
         if kind != TABLE:
             gather(values, places, raw[t])
             fill_statistics(kind, raw[t], statistics)
         fill_lanes(
-            kind, codes, likelihood, peak, weights, labels, places, statistics, n_states, power, bits, emitted[t], shift, top
+            kind, codes, table, likelihood, peak, forms, labels, places, statistics, n_states, rows[1], bits, emitted[t], shift,
+            rows[0],
         )  # fmt: skip
         if t == 0:
-            for lane in range(width):
+            for lane in range(LANES):
                 w = group + min(lane, n_lanes - 1)
                 for k in range(n_states):
-                    alpha[0, k, lane] = before[w, k]
+                    alpha[0, k // QUAD, k % QUAD * LANES + lane] = before[w, k]
         else:
-            _multiply(forward, alpha[t - 1], n_states, alpha[t])
-        for lane in range(width):
-            scale[lane] = 0.0
-        for k in range(n_states):
-            for lane in range(width):
-                top[lane] = alpha[t, k, lane] * emitted[t, k, lane]
-                scale[lane] += top[lane]
-        small = 0
-        for lane in range(width):
-            small += not scale[lane] >= TINY
+            _multiply(forward, alpha[t - 1], alpha[t])
+        small = _sum_of_products(alpha[t], emitted[t], scale)
         if small > 0:
-            for lane in range(width):
+            for lane in range(LANES):
                 if not scale[lane] >= TINY:
                     _careful(
                         kind, codes, table, values, weights, labels, places[lane], alpha[t], emitted[t], lane, n_states,
                         shift, scale,
                     )  # fmt: skip
-        for lane in range(width):
-            top[lane] = 1.0 / scale[lane]
-        for k in range(n_states):
-            for lane in range(width):
-                alpha[t, k, lane] = alpha[t, k, lane] * emitted[t, k, lane] * top[lane]
-        _gather_scales(spans, group, n_lanes, t, shift, scale, product, total, counted)
+        for lane in range(LANES):
+            inverse[lane] = 1.0 / scale[lane]
+        _scaled_products(alpha[t], emitted[t], inverse, alpha[t])
+        _gather_scales(spent, t, shift, scale, product, total)
     for lane in range(n_lanes):
         out_log[group + lane] = total[lane] + math.log(product[lane])
 
 
 @lane_kernel
-def _gather_scales(spans, group, n_lanes, t, shift, scale, product, total, counted):
+def _gather_scales(spent, t, shift, scale, product, total):
     """Log Π scales as a running product, whose logarithm is taken before it underflows."""
-    width = LANES
-    for lane in range(width):
-        w = group + min(lane, n_lanes - 1)
-        counted[lane] = 1.0 if spans[w, 0] <= t < spans[w, 1] else 0.0
     small = 0
-    for lane in range(width):
-        product[lane] *= scale[lane] * counted[lane] + (1.0 - counted[lane])
-        total[lane] += shift[lane] * counted[lane]
+    for lane in range(LANES):
+        counted = spent[FROM, lane] <= t < spent[TO, lane]
+        product[lane] *= scale[lane] if counted else 1.0
+        total[lane] += shift[lane] if counted else 0.0
         small += product[lane] < TINY
     if small > 0:
-        for lane in range(width):
+        for lane in range(LANES):
             total[lane] += math.log(product[lane])
             product[lane] = 1.0
 
 
 @lane_kernel
-def _multiply(matrix, vector, n_rows, out):
-    """out[j] = Σ_i matrix[j, i] vector[i], in every lane."""
-    width = LANES
-    for j in range(n_rows):
-        for i in range(0, matrix.shape[1], UNROLLED):
-            w0, w1, w2, w3 = matrix[j, i], matrix[j, i + 1], matrix[j, i + 2], matrix[j, i + 3]
-            if i == 0:
-                for lane in range(width):
-                    out[j, lane] = (
-                        w0 * vector[i, lane]
-                        + w1 * vector[i + 1, lane]
-                        + w2 * vector[i + 2, lane]
-                        + w3 * vector[i + 3, lane]
-                    )
+def _multiply(matrix, vector, out):
+    """Out = matrix · vector in every lane, four rows and four columns at a time."""
+    for q in range(out.shape[0]):
+        for p in range(out.shape[0]):
+            i, j = QUAD * q, QUAD * p
+            a0, a1, a2, a3 = matrix[i, j], matrix[i, j + 1], matrix[i, j + 2], matrix[i, j + 3]
+            b0, b1, b2, b3 = matrix[i + 1, j], matrix[i + 1, j + 1], matrix[i + 1, j + 2], matrix[i + 1, j + 3]
+            c0, c1, c2, c3 = matrix[i + 2, j], matrix[i + 2, j + 1], matrix[i + 2, j + 2], matrix[i + 2, j + 3]
+            d0, d1, d2, d3 = matrix[i + 3, j], matrix[i + 3, j + 1], matrix[i + 3, j + 2], matrix[i + 3, j + 3]
+            if p == 0:
+                for lane in range(LANES):
+                    x, y = vector[p, lane], vector[p, LANES + lane]
+                    z, u = vector[p, 2 * LANES + lane], vector[p, 3 * LANES + lane]
+                    out[q, lane] = (a0 * x + a1 * y) + (a2 * z + a3 * u)
+                    out[q, LANES + lane] = (b0 * x + b1 * y) + (b2 * z + b3 * u)
+                    out[q, 2 * LANES + lane] = (c0 * x + c1 * y) + (c2 * z + c3 * u)
+                    out[q, 3 * LANES + lane] = (d0 * x + d1 * y) + (d2 * z + d3 * u)
             else:
-                for lane in range(width):
-                    out[j, lane] += (
-                        w0 * vector[i, lane]
-                        + w1 * vector[i + 1, lane]
-                        + w2 * vector[i + 2, lane]
-                        + w3 * vector[i + 3, lane]
-                    )
+                for lane in range(LANES):
+                    x, y = vector[p, lane], vector[p, LANES + lane]
+                    z, u = vector[p, 2 * LANES + lane], vector[p, 3 * LANES + lane]
+                    out[q, lane] += (a0 * x + a1 * y) + (a2 * z + a3 * u)
+                    out[q, LANES + lane] += (b0 * x + b1 * y) + (b2 * z + b3 * u)
+                    out[q, 2 * LANES + lane] += (c0 * x + c1 * y) + (c2 * z + c3 * u)
+                    out[q, 3 * LANES + lane] += (d0 * x + d1 * y) + (d2 * z + d3 * u)
+
+
+@lane_kernel
+def _sum_of_products(left, right, out):
+    """Out = Σ_k left_k right_k in every lane; in how many it is too small to trust."""
+    for q in range(left.shape[0]):
+        for lane in range(LANES):
+            here = (left[q, lane] * right[q, lane] + left[q, LANES + lane] * right[q, LANES + lane]) + (
+                left[q, 2 * LANES + lane] * right[q, 2 * LANES + lane]
+                + left[q, 3 * LANES + lane] * right[q, 3 * LANES + lane]
+            )
+            out[lane] = here if q == 0 else out[lane] + here
+    small = 0
+    for lane in range(LANES):
+        small += not out[lane] >= TINY
+    return small
+
+
+@lane_kernel
+def _scaled_products(left, right, factor, out):
+    """Out = left ∘ right, times a factor of the lane."""
+    for q in range(left.shape[0]):
+        for lane in range(LANES):
+            x = factor[lane]
+            out[q, lane] = left[q, lane] * right[q, lane] * x
+            out[q, LANES + lane] = left[q, LANES + lane] * right[q, LANES + lane] * x
+            out[q, 2 * LANES + lane] = left[q, 2 * LANES + lane] * right[q, 2 * LANES + lane] * x
+            out[q, 3 * LANES + lane] = left[q, 3 * LANES + lane] * right[q, 3 * LANES + lane] * x
 
 
 @serial_kernel
@@ -191,15 +237,17 @@ def _careful(kind, codes, table, values, weights, labels, t, alpha, emitted, lan
     fill_row(kind, codes, table, values, weights, labels, t, raw, statistics, logs)
     highest = -np.inf
     for k in range(n_states):
-        if alpha[k, lane] > 0.0:
-            highest = max(highest, math.log(alpha[k, lane]) + logs[k])
+        reach = alpha[k // QUAD, k % QUAD * LANES + lane]
+        if reach > 0.0:
+            highest = max(highest, math.log(reach) + logs[k])
     total = 0.0
     for k in range(n_states):
+        row, column = k // QUAD, k % QUAD * LANES + lane
         weight = 0.0
-        if alpha[k, lane] > 0.0 and highest > -np.inf:
+        if alpha[row, column] > 0.0 and highest > -np.inf:
             weight = math.exp(logs[k] - highest)
-        emitted[k, lane] = weight
-        total += alpha[k, lane] * weight
+        emitted[row, column] = weight
+        total += alpha[row, column] * weight
     shift[lane], scale[lane] = highest, total
     if total == 0.0:  # no state is possible: the caller sees a log-scale of −inf
         scale[lane] = 1.0
@@ -207,117 +255,137 @@ def _careful(kind, codes, table, values, weights, labels, t, alpha, emitted, lan
 
 @lane_kernel
 def _backward(
-    kind, codes, backward, begin, length, behind, spans, group, n_lanes, steps, n_states, alpha, emitted, raw, state, ahead,
-    statistics, lanes, places, counts, out_sums, out_heads, out_states, offset,
+    kind, codes, backward, length, behind, spans, group, n_lanes, shortest, steps, n_states, spent, alpha, emitted, raw, state,
+    ahead, statistics, lanes, places, counts, sums, out_sums, out_heads, out_states, offset,
 ):  # fmt: skip
     """β of every step and, with α, the expected counts."""
-    width = LANES
-    total, inverse, counted, paired = lanes[0], lanes[1], lanes[2], lanes[3]
-    n_windows = group + n_lanes - 1
+    total, inverse, rescale, whole = lanes[0], lanes[1], lanes[2], lanes[3]
     for t in range(steps - 1, -1, -1):
         if t < steps - 1:
-            for k in range(n_states):
-                for lane in range(width):
-                    ahead[k, lane] = state[k, lane] * emitted[t + 1, k, lane]
-            _multiply(backward, ahead, n_states, state)
-        for lane in range(width):
-            w = min(group + lane, n_windows)
-            if t >= length[w] - 1:
-                for k in range(n_states):
-                    state[k, lane] = behind[w, k]
-            real = lane < n_lanes
-            counted[lane] = 1.0 if real and spans[w, 0] <= t < spans[w, 1] else 0.0
-            paired[lane] = 1.0 if real and spans[w, 0] <= t < spans[w, 0] + spans[w, 2] else 0.0
-        _balance(alpha[t], state, n_states, total, inverse)
+            _weighted(state, rescale, emitted[t + 1], ahead)
+            _multiply(backward, ahead, state)
+        if t >= shortest - 1:
+            for lane in range(LANES):
+                w = group + min(lane, n_lanes - 1)
+                if t >= length[w] - 1:
+                    for k in range(n_states):
+                        state[k // QUAD, k % QUAD * LANES + lane] = behind[w, k]
+        _sum_of_products(alpha[t], state, total)
         if t < steps - 1:
             # Before β is scaled: Σ_i α_i β_i is the sum of the pairs.
-            for lane in range(width):
-                inverse[lane] = paired[lane] / total[lane]
-            for k in range(n_states):
-                for lane in range(width):
-                    ahead[k, lane] *= inverse[lane]
-            _outer(alpha[t], ahead, n_states, counts)
-        for lane in range(width):
-            inverse[lane] = counted[lane] / total[lane]
-        for k in range(n_states):
-            for lane in range(width):
-                ahead[k, lane] = alpha[t, k, lane] * state[k, lane] * inverse[lane]
-        _locate(begin, length, group, n_lanes, t, places)
-        _add_sums(kind, codes, raw[t], places, n_lanes, n_states, ahead, counted, statistics, out_sums)
+            for lane in range(LANES):
+                inverse[lane] = 1.0 / total[lane] if spent[FROM, lane] <= t < spent[PAIRS_TO, lane] else 0.0
+            _outer(alpha[t], ahead, inverse, counts)
+        for lane in range(LANES):
+            inverse[lane] = 1.0 / total[lane] if spent[FROM, lane] <= t < spent[TO, lane] else 0.0
+        _scaled_products(alpha[t], state, inverse, ahead)
+        _locate(spent, t, places)
+        if kind == TABLE:
+            _add_codes(codes, places, inverse, n_states, ahead, out_sums)
+        else:
+            fill_statistics(kind, raw[t], statistics)
+            _add_sums(statistics, ahead, sums)
         if out_states.shape[0] > 0:
             for lane in range(n_lanes):
-                if counted[lane] > 0.0:
+                if inverse[lane] > 0.0:
                     for k in range(n_states):
-                        out_states[places[lane] - offset, k] = ahead[k, lane]
+                        out_states[places[lane] - offset, k] = ahead[k // QUAD, k % QUAD * LANES + lane]
         if t == 0:
             for lane in range(n_lanes):
                 if spans[group + lane, 3] > 0:
                     for k in range(n_states):
-                        out_heads[k] += alpha[0, k, lane] * state[k, lane] / total[lane]
-        _rescale(state, n_states, total)
+                        row, column = k // QUAD, k % QUAD * LANES + lane
+                        out_heads[k] += alpha[0, row, column] * state[row, column] / total[lane]
+        _inverse_sums(state, whole, rescale)
 
 
 @lane_kernel
-def _balance(alpha, state, n_states, total, inverse):
-    """Total = Σ_k α_k β_k in every lane."""
-    width = LANES
-    for lane in range(width):
-        total[lane] = 0.0
-    for k in range(n_states):
-        for lane in range(width):
-            total[lane] += alpha[k, lane] * state[k, lane]
+def _weighted(state, rescale, emitted, out):
+    """Out = b ∘ β, β relative to its sum and at least FLOOR."""
+    for q in range(out.shape[0]):
+        for lane in range(LANES):
+            x = rescale[lane]
+            out[q, lane] = max(state[q, lane] * x, FLOOR) * emitted[q, lane]
+            out[q, LANES + lane] = max(state[q, LANES + lane] * x, FLOOR) * emitted[q, LANES + lane]
+            out[q, 2 * LANES + lane] = max(state[q, 2 * LANES + lane] * x, FLOOR) * emitted[q, 2 * LANES + lane]
+            out[q, 3 * LANES + lane] = max(state[q, 3 * LANES + lane] * x, FLOOR) * emitted[q, 3 * LANES + lane]
 
 
 @lane_kernel
-def _rescale(state, n_states, total):
-    """β relative to its sum, and at least FLOOR."""
-    width = LANES
-    for lane in range(width):
-        total[lane] = 0.0
-    for k in range(n_states):
-        for lane in range(width):
-            total[lane] += state[k, lane]
-    for lane in range(width):
-        total[lane] = 1.0 / total[lane]
-    for k in range(n_states):
-        for lane in range(width):
-            state[k, lane] = max(state[k, lane] * total[lane], FLOOR)
+def _inverse_sums(state, whole, out):
+    """Out = 1 / Σ_k β_k in every lane."""
+    for q in range(state.shape[0]):
+        for lane in range(LANES):
+            here = (state[q, lane] + state[q, LANES + lane]) + (state[q, 2 * LANES + lane] + state[q, 3 * LANES + lane])
+            whole[lane] = here if q == 0 else whole[lane] + here
+    for lane in range(LANES):
+        out[lane] = 1.0 / whole[lane]
 
 
 @lane_kernel
-def _outer(left, right, n_states, out):
-    """out[i, j] += Σ_lanes left[i] right[j]; rows beyond the states hold nothing."""
-    width = LANES
-    for i in range(n_states):
-        for j in range(0, out.shape[1], UNROLLED):
-            a, b, c, d = 0.0, 0.0, 0.0, 0.0
-            for lane in range(width):
-                x = left[i, lane]
-                a += x * right[j, lane]
-                b += x * right[j + 1, lane]
-                c += x * right[j + 2, lane]
-                d += x * right[j + 3, lane]
-            out[i, j] += a
-            out[i, j + 1] += b
-            out[i, j + 2] += c
-            out[i, j + 3] += d
+def _outer(left, right, factor, out):
+    """out[i, j] += Σ_lanes left_i right_j factor, two rows and four columns at a time."""
+    for q in range(left.shape[0]):
+        for p in range(left.shape[0]):
+            for half in range(2):
+                i, j, c = QUAD * q + 2 * half, QUAD * p, 2 * half * LANES
+                a0, a1, a2, a3, b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+                for lane in range(LANES):
+                    x, y = left[q, c + lane] * factor[lane], left[q, c + LANES + lane] * factor[lane]
+                    r0, r1 = right[p, lane], right[p, LANES + lane]
+                    r2, r3 = right[p, 2 * LANES + lane], right[p, 3 * LANES + lane]
+                    a0 += x * r0
+                    a1 += x * r1
+                    a2 += x * r2
+                    a3 += x * r3
+                    b0 += y * r0
+                    b1 += y * r1
+                    b2 += y * r2
+                    b3 += y * r3
+                out[i, j] += a0
+                out[i, j + 1] += a1
+                out[i, j + 2] += a2
+                out[i, j + 3] += a3
+                out[i + 1, j] += b0
+                out[i + 1, j + 1] += b1
+                out[i + 1, j + 2] += b2
+                out[i + 1, j + 3] += b3
 
 
 @lane_kernel
-def _add_sums(kind, codes, raw, places, n_lanes, n_states, probability, counted, statistics, out):
-    """out[j, k] += Σ_lanes s_j q_k."""
-    width = LANES
-    if kind == TABLE:
-        for lane in range(n_lanes):
-            if counted[lane] > 0.0:
-                code = codes[places[lane]]
-                for k in range(n_states):
-                    out[code, k] += probability[k, lane]
-        return
-    fill_statistics(kind, raw, statistics)
-    for j in range(statistics.shape[0]):
-        for k in range(n_states):
-            total = 0.0
-            for lane in range(width):
-                total += statistics[j, lane] * probability[k, lane]
-            out[j, k] += total
+def _add_sums(statistics, probability, out):
+    """out[j, k] += Σ_lanes s_j q_k, two statistics and four states at a time."""
+    for q in range(probability.shape[0]):
+        k = QUAD * q
+        for j in range(0, statistics.shape[0], 2):
+            a0, a1, a2, a3, b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+            for lane in range(LANES):
+                x, y = statistics[j, lane], statistics[j + 1, lane]
+                r0, r1 = probability[q, lane], probability[q, LANES + lane]
+                r2, r3 = probability[q, 2 * LANES + lane], probability[q, 3 * LANES + lane]
+                a0 += x * r0
+                a1 += x * r1
+                a2 += x * r2
+                a3 += x * r3
+                b0 += y * r0
+                b1 += y * r1
+                b2 += y * r2
+                b3 += y * r3
+            out[j, k] += a0
+            out[j, k + 1] += a1
+            out[j, k + 2] += a2
+            out[j, k + 3] += a3
+            out[j + 1, k] += b0
+            out[j + 1, k + 1] += b1
+            out[j + 1, k + 2] += b2
+            out[j + 1, k + 3] += b3
+
+
+@lane_kernel
+def _add_codes(codes, places, counted, n_states, probability, out):
+    """out[code, k] += q_k of the lanes that count."""
+    for lane in range(LANES):
+        if counted[lane] > 0.0:
+            code = codes[places[lane]]
+            for k in range(n_states):
+                out[code, k] += probability[k // QUAD, k % QUAD * LANES + lane]

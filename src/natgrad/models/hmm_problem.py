@@ -326,8 +326,11 @@ class SubchainProblem(SequenceProblem):
         chosen, length = np.asarray(groups), self.subchains.length
         typical = stationary(self.blocks["transition"].family.mean(state.lam["transition"]))
         sent, head, calls = self._sent(state), self._head(chosen), []
-        for shard, part, first in self._parts(np.union1d(chosen, [self._first[head]])):
-            here = self._chosen(part[np.isin(part, chosen)], first, head if self._first[head] in part else None)
+        start = self._first[head]
+        alone = start not in chosen
+        for shard, part, first in self._parts(np.union1d(chosen, [start])):
+            own = part[part != start] if alone else part
+            here = self._chosen(own, first, head if start in part else None)
             calls.append((shard, (sent, here, self.subchains, typical, self.n_sums)))
         parts = self._counted(count_subchains, calls)
         found, short = (self._possible(added([part[place] for part in parts])) for place in (0, 1))

@@ -151,7 +151,6 @@ def blocks_of_sequences(weights: Weights, starts: Ints, lengths: Ints, n_jobs: i
     before, behind = np.empty((len(begin), n_states)), np.ones((len(begin), n_states))
     before[:] = weights.initial
     backward = np.ascontiguousarray(weights.transition.T)
-    kind, codes, _, likelihood, peak, values, forms, labels = weights.emission
 
     def scan(task: tuple[int, bool]) -> None:
         place, from_left = task
@@ -160,7 +159,7 @@ def blocks_of_sequences(weights: Weights, starts: Ints, lengths: Ints, n_jobs: i
         if from_left:
             _scan_forward(*weights.emission, weights.transition, weights.initial, *span, before[rows])
         else:
-            _scan_backward(kind, codes, likelihood, peak, values, forms, labels, backward, *span, behind[rows])
+            _scan_backward(*weights.emission, backward, *span, behind[rows])
 
     in_threads(scan, [(int(p), side) for p in np.flatnonzero(n_blocks > 1) for side in (True, False)], n_jobs)
     return Windows(begin, length, before, behind, spans)

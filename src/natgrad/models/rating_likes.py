@@ -18,16 +18,17 @@ import numpy as np
 import numpy.typing as npt
 import scipy.special
 
-from natgrad.data.ratings import Ratings, RatingsRows
+from natgrad.data.ratings import Ratings
 from natgrad.inference.draws import generator
 from natgrad.inference.engine import Result
 from natgrad.inference.executors import Placed
 from natgrad.inference.gauge import Rotation
 from natgrad.inference.methods import VB, Method
+from natgrad.kernels.rating_gather import sum_rows
+from natgrad.kernels.rating_pairs import logistic_bound
 from natgrad.models.blending import owned
 from natgrad.models.predictors import Binary, Predictor
 from natgrad.models.rating_kinds import WARM_UP, Part, RatingSettings, extended_state, features_of, folded_state
-from natgrad.models.rating_logistic import likes_as_ratings
 from natgrad.models.rating_model import FullRatingsProblem, RatingPriors
 from natgrad.models.rating_parts import Likes as SentLikes
 from natgrad.models.rating_parts import PlacedRows
@@ -156,16 +157,19 @@ class LikesProblem:
 
     def _as_ratings(self, state: State) -> tuple[FullRatingsProblem, float]:
         """The ratings that the likes are to a state, and what the bound has besides theirs."""
-        own, rows = self.ratings, self.ratings.sorted_by_user
-        # User after user, so that what is read of a user stays in the cache.
-        user, item = (packed(owned(state.mu[side])) for side in OTHER)
-        by_user, rest = likes_as_ratings(
-            self.inner.sides["u"], user, item, size=self.size, of_users=True, offset=self.offset
-        )
-        values, omega = np.empty((2, len(own)))
-        values[rows.place], omega[rows.place] = by_user.rows.values, by_user.trust
-        sides = {"u": by_user, "v": _side(own.sorted_by_item, values, omega, self.priors.biases)}
-        return self.inner.at(sides, values, omega), float(rest.sum())
+        side, n = self.inner.sides["u"], len(self.ratings)
+        user, item = (packed(owned(state.mu[name])) for name in OTHER)
+        mean, square = side.pair_moments(user, item, self.size, of_users=True)
+        by_user, values, trust, rest = np.empty((2, n)), np.empty(n), np.empty(n), np.empty(n)
+        logistic_bound(mean, square, self.offset, side.rows.place, self.ratings.values, *by_user, values, trust, rest)
+        rows, items = side.rows, self.inner.sides["v"].rows
+        sides = {
+            "u": ItsRatings(rows._replace(values=by_user[0]), self.priors.biases, trust=by_user[1]),
+            "v": ItsRatings(items._replace(values=values[items.place]), self.priors.biases, trust=trust[items.place]),
+        }
+        rest_of_users = np.empty(side.n_rows)
+        sum_rows(rows.start, rest, rest_of_users)
+        return self.inner.at(sides, values, trust), float(rest_of_users.sum())
 
     def _as_ratings_elsewhere(self, state: State) -> tuple[FullRatingsProblem, SentLikes]:
         """The same where the shards are; the rest of the bound comes with what is next asked of the users."""
@@ -185,10 +189,6 @@ class LikesProblem:
     def shards(self, n_threads: int) -> list[ItsRatings]:
         """Users, then items, in runs of rows."""
         return self.inner.shards(n_threads)
-
-
-def _side(rows: RatingsRows, values: Floats, omega: Floats, biased: bool) -> ItsRatings:
-    return ItsRatings(rows._replace(values=values[rows.place]), biased, trust=omega[rows.place])
 
 
 @final

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from natgrad.data.ratings import RatingsRows
 from natgrad.kernels import rating_blocks as kernels
 from natgrad.kernels.rating_gather import gather_rows, pack, unpack
+from natgrad.kernels.rating_pairs import linear_forms, moments_of_columns, moments_of_rows
 
 __all__ = [
     "OTHER", "PLATE", "ROOM", "ItsRatings", "Moved", "Sent", "add_sampled", "aligned", "empty_rows", "packed", "pair_moments",
@@ -151,16 +152,38 @@ class ItsRatings:
         for pieces, sums in self._gathered(packed(other), other_weight, other[0].shape[1]):
             self._run(kernels.targets_of_rows, pieces, sums, scale, self.biased, *out)
 
+    def pair_moments(self, own: Floats, other: Floats, size: int, of_users: bool) -> Pair:
+        """E[f] and E[f²] of every rating, in the order of the rows, where f is what a rating is expected to be.
+
+        Moments are packed. The same sums are made for a rating from either side: forms are those of users.
+        """
+        user, width = unpacked(own if of_users else other, size), own.shape[1]
+        out, block = (np.empty(len(self.rows.values)), np.empty(len(self.rows.values))), max(1, BLOCK // width)
+        if of_users:
+            for pieces, forms in self._runs(width, width):
+                self._run(
+                    moments_of_rows, pieces, *self.rows[:2], *user, self.biased, aligned(other), block, forms, *out
+                )
+            return out
+        forms = np.empty((len(other), width))
+        linear_forms(*user, self.biased, forms)
+        for pieces, _ in self._runs(width, 0):
+            self._run(moments_of_columns, pieces, *self.rows[:2], *user, self.biased, forms, aligned(own), block, *out)
+        return out
+
     def _gathered(self, tell: Floats, other_weight: Floats, size: int) -> Iterator[tuple[Ints, Floats]]:
         """Runs of rows, cut into pieces, and the sums of their ratings; the array of the sums is used again."""
-        width, n_rows = tell.shape[1], self.n_rows
-        per_run = max(1, min(n_rows, SCRATCH // width))
-        sums = ROOM.take("sums", per_run, width + size + 3)
-        block = max(1, BLOCK // width)
-        for first in range(0, n_rows, per_run):
-            pieces = self._pieces(first, min(first + per_run, n_rows))
+        block = max(1, BLOCK // tell.shape[1])
+        for pieces, sums in self._runs(tell.shape[1], tell.shape[1] + size + 3):
             self._run(gather_rows, pieces, *self.rows[:3], self.offset, self.trust, tell, other_weight, block, sums)
             yield pieces, sums
+
+    def _runs(self, width: int, scratch: int) -> Iterator[tuple[Ints, Floats]]:
+        """Runs of rows, cut into pieces, and room for so many numbers of each of them."""
+        per_run = max(1, min(self.n_rows, SCRATCH // width))
+        room = ROOM.take("sums", per_run, scratch)
+        for first in range(0, self.n_rows, per_run):
+            yield self._pieces(first, min(first + per_run, self.n_rows)), room
 
     def _pieces(self, first: int, last: int) -> Ints:
         """Where a run of rows is cut."""
