@@ -102,7 +102,8 @@ class OnWorkers:
         """The future of what the calls of a step have in common: sent to some workers at once, from which others take it."""
         kept = self._common.get(id(part.value))
         if kept is None:
-            client, workers = self.dask.client, sorted(self._await_workers())[:COPIES]
+            client = self.dask.client
+            workers = sorted(set(self._home.values()) or self._await_workers())[:COPIES]
 
             async def send() -> list[Any]:
                 how = {"hash": False, "direct": self.dask.direct, "asynchronous": True}

@@ -33,8 +33,7 @@ PART, EACH = 2**19, 2
 MANY = 0.5
 
 
-@dataclass(slots=True)
-class Told:
+class Told(NamedTuple):
     """What parts read of the other side: packed moments and noise of all its rows, or of those ``seen``, of so many."""
 
     tell: Floats
@@ -48,12 +47,14 @@ class Told:
         return self.tell.nbytes
 
     def spread(self) -> Pair:
-        """At their places among all rows: sums are made in blocks of these, and others would round differently."""
-        if self.seen is None:  # what all parts on a worker share is aligned by the first of them
-            self.tell, self.weight = aligned(self.tell), aligned(self.weight)
-            return self.tell, self.weight
-        tell, weight = np.zeros((self.n_others, self.tell.shape[1])), np.zeros(self.n_others)
-        tell[self.seen], weight[self.seen] = self.tell, self.weight
+        """At their places among all rows: sums are made in blocks of these, and others would round differently.
+
+        In the room of the thread: it is there until something else is spread.
+        """
+        n_rows = len(self.tell) if self.seen is None else self.n_others
+        tell, weight = ROOM.take("tell", n_rows, self.tell.shape[1]), ROOM.take("weight", n_rows)
+        seen = slice(None) if self.seen is None else self.seen
+        tell[seen], weight[seen] = self.tell, self.weight
         return tell, weight
 
 
@@ -83,8 +84,8 @@ def sweep_shard(
     ``lam`` is None where it is not blended with; ``before``, ``others``: moments of both sides by which likes are ratings.
     """
     n_rows, size = shard.n_rows, len(sent.prior)
-    tell, weight = told.spread()
     shard, rest = _as_ratings(shard, size, before, others)
+    tell, weight = told.spread()
     old = (np.zeros((n_rows, size)), np.zeros((n_rows, size, size))) if lam is None else unpacked(lam, size)
     new, mu = (
         (ROOM.take(f"{name}0", n_rows, size), ROOM.take(f"{name}1", n_rows, size, size)) for name in ("lam", "mu")
