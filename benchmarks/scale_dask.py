@@ -132,7 +132,7 @@ def throughput() -> dict[str, dict[str, float]]:
     found = {}
     with cluster() as made:
         dask = Dask(made)
-        cases = (("LDA", lda_steps, documents(80_000, 8_000, 120)), ("factorisation", factor_steps, ratings))
+        cases = (("LDA", lda_steps, documents(100_000, 8_000, 120)), ("factorisation", factor_steps, ratings))
         for name, steps, data in cases:
             here, there = steps(None, data), steps(dask, data)
             # The first step of each places data and compiles.

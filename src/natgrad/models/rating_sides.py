@@ -124,7 +124,8 @@ class ItsRatings:
         lam: Pair,
     ) -> Moved:
         """Every row at its optimum given the other side, or ρ of the way to it."""
-        sent = Sent(packed(other), other_weight, own_weight, prior, pull, tau, rho)
+        # Threads look out for more work for a while after they are done, and those who send would wait for them.
+        sent = Sent(packed(other, alone=self.elsewhere is not None), other_weight, own_weight, prior, pull, tau, rho)
         return self.swept(sent, lam) if self.elsewhere is None else self.elsewhere.swept(sent, lam)
 
     def swept(self, sent: Sent, lam: Pair, room: Moved | None = None) -> Moved:
@@ -234,11 +235,14 @@ def pair_moments(own: npt.NDArray[Any], other: npt.NDArray[Any], mine: Pair, the
     return out
 
 
-def packed(moments: Pair) -> Floats:
-    """The lower triangle of each matrix, then the vector."""
+def packed(moments: Pair, alone: bool = False) -> Floats:
+    """The lower triangle of each matrix, then the vector; ``alone``: in this thread."""
     n_rows, size = moments[0].shape
     tell = np.empty((n_rows, size * (size + 1) // 2 + size))
-    pack(*moments, tell)
+    if alone:
+        run_alone(pack, *moments, tell)
+    else:
+        pack(*moments, tell)
     return tell
 
 
