@@ -181,7 +181,7 @@ MISTAKES = [
      "shape = (3, 3) does not fit the sparse matrix of shape (2, 2): leave it out"),
     (lambda: ng.Ratings(FRAME.rename(columns={"rating": "x"})), ValueError,
      "cannot tell which column is the value among 'x', 'movie_id', 'userId': "
-     "use Ratings.from_frame(frame, user=…, item=…, value=…)"),
+     "use Ratings.from_frame(frame, user=…, item=…, value=…); or, if these are likes alone, leave out all other columns"),
     (lambda: ng.Ratings.from_frame(FRAME, user="who"), ValueError,
      "user='who' is not a column; there are 'rating', 'movie_id', 'userId'"),
     (lambda: ng.Ratings.from_frame([1, 2]), TypeError,

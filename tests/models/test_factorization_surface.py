@@ -251,3 +251,18 @@ def test_steps_that_ran_out_are_counted_over_all_parts(rng):
     assert len(model.trace_) == 9
     assert str(model.stop_).startswith("all 9 steps were taken before the bound settled")
     assert "max_steps" in str(model.stop_)
+
+
+def test_tables_of_pairs_are_likes_and_can_be_predicted():
+    rng = np.random.default_rng(0)
+    users, items = np.divmod(rng.permutation(600)[:300], 20)
+    pairs = pd.DataFrame({"user": [f"u{n}" for n in users], "item": items})
+    settings = {"likelihood": "bernoulli", "max_steps": 5, "verbose": False}
+    model = ng.MatrixFactorization(2, **settings).fit(pairs[:250])
+    same = ng.MatrixFactorization(2, **settings).fit(ng.Ratings(pairs["user"][:250], pairs["item"][:250], np.ones(250)))
+    np.testing.assert_array_equal(model.predict(pairs), same.predict(pairs["user"], pairs["item"]))
+    assert 0 < model.score(pairs[250:], metric="ndcg") <= 1
+    with pytest.raises(ValueError, match="if these are likes alone, leave out all other columns"):
+        model.fit(pairs.assign(when=0))
+    with pytest.warns(UserWarning, match='all ratings are 1.*use likelihood="bernoulli"'):
+        ng.MatrixFactorization(2, max_steps=2, verbose=False).fit(pairs)

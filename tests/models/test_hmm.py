@@ -205,6 +205,22 @@ def test_what_comes_second_is_lengths_or_a_target(rng):
         by_name.score(X, [100, 199])
 
 
+def test_a_list_of_arrays_is_several_sequences(rng):
+    states, X = generated(rng, n_times=300)
+    parts, labels = [X[:100], X[100:]], np.where(np.arange(300) < 50, states, -1)
+    one = ng.GaussianHMM(3, n_init=1, max_sweeps=3).fit(X, lengths=[100, 200], labels=labels)
+    other = ng.GaussianHMM(3, n_init=1, max_sweeps=3).fit(parts, labels=[labels[:100], labels[100:]])
+    np.testing.assert_array_equal(one.means_, other.means_)
+    np.testing.assert_array_equal(one.predict(parts), one.predict(X, lengths=[100, 200]))
+    codes = [rng.integers(0, 3, 20), rng.integers(0, 3, 30)]
+    symbols = ng.CategoricalHMM(2, n_init=1, max_sweeps=3).fit(codes)
+    assert symbols.score(codes) == symbols.score(np.concatenate(codes), lengths=[20, 30])
+    with pytest.raises(ValueError, match=r"list of 2 sequences.*leave lengths= out"):
+        one.fit(parts, lengths=[100, 200])
+    with pytest.raises(ValueError, match=r"X\[1\] has the shape \(200, 1\)"):
+        one.fit([X[:100], X[100:, :1]])
+
+
 def test_labels_name_the_states(rng):
     states, X = generated(rng)
     labels = np.where(np.arange(len(X)) < 200, states, -1)

@@ -10,17 +10,13 @@ import numpy.typing as npt
 
 from natgrad.data.ids import Ids, as_ids, number_ids
 from natgrad.data.numbers import as_numbers, as_table
+from natgrad.data.rating_columns import columns_of
 
 __all__ = ["Ratings", "RatingsRows"]
 
 Array = npt.NDArray[Any]
 Duplicates = Literal["error", "keep", "mean", "last"]
 POLICIES = ("error", "keep", "mean", "last")
-NAMES = {
-    "user": ("user", "userid", "users", "uid", "customer", "customerid", "reviewer", "reviewerid", "row"),
-    "item": ("item", "itemid", "items", "iid", "movie", "movieid", "product", "productid", "asin", "track", "column"),
-    "value": ("value", "values", "rating", "ratings", "score", "stars", "overall", "count"),
-}
 
 
 class RatingsRows(NamedTuple):
@@ -44,6 +40,7 @@ class Ratings:
         Numbers, strings or anything hashable. ``users`` alone may be a table with three columns (named user, item and
         rating or alike; otherwise the first three), or a sparse matrix whose stored entries are the ratings.
     values : array of numbers [n]
+        Left out, as in a table of users and items alone, these are likes, and every value is 1.
     shape : (users, items), optional
         Says that ids are already whole numbers 0 … n − 1: they keep their meaning, and who has no rating is there too.
     duplicates : "error", "keep", "mean" or "last"
@@ -76,8 +73,9 @@ class Ratings:
             raise ValueError(f'duplicates must be "error", "keep", "mean" or "last", got {duplicates!r}')
         if items is None and values is None:
             users, items, values, shape = _opened(users, shape)
-        if items is None or values is None:
+        if items is None:
             raise TypeError("Ratings takes users, items and values, a table with these columns, or a sparse matrix")
+        values = np.ones(len(users)) if values is None else values
         if shape is None:
             user_codes, self._users = number_ids(users, "users", "user")
             item_codes, self._items = number_ids(items, "items", "item")
@@ -103,7 +101,7 @@ class Ratings:
         >>> Ratings.from_frame(frame, user="who", item="what", value="stars").item_ids.tolist()
         [7]
         """
-        columns = _columns(frame, {"user": user, "item": item, "value": value})
+        columns = columns_of(frame, user, item, value)
         return cls(*(frame[column] for column in columns), duplicates=duplicates)
 
     @classmethod
@@ -269,36 +267,9 @@ def _opened(source: Any, shape: Any) -> tuple[Any, Any, Any, Any]:
             raise ValueError(f"shape = {shape!r} does not fit the sparse matrix of shape {entries.shape}: leave it out")
         return entries.row, entries.col, entries.data, entries.shape
     if hasattr(source, "columns"):
-        return (*(source[column] for column in _columns(source, dict.fromkeys(NAMES))), shape)
+        users, items, *values = (source[column] for column in columns_of(source))
+        return users, items, values[0] if values else None, shape
     return source, None, None, shape
-
-
-def _columns(frame: Any, given: dict[str, Any]) -> list[Any]:
-    """The columns of user, item and value: those given, those whose names say so, or else the first three."""
-    if not hasattr(frame, "columns"):
-        raise TypeError(
-            f"a table with named columns is needed, got {type(frame).__name__}: use Ratings(users, items, values)"
-        )
-    there = list(frame.columns)
-    for role, column in given.items():
-        if column is not None and column not in there:
-            raise ValueError(f"{role}={column!r} is not a column; there are {', '.join(map(repr, there))}")
-    found: dict[str, Any] = {}
-    for role, names in NAMES.items():
-        plain = [column for column in there if _plain(column) in names and column not in given.values()]
-        found[role] = given[role] if given[role] is not None else (plain[0] if plain else None)
-    if all(column is None for column in found.values()) and len(there) >= 3:
-        return there[:3]
-    if missing := [role for role, column in found.items() if column is None]:
-        raise ValueError(
-            f"cannot tell which column is the {' or the '.join(missing)} among {', '.join(map(repr, there))}: "
-            f"use Ratings.from_frame(frame, user=…, item=…, value=…)"
-        )
-    return list(found.values())
-
-
-def _plain(column: Any) -> str:
-    return str(column).lower().replace("_", "").replace(" ", "")
 
 
 def _checked_shape(shape: Any) -> tuple[int, int]:

@@ -16,7 +16,16 @@ import numpy.typing as npt
 
 from natgrad.data.sources import ParquetSource
 
-__all__ = ["Sequences", "as_columns", "as_ends", "as_labels", "chunks_of", "is_stream", "lengths_of"]
+__all__ = [
+    "Sequences",
+    "as_columns",
+    "as_ends",
+    "as_labels",
+    "chunks_of",
+    "columns_and_lengths",
+    "is_stream",
+    "lengths_of",
+]
 
 Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
@@ -100,6 +109,30 @@ def as_columns(X: Any, one_dimensional: bool = False) -> Array:
     return array
 
 
+def columns_and_lengths(X: Any, y: Any, lengths: Any, one_dimensional: bool = False) -> tuple[Array, Any]:
+    """Sequences one after the other as an array [T, D], and their lengths; a list of arrays is several sequences.
+
+    Examples
+    --------
+    >>> columns, lengths = columns_and_lengths([np.zeros((2, 1)), np.ones((3, 1))], None, None)
+    >>> columns.shape, lengths
+    ((5, 1), [2, 3])
+    """
+    several = (1, 2) if one_dimensional else (2,)
+    if not (isinstance(X, (list, tuple)) and X and all(getattr(part, "ndim", 0) in several for part in X)):
+        columns = as_columns(X, one_dimensional)
+        return columns, lengths_of(y, lengths, len(columns))
+    if lengths is not None:
+        raise ValueError(f"X is a list of {len(X)} sequences, which say their lengths: leave lengths= out")
+    parts = [as_columns(part, one_dimensional) for part in X]
+    for number, part in enumerate(parts):
+        if part.shape[1] != parts[0].shape[1]:
+            raise ValueError(
+                f"X[{number}] has the shape {part.shape}, but X[0] {parts[0].shape}: sequences have the same columns"
+            )
+    return np.concatenate(parts), [len(part) for part in parts]
+
+
 def lengths_of(y: Any, lengths: Any, n_times: int) -> Any:
     """Lengths from what comes second in a call: lengths, as hmmlearn's users write them, or a target, as scikit-learn does.
 
@@ -134,7 +167,8 @@ def as_labels(labels: Any, n_times: int, n_states: int) -> npt.NDArray[np.int32]
     """Known states [T], −1 where unknown; empty if there are none."""
     if labels is None:
         return np.zeros(0, np.int32)
-    found = np.asarray(labels)
+    several = isinstance(labels, (list, tuple)) and all(np.ndim(part) == 1 for part in labels)
+    found = np.concatenate(labels) if several and labels else np.asarray(labels)
     if found.dtype.kind not in "iu" or found.shape != (n_times,):
         raise ValueError(
             f"labels must be whole numbers, one for each of {n_times} rows (−1 where the state is unknown), got an array "

@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from natgrad.data.outputs import RowWriter
-from natgrad.data.sequences import Sequences, as_columns, as_ends, as_labels, is_stream, lengths_of
+from natgrad.data.sequences import Sequences, as_ends, as_labels, columns_and_lengths, is_stream
 from natgrad.inference.additive import ONE_PASS, SampledGroups
 from natgrad.inference.callbacks import asked, told
 from natgrad.inference.engine import Limits, Result, run
@@ -159,7 +159,8 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
 
         Parameters
         ----------
-        X : array [T, D] (NumPy, memory-mapped, a table), the name of a .npy or .parquet file, or an iterator of such parts
+        X : array [T, D] (NumPy, memory-mapped, a table), a list of such sequences, the name of a .npy or .parquet file, or an
+            iterator of parts
         y : optional
             With an entry for each row of X a target, as scikit-learn passes it, and ignored; anything else is ``lengths``, as
             hmmlearn's users write it: ``fit(X, [700, 800])``.
@@ -179,9 +180,9 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
                 self.partial_fit(part)
             self._check_fitted()
             return self
-        columns = self._columns(X)
+        columns, lengths = self._columns(X, y, lengths)
         model = self._model(columns)
-        data = self._sequences(columns, lengths_of(y, lengths, len(columns)), labels, model.emission)
+        data = self._sequences(columns, lengths, labels, model.emission)
         plan = self._plan(data, model)
         self._run(plan, lambda: self._start(plan.problem), Trace(), keeper_of(keep, run_settings(self)))
         self.n_times_seen_ = data.n_times
@@ -200,10 +201,10 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         """
         from natgrad.models.hmm_problem import SequenceProblem
 
-        columns = self._columns(X)
+        columns, lengths = self._columns(X, y, lengths)
         fresh = not hasattr(self, "_state")
         model = self._model(columns) if fresh else self._model_
-        data = self._sequences(columns, lengths_of(y, lengths, len(columns)), labels, model.emission)
+        data = self._sequences(columns, lengths, labels, model.emission)
         seen = data.n_times + (0 if fresh else self.n_times_seen_)
         population = len(data) * max(seen, n_times or 0) / data.n_times
         problem = SequenceProblem(data, model, population=population, n_jobs=self.n_jobs)
@@ -361,15 +362,14 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         known = as_labels(labels, len(columns), int(self.n_states))
         return Sequences(seen.codes, seen.values, ends, seen.patterns, known, seen.base)
 
-    def _columns(self, X: Any) -> Array:
-        return as_columns(X, one_dimensional=self.__sklearn_tags__().input_tags.one_d_array)
+    def _columns(self, X: Any, y: Any, lengths: Any) -> tuple[Array, Any]:
+        return columns_and_lengths(X, y, lengths, one_dimensional=self.__sklearn_tags__().input_tags.one_d_array)
 
     def _held_out(self, X: Any, lengths: Any, y: Any = None) -> SequenceProblem:
         from natgrad.models.hmm_problem import SequenceProblem
 
         self._check_fitted()
-        columns = self._columns(X)
-        data = self._sequences(columns, lengths_of(y, lengths, len(columns)), None, self._model_.emission)
+        data = self._sequences(*self._columns(X, y, lengths), None, self._model_.emission)
         return SequenceProblem(data, self._model_, n_jobs=self.n_jobs)
 
     def _counted(self, problem: SequenceProblem, out: RowWriter | None) -> float:

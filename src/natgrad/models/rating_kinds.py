@@ -5,6 +5,7 @@ A kind turns ratings into the engine's Problem, part by part of a run, and the s
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, final
 
@@ -119,6 +120,11 @@ def kind_of(
         from natgrad.models.rating_likes import Likes
 
         return Likes(settings, ratings, learned, features)
+    if learned is None and len(ratings) > 1 and (ratings.values == 1.0).all():
+        warnings.warn(
+            'all ratings are 1, so that there is nothing to tell apart; for likes alone use likelihood="bernoulli"',
+            stacklevel=2,
+        )
     return Bare(settings) if bare else Gaussian(settings, ratings, learned, features)
 
 

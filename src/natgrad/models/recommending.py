@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.rating_columns import pairs_in
 from natgrad.data.rating_files import as_ratings
 from natgrad.models.rating_metrics import ranking_scores
 from natgrad.models.rating_tables import check_columns, completed
@@ -51,12 +52,14 @@ class RecommendMixin:
         Parameters
         ----------
         users, items : ids as they were given to `fit`, of the same length
-            Without ``items``, ``users`` is a table [rows, items] with NaN for missing ratings, and all of it is predicted; each
-            row, of a known user or a new one, from its own ratings.
+            Without ``items``, ``users`` is a table with columns named user and item or alike, or a table [rows, items] with NaN
+            for missing ratings, all of which is predicted; each row, of a known user or a new one, from its own ratings.
         return_std : bool
             Whether its standard deviation, noise included, comes with it.
         """
         self._check_fitted()
+        if items is None and (named := pairs_in(users)) is not None:
+            users, items = named
         if items is None:
             mean, variance = completed(self._kind, self.result_.state, self.ratings_.item_ids, users)
         else:

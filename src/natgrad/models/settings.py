@@ -118,6 +118,8 @@ def keeper_of(keep: Keep, settings: Mapping[str, Any]) -> Checkpoints | None:
     if folder is None:
         if resume:
             raise ValueError("resume=True needs checkpoint=, the folder in which the earlier run kept its state")
+        if "every" in keep:
+            raise ValueError(f"every={keep['every']!r} needs checkpoint=, a folder for what is kept")
         return None
     return Checkpoints(folder, keep.get("every", "60s"), resume, settings)
 

@@ -39,7 +39,7 @@ class Checkpoints:
     ----------
     folder : path; made if it is not there
     every : int or str
-        After so many steps, or seconds: "60s".
+        After so many steps, or after a time: "60s", "5min", "1h".
     resume : bool
         Whether to go on from the last checkpoint in the folder, if there is one.
     settings : mapping
@@ -186,8 +186,8 @@ def _in_words(value: Any) -> str:
 
 def _checked_every(every: Any) -> tuple[int, float]:
     if isinstance(every, str):
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*s", every.strip())
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h)", every.strip())
         if found is None:
-            raise ValueError(f'every must be a number of steps, or of seconds as in "60s", got {every!r}')
-        return 0, float(found[1])
+            raise ValueError(f'every must be a number of steps, or a time such as "60s", "5min" or "1h", got {every!r}')
+        return 0, float(found[1]) * {"s": 1.0, "min": 60.0, "h": 3600.0}[found[2]]
     return whole_number(every, "every"), 0.0

@@ -63,7 +63,7 @@ def _fit_command(name: str, model: Model) -> click.Command:
         click.Option(["--report"], type=click.Path(path_type=Path, dir_okay=False), help="Also write the page of the model."),
         click.Option(["--live"], is_flag=True, help="Serve the page on this machine while the fit runs."),
         click.Option(["--checkpoint"], type=click.Path(path_type=Path, file_okay=False), help="Keep the run in this folder."),
-        click.Option(["--every"], default="60s", show_default=True, help="Seconds (60s) or steps (100) between checkpoints."),
+        click.Option(["--every"], default="60s", show_default=True, help="Time (60s, 5min) or steps (100) between checkpoints."),
         click.Option(["--resume"], is_flag=True, help="Go on from the last checkpoint, if there is one."),
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object, for machines."),
         config_option(),
@@ -96,7 +96,9 @@ def _fit_command(name: str, model: Model) -> click.Command:
             if page is not None:
                 click.echo(f"the fit can be watched at {page.address}", err=True)
             with _kept(name, checkpoint):
-                keep = {"checkpoint": checkpoint, "every": int(every) if every.isdigit() else every, "resume": resume}
+                keep: dict[str, Any] = {"resume": resume}
+                if checkpoint is not None:
+                    keep |= {"checkpoint": checkpoint, "every": int(every) if every.isdigit() else every}
                 fitted.fit(*source.arguments, callbacks=callbacks, **keep)
             fitted.save(output, overwrite=force)
             if page is not None:

@@ -40,7 +40,7 @@ class ChainPlan:
     passes: float
 
 
-FULL = ChainPlan(10_000, 3_000, (2, 3, 6, 12, 24, 51), (0, 1), 12.0)
+FULL = ChainPlan(10_000, 3_000, (2, 3, 6, 12, 24, 51), (0, 1, 2, 3, 4), 12.0)
 QUICK = ChainPlan(3_000, 1_000, (2, 6, 24), (0,), 8.0)
 
 
@@ -165,6 +165,8 @@ def draw_chains(found: Sequence[ChainRun], plan: ChainPlan, path: Path) -> Path:
                 axis.errorbar(plan.lengths, middle, yerr=reach, marker="o", color=colour, label=HOW[how], capsize=2)
             axis.axhline(np.mean([value(run) for run in case if run.how == "batch"]), color="k", label=HOW["batch"])
             axis.set_xscale("log")
+            axis.set_xticks(plan.lengths, labels=[str(n) for n in plan.lengths])
+            axis.minorticks_off()
     axes[0, 0].set_ylabel("‖A − Â‖")
     axes[1, 0].set_ylabel("held-out − truth, nats")
     for axis in axes[1]:

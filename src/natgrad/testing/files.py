@@ -44,8 +44,8 @@ def bits_of(fitted: Any) -> str:
 
 
 def damaged(data: bytes, rng: Generator) -> bytes:
-    """A flipped bit, a cut, an insertion, a swap of two pieces, a header of another length or a repeated part; never the same."""
-    kind, place = int(rng.integers(7)), int(rng.integers(len(data)))
+    """A flipped bit, a cut, an insertion, other bytes, a repeated part, a longer or a strange header; never the same."""
+    kind, place = int(rng.integers(8)), int(rng.integers(len(data)))
     out = bytearray(data)
     if kind == 0:
         out[place] ^= 1 << int(rng.integers(8))
@@ -60,15 +60,22 @@ def damaged(data: bytes, rng: Generator) -> bytes:
         out[:8] = HUGE[int(rng.integers(len(HUGE)))].to_bytes(8, "little")
     elif kind == 5:
         out[place : place + 16] = rng.bytes(len(out[place : place + 16]))
-    else:
+    elif kind == 6:
         out += out[place:]
+    else:
+        header, payload = _parted(data)
+        if rng.random() < 0.5:
+            _spoil(header, rng)
+        else:  # the entries of two arrays, or of an array and all else, exchanged
+            one, other = rng.choice(sorted(header), 2, replace=False)
+            header[one], header[other] = header[other], header[one]
+        out = _joined(header, payload)
     return bytes(out) if out != data else damaged(data, rng)
 
 
 def forged(data: bytes, rng: Generator) -> bytes:
     """Strange things in the header or the tree, or changed bytes of arrays, and a digest that is right again."""
-    length = int.from_bytes(data[:8], "little")
-    header, payload = json.loads(data[8 : 8 + length]), bytearray(data[8 + length :])
+    header, payload = _parted(data)
     kind = int(rng.integers(4))
     if kind == 0 and payload:
         payload[int(rng.integers(len(payload)))] ^= 1 << int(rng.integers(8))
@@ -86,11 +93,21 @@ def signed(header: Any, payload: bytes) -> bytes:
     """A file with this header and payload, and the digest that belongs to them."""
     if isinstance(header.get("__metadata__"), dict):
         header["__metadata__"] = {**header["__metadata__"], "sha256": "0" * DIGITS}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    data = bytearray(len(text).to_bytes(8, "little") + text + payload)
+    data = _joined(header, payload)
     data[DIGEST] = hashlib.sha256(data).hexdigest().encode()
     return bytes(data)
+
+
+def _parted(data: bytes) -> tuple[Any, bytearray]:
+    """The header of a file, and the bytes of its arrays."""
+    length = int.from_bytes(data[:8], "little")
+    return json.loads(data[8 : 8 + length]), bytearray(data[8 + length :])
+
+
+def _joined(header: Any, payload: bytes | bytearray) -> bytearray:
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return bytearray(len(text).to_bytes(8, "little") + text + payload)
 
 
 def _spoil(tree: Any, rng: Generator) -> None:
