@@ -19,7 +19,7 @@ from natgrad.data.ratings import RatingsRows
 from natgrad.inference.executors import Call, Placed, Shared, even_cuts
 from natgrad.kernels.rating_gather import unpack
 from natgrad.models.rating_logistic import likes_as_ratings
-from natgrad.models.rating_sides import ROOM, ItsRatings, Moved, Sent, aligned, empty_rows, packed, unpacked
+from natgrad.models.rating_sides import ItsRatings, Moved, Sent, aligned, empty_rows, packed, unpacked
 
 __all__ = ["CutRows", "Likes", "PlacedRows", "cut_sides"]
 
@@ -33,7 +33,8 @@ PART, EACH = 2**19, 2
 MANY = 0.5
 
 
-class Told(NamedTuple):
+@dataclass(slots=True)
+class Told:
     """What parts read of the other side: packed moments and noise of all its rows, or of those ``seen``, of so many."""
 
     tell: Floats
@@ -47,14 +48,12 @@ class Told(NamedTuple):
         return self.tell.nbytes
 
     def spread(self) -> Pair:
-        """At their places among all rows: sums are made in blocks of these, and others would round differently.
-
-        In the room of the thread: it is there until something else is spread.
-        """
-        n_rows = len(self.tell) if self.seen is None else self.n_others
-        tell, weight = ROOM.take("tell", n_rows, self.tell.shape[1]), ROOM.take("weight", n_rows)
-        seen = slice(None) if self.seen is None else self.seen
-        tell[seen], weight[seen] = self.tell, self.weight
+        """At their places among all rows: sums are made in blocks of these, and others would round differently."""
+        if self.seen is None:  # what all parts on a worker share is aligned by the first of them
+            self.tell, self.weight = aligned(self.tell), aligned(self.weight)
+            return self.tell, self.weight
+        tell, weight = np.zeros((self.n_others, self.tell.shape[1])), np.zeros(self.n_others)
+        tell[self.seen], weight[self.seen] = self.tell, self.weight
         return tell, weight
 
 
@@ -87,11 +86,7 @@ def sweep_shard(
     shard, rest = _as_ratings(shard, size, before, others)
     tell, weight = told.spread()
     old = (np.zeros((n_rows, size)), np.zeros((n_rows, size, size))) if lam is None else unpacked(lam, size)
-    new, mu = (
-        (ROOM.take(f"{name}0", n_rows, size), ROOM.take(f"{name}1", n_rows, size, size)) for name in ("lam", "mu")
-    )
-    room = Moved(new, mu, np.empty(n_rows), np.empty(n_rows))
-    found = shard.swept(sent._replace(tell=tell, other_weight=weight), old, room)
+    found = shard.swept(sent._replace(tell=tell, other_weight=weight), old)
     return packed(found.lam), packed(found.mu), found.log_det, found.errors, rest
 
 

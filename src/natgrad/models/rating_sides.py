@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
-from math import prod
 from typing import Any, NamedTuple, Protocol
 
 import numba
@@ -17,7 +15,7 @@ from natgrad.kernels.rating_gather import gather_rows, pack, unpack
 from natgrad.kernels.rating_pairs import linear_forms, moments_of_columns, moments_of_rows
 
 __all__ = [
-    "OTHER", "PLATE", "ROOM", "ItsRatings", "Moved", "Sent", "add_sampled", "aligned", "empty_rows", "packed", "pair_moments",
+    "OTHER", "PLATE", "ItsRatings", "Moved", "Sent", "add_sampled", "aligned", "empty_rows", "packed", "pair_moments",
     "run_alone", "unpacked",
 ]  # fmt: skip
 
@@ -35,23 +33,6 @@ EVERYWHERE = np.ones(1)
 # Users are "u", items "v".
 OTHER = {"u": "v", "v": "u"}
 PLATE = {"u": "user", "v": "item"}
-
-
-class Room(threading.local):
-    """Memory that a thread uses again: on a worker, which gives back to the system what it frees, fresh pages cost a tenth."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, Floats] = {}
-
-    def take(self, name: str, *shape: int) -> Floats:
-        """An array that holds anything, until the same name is taken again."""
-        flat, size = self.kept.get(name), prod(shape)
-        if flat is None or flat.size < size:
-            flat = self.kept[name] = np.empty(size)
-        return flat[:size].reshape(shape)
-
-
-ROOM = Room()
 
 
 class Moved(NamedTuple):
@@ -128,9 +109,9 @@ class ItsRatings:
         sent = Sent(packed(other, alone=self.elsewhere is not None), other_weight, own_weight, prior, pull, tau, rho)
         return self.swept(sent, lam) if self.elsewhere is None else self.elsewhere.swept(sent, lam)
 
-    def swept(self, sent: Sent, lam: Pair, room: Moved | None = None) -> Moved:
-        """As `sweep`, here, with the moments of the other side packed; ``room`` is what to write to."""
-        new = empty_rows(*lam[0].shape) if room is None else room
+    def swept(self, sent: Sent, lam: Pair) -> Moved:
+        """As `sweep`, here, with the moments of the other side packed."""
+        new = empty_rows(*lam[0].shape)
         numbers = sent.own_weight, sent.prior, sent.pull, sent.tau, self.biased, sent.rho
         for pieces, sums in self._gathered(sent.tell, sent.other_weight, lam[0].shape[1]):
             self._run(kernels.sweep_rows, pieces, sums, *numbers, *lam, *new.lam, *new.mu, new.log_det, new.errors)
@@ -182,7 +163,7 @@ class ItsRatings:
     def _runs(self, width: int, scratch: int) -> Iterator[tuple[Ints, Floats]]:
         """Runs of rows, cut into pieces, and room for so many numbers of each of them."""
         per_run = max(1, min(self.n_rows, SCRATCH // width))
-        room = ROOM.take("sums", per_run, scratch)
+        room = np.empty((per_run, scratch))
         for first in range(0, self.n_rows, per_run):
             yield self._pieces(first, min(first + per_run, self.n_rows)), room
 
