@@ -17,12 +17,14 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import scipy.sparse as sparse
 from distributed import Client, LocalCluster
+from threadpoolctl import threadpool_limits
 
 import natgrad as ng
 from natgrad.data.corpora import as_corpus
@@ -67,7 +69,7 @@ def overhead() -> dict[str, float]:
     with cluster() as made:
         dask = Dask(made)
         for name, executor in (("threads", None), ("dask", dask)):
-            with limited_to(2), sharing(problem, executor, len(corpus)):
+            with as_in_a_fit(), sharing(problem, executor, len(corpus)):
                 taken = []
                 for _ in range(repeats):
                     begin = time.perf_counter()
@@ -87,13 +89,20 @@ def overhead() -> dict[str, float]:
     }  # fmt: skip
 
 
+@contextmanager
+def as_in_a_fit() -> Iterator[None]:
+    """Two threads of compiled loops and one of matrix products, as in every fit: more would be in the way of the workers."""
+    with limited_to(2), threadpool_limits(1, user_api="blas"):
+        yield
+
+
 def lda_steps(executor: object, X: sparse.csr_array) -> Iterator[float]:
     """The seconds of one step after the other."""
     corpus = as_corpus(X)
     problem = LDAProblem(corpus, np.full(100, 0.1), 0.05, Local(dtype=np.float32, skip=1e-4))
     state, size = problem.start(0), len(corpus) // 4
     stepper = SampledGroups(problem, size, *problem.local_limits, RobbinsMonro(delay=4.0))
-    with limited_to(2), sharing(problem, executor, size):
+    with as_in_a_fit(), sharing(problem, executor, size):
         while True:
             begin = time.perf_counter()
             state, _ = stepper.step(state, 0)
@@ -105,7 +114,7 @@ def factor_steps(executor: object, ratings: ng.Ratings) -> Iterator[float]:
 
     problem = FullRatingsProblem(ratings, 15, RatingPriors())
     state = problem.start(0)
-    with limited_to(2), sharing(problem, executor, by_row=True):
+    with as_in_a_fit(), sharing(problem, executor, by_row=True):
         while True:
             begin = time.perf_counter()
             state = problem.sweep(state, problem.order).state
@@ -115,7 +124,7 @@ def factor_steps(executor: object, ratings: ng.Ratings) -> Iterator[float]:
 def throughput() -> dict[str, dict[str, float]]:
     """Steps here and there in turn, so that a busy minute of the machine hits both; the least of each."""
     rng = np.random.default_rng(0)
-    n_users, n_items, n = 8_000, 4_000, 8_000_000
+    n_users, n_items, n = 14_000, 7_000, 14_000_000
     pairs = np.unique(rng.integers(0, n_users * n_items, n))
     ratings = ng.Ratings(
         pairs // n_items, pairs % n_items, rng.normal(size=len(pairs)), shape=(n_users, n_items), duplicates="keep"
@@ -123,7 +132,7 @@ def throughput() -> dict[str, dict[str, float]]:
     found = {}
     with cluster() as made:
         dask = Dask(made)
-        cases = (("LDA", lda_steps, documents(48_000, 8_000, 120)), ("factorisation", factor_steps, ratings))
+        cases = (("LDA", lda_steps, documents(100_000, 8_000, 120)), ("factorisation", factor_steps, ratings))
         for name, steps, data in cases:
             here, there = steps(None, data), steps(dask, data)
             # The first step of each places data and compiles.

@@ -86,19 +86,47 @@ def test_topics_are_the_bits_of_threads(cluster):
         assert client.status == "running"  # what was given open stays open
 
 
-def test_chains_and_factors_are_the_bits_of_threads(cluster, rng, monkeypatch):
-    from natgrad.models import hmm_problem, rating_parts
+def test_chains_are_the_bits_of_threads(cluster, rng, monkeypatch):
+    from natgrad.models import hmm_problem
 
     monkeypatch.setattr(hmm_problem, "PART", 2000)
-    monkeypatch.setattr(rating_parts, "PART", 2000)
     X, lengths = rng.normal(size=(20_000, 2)), [500] * 40
     settings = {"n_states": 3, "n_init": 1, "tol": 0.0, "max_sweeps": 3, "method": ng.VB()}
     same(ng.GaussianHMM(**settings).fit(X, lengths), ng.GaussianHMM(**settings, executor=cluster).fit(X, lengths))
+
+
+def test_workers_read_a_file_that_they_see(cluster, rng, monkeypatch, tmp_path):
+    from natgrad.inference.workers import OnWorkers
+    from natgrad.models import hmm_problem
+
+    monkeypatch.setattr(hmm_problem, "PART", 2000)
+    file, X, sent = tmp_path / "path.npy", rng.normal(size=(20_000, 2)), []
+    np.save(file, X)
+    scatter = distributed.Client.scatter
+    monkeypatch.setattr(distributed.Client, "scatter", lambda *a, **how: sent.append(a[1]) or scatter(*a, **how))
+    settings = {"n_states": 3, "n_init": 1, "tol": 0.0, "max_sweeps": 3, "method": ng.VB(), "executor": cluster}
+    lengths = [500] * 40
+    here = ng.GaussianHMM(**{**settings, "executor": None}).fit(X, lengths)
+    same(here, ng.GaussianHMM(**settings).fit(file, lengths))
+    assert not sent
+    # A file that workers do not see is read here.
+    monkeypatch.setattr(OnWorkers, "_is_seen", lambda self, files: False)
+    same(here, ng.GaussianHMM(**settings).fit(file, lengths))
+    assert sent
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "poisson"])
+def test_factors_are_the_bits_of_threads(cluster, likelihood, monkeypatch):
+    from natgrad.models import rating_parts
+
+    monkeypatch.setattr(rating_parts, "PART", 2000)
     ratings = ng.data.make_ratings(300, 100, 10_000).ratings
-    settings = {"n_factors": 4, "max_steps": 12, "tol": 0.0}
+    values = {"gaussian": ratings.values, "bernoulli": (ratings.values > 0) * 1.0, "poisson": np.abs(ratings.values)}
+    table = ng.Ratings(ratings.users, ratings.items, values[likelihood].round())
+    settings = {"n_factors": 4, "max_steps": 12, "tol": 0.0, "likelihood": likelihood}
     same(
-        ng.MatrixFactorization(**settings).fit(ratings),
-        ng.MatrixFactorization(**settings, executor=cluster).fit(ratings),
+        ng.MatrixFactorization(**settings).fit(table),
+        ng.MatrixFactorization(**settings, executor=cluster).fit(table),
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sparse
 
 import natgrad as ng
+from natgrad.data.mapped import Mapped
 from natgrad.inference import memoised
 from natgrad.inference.executors import Dask, Everywhere, Recipe, Shared, Threads, even_cuts, opened
 from natgrad.models import hmm_problem, lda_problem, rating_parts
@@ -16,12 +17,15 @@ from natgrad.models import hmm_problem, lda_problem, rating_parts
 class Elsewhere:
     """What another machine would do: everything travels as bytes, and the last call is the first one to be done."""
 
+    n_threads = 3
+
     def __init__(self):
         self.bytes, self.calls = 0, []
 
     def place(self, shards):
         self.shards = [pickle.dumps(shard.data if isinstance(shard, Everywhere) else shard) for shard in shards]
-        self.made = [pickle.loads(shard) for shard in self.shards]
+        found = [pickle.loads(shard) for shard in self.shards]
+        self.made = [shard.made() if isinstance(shard, Recipe) else shard for shard in found]
         return self
 
     def run(self, function, calls):
@@ -126,6 +130,40 @@ def test_chains_are_the_same_bits_elsewhere(kind, settings, small_parts, rng):
     same(here, there)
 
 
+@pytest.mark.parametrize("settings", [CHAINS["sequences"], CHAINS["grown"]], ids=["sequences", "grown"])
+@pytest.mark.parametrize("kind", [ng.GaussianHMM, ng.CategoricalHMM])
+def test_chains_in_a_file_are_read_by_those_who_compute(kind, settings, small_parts, tmp_path, rng):
+    lengths = np.array([900, 15, 2000, 3, 1200])
+    X = rng.normal(size=(4118, 2)) if kind is ng.GaussianHMM else rng.integers(0, 3, 4118).astype(np.uint8)
+    file = tmp_path / "path.npy"
+    np.save(file, X)
+    settings = {"n_states": 2, "n_init": 1, "tol": 0.0, **settings}
+    other = Elsewhere()
+    here, there = kind(**settings).fit(X, lengths), kind(**settings, executor=other).fit(str(file), lengths)
+    assert len(set(other.calls)) > 1
+    assert all(isinstance(pickle.loads(shard), Recipe) and len(shard) < 1000 for shard in other.shards)
+    same(here, there)
+
+
+def test_an_array_is_found_in_its_file_and_nowhere_else(tmp_path, rng):
+    X = rng.normal(size=(50, 3))
+    np.save(tmp_path / "x.npy", X)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    found = Mapped.of(np.asarray(mapped)[5:].view())
+    np.testing.assert_array_equal(found.rows(7, 20).opened(), X[12:25])
+    assert len(pickle.dumps(found)) < 500
+    for other in (X, mapped[:, 1:], mapped[:0], np.load(tmp_path / "x.npy", mmap_mode="c"), mapped + 1.0):
+        assert Mapped.of(np.asarray(other)) is None
+    np.save(tmp_path / "x.npy", X[:40])
+    with pytest.raises(
+        FileNotFoundError, match=r"x.npy has .* bytes, .* expected, or was changed: all workers must see"
+    ):
+        found.opened()
+    (tmp_path / "x.npy").unlink()
+    with pytest.raises(FileNotFoundError, match="is not there: all workers must see the file"):
+        found.opened()
+
+
 @pytest.mark.parametrize("settings", [{}, {"noise_by": "both"}, {"step": ng.Constant(0.7)}], ids=str)
 @pytest.mark.parametrize("many", [0.0, 1.0], ids=["all moments", "those that are read"])
 def test_factors_are_the_same_bits_elsewhere(settings, many, small_parts, monkeypatch):
@@ -137,6 +175,36 @@ def test_factors_are_the_same_bits_elsewhere(settings, many, small_parts, monkey
     there = ng.MatrixFactorization(**settings, executor=other).fit(ratings)
     assert len(set(other.calls)) > 5
     same(here, there)
+
+
+LIKES = {"likelihood": "bernoulli", "n_factors": 3, "max_steps": 12, "tol": 0.0}
+
+
+@pytest.mark.parametrize("settings", [{}, {"biases": False}, {"step": ng.Constant(0.7)}], ids=str)
+@pytest.mark.parametrize("many", [0.0, 1.0], ids=["all moments", "those that are read"])
+def test_likes_are_the_same_bits_elsewhere(settings, many, small_parts, monkeypatch):
+    monkeypatch.setattr(rating_parts, "MANY", many)
+    ratings = ng.data.make_ratings(60, 40, 1500).ratings
+    table = ng.Ratings(ratings.users, ratings.items, (ratings.values > np.median(ratings.values)) * 1.0)
+    other = Elsewhere()
+    here = ng.MatrixFactorization(**LIKES, **settings).fit(table)
+    there = ng.MatrixFactorization(**LIKES, **settings, executor=other).fit(table)
+    assert len(set(other.calls)) > 5
+    same(here, there)
+    assert list(here.trace_["elbo"]) == list(there.trace_["elbo"])
+
+
+def test_likes_alone_and_counts_are_the_same_bits_elsewhere(small_parts):
+    ratings = ng.data.make_ratings(60, 40, 1500).ratings
+    likes = ng.Ratings(ratings.users, ratings.items, np.ones(len(ratings)))
+    counts = ng.Ratings(ratings.users, ratings.items, np.round(np.abs(ratings.values)) + 1.0)
+    for table, settings in ((likes, LIKES), (counts, {**LIKES, "likelihood": "poisson"})):
+        other = Elsewhere()
+        here = ng.MatrixFactorization(**settings).fit(table)
+        there = ng.MatrixFactorization(**settings, executor=other).fit(table)
+        assert len(set(other.calls)) > 5
+        same(here, there)
+        assert list(here.trace_["elbo"]) == list(there.trace_["elbo"])
 
 
 def mixture(**settings):

@@ -1,16 +1,18 @@
 """The full model: the numbers of the network that declares it, definitions, and the theorems of its gauge."""
 
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 import natgrad as ng
 from natgrad.inference.engine import Limits, run
+from natgrad.kernels.rating_gather import sum_rows
 from natgrad.models.rating_counts import ORDER, CountsProblem
 from natgrad.models.rating_likes import LikesProblem
 from natgrad.models.rating_model import FullRatingsProblem, RatingPriors
-from natgrad.models.rating_sides import pair_moments
+from natgrad.models.rating_sides import OTHER, packed, pair_moments, unpacked
 from natgrad.testing.rating_blocks import naive_moments, naive_shares, naive_target
 
 N_USERS, N_ITEMS, N_RATINGS, N_FACTORS, VAGUE = 9, 7, 40, 3, 1e-2
@@ -115,10 +117,11 @@ def test_kernels_are_their_definitions(biases):
     for n in range(0, N_RATINGS, 7):
         wanted = naive_moments(state.mu["u"], state.mu["v"], users[n], items[n], biases)
         np.testing.assert_allclose((mean[n], variance[n]), wanted, rtol=1e-9, atol=1e-12)
-    side = ours.sides["u"]
-    expected, square = side.pair_moments(state.mu["u"], state.mu["v"])
-    np.testing.assert_allclose(expected, mean[side.rows.place], rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(square, (variance + mean**2)[side.rows.place], rtol=1e-10)
+    tell = {name: packed(state.mu[name]) for name in OTHER}
+    for name, side in ours.sides.items():
+        expected, square = side.pair_moments(tell[name], tell[OTHER[name]], ours.size, name == "u")
+        np.testing.assert_allclose(expected, mean[side.rows.place], rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(square, (variance + mean**2)[side.rows.place], rtol=1e-10)
     weight = float(state.mu["noise"][0]) * state.mu["user_noise"][0][users] * state.mu["item_noise"][0][items]
     pairs = list(zip(users, items, values, weight, strict=True))
     linear, minus_half = ours.target(ours.blocks["u"], state, ("r",))
@@ -219,3 +222,13 @@ def test_counts_have_a_bound_by_its_definition_that_never_falls():
     np.testing.assert_allclose(totals.sum(), mu["u"][0].sum(0) @ mu["v"][0].sum(0))
     with pytest.raises(NotImplementedError, match="counts are read as a whole"):
         ours.target(ours.blocks["u"], state, ("u",))
+
+
+def test_what_is_packed_is_unpacked_and_rows_are_summed(rng):
+    half = rng.normal(size=(7, 4, 4))
+    moments = rng.normal(size=(7, 4)), half + half.transpose(0, 2, 1)
+    for mine, theirs in zip(moments, unpacked(packed(moments), 4), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    start, values, out = np.array([0, 0, 3, 3, 10]), rng.normal(size=10), np.empty(4)
+    sum_rows(start, values, out)
+    np.testing.assert_allclose(out, [values[a:b].sum() for a, b in pairwise(start)], atol=1e-12)

@@ -6,19 +6,19 @@
 `Threads` makes one call after the other in this process, and the compiled loops inside share the threads. `Dask` sends each call
 to the worker that holds its shard, as a task keyed (shard, step) that runs in one thread. A task depends on nothing but its shard
 and its arguments, so a worker may die or join at any time: what it held is placed anew, and what it was doing is done again. How
-the data are cut never depends on the executor, and callers add results up in the order of the shards: the bits are the same.
+the data are cut depends on the executor only where nothing is added up over shards, and callers add results up in the order of
+the shards: the bits are the same.
 """
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
+
+from natgrad.data.mapped import Stamp
 
 __all__ = [
     "Call",
@@ -35,19 +35,21 @@ __all__ = [
 ]
 
 Call = tuple[int, tuple[Any, ...]]
-# Arguments above this many bytes go to a worker directly, below it with the task.
-LARGE = 1_000_000
-# How often what a dead worker took along is done again, without anything finished in between.
-ATTEMPTS = 10
-# Seconds between two looks at whether there are workers at all.
-LOOK = 2.0
 
 
 class Recipe(NamedTuple):
-    """A shard as a description: ``make(*arguments)`` is the data, on whatever machine they are wanted."""
+    """A shard as a description: ``make(*arguments)`` is the data, on whatever machine they are wanted.
+
+    ``files`` are those that it reads. If some worker does not see them as this process does, the data are made here and sent.
+    """
 
     make: Callable[..., Any]
     arguments: tuple[Any, ...]
+    files: tuple[Stamp, ...] = ()
+
+    def made(self) -> Any:
+        """The data, here."""
+        return self.make(*self.arguments)
 
 
 class Everywhere(NamedTuple):
@@ -75,6 +77,11 @@ class Placed(Protocol):
 
 class Executor(Protocol):
     """What places shards."""
+
+    @property
+    def n_threads(self) -> int:
+        """How many calls it computes at a time."""
+        ...
 
     def place(self, shards: Sequence[Any]) -> Placed:
         """Shards, recipes for them, or what is to be everywhere; they stay until the result is thrown away."""
@@ -118,7 +125,8 @@ def opened(executor: Any) -> Iterator[Executor]:
 def sharing(problem: Any, executor: Any, size: int = 1, by_row: bool = False) -> Iterator[None]:
     """The shards of a problem placed where they are computed on, as long as the block runs.
 
-    ``by_row``: nothing is added up over shards, so that here, where it would save nothing, nothing is cut.
+    ``by_row``: nothing is added up over shards. They are cut for as many as compute at a time, and here, where it would save
+    nothing, not at all.
     """
     with opened(executor) as where:
         here = isinstance(where, Threads)
@@ -129,7 +137,7 @@ def sharing(problem: Any, executor: Any, size: int = 1, by_row: bool = False) ->
             raise TypeError(
                 f"executor={executor!r}: a {type(problem).__name__} cannot be shared out; leave executor= out"
             )
-        shards = problem.shards(size)
+        shards = problem.shards(where.n_threads if by_row else size)
         if here and len(shards) == 1:  # nothing to hand over
             yield
             return
@@ -143,6 +151,8 @@ def sharing(problem: Any, executor: Any, size: int = 1, by_row: bool = False) ->
 @final
 class Threads:
     """In this process; the default."""
+
+    n_threads = 1
 
     def place(self, shards: Sequence[Any]) -> Placed:
         """Nothing moves; a recipe is followed whenever its shard is wanted."""
@@ -214,9 +224,16 @@ class Dask:
             self._client = make(self.where, security=self.security, set_as_default=False) if mine else self.where
         return self._client
 
+    @property
+    def n_threads(self) -> int:
+        """Of the workers that there are now; at least one."""
+        return max(1, sum(map(int, self.client.nthreads().values())))
+
     def place(self, shards: Sequence[Any]) -> Placed:
         """Shards on workers, in turn; a recipe is followed by the worker that is to hold its shard."""
-        return _OnWorkers(self, list(shards))
+        from natgrad.inference.workers import OnWorkers
+
+        return OnWorkers(self, list(shards))
 
     def close(self) -> None:
         """Close the connection, if it is our own."""
@@ -225,168 +242,7 @@ class Dask:
         self._client = None
 
 
-@final
-class _OnWorkers:
-    """Shards as futures, placed when they are first wanted and again when they are lost."""
-
-    def __init__(self, dask: Dask, shards: list[Any]) -> None:
-        self.dask, self.shards = dask, shards
-        self.token, self.step = uuid.uuid4().hex[:12], 0
-        self._held: dict[int, Any] = {}
-        self._home: dict[int, str] = {}
-        self._common: dict[int, tuple[Any, Any]] = {}
-
-    def run(self, function: Callable[..., Any], calls: Iterable[Call]) -> Iterator[Any]:
-        self.step += 1
-        self._common = {}
-        begun: list[tuple[Call, Any]] = []
-        for number, call in enumerate(calls):
-            begun.append((call, self._tried(function, call, (number, 0))))
-        for number, (call, future) in enumerate(begun):
-            yield self._result(function, call, number, future)
-
-    def _result(self, function: Callable[..., Any], call: Call, number: int, future: Any) -> Any:
-        """What a task found, begun anew as often as it is lost."""
-        for attempt in range(1, ATTEMPTS + 1):
-            found = None if future is None else self._collected(future)
-            if found is not None:
-                return found[0]
-            self._await_workers()
-            # A shard may be listed by the scheduler and yet be gone; what failed begins from the data again.
-            self._held.pop(call[0], None)
-            self._common = {}
-            future = self._tried(function, call, (number, attempt))
-        raise RuntimeError(
-            f"step {self.step}: workers died {ATTEMPTS} times in a row while they computed a part of it; they may be short of "
-            "memory: use smaller batches, or give them more"
-        )
-
-    def _tried(self, function: Callable[..., Any], call: Call, attempt: tuple[int, int]) -> Any:
-        """The future of a call; None if the worker it was to go to is gone."""
-        try:
-            return self._submit(function, *call, attempt)
-        except (OSError, TimeoutError, KeyError) as error:
-            self._check_scheduler(error)
-            return None
-
-    def _submit(
-        self, function: Callable[..., Any], shard: int, arguments: tuple[Any, ...], attempt: tuple[int, int]
-    ) -> Any:
-        client = self.dask.client
-        key = f"natgrad-{self.token}-shard{shard}-step{self.step}-call{attempt[0]}-{attempt[1]}"
-        held = self._shard(shard)
-        common = [self._shared(part) for part in arguments if isinstance(part, Shared)]
-        own: Any = tuple(None if isinstance(part, Shared) else part for part in arguments)
-        places = [place for place, part in enumerate(arguments) if isinstance(part, Shared)]
-        if sum(getattr(part, "nbytes", 0) for part in own) > LARGE:
-            there = [self._home[shard]] if shard in self._home else None
-            own = client.scatter([own], hash=False, direct=self.dask.direct, workers=there)[0]
-        return client.submit(_apply, function, held, own, places, *common, key=key, pure=False)
-
-    def _shared(self, part: Shared) -> Any:
-        """The future of what the calls of a step have in common, on every worker."""
-        kept = self._common.get(id(part.value))
-        if kept is None:
-            client, value = self.dask.client, part.value
-            kept = value, client.scatter([value], hash=False, direct=self.dask.direct, broadcast=True)[0]
-            self._common[id(value)] = kept
-        return kept[1]
-
-    def _shard(self, number: int) -> Any:
-        """The future of a shard."""
-        held = self._held.get(number)
-        if held is not None and held.status in ("finished", "pending"):
-            return held
-        client, shard = self.dask.client, self.shards[number]
-        if isinstance(shard, Recipe):
-            key = f"natgrad-{self.token}-shard-{number}-{uuid.uuid4().hex[:8]}"
-            held = client.submit(shard.make, *shard.arguments, key=key, pure=False)
-        else:
-            workers, spread = sorted(self._await_workers()), isinstance(shard, Everywhere)
-            where = workers if spread else [workers[number % len(workers)]]
-            if not spread:
-                self._home[number] = where[0]
-            data = [shard.data if spread else shard]
-            held = client.scatter(data, hash=False, direct=self.dask.direct, workers=where, broadcast=spread)[0]
-        self._held[number] = held
-        return held
-
-    def _collected(self, future: Any) -> tuple[Any] | None:
-        """The result of a task, when it has ended; None if it is lost. An error of the function itself is raised."""
-        import distributed
-
-        wait: Any = distributed.wait
-        losses = _losses()
-        while future.status == "pending":
-            try:
-                with self.dask.client.as_current():
-                    wait(future, timeout=LOOK)
-            except TimeoutError:
-                self._await_workers()
-            except losses:
-                break
-        if future.status == "error" and not isinstance(future.exception(), losses):
-            future.result()
-        if future.status != "finished":
-            return None
-        gone: tuple[type[Exception], ...] = (OSError, TimeoutError, *losses)
-        try:
-            return tuple(self.dask.client.gather([future], direct=self.dask.direct))
-        except gone as error:  # the worker went away with the result
-            self._check_scheduler(error)
-            return None
-
-    def _await_workers(self) -> list[str]:
-        """The addresses of the workers, as soon as there is one."""
-        until = time.monotonic() + self.dask.patience
-        while True:
-            try:
-                workers = list(self.dask.client.nthreads())
-            except (OSError, TimeoutError) as error:
-                self._check_scheduler(error)
-                workers = []
-            if workers:
-                return workers
-            if time.monotonic() > until:
-                raise RuntimeError(
-                    f"{self.dask!r} has had no worker for {self.dask.patience:g} seconds: start some, or raise patience="
-                )
-            time.sleep(0.1)
-
-    def _check_scheduler(self, error: Exception) -> None:
-        if self.dask.client.status not in ("running", "connecting"):
-            raise ConnectionError(f"the scheduler of {self.dask!r} does not answer: {error}") from error
-
-
-def _losses() -> tuple[type[Exception], ...]:
-    """Errors that say that a worker is gone with what it held, and not that the function failed."""
-    from distributed import CancelledError, KilledWorker
-    from distributed.scheduler import NoValidWorkerError
-
-    return CancelledError, KilledWorker, NoValidWorkerError
-
-
 def _made(shard: Any) -> Any:
     if isinstance(shard, Everywhere):
         return shard.data
-    return shard.make(*shard.arguments) if isinstance(shard, Recipe) else shard
-
-
-def _apply(function: Callable[..., Any], shard: Any, own: Any, places: list[int], *common: Any) -> Any:
-    """On a worker: one thread for a task, and one for the matrices in it."""
-    import numba
-
-    _pin_matrices()
-    numba.set_num_threads(1)
-    arguments = list(own)
-    for place, value in zip(places, common, strict=True):
-        arguments[place] = value
-    return function(shard, *arguments)
-
-
-@cache
-def _pin_matrices() -> None:
-    """Two threads of a matrix library round differently; once for each process."""
-    from threadpoolctl import threadpool_limits
-
-    threadpool_limits(1, user_api="blas")
+    return shard.made() if isinstance(shard, Recipe) else shard

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from numba import prange
 
-from natgrad.kernels._njit import lane_kernel, parallel_kernel
+from natgrad.kernels._njit import lane_kernel, parallel_kernel, serial_kernel
 
-__all__ = ["gather_rows", "normal_equations", "pack"]
+__all__ = ["gather_rows", "normal_equations", "pack", "sum_rows", "unpack"]
 
 
 @parallel_kernel
@@ -30,6 +30,31 @@ def pack(mean, second, tell):
                 place += 1
         for k in range(size):
             tell[row, place + k] = mean[row, k]
+
+
+@serial_kernel
+def unpack(tell, mean, second):
+    """Back from ``tell`` to the vector and both triangles of the matrix of each row."""
+    size = mean.shape[1]
+    for row in range(mean.shape[0]):
+        place = 0
+        for k in range(size):
+            for h in range(k + 1):
+                second[row, k, h] = tell[row, place]
+                second[row, h, k] = tell[row, place]
+                place += 1
+        for k in range(size):
+            mean[row, k] = tell[row, place + k]
+
+
+@serial_kernel
+def sum_rows(start, values, out):
+    """The sum of each row, number after number: those of a row are added alike wherever the row lies."""
+    for row in range(out.shape[0]):
+        total = 0.0
+        for n in range(start[row], start[row + 1]):
+            total += values[n]
+        out[row] = total
 
 
 @parallel_kernel

@@ -15,7 +15,7 @@ from numba import prange
 
 from natgrad.kernels._njit import lane_kernel, parallel_kernel
 
-__all__ = ["logistic_bound", "moments_of_rows"]
+__all__ = ["linear_forms", "logistic_bound", "moments_of_columns", "moments_of_rows"]
 
 # Below it tanh(ξ/2) / (2 ξ) is its series.
 SMALL = 1e-3
@@ -43,6 +43,35 @@ def moments_of_rows(pieces, start, other, mean, second, biased, tell, block, for
                     own, known = mean[row, size - 1], second[row, size - 1, size - 1]
                 while n < last and other[n] < edge:
                     dot, square = _both_products(mean[row], forms[row - first], tell[other[n]], means, biased)
+                    out_mean[n], out_square[n] = own + dot, known + square
+                    n += 1
+                cursor[row - first] = n
+
+
+@parallel_kernel
+def linear_forms(mean, second, biased, forms):
+    """The forms [rows, D(D+1)/2 + D] of all rows."""
+    for row in prange(mean.shape[0]):
+        _linear_form(mean[row], second[row], biased, forms[row])
+
+
+@parallel_kernel
+def moments_of_columns(pieces, start, other, mean, second, biased, forms, tell, block, out_mean, out_square):
+    """As `moments_of_rows`, from the other side: rows have the packed moments ``tell``, and ``other`` the forms."""
+    first, size = pieces[0], mean.shape[1]
+    n_pieces, means = pieces.shape[0] - 1, size * (size + 1) // 2
+    cursor = start[first : pieces[n_pieces]].copy()
+    for begin in range(0, forms.shape[0], block):
+        edge = begin + block
+        for piece in prange(n_pieces):
+            for row in range(pieces[piece], pieces[piece + 1]):
+                n, last = cursor[row - first], start[row + 1]
+                while n < last and other[n] < edge:
+                    i = other[n]
+                    own, known = 0.0, 0.0
+                    if biased:
+                        own, known = mean[i, size - 1], second[i, size - 1, size - 1]
+                    dot, square = _both_products(mean[i], forms[i], tell[row], means, biased)
                     out_mean[n], out_square[n] = own + dot, known + square
                     n += 1
                 cursor[row - first] = n
@@ -79,7 +108,7 @@ def _linear_form(mean, second, biased, out):
         out[place + n_factors] = 1.0
         place += size
     for k in range(size):
-        out[place + k] = 2.0 * second[k, n_factors] if biased else 0.0
+        out[place + k] = 2.0 * second[n_factors, k] if biased else 0.0
     if biased:
         out[place + n_factors] = 2.0 * mean[n_factors]
 

@@ -103,7 +103,8 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
     n_jobs : int, optional
         Threads; by default all. The result is the same for any number.
     executor : None, an address, `distributed.Client` or cluster, or `natgrad.Dask`
-        Who computes: this process, or the workers of a Dask cluster, which hold the data. The result is the same.
+        Who computes: this process, or the workers of a Dask cluster, which hold the data; a .npy file that they see they read
+        themselves. The result is the same.
     verbose : bool, optional
         Show a progress bar; by default on a terminal.
 

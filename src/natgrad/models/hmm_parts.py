@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.mapped import Mapped
+from natgrad.inference.executors import Recipe
 from natgrad.kernels.hmm_emissions import LANES
 from natgrad.models.hmm_windows import Counts, Weights, Windows, blocks_of_sequences, count, grown
 
-__all__ = ["Chosen", "Stretch", "Subchains", "added", "count_sequences", "count_subchains"]
+__all__ = ["Chosen", "Stretch", "Subchains", "added", "count_sequences", "count_subchains", "shard_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -51,6 +53,20 @@ class Stretch(NamedTuple):
         for view in seen:  # as kernels are compiled for
             view.flags.writeable = False
         return sent._replace(codes=seen[0], values=seen[1], labels=seen[2])
+
+
+def shard_of(codes: Array, values: Array, labels: Array, begin: int, end: int) -> Stretch | Recipe:
+    """A run of the times of a path; where they are mapped from a file, which file and where, for those who read it themselves."""
+    found = [Mapped.of(part) for part in (codes, values)]
+    files = tuple(part.file for part in found if part is not None)
+    pair = ((codes, values)[n][begin:end] if part is None else part.rows(begin, end) for n, part in enumerate(found))
+    shard = (*pair, labels[begin:end])
+    return Recipe(read_stretch, shard, files) if files else read_stretch(*shard)
+
+
+def read_stretch(*parts: Array | Mapped) -> Stretch:
+    """A run of times, from where they lie."""
+    return Stretch(*(part.opened() if isinstance(part, Mapped) else part for part in parts))
 
 
 class Chosen(NamedTuple):

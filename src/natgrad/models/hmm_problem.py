@@ -25,11 +25,11 @@ from natgrad.data.sequences import Sequences
 from natgrad.families import Dirichlet
 from natgrad.inference.additive import GroupResult
 from natgrad.inference.additive_base import WholeGroups
-from natgrad.inference.executors import Call, Placed, even_cuts
+from natgrad.inference.executors import Call, Placed, Recipe, even_cuts
 from natgrad.inference.steps import RobbinsMonro, Step
 from natgrad.kernels.hmm_emissions import n_statistics
 from natgrad.models.hmm_emissions import Emission
-from natgrad.models.hmm_parts import Chosen, Stretch, Subchains, added, count_sequences, count_subchains
+from natgrad.models.hmm_parts import Chosen, Stretch, Subchains, added, count_sequences, count_subchains, shard_of
 from natgrad.models.hmm_priors import stationary
 from natgrad.models.hmm_windows import Counts, Weights, n_threads, pattern_statistics, weights_of
 from natgrad.problem import Block, ChildSet, State
@@ -225,12 +225,19 @@ class SequenceProblem(WholeGroups):
 
     # -- shards --
 
-    def shards(self, size: int) -> list[Stretch]:
+    def shards(self, size: int) -> list[Stretch | Recipe]:
         """The data cut so that batches of this many groups have enough times in each shard; a function of the data alone."""
         times = self.data.n_times * min(size, self.n_groups) // self.n_groups
         cuts = even_cuts(self.data.lengths, max(1, times // PART))
         self._cuts, self._begins = cuts, self.data.ends[cuts[:-1]]
-        return [self._stretch(int(a), int(b)) for a, b in zip(self._begins, self.data.ends[cuts[1:]], strict=True)]
+        return self._cut(self._begins, self.data.ends[cuts[1:]])
+
+    def _cut(self, begins: Ints, ends: Ints) -> list[Stretch | Recipe]:
+        """The times from each of these to each of those; of a file that is mapped, where they lie."""
+        data = self.data
+        return [
+            shard_of(data.codes, data.values, data.labels, int(a), int(b)) for a, b in zip(begins, ends, strict=True)
+        ]
 
     def _stretch(self, begin: int, end: int) -> Stretch:
         return Stretch(self.data.codes[begin:end], self.data.values[begin:end], self.data.labels[begin:end])
@@ -337,7 +344,7 @@ class SubchainProblem(SequenceProblem):
         reads = self._reads(sum(part[2] for part in parts))
         return GroupResult((), told, rest + self.data.base * scale, 1, reads)
 
-    def shards(self, size: int) -> list[Stretch]:
+    def shards(self, size: int) -> list[Stretch | Recipe]:
         """Runs of starts, each with the times that its subchains and their buffers reach."""
         n_shards = max(1, min(size, self.n_groups) * self.subchains.length // PART)
         self._cuts = np.unique(np.linspace(0, self.n_groups, n_shards + 1).astype(np.int64))
@@ -346,7 +353,7 @@ class SubchainProblem(SequenceProblem):
         first, last = self._time(self._cuts[:-1]), self._time(self._cuts[1:] - 1)
         self._begins = np.maximum(first - reach, 0)
         ends = np.minimum(last + self.subchains.length + reach, self.data.n_times)
-        return [self._stretch(int(a), int(b)) for a, b in zip(self._begins, ends, strict=True)]
+        return self._cut(self._begins, ends)
 
     def _number(self, groups: Ints) -> Ints:
         """The sequence that each group lies in."""

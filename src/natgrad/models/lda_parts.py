@@ -119,7 +119,7 @@ def infer_view(view: View, topics: Topics, local: Local, start: Any, warm: bool,
         solve_documents(
             view.chunks, view.corpus.start, view.corpus.words, view.counts, topics.weights, topics.top,
             topics.doc_prior.astype(local.dtype), series_for(local.dtype), power, bits_like(power),
-            np.ascontiguousarray(begin_at, dtype=local.dtype), warm, float(tol), int(limit),
+            np.require(begin_at, local.dtype, ["C", "A"]), warm, float(tol), int(limit),
             min(local.skip, 0.5 / n_topics), *out,
         )  # fmt: skip
     return out
@@ -138,9 +138,13 @@ def solve_shard(
     shard: Corpus, topics: Topics, words: Ints, chosen: Ints | None, start: Any, local: Local, warm: bool, tol: float,
     limit: int,
 ) -> PartResult:  # fmt: skip
-    """Some documents of a shard (None: all); ``topics`` and the counts have a row for each of these sorted words alone."""
+    """Some documents of a shard (None: all); the counts have a row for each of these sorted words alone, ``topics`` may have all.
+
+    What came in a message may begin at any byte; here it begins where loops read fastest.
+    """
+    topics = topics.rows(words if len(topics.top) > len(words) else np.arange(len(words)))
     part = shard if chosen is None else shard.documents(chosen)
     place = np.empty(shard.n_words, np.int32)
     place[words] = np.arange(len(words), dtype=np.int32)
-    numbered = Corpus(part.start, place[part.words], part.counts, len(words))
+    numbered = Corpus(np.require(part.start, requirements="A"), place[part.words], part.counts, len(words))
     return solve_view(make_view(numbered, local.dtype), topics, local, start, warm, tol, limit)

@@ -25,7 +25,7 @@ from natgrad.families import Dirichlet
 from natgrad.inference.additive import GroupResult
 from natgrad.inference.additive_base import WholeGroups
 from natgrad.inference.draws import generator
-from natgrad.inference.executors import Call, Placed, even_cuts
+from natgrad.inference.executors import Call, Placed, Shared, even_cuts
 from natgrad.inference.start import START
 from natgrad.kernels.lda import LANES, row_products
 from natgrad.kernels.memory import aligned_empty
@@ -62,6 +62,8 @@ SLICE = 20_000
 # A shard's part of a batch has at least so many entries, and so many for each word, if its documents are spread evenly: it is
 # worth a trip to a worker, and so are the rows of its words.
 PART, PART_PER_WORD = 2**18, 4
+# A part with more than this share of the words reads the rows of all of them, which travel once to each worker.
+MANY = 0.5
 
 
 class LDAProblem(WholeGroups):
@@ -268,6 +270,7 @@ class LDAProblem(WholeGroups):
         """The documents of a batch shard by shard, where the shards are; sums in the order of the shards."""
         assert self.placed is not None
         corpus, topics, words_of = self.corpus, self._topics(elog), []
+        everything = Shared(topics)
         ends = self._cuts if groups is None else np.searchsorted(groups, self._cuts)
 
         def calls() -> Iterator[Call]:
@@ -279,7 +282,8 @@ class LDAProblem(WholeGroups):
                     seen[part.words] = True
                     words = np.flatnonzero(seen)
                     words_of.append(words)
-                    yield shard, (topics.rows(words), words, chosen, None if start is None else start[a:b], *how)
+                    told = everything if len(words) > MANY * corpus.n_words else topics.rows(words)
+                    yield shard, (told, words, chosen, None if start is None else start[a:b], *how)
 
         counts: Floats = np.zeros((corpus.n_words, self.n_topics), self.local.dtype)
         bound, rounds, gamma = 0.0, 0, []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
@@ -20,14 +21,16 @@ from natgrad.data.ratings import Ratings
 from natgrad.families import Gamma
 from natgrad.inference.draws import generator
 from natgrad.inference.engine import Result
+from natgrad.inference.executors import Placed, Shared
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.start import START
 from natgrad.kernels.counts import share_counts
 from natgrad.models.blending import blended_block, distance, length, owned
 from natgrad.models.predictors import Counted, Predictor
 from natgrad.models.rating_kinds import Part, RatingSettings, extended_state, folded_state
-from natgrad.models.rating_rows import make_side, run_kernel
-from natgrad.models.rating_sides import OTHER, PLATE
+from natgrad.models.rating_parts import cut_sides
+from natgrad.models.rating_rows import Side, make_side, run_kernel
+from natgrad.models.rating_sides import OTHER, PLATE, aligned
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 
 __all__ = ["Counts", "CountsProblem"]
@@ -58,6 +61,8 @@ class CountsProblem:
     def __init__(self, ratings: Ratings, n_factors: int) -> None:
         self.ratings, self.n_factors = ratings, n_factors
         self.sides = {"u": make_side(ratings.sorted_by_user), "v": make_side(ratings.sorted_by_item)}
+        # Set while shards are placed; see `natgrad.inference.executors.sharing`.
+        self.placed: Placed | None = None
         self.constant = -float(scipy.special.gammaln(ratings.values + 1.0).sum())
 
     @cached_property
@@ -185,12 +190,32 @@ class CountsProblem:
         tops = {side: mu[side][1].max(1) for side in OTHER}
         own, other = (np.exp(mu[side][1] - tops[side][:, None]) for side in (name, OTHER[name]))
         side = self.sides[name]
-        out, logs = np.empty(own.shape), np.empty(len(own))
-        run_kernel(share_counts, side, own, other, out, logs)
+        out, logs = share_rows(side, own, other) if self.placed is None else self._elsewhere(name, own, other)
         back = np.add.reduceat(np.append(side.values * tops[OTHER[name]][side.other], 0.0), side.start[:-1])
         totals = np.add.reduceat(np.append(side.values, 0.0), side.start[:-1])
         some = np.diff(side.start) > 0
         return out, logs + np.where(some, back + totals * tops[name], 0.0)
+
+    def shards(self, n_threads: int) -> list[Side]:
+        """Users, then items, in runs of rows with about equally many counts."""
+        rows = {"u": self.ratings.sorted_by_user, "v": self.ratings.sorted_by_item}
+        self._cuts = cut_sides(rows, n_threads)
+        return [make_side(run) for cut in self._cuts.values() for run in cut.runs]
+
+    def _elsewhere(self, name: str, own: Floats, other: Floats) -> tuple[Floats, Floats]:
+        """The sums of every row, where the shards are."""
+        assert self.placed is not None
+        cut, told = self._cuts[name], Shared(other)
+        calls = [(cut.first + n, (own[a:b], told)) for n, (a, b) in enumerate(pairwise(cut.borders))]
+        out, logs = zip(*self.placed.run(share_rows, calls), strict=True)
+        return np.concatenate(out), np.concatenate(logs)
+
+
+def share_rows(side: Side, own: Floats, other: Floats) -> tuple[Floats, Floats]:
+    """Σ_n r_n φ_nk and Σ_n r_n log Σ_k G_ik G_jk of each row."""
+    out, logs = np.empty(own.shape), np.empty(len(own))
+    run_kernel(share_counts, Side(*(aligned(part) for part in side)), aligned(own), aligned(other), out, logs)
+    return out, logs
 
 
 @final

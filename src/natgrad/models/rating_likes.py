@@ -21,13 +21,18 @@ import scipy.special
 from natgrad.data.ratings import Ratings
 from natgrad.inference.draws import generator
 from natgrad.inference.engine import Result
+from natgrad.inference.executors import Placed
 from natgrad.inference.gauge import Rotation
 from natgrad.inference.methods import VB, Method
+from natgrad.kernels.rating_gather import sum_rows
 from natgrad.kernels.rating_pairs import logistic_bound
+from natgrad.models.blending import owned
 from natgrad.models.predictors import Binary, Predictor
 from natgrad.models.rating_kinds import WARM_UP, Part, RatingSettings, extended_state, features_of, folded_state
 from natgrad.models.rating_model import FullRatingsProblem, RatingPriors
-from natgrad.models.rating_sides import ItsRatings
+from natgrad.models.rating_parts import Likes as SentLikes
+from natgrad.models.rating_parts import PlacedRows
+from natgrad.models.rating_sides import OTHER, ItsRatings, packed
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 
 __all__ = ["Likes", "LikesProblem"]
@@ -66,6 +71,8 @@ class LikesProblem:
         self.inner = FullRatingsProblem(ratings, n_factors, priors, hold, features)
         self.order = self.inner.order
         self.n_factors, self.size = n_factors, self.inner.size
+        # Set while shards are placed; see `natgrad.inference.executors.sharing`.
+        self.placed: Placed | None = None
 
     @property
     def blocks(self) -> Mapping[str, Block]:
@@ -108,9 +115,15 @@ class LikesProblem:
 
     def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
         """The best ξ, then every block once; the bound is the one with these ξ."""
-        ratings, rest = self._as_ratings(state)
+        if self.placed is None:
+            ratings, rest = self._as_ratings(state)
+            result = ratings.sweep(state, order, rho)
+            return result._replace(bound=result.bound + rest)
+        ratings, likes = self._as_ratings_elsewhere(state)
         result = ratings.sweep(state, order, rho)
-        return result._replace(bound=result.bound + rest)
+        if "u" not in order:
+            self._ask_users(ratings, state)
+        return result._replace(bound=result.bound + float(likes.rest.sum()))
 
     def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
         """The same."""
@@ -118,8 +131,12 @@ class LikesProblem:
 
     def bound(self, state: State) -> float:
         """The bound with the best ξ."""
-        ratings, rest = self._as_ratings(state)
-        return ratings.bound(state) + rest
+        if self.placed is None:
+            ratings, rest = self._as_ratings(state)
+            return ratings.bound(state) + rest
+        ratings, likes = self._as_ratings_elsewhere(state)
+        self._ask_users(ratings, state)
+        return ratings.bound(state) + float(likes.rest.sum())
 
     def target(
         self,
@@ -141,7 +158,8 @@ class LikesProblem:
     def _as_ratings(self, state: State) -> tuple[FullRatingsProblem, float]:
         """The ratings that the likes are to a state, and what the bound has besides theirs."""
         side, n = self.inner.sides["u"], len(self.ratings)
-        mean, square = side.pair_moments(state.mu["u"], state.mu["v"])
+        user, item = (packed(owned(state.mu[name])) for name in OTHER)
+        mean, square = side.pair_moments(user, item, self.size, of_users=True)
         by_user, values, trust, rest = np.empty((2, n)), np.empty(n), np.empty(n), np.empty(n)
         logistic_bound(mean, square, self.offset, side.rows.place, self.ratings.values, *by_user, values, trust, rest)
         rows, items = side.rows, self.inner.sides["v"].rows
@@ -149,7 +167,28 @@ class LikesProblem:
             "u": ItsRatings(rows._replace(values=by_user[0]), self.priors.biases, trust=by_user[1]),
             "v": ItsRatings(items._replace(values=values[items.place]), self.priors.biases, trust=trust[items.place]),
         }
-        return self.inner.at(sides, values, trust), float(rest.sum())
+        rest_of_users = np.empty(side.n_rows)
+        sum_rows(rows.start, rest, rest_of_users)
+        return self.inner.at(sides, values, trust), float(rest_of_users.sum())
+
+    def _as_ratings_elsewhere(self, state: State) -> tuple[FullRatingsProblem, SentLikes]:
+        """The same where the shards are; the rest of the bound comes with what is next asked of the users."""
+        assert self.placed is not None
+        tell, sides, asked = {name: packed(owned(state.mu[name])) for name in OTHER}, {}, {}
+        for name, other in OTHER.items():
+            rows = self.inner.sides[name].rows
+            asked[name] = SentLikes(tell[name], tell[other], name == "u", self.offset, np.empty(len(tell[name])))
+            sides[name] = ItsRatings(rows, self.priors.biases)
+            sides[name].elsewhere = PlacedRows(self.placed, self.inner.cuts[name], asked[name])
+        return self.inner.at(sides, self.ratings.values, np.ones(1)), asked["u"]
+
+    def _ask_users(self, ratings: FullRatingsProblem, state: State) -> None:
+        """For the rest of the bound, where no sweep of theirs brings it along."""
+        ratings.sides["u"].errors(owned(state.mu["u"]), owned(state.mu["v"]), np.ones(len(state.mu["v"][0])))
+
+    def shards(self, n_threads: int) -> list[ItsRatings]:
+        """Users, then items, in runs of rows."""
+        return self.inner.shards(n_threads)
 
 
 @final

@@ -28,7 +28,7 @@ from natgrad.inference.start import START
 from natgrad.kernels import rating_vectors
 from natgrad.models.blending import blended_block, owned
 from natgrad.models.rating_gauge import SideSums, best_turn, moved_rows
-from natgrad.models.rating_parts import PlacedRows, shard_rows
+from natgrad.models.rating_parts import PlacedRows, cut_sides
 from natgrad.models.rating_sides import OTHER, PLATE, ItsRatings
 from natgrad.models.rating_sweep import MAP, NOISE, PRECISION, SIDE, RatingSweep
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
@@ -113,17 +113,14 @@ class FullRatingsProblem:
 
     @placed.setter
     def placed(self, placed: Placed | None) -> None:
-        self._placed, first = placed, 0
+        self._placed = placed
         for name, side in self.sides.items():
-            others, cuts = self._cuts[name]
-            side.elsewhere = None if placed is None else PlacedRows(placed, first, others, cuts)
-            first += len(others)
+            side.elsewhere = None if placed is None else PlacedRows(placed, self.cuts[name])
 
-    def shards(self, size: int) -> list[ItsRatings]:
+    def shards(self, n_threads: int) -> list[ItsRatings]:
         """Users, then items, in runs of rows with about equally many ratings; a step reads all of them."""
-        found = {name: shard_rows(side) for name, side in self.sides.items()}
-        self._cuts = {name: (others, cuts) for name, (_, others, cuts) in found.items()}
-        return [shard for shards, _, _ in found.values() for shard in shards]
+        self.cuts = cut_sides({name: side.rows for name, side in self.sides.items()}, n_threads)
+        return [ItsRatings(run, self.priors.biases, self.offset) for cut in self.cuts.values() for run in cut.runs]
 
     def at(self, sides: dict[str, ItsRatings], values: Floats, trust: Floats) -> FullRatingsProblem:
         """The same with other values of the ratings, and a noise precision for each of them."""

@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from natgrad.data.ratings import RatingsRows
 from natgrad.kernels import rating_blocks as kernels
-from natgrad.kernels.rating_gather import gather_rows, pack
-from natgrad.kernels.rating_pairs import moments_of_rows
+from natgrad.kernels.rating_gather import gather_rows, pack, unpack
+from natgrad.kernels.rating_pairs import linear_forms, moments_of_columns, moments_of_rows
 
 __all__ = [
-    "OTHER", "PLATE", "ItsRatings", "Moved", "Sent", "add_sampled", "empty_rows", "packed", "pair_moments", "run_alone",
+    "OTHER", "PLATE", "ItsRatings", "Moved", "Sent", "add_sampled", "aligned", "empty_rows", "packed", "pair_moments",
+    "run_alone", "unpacked",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
@@ -104,7 +105,8 @@ class ItsRatings:
         lam: Pair,
     ) -> Moved:
         """Every row at its optimum given the other side, or ρ of the way to it."""
-        sent = Sent(packed(other), other_weight, own_weight, prior, pull, tau, rho)
+        # Threads look out for more work for a while after they are done, and those who send would wait for them.
+        sent = Sent(packed(other, alone=self.elsewhere is not None), other_weight, own_weight, prior, pull, tau, rho)
         return self.swept(sent, lam) if self.elsewhere is None else self.elsewhere.swept(sent, lam)
 
     def swept(self, sent: Sent, lam: Pair) -> Moved:
@@ -132,12 +134,23 @@ class ItsRatings:
         for pieces, sums in self._gathered(packed(other), other_weight, other[0].shape[1]):
             self._run(kernels.targets_of_rows, pieces, sums, scale, self.biased, *out)
 
-    def pair_moments(self, own: Pair, other: Pair) -> Pair:
-        """E[f] and E[f²] of every rating, in the order of the rows, where f is what a rating is expected to be."""
-        tell, out = packed(other), (np.empty(len(self.rows.values)), np.empty(len(self.rows.values)))
-        block = max(1, BLOCK // tell.shape[1])
-        for pieces, forms in self._runs(tell.shape[1], tell.shape[1]):
-            self._run(moments_of_rows, pieces, *self.rows[:2], *own, self.biased, tell, block, forms, *out)
+    def pair_moments(self, own: Floats, other: Floats, size: int, of_users: bool) -> Pair:
+        """E[f] and E[f²] of every rating, in the order of the rows, where f is what a rating is expected to be.
+
+        Moments are packed. The same sums are made for a rating from either side: forms are those of users.
+        """
+        user, width = unpacked(own if of_users else other, size), own.shape[1]
+        out, block = (np.empty(len(self.rows.values)), np.empty(len(self.rows.values))), max(1, BLOCK // width)
+        if of_users:
+            for pieces, forms in self._runs(width, width):
+                self._run(
+                    moments_of_rows, pieces, *self.rows[:2], *user, self.biased, aligned(other), block, forms, *out
+                )
+            return out
+        forms = np.empty((len(other), width))
+        linear_forms(*user, self.biased, forms)
+        for pieces, _ in self._runs(width, 0):
+            self._run(moments_of_columns, pieces, *self.rows[:2], *user, self.biased, forms, aligned(own), block, *out)
         return out
 
     def _gathered(self, tell: Floats, other_weight: Floats, size: int) -> Iterator[tuple[Ints, Floats]]:
@@ -203,12 +216,27 @@ def pair_moments(own: npt.NDArray[Any], other: npt.NDArray[Any], mine: Pair, the
     return out
 
 
-def packed(moments: Pair) -> Floats:
-    """The lower triangle of each matrix, then the vector."""
+def packed(moments: Pair, alone: bool = False) -> Floats:
+    """The lower triangle of each matrix, then the vector; ``alone``: in this thread."""
     n_rows, size = moments[0].shape
     tell = np.empty((n_rows, size * (size + 1) // 2 + size))
-    pack(*moments, tell)
+    if alone:
+        run_alone(pack, *moments, tell)
+    else:
+        pack(*moments, tell)
     return tell
+
+
+def unpacked(tell: Floats, size: int) -> Pair:
+    """Vectors and symmetric matrices of what is packed."""
+    out = np.empty((len(tell), size)), np.empty((len(tell), size, size))
+    unpack(aligned(tell), *out)
+    return out
+
+
+def aligned(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """What came in a message may begin at any byte, where loops read slower and would be compiled once more."""
+    return np.require(array, requirements="A")
 
 
 def empty_rows(n_rows: int, size: int) -> Moved:
