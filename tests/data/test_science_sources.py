@@ -55,6 +55,13 @@ def test_ancestry_is_fitted_from_a_bed(bed):
     assert model.vocabulary_.tolist()[:2] == ["rs1 alt", "rs1 ref"]
 
 
+def test_loci_without_a_name_are_called_by_their_place(bed):
+    bim = bed[0].with_suffix(".bim")
+    lines = [line.split() for line in bim.read_text().splitlines()]
+    bim.write_text("".join(f"{n % 2} . 0 {100 + n} {a} {b}\n" for n, (*_, a, b) in enumerate(lines)))
+    assert open_source(bed[0]).take(np.array([0])).vocabulary.tolist()[:4:2] == ["0:100 alt", "1:101 alt"]
+
+
 def broken_head(path):
     path.write_bytes(b"no" + path.read_bytes()[2:])
 
@@ -77,6 +84,11 @@ def short_line(path):
     bim.write_text("\n".join([lines[0], "1 rs2", *lines[2:]]) + "\n")
 
 
+def same_name(path):
+    bim = path.with_suffix(".bim")
+    bim.write_text(bim.read_text().replace("rs3", "rs1"))
+
+
 def no_text(path):
     path.with_suffix(".fam").write_bytes(b"\xff\xfe\x00")
 
@@ -90,6 +102,7 @@ def no_text(path):
         (no_bim, r"people.bim: there is no such file; a .bed comes with .bim and .fam"),
         (short_line, r"people.bim, line 2, column 6: expected 6 fields .*got 2"),
         (no_text, r"people.fam: this is not text"),
+        (same_name, r"people.bim: locus 3 is 'rs1', and so is locus 1: give each a name of its own"),
     ],
 )
 def test_a_broken_bed_says_what_is_wrong(bed, spoil, words):
@@ -204,3 +217,23 @@ def test_cut_off_compression_is_named(tmp_path):
     path.write_bytes(gzip.compress(b"1,2,3\n" * 3)[:-9])
     with pytest.raises(ValueError, match="the compressed data are damaged or cut off"):
         list(RatingsSource(path).chunks())
+
+
+def test_a_damaged_cell_file_is_refused_by_name(tmp_path, rng):
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "cells.h5ad"
+    with h5py.File(path, "w") as file:
+        file["X"] = np.ones((3, 2))
+        file["var/_index"] = ["g1", "g2"]
+    assert len(open_source(path).take(np.arange(3))) == 3
+    with h5py.File(path, "a") as file:
+        del file["X"], file["var/_index"]
+        file["X"] = np.full((3, 2), -1.0)
+        file["var/_index/strange"] = 1
+    with pytest.raises(ValueError, match=r"cells\.h5ad: cannot be read \('Group' object has no attribute 'asstr'\)"):
+        open_source(path)
+    with h5py.File(path, "a") as file:
+        del file["var/_index"]
+        file["var/_index"] = ["g1", "g2"]
+    with pytest.raises(ValueError, match=r"cells\.h5ad: cannot be read \(X must hold counts"):
+        open_source(path).take(np.arange(3))

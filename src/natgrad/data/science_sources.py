@@ -17,6 +17,7 @@ import scipy.sparse as sparse
 
 from natgrad.data.corpora import Corpus, as_corpus
 from natgrad.data.genotypes import genotypes
+from natgrad.data.refusals import named
 from natgrad.data.sources import SIZE, block_order, prefetched
 
 __all__ = ["BedSource", "H5adSource"]
@@ -26,6 +27,8 @@ Ints = npt.NDArray[np.int64]
 MAGIC, BY_LOCUS = b"\x6c\x1b", 1
 # What bed-reader writes into small whole numbers for a genotype that is missing.
 ABSENT = -127
+# In an HDF5 file anything may stand where a table, a name or a number should: then it has not the attributes of one.
+STRANGE = AttributeError, TypeError
 FIELDS = {
     ".fam": "family, individual, father, mother, sex, phenotype",
     ".bim": "chromosome, name, position, base, allele, allele",
@@ -74,8 +77,8 @@ class BedSource(_Rows):
 
     def __init__(self, path: str | Path, *, size: int | None = None, shuffle: int | None = None) -> None:
         self.path, self.size, self.shuffle = Path(path), size or SIZE, shuffle
-        people, loci = self._names(".fam"), self._names(".bim")
-        self.n_total, self.names = len(people), loci
+        loci = self._loci()
+        self.n_total, self.names = len(self._fields(".fam")), loci
         with self.path.open("rb") as file:
             head = file.read(3)
         if head[:2] != MAGIC:
@@ -105,9 +108,22 @@ class BedSource(_Rows):
             table = file.read(index=(wanted, slice(None)), dtype="int8", num_threads=1)
         return genotypes(np.where(table == ABSENT, -1, table), self.names)
 
-    def _names(self, suffix: str) -> list[str]:
-        """The second field of every line of the table beside the file; six are expected."""
-        path, names = self.path.with_suffix(suffix), []
+    def _loci(self) -> list[str]:
+        """The names of the loci, all different; those without one ("." in PLINK) are called by where they are."""
+        lines: dict[str, int] = {}
+        for number, (chromosome, name, _, base, *_) in enumerate(self._fields(".bim"), 1):
+            named = f"{chromosome}:{base}" if name == "." else name
+            if named in lines:
+                raise ValueError(
+                    f"{self.path.with_suffix('.bim')}: locus {number} is {named!r}, and so is locus {lines[named]}: give each a "
+                    "name of its own, plink2 --set-all-var-ids @:#:$r:$a"
+                )
+            lines[named] = number
+        return list(lines)
+
+    def _fields(self, suffix: str) -> list[list[str]]:
+        """The six fields of every line of the table beside the file."""
+        path, found = self.path.with_suffix(suffix), []
         if not path.exists():
             raise FileNotFoundError(f"{path}: there is no such file; a .bed comes with .bim and .fam beside it")
         try:
@@ -121,12 +137,12 @@ class BedSource(_Rows):
                             f"{path}, line {number}, column {len(line.rstrip()) + 1}: expected 6 fields ({FIELDS[suffix]}), got "
                             f"{len(fields)}"
                         )
-                    names.append(fields[1])
+                    found.append(fields)
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: this is not text ({error})") from None
-        if not names:
+        if not found:
             raise ValueError(f"{path}: there are no lines in it; expected 6 fields ({FIELDS[suffix]})")
-        return names
+        return found
 
 
 @final
@@ -145,7 +161,7 @@ class H5adSource(_Rows):
         self, path: str | Path, *, layer: str | None = None, size: int | None = None, shuffle: int | None = None
     ) -> None:
         self.path, self.size, self.shuffle = Path(path), size or SIZE, shuffle
-        with self._opened() as file:
+        with named(self.path, *STRANGE), self._opened() as file:
             for part in ("X", "var"):
                 if part not in file:
                     raise ValueError(f"{self.path}: there is no {part!r} in it: not an AnnData file")
@@ -176,11 +192,11 @@ class H5adSource(_Rows):
         wanted = self._checked(rows)
         order = np.argsort(wanted, kind="stable")
         runs = np.split(wanted[order], np.flatnonzero(np.diff(wanted[order]) != 1) + 1) if len(wanted) else []
-        with self._opened() as file:
-            parts = [self._run(file[self.place], int(run[0]), int(run[-1]) + 1) for run in runs]
         back = np.empty(len(wanted), np.int64)
         back[order] = np.arange(len(wanted))
-        return as_corpus(sparse.vstack(parts, format="csr")[back], self.names)
+        with named(self.path, *STRANGE), self._opened() as file:
+            parts = [self._run(file[self.place], int(run[0]), int(run[-1]) + 1) for run in runs]
+            return as_corpus(sparse.vstack(parts, format="csr")[back], self.names)
 
     def _run(self, table: Any, begin: int, end: int) -> Any:
         if not self.sparse:
