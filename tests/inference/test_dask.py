@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sparse
 
 import natgrad as ng
-from natgrad.inference.executors import Dask, Recipe
+from natgrad.inference.executors import Dask, Recipe, Shared
 from natgrad.models import lda_problem
 
 distributed = pytest.importorskip("distributed")
@@ -165,6 +165,19 @@ def test_a_killed_worker_costs_time_and_nothing_else(cluster, kind):
         else:
             threading.Timer(0.4, os.kill, (victim, signal.SIGKILL)).start()
         assert list(placed.run(slow_add, calls)) == wanted
+    executor.close()
+
+
+@pytest.mark.parametrize("kind", ["data", "recipe"])
+def test_what_is_shared_is_not_sent_to_the_dead(cluster, kind):
+    executor = Dask(cluster)
+    placed = executor.place([np.ones(n) if kind == "data" else Recipe(make_ones, (n,)) for n in (3, 4, 5, 6)])
+    for _ in range(3):
+        executor.client.wait_for_workers(2, timeout=60)
+        common, begin = Shared(np.float64(1.0)), time.monotonic()
+        assert list(placed.run(add, [(number, (common,)) for number in range(4)])) == [4.0, 5.0, 6.0, 7.0]
+        assert time.monotonic() - begin < 15.0
+        os.kill(next(iter(workers_of(executor.client).values())), signal.SIGKILL)
     executor.close()
 
 

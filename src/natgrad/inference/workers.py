@@ -96,7 +96,7 @@ class OnWorkers:
         places = [place for place, part in enumerate(arguments) if isinstance(part, Shared)]
         there = [self._home[shard]] if shard in self._home else None
         if sum(getattr(part, "nbytes", 0) for part in own) > LARGE:
-            own = client.scatter([own], hash=False, direct=self.dask.direct, workers=there)[0]
+            own = client.scatter([own], hash=False, direct=self.dask.direct, workers=there, timeout=LOOK)[0]
         # Where the shard is, unless another worker has nothing to do; and in the order in which results are taken, so that they
         # come back while later ones are computed.
         how = {"workers": there, "allow_other_workers": there is not None, "priority": -number}
@@ -106,11 +106,10 @@ class OnWorkers:
         """The future of what the calls of a step have in common: sent to some workers at once, from which others take it."""
         kept = self._common.get(id(part.value))
         if kept is None:
-            client = self.dask.client
-            workers = sorted(set(self._home.values()) or self._await_workers())[:COPIES]
+            client, workers = self.dask.client, sorted(self._await_workers())[:COPIES]
 
             async def send() -> list[Any]:
-                how = {"hash": False, "direct": self.dask.direct, "asynchronous": True}
+                how = {"hash": False, "direct": self.dask.direct, "timeout": LOOK, "asynchronous": True}
                 sent = [client.scatter([part.value], workers=[worker], **how) for worker in workers]
                 return [copy for (copy,) in await asyncio.gather(*sent)]
 
@@ -135,7 +134,7 @@ class OnWorkers:
                 shard.make, *shard.arguments, key=key, pure=False, workers=home, allow_other_workers=True
             )
         else:
-            held = client.scatter([shard], hash=False, direct=self.dask.direct, workers=home)[0]
+            held = client.scatter([shard], hash=False, direct=self.dask.direct, workers=home, timeout=LOOK)[0]
         if not isinstance(shard, Everywhere):
             self._home[number] = home[0]
         self._held[number] = held
