@@ -115,15 +115,19 @@ def test_workers_read_a_file_that_they_see(cluster, rng, monkeypatch, tmp_path):
     assert sent
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "poisson"])
+BARE = {"biases": False, "learn_noise": False, "learn_priors": False}
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "poisson", "bare"])
 def test_factors_are_the_bits_of_threads(cluster, likelihood, monkeypatch):
     from natgrad.models import rating_parts
 
     monkeypatch.setattr(rating_parts, "PART", 2000)
     ratings = ng.data.make_ratings(300, 100, 10_000).ratings
     values = {"gaussian": ratings.values, "bernoulli": (ratings.values > 0) * 1.0, "poisson": np.abs(ratings.values)}
-    table = ng.Ratings(ratings.users, ratings.items, values[likelihood].round())
-    settings = {"n_factors": 4, "max_steps": 12, "tol": 0.0, "likelihood": likelihood}
+    kind = BARE if likelihood == "bare" else {"likelihood": likelihood}
+    table = ng.Ratings(ratings.users, ratings.items, values[kind.get("likelihood", "gaussian")].round())
+    settings = {"n_factors": 4, "max_steps": 12, "tol": 0.0, **kind}
     same(
         ng.MatrixFactorization(**settings).fit(table),
         ng.MatrixFactorization(**settings, executor=cluster).fit(table),
