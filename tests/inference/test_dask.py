@@ -173,6 +173,19 @@ def test_a_killed_worker_costs_time_and_nothing_else(cluster, kind):
 
 
 @pytest.mark.parametrize("kind", ["data", "recipe"])
+def test_all_workers_may_die_at_once(cluster, kind):
+    executor = Dask(cluster)
+    placed = executor.place([np.ones(n) if kind == "data" else Recipe(make_ones, (n,)) for n in (3, 4, 5, 6)])
+    calls = [(number, (0.0,)) for number in range(4)]
+    assert list(placed.run(add, calls)) == [3.0, 4.0, 5.0, 6.0]
+    for pid in workers_of(executor.client).values():
+        threading.Timer(0.2, os.kill, (pid, signal.SIGKILL)).start()
+    assert list(placed.run(slow_add, calls)) == [3.0, 4.0, 5.0, 6.0]
+    executor.client.wait_for_workers(2, timeout=60)
+    executor.close()
+
+
+@pytest.mark.parametrize("kind", ["data", "recipe"])
 def test_what_is_shared_is_not_sent_to_the_dead(cluster, kind):
     executor = Dask(cluster)
     placed = executor.place([np.ones(n) if kind == "data" else Recipe(make_ones, (n,)) for n in (3, 4, 5, 6)])
