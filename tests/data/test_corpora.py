@@ -56,6 +56,22 @@ def test_texts_with_the_usual_vectoriser_or_your_own():
     assert known.to_sparse().toarray().tolist() == [[1, 0]]
 
 
+def test_documents_cut_into_words():
+    words = [["a", "Pear", "pear"], [], ("pear", "new york")]
+    corpus = as_corpus(words)
+    assert corpus.vocabulary.tolist() == [
+        "Pear",
+        "a",
+        "new york",
+        "pear",
+    ]  # as they are: nothing is cut, dropped or made small
+    np.testing.assert_array_equal(corpus.to_sparse().toarray(), [[1, 1, 0, 1], [0, 0, 0, 0], [0, 0, 1, 1]])
+    known = as_corpus([["a", "fig"]], vocabulary=corpus.vocabulary)
+    assert known.to_sparse().toarray().tolist() == [[0, 1, 0, 0]]
+    model = ng.LDA(2, max_passes=2, verbose=False).fit(words)
+    np.testing.assert_allclose(model.infer(["a", "pear"]), model.transform([["a", "pear"]])[0], rtol=1e-5)
+
+
 def test_names_of_columns_are_the_vocabulary():
     assert as_corpus(FORMS["frame"]).vocabulary.tolist() == list("abcd")
     assert as_corpus(X, vocabulary="abcd").vocabulary.tolist() == list("abcd")
@@ -101,7 +117,7 @@ def test_broken_files_are_refused(tmp_path, read, text, words):
         ([1, 2, 3], ValueError, "two axes"),
         ("one text", TypeError, "one text"),
         ([[(-1, 2)]], ValueError, "≥ 0"),
-        ([["a", "b"]], TypeError, "could not read"),
+        ([["a", 1]], TypeError, "could not read"),
     ],
 )
 def test_what_is_no_corpus_is_refused(wrong, error, words):

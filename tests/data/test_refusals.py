@@ -5,10 +5,13 @@ import gzip
 import numpy as np
 import pytest
 
+import natgrad as ng
 from natgrad.data.corpora import read_docword, read_ldac
 from natgrad.data.document_files import read_documents
+from natgrad.data.npy import load_array
 from natgrad.data.number_files import read_numbers
 from natgrad.data.rating_files import read_ratings
+from natgrad.data.refusals import named
 from natgrad.testing.inputs import mutated
 
 LDAC = b"2 0:1 3:2\n1 2:4\n3 0:1 1:1 2:1\n"
@@ -61,3 +64,34 @@ def test_what_is_not_damage_stays_what_it_is(tmp_path):
     path.write_bytes(b"1 0:1\n1: 2:1\n")
     with pytest.raises(ValueError, match=r"f\.ldac, line 2: expected 'n word:count …'"):
         read_ldac(path)
+
+
+def test_an_archive_that_wants_a_password(tmp_path):
+    path = tmp_path / "f.npz"
+    data = bytearray(arrays(path))
+    data[data.index(b"PK\x01\x02") + 8] |= 1  # the flag of an encrypted member
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"f\.npz: cannot be read .*encrypted"):
+        read_ratings(path)
+
+
+def test_errors_of_arrow_that_are_no_other_errors():
+    from pyarrow.lib import ArrowException
+
+    with pytest.raises(ValueError, match=r"f\.parquet: cannot be read \(Unknown error\)"), named("f.parquet"):
+        raise ArrowException("Unknown error")
+
+
+def test_arrays_in_files(tmp_path):
+    path, header = tmp_path / "old.npy", b"{'descr': '<f8', 'fortran_order': False, 'shape': (2L, 1L), }"
+    header += b" " * (117 - len(header)) + b"\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + np.array([1.5, 2.5]).tobytes())
+    np.testing.assert_array_equal(load_array(path), [[1.5], [2.5]])  # written by Python 2, and no warning
+    np.testing.assert_array_equal(load_array(path, "r"), [[1.5], [2.5]])
+    np.savez(tmp_path / "several", a=[1], b=[2])
+    (tmp_path / "several.npz").rename(tmp_path / "several.npy")
+    with pytest.raises(ValueError, match=r"several\.npy: expected one array"):
+        load_array(tmp_path / "several.npy")
+    path.write_bytes(b"\x93NUMPY")
+    with pytest.raises(ValueError, match=r"old\.npy: cannot be read"):
+        ng.GaussianHMM(2).fit(path)

@@ -101,9 +101,9 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
 
     Parameters
     ----------
-    X : sparse or dense counts [D, V], a DataFrame whose columns are words, a list of texts, a list of lists of (word, count),
-        a `Corpus`, an AnnData of cells and genes, whose raw counts are taken from its layer "counts" or, without one, from X, or
-        an xarray DataArray [documents, words], whose second coordinate has the words
+    X : sparse or dense counts [D, V], a DataFrame whose columns are words, a list of texts, a list of lists of words or of
+        (word, count), a `Corpus`, an AnnData of cells and genes, whose raw counts are taken from its layer "counts" or, without
+        one, from X, or an xarray DataArray [documents, words], whose second coordinate has the words
     vocabulary : the V words, in the order of the columns; columns that have names are put into this order, and may be fewer
     n_words : int, optional
         The V that is expected; another one is an error. Lists of pairs may have fewer.
@@ -125,6 +125,8 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
         raise TypeError("X is one text: give a list of documents, [text, …]")
     elif _is_of(X, str):
         corpus = _from_texts(list(X), vocabulary, vectoriser)
+    elif _is_of_words(X):
+        corpus = _from_texts(list(X), vocabulary, vectoriser, analyzer=_as_they_are)
     elif not isinstance(X, np.ndarray) and _is_of_pairs(X):
         corpus = _from_pairs(X, n_words or (None if vocabulary is None else len(vocabulary)))
     else:
@@ -240,11 +242,11 @@ def _from_xarray(data: Any) -> Corpus:
     return _from_dense(data.values, words)
 
 
-def _from_texts(texts: list[str], vocabulary: Words | None, vectoriser: Any) -> Corpus:
+def _from_texts(texts: list[Any], vocabulary: Words | None, vectoriser: Any, analyzer: Any = "word") -> Corpus:
     from sklearn.feature_extraction.text import CountVectorizer
 
     if vectoriser is None:
-        vectoriser = CountVectorizer(vocabulary=None if vocabulary is None else list(vocabulary))
+        vectoriser = CountVectorizer(vocabulary=None if vocabulary is None else list(vocabulary), analyzer=analyzer)
     known = getattr(vectoriser, "vocabulary_", None) is not None or getattr(vectoriser, "vocabulary", None) is not None
     counts = vectoriser.transform(texts) if known else vectoriser.fit_transform(texts)
     return _from_sparse(counts, np.asarray(vectoriser.get_feature_names_out(), dtype=object))
@@ -347,6 +349,19 @@ def _is_of(X: Any, kind: type) -> bool:
         return len(X) > 0 and all(isinstance(document, kind) for document in X)
     except TypeError:
         return False
+
+
+def _is_of_words(X: Any) -> bool:
+    """Texts that were cut into words already; at least one document has a word."""
+    if not _is_of(X, (list, tuple)):  # type: ignore[arg-type]
+        return False
+    return any(len(document) > 0 for document in X) and all(
+        isinstance(word, str) for document in X for word in document
+    )
+
+
+def _as_they_are(words: list[str]) -> list[str]:
+    return words
 
 
 def _is_of_pairs(X: Any) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.npy import load_array
 from natgrad.data.refusals import naming_its_file
 from natgrad.data.tables import kind_of_table, read_table
 
@@ -64,7 +65,7 @@ def column_names(path: str | Path) -> list[str]:
     if not where.exists():
         raise FileNotFoundError(f"{where}: there is no such file (looked for {where.absolute()})")
     if where.suffix == ".npy":
-        shape = np.load(where, mmap_mode="r", allow_pickle=False).shape
+        shape = load_array(where, "r").shape
         return [str(place) for place in range(shape[1] if len(shape) > 1 else 1)]
     return list(read_table(where))
 
@@ -82,7 +83,7 @@ def runs_of(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def _from_array(path: Path, columns: Sequence[str] | None, apart: Sequence[str]) -> Numbers:
-    table = np.load(path, allow_pickle=False)
+    table = load_array(path)
     if table.dtype.kind not in "biuf" or table.ndim not in (1, 2):
         raise ValueError(f"{path}: expected numbers of one or two axes, got {table.dtype} of shape {table.shape}")
     table = table[:, None] if table.ndim == 1 else table

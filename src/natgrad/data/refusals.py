@@ -20,8 +20,8 @@ __all__ = ["named", "named_chunks", "naming_its_file"]
 
 Reader = TypeVar("Reader", bound=Callable[..., Any])
 DAMAGE = (
-    ArithmeticError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, SyntaxError, ValueError, csv.Error,
-    struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+    ArithmeticError, EOFError, LookupError, MemoryError, OSError, RuntimeError, SyntaxError, ValueError, csv.Error, struct.error,
+    tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 
 
@@ -32,7 +32,10 @@ def named(path: Any) -> Iterator[None]:
         yield
     except (FileNotFoundError, PermissionError, IsADirectoryError):
         raise
-    except DAMAGE as error:
+    except Exception as error:
+        # Some errors of PyArrow belong to none of the others, and it need not be installed.
+        if not isinstance(error, DAMAGE) and type(error).__module__ != "pyarrow.lib":
+            raise
         if type(error) is ValueError and str(path) in str(error):
             raise
         what = str(error) or type(error).__name__

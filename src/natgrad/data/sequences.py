@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.npy import load_array
 from natgrad.data.sources import ParquetSource
 
 __all__ = [
@@ -192,8 +193,7 @@ def is_stream(X: Any) -> bool:
 
 def _opened(path: Path) -> Array:
     if path.suffix == ".npy":
-        found: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-        return found
+        return load_array(path, "r")
     if path.suffix in (".parquet", ".pq"):
         return _spilled(ParquetSource(path))
     raise ValueError(f"X = {str(path)!r}: only .npy and .parquet files are opened by name")

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
+from natgrad.data.npy import load_array
 from natgrad.data.refusals import named, named_chunks
 
 __all__ = ["ArraySource", "IteratorSource", "ParquetSource", "Source", "open_source", "prefetched"]
@@ -99,7 +100,7 @@ def _opened(path: Path, size: int | None, shuffle: int | None, options: dict[str
     if suffix in (".parquet", ".pq", ".arrow", ".feather") or path.is_dir():
         return ParquetSource(path, size=size, shuffle=shuffle, **options)
     if suffix == ".npy":
-        return ArraySource(np.load(path, mmap_mode="r", allow_pickle=False), size, shuffle)
+        return ArraySource(load_array(path, "r"), size, shuffle)
     if suffix in (".bed", ".h5ad"):
         from natgrad.data import science_sources
 

@@ -172,7 +172,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
         Parameters
         ----------
-        X : counts [D, V] (sparse, dense, a DataFrame, an AnnData), texts, lists of (word, count), a Corpus, or a stream of these:
+        X : counts [D, V] (sparse, dense, a DataFrame, an AnnData), texts, lists of words or (word, count), a Corpus, or a stream:
             an iterator is read once, a source with ``chunks()`` or another iterable up to ``max_passes`` times, by sampled steps
         y : ignored
         vocabulary : the V words, optional; of a stream by default those of its first chunk

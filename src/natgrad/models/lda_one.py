@@ -44,14 +44,15 @@ class OneDocument:
         return shares
 
     def _read(self, document: Any) -> Pairs:
-        if isinstance(document, str):
+        several = isinstance(document, (list, tuple))
+        if isinstance(document, str) or (several and document and all(isinstance(word, str) for word in document)):
             return self._from_text(document)
         if sparse.issparse(document):
             row = sparse.csr_array(document.reshape(1, -1))
             self._check_size(row.shape[1])
             row.sum_duplicates()
             return self._checked(row.indices.astype(np.int64), row.data.astype(np.float64))
-        if isinstance(document, (list, tuple)) and all(isinstance(pair, (list, tuple)) for pair in document):
+        if several and all(isinstance(pair, (list, tuple)) for pair in document):
             return self._from_pairs(document)
         counts = np.asarray(document, dtype=np.float64).ravel()
         self._check_size(len(counts))
@@ -59,7 +60,8 @@ class OneDocument:
         places = np.flatnonzero(counts)
         return self._checked(places, counts[places])
 
-    def _from_text(self, text: str) -> Pairs:
+    def _from_text(self, text: str | list[str] | tuple[str, ...]) -> Pairs:
+        """A text, or the words it was cut into."""
         if self.names is None:
             raise ValueError(
                 "a text can be read only if the words of the fit have names: fit texts, or give vocabulary="
@@ -69,7 +71,8 @@ class OneDocument:
 
             self._numbers = {word: place for place, word in enumerate(self.names.tolist())}
             self._analyser = CountVectorizer().build_analyzer()
-        known = [self._numbers[word] for word in self._analyser(text) if word in self._numbers]
+        found = self._analyser(text) if isinstance(text, str) else text
+        known = [self._numbers[word] for word in found if word in self._numbers]
         words, counts = np.unique(np.array(known, dtype=np.int64), return_counts=True)
         return words.astype(np.int32), counts.astype(np.float64)
 
