@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sparse
 
 import natgrad as ng
-from natgrad.inference.executors import Dask, Recipe
+from natgrad.inference.executors import Dask, Recipe, Shared
 from natgrad.models import lda_problem
 
 distributed = pytest.importorskip("distributed")
@@ -31,6 +31,15 @@ SELF_SIGNED = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-day
 
 @pytest.fixture(scope="module")
 def cluster():
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0, processes=True
+    ) as made:
+        yield made
+
+
+@pytest.fixture
+def mortal():
+    """A cluster of its own: a nanny does not always bring back what was killed."""
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0, processes=True
     ) as made:
@@ -115,15 +124,19 @@ def test_workers_read_a_file_that_they_see(cluster, rng, monkeypatch, tmp_path):
     assert sent
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "poisson"])
+BARE = {"biases": False, "learn_noise": False, "learn_priors": False}
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "poisson", "bare"])
 def test_factors_are_the_bits_of_threads(cluster, likelihood, monkeypatch):
     from natgrad.models import rating_parts
 
     monkeypatch.setattr(rating_parts, "PART", 2000)
     ratings = ng.data.make_ratings(300, 100, 10_000).ratings
     values = {"gaussian": ratings.values, "bernoulli": (ratings.values > 0) * 1.0, "poisson": np.abs(ratings.values)}
-    table = ng.Ratings(ratings.users, ratings.items, values[likelihood].round())
-    settings = {"n_factors": 4, "max_steps": 12, "tol": 0.0, "likelihood": likelihood}
+    kind = BARE if likelihood == "bare" else {"likelihood": likelihood}
+    table = ng.Ratings(ratings.users, ratings.items, values[kind.get("likelihood", "gaussian")].round())
+    settings = {"n_factors": 4, "max_steps": 12, "tol": 0.0, **kind}
     same(
         ng.MatrixFactorization(**settings).fit(table),
         ng.MatrixFactorization(**settings, executor=cluster).fit(table),
@@ -165,6 +178,30 @@ def test_a_killed_worker_costs_time_and_nothing_else(cluster, kind):
         else:
             threading.Timer(0.4, os.kill, (victim, signal.SIGKILL)).start()
         assert list(placed.run(slow_add, calls)) == wanted
+    executor.close()
+
+
+@pytest.mark.parametrize("kind", ["data", "recipe"])
+def test_all_workers_may_die_at_once(mortal, kind):
+    executor = Dask(mortal)
+    placed = executor.place([np.ones(n) if kind == "data" else Recipe(make_ones, (n,)) for n in (3, 4, 5, 6)])
+    calls = [(number, (0.0,)) for number in range(4)]
+    assert list(placed.run(add, calls)) == [3.0, 4.0, 5.0, 6.0]
+    for pid in workers_of(executor.client).values():
+        threading.Timer(0.2, os.kill, (pid, signal.SIGKILL)).start()
+    assert list(placed.run(slow_add, calls)) == [3.0, 4.0, 5.0, 6.0]
+    executor.close()
+
+
+@pytest.mark.parametrize("kind", ["data", "recipe"])
+def test_what_is_shared_is_not_sent_to_the_dead(mortal, kind):
+    executor = Dask(mortal)
+    placed = executor.place([np.ones(n) if kind == "data" else Recipe(make_ones, (n,)) for n in (3, 4, 5, 6)])
+    for _ in range(2):
+        common, begin = Shared(np.float64(1.0)), time.monotonic()
+        assert list(placed.run(add, [(number, (common,)) for number in range(4)])) == [4.0, 5.0, 6.0, 7.0]
+        assert time.monotonic() - begin < 15.0
+        os.kill(next(iter(workers_of(executor.client).values())), signal.SIGKILL)
     executor.close()
 
 

@@ -10,7 +10,7 @@ import scipy.sparse as sparse
 import natgrad as ng
 from natgrad.data.mapped import Mapped
 from natgrad.inference import memoised
-from natgrad.inference.executors import Dask, Everywhere, Recipe, Shared, Threads, even_cuts, opened
+from natgrad.inference.executors import Dask, Everywhere, Recipe, Shared, Threads, even_cuts, opened, sharing
 from natgrad.models import hmm_problem, lda_problem, rating_parts
 
 
@@ -230,11 +230,20 @@ def test_a_network_shares_out_batches_of_groups_only(wrong):
         mixture(**wrong, executor=Elsewhere())
 
 
+@pytest.mark.parametrize("settings", [{"factorized": True}, {"factorized": False}, {"step": ng.Constant(0.7)}], ids=str)
+def test_factors_with_known_precisions_are_the_same_bits_elsewhere(settings, small_parts):
+    ratings = ng.data.make_ratings(60, 40, 1500).ratings
+    bare = {"n_factors": 3, "biases": False, "learn_noise": False, "learn_priors": False, "max_steps": 8, "tol": 0.0}
+    other = Elsewhere()
+    here = ng.MatrixFactorization(**bare, **settings).fit(ratings)
+    there = ng.MatrixFactorization(**bare, **settings, executor=other).fit(ratings)
+    assert len(set(other.calls)) > 5
+    same(here, there)
+
+
 def test_what_cannot_be_shared_out_says_so():
-    ratings = ng.data.make_ratings(20, 10, 100).ratings
-    bare = {"biases": False, "learn_noise": False, "learn_priors": False, "executor": Elsewhere()}
-    with pytest.raises(TypeError, match="cannot be shared out; leave executor= out"):
-        ng.MatrixFactorization(2, **bare).fit(ratings)
+    with pytest.raises(TypeError, match="cannot be shared out; leave executor= out"), sharing(object(), Elsewhere()):
+        pass
 
 
 @pytest.mark.parametrize("wrong", [3, "cluster", object()])

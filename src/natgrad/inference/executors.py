@@ -12,6 +12,7 @@ the shards: the bits are the same.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol, final
@@ -226,8 +227,30 @@ class Dask:
 
     @property
     def n_threads(self) -> int:
-        """Of the workers that there are now; at least one."""
-        return max(1, sum(map(int, self.client.nthreads().values())))
+        """Of the workers that there are now."""
+        return sum(self.workers().values())
+
+    def workers(self) -> dict[str, int]:
+        """The threads of each worker by its address, as soon as there is one."""
+        until = time.monotonic() + self.patience
+        while True:
+            try:
+                found = {str(address): int(threads) for address, threads in self.client.nthreads().items()}
+            except (OSError, TimeoutError) as error:
+                self.check_scheduler(error)
+                found = {}
+            if found:
+                return found
+            if time.monotonic() > until:
+                raise RuntimeError(
+                    f"{self!r} has had no worker for {self.patience:g} seconds: start some, or raise patience="
+                )
+            time.sleep(0.1)
+
+    def check_scheduler(self, error: Exception) -> None:
+        """An error that says so, if it is the scheduler that is gone."""
+        if self.client.status not in ("running", "connecting"):
+            raise ConnectionError(f"the scheduler of {self!r} does not answer: {error}") from error
 
     def place(self, shards: Sequence[Any]) -> Placed:
         """Shards on workers, in turn; a recipe is followed by the worker that is to hold its shard."""

@@ -6,7 +6,6 @@ import asyncio
 import ctypes
 import itertools
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -59,6 +58,8 @@ class OnWorkers:
         for number in range(len(made)):
             while number not in found:
                 arrived, lost = self._arrived(begun)
+                if not arrived and not lost:
+                    lost = self._stranded({n: made[n][0] for n in begun})
                 found.update(arrived)
                 losses = losses + 1 if lost and not arrived else 0
                 if losses == ATTEMPTS:
@@ -70,10 +71,15 @@ class OnWorkers:
                 begun.update(self._again(function, {n: made[n] for n in lost}))
             yield found.pop(number)
 
+    def _stranded(self, shards: dict[int, int]) -> list[int]:
+        """Calls whose worker is gone: the scheduler would wait for it, if there was no other one when they were to begin."""
+        there = self.dask.workers()
+        return [number for number, shard in shards.items() if self._home.get(shard, next(iter(there))) not in there]
+
     def _again(self, function: Callable[..., Any], lost: dict[int, Call]) -> dict[int, Any]:
         """Calls begun anew, from the data: a shard may be listed by the scheduler and yet be gone."""
         if lost:
-            self._await_workers()
+            self.dask.workers()
             self._common = {}
         for shard, _ in lost.values():
             self._held.pop(shard, None)
@@ -84,7 +90,7 @@ class OnWorkers:
         try:
             return self._submit(function, *call, number)
         except (OSError, TimeoutError, KeyError) as error:
-            self._check_scheduler(error)
+            self.dask.check_scheduler(error)
             return None
 
     def _submit(self, function: Callable[..., Any], shard: int, arguments: tuple[Any, ...], number: int) -> Any:
@@ -96,7 +102,7 @@ class OnWorkers:
         places = [place for place, part in enumerate(arguments) if isinstance(part, Shared)]
         there = [self._home[shard]] if shard in self._home else None
         if sum(getattr(part, "nbytes", 0) for part in own) > LARGE:
-            own = client.scatter([own], hash=False, direct=self.dask.direct, workers=there)[0]
+            own = client.scatter([own], hash=False, direct=self.dask.direct, workers=there, timeout=LOOK)[0]
         # Where the shard is, unless another worker has nothing to do; and in the order in which results are taken, so that they
         # come back while later ones are computed.
         how = {"workers": there, "allow_other_workers": there is not None, "priority": -number}
@@ -106,11 +112,10 @@ class OnWorkers:
         """The future of what the calls of a step have in common: sent to some workers at once, from which others take it."""
         kept = self._common.get(id(part.value))
         if kept is None:
-            client = self.dask.client
-            workers = sorted(set(self._home.values()) or self._await_workers())[:COPIES]
+            client, workers = self.dask.client, sorted(self.dask.workers())[:COPIES]
 
             async def send() -> list[Any]:
-                how = {"hash": False, "direct": self.dask.direct, "asynchronous": True}
+                how = {"hash": False, "direct": self.dask.direct, "timeout": LOOK, "asynchronous": True}
                 sent = [client.scatter([part.value], workers=[worker], **how) for worker in workers]
                 return [copy for (copy,) in await asyncio.gather(*sent)]
 
@@ -123,7 +128,7 @@ class OnWorkers:
         if held is not None and held.status in ("finished", "pending"):
             return held
         client, shard = self.dask.client, self.shards[number]
-        workers = sorted(self._await_workers())
+        workers = sorted(self.dask.workers())
         home = [workers[number % len(workers)]]
         if isinstance(shard, Recipe) and not self._is_seen(shard.files):
             shard = shard.made()
@@ -135,7 +140,7 @@ class OnWorkers:
                 shard.make, *shard.arguments, key=key, pure=False, workers=home, allow_other_workers=True
             )
         else:
-            held = client.scatter([shard], hash=False, direct=self.dask.direct, workers=home)[0]
+            held = client.scatter([shard], hash=False, direct=self.dask.direct, workers=home, timeout=LOOK)[0]
         if not isinstance(shard, Everywhere):
             self._home[number] = home[0]
         self._held[number] = held
@@ -161,7 +166,7 @@ class OnWorkers:
                 with self.dask.client.as_current():
                     wait(list(ahead.values()), timeout=LOOK, return_when="FIRST_COMPLETED")
             except TimeoutError:
-                self._await_workers()
+                self.dask.workers()
             except _losses():
                 pass
         ended = {n: future for n, future in ahead.items() if future is not None and future.status != "pending"}
@@ -178,31 +183,10 @@ class OnWorkers:
             found: dict[int, Any] = self.dask.client.gather(finished, direct=self.dask.direct)
             return found
         except gone as error:
-            self._check_scheduler(error)
+            self.dask.check_scheduler(error)
         if len(finished) == 1:
             return {}
         return {n: result for number in finished for n, result in self._gathered({number: finished[number]}).items()}
-
-    def _await_workers(self) -> list[str]:
-        """The addresses of the workers, as soon as there is one."""
-        until = time.monotonic() + self.dask.patience
-        while True:
-            try:
-                workers = list(self.dask.client.nthreads())
-            except (OSError, TimeoutError) as error:
-                self._check_scheduler(error)
-                workers = []
-            if workers:
-                return workers
-            if time.monotonic() > until:
-                raise RuntimeError(
-                    f"{self.dask!r} has had no worker for {self.dask.patience:g} seconds: start some, or raise patience="
-                )
-            time.sleep(0.1)
-
-    def _check_scheduler(self, error: Exception) -> None:
-        if self.dask.client.status not in ("running", "connecting"):
-            raise ConnectionError(f"the scheduler of {self.dask!r} does not answer: {error}") from error
 
 
 def _stamps(paths: list[str]) -> list[Stamp | None]:

@@ -108,8 +108,7 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
     n_jobs : int, optional
         Threads; by default all. The result is the same for any number.
     executor : None, an address, `distributed.Client` or cluster, or `natgrad.Dask`
-        Who computes exact sweeps: this process, or the workers of a Dask cluster, which hold the ratings; not for known
-        precisions without biases. The result is the same.
+        Who computes exact sweeps: this process, or the workers of a Dask cluster, which hold the ratings. The result is the same.
     verbose : bool, optional
         Show a progress bar; by default on a terminal.
 

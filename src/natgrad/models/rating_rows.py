@@ -14,9 +14,9 @@ import numpy.typing as npt
 from natgrad.data.ratings import RatingsRows
 from natgrad.families import Family, MultivariateNormal, Normal
 from natgrad.kernels import rating_vectors, ratings
-from natgrad.models.rating_sides import LEAST_RATINGS, ItsRatings, add_sampled, run_alone
+from natgrad.models.rating_sides import LEAST_RATINGS, ItsRatings, add_sampled, aligned, run_alone
 
-__all__ = ["Law", "Scalars", "Side", "Updated", "Vectors", "make_side", "run_kernel"]
+__all__ = ["Law", "Scalars", "Side", "Updated", "Vectors", "make_side", "move_rows", "run_kernel"]
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]
@@ -232,6 +232,16 @@ class Vectors:
     def errors(self, side: ItsRatings, mu: Pair, others: Pair) -> Floats:
         """From the sums of each row."""
         return side.errors(mu, others, np.ones(len(others[0])))
+
+
+def move_rows(
+    side: Any, lam: Pair, mu: Pair, others: Pair, law: Law, numbers: Numbers, rho: float | None, last: bool
+) -> Updated:
+    """The exact update of a side or of a run of its rows; ρ None: the factors of each row together."""
+    lam, mu, others = ((aligned(pair[0]), aligned(pair[1])) for pair in (lam, mu, others))
+    if rho is None:
+        return law.sweep_jointly(side, mu, others, numbers, last)
+    return law.sweep(side, lam, mu, others, numbers, rho, last)
 
 
 def run_kernel(kernel: Callable[..., None], side: Side, *arguments: Any) -> None:

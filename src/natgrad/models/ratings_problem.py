@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,12 @@ import numpy.typing as npt
 
 from natgrad.data.ratings import Ratings
 from natgrad.inference.draws import generator
+from natgrad.inference.executors import Placed, Shared
 from natgrad.inference.start import START
 from natgrad.models.blending import blended_block, distance, length, owned
 from natgrad.models.rating_messages import RatingMessages
-from natgrad.models.rating_rows import Law, Numbers, Sample, Scalars, Updated, Vectors
+from natgrad.models.rating_parts import cut_sides
+from natgrad.models.rating_rows import Law, Numbers, Sample, Scalars, Updated, Vectors, move_rows
 from natgrad.models.rating_sides import OTHER
 from natgrad.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 
@@ -56,6 +59,8 @@ class RatingsProblem:
         self.numbers = Numbers(float(prior_precision), float(noise_precision))
         self.law: Law = Scalars() if factorized else Vectors()
         self._sides = {"u": self.law.side(ratings.sorted_by_user), "v": self.law.side(ratings.sorted_by_item)}
+        # Set while shards are placed; see `natgrad.inference.executors.sharing`.
+        self.placed: Placed | None = None
 
     @cached_property
     def blocks(self) -> Mapping[str, Block]:
@@ -133,8 +138,7 @@ class RatingsProblem:
         """Update both sides, each from the freshest other, factor after factor; the bound comes with the second."""
 
         def update(name: str, lam: Any, mu: Any, last: bool) -> Updated:
-            side, others = self._sides[name], mu[OTHER[name]]
-            return self.law.sweep(side, lam[name], mu[name], others, self.numbers, float(rho), last)
+            return self._moved(name, lam, mu, float(rho), last)
 
         return self._swept(state, order, update)
 
@@ -142,9 +146,32 @@ class RatingsProblem:
         """As `sweep`, with the best means of all factors of a user or an item at once; the bound never falls."""
 
         def update(name: str, lam: Any, mu: Any, last: bool) -> Updated:
-            return self.law.sweep_jointly(self._sides[name], mu[name], mu[OTHER[name]], self.numbers, last)
+            return self._moved(name, lam, mu, None, last)
 
         return self._swept(state, order, update)
+
+    def _moved(
+        self, name: str, lam: Mapping[str, Pair], mu: Mapping[str, Pair], rho: float | None, last: bool
+    ) -> Updated:
+        """A side after an update, made here or where the shards are; ρ None: the factors of each row together."""
+        others, how = mu[OTHER[name]], (self.law, self.numbers, rho, last)
+        if self.placed is None:
+            return move_rows(self._sides[name], lam[name], mu[name], others, *how)
+        cut, told = self._cuts[name], Shared(others)
+        calls = [
+            (cut.first + n, (_run(lam[name], a, b), _run(mu[name], a, b), told, *how))
+            for n, (a, b) in enumerate(pairwise(cut.borders))
+        ]
+        parts = list(self.placed.run(move_rows, calls))
+        arrays = zip(*((*part.lam, *part.mu, part.errors) for part in parts), strict=True)
+        first, second, mean, square, errors = map(np.concatenate, arrays)
+        return Updated((first, second), (mean, square), errors)
+
+    def shards(self, n_threads: int) -> list[Any]:
+        """Users, then items, in runs of rows with about equally many ratings."""
+        rows = {"u": self.ratings.sorted_by_user, "v": self.ratings.sorted_by_item}
+        self._cuts = cut_sides(rows, n_threads)
+        return [self.law.side(run) for cut in self._cuts.values() for run in cut.runs]
 
     def _swept(self, state: State, order: tuple[str, ...], update: Any) -> SweepResult:
         lam = {name: owned(part) for name, part in state.lam.items()}
@@ -231,3 +258,8 @@ class RatingsProblem:
         """Whether λ is finite and inside; moments of a matrix that is not positive definite are NaN."""
         finite = all(bool(np.isfinite(part).all()) for part in (*lam, *mu))
         return finite and (self.law.column_axis is None or bool((lam[1] < 0).all()))
+
+
+def _run(pair: Pair, begin: int, end: int) -> Pair:
+    """Some rows of both."""
+    return pair[0][begin:end], pair[1][begin:end]
