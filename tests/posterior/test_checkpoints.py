@@ -179,8 +179,12 @@ def test_killed_and_terminated(tmp_path, rng):
     assert ended(started(tmp_path / "whole"))[0] == 0
     whole = np.load(tmp_path / "end.npy")
     for how in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+        before = checkpoints_in(tmp_path / "run")
         process = started(tmp_path / "run")
-        time.sleep(float(rng.uniform(0.5, 1.5)))
+        # SIGTERM is understood from the first step on; until then it ends the process as any other.
+        while how == signal.SIGTERM and checkpoints_in(tmp_path / "run") == before and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(float(rng.uniform(0.0, 0.1) if how == signal.SIGTERM else rng.uniform(0.5, 2.5)))
         process.send_signal(how)
         code, said = ended(process)
         if how == signal.SIGTERM and code != 0:
