@@ -19,14 +19,11 @@ def dense_part(corpus: Corpus, lam: Any, alpha: float, repeats: int) -> dict[str
     """Arithmetic and loads per second of rounds over all topics, and the limits of the machine for both."""
     problem = LDAProblem(corpus, np.full(len(lam), alpha), 0.05, Local(dtype=np.float32))
     state = problem.at(lam)
-    width = problem._weights(state.mu["phi"][0])[0].shape[1]
-    view = problem._view(None, keep=True)
+    topics, view = problem._topics(state.mu["phi"][0]), problem._view(None, keep=True)
+    width = topics.weights.shape[1]
 
     def rounds(limit: int) -> float:
-        return best_of(
-            repeats,
-            lambda: infer_view(view, problem._topics(state.mu["phi"][0]), problem.local, None, False, 0.0, limit),
-        )
+        return best_of(repeats, lambda: infer_view(view, topics, problem.local, None, False, 0.0, limit))
 
     # The difference leaves out what is done once for a document.
     spent = (rounds(ROUNDS) - rounds(2)) / (ROUNDS - 2)
