@@ -259,7 +259,10 @@ def _backward(
     ahead, statistics, lanes, places, counts, sums, out_sums, out_heads, out_states, offset,
 ):  # fmt: skip
     """β of every step and, with α, the expected counts."""
-    total, inverse, rescale, whole = lanes[0], lanes[1], lanes[2], lanes[3]
+    total, inverse, rescale, whole, ones = lanes[0], lanes[1], lanes[2], lanes[3], lanes[5]
+    by_state = alpha.reshape(alpha.shape[0], QUAD * alpha.shape[1], LANES)
+    for lane in range(LANES):
+        ones[lane] = 1.0
     for t in range(steps - 1, -1, -1):
         if t < steps - 1:
             _weighted(state, rescale, emitted[t + 1], ahead)
@@ -275,7 +278,7 @@ def _backward(
             # Before β is scaled: Σ_i α_i β_i is the sum of the pairs.
             for lane in range(LANES):
                 inverse[lane] = 1.0 / total[lane] if spent[FROM, lane] <= t < spent[PAIRS_TO, lane] else 0.0
-            _outer(alpha[t], ahead, inverse, counts)
+            _add_products(by_state[t], ahead, inverse, counts)
         for lane in range(LANES):
             inverse[lane] = 1.0 / total[lane] if spent[FROM, lane] <= t < spent[TO, lane] else 0.0
         _scaled_products(alpha[t], state, inverse, ahead)
@@ -284,7 +287,7 @@ def _backward(
             _add_codes(codes, places, inverse, n_states, ahead, out_sums)
         else:
             fill_statistics(kind, raw[t], statistics)
-            _add_sums(statistics, ahead, sums)
+            _add_products(statistics, ahead, ones, sums)
         if out_states.shape[0] > 0:
             for lane in range(n_lanes):
                 if inverse[lane] > 0.0:
@@ -323,46 +326,16 @@ def _inverse_sums(state, whole, out):
 
 
 @lane_kernel
-def _outer(left, right, factor, out):
-    """out[i, j] += Σ_lanes left_i right_j factor, two rows and four columns at a time."""
-    for q in range(left.shape[0]):
-        for p in range(left.shape[0]):
-            for half in range(2):
-                i, j, c = QUAD * q + 2 * half, QUAD * p, 2 * half * LANES
-                a0, a1, a2, a3, b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-                for lane in range(LANES):
-                    x, y = left[q, c + lane] * factor[lane], left[q, c + LANES + lane] * factor[lane]
-                    r0, r1 = right[p, lane], right[p, LANES + lane]
-                    r2, r3 = right[p, 2 * LANES + lane], right[p, 3 * LANES + lane]
-                    a0 += x * r0
-                    a1 += x * r1
-                    a2 += x * r2
-                    a3 += x * r3
-                    b0 += y * r0
-                    b1 += y * r1
-                    b2 += y * r2
-                    b3 += y * r3
-                out[i, j] += a0
-                out[i, j + 1] += a1
-                out[i, j + 2] += a2
-                out[i, j + 3] += a3
-                out[i + 1, j] += b0
-                out[i + 1, j + 1] += b1
-                out[i + 1, j + 2] += b2
-                out[i + 1, j + 3] += b3
-
-
-@lane_kernel
-def _add_sums(statistics, probability, out):
-    """out[j, k] += Σ_lanes s_j q_k, two statistics and four states at a time."""
-    for q in range(probability.shape[0]):
+def _add_products(left, right, factor, out):
+    """out[i, k] += Σ_lanes left_i right_k, times a factor of the lane, two rows of ``left`` and four states at a time."""
+    for q in range(right.shape[0]):
         k = QUAD * q
-        for j in range(0, statistics.shape[0], 2):
+        for i in range(0, left.shape[0], 2):
             a0, a1, a2, a3, b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
             for lane in range(LANES):
-                x, y = statistics[j, lane], statistics[j + 1, lane]
-                r0, r1 = probability[q, lane], probability[q, LANES + lane]
-                r2, r3 = probability[q, 2 * LANES + lane], probability[q, 3 * LANES + lane]
+                x, y = left[i, lane] * factor[lane], left[i + 1, lane] * factor[lane]
+                r0, r1 = right[q, lane], right[q, LANES + lane]
+                r2, r3 = right[q, 2 * LANES + lane], right[q, 3 * LANES + lane]
                 a0 += x * r0
                 a1 += x * r1
                 a2 += x * r2
@@ -371,14 +344,14 @@ def _add_sums(statistics, probability, out):
                 b1 += y * r1
                 b2 += y * r2
                 b3 += y * r3
-            out[j, k] += a0
-            out[j, k + 1] += a1
-            out[j, k + 2] += a2
-            out[j, k + 3] += a3
-            out[j + 1, k] += b0
-            out[j + 1, k + 1] += b1
-            out[j + 1, k + 2] += b2
-            out[j + 1, k + 3] += b3
+            out[i, k] += a0
+            out[i, k + 1] += a1
+            out[i, k + 2] += a2
+            out[i, k + 3] += a3
+            out[i + 1, k] += b0
+            out[i + 1, k + 1] += b1
+            out[i + 1, k + 2] += b2
+            out[i + 1, k + 3] += b3
 
 
 @lane_kernel
