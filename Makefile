@@ -34,7 +34,7 @@ test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal   # neighbours share what is compiled
 
 slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m "slow or hypothesis" --hypothesis-profile=explore   # new random examples every time
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

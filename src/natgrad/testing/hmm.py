@@ -12,10 +12,11 @@ from scipy.special import logsumexp
 
 __all__ = [
     "ChainTwin",
-    "best_path",
+    "best_value",
     "by_enumeration",
     "chain",
     "column_statistics",
+    "path_value",
     "projective_diameter",
     "quadratic_statistics",
     "row_weights",
@@ -69,17 +70,18 @@ def by_enumeration(logs: Floats, transition: Floats, initial: Floats) -> ChainTw
     return ChainTwin(float(np.log(total)), states / total, pairs / total)
 
 
-def best_path(logs: Floats, transition: Floats, initial: Floats) -> tuple[list[int], float]:
-    """The likeliest of all paths, by trying them."""
-    best, found = -np.inf, list(range(0))
+def path_value(path: Sequence[int], logs: Floats, transition: Floats, initial: Floats) -> float:
+    """The log weight of one path, term by term."""
     with np.errstate(divide="ignore"):
         log_a, log_pi = np.log(transition), np.log(initial)
-    for path in product(range(logs.shape[1]), repeat=len(logs)):
-        value = log_pi[path[0]] + sum(logs[t, k] for t, k in enumerate(path))
-        value += sum(log_a[i, j] for i, j in pairwise(path))
-        if value > best:
-            best, found = value, list(path)
-    return found, float(best)
+    value = log_pi[path[0]] + sum(logs[t, k] for t, k in enumerate(path))
+    return float(value + sum(log_a[i, j] for i, j in pairwise(path)))
+
+
+def best_value(logs: Floats, transition: Floats, initial: Floats) -> float:
+    """The log weight of the likeliest path, by trying all; several paths may have it."""
+    paths = product(range(logs.shape[1]), repeat=len(logs))
+    return max(path_value(path, logs, transition, initial) for path in paths)
 
 
 def quadratic_statistics(values: Floats) -> Floats:
