@@ -67,6 +67,20 @@ def test_one_pass_is_partial_fit_chunk_by_chunk(drawn):
     assert known.components_.sum() > 2 * model.components_.sum()
 
 
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"])
+@pytest.mark.parametrize("form", ["array", "matrix"])
+def test_every_sparse_format_is_read(kind, form):
+    counts = np.random.default_rng(0).poisson(0.7, (12, 6))
+    make = getattr(sparse, f"{kind}_{form}")
+    found, wanted = (
+        ng.LDA(n_topics=2, seed=0, max_passes=1, verbose=False).fit(iter([read(counts[:7]), read(counts[7:])]))
+        for read in (make, np.asarray)
+    )
+    np.testing.assert_array_equal(found.components_, wanted.components_)
+    np.testing.assert_array_equal(found.transform(make(counts)), wanted.transform(counts))
+    np.testing.assert_array_equal(found.partial_fit(make(counts)).components_, wanted.partial_fit(counts).components_)
+
+
 def test_documents_one_by_one(tmp_path):
     (tmp_path / "texts").write_text("\n".join(TEXTS))
     with open(tmp_path / "texts") as lines:

@@ -101,6 +101,48 @@ def test_what_a_callback_remembers_comes_back(tmp_path):
     assert len(resumed.trace) == 12
 
 
+def forever() -> list:
+    """A list that holds itself."""
+    endless: list = []
+    endless.append(endless)
+    return endless
+
+
+@pytest.mark.parametrize(
+    ("memory", "why"),
+    [
+        ({1, 2}, "a set is not a number"),
+        (["word"] * 150_000, "keep long lists as arrays"),
+        (forever(), "nested too deeply"),
+        (np.zeros(3, complex), "array of complex"),
+    ],
+    ids=["set", "long", "endless", "complex"],
+)
+def test_a_memory_that_cannot_be_written_is_no_reason_to_lose_the_run(tmp_path, memory, why):
+    class Hoarder:
+        def __init__(self):
+            self.memory = memory
+
+        def __call__(self, progress):
+            pass
+
+    class Counter:
+        memory = 0
+
+        def __call__(self, progress):
+            self.memory += 1
+
+    net, counter = small(), Counter()
+    with pytest.warns(RuntimeWarning, match=rf"callbacks\[0\]\.memory.*{why}") as caught:
+        net.fit(steps=5, tol=0, checkpoint=tmp_path, every=1, callbacks=[Hoarder(), Counter()])
+    assert len(caught) == 1  # not once for each checkpoint
+    again = Hoarder()
+    again.memory = "its own"
+    resumed = net.fit(steps=9, tol=0, checkpoint=tmp_path, every=1, callbacks=[again, counter], resume=True)
+    assert bits_of(resumed) == bits_of(net.fit(steps=9, tol=0))
+    assert (again.memory, counter.memory) == ("its own", 9)
+
+
 def test_another_run_is_refused(tmp_path, rng):
     counts = rng.poisson(0.4, size=(50, 12))
     model = ng.LDA(2, max_passes=3, tol=0).fit(counts, checkpoint=tmp_path, every=1)

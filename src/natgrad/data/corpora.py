@@ -119,7 +119,7 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
         corpus = _from_dense(X.to_numpy(), None if numbered else np.array(columns, dtype=object))
     elif hasattr(X, "var_names") and hasattr(X, "X"):
         corpus = _from_anndata(X)
-    elif hasattr(X, "coords") and hasattr(X, "dims"):
+    elif _is_xarray(X):
         corpus = _from_xarray(X)
     elif isinstance(X, str):
         raise TypeError("X is one text: give a list of documents, [text, …]")
@@ -324,7 +324,12 @@ def has_names(X: Any) -> bool:
 
 def _has_labels(X: Any) -> bool:
     """Whether X is an array of xarray whose columns are named."""
-    return hasattr(X, "coords") and hasattr(X, "ndim") and X.dims[-1] in X.coords
+    return _is_xarray(X) and hasattr(X, "ndim") and X.dims[-1] in X.coords
+
+
+def _is_xarray(X: Any) -> bool:
+    """An array or a set of arrays of xarray; a COO matrix of SciPy has ``coords``, too."""
+    return hasattr(X, "coords") and hasattr(X, "dims")
 
 
 def _check_real(X: Any) -> None:

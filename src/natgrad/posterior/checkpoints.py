@@ -21,7 +21,7 @@ from typing import Any, final
 from natgrad.errors import ModelFileError
 from natgrad.inference.keeping import RunState
 from natgrad.network.checks import whole_number
-from natgrad.posterior.files import read_model, write_model
+from natgrad.posterior.files import LONGEST_HEADER, encoded, read_model, write_model
 from natgrad.posterior.records import register
 
 __all__ = ["Checkpoints", "checkpoints_in"]
@@ -61,6 +61,7 @@ class Checkpoints:
         self._handlers: dict[int, Any] = {}
         self._lock: int | None = None
         self._written = time.monotonic()
+        self._unwritable: set[int] = set()
         if not self.resume and checkpoints_in(self.folder):
             raise FileExistsError(
                 f"{str(self.folder)!r} has checkpoints of an earlier run: resume=True goes on from there; otherwise take another "
@@ -134,6 +135,7 @@ class Checkpoints:
             return
         path = self.folder / f"checkpoint-{run.state.t:012d}.natgrad"
         words = f"{str(path)!r} has it all, and resume=True goes on from there"
+        run = run._replace(notes=self._writable(run.notes))
         try:
             write_model(path, KIND, {"about": self._about, "run": run}, overwrite=True)
         except OSError as error:  # a full disk is no reason to lose the run itself
@@ -144,6 +146,30 @@ class Checkpoints:
         if self._signal is not None:
             words = f"interrupted after step {run.state.t}; {words}"
             raise KeyboardInterrupt(words) if self._signal == signal.SIGINT else SystemExit(words)
+
+    def _writable(self, notes: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What callbacks remember, without what no file can hold: that is no reason to lose the run itself."""
+        kept, room = list(notes), LONGEST_HEADER // 2
+        for place, note in enumerate(notes):
+            if note is None or place in self._unwritable:
+                kept[place] = None
+                continue
+            try:
+                size = len(encoded("memory", note)[0])
+                why = f"it takes {size:,} bytes as text, and {room:,} are left: keep long lists as arrays"
+            except (TypeError, ValueError) as error:
+                size, why = room + 1, str(error)
+            if size <= room:
+                room -= size
+                continue
+            kept[place] = None
+            self._unwritable.add(place)
+            words = (
+                f"callbacks[{place}].memory, a {type(note).__name__}, is not part of the checkpoints: {why}. Everything else is, "
+                "and a resumed run begins with a callback that remembers nothing"
+            )
+            warnings.warn(words, RuntimeWarning, stacklevel=2)
+        return tuple(kept)
 
     def _forget_old(self) -> None:
         for old in checkpoints_in(self.folder)[:-KEPT]:

@@ -32,7 +32,7 @@ from natgrad._version import __version__
 from natgrad.errors import ModelFileError
 from natgrad.posterior.values import Decoder, Encoder
 
-__all__ = ["SCHEMA", "Stored", "read_model", "write_model"]
+__all__ = ["LONGEST_HEADER", "SCHEMA", "Stored", "encoded", "read_model", "write_model"]
 
 SCHEMA = 1
 PREFIX = b'{"__metadata__":{"sha256":"'
@@ -70,11 +70,7 @@ def write_model(path: str | os.PathLike[str], kind: str, value: Any, *, overwrit
     place = Path(path)
     if not overwrite and os.path.lexists(place):
         raise FileExistsError(f"{str(place)!r} is there already: give overwrite=True to replace it")
-    encoder = Encoder()
-    content = json.dumps(encoder.tree(value, kind), separators=(",", ":"), allow_nan=False)
-    # Large items first: then each array begins at a multiple of its item's size.
-    arrays = dict(sorted(encoder.arrays.items(), key=lambda item: -item[1].dtype.itemsize))
-    header = _header(kind, content, arrays)
+    header, arrays = encoded(kind, value)
     with _replacing(place, overwrite) as file:
         digest = hashlib.sha256()
         parts: tuple[Any, ...] = tuple(array.reshape(-1).view(np.uint8) for array in arrays.values())
@@ -83,6 +79,18 @@ def write_model(path: str | os.PathLike[str], kind: str, value: Any, *, overwrit
             digest.update(part)
         file.seek(DIGEST.start)
         file.write(digest.hexdigest().encode())
+
+
+def encoded(kind: str, value: Any) -> tuple[bytes, dict[str, npt.NDArray[Any]]]:
+    """The header of a value's file and its arrays in order; TypeError or ValueError if a file cannot hold it."""
+    encoder = Encoder()
+    try:
+        content = json.dumps(encoder.tree(value, kind), separators=(",", ":"), allow_nan=False)
+    except RecursionError:
+        raise ValueError(f"this {kind} is nested too deeply for a model file, or holds itself") from None
+    # Large items first: then each array begins at a multiple of its item's size.
+    arrays = dict(sorted(encoder.arrays.items(), key=lambda item: -item[1].dtype.itemsize))
+    return _header(kind, content, arrays), arrays
 
 
 def _header(kind: str, content: str, arrays: dict[str, npt.NDArray[Any]]) -> bytes:
