@@ -147,7 +147,7 @@ def _gather(
     for new, entries in gathers.items():
         places = [names.index(position) for position, _ in entries]
         others = [i for i in range(len(names)) if i not in places]
-        array = jnp.transpose(array, [*places, *others])
+        array = array.transpose([*places, *others])  # of NumPy or of JAX
         array = array[tuple(index for _, index in entries)]
         names = [*new, *(names[i] for i in others)]
     return Labelled(array, tuple(str(name) for name in names))

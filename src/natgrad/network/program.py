@@ -18,7 +18,7 @@ import numpy.typing as npt
 from jax import lax
 
 from natgrad.network.contraction import Labelled
-from natgrad.network.evaluate import FULL, SAMPLE, Column, View, evaluate
+from natgrad.network.evaluate import FULL, SAMPLE, Column, View, evaluate, read_factor
 from natgrad.network.plan import Plan, PlannedTerm, weight_key
 from natgrad.network.polynomial import Axis, Factor, Monomial
 from natgrad.problem import Block, Sampled
@@ -108,21 +108,21 @@ class Program:
         return self._folded[key]
 
     def _fold_known(self, monomial: Monomial, node: str) -> Monomial:
-        """Contract the known factors of a monomial over the labels that no random factor has, once and for all."""
+        """Contract the known factors of a monomial over the labels that no random factor has, once and for all.
+
+        What is read through an index is gathered first: its labels are those of the term, not those of the array.
+        """
         known = [factor for factor in monomial.factors if factor.known]
         rest = tuple(factor for factor in monomial.factors if not factor.known)
         alive = {label for factor in rest for label in factor.labels}
         labels = {label for factor in known for label in factor.labels}
         if not known or labels <= alive:
             return monomial
-        kept = sorted(labels & alive)
-        symbols = {label: chr(ord("a") + i) for i, label in enumerate(sorted(labels))}
-        spec = ",".join("".join(symbols[label] for label in factor.labels) for factor in known)
-        spec += "->" + "".join(symbols[label] for label in kept)
-        array = np.einsum(spec, *[self.plan.known[factor.source] for factor in known], optimize=True)
+        kept = tuple(sorted(labels & alive))
+        array = _contracted([read_factor(factor, {}, self.plan.known, FULL, None, None) for factor in known], kept)
         name = f"folded:{node}:{len(self.known)}"
         self.known[name] = np.asarray(array, dtype=np.float64)
-        factor = Factor(name, 0, tuple(kept), known=True)
+        factor = Factor(name, 0, kept, known=True)
         return Monomial(monomial.coefficient, (factor, *rest), counted=frozenset(labels - alive))
 
     # -- gradients --
@@ -299,6 +299,15 @@ class Program:
                 shape = [-1 if axis == position else 1 for axis in range(len(block.shape))]
                 entropy = entropy * known[weight_key(plate)].reshape(shape)
         return jnp.sum(entropy)
+
+
+def _contracted(factors: list[Labelled], kept: tuple[str, ...]) -> npt.NDArray[Any]:
+    """The product of known arrays, gathers carried out, summed over every label that is not kept."""
+    numbers = {label: n for n, label in enumerate(dict.fromkeys(label for f in factors for label in f.labels))}
+    operands: list[Any] = []
+    for array, labels in factors:
+        operands += [array, [numbers[label] for label in labels]]
+    return np.asarray(np.einsum(*operands, [numbers[label] for label in kept], optimize=True))
 
 
 def _meets(axis: Axis, others: set[str], plate: str) -> bool:

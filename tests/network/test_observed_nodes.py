@@ -1,0 +1,97 @@
+"""Observed nodes that others read: through an index, through a category, in the middle of a network; against exact results."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import natgrad as ng
+
+
+def rows(rng, *shape):
+    """Random probabilities along the last axis."""
+    return rng.dirichlet(np.ones(shape[-1]), size=shape[:-1])
+
+
+def test_an_observed_node_read_through_an_index(rng):
+    price, day_of, y = rng.normal(size=7), rng.integers(0, 7, 7), rng.normal(size=7)
+    day, sale = ng.Plate("day", 7), ng.Plate("sale", 7)
+    base = ng.Normal("base", 1.0, 0.5)
+    p = ng.Normal("price", 0.0, 1.0, plate=day, observed=price)
+    leaf = ng.Normal("y", base + p[day_of], 1.0, plate=sale, observed=y)
+    fit = ng.Network(leaf).fit()
+    precision = 0.5 + 7
+    assert fit["base"].mean() == pytest.approx((0.5 * 1.0 + (y - price[day_of]).sum()) / precision)
+    evidence = stats.multivariate_normal(1.0 + price[day_of], np.eye(7) + 2.0).logpdf(y)
+    assert fit.elbo == pytest.approx(evidence + stats.norm.logpdf(price).sum())
+
+
+def test_observed_nodes_read_by_integers_on_plates_of_other_sizes(rng):
+    """One number for all, an index that repeats, and one on the first of two plates."""
+    a, b = rng.normal(size=3), rng.gamma(2.0, size=4)
+    first, second = rng.integers(0, 3, 5), rng.integers(0, 4, 6)
+    y = rng.normal(size=(5, 6))
+    left, right = ng.Plate("left", 5), ng.Plate("right", 6)
+    mean = ng.Normal("mean", 0.0, 1.0, plate=ng.Plate("three", 3), observed=a)
+    precision = ng.Gamma("precision", 2.0, 1.0, plate=ng.Plate("four", 4), observed=b)
+    shift = ng.Normal("shift", 0.0, 2.0)
+    total = shift + mean[left.index(first)] + 2.0 * mean[1]
+    leaf = ng.Normal("y", total, precision[right.index(second)], plate=(left, right), observed=y)
+    fit = ng.Network(leaf).fit()
+    noise = np.tile(b[second], (5, 1))
+    rest = y - a[first][:, None] - 2.0 * a[1]
+    covariance = np.diag(1.0 / noise.reshape(-1)) + 0.5
+    evidence = stats.multivariate_normal(np.zeros(30), covariance).logpdf(rest.reshape(-1))
+    evidence += stats.norm.logpdf(a).sum() + stats.gamma.logpdf(b, 2.0).sum()
+    assert fit.elbo == pytest.approx(evidence)
+    assert fit["shift"].mean() == pytest.approx((noise * rest).sum() / (2.0 + noise.sum()))
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_the_term_of_an_observed_category_with_known_probabilities(value):
+    z = ng.Categorical("z", [0.001, 0.999], plate=ng.Plate("n", 5), observed=np.full(5, value))
+    mu = ng.Normal("mu", 0.0, 1.0)
+    x = ng.Normal("x", mu, 1.0, observed=0.3)
+    fit = ng.Network(x, z).fit()
+    assert fit.elbo_by_node()["z"] == pytest.approx(5 * np.log([0.001, 0.999][value]))
+
+
+def discrete_network(rng, sizes):
+    """A random network of categories: for each node its parents, the one before it among them, and its table [parents, own]."""
+    declared = []
+    for number, size in enumerate(sizes):
+        others = rng.permutation(max(number - 1, 0))[: rng.integers(0, 3)].tolist()
+        parents = [*others, number - 1] if number else []
+        declared.append((parents, rows(rng, *(sizes[p] for p in parents), size)))
+    return declared
+
+
+@pytest.mark.parametrize("case", range(6))
+def test_discrete_networks_on_a_plate_against_enumeration(case):
+    """One node hidden, the others observed, known numbers as observed Dirichlets: the bound is the exact evidence."""
+    rng = np.random.default_rng(case)
+    sizes = rng.integers(2, 4, 5).tolist()
+    n, hidden = 4, int(rng.integers(0, 4))
+    declared = discrete_network(rng, sizes)
+    data = [rng.integers(0, size, n) for size in sizes]
+    plate, nodes, density = ng.Plate("n", n), [], 0.0
+    for number, (parents, table) in enumerate(declared):
+        name = f"z{number}"
+        probs = table
+        if parents:
+            plates = tuple(ng.Plate(f"{name}:{p}", sizes[p]) for p in parents)
+            given = ng.Dirichlet(f"table of {name}", np.ones(sizes[number]), plate=plates, observed=table)
+            density += stats.dirichlet(np.ones(sizes[number])).logpdf(table[(0,) * len(parents)]) * table[..., 0].size
+            probs = given[tuple(nodes[p] for p in parents)]
+        observed = None if number == hidden else data[number]
+        nodes.append(ng.Categorical(name, probs, plate=plate, observed=observed))
+    weights = np.zeros((n, sizes[hidden]))
+    for i, k in itertools.product(range(n), range(sizes[hidden])):
+        values = [k if number == hidden else data[number][i] for number in range(5)]
+        weights[i, k] = np.prod(
+            [table[(*(values[p] for p in ps), v)] for (ps, table), v in zip(declared, values, strict=True)]
+        )
+    fit = ng.Network(*nodes).fit()
+    assert fit.elbo == pytest.approx(np.log(weights.sum(1)).sum() + density)
+    np.testing.assert_allclose(fit[f"z{hidden}"].mean(), weights / weights.sum(1, keepdims=True), atol=1e-12)
