@@ -30,10 +30,10 @@ from natgrad.inference.steps import Step
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.rating_checks import check_settings
 from natgrad.models.rating_features import known_features
+from natgrad.models.rating_files import RatingFiles
 from natgrad.models.rating_kinds import Kind, RatingSettings, kind_of
 from natgrad.models.rating_tables import FOLD_STEPS, check_columns
 from natgrad.models.recommending import RecommendMixin
-from natgrad.models.saving import SaveMixin
 from natgrad.models.settings import (
     Watched,
     checked_every,
@@ -71,7 +71,7 @@ def spread_of(moments: tuple[Floats, Floats]) -> Factors:
     return Factors(np.array(mean), np.sqrt(np.maximum(squares - mean**2, 0.0)))
 
 
-class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
+class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
     """Bayesian matrix factorisation of ratings, likes and counts, by variational inference.
 
     Parameters
@@ -358,24 +358,6 @@ class MatrixFactorization(SaveMixin, RecommendMixin, BaseEstimator):
         self.user_biases_, self.item_biases_ = (
             Factors(q.mean[:, cut], q.sd[:, cut]) if biased else None for q in sides
         )
-
-    def _saved(self) -> dict[str, Any]:
-        return {
-            "ratings": self.ratings_,
-            "state": self.result_.state,
-            "trace": self.trace_,
-            "stop": self.stop_,
-            "posterior": dict(self.posterior_),
-            "elbo": self.elbo_,
-            "kind": self._kind.saved(),
-        }
-
-    def _restore(self, saved: Mapping[str, Any]) -> None:
-        result = Result(saved["state"], saved["trace"], saved["stop"])
-        self.elbo_ = saved["elbo"]
-        kept = saved.get("kind") or {"settings": self._settings()._replace(noise_precision=saved["noise"])._asdict()}
-        kind = kind_of(RatingSettings(**kept["settings"]), saved["ratings"], kept.get("learned"))
-        self._publish(kind, saved["ratings"], result, saved["posterior"])
 
     def _settings(self) -> RatingSettings:
         """The parameters that say what is fitted, checked."""

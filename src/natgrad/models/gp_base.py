@@ -23,10 +23,11 @@ from natgrad.inference.start import START
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.inference.tuned import SAMPLED, TunedGroups
 from natgrad.models.gp_algebra import Posterior
+from natgrad.models.gp_files import GPFiles
 from natgrad.models.gp_likelihoods import Likelihood
 from natgrad.models.gp_problem import GPProblem
 from natgrad.models.gp_settings import MOST_ROWS, Learned, Settings, compiled, leaves_of, settings_of
-from natgrad.models.saving import SaveMixin, register
+from natgrad.models.saving import register
 from natgrad.models.settings import Keep, checked_method, checked_step, fitted_at, keeper_of, run_settings
 from natgrad.network.checks import real_number, whole_number
 from natgrad.posterior.checkpoints import Checkpoints
@@ -71,7 +72,7 @@ class Predictor(NamedTuple):
         return np.concatenate(means), np.concatenate(variances)
 
 
-class SparseGP(SaveMixin, BaseEstimator):
+class SparseGP(GPFiles, BaseEstimator):
     """The common part; abstract. `SparseGPRegressor` has the parameters."""
 
     elbo_: float
@@ -269,6 +270,7 @@ class SparseGP(SaveMixin, BaseEstimator):
         }
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
+        self._check_settings()
         for name, value in saved["fitted"].items():
             setattr(self, name, value)
         scaling, y_scaling = (Scaling(*saved[name]) for name in ("x_scaling", "y_scaling"))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from natgrad.inference.trace import Stop, Trace
 from natgrad.models.saving import SaveMixin
+from natgrad.posterior.tables import RUN
+from natgrad.schema import check, refuse, state_of
 
 if TYPE_CHECKING:
     from natgrad.models.hmm_problem import HMMModel
@@ -15,6 +18,88 @@ __all__ = ["HMMFiles"]
 
 # There after a fit, but not after partial_fit alone.
 OF_A_RUN = ("trace_", "stop_")
+SETTINGS: dict[str, Any] = {
+    **RUN,
+    "n_states": "size state",
+    "initial_prior": "nonnegative | nonnegative list [state]",
+    "transition_prior": "nonnegative | nonnegative list [state, state]",
+    "sticky": "nonnegative",
+    "topology": "'ergodic' | 'left-to-right'",
+    "subchain_length": "none | natural",
+    "n_subchains": "none | natural",
+    "buffer": "none | 'grow' | whole",
+    "buffer_tol": "real in (0, 1)",
+    "n_init": "natural",
+    "max_sweeps": "natural",
+    "passes": "positive",
+}
+FITTED: dict[str, Any] = {
+    "initial": "positive [state]",
+    "transition": "positive [state, state]",
+    "n_times_seen": "natural",
+    "n_features": "size column",
+    "elbo": "float",
+    "run": {"trace_?": Trace, "stop_?": Stop},
+}
+GAUSSIAN = {"n_states": "size state", "mean": "real [column]", "scale": "positive", "dof": "positive"}
+PAIR = "none | positive list [2]"
+
+
+class Kind(NamedTuple):
+    """The tables of an emission: q(φ), what its prior is made of, the model it belongs to and the settings of that."""
+
+    family: str
+    arguments: dict[str, Any]
+    model: str
+    settings: dict[str, Any]
+
+
+def _gaussian(covariance: str, rate: str) -> dict[str, Any]:
+    return {
+        "covariance": f"'{covariance}'",
+        "mean_prior": "none | real list [column]",
+        "mean_scale": "positive",
+        "dof_prior": "none | positive",
+        "scale_prior": f"none | {rate}",
+    }
+
+
+KINDS = {
+    "FullGaussians": Kind(
+        "NormalWishart [state; column]",
+        {**GAUSSIAN, "rate": "real [column, column]"},
+        "GaussianHMM",
+        _gaussian("full", "real list [column, column]"),
+    ),
+    "IndependentGaussians": Kind(
+        "NormalGamma [state, column]",
+        {**GAUSSIAN, "rate": "positive [column]"},
+        "GaussianHMM",
+        _gaussian("diag", "positive list [column]"),
+    ),
+    "Poissons": Kind(
+        "Gamma [state, column]",
+        {"n_states": "size state", "n_columns": "size column", "shape": "positive", "rate": "positive"},
+        "PoissonHMM",
+        {"rate_prior": PAIR},
+    ),
+    "Bernoullis": Kind(
+        "Beta [state, column]",
+        {"n_states": "size state", "n_columns": "size column", "a": "positive", "b": "positive"},
+        "BernoulliHMM",
+        {"track_prior": PAIR},
+    ),
+    "Categories": Kind(
+        "Dirichlet [state; category]",
+        {
+            "n_states": "size state",
+            "n_categories": "size category",
+            "concentration": "positive [] | positive [state, category]",
+        },
+        "CategoricalHMM",
+        {"n_categories": "none | size category", "emission_prior": "positive | positive list [state, category]"},
+    ),
+}
 
 
 class HMMFiles(SaveMixin):
@@ -28,6 +113,23 @@ class HMMFiles(SaveMixin):
 
     def _publish(self, model: HMMModel, state: State) -> None:
         raise NotImplementedError
+
+    @classmethod
+    def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
+        name = fitted.get("emission")
+        check(name, " | ".join(f"'{kind}'" for kind in KINDS), where="fitted['emission']")
+        kind = KINDS[str(name)]
+        if kind.model != cls.__name__:
+            refuse("fitted['emission']", f"= {name!r} is not for a {cls.__name__}")
+        blocks = {
+            "initial": "Dirichlet [; state]",
+            "transition": "Dirichlet [state; state]",
+            "emission": kind.family,
+        }
+        table = {"state": state_of(blocks), "emission": "text", "arguments": kind.arguments, **FITTED}
+        if name == "Categories":
+            table["n_features"] = "whole in [1, 1]"
+        return {**SETTINGS, **kind.settings}, table
 
     def _saved(self) -> dict[str, Any]:
         model = self._model_
@@ -47,8 +149,6 @@ class HMMFiles(SaveMixin):
         from natgrad.models.hmm_emissions import EMISSIONS  # Numba takes a while to import
         from natgrad.models.hmm_problem import HMMModel
 
-        if saved["emission"] not in EMISSIONS:
-            raise ValueError(f"emissions of kind {saved['emission']!r}")
         emission = EMISSIONS[saved["emission"]](**saved["arguments"])
         self._publish(HMMModel(saved["initial"], saved["transition"], emission), saved["state"])
         self.n_times_seen_, self.n_features_in_ = saved["n_times_seen"], saved["n_features"]

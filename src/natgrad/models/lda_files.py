@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from natgrad.data.corpora import Corpus
-from natgrad.inference.additive import n_remembered
+from natgrad.inference.additive import Kept, Remembered, n_remembered
+from natgrad.inference.trace import Stop, Trace
 from natgrad.models.saving import SaveMixin
+from natgrad.posterior.tables import RUN
+from natgrad.schema import check, either, record, state_of
 
 if TYPE_CHECKING:
     from natgrad.models.lda_problem import LDAProblem
@@ -19,6 +22,49 @@ __all__ = ["LDAFiles"]
 
 # There after a fit, but not after partial_fit alone.
 OF_A_RUN = ("trace_", "stop_", "log_likelihood_")
+SETTINGS: dict[str, Any] = {
+    **RUN,
+    "n_topics": "size topic",
+    "doc_prior": "positive | positive list [topic]",
+    "topic_prior": "positive",
+    "learn_priors": "flag | 'doc' | 'topic'",
+    "local": "'vb' | 'map'",
+    "finish": "none | 'gibbs'",
+    "finish_sweeps": "whole in [1, 1e6]",
+    "batch_size": "none | natural",
+    "local_tol": "positive",
+    "local_steps": "natural",
+    "skip": "nonnegative",
+    "dtype": "'float32' | 'float64'",
+    "max_passes": "natural",
+}
+FITTED: dict[str, Any] = {
+    "seed": "whole",
+    "doc_prior": "positive [topic]",
+    "topic_prior": "positive",
+    "learn?": ["'doc' | 'topic'"],
+    "local": {
+        "topics": "'vb' | 'map'",
+        "tol": "positive",
+        "limit": "natural",
+        "skip": "nonnegative",
+        "dtype": "'float32' | 'float64'",
+    },
+    "vocabulary": "none | names [word]",
+    "n_words": "size word",
+    "n_documents_seen": "natural",
+    "elbo": "float",
+    "run": {"trace_?": Trace, "stop_?": Stop, "log_likelihood_?": "float [_]"},
+}
+TOPICS = "Dirichlet [topic; word]"
+LEARNED = {"doc_prior": "positive [topic]", "topic_prior": "positive"}
+# What a batch says: counts, and of learned α the sums of E[log θ] and how many documents there are.
+SAID = {"phi": ("real [topic, word]",), "theta?": ("real [topic]", "real [1]")}
+BATCH = record(Kept, rows=("positive [_, topic]",), messages=either(SAID, {}), rest="real")
+MEMORY = {
+    "groups?": record(Remembered, messages=either(SAID, {}), rest="real", batches=[either("none", BATCH)]),
+    "before?": {"phi": ("real [topic, word]",)},
+}
 
 
 class LDAFiles(SaveMixin):
@@ -33,6 +79,13 @@ class LDAFiles(SaveMixin):
 
     def _publish(self, problem: LDAProblem, state: State, seed: int | None = None) -> None:
         raise NotImplementedError
+
+    @classmethod
+    def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
+        check(fitted.get("local"), FITTED["local"], where="fitted['local']")
+        moments = _log_mean if fitted["local"]["topics"] == "map" else None
+        state = state_of({"phi": TOPICS}, memory=MEMORY, hyper=either(LEARNED, {}), moments=moments)
+        return SETTINGS, {"state": state, **FITTED}
 
     def _saved(self) -> dict[str, Any]:
         problem = self._fitted
@@ -67,3 +120,9 @@ class LDAFiles(SaveMixin):
         for name in OF_A_RUN:
             if name in saved["run"]:
                 setattr(self, name, saved["run"][name])
+
+
+def _log_mean(name: str, lam: Any) -> tuple[Any, ...]:
+    """Log E[φ]: what stands for topics that are a point."""
+    concentration = lam[0] + 1.0
+    return (np.log(concentration / concentration.sum(1, keepdims=True)),)

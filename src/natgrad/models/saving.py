@@ -17,12 +17,14 @@ An estimator that wants ``save`` and ``natgrad.load``
     scalars and arrays (also JAX arrays, which come back as NumPy arrays; the order in memory is kept, so sums round alike);
     arrays of strings or of objects that are strings, numbers or tuples (vocabularies, ids); methods, steps, families, `State`
     with whatever the methods remember, `Trace`, `Stop`, `Factor`, `Ratings`;
-3.  gets one line in ``KINDS`` below.
+3.  gets one line in ``KINDS`` below;
+4.  has the tables of what its file may hold (`natgrad.schema`), which ``_tables`` gives: every setting with
+    its type and range, and the parts of ``_saved`` with their sizes.
 
-The settings (``get_params(deep=False)``) are kept by the mixin. A class of your own, a kernel for example, joins by
-``natgrad.posterior.records.register(Kernel)``, in the module that defines it, if it is a NamedTuple or a dataclass. A hook that
-needs a new field reads it with ``saved.get(name, default)``: files of older versions must keep loading. Raise ``SCHEMA`` of
-`natgrad.posterior.files` only if the layout itself changes.
+The settings (``get_params(deep=False)``) are kept by the mixin. What the tables do not list is neither written nor read. A
+class of your own, a kernel for example, joins by ``natgrad.posterior.records.register(Kernel)``, in the module that defines it,
+if it is a NamedTuple or a dataclass. A hook that needs a new field reads it with ``saved.get(name, default)``: files of older
+versions must keep loading. Raise ``SCHEMA`` of `natgrad.posterior.files` only if the layout itself changes.
 """
 
 from __future__ import annotations
@@ -32,10 +34,14 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from natgrad.errors import ModelFileError
-from natgrad.posterior.files import read_model, write_model
+from natgrad.posterior.files import encoded, read_model, write_model
 from natgrad.posterior.fit import SavedFit
+from natgrad.posterior.fit_files import check_fit
 from natgrad.posterior.records import register
+from natgrad.schema import Misfit, check
 from natgrad.showing import ShowMixin
 
 __all__ = ["SaveMixin", "load", "register"]
@@ -54,7 +60,7 @@ KINDS = {
 
 
 class SaveMixin(ShowMixin):
-    """``save(path)`` for an estimator; see the module for the two hooks that it needs. ``report(path)`` comes with it."""
+    """``save(path)`` for an estimator; see the module for the hooks that it needs. ``report(path)`` comes with it."""
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model to one file, which `natgrad.load` reads; the file is there as a whole, or not at all.
@@ -67,10 +73,36 @@ class SaveMixin(ShowMixin):
         """
         self._check_fitted()
         settings = self.get_params(deep=False)  # type: ignore[attr-defined]
-        # Who computes is a matter of the machine at hand, not of the model.
-        settings.pop("executor", None)
+        settings.pop("executor", None)  # a matter of the machine at hand, not of the model
+        # A column of a table is an array in a file.
+        settings = {
+            name: np.asarray(v) if hasattr(v, "__array__") and np.ndim(v) else v for name, v in settings.items()
+        }
         content = {"settings": settings, "fitted": self._saved()}
+        try:
+            self._check_file(content)
+        except Misfit as reason:
+            encoded(type(self).__name__, content)  # what no file can hold, such as a function, is said better there
+            raise ValueError(
+                f"this {type(self).__name__} cannot be saved, because it could not be loaded again: {reason}"
+            ) from None
         write_model(path, type(self).__name__, content, overwrite=overwrite)
+
+    @classmethod
+    def _check_file(cls, content: Any) -> None:
+        """Refuse contents of a file that are not a consistent model."""
+        check(content, {"settings": dict, "fitted": dict}, where="the file")
+        usual = cls().get_params(deep=False)  # type: ignore[attr-defined]
+        usual.pop("executor", None)
+        given = {**usual, **content["settings"]}
+        settings, fitted = cls._tables(given, content["fitted"])
+        sizes = check(content["fitted"], fitted, where="fitted")
+        check(given, settings, sizes, "settings")
+
+    @classmethod
+    def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
+        """The tables of the settings, ``executor`` left out, and of `_saved`; both are still unchecked."""
+        raise NotImplementedError
 
     def _check_fitted(self) -> None:
         raise NotImplementedError
@@ -105,10 +137,13 @@ def load(path: str | os.PathLike[str]) -> Any:
     stored = read_model(path)
     try:
         if stored.kind == "Fit":
+            check_fit(stored.value)
             return SavedFit(**stored.value)
         if stored.kind not in KINDS:
             raise ValueError(f"it holds a {stored.kind!r}, which this natgrad does not know")
-        estimator = getattr(importlib.import_module(KINDS[stored.kind]), stored.kind)(**stored.value["settings"])
+        cls = getattr(importlib.import_module(KINDS[stored.kind]), stored.kind)
+        cls._check_file(stored.value)
+        estimator = cls(**stored.value["settings"])
         estimator._restore(stored.value["fitted"])
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as reason:
         raise ModelFileError(

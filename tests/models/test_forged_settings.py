@@ -1,0 +1,102 @@
+"""Settings of a model file: only those that are listed are read, with the types and ranges that are listed."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import natgrad as ng
+from natgrad.models.saving import KINDS
+from natgrad.posterior.files import read_model, write_model
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A small fit of one class of each module, in a file."""
+    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("models")
+    x = rng.uniform(size=(30, 2))
+    models = {
+        "LDA": ng.LDA(2, max_passes=1).fit(rng.poisson(0.8, (20, 6))),
+        "MatrixFactorization": ng.MatrixFactorization(2, max_steps=2).fit(rng.normal(size=(6, 5))),
+        "GaussianHMM": ng.GaussianHMM(2, n_init=1, max_sweeps=1).fit(x),
+        "SparseGPRegressor": ng.SparseGPRegressor(n_inducing=3, max_steps=2).fit(x, x[:, 0]),
+    }
+    for name, model in models.items():
+        model.save(folder / name)
+    return folder
+
+
+def forged(source, target, **settings):
+    """The same file with other settings, and a digest that is right."""
+    stored = read_model(source)
+    write_model(target, stored.kind, {**stored.value, "settings": {**stored.value["settings"], **settings}})
+    return target
+
+
+STRANGE = {
+    "executor": "tcp://192.0.2.1:8786",
+    "callbacks": ["http://192.0.2.1"],
+    "checkpoint": "/tmp/somewhere",
+    "verbose": "/tmp/somewhere",
+    "seed": -1,
+    "tol": "1e-3",
+    "method": "tcp://192.0.2.1:8786",
+    "step": {"rate": 1.0},
+}
+
+
+@pytest.mark.parametrize("kind", ["LDA", "MatrixFactorization", "GaussianHMM", "SparseGPRegressor"])
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_file_cannot_name_a_machine_a_path_or_a_callback(kind, name, saved, tmp_path) -> None:
+    with pytest.raises(ng.ModelFileError, match=name):
+        ng.load(forged(saved / kind, tmp_path / "forged", **{name: STRANGE[name]}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("LDA", "n_topics", 10**12),
+        ("LDA", "n_topics", 3),
+        ("LDA", "finish_sweeps", 10**12),
+        ("LDA", "doc_prior", [0.1, 0.2, 0.3]),
+        ("LDA", "doc_prior", float("nan")),
+        ("LDA", "dtype", "object"),
+        ("MatrixFactorization", "n_factors", 10**12),
+        ("MatrixFactorization", "likelihood", "poisson"),
+        ("MatrixFactorization", "negatives", 1e300),
+        ("MatrixFactorization", "factorized", True),
+        ("GaussianHMM", "n_states", 10**12),
+        ("GaussianHMM", "covariance", "diag"),
+        ("GaussianHMM", "buffer_tol", 1.0),
+        ("SparseGPRegressor", "n_inducing", 0),
+        ("SparseGPRegressor", "kernel", 3.0),
+        ("SparseGPRegressor", "inducing", [[1.0], [2.0, 3.0]]),
+    ],
+)
+def test_settings_have_types_and_ranges_and_fit_the_arrays(kind, name, value, saved, tmp_path) -> None:
+    with pytest.raises(ng.ModelFileError, match=name):
+        ng.load(forged(saved / kind, tmp_path / "forged", **{name: value}))
+
+
+@pytest.mark.parametrize("kind", ["LDA", "MatrixFactorization", "GaussianHMM", "SparseGPRegressor"])
+def test_settings_that_may_be_read_are_read(kind, saved, tmp_path) -> None:
+    model = ng.load(forged(saved / kind, tmp_path / "forged", seed=7, tol=0, step=ng.Constant(0.5)))
+    assert (model.seed, model.tol, model.step) == (7, 0, ng.Constant(0.5))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_setting_is_in_the_table_of_its_model(kind) -> None:
+    """A new setting without a line in the table would make models that cannot be saved."""
+    cls = getattr(ng, kind)
+    likely = {"local": {"topics": "vb", "tol": 1e-3, "limit": 1, "skip": 0.0, "dtype": "float64"}, "kind": None}
+    emission = {"PoissonHMM": "Poissons", "BernoulliHMM": "Bernoullis", "CategoricalHMM": "Categories"}
+    likely["emission"] = emission.get(kind, "FullGaussians")
+    table, _ = cls._tables(cls().get_params(deep=False), likely)
+    assert set(table) == set(inspect.signature(cls).parameters) - {"executor"}
+
+
+def test_what_could_not_be_loaded_is_not_saved(saved, tmp_path) -> None:
+    model = ng.load(saved / "LDA").set_params(n_topics=5)
+    with pytest.raises(ValueError, match=r"n_topics.*= 5, but the arrays have topic = 2"):
+        model.save(tmp_path / "topics")
+    assert not list(tmp_path.iterdir())
