@@ -19,7 +19,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
 from natgrad.inference.auto import Auto, Control, choose, largest_coupling
@@ -27,14 +26,16 @@ from natgrad.inference.callbacks import LOG, Progress, Teller, as_callbacks, ask
 from natgrad.inference.executors import Executor
 from natgrad.inference.keeping import Keeper, RunState, about_run, noted, remind
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
+from natgrad.inference.probes import tried
 from natgrad.inference.progress import progress_bar
-from natgrad.inference.steppers import StepInfo, Stepper, full_accesses
+from natgrad.inference.settling import left_to_gain, left_to_gain_noisy
+from natgrad.inference.steppers import ExactStepper, StepInfo, Stepper, full_accesses
 from natgrad.inference.steps import Constant, PerNode
 from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
 from natgrad.network.checks import real_number, whole_number
 from natgrad.problem import Problem, State
 
-__all__ = ["BoundEvery", "Limits", "Progress", "Result", "default_step", "run"]
+__all__ = ["TOLERANCE", "BoundEvery", "Limits", "Progress", "Result", "default_step", "run"]
 
 # The exact bound reads every observation. With this many or fewer it is evaluated at every step; with more, a sampled
 # method evaluates it when the messages read since the last time amount to this part of a sweep.
@@ -42,17 +43,24 @@ CHEAP_BOUND = 200_000
 BOUND_SHARE = 0.25
 # A bound this many times further below zero than the first one has left for good; means that diverge grow exponentially.
 LOST = 1e6
+# Nats left to gain when a run has converged: 0.045 posterior standard deviations, if all of it is in one mean.
+TOLERANCE = 1e-3
 BoundEvery = int | Literal["log", "never"] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop: after ``steps``, ``seconds`` or ``accesses``, or when the bound changes by less than ``tol`` (relative)."""
+    """When to stop: after ``steps``, ``seconds`` or ``accesses``, or when less than ``tol`` nats are left to gain.
+
+    What is left is estimated from how fast the gains of successive passes shrink (`natgrad.inference.settling`). ``share`` is
+    the number of observations where ``tol`` is for each of them: large data, of which nobody needs the last nat.
+    """
 
     steps: int = 1000
-    tol: float = 1e-6
+    tol: float = TOLERANCE
     seconds: float | None = None
     accesses: int | None = None
+    share: float | None = None
 
     def __post_init__(self) -> None:
         whole_number(self.steps, "steps")
@@ -62,6 +70,16 @@ class Limits:
             raise ValueError(f"seconds must be > 0, got {self.seconds!r}: None means no limit")
         if self.accesses is not None:
             whole_number(self.accesses, "accesses")
+
+    @property
+    def nats(self) -> float:
+        """The tolerance for the whole bound."""
+        return self.tol * (1.0 if self.share is None else self.share)
+
+    @property
+    def tol_words(self) -> str:
+        """The tolerance as the user gave it."""
+        return f"tol = {self.tol:g}" + ("" if self.share is None else f" for each of {self.share:,.0f} observations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +142,8 @@ def run(
         state, stop = watch.begin(start, kept)
         while stop is None:
             stop, state = _one_step(stepper, watch, state, seed, tell)
+            if stop is not None and stop is watch.settled:
+                stop, state = _probed(watch, stop, state, order, seed, tell)
             bar(watch.trace)
             if keeper is not None:
                 keeper.after(
@@ -145,6 +165,23 @@ def _one_step(stepper: Stepper, watch: _Watch, state: State, seed: int, tell: Te
     return tell(new) or watch.ended(new), new
 
 
+def _probed(
+    watch: _Watch, stop: Stop, state: State, order: tuple[str, ...], seed: int, tell: Teller
+) -> tuple[Stop | None, State]:
+    """The run goes on if a probe leads higher than where it has settled; what the probes read is counted."""
+    stepper = watch.stepper if watch.stepper.rising else ExactStepper(watch.problem, VB(), Constant(1.0), order)
+    trials = tried(
+        watch.problem, stepper, watch.stepper.finish(state), watch.bounds[-1], order, seed, watch.limits.nats
+    )
+    accesses = sum(trial.accesses for trial in trials)
+    if trials and trials[-1].higher:
+        found = trials[-1].state._replace(t=state.t + 1)
+        watch.record(found, trials[-1].info._replace(accesses=accesses))
+        return tell(found) or watch.ended(found), found
+    watch.charge(accesses)
+    return stop, state
+
+
 @dataclass
 class _Watch:
     """The guard, the trace and the stopping rules of one run."""
@@ -161,6 +198,7 @@ class _Watch:
     unread: int = 0
     first: float = math.nan
     begun: int = 0
+    settled: Stop | None = None
 
     def __post_init__(self) -> None:
         earlier = self.trace.last if len(self.trace) else None
@@ -226,6 +264,12 @@ class _Watch:
             )
         )
 
+    def charge(self, accesses: int) -> None:
+        """Count what was read after the last step."""
+        self.accesses += accesses
+        last = self.trace.pop()
+        self.trace.append(last._replace(accesses=self.accesses, seconds=time.perf_counter() - self.started))
+
     def lost(self, state: State) -> Stop | None:
         """A bound that is not finite, or has left for minus infinity."""
         if not self.bounds:
@@ -253,12 +297,17 @@ class _Watch:
     def _settled(self) -> Stop | None:
         if self.limits.tol == 0:
             return None
-        smooth = not (self.stepper.rising or isinstance(self.method, VB))
-        change = _recent_change(self.bounds, 10 if smooth else self.stepper.steps_per_pass, smooth)
-        if change is not None and change <= self.limits.tol:
-            words = f"the bound changed by {change:.1e} (relative), less than tol = {self.limits.tol:g}"
-            return Stop(Reason.TOLERANCE, words)
-        return None
+        if self.stepper.rising or isinstance(self.method, VB):
+            left = left_to_gain(self.bounds, self.stepper.steps_per_pass, self.stepper.rising)
+        else:
+            left = left_to_gain_noisy(self.bounds)
+        if left is None or not left.below(self.limits.nats):
+            return None
+        words = f"about {left.gain:.1e} nats are left to gain, less than {self.limits.tol_words}"
+        if left.noise > self.limits.nats:
+            words = f"the gains are less than the rounding of the bound, {left.noise:.1e} nats; {self.limits.tol_words}"
+        self.settled = Stop(Reason.TOLERANCE, words)
+        return self.settled
 
     def _out_of_steps(self, state: State) -> Stop | None:
         if state.t - self.begun < self.limits.steps:
@@ -266,7 +315,7 @@ class _Watch:
         taken = f"all {self.limits.steps} steps were taken"
         if self.limits.tol == 0:
             return Stop(Reason.STEPS, f"{taken}, as tol = 0 asks")
-        settled = f"before the bound settled to tol = {self.limits.tol:g}"
+        settled = f"before the bound settled to {self.limits.tol_words}"
         return Stop(Reason.STEPS, f"{taken} {settled}: raise steps, or continue_() the fit")
 
     def _bound_is_due(self, t: int, read: int) -> bool:
@@ -303,13 +352,3 @@ class _Watch:
 def _log_cell(accesses: int) -> int:
     """Which of twenty parts of each power of ten a count lies in; none for a count of zero."""
     return math.floor(20.0 * math.log10(accesses)) if accesses > 0 else -1
-
-
-def _recent_change(bounds: list[float], width: int, smooth: bool) -> float | None:
-    """Relative change of the bound over a pass; of its average over ``width`` evaluations if it is noisy."""
-    if len(bounds) < (2 * width if smooth else max(width + 1, 3)):
-        return None
-    now, before = bounds[-1], bounds[-1 - width]
-    if smooth:
-        now, before = float(np.mean(bounds[-width:])), float(np.mean(bounds[-2 * width : -width]))
-    return abs(now - before) / (abs(now) + 1e-300)

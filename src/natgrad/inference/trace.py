@@ -104,7 +104,7 @@ class Trace:
 class Reason(enum.Enum):
     """Why a run ended."""
 
-    TOLERANCE = "the bound changed by less than tol"
+    TOLERANCE = "less than tol is left to gain"
     STEPS = "all steps were taken"
     SECONDS = "the time was up"
     ACCESSES = "as many messages were read as allowed"
@@ -121,7 +121,7 @@ class Stop:
 
     @property
     def converged(self) -> bool:
-        """Whether the run ended because the bound no longer changed."""
+        """Whether the run ended because less than the tolerance was left to gain."""
         return self.reason is Reason.TOLERANCE
 
     @property

@@ -98,7 +98,7 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
     method, step : as in ``Network.fit``
         Which ratings each step reads, and how long the steps are; chosen for you where they are left out.
     max_steps, max_accesses, max_seconds, tol : limits
-        Most steps, most messages read, most time, and the relative change of the bound that counts as converged (0 runs on).
+        Most steps, messages read and time, and the nats a rating left to gain below which the fit has converged (0 runs on).
     init_scale : float
         Where the means start: a draw from the prior, this many times as wide.
     bound_every : int, "log" or None
@@ -307,7 +307,7 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
             with limited_to(self.n_jobs), sharing(part.problem, self.executor, by_row=True):
                 result = run(
                     part.problem, handed.pop(), method, checked_step(self.step, method, part.problem), part.order,
-                    limits=Limits(steps, limits.tol if part.until is None else 0.0, limits.seconds, limits.accesses),
+                    limits=replace(limits, steps=steps, tol=limits.tol if part.until is None else 0.0, share=len(ratings)),
                     seed=seed, bound_every=checked_every(self.bound_every), progress=self.verbose, trace=trace,
                     keeper=keeper, model_at=self._model_at(kind, ratings, part.problem, trace),
                 )  # fmt: skip

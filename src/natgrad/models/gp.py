@@ -59,7 +59,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         By default batches with steps of length 0.2; `VB()` reads all rows at each step, `SVI({"row": size})` so many.
     max_steps, max_seconds : limits
     tol : float
-        Gain of the averaged bound, in nats a row over a window of steps, below which the fit has settled; 0 takes all steps.
+        Nats a row left to gain, as averages of the bound tell, below which the fit has converged; 0 takes all steps.
     validation_fraction : float
         Share of the rows held out; the fit also stops when their density no longer grows.
     standardize : bool

@@ -97,7 +97,7 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
     passes : float
         What sampled subchains read, in readings of the data.
     tol : float
-        Relative change of the bound over a sweep that counts as converged; 0 runs all sweeps.
+        Nats a time left to gain, as the last sweeps tell, below which the fit has converged; 0 runs all sweeps.
     seed : int
         Every random choice is a function of the seed and the number of the step.
     n_jobs : int, optional
@@ -276,9 +276,9 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         size = plan.method.size if isinstance(plan.method, SVI) else problem.batch_size
         with sharing(problem, self.executor, size):
             result: Result = run(
-                problem, start, plan.method, step, tuple(problem.blocks), limits=Limits(plan.steps, self.tol),
-                seed=int(self.seed), progress=self.verbose, trace=trace, bound_every="never" if problem.overlapping else None,
-                keeper=keeper, model_at=fitted_at(self, problem.model),
+                problem, start, plan.method, step, tuple(problem.blocks), seed=int(self.seed), trace=trace,
+                limits=Limits(plan.steps, self.tol, share=problem.data.n_times), progress=self.verbose, keeper=keeper,
+                bound_every="never" if problem.overlapping else None, model_at=fitted_at(self, problem.model),
             )  # fmt: skip
         result.trace.choice = f"{plan.words}; {result.trace.choice}" if plan.words else result.trace.choice
         self.trace_: Trace = result.trace

@@ -85,7 +85,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     max_passes : int
         Most readings of the corpus.
     tol : float
-        Relative change of the bound over a pass that counts as converged; 0 runs all passes.
+        Nats a word left to gain, as the last passes tell, below which the fit has converged; 0 runs all passes.
     seed : int
         Every random choice is a function of the seed and the number of the step.
     n_jobs : int, optional
@@ -314,8 +314,8 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         passes = whole_number(self.max_passes if max_passes is None else max_passes, "max_passes")
         with sharing(problem, self.executor, problem.n_groups if alone else size):
             result: Result = run(
-                problem, start, method, step, ("phi",), limits=Limits(passes * per_pass, self.tol), seed=int(self.seed),
-                progress=self.verbose, trace=trace, keeper=keeper, model_at=fitted_at(self, problem),
+                problem, start, method, step, ("phi",), limits=Limits(passes * per_pass, self.tol, share=problem.corpus.n_tokens),
+                seed=int(self.seed), progress=self.verbose, trace=trace, keeper=keeper, model_at=fitted_at(self, problem),
             )  # fmt: skip
             last = result.trace.last.elbo if len(result.trace) else np.nan
             self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)

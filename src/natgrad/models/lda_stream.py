@@ -4,8 +4,9 @@ Every chunk is cut into batches, in a random order of its documents, and every b
 
     λ ← (1 − ρ) λ + ρ (η̃ + documents of the stream / documents of the batch · counts)
 
-A generator is read once. What can be read again is, until the mean estimate of the bound over a pass changes by less than ``tol``
-or ``max_passes`` are made. While the number of documents is not known, it is taken to be that seen so far.
+A generator is read once. What can be read again is, until the mean estimates of the bound over passes say that less than ``tol``
+nats a word are left to gain, or ``max_passes`` are made. While the number of documents is not known, it is taken to be that seen
+so far.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from natgrad.inference.additive import ONE_PASS, SampledGroups
 from natgrad.inference.callbacks import Teller, asked
 from natgrad.inference.draws import generator
 from natgrad.inference.executors import sharing
+from natgrad.inference.settling import left_to_gain
 from natgrad.inference.steppers import StepInfo
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
@@ -126,12 +128,13 @@ def fit_stream(
     passes = whole_number(model.max_passes, "max_passes") if stream.again else 1
     worker, trace, begin = type(model)(**model.get_params(deep=False)), Trace(), time.perf_counter()
     trace.choice = "sampled steps: the data are a stream, nothing is remembered"
-    total, last, stop = n_documents or stream.n_total, np.nan, None
+    total, stop = n_documents or stream.n_total, None
+    means: list[float] = []
     tell = Teller(asked(), trace, lambda state: copy.copy(worker))
     for epoch in range(passes):
-        seen, estimates = 0, []
+        seen, n_words, estimates = 0, 0.0, []
         for batch in _batches(worker, stream, vocabulary):
-            seen += len(batch)
+            seen, n_words = seen + len(batch), n_words + batch.n_tokens
             info = worker._learn(batch, max(total or 0.0, seen))
             estimates.append(info.estimate)
             accesses = info.accesses + (trace.last.accesses if len(trace) else 0)
@@ -143,16 +146,18 @@ def fit_stream(
         if not seen:
             what = "the stream is empty" if not epoch else "the stream was empty when it was read again"
             raise ValueError(f"X has no documents: {what}")
-        total, before, last = max(seen, n_documents or 0), last, float(np.mean(estimates))
+        total = max(seen, n_documents or 0)
+        means.append(float(np.mean(estimates)))
         if stop is not None:
             break
-        if abs(last - before) < model.tol * abs(last):
-            stop = Stop(Reason.TOLERANCE)
+        left = left_to_gain(means, rising=False)
+        if model.tol > 0 and left is not None and left.below(model.tol * n_words):
+            stop = Stop(Reason.TOLERANCE, f"about {left.gain:.1e} nats are left to gain in {n_words:,.0f} words")
             break
     if stop is None:
         once = "the stream was read once; what cannot be read again is not"
         stop = Stop(Reason.STEPS, "all passes were made" if stream.again else once)
-    worker.n_documents_seen_, worker.elbo_, worker.trace_, worker.stop_ = seen, last, trace, stop
+    worker.n_documents_seen_, worker.elbo_, worker.trace_, worker.stop_ = seen, means[-1], trace, stop
     settings = model.get_params(deep=False)
     for name, value in vars(worker).items():
         if name not in settings:

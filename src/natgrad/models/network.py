@@ -13,7 +13,7 @@ import numpy.typing as npt
 from natgrad._version import __version__
 from natgrad.errors import PlateMismatch, UnreachedNode
 from natgrad.inference.callbacks import as_callbacks
-from natgrad.inference.engine import BoundEvery, Limits, Result, run
+from natgrad.inference.engine import TOLERANCE, BoundEvery, Limits, Result, run
 from natgrad.inference.executors import Threads, opened
 from natgrad.inference.methods import Method
 from natgrad.inference.start import Init, make_start
@@ -93,7 +93,7 @@ class Network:
         *,
         step: Step | None = None,
         steps: int = 1000,
-        tol: float = 1e-6,
+        tol: float = TOLERANCE,
         seconds: float | None = None,
         accesses: int | None = None,
         seed: int = 0,
@@ -115,8 +115,8 @@ class Network:
             ``RobbinsMonro``, ``Constant``, ``HoldThenDecay`` or ``PerNode``. By default exact updates for `VB` and
             per-node steps, which need no tuning, for sampled methods.
         steps, seconds, accesses, tol : limits
-            Most steps (sweeps), most time, most messages read, and the relative change of the bound below which the fit has
-            converged (0 runs all steps).
+            Most steps, most time, most messages read, and the nats left to gain below which the fit has converged (0 runs all
+            steps). A step is a pass over all data, unless ``method`` reads a part of them.
         seed : int
             Every random choice is a function of the seed and the number of the step.
         init : mapping, "random", "kmeans", optional
@@ -175,7 +175,7 @@ class Network:
         *,
         step: Step | None = None,
         steps: int = 1000,
-        tol: float = 1e-6,
+        tol: float = TOLERANCE,
         seconds: float | None = None,
         accesses: int | None = None,
         callbacks: Sequence[Any] = (),

@@ -5,8 +5,9 @@ makes one step of the items and of the noise,
 
     λ ← (1 − ρ) λ + ρ (η̃ + users of the stream / users of the chunk · messages of the chunk)
 
-What can be read again is read until the mean estimate of the bound over a pass changes by less than ``tol``. Precisions of
-factors stay where they start. The users of the last chunk are those that the model knows at the end; `fold_in` tells it others.
+What can be read again is read until the mean estimates of the bound over passes say that less than ``tol`` nats a rating are
+left to gain. Precisions of factors stay where they start. The users of the last chunk are those that the model knows at the end;
+`fold_in` tells it others.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from natgrad.data.ratings import Ratings, joined_ids
 from natgrad.inference.additive import ONE_PASS, GroupResult, SampledGroups
 from natgrad.inference.engine import Result
 from natgrad.inference.executors import sharing
+from natgrad.inference.settling import left_to_gain
 from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
 from natgrad.models.rating_kinds import Gaussian
 from natgrad.models.rating_model import FullRatingsProblem
@@ -125,21 +127,22 @@ def fit_rating_stream(
     if any(part is not None for part in features):
         raise ValueError("user_features, item_features: a source of ratings takes none; leave them out")
     stream = _Stream(model, settings, n_users)
-    again, last, seen_before = bool(getattr(source, "again", False)), np.nan, None
+    again, seen_before = bool(getattr(source, "again", False)), None
+    means: list[float] = []
     stop = Stop(Reason.STEPS, "the stream was read once; what cannot be read again is not")
     while True:
         estimates = stream.read(source.chunks(), seen_before)
-        before, last = last, float(np.mean(estimates)) if estimates else np.nan
+        means.append(float(np.mean(estimates)) if estimates else np.nan)
         seen_before = stream.seen
-        if again and abs(last - before) < model.tol * abs(last):
-            stop = Stop(
-                Reason.TOLERANCE, f"the mean estimate of the bound changed by less than tol = {model.tol:g} in a pass"
-            )
+        left = left_to_gain(means, rising=False)
+        if again and model.tol > 0 and left is not None and left.below(model.tol * stream.n_ratings):
+            words = f"about {left.gain:.1e} nats are left to gain in {stream.n_ratings:,} ratings"
+            stop = Stop(Reason.TOLERANCE, words)
             break
         if not again or stream.state.t >= model.max_steps:
             stop = stop if not again else Stop(Reason.STEPS, f"all {stream.state.t} steps were taken")
             break
-    stream.publish(last, stop)
+    stream.publish(means[-1], stop)
     return model
 
 
@@ -158,18 +161,19 @@ class _Stream:
             )
         self.model, self.settings, self.n_users = model, settings, n_users
         self.item_ids: Any = None
-        self.trace, self.begin, self.seen = Trace(), time.perf_counter(), 0
+        self.trace, self.begin, self.seen, self.n_ratings = Trace(), time.perf_counter(), 0, 0
         self.trace.choice = "sampled steps: the users are a stream, nothing is remembered"
 
     def read(self, chunks: Any, total: int | None) -> list[float]:
         """One pass: a step from each chunk; the estimates of the bound."""
-        self.seen, estimates = 0, []
+        self.seen, self.n_ratings, estimates = 0, 0, []
         for number, chunk in enumerate(chunks):
             try:
                 problem = self._problem(as_ratings(chunk))
             except (TypeError, ValueError) as error:
                 raise type(error)(f"chunk {number} of the stream: {error}") from error
             self.seen += problem.n_groups
+            self.n_ratings += len(self.ratings)
             problem.population = float(max(self.seen, total or 0, self.n_users or 0))
             step = ONE_PASS if self.model.step is None else self.model.step
             stepper = SampledGroups(cast("Any", problem), problem.n_groups, *problem.local_limits, step)

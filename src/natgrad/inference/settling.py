@@ -1,0 +1,97 @@
+"""When a run has converged: the bounds it saw in, what is left to gain out.
+
+Near an optimum coordinate ascent contracts: the gains g of successive passes shrink by a rate r, and what is left to gain is the
+rest of a geometric series, g r / (1 − r). The rate is read off at several lengths: single gains, and sums of 2, 4 and 8 of them
+against the sums before. The most pessimistic of the estimates counts, and it must hold after two passes in a row. Gains that grow
+(r ≥ 1) are those of a run that leaves a saddle, never of one that has converged.
+
+A gain of less than the bound's own rounding is none. Where bounds of a method that cannot fall do so now and then, by rounding
+or because local variables are solved to a tolerance of their own, by so much they are noisy.
+
+A tolerance is a number of nats. Since KL(q ‖ q*) is what is left to gain, 1e-3 nats left are a mean that is 0.045 posterior
+standard deviations off, if it is off in one direction alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Left", "left_to_gain", "left_to_gain_noisy"]
+
+Floats = npt.NDArray[np.float64]
+# A sum of N terms has rounding errors of a few ε times their size; the bound is such a sum.
+ROUNDING = 1e-13
+# How many gains are summed before they are compared with those before.
+LENGTHS = (1, 2, 4, 8)
+# So many falls among the last passes are noise, and tell how much; a single one is an event.
+RECENT, FALLS = 10, 3
+# Evaluations of a noisy bound that are averaged.
+AVERAGED = 10
+
+
+class Left(NamedTuple):
+    """What is left to gain, in nats: an estimate, and the noise of the bound below which nothing can be seen."""
+
+    gain: float
+    noise: float
+
+    def below(self, tol: float) -> bool:
+        """Whether it is less than a tolerance, or than what can be seen."""
+        return self.gain <= max(tol, self.noise)
+
+
+def left_to_gain(bounds: Sequence[float], per_pass: int = 1, rising: bool = True) -> Left | None:
+    """The pessimistic estimate after the last two passes; None while there were too few.
+
+    Parameters
+    ----------
+    bounds : sequence of float
+        After each step.
+    per_pass : int
+        Steps in a pass over all data.
+    rising : bool
+        Whether the bound cannot fall but for rounding; otherwise a fall is as far from the end as a gain.
+    """
+    ends = np.asarray(bounds[::-per_pass][: 2 * LENGTHS[-1] + 2][::-1])
+    if len(ends) < 3:
+        return None
+    gains = np.diff(ends)
+    falls = -gains[-RECENT:][gains[-RECENT:] < 0]
+    fallen = float(falls.max()) if rising and len(falls) >= FALLS else 0.0
+    noise = max(ROUNDING * abs(float(ends[-1])), fallen)
+    gains = np.abs(gains) if not rising else np.maximum(gains, 0.0)
+    if gains[-2:].max() <= noise:
+        return Left(float(gains[-2:].max()), noise)
+    if len(gains) < 4:
+        return None
+    return Left(max(_rest(gains, noise), _rest(gains[:-1], noise)), noise)
+
+
+def _rest(gains: Floats, noise: float) -> float:
+    """The rest of the series, by the slowest of the rates."""
+    found = 0.0
+    for length in LENGTHS:
+        if len(gains) < 2 * length:
+            break
+        now, before = gains[-length:].sum(), gains[-2 * length : -length].sum()
+        if now <= noise:
+            continue
+        found = max(found, float(now * now / (before - now)) if now < before else math.inf)
+    return found
+
+
+def left_to_gain_noisy(bounds: Sequence[float]) -> Left | None:
+    """The same for the bounds of sampled steps, from averages over them; the error of an average is counted as left."""
+    if len(bounds) < 3 * AVERAGED:
+        return None
+    parts = np.asarray(bounds[-3 * AVERAGED :]).reshape(3, AVERAGED)
+    before, now = np.abs(np.diff(parts.mean(axis=1)))
+    error = float(parts[1:].std(axis=1, ddof=1).max()) / math.sqrt(AVERAGED)
+    rest = float(now * now / (before - now)) if now < before else math.inf
+    rest = 0.0 if now <= ROUNDING * abs(bounds[-1]) else rest
+    return Left(max(rest, float(now), error), 0.0)
