@@ -17,7 +17,7 @@ import natgrad as ng
 from natgrad.data.generate import paper_ratings
 from natgrad.data.rating_files import read_ratings
 from natgrad.data.ratings import Ratings
-from natgrad.report import command_bench, command_fit, command_use, paquet, paquet_table
+from natgrad.report import command_bench, command_fit, command_resume, command_use, paquet, paquet_table
 from natgrad.report.command_common import Command, UserError
 from natgrad.report.paquet_figures import draw_figure
 from natgrad.report.paquet_runs import prior_bound
@@ -36,7 +36,8 @@ def main() -> None:
 
 for _command in (
     command_fit.fit,
-    command_fit.resume,
+    command_resume.resume,
+    command_resume.continue_,
     command_use.score,
     command_use.predict,
     command_use.transform,

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 # What the library raises when something from outside does not fit; anything else is a bug and shows its traceback.
-MISTAKES = (ValueError, TypeError, KeyError, OSError, ImportError, NotImplementedError, FloatingPointError)
+MISTAKES = (ValueError, TypeError, KeyError, OSError, ImportError, NotImplementedError, FloatingPointError, MemoryError)
 TRACEBACK = "NATGRAD_TRACEBACK"
 
 
