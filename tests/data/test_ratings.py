@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import natgrad as ng
 from natgrad.data.ids import number_ids
+from natgrad.data.rating_columns import ASK
 
 FRAME = pd.DataFrame({"rating": [5.0, 3.0], "movie_id": [10, 7], "userId": ["b", "a"]})
 pairs = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 5)), min_size=1, max_size=30, unique=True)
@@ -80,8 +81,9 @@ def test_tables_by_name_or_by_position():
     by_name = ng.Ratings(FRAME)
     assert (by_name.user_ids.tolist(), by_name.item_ids.tolist()) == (["a", "b"], [7, 10])
     assert by_name.values.tolist() == [5.0, 3.0]
-    plain = pd.DataFrame([["b", 10, 5], ["a", 7, 3]], columns=["x", "y", "z"])
-    for other in (ng.Ratings(plain), ng.Ratings.from_frame(plain, user="x", item="y", value="z")):
+    unnamed = pd.DataFrame([["b", 10, 5], ["a", 7, 3]])
+    other_names = unnamed.set_axis(["x", "y", "z"], axis=1)
+    for other in (ng.Ratings(unnamed), ng.Ratings.from_frame(other_names, user="x", item="y", value="z")):
         np.testing.assert_array_equal(other.users, by_name.users)
         np.testing.assert_array_equal(other.items, by_name.items)
     nullable = FRAME.assign(rating=pd.array([5, 3], dtype="Int64"))
@@ -102,6 +104,14 @@ def test_a_full_table_has_nan_where_there_is_no_rating():
     ratings = ng.Ratings.from_dense([[np.nan, 2.0], [1.0, np.nan], [np.nan, np.nan]])
     assert ratings.shape == (3, 2)
     assert (ratings.users.tolist(), ratings.items.tolist()) == ([0, 1], [1, 0])
+
+
+def test_a_masked_entry_of_a_table_is_no_rating():
+    table = np.ma.array([[999, 2], [1, 999], [4, 3]], mask=[[1, 0], [0, 1], [0, 0]])
+    for form in (table, list(table)):  # a list of masked rows, too
+        ratings = ng.Ratings.from_dense(form)
+        assert (ratings.users.tolist(), ratings.items.tolist()) == ([0, 1, 2, 2], [1, 0, 0, 1])
+        assert ratings.values.tolist() == [2.0, 1.0, 4.0, 3.0]
 
 
 @pytest.mark.parametrize(
@@ -180,8 +190,22 @@ MISTAKES = [
     (lambda: ng.Ratings(scipy.sparse.eye_array(2), shape=(3, 3)), ValueError,
      "shape = (3, 3) does not fit the sparse matrix of shape (2, 2): leave it out"),
     (lambda: ng.Ratings(FRAME.rename(columns={"rating": "x"})), ValueError,
-     "cannot tell which column is the value among 'x', 'movie_id', 'userId': "
-     "use Ratings.from_frame(frame, user=…, item=…, value=…); or, if these are likes alone, leave out all other columns"),
+     "cannot tell which column is the value among 'x', 'movie_id', 'userId': " + ASK
+     + "; or, if these are likes alone, leave out all other columns"),
+    (lambda: ng.Ratings(FRAME.set_axis(["x", "y", "z"], axis=1)), ValueError,
+     "cannot tell which column is the user or the item or the value among 'x', 'y', 'z': " + ASK),
+    (lambda: ng.Ratings(FRAME.assign(customer=1)), ValueError,
+     "'userId' and 'customer' may both be the user among 'rating', 'movie_id', 'userId', 'customer': " + ASK),
+    (lambda: ng.Ratings.from_frame(FRAME, user="userId", item="userId"), ValueError,
+     "user, item and value must be different columns, got 'userId', 'userId' and None"),
+    (lambda: ng.Ratings(FRAME.set_axis(["user", "item", "user"], axis=1)), ValueError,
+     "the column 'user' is there 2 times among 'user', 'item', 'user': rename one"),
+    (lambda: ng.Ratings(np.ma.array([1, 2], mask=[0, 1]), [1, 2], [1.0, 2.0]), ValueError,
+     "users[1] is masked, and every rating needs its id; drop the others"),
+    (lambda: ng.Ratings([0, 1], np.ma.array([0, 1], mask=[1, 0]), [1.0, 2.0], shape=(2, 2)), ValueError,
+     "items[0] is masked, and every rating needs its id; drop the others"),
+    (lambda: ng.Ratings([1, 2], [1, 2], np.ma.array([1, 999], mask=[0, 1])), ValueError,
+     "values[1] = nan must be finite (1 such): leave out what was not rated"),
     (lambda: ng.Ratings.from_frame(FRAME, user="who"), ValueError,
      "user='who' is not a column; there are 'rating', 'movie_id', 'userId'"),
     (lambda: ng.Ratings.from_frame([1, 2]), TypeError,
@@ -189,7 +213,7 @@ MISTAKES = [
     (lambda: ng.Ratings.from_dense([1.0, 2.0]), ValueError,
      "X must be a table [users, items] with NaN for missing ratings, got shape (2,). Reshape your data: one user is [ratings]"),
     (lambda: ng.Ratings.from_dense(np.full((2, 2), np.nan)), ValueError,
-     "X of shape (2, 2) has no ratings: every entry is NaN"),
+     "X of shape (2, 2) has no ratings: every entry is NaN or masked"),
     (lambda: ng.Ratings.from_dense([[1.0, np.inf]]), ValueError,
      "X[0, 1] = inf must be finite, or NaN where there is no rating"),
     (lambda: ng.Ratings([4, 7], [0, 1], [1, 2]).find_users([7, 5]), ValueError,

@@ -59,7 +59,7 @@ def test_what_is_not_damage_stays_what_it_is(tmp_path):
         read_ldac(tmp_path / "nowhere")
     path = tmp_path / "f.ldac"
     path.write_bytes(b"1 0:1\n\xff 2:1\n")
-    with pytest.raises(ValueError, match=r"f\.ldac: cannot be read \('utf-8' codec"):
+    with pytest.raises(ValueError, match=r"f\.ldac, line 2: not a text in UTF-8: byte 6 is 0xff"):
         read_ldac(path)
     path.write_bytes(b"1 0:1\n1: 2:1\n")
     with pytest.raises(ValueError, match=r"f\.ldac, line 2: expected 'n word:count …'"):

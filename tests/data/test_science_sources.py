@@ -199,9 +199,9 @@ def test_chunks_of_ratings_are_whole_users(suffix, names, tmp_path, rng):
     [
         ("1,2,3\n1,3,x\n", r"line 2, column 3: the rating must be a finite number, got 'x'"),
         ("1,2,3\n1\n", r"line 2: 1 column, but at least 3 are needed"),
-        ("1,2,3\n2,2,3\n1,3,4\n3,1,1\n", r"ratings of user 1 do not stand together; sort the file by user"),
-        ("1,2,3\n1,2,4\n2,1,1\n", r"chunk \d: user 1 rates item 2 twice"),
-        ("1,2,3\n2,2,3\nbob,3,4\n", r"up to line 3: a user that is no whole number"),
+        ("1,2,3\n2,2,3\n1,3,4\n3,1,1\n", r"ratings of user '1' do not stand together; sort the file by user"),
+        ("1,2,3\n1,2,4\n2,1,1\n", r"chunk \d: user '1' rates item '2' twice"),
+        ("who,what,when\n1,2,3\n", r"line 1: cannot tell which column is the user or the item or the value"),
         ("user,item,rating\n", "there are no ratings in it"),
     ],
 )

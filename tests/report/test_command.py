@@ -181,14 +181,53 @@ def test_ratings_from_file_to_recommendation(workspace):
     model = ng.load(workspace / "m")
     found = json.loads(right("recommend", "m", "ann", "-n", 20, "--json").stdout)
     rated = set(model.ratings_.item_ids[model.ratings_.items[model.ratings_.users == 0]].tolist())
-    assert {int(item["item"]) for item in found["items"]} == set(model.ratings_.item_ids.tolist()) - rated
+    assert {item["item"] for item in found["items"]} == set(model.ratings_.item_ids.tolist()) - rated
     means = [item["mean"] for item in found["items"]]
     assert means == sorted(means, reverse=True)
     rows = list(csv.DictReader(right("predict", "m", "pairs.csv").stdout.splitlines()))
-    mean, sd = model.predict(["ann", "bob"], [3, 0], return_std=True)
+    mean, sd = model.predict(["ann", "bob"], ["3", "0"], return_std=True)
     np.testing.assert_allclose([float(row["mean"]) for row in rows], mean, rtol=1e-4)
     np.testing.assert_allclose([float(row["sd"]) for row in rows], sd, rtol=1e-4)
     assert json.loads(right("score", "m", "ratings.csv", "--json").stdout)["rmse"] < 3
+
+
+def test_columns_and_encodings_are_named(workspace):
+    rows = (workspace / "ratings.csv").read_text().splitlines()[1:]
+    swapped = ["noten,wer,für was", *(",".join(row.split(",")[place] for place in (2, 0, 1)) for row in rows)]
+    (workspace / "latin.csv").write_bytes("\n".join(swapped).encode("latin-1"))
+    options = ("--n-factors", 2, "--max-steps", 5, "--user", "wer", "--item", "für was", "--value", "noten")
+    assert "line 1: not a text in UTF-8: byte 11 is 0xfc" in one_line(
+        call("fit", "mf", "latin.csv", "-o", "x", *options)
+    )
+    latin = ("--encoding", "latin-1")
+    asked = one_line(call("fit", "mf", "latin.csv", "-o", "x", *latin))
+    assert "cannot tell which column is the user or the item or the value among 'noten', 'wer', 'für was'" in asked
+    assert "--user, --item and --value on the command line" in asked
+    right("fit", "mf", "latin.csv", "-o", "m", *options, *latin)
+    right("fit", "mf", "ratings.csv", "-o", "n", "--n-factors", 2, "--max-steps", 5)
+    assert ng.load(workspace / "m").elbo_ == ng.load(workspace / "n").elbo_
+    scores = [
+        json.loads(right("score", "m", *words, "--json").stdout)["score"]
+        for words in (("ratings.csv",), ("latin.csv", *options[4:], *latin))
+    ]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-12)
+    named = right("predict", "m", "latin.csv", *options[4:8], *latin).stdout
+    assert len(named.splitlines()) == len(swapped)
+
+
+def test_text_spells_the_numbers_of_a_table(workspace):
+    users, items = np.divmod(np.arange(24), 6)
+    ng.MatrixFactorization(2, max_steps=5).fit(ng.Ratings(users, items, users + items % 3)).save(workspace / "m")
+    (workspace / "r.csv").write_text("viewer,film,stars\n0,1,2\n3,5,4\n")
+    right("score", "m", "r.csv")
+    assert "'007' is not among the users" in one_line(
+        call("score", "m", _written(workspace / "s.csv", "user,item,rating\n007,1,2\n"))
+    )
+
+
+def _written(path, text):
+    path.write_text(text)
+    return path
 
 
 def test_series_from_file_to_states(workspace):
@@ -300,7 +339,7 @@ def test_model_of_another_kind_is_said(workspace):
     assert one_line(call("topics", "m")) == "Error: topics is for LDA models, and this is MatrixFactorization"
     assert "there is no user 'zoe'" in one_line(call("recommend", "m", "zoe"))
     (workspace / "bad.csv").write_text("user,what\nann,1\n")
-    assert "no column 'item'; it has 'user', 'what'" in one_line(call("predict", "m", "bad.csv"))
+    assert "cannot tell which column is the item among 'user', 'what'" in one_line(call("predict", "m", "bad.csv"))
 
 
 def test_traceback_is_there_for_those_who_want_it(workspace, monkeypatch):

@@ -64,7 +64,7 @@ TEXTS = {
     "comma": "\n".join(",".join(line) for line in LINES),
     "header": "userId,movieId,rating,timestamp\n" + "\n".join(",".join(line) + ",99" for line in LINES) + "\n",
     "other order": "rating;item_id;user_id\n" + "\n".join(";".join(reversed(line)) for line in LINES),
-    "other names": "who,film,stars given\n" + "\n".join(",".join(line) for line in LINES),
+    "other names": "member,film,stars\n" + "\n".join(",".join(line) for line in LINES),
     "movielens": "\n".join("::".join(line) + "::978300760" for line in LINES),
     "tabs and blank lines": "\n\n".join("\t".join(line) for line in LINES) + "\n\n",
     "windows": "\ufeffuser,item,rating\r\n" + "\r\n".join(",".join(line) for line in LINES),
@@ -101,6 +101,8 @@ WRONG_TEXTS = {
     "1,2,3\n1,3\n": r"line 2: 2 columns, but at least 3 are needed; expected lines of user,item,rating",
     "1,2,3\n,3,4\n": r"line 2, column 1: the user is empty",
     "5,6,1\n1,2,3\n\n1,2,4\n": r"line 4: user 1 rates item 2 a second time, after line 2 \(1 such\)",
+    "who,film,stars given\n1,2,3\n": r"line 1: cannot tell which column is the user or the value among",
+    "1,2,1_0\n": r"line 1, column 3: the rating must be a finite number, got '1_0'",
     "hello\n": r"line 1: no separator in 'hello'; expected lines of user,item,rating",
     "": r"there are no ratings in it; expected",
     "user,item,rating\n": r"there are no ratings in it; expected",
@@ -135,8 +137,8 @@ def test_other_files_are_said(tmp_path):
     (tmp_path / "no.npz").write_text("not a zip")
     with pytest.raises(ValueError, match=r"not an \.npz file"):
         read_ratings(tmp_path / "no.npz")
-    (tmp_path / "no.csv").write_bytes(b"1,2,3\n\xff\xfe\x00")
-    with pytest.raises(ValueError, match=r"not a text file"):
+    (tmp_path / "no.csv").write_bytes(b"1,2,3\n\xff\xfe")
+    with pytest.raises(ValueError, match=r"line 2: not a text in UTF-8: byte 6 is 0xff"):
         read_ratings(tmp_path / "no.csv")
     with pytest.raises(ValueError, match=r"cannot be read \(No such file"):
         read_ratings(tmp_path / "nowhere.csv")

@@ -15,6 +15,7 @@ from natgrad.data.generated.flights import make_flights
 from natgrad.data.generated.match import match_rows
 from natgrad.data.generated.spectra import make_spectra
 from natgrad.data.genotypes import allele_frequencies, genotypes
+from natgrad.data.rating_files import read_ratings
 from natgrad.data.rating_sources import RatingsSource
 from natgrad.data.sources import open_source
 
@@ -35,4 +36,5 @@ __all__ = [
     "make_spectra",
     "match_rows",
     "open_source",
+    "read_ratings",
 ]

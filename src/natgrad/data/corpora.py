@@ -7,24 +7,28 @@ Negative and missing numbers, words that come twice and vocabularies that do not
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
+from natgrad.data.numbers import refuse_masked
 from natgrad.data.refusals import naming_its_file
+from natgrad.data.texts import number_in, open_text, whole_number_in
 
-__all__ = ["Corpus", "as_corpus", "has_names", "read_docword", "read_ldac", "with_words"]
+__all__ = ["NO_COUNT", "Corpus", "as_corpus", "has_names", "read_docword", "read_ldac", "with_words"]
 
 Ints = npt.NDArray[np.int64]
 Words = Sequence[Any] | npt.NDArray[Any]
+NO_COUNT = (
+    "and a count cannot be missing: write 0 for a word that is not there (X.filled(0)), or leave out the document"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,14 +152,14 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
 def read_ldac(path: str | Path, vocabulary: Words | None = None) -> Corpus:
     """A file in the format of lda-c: a line for each document, ``n word:count word:count …``; may be gzipped."""
     documents = []
-    with _opened(path) as file:
+    with open_text(path) as file:
         for number, line in enumerate(file, 1):
             fields = line.split()
             if not fields:
                 continue
             try:
-                pairs = [(int(w), float(n)) for w, n in (field.split(":") for field in fields[1:])]
-                announced = int(fields[0])
+                pairs = [(whole_number_in(w), number_in(n)) for w, n in (field.split(":") for field in fields[1:])]
+                announced = whole_number_in(fields[0])
             except ValueError:
                 raise ValueError(
                     f"{path}, line {number}: expected 'n word:count …', got {line.strip()[:60]!r}"
@@ -169,10 +173,10 @@ def read_ldac(path: str | Path, vocabulary: Words | None = None) -> Corpus:
 @naming_its_file
 def read_docword(path: str | Path, vocabulary: Words | None = None) -> Corpus:
     """A file of the UCI bags of words: D, V and the number of entries on three lines, then ``document word count``, from 1."""
-    with _opened(path) as file:
+    with open_text(path) as file:
         header = [file.readline() for _ in range(3)]
         try:
-            n_documents, n_words, n_entries = (int(line) for line in header)
+            n_documents, n_words, n_entries = (whole_number_in(line) for line in header)
         except ValueError:
             raise ValueError(
                 f"{path}: the first three lines must be D, V and the number of entries, got {header}"
@@ -205,6 +209,7 @@ def _from_sparse(X: Any, vocabulary: npt.NDArray[Any] | None) -> Corpus:
 
 
 def _from_dense(X: Any, vocabulary: npt.NDArray[Any] | None) -> Corpus:
+    refuse_masked(X, "X", NO_COUNT)
     try:
         given = np.asarray(X)
         # Complex numbers are refused below: as floats they would lose their imaginary part with a mere warning.
@@ -376,7 +381,3 @@ def _is_of_pairs(X: Any) -> bool:
     return any(len(document) > 0 for document in X) and all(
         isinstance(pair, (list, tuple)) and len(pair) == 2 for document in X for pair in document
     )
-
-
-def _opened(path: str | Path) -> TextIO:
-    return gzip.open(path, "rt") if str(path).endswith(".gz") else open(path)

@@ -16,7 +16,8 @@ import scipy.sparse as sparse
 
 from natgrad.data.corpora import Corpus, as_corpus, read_docword, read_ldac
 from natgrad.data.refusals import naming_its_file
-from natgrad.data.tables import kind_of_table, open_text, read_table
+from natgrad.data.tables import kind_of_table, read_table
+from natgrad.data.texts import open_text
 
 __all__ = ["KINDS", "Documents", "count_words", "read_documents"]
 
@@ -43,6 +44,7 @@ def read_documents(
     kind: str | None = None,
     vocabulary: str | Path | None = None,
     pattern: str = "*.txt",
+    encoding: str | None = None,
 ) -> Documents:
     """Documents from a folder or a file.
 
@@ -57,20 +59,23 @@ def read_documents(
         For counts (lda-c, docword, npz), the words of the columns.
     pattern : str
         Which files of a folder are documents.
+    encoding : str, optional
+        Of texts, as Python calls it ("latin-1", "utf-16-le"); by default what a file's byte-order mark says, or UTF-8. A byte
+        that is not in it is an error with its place.
     """
     where = Path(path)
     if not where.exists():
         raise FileNotFoundError(f"{where}: there is no such file or folder (looked for {where.absolute()})")
     if kind is not None and kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
-    found = kind or _kind(where)
+    found = kind or _kind(where, encoding)
     if found == "folder":
-        return _from_folder(where, pattern)
+        return _from_folder(where, pattern, encoding)
     if found == "lines":
-        return _from_lines(where)
+        return _from_lines(where, encoding)
     if found in ("csv", "tsv", "jsonl", "parquet"):
-        return _from_table(where, column)
-    words = None if vocabulary is None else _words(Path(vocabulary))
+        return _from_table(where, column, encoding)
+    words = None if vocabulary is None else _words(Path(vocabulary), encoding)
     readers: dict[str, Callable[..., Corpus]] = {"npz": _from_npz, "lda-c": read_ldac, "docword": read_docword}
     corpus = readers[found](where, words)
     return Documents([f"document {d}" for d in range(len(corpus))], None, corpus)
@@ -111,7 +116,7 @@ def count_words(
         ) from None
 
 
-def _kind(path: Path) -> str:
+def _kind(path: Path, encoding: str | None) -> str:
     if path.is_dir():
         return "folder"
     name = path.name.lower().removesuffix(".gz")
@@ -125,17 +130,17 @@ def _kind(path: Path) -> str:
     if name.endswith(".npz"):
         return "npz"
     if name.endswith((".txt", ".text", ".md")):
-        return "lda-c" if _looks_like_ldac(path) else "lines"
+        return "lda-c" if _looks_like_ldac(path, encoding) else "lines"
     raise ValueError(f"{path}: cannot tell what it holds by its name; say which of {', '.join(KINDS)} it is")
 
 
-def _looks_like_ldac(path: Path) -> bool:
-    with open_text(path) as file:
+def _looks_like_ldac(path: Path, encoding: str | None) -> bool:
+    with open_text(path, encoding) as file:
         lines = [line for line, _ in zip(file, range(3), strict=False)]
     return bool(lines) and all(LDAC_LINE.match(line) for line in lines)
 
 
-def _from_folder(path: Path, pattern: str) -> Documents:
+def _from_folder(path: Path, pattern: str, encoding: str | None) -> Documents:
     files = sorted(file for file in path.rglob(pattern) if file.is_file())
     if not files:
         others = sorted(file.name for file in path.rglob("*") if file.is_file())[:5]
@@ -143,25 +148,30 @@ def _from_folder(path: Path, pattern: str) -> Documents:
         raise ValueError(
             f"{path}: there are no files {pattern!r} in this folder; {held}. Another pattern chooses others"
         )
-    texts = [file.read_text(encoding="utf-8", errors="replace") for file in files]
+    texts = [_read(file, encoding) for file in files]
     return Documents([file.relative_to(path).as_posix() for file in files], texts, None)
 
 
-def _from_lines(path: Path) -> Documents:
-    with open_text(path) as file:
+def _read(path: Path, encoding: str | None) -> str:
+    with open_text(path, encoding) as file:
+        return file.read()
+
+
+def _from_lines(path: Path, encoding: str | None) -> Documents:
+    with open_text(path, encoding) as file:
         lines = [(number, line.strip()) for number, line in enumerate(file, 1) if line.strip()]
     if not lines:
         raise ValueError(f"{path}: is empty; expected a document on each line")
     return Documents([f"line {number}" for number, _ in lines], [line for _, line in lines], None)
 
 
-def _from_table(path: Path, column: str | None) -> Documents:
+def _from_table(path: Path, column: str | None, encoding: str | None) -> Documents:
     if column is None:
-        present = list(read_table(path))
+        present = list(read_table(path, encoding=encoding))
         if len(present) > 1:
             raise ValueError(f"{path}: which column has the texts? It has {', '.join(map(repr, present))}; name one")
         column = present[0]
-    values = read_table(path, [column])[column]
+    values = read_table(path, [column], encoding=encoding)[column]
     if not values:
         raise ValueError(f"{path}: has no rows")
     return Documents(
@@ -182,8 +192,8 @@ def _from_npz(path: Path, words: list[str] | None) -> Corpus:
     return as_corpus(counts, None if words is None else np.array(words, dtype=object))
 
 
-def _words(path: Path) -> list[str]:
+def _words(path: Path, encoding: str | None) -> list[str]:
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file of words (looked for {path.absolute()})")
-    with open_text(path) as file:
+    with open_text(path, encoding) as file:
         return [line.strip() for line in file if line.strip()]

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.numbers import refuse_masked
+
 __all__ = ["Ids", "as_ids", "number_ids"]
 
 Array = npt.NDArray[Any]
+MISSING = "and every rating needs its id; drop the others"
 
 
 class Ids(Sequence[Any]):
@@ -48,6 +51,9 @@ class Ids(Sequence[Any]):
 
     def _unknown(self, values: Array, unknown: Array, argument: str) -> str:
         shown = ", ".join(repr(key) for key in self.array[:3].tolist()) + (", …" if len(self.array) > 3 else "")
+        wanted, own = values.tolist()[unknown[0]], {type(key) for key in self.array.tolist()}
+        if own == {str} and str(wanted) in set(self.array.tolist()):
+            shown += f"; ids that come from text are text, {str(wanted)!r}"
         return (
             f"{argument}[{unknown[0]}] = {values.tolist()[unknown[0]]!r} is not among the {self.what}s of the ratings that were "
             f"fitted ({len(unknown)} such); known are {len(self.array)}: {shown}. Leave it out, or fit with ratings of it"
@@ -68,6 +74,7 @@ def as_ids(values: Any, argument: str) -> Array:
         )
     if isinstance(values, (dict, set, frozenset)):
         raise TypeError(f"{argument} must be a list or array of ids, got a {type(values).__name__}")
+    refuse_masked(values, argument, MISSING)
     array = np.asarray(values) if hasattr(values, "dtype") else _from_list(list(values))
     if array.dtype.kind not in "iubfUS":
         array = _objects(array.tolist() if hasattr(array, "tolist") else list(values), array.shape)

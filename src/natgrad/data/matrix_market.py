@@ -20,7 +20,7 @@ import numpy.typing as npt
 import scipy.sparse as sparse
 
 from natgrad.data.refusals import naming_its_file
-from natgrad.data.text_sources import opened_text
+from natgrad.data.texts import open_text
 
 __all__ = ["read_matrix_market"]
 
@@ -42,7 +42,7 @@ class _Head(NamedTuple):
 @naming_its_file
 def read_matrix_market(path: Path) -> Any:
     """The matrix: sparse if the file has coordinates, otherwise an array."""
-    with opened_text(Path(path)) as file:
+    with open_text(Path(path)) as file:
         head = _read_head(file)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a matrix without entries

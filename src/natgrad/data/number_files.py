@@ -12,6 +12,7 @@ import numpy.typing as npt
 from natgrad.data.npy import load_array
 from natgrad.data.refusals import naming_its_file
 from natgrad.data.tables import kind_of_table, read_table
+from natgrad.data.texts import number_in
 
 __all__ = ["Numbers", "column_names", "read_numbers", "runs_of"]
 
@@ -27,7 +28,9 @@ class Numbers(NamedTuple):
 
 
 @naming_its_file
-def read_numbers(path: str | Path, columns: Sequence[str] | None = None, apart: Sequence[str] = ()) -> Numbers:
+def read_numbers(
+    path: str | Path, columns: Sequence[str] | None = None, apart: Sequence[str] = (), *, encoding: str | None = None
+) -> Numbers:
     """Columns of a file as numbers; an empty field is NaN.
 
     Parameters
@@ -36,6 +39,7 @@ def read_numbers(path: str | Path, columns: Sequence[str] | None = None, apart: 
     columns : names, optional
         Those to read; by default all that are not ``apart``.
     apart : names of columns that are no inputs: a target, the name of a sequence
+    encoding : of text, optional; by default what its byte-order mark says, or UTF-8
     """
     where = Path(path)
     if not where.exists():
@@ -45,7 +49,7 @@ def read_numbers(path: str | Path, columns: Sequence[str] | None = None, apart: 
     if kind_of_table(where) is None:
         raise ValueError(f"{where}: expected a file ending in .csv, .tsv, .jsonl, .parquet or .npy")
     wanted = None if columns is None else [*dict.fromkeys([*columns, *apart])]
-    table = read_table(where, wanted)
+    table = read_table(where, wanted, encoding=encoding)
     for name in apart:
         if name not in table:
             raise ValueError(f"{where}: there is no column {name!r}; it has {', '.join(map(repr, table))}")
@@ -59,7 +63,7 @@ def read_numbers(path: str | Path, columns: Sequence[str] | None = None, apart: 
 
 
 @naming_its_file
-def column_names(path: str | Path) -> list[str]:
+def column_names(path: str | Path, *, encoding: str | None = None) -> list[str]:
     """The names of a file's columns, in order; those of an array are numbers."""
     where = Path(path)
     if not where.exists():
@@ -67,7 +71,7 @@ def column_names(path: str | Path) -> list[str]:
     if where.suffix == ".npy":
         shape = load_array(where, "r").shape
         return [str(place) for place in range(shape[1] if len(shape) > 1 else 1)]
-    return list(read_table(where))
+    return list(read_table(where, encoding=encoding))
 
 
 def runs_of(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -100,7 +104,7 @@ def _as_floats(path: Path, name: str, values: list[Any]) -> Floats:
     out = np.empty(len(values))
     for row, value in enumerate(values):
         try:
-            out[row] = np.nan if value is None or value == "" else float(value)
+            out[row] = np.nan if value is None or value == "" else _number(value)
         except (TypeError, ValueError):
             raise ValueError(
                 f"{path}, row {row + 1}: column {name!r} holds {value!r}, which is no number; leave the column out, or encode it"
@@ -108,9 +112,17 @@ def _as_floats(path: Path, name: str, values: list[Any]) -> Floats:
     return out
 
 
+def _number(value: Any) -> float:
+    """A number; text must look like one, "nan" too."""
+    found = number_in(value) if isinstance(value, str) else float(value)
+    if found != found and isinstance(value, str) and value.strip().lower().lstrip("+-") != "nan":
+        raise ValueError(value)
+    return found
+
+
 def _plain(values: list[Any]) -> npt.NDArray[Any]:
     """Numbers where all are, text otherwise."""
     try:
-        return np.array([float(value) for value in values])
+        return np.array([_number(value) for value in values])
     except (TypeError, ValueError):
         return np.array([str(value) for value in values])

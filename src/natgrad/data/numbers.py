@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["as_numbers", "as_table"]
+__all__ = ["as_numbers", "as_table", "refuse_masked", "with_mask"]
 
 
 def as_table(table: Any) -> npt.NDArray[np.float64]:
@@ -27,7 +27,10 @@ def as_table(table: Any) -> npt.NDArray[np.float64]:
 
 
 def as_numbers(values: Any, argument: str) -> npt.NDArray[np.float64]:
-    """A copy of numbers as floats; text that looks like numbers is refused, a table's missing entries become NaN."""
+    """A copy of numbers as floats; text that looks like numbers is refused, missing and masked entries become NaN."""
+    values = with_mask(values)
+    if isinstance(values, np.ma.MaskedArray) and values.dtype.kind in "biuf":
+        return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
     if hasattr(values, "to_numpy"):
         try:
             values = values.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -41,6 +44,7 @@ def as_numbers(values: Any, argument: str) -> npt.NDArray[np.float64]:
         return array.astype(np.float64)
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {argument} must hold real numbers")
+    refuse_masked(values, argument, f"and {array.dtype} has no NaN: give numbers")
     # As objects: in [1, "2"] the second is to blame, though NumPy makes text of both.
     array = np.array(values, dtype=object)
     for place, value in np.ndenumerate(array):
@@ -54,3 +58,18 @@ def as_numbers(values: Any, argument: str) -> npt.NDArray[np.float64]:
                 f"{argument}{where} = {value!r} is not a number: convert it, float(…) for text{why}"
             ) from None
     return array.astype(np.float64)
+
+
+def with_mask(values: Any) -> Any:
+    """The same values; a list of masked arrays as one, since NumPy would drop their masks."""
+    if isinstance(values, (list, tuple)) and any(isinstance(part, np.ma.MaskedArray) for part in values):
+        return np.ma.array(list(values))
+    return values
+
+
+def refuse_masked(values: Any, argument: str, why: str) -> None:
+    """An error with the first masked entry where none may be missing: NumPy would take what lies below the mask."""
+    values = with_mask(values)
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        place = np.argwhere(np.ma.getmaskarray(values))[0].tolist()
+        raise ValueError(f"{argument}{place if place else ''} is masked, {why}")

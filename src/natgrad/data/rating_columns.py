@@ -1,48 +1,123 @@
-"""A table with named columns in; those of the user, the item and the rating out."""
+"""The names of a table's columns in; which of them is the user, the item and the rating out: the one place where that is decided.
+
+Files, Parquet, tables in memory, streams and the command line all ask here, so that the same columns mean the same everywhere. A
+column is what its name says (`NAMES`) or what the caller says. Names that say nothing, or two that say the same, are a question
+back: a guess by position would make users of dates and ratings of products.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-__all__ = ["columns_of", "pairs_in"]
+import numpy as np
 
-# Names that say what a column is, in small letters and without spaces or underscores.
+__all__ = [
+    "NAMES",
+    "Columns",
+    "are_positions",
+    "columns_of",
+    "means_something",
+    "pairs_in",
+    "rating_columns",
+    "table_column",
+]
+
+# Names that say what a column is, in small letters and without anything but letters and digits.
 NAMES = {
-    "user": ("user", "userid", "users", "uid", "customer", "customerid", "reviewer", "reviewerid", "row"),
-    "item": ("item", "itemid", "items", "iid", "movie", "movieid", "product", "productid", "asin", "track", "column"),
-    "value": ("value", "values", "rating", "ratings", "score", "stars", "overall", "count"),
-}
+    "user": (
+        "user", "users", "userid", "userids", "username", "uid", "customer", "customers", "customerid", "client", "clientid",
+        "reviewer", "reviewerid", "rater", "raterid", "viewer", "viewerid", "listener", "listenerid", "reader", "readerid",
+        "visitor", "visitorid", "member", "memberid", "person", "personid", "row",
+    ),
+    "item": (
+        "item", "items", "itemid", "itemids", "iid", "movie", "movies", "movieid", "film", "films", "filmid", "product",
+        "products", "productid", "asin", "track", "trackid", "song", "songid", "artist", "artistid", "book", "bookid", "isbn",
+        "game", "gameid", "business", "businessid", "restaurant", "restaurantid", "column",
+    ),
+    "value": ("value", "values", "rating", "ratings", "score", "scores", "star", "stars", "overall", "count", "counts"),
+}  # fmt: skip
+ASK = (
+    "name them, user=…, item=…, value=… of Ratings.from_frame or data.read_ratings, columns= of data.RatingsSource, or --user, "
+    "--item and --value on the command line"
+)
+
+
+class Columns(NamedTuple):
+    """The columns of user, item and rating; no rating where every pair is a like."""
+
+    user: Any
+    item: Any
+    value: Any | None
+
+
+def rating_columns(
+    names: Sequence[Any], user: Any = None, item: Any = None, value: Any = None, *, where: str = "", rated: bool = True
+) -> Columns:
+    """Which column is what.
+
+    Columns that nobody named (0, 1, 2, … as pandas counts them) are user, item and rating in this order. A table with nothing but
+    users and items has no ratings.
+
+    Parameters
+    ----------
+    names : of all columns
+    user, item, value : those that the caller names
+    where : what begins a message, as "ratings.csv, line 1: "
+    rated : whether ratings are looked for; without, only pairs are
+
+    Examples
+    --------
+    >>> rating_columns(["stars", "customer", "movie"])
+    Columns(user='customer', item='movie', value='stars')
+    >>> rating_columns(["when", "what", "who"], user="who", item="what", value="when").user
+    'who'
+    """
+    there, given = list(names), {"user": user, "item": item, "value": value}
+    shown = ", ".join(map(repr, there))
+    for name in there:
+        if there.count(name) > 1:
+            raise ValueError(f"{where}the column {name!r} is there {there.count(name)} times among {shown}: rename one")
+    for role, column in given.items():
+        if column is not None and column not in there:
+            raise ValueError(f"{where}{role}={column!r} is not a column; there are {shown}")
+    chosen = [column for column in given.values() if column is not None]
+    if len(set(chosen)) < len(chosen):
+        raise ValueError(f"{where}user, item and value must be different columns, got {user!r}, {item!r} and {value!r}")
+    if not chosen and are_positions(there) and len(there) > 1:
+        return Columns(*(*there[: 3 if rated else 2], None)[:3])
+    found: dict[str, Any] = {"value": None}
+    for role in ("user", "item", "value") if rated else ("user", "item"):
+        meant = [name for name in there if _plain(name) in NAMES[role] and name not in chosen]
+        if given[role] is None and len(meant) > 1:
+            raise ValueError(f"{where}{' and '.join(map(repr, meant))} may both be the {role} among {shown}: {ASK}")
+        found[role] = given[role] if given[role] is not None else next(iter(meant), None)
+    missing = [role for role, column in found.items() if column is None and (rated or role != "value")]
+    if missing and not (missing == ["value"] and len(there) == 2):
+        likes = "; or, if these are likes alone, leave out all other columns" if missing == ["value"] else ""
+        asked = " or the ".join(role for role in given if role in missing)
+        raise ValueError(f"{where}cannot tell which column is the {asked} among {shown}: {ASK}{likes}")
+    return Columns(**found)
+
+
+def are_positions(names: Sequence[Any]) -> bool:
+    """Whether columns are called 0, 1, 2, …: nobody named them."""
+    return list(names) == list(range(len(names))) and all(not isinstance(name, (str, bool)) for name in names)
+
+
+def means_something(names: Sequence[str]) -> bool:
+    """Whether at least two of user, item and rating are among the names: then a line is no rating but a header."""
+    return sum(any(_plain(name) in known for name in names) for known in NAMES.values()) > 1
 
 
 def columns_of(frame: Any, user: Any = None, item: Any = None, value: Any = None) -> list[Any]:
-    """The columns of user, item and value: those given, those whose names say so, or else the first three.
-
-    A table with nothing but users and items has no values.
-    """
+    """The columns themselves of a table of pandas, Polars or Arrow: users, items and values, or no values for likes."""
     if not hasattr(frame, "columns"):
         raise TypeError(
             f"a table with named columns is needed, got {type(frame).__name__}: use Ratings(users, items, values)"
         )
-    there, given = list(frame.columns), {"user": user, "item": item, "value": value}
-    for role, column in given.items():
-        if column is not None and column not in there:
-            raise ValueError(f"{role}={column!r} is not a column; there are {', '.join(map(repr, there))}")
-    found: dict[str, Any] = {}
-    for role, names in NAMES.items():
-        plain = [column for column in there if _plain(column) in names and column not in given.values()]
-        found[role] = given[role] if given[role] is not None else (plain[0] if plain else None)
-    if all(column is None for column in found.values()) and len(there) >= 3:
-        return there[:3]
-    missing = [role for role, column in found.items() if column is None]
-    if missing == ["value"] and len(there) == 2:
-        return [found["user"], found["item"]]
-    if missing:
-        likes = "; or, if these are likes alone, leave out all other columns" if missing == ["value"] else ""
-        raise ValueError(
-            f"cannot tell which column is the {' or the '.join(missing)} among {', '.join(map(repr, there))}: "
-            f"use Ratings.from_frame(frame, user=…, item=…, value=…){likes}"
-        )
-    return list(found.values())
+    chosen = rating_columns(_names(frame), user, item, value)
+    return [table_column(frame, name) for name in chosen if name is not None]
 
 
 def pairs_in(table: Any) -> tuple[Any, Any] | None:
@@ -55,10 +130,26 @@ def pairs_in(table: Any) -> tuple[Any, Any] | None:
     >>> users.tolist(), items.tolist()
     ([3], [5])
     """
-    there = list(getattr(table, "columns", ()))
-    found = [[column for column in there if _plain(column) in NAMES[role]] for role in ("user", "item")]
-    return (table[found[0][0]], table[found[1][0]]) if all(found) else None
+    names = _names(table) if hasattr(table, "columns") else []
+    if not all(any(_plain(name) in NAMES[role] for name in names) for role in ("user", "item")):
+        return None
+    chosen = rating_columns(names, rated=False)
+    return table_column(table, chosen.user), table_column(table, chosen.item)
 
 
-def _plain(column: Any) -> str:
-    return str(column).lower().replace("_", "").replace(" ", "")
+def table_column(frame: Any, name: Any) -> Any:
+    """One column; those of Arrow as arrays."""
+    return np.asarray(frame.column(name)) if _is_arrow(frame) else frame[name]
+
+
+def _names(frame: Any) -> list[Any]:
+    """The names of a table's columns; what Arrow calls columns are the data."""
+    return list(frame.schema.names if _is_arrow(frame) else frame.columns)
+
+
+def _is_arrow(frame: Any) -> bool:
+    return hasattr(frame, "schema") and hasattr(frame.schema, "metadata") and hasattr(frame, "column")
+
+
+def _plain(name: Any) -> str:
+    return "".join(letter for letter in str(name).split(":")[0].lower() if letter.isalnum())

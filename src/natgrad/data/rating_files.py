@@ -1,8 +1,9 @@
 """A file of ratings in, `Ratings` out; a file that is not one gets a sentence with the line and column.
 
-An ``.npz`` has arrays ``user``, ``item`` and ``rating`` of equal length. Anything else is text with a rating on each line:
-user, item, rating, and maybe more, which is not read. Fields are separated by commas, semicolons, tabs or ``::`` (MovieLens);
-the first line may name them.
+An ``.npz`` has arrays ``user``, ``item`` and ``rating`` of equal length. Parquet has columns, by name. Anything else is text,
+maybe gzipped, with a rating on each line; fields are separated by commas, semicolons, tabs or ``::`` (MovieLens). If the first
+line names the columns, the names say which is which (`natgrad.data.rating_columns`); without names they are user, item, rating,
+and maybe more, which is not read. Ids of a text are text: 7, 007 and +7 are three users.
 """
 
 from __future__ import annotations
@@ -17,36 +18,62 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.ids import as_ids
+from natgrad.data.rating_columns import Columns, means_something, rating_columns
 from natgrad.data.ratings import Ratings
 from natgrad.data.refusals import naming_its_file
+from natgrad.data.tables import is_parquet
+from natgrad.data.texts import number_in, open_text
 
-__all__ = ["EXPECTED", "as_identifiers", "as_ratings", "rating_lines", "rating_number", "read_ratings"]
+__all__ = ["EXPECTED", "Named", "as_ratings", "rating_lines", "rating_number", "read_ratings"]
 
 FIELDS = ("user", "item", "rating")
-# What the columns are called in files of others.
-ALIASES = {"movie": "item", "product": "item", "value": "rating", "score": "rating", "stars": "rating"}
 EXPECTED = (
     "expected lines of user,item,rating (separated by commas, semicolons, tabs or ::; the first line may be names)"
 )
+# The columns that the caller names: user, item and rating, each a name or None.
+Named = tuple[str | None, str | None, str | None]
+NOBODY: Named = (None, None, None)
 
 
 @naming_its_file
-def read_ratings(path: str | Path) -> Ratings:
-    """Ratings from a text or .npz file.
+def read_ratings(
+    path: str | Path,
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    value: str | None = None,
+    encoding: str | None = None,
+) -> Ratings:
+    r"""Ratings from a file: text (also ``.gz``), ``.npz`` or Parquet.
 
     Parameters
     ----------
     path : str or Path
-        Users and items may be whole numbers or names.
+    user, item, value : str, optional
+        The names of the columns, where those of the file do not say what they are. A file with users and items alone holds likes.
+    encoding : str, optional
+        Of text: by default what its byte-order mark says, or UTF-8.
 
     Raises
     ------
     ValueError
         With the file, the line and the column of the first thing that is wrong, and what is expected there.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "ratings.csv"
+    ...     _ = path.write_text("stars,who,movie\n5,ann,alien\n3,bob,alien\n")
+    ...     read_ratings(path, user="who").user_ids.tolist()
+    ['ann', 'bob']
     """
-    where = Path(path)
+    where, named = Path(path), (user, item, value)
     try:
-        triples = _from_arrays(where) if where.suffix == ".npz" else _from_text(where)
+        if is_parquet(where):
+            return _from_parquet(where, named)
+        triples = _from_arrays(where, named) if where.suffix == ".npz" else _from_text(where, named, encoding)
     except OSError as error:
         raise ValueError(f"{where}: cannot be read ({error.strerror or error})") from None
     try:
@@ -60,13 +87,13 @@ def read_ratings(path: str | Path) -> Ratings:
 def as_ratings(X: Any) -> Ratings:
     """Ratings as they are, or made of what else holds them.
 
-    A sparse matrix, a table of three columns, a path (text, .npz or .parquet), an array with NaN for missing, or an iterator of
-    any of these, whose later ratings replace earlier ones of the same pair.
+    A sparse matrix, a table with columns for user, item and rating, a path (as `read_ratings`), an array with NaN for missing, or
+    an iterator of any of these, whose later ratings replace earlier ones of the same pair.
     """
     if isinstance(X, Ratings):
         return X
     if isinstance(X, (str, Path)):
-        return _from_parquet(Path(X)) if Path(X).suffix in (".parquet", ".pq") else read_ratings(X)
+        return read_ratings(X)
     if hasattr(X, "tocoo") or hasattr(X, "columns"):
         return Ratings(X)
     if hasattr(X, "__next__"):
@@ -80,17 +107,17 @@ def as_ratings(X: Any) -> Ratings:
     return Ratings.from_dense(X)
 
 
-@naming_its_file
-def _from_parquet(path: Path) -> Ratings:
+def _from_parquet(path: Path, named: Named) -> Ratings:
     try:
-        import pandas
+        import pyarrow.parquet as parquet
     except ImportError:
-        raise ImportError(f"{path}: reading Parquet needs pandas and pyarrow: pip install pandas pyarrow") from None
+        raise ImportError(f"{path}: reading Parquet needs PyArrow: pip install 'natgrad[arrow]'") from None
+    columns = rating_columns(parquet.read_schema(path).names, *named, where=f"{path}: ")
+    table = parquet.read_table(path, columns=[name for name in columns if name is not None])
     try:
-        frame = pandas.read_parquet(path)
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from None
-    return Ratings(frame)
+        return Ratings.from_frame(table, user=columns.user, item=columns.item, value=columns.value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 class _Triples(NamedTuple):
@@ -122,40 +149,39 @@ def _check_pairs(path: Path, ratings: Ratings, triples: _Triples) -> None:
 
 
 class _Layout(NamedTuple):
-    """How a line is read: what separates fields, where user, item and rating stand, whether the first line names them."""
+    """How a line is read: what separates fields, where user, item and rating stand (likes have none), whether it is names."""
 
     separator: str
-    columns: tuple[int, int, int]
+    columns: tuple[int, ...]
     header: bool
 
 
-def _from_text(path: Path) -> _Triples:
+def _from_text(path: Path, named: Named, encoding: str | None) -> _Triples:
     lines: list[int] = []
     user: list[str] = []
     item: list[str] = []
     rating: list[float] = []
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            for place, (who, what, value) in rating_lines(path, file):
-                lines.append(place[1])
-                user.append(who)
-                item.append(what)
-                rating.append(rating_number(value, place))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not a text file (byte {error.start} is not UTF-8); {EXPECTED}") from None
+    with open_text(path, encoding) as file:
+        for place, (who, what, value) in rating_lines(path, file, named):
+            lines.append(place[1])
+            user.append(who)
+            item.append(what)
+            rating.append(rating_number(value, place))
     if not rating:
         raise ValueError(f"{path}: there are no ratings in it; {EXPECTED}")
-    return _Triples(as_identifiers(user), as_identifiers(item), np.array(rating), lines)
+    return _Triples(as_ids(user, "user"), as_ids(item, "item"), np.array(rating), lines)
 
 
-def rating_lines(path: Path, file: Any) -> Iterator[tuple[tuple[Path, int, int], tuple[str, str, str]]]:
-    """The three fields of each line, and where the rating stands."""
+def rating_lines(
+    path: Path, file: Any, named: Named = NOBODY
+) -> Iterator[tuple[tuple[Path, int, int], tuple[str, str, str]]]:
+    """The three fields of each line, and where the rating stands; a like is the rating "1"."""
     layout: _Layout | None = None
     for number, line in enumerate(file, 1):
         if not line.strip():
             continue
         first = layout is None
-        layout = layout or _layout(path, number, line)
+        layout = layout or _layout(path, number, line, named)
         if first and layout.header:
             continue
         fields = _split(line, layout.separator)
@@ -164,23 +190,24 @@ def rating_lines(path: Path, file: Any) -> Iterator[tuple[tuple[Path, int, int],
                 f"{path}, line {number}: {len(fields)} column{'s' if len(fields) != 1 else ''}, but at least "
                 f"{max(layout.columns) + 1} are needed; {EXPECTED}"
             )
-        who, what, value = (fields[column] for column in layout.columns)
+        who, what, *value = (fields[column] for column in layout.columns)
         for name, text, column in zip(FIELDS, (who, what), layout.columns, strict=False):
             if not text:
                 raise ValueError(f"{path}, line {number}, column {column + 1}: the {name} is empty; {EXPECTED}")
-        yield (path, number, layout.columns[2] + 1), (who, what, value)
+        yield (path, number, layout.columns[-1] + 1), (who, what, value[0] if value else "1")
 
 
-def _layout(path: Path, number: int, line: str) -> _Layout:
+def _layout(path: Path, number: int, line: str, named: Named) -> _Layout:
     separator = next((mark for mark in ("::", "\t", ";", ",") if mark in line), None)
     if separator is None:
         raise ValueError(f"{path}, line {number}: no separator in {line.strip()[:40]!r}; {EXPECTED}")
-    names = [_field_of(text) for text in _split(line, separator)]
-    if all(field in names for field in FIELDS):
-        user, item, rating = (names.index(field) for field in FIELDS)
-        return _Layout(separator, (user, item, rating), header=True)
-    # A line of names that say nothing to us: user, item, rating in this order. A line with a number in it is data.
-    return _Layout(separator, (0, 1, 2), header=len(names) > 2 and not any(_is_number(name) for name in names))
+    names = _split(line, separator)
+    # A line with a number in it is a rating, unless it has the names that we know, or the caller says that there are names.
+    header = named != NOBODY or means_something(names) or not any(math.isfinite(number_in(name)) for name in names)
+    if not header:
+        return _Layout(separator, (0, 1, 2), header=False)
+    columns: Columns = rating_columns(names, *named, where=f"{path}, line {number}: ")
+    return _Layout(separator, tuple(names.index(name) for name in columns if name is not None), header=True)
 
 
 def _split(line: str, separator: str) -> list[str]:
@@ -189,42 +216,23 @@ def _split(line: str, separator: str) -> list[str]:
     return [field.strip() for field in fields]
 
 
-def _field_of(text: str) -> str:
-    """The field that a column's name means: "userId", "user_id" and "Users" are all ``user``."""
-    name = text.strip().lower().replace("_", "").replace(" ", "").removesuffix("id").removesuffix("s")
-    return ALIASES.get(text.strip().lower(), ALIASES.get(name, name))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def rating_number(text: str, place: tuple[Path, int, int]) -> float:
     """A finite rating, or an error with its place."""
-    value = float(text) if _is_number(text) else math.nan
+    value = number_in(text)
     if not math.isfinite(value):
         path, line, column = place
         raise ValueError(f"{path}, line {line}, column {column}: the rating must be a finite number, got {text!r}")
     return value
 
 
-def as_identifiers(texts: list[str]) -> npt.NDArray[Any]:
-    """Whole numbers where all are, names otherwise."""
-    names = np.array(texts)
-    try:
-        return names.astype(np.int64)
-    except (ValueError, OverflowError):
-        return names
-
-
 # -- arrays --
 
 
-def _from_arrays(path: Path) -> _Triples:
+def _from_arrays(path: Path, named: Named) -> _Triples:
+    if named != NOBODY:
+        raise ValueError(
+            f"{path}: the arrays of an .npz are called user, item and rating, and user=, item= and value= are for tables"
+        )
     expected = "expected arrays user, item and rating of equal length"
     if path.exists() and not zipfile.is_zipfile(path):
         raise ValueError(f"{path}: not an .npz file; {expected}")

@@ -7,25 +7,24 @@ the line and the column, and the chunk in which it is found is not handed out.
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO, final
+from typing import Any, final
 
 import numpy as np
-import numpy.typing as npt
 
-from natgrad.data.rating_files import EXPECTED, as_identifiers, rating_lines, rating_number
+from natgrad.data.ids import as_ids
+from natgrad.data.rating_columns import rating_columns
+from natgrad.data.rating_files import EXPECTED, rating_lines, rating_number
 from natgrad.data.ratings import Ratings
 from natgrad.data.sources import prefetched
+from natgrad.data.tables import is_parquet
+from natgrad.data.texts import open_text
 
 __all__ = ["RatingsSource"]
 
 # Ratings of a chunk, if nobody says; a chunk has at least one user, whatever they rated.
 SIZE = 1_000_000
-FIELDS = ("user", "item", "rating")
 
 
 @final
@@ -35,11 +34,14 @@ class RatingsSource:
     Parameters
     ----------
     path : str or Path
-        Text as `MatrixFactorization` reads it (user, item, rating on each line; may be ``.gz``), or Parquet. Sorted by user.
+        Text as `read_ratings` reads it (user, item, rating on each line, or a first line of names; may be ``.gz``), or Parquet.
+        Sorted by user.
     size : int, optional
         Ratings of a chunk, about.
     columns : (user, item, rating), optional
-        The columns of Parquet; by default those called so.
+        The names of the columns; by default those whose names say what they are.
+    encoding : str, optional
+        Of text: by default what its byte-order mark says, or UTF-8.
 
     Examples
     --------
@@ -54,9 +56,14 @@ class RatingsSource:
     again = True
 
     def __init__(
-        self, path: str | Path, *, size: int | None = None, columns: tuple[str, str, str] | None = None
+        self,
+        path: str | Path,
+        *,
+        size: int | None = None,
+        columns: tuple[str, str, str] | None = None,
+        encoding: str | None = None,
     ) -> None:
-        self.path, self.size, self.columns = Path(path), size or SIZE, columns
+        self.path, self.size, self.columns, self.encoding = Path(path), size or SIZE, columns, encoding
         if not self.path.exists():
             raise FileNotFoundError(f"{str(self.path)!r}: there is no such file")
         self.n_total: int | None = None
@@ -69,8 +76,7 @@ class RatingsSource:
 
     def chunks(self) -> Iterator[Ratings]:
         """Chunks of whole users, as they stand in the file."""
-        parquet = self.path.suffix in (".parquet", ".pq")
-        return prefetched(self._whole_users(self._from_parquet() if parquet else self._from_text()))
+        return prefetched(self._whole_users(self._from_parquet() if is_parquet(self.path) else self._from_text()))
 
     def _whole_users(self, pieces: Iterator[tuple[Any, Any, Any]]) -> Iterator[Ratings]:
         """Pieces put together so that no user is cut; a user who comes back is an error."""
@@ -112,51 +118,16 @@ class RatingsSource:
         user: list[str] = []
         item: list[str] = []
         rating: list[float] = []
-        numbers: tuple[bool, bool] | None = None
-        with self._opened() as file:
-            for place, (who, what, value) in rating_lines(self.path, file):
+        with open_text(self.path, self.encoding) as file:
+            for place, (who, what, value) in rating_lines(self.path, file, self.columns or (None, None, None)):
                 user.append(who)
                 item.append(what)
                 rating.append(rating_number(value, place))
                 if len(rating) >= self.size:
-                    users, items, numbers = self._ids(user, item, numbers, place[1])
-                    yield users, items, np.array(rating)
+                    yield as_ids(user, "user"), as_ids(item, "item"), np.array(rating)
                     user, item, rating = [], [], []
         if rating:
-            users, items, _ = self._ids(user, item, numbers, place[1])
-            yield users, items, np.array(rating)
-
-    def _ids(
-        self, user: list[str], item: list[str], numbers: tuple[bool, bool] | None, line: int
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], tuple[bool, bool]]:
-        """Whole numbers where all are; what the first chunk said holds for all, or ids would change their type."""
-        users, items = as_identifiers(user), as_identifiers(item)
-        found = users.dtype.kind == "i", items.dtype.kind == "i"
-        for name, whole, before in zip(FIELDS, found, numbers or found, strict=False):
-            if before and not whole:
-                raise ValueError(
-                    f"{self.path}, up to line {line}: a {name} that is no whole number, after {name}s that were all"
-                )
-        ids = (
-            np.array(texts) if before is False else array
-            for texts, array, before in zip((user, item), (users, items), numbers or found, strict=True)
-        )
-        return next(ids), next(ids), numbers or found
-
-    @contextmanager
-    def _opened(self) -> Iterator[TextIO]:
-        try:
-            compressed = self.path.suffix == ".gz"
-            with (
-                gzip.open(self.path, "rt", encoding="utf-8-sig", newline="")
-                if compressed
-                else self.path.open(encoding="utf-8-sig", newline="")
-            ) as file:
-                yield file
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise ValueError(f"{self.path}: the compressed data are damaged or cut off ({error})") from None
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{self.path}: not a text file ({error}); {EXPECTED}") from None
+            yield as_ids(user, "user"), as_ids(item, "item"), np.array(rating)
 
     def _from_parquet(self) -> Iterator[tuple[Any, Any, Any]]:
         try:
@@ -168,14 +139,12 @@ class RatingsSource:
             data = pyarrow.dataset.dataset(self.path, format="parquet")
         except (pyarrow.ArrowInvalid, OSError) as error:
             raise ValueError(f"{str(self.path)!r} cannot be read as parquet: {error}") from None
-        columns = self.columns or FIELDS
-        for name in columns:
-            if name not in data.schema.names:
-                raise ValueError(
-                    f"{self.path}: there is no column {name!r}; there are {', '.join(data.schema.names[:20])}"
-                )
+        named = self.columns or (None, None, None)
+        columns = [
+            name for name in rating_columns(data.schema.names, *named, where=f"{self.path}: ") if name is not None
+        ]
         row = 0
-        for batch in data.to_batches(columns=list(columns), batch_size=self.size):
+        for batch in data.to_batches(columns=columns, batch_size=self.size):
             for name in columns:
                 column = batch.column(name)
                 if column.null_count:
@@ -183,5 +152,5 @@ class RatingsSource:
                     raise ValueError(f"{self.path}, row {row + empty}, column {name!r}: it is empty")
             row += batch.num_rows
             if batch.num_rows:
-                user, item, rating = (batch.column(name).to_numpy(zero_copy_only=False) for name in columns)
-                yield user, item, rating
+                user, item, *rating = (batch.column(name).to_numpy(zero_copy_only=False) for name in columns)
+                yield user, item, rating[0] if rating else np.ones(len(user))

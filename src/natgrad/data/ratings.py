@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.ids import Ids, as_ids, number_ids
-from natgrad.data.numbers import as_numbers, as_table
+from natgrad.data.ids import MISSING, Ids, as_ids, number_ids
+from natgrad.data.numbers import as_numbers, as_table, refuse_masked
 from natgrad.data.rating_columns import columns_of
 
 __all__ = ["Ratings", "RatingsRows"]
@@ -37,8 +37,8 @@ class Ratings:
     Parameters
     ----------
     users, items : arrays of ids [n]
-        Numbers, strings or anything hashable. ``users`` alone may be a table with three columns (named user, item and
-        rating or alike; otherwise the first three), or a sparse matrix whose stored entries are the ratings.
+        Numbers, strings or anything hashable. ``users`` alone may be a table of pandas, Polars or Arrow with columns named user,
+        item and rating or alike (by other names: `from_frame`), or a sparse matrix whose stored entries are the ratings.
     values : array of numbers [n]
         Left out, as in a table of users and items alone, these are likes, and every value is 1.
     shape : (users, items), optional
@@ -92,7 +92,7 @@ class Ratings:
     def from_frame(
         cls, frame: Any, *, user: Any = None, item: Any = None, value: Any = None, duplicates: Duplicates = "error"
     ) -> Ratings:
-        """Ratings from a table: the names of its three columns, found by themselves where left out.
+        """Ratings from a table: the names of its columns, found by themselves where they say what they are.
 
         Examples
         --------
@@ -101,12 +101,11 @@ class Ratings:
         >>> Ratings.from_frame(frame, user="who", item="what", value="stars").item_ids.tolist()
         [7]
         """
-        columns = columns_of(frame, user, item, value)
-        return cls(*(frame[column] for column in columns), duplicates=duplicates)
+        return cls(*columns_of(frame, user, item, value), duplicates=duplicates)
 
     @classmethod
     def from_dense(cls, table: Any) -> Ratings:
-        """Ratings from a full table [users, items] with NaN where there is none.
+        """Ratings from a full table [users, items]; NaN, or a mask, where there is none.
 
         Examples
         --------
@@ -116,7 +115,7 @@ class Ratings:
         array = as_table(table)
         users, items = np.nonzero(~np.isnan(array))
         if not len(users):
-            raise ValueError(f"X of shape {array.shape} has no ratings: every entry is NaN")
+            raise ValueError(f"X of shape {array.shape} has no ratings: every entry is NaN or masked")
         return cls(users, items, array[users, items], shape=array.shape)
 
     @classmethod
@@ -267,7 +266,7 @@ def _opened(source: Any, shape: Any) -> tuple[Any, Any, Any, Any]:
             raise ValueError(f"shape = {shape!r} does not fit the sparse matrix of shape {entries.shape}: leave it out")
         return entries.row, entries.col, entries.data, entries.shape
     if hasattr(source, "columns"):
-        users, items, *values = (source[column] for column in columns_of(source))
+        users, items, *values = columns_of(source)
         return users, items, values[0] if values else None, shape
     return source, None, None, shape
 
@@ -284,6 +283,7 @@ def _checked_shape(shape: Any) -> tuple[int, int]:
 
 def _counted(values: Any, size: int, argument: str, what: str) -> tuple[npt.NDArray[np.int32], Ids]:
     """Ids that are numbers 0 … size − 1 already."""
+    refuse_masked(values, argument, MISSING)
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"{argument} must be one id for each rating, got an array of shape {array.shape}")

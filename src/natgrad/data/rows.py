@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Rows", "Scaling", "open_rows", "rows_of_arrays"]
+from natgrad.data.numbers import refuse_masked
+
+__all__ = ["Rows", "Scaling", "open_rows", "rows_of_arrays", "validated"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -131,6 +133,15 @@ class Rows:
 def rows_of_arrays(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Rows:
     """Rows of arrays [N, D] and [N] or [N, P]."""
     return Rows(x, y[:, None] if y.ndim == 1 else y)
+
+
+def validated(estimator: Any, X: Any, *targets: Any, **checks: Any) -> Any:
+    """What scikit-learn's ``validate_data`` gives; masked entries are refused, which it reads as if there were no mask."""
+    from sklearn.utils.validation import validate_data
+
+    for values, argument in zip((X, *targets), ("X", "y"), strict=False):
+        refuse_masked(values, argument, "and a row must be whole: leave out rows with missing entries")
+    return validate_data(estimator, X, *targets, **checks)
 
 
 def open_rows(source: Any, target: Any, check: Callable[[Any, Any], tuple[Any, Any]]) -> Rows:

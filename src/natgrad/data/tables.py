@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import csv
 import difflib
-import gzip
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
 from natgrad.data.refusals import naming_its_file
+from natgrad.data.texts import open_text
 
-__all__ = ["TABLES", "kind_of_table", "open_text", "read_table"]
+__all__ = ["TABLES", "is_parquet", "kind_of_table", "read_table"]
 
 TABLES = {
     ".csv": "csv",
@@ -26,6 +27,11 @@ TABLES = {
 Columns = dict[str, list[Any]]
 
 
+def is_parquet(path: Path) -> bool:
+    """Whether a file is Parquet, by its name."""
+    return kind_of_table(path) == "parquet"
+
+
 def kind_of_table(path: Path) -> str | None:
     """What kind of table a file is, by its name; None if it is none. ``.gz`` may follow."""
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
@@ -33,7 +39,7 @@ def kind_of_table(path: Path) -> str | None:
 
 
 @naming_its_file
-def read_table(path: str | Path, columns: Sequence[str] | None = None) -> Columns:
+def read_table(path: str | Path, columns: Sequence[str] | None = None, *, encoding: str | None = None) -> Columns:
     """Columns of a table as lists.
 
     Parameters
@@ -41,6 +47,8 @@ def read_table(path: str | Path, columns: Sequence[str] | None = None) -> Column
     path : a file ending in .csv, .tsv, .jsonl or .parquet; text may be gzipped
     columns : names, optional
         Those to read, in this order; all by default. Fields of text files are text.
+    encoding : str, optional
+        Of text files: by default what the byte-order mark says, or UTF-8.
 
     Raises
     ------
@@ -53,17 +61,10 @@ def read_table(path: str | Path, columns: Sequence[str] | None = None) -> Column
         raise ValueError(f"{where}: not a table by its name; expected a file ending in {', '.join(TABLES)}")
     if kind == "parquet":
         return _from_parquet(where, columns)
-    with open_text(where) as file:
+    with open_text(where, encoding) as file:
         if kind == "jsonl":
             return _from_json_lines(where, file, columns)
         return _from_rows(where, file, "," if kind == "csv" else "\t", columns)
-
-
-def open_text(path: Path) -> TextIO:
-    """A text file, gzipped or not; the byte-order mark that some programs write is skipped."""
-    if path.suffix.lower() == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
 
 
 def _from_rows(path: Path, file: TextIO, separator: str, columns: Sequence[str] | None) -> Columns:
@@ -72,6 +73,7 @@ def _from_rows(path: Path, file: TextIO, separator: str, columns: Sequence[str] 
     header = [name.strip() for name in next(rows, [])]
     if not header:
         raise ValueError(f"{path}: is empty; expected a first line with the names of the columns")
+    _refuse_twice(f"{path}, line {rows.line_num}", header)
     chosen = _chosen(path, header, columns)
     places = [header.index(name) for name in chosen]
     found: Columns = {name: [] for name in chosen}
@@ -94,7 +96,7 @@ def _from_json_lines(path: Path, file: TextIO, columns: Sequence[str] | None) ->
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = json.loads(line, object_pairs_hook=partial(_record, f"{path}, line {number}"))
         except json.JSONDecodeError as error:
             raise ValueError(f"{path}, line {number}: not JSON ({error.msg})") from None
         if not isinstance(record, dict):
@@ -114,9 +116,25 @@ def _from_parquet(path: Path, columns: Sequence[str] | None) -> Columns:
         import pyarrow.parquet as parquet
     except ImportError:
         raise ImportError(f"{path}: reading Parquet needs PyArrow: pip install pyarrow") from None
-    chosen = _chosen(path, parquet.read_schema(path).names, columns)
+    present = parquet.read_schema(path).names
+    _refuse_twice(str(path), present)
+    chosen = _chosen(path, present, columns)
     table = parquet.read_table(path, columns=chosen)
     return {name: table.column(name).to_pylist() for name in chosen}
+
+
+def _record(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    _refuse_twice(where, [name for name, _ in pairs])
+    return dict(pairs)
+
+
+def _refuse_twice(where: str, names: list[str]) -> None:
+    """Of two columns with one name only one could be read, and nobody would know which."""
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(
+            f"{where}: the column {twice!r} is there {names.count(twice)} times among {', '.join(map(repr, names))}: rename one"
+        )
 
 
 def _chosen(path: Path, present: list[str], wanted: Sequence[str] | None) -> list[str]:

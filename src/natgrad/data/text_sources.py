@@ -5,13 +5,10 @@ All may be gzipped. An error names the file, the line and the column, and what w
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,24 +17,13 @@ import scipy.sparse as sparse
 from natgrad.data.corpora import Corpus, Words, as_corpus
 from natgrad.data.refusals import named_chunks
 from natgrad.data.sources import SIZE, prefetched
+from natgrad.data.texts import number_in, open_text, whole_number_in
 
-__all__ = ["DocwordSource", "LdacSource", "SvmlightSource", "opened_text"]
+__all__ = ["DocwordSource", "LdacSource", "SvmlightSource"]
 
 Ints = npt.NDArray[np.int64]
 # Numbers of a word or a feature beyond this are a mistake: nobody has so many columns.
 MOST_COLUMNS = 2**31 - 1
-
-
-@contextmanager
-def opened_text(path: Path) -> Iterator[TextIO]:
-    """A text file, gzipped or not; broken compression and bytes that are no text are errors that name the file."""
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8") as file:
-            yield file
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: the compressed data are damaged or cut off ({error})") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: this is not text ({error})") from None
 
 
 class _Lines:
@@ -80,7 +66,7 @@ class _Lines:
         for place, token in enumerate(tokens):
             try:
                 left, right = token.split(":")
-                number, value = int(left), float(right)
+                number, value = whole_number_in(left), number_in(right)
             except ValueError:
                 raise self._wrong(line, text, skip + place, "number:value") from None
             if not least <= number <= MOST_COLUMNS:
@@ -114,7 +100,7 @@ class SvmlightSource(_Lines):
         self.n_features, self.first = n_features, 0 if zero_based else 1
 
     def _chunks(self) -> Iterator[Any]:
-        with opened_text(self.path) as file:
+        with open_text(self.path) as file:
             rows = _filled(self._row(number, text) for number, text in enumerate(file, 1))
             while group := list(islice(rows, self.size)):
                 lengths = [len(numbers) for numbers, _ in group]
@@ -168,7 +154,7 @@ class LdacSource(_Lines):
         self.vocabulary, self.n_words = vocabulary, len(vocabulary) if vocabulary is not None else int(n_words or 0)
 
     def _chunks(self) -> Iterator[Corpus]:
-        with opened_text(self.path) as file:
+        with open_text(self.path) as file:
             documents = _filled(self._document(number, text) for number, text in enumerate(file, 1))
             while group := list(islice(documents, self.size)):
                 yield _corpus_of(group, self.n_words, self.vocabulary)
@@ -201,7 +187,7 @@ class DocwordSource(_Lines):
     def __init__(self, path: str | Path, *, vocabulary: Words | None = None, size: int | None = None) -> None:
         super().__init__(path, size)
         self.vocabulary = vocabulary
-        with opened_text(self.path) as file:
+        with open_text(self.path) as file:
             header = [file.readline() for _ in range(3)]
         for line, text in enumerate(header, 1):
             if not text.strip().isdecimal():
@@ -228,7 +214,7 @@ class DocwordSource(_Lines):
     def _blocks(self) -> Iterator[tuple[Ints, Ints, npt.NDArray[np.float64]]]:
         """Entries as they come, document and word from 0, checked."""
         seen, last = 0, 0
-        with opened_text(self.path) as file:
+        with open_text(self.path) as file:
             for _ in range(3):
                 file.readline()
             while lines := list(islice(file, 100_000)):

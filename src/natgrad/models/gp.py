@@ -15,10 +15,10 @@ import numpy.typing as npt
 import scipy.special as sp
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from natgrad.covariance import Covariance
-from natgrad.data.rows import Rows
+from natgrad.data.rows import Rows, validated
 from natgrad.inference.callbacks import told
 from natgrad.inference.methods import Method
 from natgrad.inference.steps import Step
@@ -376,7 +376,7 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
             source = self._rows(X, y, reset)
             X, y = source.inputs, np.array(source.outputs[:, 0])
         else:
-            X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), reset=reset)
+            X, y = validated(self, X, y, dtype=(np.float64, np.float32), reset=reset)
         if reset:
             check_classification_targets(y)
             self.classes_: npt.NDArray[Any] = np.unique(y if classes is None else classes)

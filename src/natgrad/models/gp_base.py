@@ -11,11 +11,11 @@ import numpy.typing as npt
 import optax
 from scipy.linalg import blas
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from natgrad.covariance import RBF, Covariance, Inducing
-from natgrad.data.rows import Rows, Scaling, open_rows, rows_of_arrays
+from natgrad.data.rows import Rows, Scaling, open_rows, rows_of_arrays, validated
 from natgrad.inference.callbacks import Progress
 from natgrad.inference.draws import generator
 from natgrad.inference.engine import Limits, run
@@ -300,7 +300,7 @@ class SparseGP(GPFiles, BaseEstimator):
         types = (np.float64, np.float32)
 
         def checked(x: Any, targets: Any) -> tuple[Any, Any]:
-            return validate_data(self, x, targets, reset=reset, dtype=types, **checks)  # type: ignore[no-any-return]
+            return validated(self, x, targets, reset=reset, dtype=types, **checks)  # type: ignore[no-any-return]
 
         if self._is_stream(X):
             return open_rows(X, y, checked)
@@ -309,13 +309,13 @@ class SparseGP(GPFiles, BaseEstimator):
     def _latent(self, X: Any) -> tuple[Floats, Floats]:
         """Means and variances of f, in standardised units."""
         check_is_fitted(self)
-        x = validate_data(self, X, reset=False, dtype=(np.float64, np.float32))
+        x = validated(self, X, reset=False, dtype=(np.float64, np.float32))
         return self._predictor.latent(self._x_scaling.apply(np.asarray(x, dtype=np.float64)))
 
     def _latent_draws(self, X: Any, n: int, rng: np.random.Generator) -> Floats:
         """Joint draws of f [n, N, P], in standardised units."""
         check_is_fitted(self)
-        x = validate_data(self, X, reset=False, dtype=(np.float64, np.float32))
+        x = validated(self, X, reset=False, dtype=(np.float64, np.float32))
         if len(x) > MOST_JOINT_ROWS:
             raise ValueError(f"X has {len(x)} rows: joint draws are for at most {MOST_JOINT_ROWS}; draw in parts")
         scaled = self._x_scaling.apply(np.asarray(x, dtype=np.float64))

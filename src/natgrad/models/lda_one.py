@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
-from natgrad.data.corpora import Corpus
+from natgrad.data.corpora import NO_COUNT, Corpus
+from natgrad.data.numbers import refuse_masked
 
 if TYPE_CHECKING:
     from natgrad.models.lda_problem import LDAProblem
@@ -54,6 +55,7 @@ class OneDocument:
             return self._checked(row.indices.astype(np.int64), row.data.astype(np.float64))
         if several and all(isinstance(pair, (list, tuple)) for pair in document):
             return self._from_pairs(document)
+        refuse_masked(document, "document", NO_COUNT)
         counts = np.asarray(document, dtype=np.float64).ravel()
         self._check_size(len(counts))
         # Not only counts above zero: what is negative or NaN must be seen.

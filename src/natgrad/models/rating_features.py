@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.numbers import refuse_masked
 from natgrad.data.ratings import Ratings
 
 __all__ = ["known_features", "padded_features"]
@@ -68,6 +69,7 @@ def _as_table(given: Any, argument: str) -> tuple[list[Any] | None, Floats]:
         ids, given = given.index.tolist(), given.to_numpy()
     elif hasattr(given, "toarray"):
         given = given.toarray()
+    refuse_masked(given, argument, "and every feature is needed: fill in what is missing")
     try:
         table = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):

@@ -15,11 +15,13 @@ import numpy as np
 
 from natgrad.data.corpora import Corpus
 from natgrad.data.document_files import KINDS, Documents, count_words, read_documents
+from natgrad.data.ids import as_ids
 from natgrad.data.number_files import column_names, read_numbers, runs_of
 from natgrad.data.rating_files import read_ratings
+from natgrad.data.ratings import Ratings
 from natgrad.report.numbers import count
 
-__all__ = ["MODELS", "Input", "Model", "model_of", "reading_options"]
+__all__ = ["MODELS", "Input", "Model", "encoding_option", "ids_like", "model_of", "pair_options", "reading_options"]
 
 
 class Input(NamedTuple):
@@ -59,11 +61,33 @@ def model_of(fitted: Any) -> Model:
 
 def reading_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say how a file is read, for commands that take any model."""
-    for option in reversed([*_document_options(), *_number_options(), _target_option()]):
+    own = [
+        *_document_options()[:-1],
+        *_rating_options()[:-1],
+        *_number_options()[:-1],
+        _target_option(),
+        encoding_option(),
+    ]
+    return _with_options(function, own)
+
+
+def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which columns of a table are users and items, and how its text is read."""
+    return _with_options(function, [*_rating_options()[:2], encoding_option()])
+
+
+def _with_options(function: Callable[..., Any], options: list[click.Option]) -> Callable[..., Any]:
+    for option in reversed(options):
         function = click.option(*option.opts, option.name, type=option.type, default=option.default, help=option.help)(
             function
         )
     return function
+
+
+def encoding_option() -> click.Option:
+    """``--encoding latin-1``."""
+    words = "Of text files: latin-1, utf-16-le, …; by default what the file's first bytes say, or UTF-8."
+    return click.Option(["--encoding"], help=words)
 
 
 # -- documents --
@@ -76,6 +100,7 @@ def _document_options() -> list[click.Option]:
         click.Option(["--format"], type=click.Choice(KINDS), help="What the file is, if its name does not say."),
         click.Option(["--vocabulary"], type=path, help="A file with a word on each line, for lda-c, docword and .npz."),
         click.Option(["--pattern"], default="*.txt", help="Which files of a folder are documents.  [default: *.txt]"),
+        encoding_option(),
     ]
 
 
@@ -99,6 +124,7 @@ def _read_documents(path: Path, options: dict[str, Any], fitted: Any) -> Input:
         kind=options.get("format"),
         vocabulary=options.get("vocabulary"),
         pattern=options.get("pattern") or "*.txt",
+        encoding=options.get("encoding"),
     )
     if fitted is None:
         corpus = count_words(
@@ -127,11 +153,30 @@ def _as_fitted(documents: Documents) -> Corpus | list[str]:
 # -- ratings --
 
 
+def _rating_options() -> list[click.Option]:
+    return [
+        click.Option(["--user"], help="The column of users, if its name does not say so."),
+        click.Option(["--item"], help="The column of items, if its name does not say so."),
+        click.Option(["--value"], help="The column of ratings, if its name does not say so."),
+        encoding_option(),
+    ]
+
+
 def _read_ratings(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file of ratings (looked for {path.absolute()})")
-    ratings = read_ratings(path)
+    ratings = read_ratings(path, **{name: options.get(name) for name in ("user", "item", "value", "encoding")})
+    if fitted is not None:
+        known, own = fitted.ratings_, (ratings.user_ids, ratings.item_ids)
+        users, items = (ids_like(*both) for both in zip((known.user_ids, known.item_ids), own, strict=True))
+        ratings = Ratings.numbered(ratings.users, ratings.items, ratings.values, users, items)
     return Input((ratings,), ratings, None, repr(ratings))
+
+
+def ids_like(known: Any, texts: Any) -> Any:
+    """Ids as the model has them: a text that spells one of its ids is this id, as the 7 of a file for the 7 of a table."""
+    spelled = {str(key): key for key in known.tolist()}
+    return as_ids([spelled.get(str(text), text) for text in texts], "ids")
 
 
 # -- sequences and rows --
@@ -141,11 +186,12 @@ def _number_options() -> list[click.Option]:
     return [
         click.Option(["--columns"], help="Columns to read, separated by commas; all others by default."),
         click.Option(["--sequence"], help="The column that names the sequence of each row; one sequence by default."),
+        encoding_option(),
     ]
 
 
 def _row_options() -> list[click.Option]:
-    return [_number_options()[0], _target_option()]
+    return [_number_options()[0], _target_option(), encoding_option()]
 
 
 def _target_option() -> click.Option:
@@ -158,16 +204,16 @@ def _chosen(options: dict[str, Any]) -> list[str] | None:
 
 def _read_sequences(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     name = options.get("sequence")
-    found = read_numbers(path, _chosen(options), [name] if name else [])
+    found = read_numbers(path, _chosen(options), [name] if name else [], encoding=options.get("encoding"))
     lengths = runs_of(found.apart[name]) if name else np.array([len(found.rows)])
     words = f"{count(len(found.rows))} times in {count(len(lengths))} sequences, columns {', '.join(found.names)}"
     return Input((found.rows, lengths), (found.rows, lengths), None, words)
 
 
 def _read_rows(path: Path, options: dict[str, Any], fitted: Any) -> Input:
-    target, columns = options.get("target"), _chosen(options)
-    target = column_names(path)[-1] if target is None else target
-    found = read_numbers(path, columns, [target])
+    target, columns, encoding = options.get("target"), _chosen(options), options.get("encoding")
+    target = column_names(path, encoding=encoding)[-1] if target is None else target
+    found = read_numbers(path, columns, [target], encoding=encoding)
     words = f"{count(len(found.rows))} rows, {target} from {', '.join(found.names)}"
     pair = (found.rows, found.apart[target])
     return Input(pair, pair, None, words)
@@ -185,9 +231,9 @@ MODELS = {
     "mf": Model(
         "MatrixFactorization",
         "natgrad.models.factorization",
-        "Factors of users and items from ratings: lines of user, item, rating, or .npz.",
+        "Factors of users and items from ratings: lines of user, item, rating, Parquet, or .npz.",
         "natgrad fit mf ratings.csv -o ratings.natgrad --n-factors 3 --noise-precision 2",
-        list,
+        _rating_options,
         _read_ratings,
     ),
     "hmm": Model(

@@ -13,6 +13,7 @@ import click
 import numpy as np
 
 from natgrad.data.number_files import Numbers, read_numbers
+from natgrad.data.rating_columns import rating_columns
 from natgrad.data.tables import read_table
 from natgrad.report.command_common import (
     Command,
@@ -24,7 +25,7 @@ from natgrad.report.command_common import (
     output_option,
     the_only,
 )
-from natgrad.report.command_inputs import model_of, reading_options
+from natgrad.report.command_inputs import ids_like, model_of, pair_options, reading_options
 from natgrad.report.numbers import percent, short
 from natgrad.report.page import write_report
 
@@ -63,18 +64,22 @@ def score(model: Path, file: Path, as_json: bool, **options: Any) -> None:
 @FILE
 @output_option("A CSV file; standard output if not given.")
 @click.option("--columns", help="For Gaussian processes: the columns of the fit, separated by commas.")
-def predict(model: Path, file: Path, output: Path | None, columns: str | None) -> None:
+@pair_options
+def predict(
+    model: Path, file: Path, output: Path | None, columns: str | None, encoding: str | None, **named: str | None
+) -> None:
     """Predict ratings of pairs, or the target of rows, with standard deviations.
 
-    Matrix factorisation takes a table with columns user and item. Gaussian processes take the columns that they were fitted
+    Matrix factorisation takes a table with columns of users and items. Gaussian processes take the columns that they were fitted
     to; a classifier gives the class and its probability.
     """
     fitted = load_model(model)
     the_only(fitted, ("MatrixFactorization", *PROCESSES), "predict")
     if type(fitted).__name__ in PROCESSES:
-        _predict_rows(fitted, read_numbers(file, None if columns is None else columns.split(",")), output)
+        chosen = None if columns is None else columns.split(",")
+        _predict_rows(fitted, read_numbers(file, chosen, encoding=encoding), output)
         return
-    _predict_pairs(fitted, file, output)
+    _predict_pairs(fitted, file, output, named, encoding)
 
 
 def _predict_rows(fitted: Any, numbers: Numbers, output: Path | None) -> None:
@@ -92,12 +97,15 @@ def _predict_rows(fitted: Any, numbers: Numbers, output: Path | None) -> None:
     _write(output, [*numbers.names, *head], ([*row, *end] for row, end in zip(rows, ends, strict=True)))
 
 
-def _predict_pairs(fitted: Any, file: Path, output: Path | None) -> None:
-    columns = read_table(file, ["user", "item"])
-    users = _like(fitted.ratings_.user_ids, columns["user"])
-    items = _like(fitted.ratings_.item_ids, columns["item"])
-    mean, sd = fitted.predict(users, items, return_std=True)
-    rows = zip(columns["user"], columns["item"], (f"{m:.6g}" for m in mean), (f"{s:.6g}" for s in sd), strict=True)
+def _predict_pairs(
+    fitted: Any, file: Path, output: Path | None, named: dict[str, str | None], encoding: str | None
+) -> None:
+    columns = read_table(file, encoding=encoding)
+    chosen = rating_columns(list(columns), **named, where=f"{file}: ", rated=False)
+    users, items = columns[chosen.user], columns[chosen.item]
+    known = fitted.ratings_
+    mean, sd = fitted.predict(ids_like(known.user_ids, users), ids_like(known.item_ids, items), return_std=True)
+    rows = zip(users, items, (f"{m:.6g}" for m in mean), (f"{s:.6g}" for s in sd), strict=True)
     _write(output, ["user", "item", "mean", "sd"], rows)
 
 
@@ -170,8 +178,8 @@ def recommend(model: Path, user: str, n: int, as_json: bool) -> None:
     fitted = load_model(model)
     the_only(fitted, ("MatrixFactorization",), "recommend")
     ratings = fitted.ratings_
-    who = _like(ratings.user_ids, [user])
-    if who[0] not in ratings.user_ids:
+    who = ids_like(ratings.user_ids, [user])
+    if who.tolist()[0] not in ratings.user_ids.tolist():
         known = ", ".join(str(name) for name in ratings.user_ids[:5])
         raise UserError(f"there is no user {user!r}; there are {len(ratings.user_ids)}: {known}, …")
     number = int(ratings.find_users(who)[0])
@@ -212,17 +220,6 @@ def report(
 def _shown_part(arguments: tuple[Any, ...]) -> Any:
     """What a page is given: the data alone, or all of a pair."""
     return arguments[0] if len(arguments) == 1 else arguments
-
-
-def _like(ids: Any, texts: list[Any]) -> Any:
-    """Ids as the model has them: text that stands for whole numbers, if its ids are whole numbers."""
-    if np.asarray(ids).dtype.kind not in "iu":
-        return np.array([str(text) for text in texts])
-    try:
-        return np.array([int(text) for text in texts])
-    except ValueError:
-        wrong = next(text for text in texts if not str(text).lstrip("-").isdigit())
-        raise UserError(f"{wrong!r} is not an id of this model: they are whole numbers, like {ids[0]}") from None
 
 
 def _write(path: Path | None, head: list[str], rows: Iterable[Iterable[Any]]) -> None:
