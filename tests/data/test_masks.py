@@ -21,9 +21,9 @@ def test_factorisation_reads_a_mask_as_missing(dtype):
     assert models[0].elbo_ == models[1].elbo_ == models[2].elbo_
     assert models[0].score(with_nan) == models[0].score(masked)
     np.testing.assert_array_equal(models[0].predict(with_nan), models[0].predict(masked))
+    features = np.ma.array(np.ones((12, 2)), mask=False)
+    features[0, 1] = np.ma.masked
     with pytest.raises(ValueError, match=r"user_features\[0, 1\] is masked, and every feature is needed"):
-        features = np.ma.array(np.ones((12, 2)), mask=False)
-        features[0, 1] = np.ma.masked
         ng.MatrixFactorization(**settings).fit(with_nan, user_features=features)
     with pytest.raises(ValueError, match=r"users\[1\] is masked, and every rating needs its id"):
         models[0].predict(np.ma.array([0, 1], mask=[0, 1]), [0, 1])
@@ -35,7 +35,14 @@ def test_counts_cannot_be_missing():
     model = ng.LDA(2, max_passes=2).fit(TABLE)
     unmasked = np.ma.array(TABLE, mask=np.zeros_like(MASK))
     assert ng.LDA(2, max_passes=2).fit(unmasked).elbo_ == model.elbo_
-    asked = (ng.LDA(2).fit, ng.LDA(2).partial_fit, model.transform, model.score, as_corpus, lambda X: as_corpus(list(X)))
+    asked = (
+        ng.LDA(2).fit,
+        ng.LDA(2).partial_fit,
+        model.transform,
+        model.score,
+        as_corpus,
+        lambda X: as_corpus(list(X)),
+    )
     for ask in asked:
         with pytest.raises(ValueError, match=rf"X\[{d}, {v}\] is masked, and a count cannot be missing: write 0"):
             ask(masked)
