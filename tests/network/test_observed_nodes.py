@@ -95,3 +95,37 @@ def test_discrete_networks_on_a_plate_against_enumeration(case):
     fit = ng.Network(*nodes).fit()
     assert fit.elbo == pytest.approx(np.log(weights.sum(1)).sum() + density)
     np.testing.assert_allclose(fit[f"z{hidden}"].mean(), weights / weights.sum(1, keepdims=True), atol=1e-12)
+
+
+def test_observed_categories_are_ancestors_like_any_other(rng):
+    """The sprinkler's rain alone brings the weather that its table is indexed by, and the prior of the weather."""
+    weather, wet = rng.integers(0, 2, 50), rng.integers(0, 2, 50)
+    n = ng.Plate("n", 50)
+    season = ng.Beta("season", 1.0, 1.0)
+    cloudy = ng.Categorical("cloudy", ng.Dirichlet("sky", [1.0, 1.0]), plate=n, observed=weather)
+    table = ng.Beta("table", 1.0, 1.0, plate=ng.Plate("state", 2))
+    rain = ng.Bernoulli("rain", table[cloudy], plate=n, observed=wet)
+    more = ng.Bernoulli("more", season, plate=n, observed=wet)
+    alone, together = ng.Network(rain), ng.Network(cloudy, rain)
+    assert set(alone.nodes) == {"sky", "cloudy", "table", "rain"} == set(together.nodes)
+    assert alone.fit().elbo == pytest.approx(together.fit().elbo)
+    assert set(ng.Network(rain, more).nodes) == {*alone.nodes, "season", "more"}
+    new = ng.Categorical("new", [0.5, 0.5], plate=n, observed=1 - weather)
+    predicted = alone.fit().predictive("rain", prob=table[new]).mean()
+    assert abs(predicted[weather == 0].mean() - wet[weather == 1].mean()) < 0.1
+
+
+def test_a_hidden_category_that_chooses_an_observed_one(rng):
+    """x reads mu[kind[z]]: the kind of each component is known, which component is not; both have exact evidences."""
+    kinds, means, data = np.array([1, 0, 1]), np.array([-2.0, 1.0]), rng.normal(size=4)
+    probabilities = np.array([0.2, 0.5, 0.3])
+    n, component, two = ng.Plate("n", 4), ng.Plate("component", 3), ng.Plate("two", 2)
+    kind = ng.Categorical("kind", [0.5, 0.5], plate=component, observed=kinds)
+    mu = ng.Normal("mu", 0.0, 1.0, plate=two, observed=means)
+    z = ng.Categorical("z", probabilities, plate=n)
+    x = ng.Normal("x", mu[kind[z]], 1.0, plate=n, observed=data)
+    fit = ng.Network(x).fit()
+    parts = probabilities * stats.norm.pdf(data[:, None], means[kinds])
+    evidence = np.log(parts.sum(1)).sum() + 3 * np.log(0.5) + stats.norm.logpdf(means).sum()
+    assert fit.elbo == pytest.approx(evidence)
+    np.testing.assert_allclose(fit["z"].mean(), parts / parts.sum(1, keepdims=True))

@@ -219,20 +219,20 @@ class Network:
 def _collected(roots: Iterable[Node]) -> dict[str, Node]:
     """Every ancestor, parents before children."""
     found: dict[str, Node] = {}
-
-    def visit(node: Node) -> None:
-        if node.name in found:
-            if found[node.name] is not node:
+    met: dict[str, Node] = {}
+    for root in roots:
+        # A chain of nodes may be longer than Python's stack: what waits is kept in a list, not in calls.
+        waiting = [(root, iter(root.parents()))]
+        while waiting:
+            node, parents = waiting[-1]
+            if met.setdefault(node.name, node) is not node:
                 raise ValueError(f"two different nodes are called {node.name!r}: give each node its own name")
-            return
-        for parent in node.parents():
-            visit(parent)
-        if node.name in found:
-            raise ValueError(f"two different nodes are called {node.name!r}: give each node its own name")
-        found[node.name] = node
-
-    for node in roots:
-        visit(node)
+            parent = None if node.name in found else next(parents, None)
+            if parent is None:
+                found.setdefault(node.name, node)
+                waiting.pop()
+            else:
+                waiting.append((parent, iter(parent.parents())))
     return found
 
 

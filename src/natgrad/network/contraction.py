@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import opt_einsum
 from jax import lax
 
+from natgrad.network.polynomial import Label
+
 __all__ = ["Labelled", "contract"]
 
 Array = Any
@@ -25,10 +27,10 @@ class Labelled(NamedTuple):
     """An array and the label of each of its axes."""
 
     array: Array
-    labels: tuple[str, ...]
+    labels: tuple[Label, ...]
 
 
-def contract(out: tuple[str, ...], factors: list[Labelled]) -> Array:
+def contract(out: tuple[Label, ...], factors: list[Labelled]) -> Array:
     """The product of the factors summed over every label that is not in ``out``, axes ordered as ``out``."""
     parts = [_sum_private(_diagonal(factor), factors, position, out) for position, factor in enumerate(factors)]
     while len(parts) > 1:
@@ -44,11 +46,11 @@ def contract(out: tuple[str, ...], factors: list[Labelled]) -> Array:
     return jnp.transpose(array, [kept.index(label) for label in out])
 
 
-def _cheapest_pair(out: tuple[str, ...], parts: list[Labelled]) -> tuple[int, int]:
+def _cheapest_pair(out: tuple[Label, ...], parts: list[Labelled]) -> tuple[int, int]:
     """The pair that opt_einsum would contract first; found from sizes alone, at tracing time."""
     if len(parts) == 2:
         return 0, 1
-    symbols: dict[str, str] = {}
+    symbols: dict[Label, str] = {}
     for part in parts:
         for label in part.labels:
             symbols.setdefault(label, opt_einsum.get_symbol(len(symbols)))
@@ -60,7 +62,7 @@ def _cheapest_pair(out: tuple[str, ...], parts: list[Labelled]) -> tuple[int, in
     return (first[0], first[1]) if len(first) == 2 else (0, 1)
 
 
-def _pair(first: Labelled, second: Labelled, needed: set[str]) -> Labelled:
+def _pair(first: Labelled, second: Labelled, needed: set[Label]) -> Labelled:
     a, b = _drop(first, second.labels, needed), _drop(second, first.labels, needed)
     shared = [label for label in a.labels if label in b.labels]
     batch = [label for label in shared if label in needed]
@@ -75,8 +77,8 @@ def _pair(first: Labelled, second: Labelled, needed: set[str]) -> Labelled:
     return Labelled(jnp.sum(product, axis=gone) if gone else product, kept)
 
 
-def _matrix_product(a: Labelled, b: Labelled, batch: list[str], summed: list[str]) -> Labelled:
-    def places(part: Labelled, labels: list[str]) -> tuple[int, ...]:
+def _matrix_product(a: Labelled, b: Labelled, batch: list[Label], summed: list[Label]) -> Labelled:
+    def places(part: Labelled, labels: list[Label]) -> tuple[int, ...]:
         return tuple(part.labels.index(label) for label in labels)
 
     dimensions = ((places(a, summed), places(b, summed)), (places(a, batch), places(b, batch)))
@@ -85,7 +87,7 @@ def _matrix_product(a: Labelled, b: Labelled, batch: list[str], summed: list[str
     return Labelled(array, (*batch, *free))
 
 
-def _drop(part: Labelled, others: tuple[str, ...], needed: set[str]) -> Labelled:
+def _drop(part: Labelled, others: tuple[Label, ...], needed: set[Label]) -> Labelled:
     """Sum out the labels nobody else has."""
     gone = tuple(i for i, label in enumerate(part.labels) if label not in others and label not in needed)
     if not gone:
@@ -94,7 +96,7 @@ def _drop(part: Labelled, others: tuple[str, ...], needed: set[str]) -> Labelled
     return Labelled(jnp.sum(part.array, axis=gone), kept)
 
 
-def _sum_private(part: Labelled, factors: list[Labelled], position: int, out: tuple[str, ...]) -> Labelled:
+def _sum_private(part: Labelled, factors: list[Labelled], position: int, out: tuple[Label, ...]) -> Labelled:
     others = tuple(label for i, factor in enumerate(factors) if i != position for label in factor.labels)
     return _drop(part, others, set(out))
 
@@ -111,7 +113,7 @@ def _diagonal(part: Labelled) -> Labelled:
     return Labelled(array, labels)
 
 
-def _aligned(part: Labelled, union: list[str]) -> Array:
+def _aligned(part: Labelled, union: list[Label]) -> Array:
     order = [part.labels.index(label) for label in union if label in part.labels]
     array = jnp.transpose(part.array, order)
     return array[tuple(slice(None) if label in part.labels else None for label in union)]

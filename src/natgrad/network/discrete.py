@@ -20,7 +20,7 @@ from natgrad.network.expressions import CATEGORY, COUNT, POSITIVE, SIMPLEX, UNIT
 from natgrad.network.node_helpers import Plates, ScalarNode, event_length, known, must_be_observed, numbers
 from natgrad.network.nodes import Node, Slot, category_take
 from natgrad.network.plates import Index, Plate, as_plates
-from natgrad.network.polynomial import Factor, Monomial, Polynomial
+from natgrad.network.polynomial import Factor, Label, Monomial, Polynomial
 from natgrad.network.scope import Scope
 from natgrad.network.slots import checked_categories, spread
 
@@ -285,7 +285,7 @@ class MarkovChain(Node):
             + self._chain("pairs", scope, (i, j)) * table
         )
 
-    def _chain(self, name: str, scope: Scope, labels: tuple[str, ...]) -> Polynomial:
+    def _chain(self, name: str, scope: Scope, labels: tuple[Label, ...]) -> Polynomial:
         stat = self.family.stat_names.index(name)
         axes = (*scope.plate_names, *labels)
         return Polynomial.of([Factor(self.name, stat, axes, known=False)])
@@ -315,7 +315,7 @@ def _check_possible(
         )
 
 
-def _picked(monomial: Monomial, label: str, take: Any) -> Monomial:
+def _picked(monomial: Monomial, label: Label, take: Any) -> Monomial:
     """The same monomial with one event axis read through observed categories."""
     factors = []
     for factor in monomial.factors:
@@ -333,6 +333,8 @@ def _observed_index(node: Node, access: Access) -> Index | None:
             f"{node.name!r} chooses components, but observed{where(place)} is missing: fill in what is missing, or leave out "
             "observed= to infer all of it"
         )
+    if any(isinstance(selector, Access) for selector in access.selectors):
+        return None  # a hidden category chooses which observed one does: a gate, though one with known numbers
     values, names = node.value, tuple(plate.name for plate in node.plates)
     if any(isinstance(selector, Index) for selector in access.selectors):
         if len(access.selectors) > 1:
@@ -341,5 +343,5 @@ def _observed_index(node: Node, access: Access) -> Index | None:
             )
         index = access.selectors[0]
         assert isinstance(index, Index)
-        return Index(values[index.values], index.plates)
-    return Index(values, names)
+        return Index(values[index.values], index.plates, (*index.categories, node))
+    return Index(values, names, (node,))

@@ -1,7 +1,7 @@
 """Monomials and arrays in, numbers out: the evaluation of a term, in full, in a window, or on a sample of its elements.
 
 A `View` says which part of a term is wanted. ``zipped`` labels are read at the given positions, all together, and become
-the one axis "sample"; a ``window`` is a contiguous piece of one label, for scanning long plates in chunks.
+the one axis `SAMPLE`; a ``window`` is a contiguous piece of one label, for scanning long plates in chunks.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from natgrad.network.contraction import Labelled, contract
-from natgrad.network.polynomial import Factor, Monomial, Take
+from natgrad.network.polynomial import Factor, Label, Mark, Monomial, Take
 
 __all__ = ["FULL", "SAMPLE", "Column", "View", "evaluate", "read_factor"]
 
 Array = Any
 Moments = Mapping[str, tuple[Array, ...]]
-SAMPLE = "sample"
+SAMPLE = Mark("sample")
 
 
 class View(NamedTuple):
@@ -28,9 +28,9 @@ class View(NamedTuple):
 
     zipped: Mapping[str, Array] = {}
     weight: Labelled | None = None
-    window: tuple[str, Array, int] | None = None
+    window: tuple[Label, Array, int] | None = None
     moved: Mapping[tuple[str, int], Array | None] = {}
-    cut: tuple[str, str] | None = None  # (node, label): that node's arrays are cut to the window already
+    cut: tuple[str, Label] | None = None  # (node, label): that node's arrays are cut to the window already
 
 
 FULL = View()
@@ -47,7 +47,7 @@ class Column(NamedTuple):
 
 def evaluate(
     monomials: Sequence[Monomial],
-    sizes: Mapping[str, int],
+    sizes: Mapping[Label, int],
     plates: Sequence[str],
     moments: Moments,
     known: Mapping[str, Array],
@@ -99,6 +99,7 @@ def read_factor(
         return whole
     # Gather the column and the rest apart: the gradient then scatters one column instead of all of them.
     label = factor.axes[column.axis]
+    assert not isinstance(label, Take)
     axes = (*factor.axes[: column.axis], *factor.axes[column.axis + 1 :])
     moved = {(s, p - (p > column.axis)): index for (s, p), index in view.moved.items()}
     part = _address(
@@ -107,7 +108,7 @@ def read_factor(
         known,
         view._replace(moved=moved),
     )
-    place = whole.labels.index(str(label))
+    place = whole.labels.index(label)
     rest = tuple(name for name in whole.labels if name != label)
     piece = jnp.transpose(part.array, [part.labels.index(name) for name in rest])
     return Labelled(lax.dynamic_update_index_in_dim(whole.array, piece, column.number, place), whole.labels)
@@ -115,10 +116,10 @@ def read_factor(
 
 def _address(array: Array, factor: Factor, known: Mapping[str, Array], view: View) -> Labelled:
     """Carry out gathers and windows on one array."""
-    labels: list[str | None] = []
-    gathers: dict[tuple[str, ...], list[tuple[int, Array]]] = {}
+    labels: list[Label | None] = []
+    gathers: dict[tuple[Label, ...], list[tuple[int, Array]]] = {}
     for position, axis in enumerate(factor.axes):
-        if (factor.source, position) in view.moved:
+        if not factor.known and (factor.source, position) in view.moved:
             index = view.moved[factor.source, position]
             if index is None:
                 labels.append(SAMPLE)
@@ -129,28 +130,29 @@ def _address(array: Array, factor: Factor, known: Mapping[str, Array], view: Vie
             index, names = _address(known[axis.index], _index_factor(axis), known, view)
             gathers.setdefault(names, []).append((position, index))
             labels.append(None)
-        elif axis in view.zipped:
+        elif isinstance(axis, str) and axis in view.zipped:
             gathers.setdefault((SAMPLE,), []).append((position, view.zipped[axis]))
             labels.append(None)
         else:
-            if view.window is not None and axis == view.window[0] and view.cut != (factor.source, axis):
+            cut = not factor.known and view.cut == (factor.source, axis)
+            if view.window is not None and axis == view.window[0] and not cut:
                 array = lax.dynamic_slice_in_dim(array, view.window[1], view.window[2], position)
             labels.append(axis)
     return _gather(array, labels, gathers)
 
 
 def _gather(
-    array: Array, labels: list[str | None], gathers: dict[tuple[str, ...], list[tuple[int, Array]]]
+    array: Array, labels: list[Label | None], gathers: dict[tuple[Label, ...], list[tuple[int, Array]]]
 ) -> Labelled:
     """Joint gathers: axes that are read through indices on the same labels move together."""
-    names: list[str | int] = [position if label is None else label for position, label in enumerate(labels)]
+    names: list[Label | int] = [position if label is None else label for position, label in enumerate(labels)]
     for new, entries in gathers.items():
         places = [names.index(position) for position, _ in entries]
         others = [i for i in range(len(names)) if i not in places]
         array = array.transpose([*places, *others])  # of NumPy or of JAX
         array = array[tuple(index for _, index in entries)]
         names = [*new, *(names[i] for i in others)]
-    return Labelled(array, tuple(str(name) for name in names))
+    return Labelled(array, tuple(name for name in names if not isinstance(name, int)))
 
 
 def _index_factor(take: Take) -> Factor:

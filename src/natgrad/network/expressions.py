@@ -19,7 +19,7 @@ import numpy.typing as npt
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.checks import as_index, as_numbers, first, require, where
 from natgrad.network.plates import Index, Plate
-from natgrad.network.polynomial import Delta, Polynomial, number
+from natgrad.network.polynomial import Delta, Label, Polynomial, number
 
 if TYPE_CHECKING:
     from natgrad.network.nodes import Node
@@ -42,7 +42,7 @@ NOUN = {
 }
 # A probability of zero: finite, so that 0 · log 0 is 0 and never NaN, yet exp() of it is 0.
 LOG_ZERO = -1e100
-Bind = dict[str, str]
+Bind = dict[str, Label]
 Read = tuple[str, tuple[Any, ...]]
 
 
@@ -55,7 +55,7 @@ class Expression(ABC):
     advice: str = ""
 
     @abstractmethod
-    def stat(self, name: str, scope: Scope, labels: tuple[str, ...] = (), bind: Bind | None = None) -> Polynomial:
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         """Statistic ``name`` with its event axes called ``labels``; ``bind`` renames plates that are summed over."""
 
     @abstractmethod
@@ -143,7 +143,7 @@ class Constant(Expression):
     def __str__(self) -> str:
         return f"{self.value:g}" if self.value.ndim == 0 else f"array{list(self.value.shape)}"
 
-    def stat(self, name: str, scope: Scope, labels: tuple[str, ...] = (), bind: Bind | None = None) -> Polynomial:
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         if name == "xx":
             first = self.stat("x", scope, labels[:1] if self.kind == VECTOR else labels)
             return first * self.stat("x", scope, labels[1:] if self.kind == VECTOR else labels)
@@ -154,7 +154,7 @@ class Constant(Expression):
             return number(float(array))
         return Polynomial.of([scope.constant(array, labels)])
 
-    def _scalar_matrix(self, name: str, labels: tuple[str, ...]) -> Polynomial:
+    def _scalar_matrix(self, name: str, labels: tuple[Label, ...]) -> Polynomial:
         assert self.size is not None
         if name == "log":
             return number(self.size * float(np.log(self.value)))
@@ -193,6 +193,11 @@ class Access(Expression):
             if isinstance(selector, Access):
                 yield from selector.accesses()
 
+    def nodes(self) -> list[Node]:
+        """The node that is read, and the observed categories that choose among its elements."""
+        chosen = (node for s in self.selectors if isinstance(s, Index) for node in s.categories)
+        return [self.node, *chosen]
+
     def __str__(self) -> str:
         parts = [":" if s is None else (str(s) if isinstance(s, Access) else "…") for s in self.selectors]
         while parts and parts[-1] == ":":
@@ -202,7 +207,7 @@ class Access(Expression):
     def __getitem__(self, key: Any) -> Expression:
         return Access(self.node, _select(self, key))
 
-    def stat(self, name: str, scope: Scope, labels: tuple[str, ...] = (), bind: Bind | None = None) -> Polynomial:
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         return scope.statistic(self, name, labels, bind or {})
 
     def leftover(self, scope: Scope) -> list[Plate]:
@@ -250,7 +255,7 @@ def _select(access: Access, key: Any) -> tuple[Selector, ...]:
                 raise PlateMismatch(
                     f"{access}: plate {plate.name!r} is already chosen by integers; a category must choose from all of it"
                 )
-            new = Index(old.values[new.values], new.plates)
+            new = Index(old.values[new.values], new.plates, (*old.categories, *new.categories))
         selectors[position] = new
     return tuple(selectors)
 

@@ -6,9 +6,11 @@ coordinate ascent creeps. Factorisations, probabilistic PCA and factor analysis 
 
 from __future__ import annotations
 
+from collections import Counter
+
 from natgrad.network.expressions import REAL, VECTOR
 from natgrad.network.plan import Plan, PlannedTerm
-from natgrad.network.polynomial import Factor, Monomial
+from natgrad.network.polynomial import Axis, Factor, Label, Monomial, Take
 
 __all__ = ["find_gauges"]
 
@@ -54,27 +56,27 @@ def _only_inner_products(plan: Plan, term: PlannedTerm, first: str, second: str)
 def _balanced(plan: Plan, monomial: Monomial, first: str, second: str) -> bool:
     ours = _latent_labels(plan, monomial, first)
     theirs = _latent_labels(plan, monomial, second)
-    if ours is None or theirs is None or sorted(ours) != sorted(theirs):
+    if ours is None or theirs is None or Counter(ours) != Counter(theirs):
         return False
     others = [f for f in monomial.factors if f.known or f.source not in (first, second)]
     return not any(label in set(ours) for factor in others for label in factor.labels)
 
 
-def _latent_labels(plan: Plan, monomial: Monomial, name: str) -> list[str] | None:
+def _latent_labels(plan: Plan, monomial: Monomial, name: str) -> list[Label] | None:
     """The labels on a node's latent axis (two for each second moment of a vector); None if it is read through an index."""
     axis = _latent_axis(plan, name)
     assert axis is not None
-    found: list[str] = []
+    found: list[Label] = []
     for factor in monomial.factors:
         if factor.known or factor.source != name:
             continue
         labels = _from(factor, axis) if plan.nodes[name].kind == VECTOR else [factor.axes[axis]]
         for label in labels:
-            if not isinstance(label, str):
+            if isinstance(label, Take):
                 return None
             found.append(label)
     return found
 
 
-def _from(factor: Factor, axis: int) -> list[object]:
+def _from(factor: Factor, axis: int) -> list[Axis]:
     return list(factor.axes[axis:])

@@ -104,6 +104,7 @@ def group_plates(plan: Plan, plate: str) -> Grouping:
                             continue
                         groups = group_of[own][plan.known[axis.index]]
                         label = axis.labels[0]
+                        assert isinstance(label, str)  # an index lives on plates
                         if label not in group_of:
                             group_of[label], grown = groups, True
                         elif not np.array_equal(group_of[label], groups):

@@ -18,7 +18,7 @@ from natgrad.families import Family
 from natgrad.network.checks import as_numbers, as_observed, first, where
 from natgrad.network.expressions import NOUN, VECTOR, Access, Constant, Expression
 from natgrad.network.plates import Index, Plate, as_plates, plates_in_words
-from natgrad.network.polynomial import Factor, Polynomial, Take
+from natgrad.network.polynomial import Factor, Label, Polynomial, Take
 from natgrad.network.scope import Scope
 from natgrad.network.slots import ACCEPTED, Slot, check_range, spread
 
@@ -99,7 +99,7 @@ class Node(Expression):
         return [plates + (self.size or 0,) * ndim for ndim in self.family.stat_ndims]
 
     def stat(
-        self, name: str, scope: Scope, labels: tuple[str, ...] = (), bind: dict[str, str] | None = None
+        self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: dict[str, Label] | None = None
     ) -> Polynomial:
         return self.whole.stat(name, scope, labels, bind)
 
@@ -121,13 +121,12 @@ class Node(Expression):
         )
 
     def parents(self) -> list[Node]:
-        """The nodes in the parameter slots, gates included, each once."""
+        """The nodes in the parameter slots, hidden and observed categories that choose included, each once."""
         found: dict[str, Node] = {}
-        for expression in self.parameters.values():
-            for access in expression.accesses():
-                known = found.setdefault(access.node.name, access.node)
-                if known is not access.node:
-                    raise ValueError(f"two different nodes are called {known.name!r}: give each node its own name")
+        accesses = (access for expression in self.parameters.values() for access in expression.accesses())
+        for node in (node for access in accesses for node in access.nodes()):
+            if found.setdefault(node.name, node) is not node:
+                raise ValueError(f"two different nodes are called {node.name!r}: give each node its own name")
         return list(found.values())
 
     def term(self, known: dict[str, npt.NDArray[Any]]) -> Term:
@@ -139,7 +138,7 @@ class Node(Expression):
             mask = Factor(scope.register(self.mask), 0, scope.plate_names, known=True)
         return Term(self.name, polynomial, scope, mask)
 
-    def own(self, name: str, scope: Scope, labels: tuple[str, ...] = ()) -> Polynomial:
+    def own(self, name: str, scope: Scope, labels: tuple[Label, ...] = ()) -> Polynomial:
         """The node's own statistic inside its own term."""
         return scope.statistic(self.whole, name, labels, {})
 

@@ -23,7 +23,7 @@ from natgrad.network.expressions import (
     Expression,
 )
 from natgrad.network.plates import Plate
-from natgrad.network.polynomial import Delta, Polynomial
+from natgrad.network.polynomial import Delta, Label, Polynomial
 
 if TYPE_CHECKING:
     from natgrad.network.scope import Scope
@@ -134,7 +134,7 @@ class _Sum(Expression):
     def __str__(self) -> str:
         return f"({self.left} + {self.right})"
 
-    def stat(self, name: str, scope: Scope, labels: tuple[str, ...] = (), bind: Bind | None = None) -> Polynomial:
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         a, b = self.left, self.right
         if name == "x":
             return a.stat("x", scope, labels, bind) + b.stat("x", scope, labels, bind)
@@ -173,7 +173,7 @@ class _Product(Expression):
     def __str__(self) -> str:
         return f"{self.left}·{self.right}"
 
-    def stat(self, name: str, scope: Scope, labels: tuple[str, ...] = (), bind: Bind | None = None) -> Polynomial:
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         if name == "log":
             times = 1.0 if self.kind == POSITIVE else float(self.size or 1)
             return times * self.left.stat("log", scope, (), bind) + self.right.stat("log", scope, labels, bind)
@@ -196,7 +196,7 @@ class _Dot(Expression):
     def __str__(self) -> str:
         return f"dot({self.left}, {self.right})"
 
-    def stat(self, name: str, scope: Scope, labels: tuple[str, ...] = (), bind: Bind | None = None) -> Polynomial:
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         if VECTOR in (self.left.kind, self.right.kind):
             size = self.left.size or self.right.size or 0
             axes = tuple(scope.fresh("i", size) for _ in range(1 if name == "x" else 2))
@@ -210,7 +210,7 @@ class _Dot(Expression):
         # E[(Σ_f a_f b_f)²] = (Σ_f ab)² + Σ_f (E[a²]E[b²] − (ab)²): the square of the mean plus the variance.
         return product * self._scalar("x", scope, plate, g) + self._scalar("xx", scope, plate, f) - product * product
 
-    def _scalar(self, name: str, scope: Scope, plate: Plate, label: str) -> Polynomial:
+    def _scalar(self, name: str, scope: Scope, plate: Plate, label: Label) -> Polynomial:
         left, right = (
             side.stat(name, scope, (label,))
             if isinstance(side, Constant)
@@ -253,7 +253,7 @@ class _Transformed(Expression):
     def __str__(self) -> str:
         return f"array{list(self.matrix.shape)} @ {self.vector}"
 
-    def stat(self, name: str, scope: Scope, labels: tuple[str, ...] = (), bind: Bind | None = None) -> Polynomial:
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         inner = tuple(scope.fresh("i", self.matrix.shape[1]) for _ in labels)
         found = self.vector.stat(name, scope, inner, bind)
         for outside, inside in zip(labels, inner, strict=True):
@@ -279,7 +279,7 @@ class _Diag(Expression):
     def __str__(self) -> str:
         return f"diag({self.entries})"
 
-    def stat(self, name: str, scope: Scope, labels: tuple[str, ...] = (), bind: Bind | None = None) -> Polynomial:
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         plate = scope.single_leftover(self.entries, f"diag({self.entries})")
         if name == "log":
             return self.entries.stat("log", scope, (), {plate.name: scope.fresh(plate.name, plate.size)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.nodes import Node
-from natgrad.network.polynomial import Factor, Monomial, Take
+from natgrad.network.polynomial import Factor, Label, Monomial, Take
 from natgrad.network.scope import Reading
 from natgrad.problem import Block
 
@@ -27,11 +28,11 @@ class PlannedTerm:
 
     node: str
     plates: tuple[str, ...]
-    sizes: Mapping[str, int]
+    sizes: Mapping[Label, int]
     monomials: tuple[Monomial, ...]
     readings: Mapping[str, tuple[Reading, ...]]
     present: npt.NDArray[np.bool_] | None
-    gates: Mapping[str, str]  # which category chooses along a gated label
+    gates: Mapping[Label, str]  # which category chooses along a gated label
 
     def touching(self, name: str) -> tuple[Monomial, ...]:
         """The monomials in which a node's moments appear."""
@@ -80,7 +81,7 @@ def make_plan(nodes: Sequence[Node]) -> Plan:
         readings = {name: tuple(found) for name, found in scope.readings.items() if name != node.name}
         terms[node.name] = PlannedTerm(
             node.name, scope.plate_names, dict(scope.sizes), _merged(monomials), readings, present,
-            {label: factor.source for label, factor in scope.gates.items()},
+            {label: factor.source for label, factor in scope.gates.items() if not factor.known},
         )  # fmt: skip
         for name, label in scope.coupled.items():
             coupled.setdefault(name, set()).add(label)
@@ -90,26 +91,27 @@ def make_plan(nodes: Sequence[Node]) -> Plan:
     return Plan({node.name: node for node in nodes}, terms, blocks, known, weights)
 
 
-def with_gates(monomial: Monomial, gates: Mapping[str, Factor], extra: tuple[Factor, ...]) -> Monomial:
+def with_gates(monomial: Monomial, gates: Mapping[Label, Factor], extra: tuple[Factor, ...]) -> Monomial:
     """Multiply in the category behind every gated label; a monomial without the label needs none, as Σ_k E[z_k] = 1."""
-    factors, done = monomial.factors, set[str]()
+    factors, done = monomial.factors, set[Label]()
     while missing := [label for label in _labels(factors) if label in gates and label not in done]:
         factors += (gates[missing[0]],)
         done.add(missing[0])
     return Monomial(monomial.coefficient, factors + extra)
 
 
-def _labels(factors: tuple[Factor, ...]) -> list[str]:
+def _labels(factors: tuple[Factor, ...]) -> list[Label]:
     return [label for factor in factors for label in factor.labels]
 
 
 def _merged(monomials: tuple[Monomial, ...]) -> tuple[Monomial, ...]:
-    """Add up the coefficients of equal monomials (the two cross terms of a square, say)."""
-    totals: dict[tuple[Factor, ...], float] = {}
+    """Add up the coefficients of equal monomials (the two cross terms of a square, say); the first keeps its factors' order."""
+    totals: dict[frozenset[tuple[Factor, int]], tuple[float, tuple[Factor, ...]]] = {}
     for monomial in monomials:
-        key = tuple(sorted(monomial.factors, key=repr))
-        totals[key] = totals.get(key, 0.0) + monomial.coefficient
-    return tuple(Monomial(value, factors) for factors, value in totals.items() if value != 0.0)
+        key = frozenset(Counter(monomial.factors).items())
+        value, factors = totals.get(key, (0.0, monomial.factors))
+        totals[key] = value + monomial.coefficient, factors
+    return tuple(Monomial(value, factors) for value, factors in totals.values() if value != 0.0)
 
 
 def _block(
@@ -177,7 +179,9 @@ def element_keys(
     """
     sizes = [term.sizes[label] for label in term.plates]
     n_elements = int(np.prod(sizes))
-    coordinates = dict(zip(term.plates, np.unravel_index(np.arange(n_elements), sizes or (1,)), strict=False))
+    coordinates: dict[Label, npt.NDArray[Any]] = dict(
+        zip(term.plates, np.unravel_index(np.arange(n_elements), sizes or (1,)), strict=False)
+    )
     chosen, parts = [], []
     for position, axis in enumerate(reading.axes[: len(shape)]):
         if isinstance(axis, Take):

@@ -57,10 +57,14 @@ class Plate:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Index:
-    """Integers that pick elements of a plate; ``plates`` names the axes they live on, if known."""
+    """Integers that pick elements of a plate; ``plates`` names the axes they live on, if known.
+
+    ``categories`` are the observed nodes whose values they are: ancestors like any other.
+    """
 
     values: npt.NDArray[np.int64]
     plates: tuple[str, ...] | None = None
+    categories: tuple[Any, ...] = ()
 
 
 def as_plates(node: str, plate: Any) -> tuple[Plate, ...]:

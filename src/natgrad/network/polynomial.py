@@ -10,7 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-__all__ = ["Delta", "Factor", "Monomial", "Polynomial", "Take", "number"]
+__all__ = ["Axis", "Delta", "Factor", "Label", "Mark", "Monomial", "Polynomial", "Take", "number", "ordered_labels"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A label made by the compiler. Plates are labelled by their names, and no name that a user chooses equals a mark.
+
+    Fresh labels of a term count from 0; marks that mean the same in every term have the number −1.
+    """
+
+    stem: str
+    number: int = -1
+
+
+Label = str | Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +32,10 @@ class Take:
     """An axis that is read through an index array: ``index`` names it, ``labels`` are the axes the array lives on."""
 
     index: str
-    labels: tuple[str, ...]
+    labels: tuple[Label, ...]
 
 
-Axis = str | Take
+Axis = Label | Take
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +52,11 @@ class Factor:
     occurrence: int = 0
 
     @property
-    def labels(self) -> tuple[str, ...]:
+    def labels(self) -> tuple[Label, ...]:
         """The labels of the evaluated factor, gathers carried out."""
         return tuple(label for axis in self.axes for label in (axis.labels if isinstance(axis, Take) else (axis,)))
 
-    def relabelled(self, names: Mapping[str, str]) -> Factor:
+    def relabelled(self, names: Mapping[Label, Label]) -> Factor:
         """The same factor with axes renamed."""
         axes: list[Axis] = []
         for axis in self.axes:
@@ -57,8 +71,8 @@ class Factor:
 class Delta:
     """δ(i, j): the two labels are the same; what a diagonal matrix contributes to a product."""
 
-    first: str
-    second: str
+    first: Label
+    second: Label
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +82,10 @@ class Monomial:
     coefficient: float
     factors: tuple[Factor, ...] = ()
     deltas: tuple[Delta, ...] = ()
-    counted: frozenset[str] = frozenset()
+    counted: frozenset[Label] = frozenset()
 
     @property
-    def labels(self) -> set[str]:
+    def labels(self) -> set[Label]:
         """Every label that some factor carries."""
         return {label for factor in self.factors for label in factor.labels}
 
@@ -112,6 +126,11 @@ class Polynomial:
     def of(factors: Iterable[Factor], *deltas: Delta) -> Polynomial:
         """A single monomial with coefficient one."""
         return Polynomial((Monomial(1.0, tuple(factors), tuple(deltas)),))
+
+
+def ordered_labels(factors: Iterable[Factor]) -> dict[Label, None]:
+    """The labels of some factors in order of appearance, which no name of a plate can change."""
+    return dict.fromkeys(label for factor in factors for label in factor.labels)
 
 
 def number(value: float) -> Polynomial:

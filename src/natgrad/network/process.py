@@ -21,7 +21,7 @@ from natgrad.network.continuous import MultivariateNormal
 from natgrad.network.expressions import REAL, Access, Bind, Expression
 from natgrad.network.node_helpers import known
 from natgrad.network.operators import dot
-from natgrad.network.polynomial import Polynomial
+from natgrad.network.polynomial import Label, Polynomial
 from natgrad.network.scope import Scope
 
 __all__ = ["GaussianProcess"]
@@ -119,7 +119,7 @@ class _Values(Expression):
     def __str__(self) -> str:
         return f"{self.node.name}(X)"
 
-    def stat(self, name: str, scope: Scope, labels: tuple[str, ...] = (), bind: Bind | None = None) -> Polynomial:
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         value = self.dot.stat(name, scope, labels, bind)
         return value if name == "x" else value + known(scope, self.rest)
 

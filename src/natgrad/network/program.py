@@ -20,7 +20,7 @@ from jax import lax
 from natgrad.network.contraction import Labelled
 from natgrad.network.evaluate import FULL, SAMPLE, Column, View, evaluate, read_factor
 from natgrad.network.plan import Plan, PlannedTerm, weight_key
-from natgrad.network.polynomial import Axis, Factor, Monomial
+from natgrad.network.polynomial import Axis, Factor, Label, Monomial, ordered_labels
 from natgrad.problem import Block, Sampled
 
 __all__ = ["Program"]
@@ -39,7 +39,7 @@ class Piece(NamedTuple):
     """Monomials of one term that are evaluated together; ``window`` is the label they are scanned along, if long."""
 
     monomials: tuple[Monomial, ...]
-    sizes: Mapping[str, int]
+    sizes: Mapping[Label, int]
     plates: tuple[str, ...]
     window: str | None
     chunk: int = LONGEST_CHUNK
@@ -60,7 +60,7 @@ class Program:
         monomials = self._fold(term, dropped)
         longest = max(term.plates, key=lambda label: term.sizes[label], default=None)
         long = tuple(m for m in monomials if longest in m.labels)
-        width = max((_width(m, longest or "", term.sizes) for m in long), default=0)
+        width = max((_width(m, longest, term.sizes) for m in long), default=0)
         if longest is None or term.sizes[longest] * width <= 4 * CHUNK_NUMBERS:
             return [Piece(monomials, term.sizes, term.plates, None)]
         chunk = min(max(CHUNK_NUMBERS // width, SHORTEST_CHUNK), LONGEST_CHUNK)
@@ -101,7 +101,8 @@ class Program:
             gone = {weight_key(plate) for plate in dropped}
             self._folded[key] = tuple(
                 self._fold_known(
-                    Monomial(m.coefficient, tuple(f for f in m.factors if f.source not in gone)), term.node
+                    Monomial(m.coefficient, tuple(f for f in m.factors if not (f.known and f.source in gone))),
+                    term.node,
                 )
                 for m in term.monomials
             )
@@ -118,7 +119,7 @@ class Program:
         labels = {label for factor in known for label in factor.labels}
         if not known or labels <= alive:
             return monomial
-        kept = tuple(sorted(labels & alive))
+        kept = tuple(label for label in ordered_labels(known) if label in alive)
         array = _contracted([read_factor(factor, {}, self.plan.known, FULL, None, None) for factor in known], kept)
         name = f"folded:{node}:{len(self.known)}"
         self.known[name] = np.asarray(array, dtype=np.float64)
@@ -239,7 +240,7 @@ class Program:
         term = self.plan.terms[sample.term]
         gone = {weight_key(plate) for plate in dropped}
         monomials = tuple(
-            Monomial(m.coefficient, tuple(f for f in m.factors if f.source not in gone))
+            Monomial(m.coefficient, tuple(f for f in m.factors if not (f.known and f.source in gone)))
             for m in term.touching(block.name)
         )
         view = View(dict(sample.zipped), Labelled(sample.weight, (SAMPLE,)), None, dict(sample.moved))
@@ -301,7 +302,7 @@ class Program:
         return jnp.sum(entropy)
 
 
-def _contracted(factors: list[Labelled], kept: tuple[str, ...]) -> npt.NDArray[Any]:
+def _contracted(factors: list[Labelled], kept: tuple[Label, ...]) -> npt.NDArray[Any]:
     """The product of known arrays, gathers carried out, summed over every label that is not kept."""
     numbers = {label: n for n, label in enumerate(dict.fromkeys(label for f in factors for label in f.labels))}
     operands: list[Any] = []
@@ -310,12 +311,12 @@ def _contracted(factors: list[Labelled], kept: tuple[str, ...]) -> npt.NDArray[A
     return np.asarray(np.einsum(*operands, [numbers[label] for label in kept], optimize=True))
 
 
-def _meets(axis: Axis, others: set[str], plate: str) -> bool:
+def _meets(axis: Axis, others: set[Label], plate: str) -> bool:
     """Whether something else in a monomial depends on the element along an axis; a gather always counts as such."""
     return axis != plate or plate in others
 
 
-def _width(monomial: Monomial, label: str, sizes: Mapping[str, int]) -> int:
+def _width(monomial: Monomial, label: str | None, sizes: Mapping[Label, int]) -> int:
     """Numbers an intermediate of the monomial has for each element of ``label``: one factor, or the known ones together."""
     factors = [set(factor.labels) for factor in monomial.factors if label in factor.labels]
     together = {

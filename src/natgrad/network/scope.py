@@ -13,7 +13,7 @@ import numpy.typing as npt
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.expressions import Access, Expression
 from natgrad.network.plates import Index, Plate, plates_in_words
-from natgrad.network.polynomial import Axis, Factor, Polynomial, Take
+from natgrad.network.polynomial import Axis, Factor, Label, Mark, Polynomial, Take
 
 if TYPE_CHECKING:
     from natgrad.network.nodes import Node
@@ -44,11 +44,11 @@ class Scope:
     plates: tuple[Plate, ...]
     known: dict[str, npt.NDArray[Any]]
     resized: frozenset[str] = frozenset()
-    sizes: dict[str, int] = field(default_factory=dict)
-    gates: dict[str, Factor] = field(default_factory=dict)
+    sizes: dict[Label, int] = field(default_factory=dict)
+    gates: dict[Label, Factor] = field(default_factory=dict)
     coupled: dict[str, str] = field(default_factory=dict)
     readings: dict[str, list[Reading]] = field(default_factory=dict)
-    _gate_labels: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    _gate_labels: dict[tuple[Any, ...], Label] = field(default_factory=dict)
     _fresh: Iterator[int] = field(default_factory=lambda: iter(range(10**9)))
 
     def __post_init__(self) -> None:
@@ -59,20 +59,20 @@ class Scope:
         """Labels of the reader's own plates."""
         return tuple(plate.name for plate in self.plates)
 
-    def fresh(self, stem: str, size: int) -> str:
+    def fresh(self, stem: str, size: int) -> Label:
         """A label used nowhere else in this term."""
-        label = f"{stem}'{next(self._fresh)}"
+        label = Mark(stem, next(self._fresh))
         self.sizes[label] = size
         return label
 
-    def check_size(self, plate: Plate, label: str, what: str) -> None:
+    def check_size(self, plate: Plate, label: Label, what: str) -> None:
         """The plate must be as long as the axis it stands for."""
         if self.sizes[label] != plate.size:
             raise PlateMismatch(
                 f"{self.node!r}: {what} lies along plate {plate.name!r} of size {plate.size}, but {self.sizes[label]} is needed"
             )
 
-    def constant(self, array: npt.NDArray[np.float64], events: tuple[str, ...] = ()) -> Factor:
+    def constant(self, array: npt.NDArray[np.float64], events: tuple[Label, ...] = ()) -> Factor:
         """Register numbers: trailing axes are the event labels, leading ones broadcast over the plates."""
         lead = array.ndim - len(events)
         if lead < 0 or array.shape[lead:] != tuple(self.sizes[label] for label in events):
@@ -102,7 +102,7 @@ class Scope:
         self.known.setdefault(key, contiguous)
         return key
 
-    def statistic(self, access: Access, name: str, labels: tuple[str, ...], bind: dict[str, str]) -> Polynomial:
+    def statistic(self, access: Access, name: str, labels: tuple[Label, ...], bind: dict[str, Label]) -> Polynomial:
         """The polynomial of one statistic of a node read through its selectors."""
         node = access.node
         axes = tuple(
@@ -115,14 +115,14 @@ class Scope:
         stat = node.family.stat_names.index(name)
         return Polynomial.of([Factor(node.name, stat, (*axes, *labels), known=False, occurrence=occurrence)])
 
-    def _observed(self, node: Node, name: str, axes: tuple[Axis, ...], labels: tuple[str, ...]) -> Polynomial:
+    def _observed(self, node: Node, name: str, axes: tuple[Axis, ...], labels: tuple[Label, ...]) -> Polynomial:
         if name == "xx":
             half = len(labels) // 2
             return self._observed(node, "x", axes, labels[:half]) * self._observed(node, "x", axes, labels[half:])
         key = self.register(node.observed_stat(name))
         return Polynomial.of([Factor(key, 0, (*axes, *labels), known=True)])
 
-    def _axis(self, access: Access, plate: Plate, selector: Any, bind: dict[str, str]) -> Axis:
+    def _axis(self, access: Access, plate: Plate, selector: Any, bind: dict[str, Label]) -> Axis:
         if selector is None:
             if plate.name in bind:
                 return bind[plate.name]
@@ -142,15 +142,20 @@ class Scope:
             return Take(self.register(selector.values.astype(np.int32)), self._index_labels(access, selector))
         return self._gate(selector, plate.size)
 
-    def _gate(self, category: Access, size: int) -> str:
+    def _gate(self, category: Access, size: int) -> Label:
         """The label along which a category chooses: the same wherever the same elements of it are read."""
         key = category.key()
         if key not in self._gate_labels:
-            label = self._gate_labels[key] = self.fresh(f"{category}|", size)
+            label = self._gate_labels[key] = self.fresh("gate", size)
             axes = tuple(
                 self._axis(category, inner, choice, {})
                 for inner, choice in zip(category.node.plates, category.selectors, strict=True)
             )
+            if category.node.is_observed:
+                assert category.node.value is not None
+                table = self.register(np.eye(size)[category.node.value])
+                self.gates[label] = Factor(table, 0, (*axes, label), known=True)
+                return label
             occurrence = self._occurrence(category, axes)
             self.gates[label] = Factor(category.node.name, 0, (*axes, label), known=False, occurrence=occurrence)
         return self._gate_labels[key]

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from natgrad.network.contraction import Labelled, contract
 from natgrad.network.evaluate import SAMPLE, View, read_factor
 from natgrad.network.plan import PlannedTerm
-from natgrad.network.polynomial import Axis, Factor, Monomial, Take
+from natgrad.network.polynomial import Axis, Factor, Label, Mark, Monomial, Take, ordered_labels
 from natgrad.network.problem import NetworkProblem
 from natgrad.network.program import Piece
 from natgrad.network.updates import all_valid, moved, put_column
@@ -41,7 +41,7 @@ class Entry(NamedTuple):
 
     inner: tuple[Factor, ...]
     outer: Monomial
-    kept: tuple[str, ...]
+    kept: tuple[Label, ...]
     scatter: tuple[str, int] | None  # known index array and its range, if the sums go by element of an index
 
 
@@ -78,16 +78,16 @@ class Summary:
                 self._cut(term)
 
     def _cut(self, term: PlannedTerm) -> None:
-        sizes: dict[str, int] = dict(term.sizes)
+        sizes: dict[Label, int] = dict(term.sizes)
         entries = [self._entry(term, number, monomial, sizes) for number, monomial in enumerate(term.monomials)]
         self.entries[term.node] = entries
         self.pieces[term.node] = Piece(tuple(entry.outer for entry in entries), sizes, term.plates, None)
 
-    def _entry(self, term: PlannedTerm, number: int, monomial: Monomial, sizes: dict[str, int]) -> Entry:
+    def _entry(self, term: PlannedTerm, number: int, monomial: Monomial, sizes: dict[Label, int]) -> Entry:
         plate = self.plate_of[term.node]
         assert plate is not None
         inner, outer = [], []
-        scatter: dict[str, tuple[str, int]] = {}
+        scatter: dict[Label, tuple[str, int]] = {}
         for factor in monomial.factors:
             if factor.known or factor.source in self.local:
                 inner.append(factor)
@@ -99,19 +99,19 @@ class Summary:
                     continue
                 if axis.labels != (plate,):
                     raise NotAdditive(f"{term.node!r} reads {factor.source!r} through an index with several axes")
-                label = f"by {axis.index}"
+                label = Mark(f"by {axis.index}")
                 size = self.problem.plan.nodes[factor.source].stat_shapes()[factor.stat][position]
                 scatter[label] = (axis.index, size)
                 sizes[label] = size
                 axes.append(label)
             outer.append(Factor(factor.source, factor.stat, tuple(axes), False, factor.occurrence))
         if len(scatter) > 1:
-            raise NotAdditive(f"{term.node!r} reads globals through different indices: {sorted(scatter)}")
+            raise NotAdditive(f"{term.node!r} reads globals through different indices")
         wanted = {label for factor in outer for label in factor.labels}
-        present = {label for factor in inner for label in factor.labels}
-        kept = tuple(sorted(wanted & present - {plate}))
+        present = ordered_labels(inner)
+        kept = tuple(label for label in present if label in wanted and label != plate)
         statistic = Factor(_key(term.node, number), 0, (*scatter, *kept), known=True)
-        folded = Monomial(monomial.coefficient, (statistic, *outer), counted=frozenset(present - set(kept)) | {plate})
+        folded = Monomial(monomial.coefficient, (statistic, *outer), counted=frozenset(present) - set(kept) | {plate})
         return Entry(tuple(inner), folded, kept, next(iter(scatter.values()), None))
 
     # -- traceable --

@@ -1,7 +1,7 @@
 """The predictive distribution of a node: parents drawn from the posterior, the node from its conditional.
 
 A statistic of a slot is the same polynomial as in inference; here it is evaluated at drawn values (point masses) with one
-more axis, "draw", instead of at expectations.
+more axis, `DRAW`, instead of at expectations.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from natgrad.network.expressions import Constant, Expression
 from natgrad.network.nodes import Node
 from natgrad.network.plan import Plan, with_gates
 from natgrad.network.plates import Index, Plate
-from natgrad.network.polynomial import Factor, Polynomial
+from natgrad.network.polynomial import Factor, Label, Mark, Polynomial
 from natgrad.network.scope import Scope
 from natgrad.network.slots import checked_categories
 
 __all__ = ["Predictive", "make_predictive"]
 
 Array = npt.NDArray[Any]
-DRAW = "draw"
+DRAW = Mark("draw")
 STATISTIC = {"simplex": "log", "probability": "log"}
 
 
@@ -196,7 +196,7 @@ def make_predictive(
         if not other.is_observed and any(p.name in new_sizes and p.size != new_sizes[p.name] for p in other.plates)
     }
     for parent in node.parents():
-        if plan.nodes.get(parent.name) is not parent:
+        if not parent.is_observed and plan.nodes.get(parent.name) is not parent:
             raise ValueError(
                 f"predictive({name!r}): {parent.name!r} is not a node of this network; write the new parameters with the nodes "
                 "that were fitted"
@@ -267,7 +267,7 @@ def _field(
         return np.asarray(total)
 
 
-def _settled(polynomial: Polynomial, scope: Scope, labels: tuple[str, ...]) -> list[tuple[tuple[Factor, ...], float]]:
+def _settled(polynomial: Polynomial, scope: Scope, labels: tuple[Label, ...]) -> list[tuple[tuple[Factor, ...], float]]:
     found = []
     for monomial in polynomial.monomials:
         if monomial.deltas and labels:
@@ -287,7 +287,7 @@ def _drawn(factor: Factor, n: int | None) -> Factor:
     return Factor(factor.source, factor.stat, (DRAW, *factor.axes), False, factor.occurrence)
 
 
-def _broadcast(factors: list[Labelled], out: tuple[str, ...], sizes: Mapping[str, int]) -> Any:
+def _broadcast(factors: list[Labelled], out: tuple[Label, ...], sizes: Mapping[Label, int]) -> Any:
     present = {label for factor in factors for label in factor.labels}
     kept = tuple(label for label in out if label in present)
     array = contract(kept, factors) if factors else jnp.ones(())
