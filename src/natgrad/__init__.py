@@ -22,6 +22,7 @@ from natgrad.network.discrete import Bernoulli, Binomial, Categorical, MarkovCha
 from natgrad.network.operators import diag, dot
 from natgrad.network.plates import Plate
 from natgrad.network.process import GaussianProcess
+from natgrad.network.tables import table
 
 if TYPE_CHECKING:
     from natgrad.models.factorization import MatrixFactorization
@@ -75,6 +76,7 @@ __all__ = [
     "dot",
     "families",
     "load",
+    "table",
 ]
 
 

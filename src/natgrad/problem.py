@@ -16,7 +16,19 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from natgrad.families import Family
 
-__all__ = ["Block", "BlockInfo", "ChildSet", "Messages", "Problem", "Sampled", "State", "SweepResult", "zip_plates"]
+__all__ = [
+    "Block",
+    "BlockInfo",
+    "ChildSet",
+    "LocalPart",
+    "LocalResult",
+    "Messages",
+    "Problem",
+    "Sampled",
+    "State",
+    "SweepResult",
+    "zip_plates",
+]
 
 Array = Any
 Stats = tuple[Array, ...]
@@ -102,6 +114,22 @@ class Sampled(NamedTuple):
     def rebuilt(cls, layout: tuple[Any, ...], arrays: tuple[Any, ...]) -> Sampled:
         """A sample from its layout and its (traced) arrays."""
         return cls(layout[0], layout[1], *arrays)
+
+
+class LocalPart(NamedTuple):
+    """How one local block of a batch gets its messages."""
+
+    block: str
+    sampled: tuple[Sampled, ...]
+
+
+class LocalResult(NamedTuple):
+    """Rows of the local blocks after the local step."""
+
+    lam: dict[str, Stats]
+    mu: dict[str, Stats]
+    iterations: int
+    entropy: dict[str, Array]
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,9 @@ class Bernoulli(ScalarNode):
 
     def log_density(self, scope: Scope) -> Polynomial:
         prob, x = self.parameters["prob"], self.own("x", scope)
-        return x * prob.stat("log", scope) + (1.0 + -1.0 * x) * prob.stat("log1m", scope)
+        # 1 − x in one piece where it is known: log 0 may meet it, which must not be added and taken away again.
+        rest = 1.0 + -1.0 * x if self.value is None else known(scope, 1.0 - self.value)
+        return x * prob.stat("log", scope) + rest * prob.stat("log1m", scope)
 
 
 @final
@@ -126,7 +128,7 @@ class Binomial(ScalarNode):
         trials, prob = numbers(self.parameters["trials"]), self.parameters["prob"]
         x = self.own("x", scope)
         ways = gammaln(trials + 1.0) - gammaln(self.value + 1.0) - gammaln(trials - self.value + 1.0)
-        rest = known(scope, trials) - x
+        rest = known(scope, trials - self.value)
         return x * prob.stat("log", scope) + rest * prob.stat("log1m", scope) + known(scope, ways)
 
 
@@ -274,7 +276,7 @@ class MarkovChain(Node):
                     f"{slot} for all times"
                 )
         i, j, k = (scope.fresh("k", size) for _ in range(3))
-        if isinstance(transition, Constant):
+        if transition.is_known:
             table = transition.stat("log", scope, (i, j))
         else:
             plate = scope.single_leftover(transition, f"transition = {transition}, a row for each state,")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from natgrad.network.nodes import Node
     from natgrad.network.scope import Scope
 
-__all__ = ["Access", "Constant", "Expression", "Kind", "Selector", "as_access"]
+__all__ = ["Access", "Constant", "Expression", "Kind", "Selector", "Untyped", "as_access"]
 
 Kind = str
 REAL, VECTOR, POSITIVE, MATRIX = "real", "vector", "positive", "matrix"
@@ -53,6 +53,8 @@ class Expression(ABC):
     size: int | None = None
     # What an error adds where this does not fit.
     advice: str = ""
+    # Whether it is known numbers alone, which lie along no plate of their own.
+    is_known: bool = False
 
     @abstractmethod
     def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
@@ -77,7 +79,7 @@ class Expression(ABC):
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Expression:
-        return self + (-other if isinstance(other, Expression) else -as_numbers(other, f"{self} − x: x"))
+        return self + (-other if isinstance(other, (Expression, Untyped)) else -as_numbers(other, f"{self} − x: x"))
 
     def __rsub__(self, other: Any) -> Expression:
         return (-self).__add__(other)
@@ -128,8 +130,21 @@ class Expression(ABC):
         raise TypeError(f"{self} is random: it has no truth value")
 
 
+class Untyped(ABC):
+    """Known numbers that take their kind from the place where they stand, as plain arrays do."""
+
+    @abstractmethod
+    def of_kind(self, kind: Kind, events: int, what: str) -> Expression:
+        """An expression of the kind, with ``events`` axes for each element; ``what`` names the place in errors."""
+
+    @abstractmethod
+    def __neg__(self) -> Untyped: ...
+
+
 class Constant(Expression):
     """Known numbers in a slot of the given kind; leading axes broadcast over the plates of the reader, as in NumPy."""
+
+    is_known = True
 
     def __init__(self, kind: Kind, value: npt.ArrayLike, size: int | None = None) -> None:
         self.kind = kind
@@ -149,7 +164,7 @@ class Constant(Expression):
             return first * self.stat("x", scope, labels[1:] if self.kind == VECTOR else labels)
         if self.kind == MATRIX and self.value.ndim == 0:
             return self._scalar_matrix(name, labels)
-        array = self._array(name)
+        array = self.array(name)
         if array.ndim == 0:
             return number(float(array))
         return Polynomial.of([scope.constant(array, labels)])
@@ -160,7 +175,8 @@ class Constant(Expression):
             return number(self.size * float(np.log(self.value)))
         return float(self.value) * Polynomial.of([], Delta(*labels))
 
-    def _array(self, name: str) -> npt.NDArray[np.float64]:
+    def array(self, name: str) -> npt.NDArray[np.float64]:
+        """The numbers, or their logarithms."""
         if name == "x":
             return self.value
         if name not in self._logs:
@@ -186,6 +202,7 @@ class Access(Expression):
         self.selectors = selectors
         self.kind = node.kind
         self.size = node.size
+        self.is_known = not node.is_declared
 
     def accesses(self) -> Iterator[Access]:
         yield self
@@ -196,7 +213,7 @@ class Access(Expression):
     def nodes(self) -> list[Node]:
         """The node that is read, and the observed categories that choose among its elements."""
         chosen = (node for s in self.selectors if isinstance(s, Index) for node in s.categories)
-        return [self.node, *chosen]
+        return [*([self.node] if self.node.is_declared else []), *chosen]
 
     def __str__(self) -> str:
         parts = [":" if s is None else (str(s) if isinstance(s, Access) else "…") for s in self.selectors]

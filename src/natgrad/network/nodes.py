@@ -16,7 +16,7 @@ import numpy.typing as npt
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
 from natgrad.network.checks import as_numbers, as_observed, first, where
-from natgrad.network.expressions import NOUN, VECTOR, Access, Constant, Expression
+from natgrad.network.expressions import NOUN, VECTOR, Access, Constant, Expression, Untyped
 from natgrad.network.plates import Index, Plate, as_plates, plates_in_words
 from natgrad.network.polynomial import Factor, Label, Polynomial, Take
 from natgrad.network.scope import Scope
@@ -38,6 +38,7 @@ class Node(Expression):
     """A random variable, or a plate of them. Use the concrete nodes (`Normal`, `Gamma`, …)."""
 
     family: Family
+    is_declared: ClassVar[bool] = True
     slots_of: ClassVar[tuple[Slot, ...]]
 
     def __init__(
@@ -238,6 +239,8 @@ class Node(Expression):
         if isinstance(value, Expression):
             return self._checked_parent(slot, value)
         what = f"{self.name!r}: {slot.name}"
+        if isinstance(value, Untyped) and not slot.fixed:
+            return value.of_kind(slot.kind, slot.event_ndim, what)
         array = as_numbers(value, what, "known numbers" if slot.fixed else "numbers, a node or an expression")
         check_range(what, slot.kind, array)
         return Constant(slot.kind, array)

@@ -21,6 +21,8 @@ from natgrad.network.expressions import (
     Bind,
     Constant,
     Expression,
+    Kind,
+    Untyped,
 )
 from natgrad.network.plates import Plate
 from natgrad.network.polynomial import Delta, Label, Polynomial
@@ -63,12 +65,19 @@ def dot(left: Any, right: Any, over: Plate | None = None) -> Expression:
     kind = next(iter(kinds))
     size = next(side.size for side in sides if side is not None)
     a, b = (
-        Constant(kind, as_numbers(raw, f"dot: {place}"), size) if side is None else side
+        _known_side(raw, kind, size, f"dot: {place}") if side is None else side
         for raw, side, place in zip((left, right), sides, ("left", "right"), strict=True)
     )
     if kind == VECTOR:
         _check_lengths(a, b, f"dot({a}, {b})")
     return _Dot(a, b, over)
+
+
+def _known_side(value: Any, kind: Kind, size: int | None, what: str) -> Expression:
+    """Known rows of a dot: an array, or what a category chooses from a table."""
+    if isinstance(value, Untyped):
+        return value.of_kind(kind, 1, what)
+    return Constant(kind, as_numbers(value, what), size)
 
 
 def diag(entries: Any) -> Expression:
@@ -212,16 +221,14 @@ class _Dot(Expression):
 
     def _scalar(self, name: str, scope: Scope, plate: Plate, label: Label) -> Polynomial:
         left, right = (
-            side.stat(name, scope, (label,))
-            if isinstance(side, Constant)
-            else side.stat(name, scope, (), {plate.name: label})
+            side.stat(name, scope, (label,)) if side.is_known else side.stat(name, scope, (), {plate.name: label})
             for side in (self.left, self.right)
         )
         return left * right
 
     def _contracted(self, scope: Scope) -> Plate:
         left, right = (
-            None if isinstance(side, Constant) else {p.name: p for a in side.accesses() for p in a.leftover(scope)}
+            None if side.is_known else {p.name: p for a in side.accesses() for p in a.leftover(scope)}
             for side in (self.left, self.right)
         )
         found = left if right is None else right if left is None else {n: p for n, p in left.items() if n in right}
@@ -293,6 +300,8 @@ def _as_operand(value: Any, other: Expression, sign: str, factor: bool = False) 
         return value
     kind = other.kind if not factor else (POSITIVE if other.kind in (POSITIVE, MATRIX) else REAL)
     what = f"{other} {sign} x: x"
+    if isinstance(value, Untyped):
+        return value.of_kind(kind, 1 if kind == VECTOR else 0, what)
     array = as_numbers(value, what)
     if kind == POSITIVE and factor:
         require(array > 0, array, what, f"> 0, as {other} is {NOUN[other.kind]}")
@@ -309,7 +318,10 @@ def _check_lengths(left: Expression, right: Expression, what: str) -> None:
 
 def _check_independent(left: Expression, right: Expression, what: str, advice: str) -> None:
     # A category may choose on both sides: what it chooses shares one label, so nothing is counted twice.
-    one, other = ({access.key() for access in side.accesses() if access.kind != CATEGORY} for side in (left, right))
+    one, other = (
+        {access.key() for access in side.accesses() if access.kind != CATEGORY and not access.node.is_observed}
+        for side in (left, right)
+    )
     if shared := one & other:
         name = sorted(name for name, _ in shared)[0]
         raise NotConjugate(

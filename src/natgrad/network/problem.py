@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,12 +16,23 @@ import numpy as np
 import numpy.typing as npt
 from jax import lax
 
+from natgrad.network.expressions import LOG_ZERO
 from natgrad.network.gauge import find_gauges
 from natgrad.network.incidence import child_sets, coupling, present_elements
 from natgrad.network.plan import Plan
 from natgrad.network.program import Program
 from natgrad.network.updates import all_valid, blend, choose, moved, put_column, settle, take_column
-from natgrad.problem import Block, BlockInfo, ChildSet, Messages, Sampled, State, SweepResult
+from natgrad.problem import (
+    Block,
+    BlockInfo,
+    ChildSet,
+    LocalPart,
+    LocalResult,
+    Messages,
+    Sampled,
+    State,
+    SweepResult,
+)
 
 __all__ = ["LocalPart", "LocalResult", "NetworkProblem"]
 
@@ -29,6 +40,8 @@ Array = Any
 Stats = tuple[Array, ...]
 # Numbers in a block up to which its first moments are found without compiling.
 SMALL = 200_000
+# A bound below this has met the logarithm of a probability of 0.
+IMPOSSIBLE = 1e-10 * LOG_ZERO
 
 
 class NetworkProblem:
@@ -104,7 +117,17 @@ class NetworkProblem:
         lam, mu, numbers = function(state.lam, state.mu, rho)
         bound, *rest = np.asarray(numbers)  # one transfer for all of them
         info = {name: BlockInfo(rest[2 * i] == 1.0, rest[2 * i + 1]) for i, name in enumerate(order)}
-        return SweepResult(State(lam, mu, state.t + 1, state.memory), float(bound), info)
+        new = State(lam, mu, state.t + 1, state.memory)
+        if bound < IMPOSSIBLE and state.t > 0:  # the start may rule out more than the data do, a second sweep may not
+            raise ValueError(self._impossible(new))
+        return SweepResult(new, float(bound), info)
+
+    def _impossible(self, state: State) -> str:
+        ruled = [repr(name) for name, value in self.bound_by_node(state).items() if value < IMPOSSIBLE]
+        return (
+            f"the data have probability 0: whatever is hidden, {' and '.join(ruled)} would have taken a value with a known "
+            "probability of 0. Look for the 0 in its table or for a wrong observation, or give what can happen a small one"
+        )
 
     def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
         """The same sweep: a network's coupled scalars are updated in turn."""
@@ -373,22 +396,6 @@ class NetworkProblem:
                 if name in self.blocks:
                     self.program.pieces(term, self.program.dropped(self.blocks[name], term))
         self._device = {key: jnp.asarray(array) for key, array in self.program.known.items()}
-
-
-class LocalPart(NamedTuple):
-    """How one local block of a batch gets its messages."""
-
-    block: str
-    sampled: tuple[Sampled, ...]
-
-
-class LocalResult(NamedTuple):
-    """Rows of the local blocks after the local step."""
-
-    lam: dict[str, Stats]
-    mu: dict[str, Stats]
-    iterations: int
-    entropy: dict[str, Array]
 
 
 def _last_touch(plan: Plan, order: Iterable[str]) -> dict[str, str | None]:

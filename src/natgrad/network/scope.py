@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
-from natgrad.network.expressions import Access, Expression
+from natgrad.network.expressions import VECTOR, Access, Expression
 from natgrad.network.plates import Index, Plate, plates_in_words
 from natgrad.network.polynomial import Axis, Factor, Label, Mark, Polynomial, Take
 
@@ -117,8 +117,8 @@ class Scope:
 
     def _observed(self, node: Node, name: str, axes: tuple[Axis, ...], labels: tuple[Label, ...]) -> Polynomial:
         if name == "xx":
-            half = len(labels) // 2
-            return self._observed(node, "x", axes, labels[:half]) * self._observed(node, "x", axes, labels[half:])
+            first, second = (labels[:1], labels[1:]) if node.kind == VECTOR else (labels, labels)
+            return self._observed(node, "x", axes, first) * self._observed(node, "x", axes, second)
         key = self.register(node.observed_stat(name))
         return Polynomial.of([Factor(key, 0, (*axes, *labels), known=True)])
 

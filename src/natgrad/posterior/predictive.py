@@ -336,11 +336,15 @@ LOG_DENSITY: dict[type, Callable[[Array, dict[str, Array]], Array]] = {
     Poisson: lambda x, s: stats.poisson.logpmf(x, s["rate"]),
     Bernoulli: lambda x, s: stats.bernoulli.logpmf(x, s["prob"]),
     Binomial: lambda x, s: stats.binom.logpmf(x, s["trials"], s["prob"]),
-    Categorical: lambda x, s: np.log(
-        np.take_along_axis(s["probs"], np.broadcast_to(x[..., None], (*s["probs"].shape[:-1], 1)), -1)
-    )[..., 0],
+    Categorical: lambda x, s: _category_density(x, s["probs"]),
     Beta: lambda x, s: stats.beta.logpdf(x, s["a"], s["b"]),
 }
+
+
+def _category_density(x: Array, probabilities: Array) -> Array:
+    places = np.broadcast_to(x[..., None], (*probabilities.shape[:-1], 1))
+    with np.errstate(divide="ignore"):  # a draw of the parents may rule a category out
+        return np.asarray(np.log(np.take_along_axis(probabilities, places, -1))[..., 0])
 
 
 def _vector_density(x: Array, mean: Array, precision: Array) -> Array:
