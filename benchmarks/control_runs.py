@@ -118,9 +118,9 @@ def perform(run: Run) -> Record:
 
 
 def _numba_threads() -> int:
-    import numba
+    from natgrad.kernels._threads import n_threads
 
-    return int(numba.get_num_threads())
+    return n_threads()
 
 
 @lru_cache(maxsize=1)

@@ -26,6 +26,7 @@ from lda_machine import dense_part
 
 import natgrad as ng
 from natgrad.data.corpora import as_corpus
+from natgrad.kernels._threads import at_most
 from natgrad.models.lda_parts import infer_view
 from natgrad.models.lda_problem import LDAProblem, Local
 
@@ -71,8 +72,8 @@ def measured(
     ours = LDAProblem(corpus, np.full(n_topics, ALPHA), BETA, Local(skip=SKIP, dtype=np.float32))
     rows = []
     for threads in (1, 2):
-        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
-        seconds, gamma = timed(ours, lam, options.repeats)
+        with at_most(threads):
+            seconds, gamma = timed(ours, lam, options.repeats)
         results = {"natgrad": (seconds, gamma, ng.__version__)}
         if options.peers:
             results |= {peer: asked(peer, held, lam, threads, options) for peer in ("sklearn", "gensim")}
@@ -81,8 +82,8 @@ def measured(
             row["µs a document"] = round(1e6 * spent / options.documents, 2)
             row["ours is faster"] = round(spent / seconds, 1)
             rows.append(row | judged(judge, lam, found))
-    numba.set_num_threads(1)
-    return rows, {"corpus": title, "K": n_topics} | dense_part(corpus, lam, ALPHA, options.repeats)
+    with at_most(1):
+        return rows, {"corpus": title, "K": n_topics} | dense_part(corpus, lam, ALPHA, options.repeats)
 
 
 def trained(X: Any, n_topics: int, title: str) -> Any:

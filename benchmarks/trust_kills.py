@@ -30,8 +30,6 @@ import time
 import traceback
 from pathlib import Path
 
-# Threads of this kind outlive a fork; the others do not.
-os.environ.setdefault("NUMBA_THREADING_LAYER", "workqueue")
 CACHE = Path(tempfile.gettempdir()) / "natgrad-trust-jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")

@@ -2,7 +2,6 @@
 
 import math
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +11,7 @@ from message_problems import ORDER, make, ratings, stepper_of
 import natgrad as ng
 from natgrad.inference.engine import Limits, run
 from natgrad.inference.messages import KEY, _copied
+from natgrad.kernels._threads import at_most
 from natgrad.models import rating_messages
 from natgrad.problem import State
 
@@ -285,13 +285,10 @@ def test_going_on_from_exact_sweeps_starts_where_they_ended_and_forgets_older_me
 def test_threads_change_no_bit(monkeypatch):
     monkeypatch.setattr(rating_messages, "FEW", 0)
     problem = make(0, 3, n_users=60, n_items=40, n=900)
-    before, found = numba.get_num_threads(), []
-    try:
-        for threads in (1, min(2, numba.config.NUMBA_NUM_THREADS)):
-            numba.set_num_threads(threads)
+    found = []
+    for threads in (1, None):
+        with at_most(threads):
             _, state = checks_of(stepper_of(problem), problem.start(0), 0, 12)
-            found.append([*state.lam["u"], *state.lam["v"]])
-    finally:
-        numba.set_num_threads(before)
+        found.append([*state.lam["u"], *state.lam["v"]])
     for one, two in zip(*found, strict=True):
         np.testing.assert_array_equal(one, two)

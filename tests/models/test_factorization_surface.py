@@ -1,12 +1,12 @@
 """What a recommender team asks of the estimator: predictions, recommendations, new users, new ratings, files."""
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
 
 import natgrad as ng
+from natgrad.kernels._threads import at_most
 from natgrad.kernels.top_items import top_items
 from natgrad.models.rating_metrics import ranking_scores
 from natgrad.testing.rating_blocks import naive_top
@@ -194,13 +194,9 @@ def test_saved_and_loaded_it_goes_on_alike(options, tmp_path):
 
 
 def test_same_seed_same_fit_and_the_number_of_threads_does_not_matter():
-    before = numba.get_num_threads()
     first = fitted(max_steps=12)
-    try:
-        numba.set_num_threads(1)
+    with at_most(1):
         second = fitted(max_steps=12)
-    finally:
-        numba.set_num_threads(before)
     np.testing.assert_array_equal(first.user_factors_.mean, second.user_factors_.mean)
     assert fitted(max_steps=12, seed=1).elbo_ != first.elbo_
     parts = fitted(max_steps=5, tol=0).continue_(7)

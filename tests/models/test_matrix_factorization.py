@@ -2,7 +2,6 @@
 
 import warnings
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 import natgrad as ng
 from natgrad.inference.trace import Reason
+from natgrad.kernels._threads import at_most
 
 
 def table(seed: int = 0, n_users: int = 25, n_items: int = 18, missing: float = 0.4) -> np.ndarray:
@@ -53,12 +53,8 @@ def test_same_seed_same_fit_and_the_number_of_threads_does_not_matter(method, fa
     options = {"method": method, "factorized": factorized, "max_steps": 15, "tol": 0, "seed": 4}
     first = model(**options).fit(table())
     same_fit(first, model(**options).fit(table()))
-    before = numba.get_num_threads()
-    try:
-        numba.set_num_threads(1)
+    with at_most(1):
         same_fit(first, model(**options).fit(table()))
-    finally:
-        numba.set_num_threads(before)
     other = model(**{**options, "seed": 5}).fit(table())
     assert other.elbo_ != first.elbo_
 

@@ -1,12 +1,12 @@
 """Every kernel of the ratings equals its slow twin, for any number of threads."""
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natgrad.data.ratings import Ratings
+from natgrad.kernels._threads import at_most
 from natgrad.models import rating_sides
 from natgrad.models.rating_rows import Numbers, Sample, Scalars, Vectors
 from natgrad.testing import ratings as naive
@@ -133,15 +133,11 @@ def test_threads_change_no_bit(law, rng):
     lam, mu = _random(rng, 300, 4, isinstance(law, Vectors))
     _, others = _random(rng, 200, 4, isinstance(law, Vectors))
     found = []
-    before = numba.get_num_threads()
-    try:
-        for threads in (1, min(2, numba.config.NUMBA_NUM_THREADS)):
-            numba.set_num_threads(threads)
+    for threads in (1, None):
+        with at_most(threads):
             new = law.sweep(side, lam, mu, others, numbers, 1.0, last=True)
             joint = law.sweep_jointly(side, mu, others, numbers, last=True)
             full = law.full_target(side, mu, others, numbers, None)
             found.append([*new.lam, *new.mu, new.errors, *joint.lam, joint.errors, *full, law.errors(side, mu, others)])
-    finally:
-        numba.set_num_threads(before)
     for one, two in zip(*found, strict=True):
         np.testing.assert_array_equal(one, two)

@@ -20,6 +20,7 @@ from typing import Any, final
 
 import numpy as np
 
+from natgrad._jax import in_64_bits
 from natgrad.covariance._expression import Covariance, Leaf, namespace
 
 __all__ = [
@@ -255,7 +256,7 @@ def _in_jax(function: Callable[..., Array], x: Array, *others: Any) -> Array:
         return function(x, *others)
     import jax
 
-    with jax.enable_x64(True):
+    with in_64_bits():
         return np.asarray(function(*jax.tree.map(jax.numpy.asarray, (x, *others))))
 
 

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
+from natgrad._jax import in_64_bits
 from natgrad.families import _ops as ops
 from natgrad.families._ops import Array, Stats
 
@@ -203,13 +204,11 @@ class Family(ABC):
         Flattened in the order of the statistics, each in C order. With a symmetric statistic φ the entries
         (i, j) and (j, i) are the same random number, so the matrix is singular there.
         """
-        import jax
-
         wide = ops.align(numpy_stats(lam), self.stat_ndims)
         plates = wide[0].shape[: wide[0].ndim - self.stat_ndims[0]]
         flat = np.concatenate([g.reshape((*plates, -1)) for g in wide], axis=-1)
         hessian = _compiled_hessian(self, tuple(g.shape[len(plates) :] for g in wide))
-        with jax.enable_x64(True):
+        with in_64_bits():
             rows = np.asarray(hessian(flat.reshape((-1, flat.shape[-1]))))
         return rows.reshape((*plates, flat.shape[-1], flat.shape[-1]))
 

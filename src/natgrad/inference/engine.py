@@ -19,9 +19,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from threadpoolctl import threadpool_limits
-
 from natgrad.inference.auto import Auto, Control, choose, largest_coupling
+from natgrad.inference.blas import ONE_BLAS_THREAD
 from natgrad.inference.callbacks import LOG, Progress, Teller, as_callbacks, asked
 from natgrad.inference.executors import Executor
 from natgrad.inference.keeping import Keeper, RunState, about_run, noted, remind
@@ -127,10 +126,9 @@ def run(
     trace = Trace() if trace is None else trace  # an empty one is false
     tell = Teller((*as_callbacks(callbacks), *asked()), trace, model_at or (lambda state: state))
     LOG.info("fit of %s: %s", ", ".join(problem.blocks), words)
-    # One BLAS thread: the small factorisations of a step gain nothing from more, and two threads round differently.
     with (
         nullcontext() if keeper is None else keeper,
-        threadpool_limits(1, user_api="blas"),
+        ONE_BLAS_THREAD,
         progress_bar(limits.steps, progress) as bar,
     ):
         kept = None if keeper is None else keeper.begin(about_run(problem, seed, order, words))

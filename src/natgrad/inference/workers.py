@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, final
 
 from natgrad.data.mapped import Stamp, stamp_of
+from natgrad.inference.blas import ONE_BLAS_THREAD
 from natgrad.inference.executors import Call, Everywhere, Recipe, Shared
 
 if TYPE_CHECKING:
@@ -204,26 +205,23 @@ def _losses() -> tuple[type[Exception], ...]:
 
 def _apply(function: Callable[..., Any], shard: Any, own: Any, places: list[int], *common: Any) -> Any:
     """On a worker: one thread for a task, and one for the matrices in it."""
-    import numba
+    from natgrad.kernels._threads import at_most
 
     _prepare()
-    numba.set_num_threads(1)
     arguments = list(own)
     for place, value in zip(places, common, strict=True):
         arguments[place] = value
-    return function(shard, *arguments)
+    with at_most(1), ONE_BLAS_THREAD:
+        return function(shard, *arguments)
 
 
 @cache
 def _prepare() -> None:
-    """Once for each process: one thread of the matrix library, since two round differently; and memory that is used again.
+    """Once for each process: memory that is used again.
 
     Dask has its workers give freed memory back at once (MALLOC_TRIM_THRESHOLD_), so that every part would begin with fresh pages:
     a tenth of its time and more. These are the largest thresholds that the C library would choose by itself.
     """
-    from threadpoolctl import threadpool_limits
-
-    threadpool_limits(1, user_api="blas")
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, KEPT // 2)

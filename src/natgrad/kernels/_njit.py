@@ -7,14 +7,28 @@ whether a compiled function is still the one of the sources.
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from numba import njit
 
-__all__ = ["REASSOCIATE", "compiled", "inlined_kernel", "lane_kernel", "parallel_kernel", "serial_kernel"]
+from natgrad.kernels._threads import Shared
+
+__all__ = [
+    "REASSOCIATE",
+    "compiled",
+    "inlined_kernel",
+    "lane_kernel",
+    "of_pieces",
+    "of_rows",
+    "parallel_kernel",
+    "serial_kernel",
+]
 
 # Sums over the children of a row may be reordered into SIMD lanes, nothing else: NaN and infinities keep their meaning.
 # The lanes are fixed at compilation, so one machine always gives the same bits. Measured on a million ratings, two cores:
@@ -35,20 +49,73 @@ def compiled(**flags: Any) -> Callable[[Any], Any]:
     """Numba's njit without the global lock, kept on disk as long as no kernel changes."""
 
     def decorate(function: Any) -> Any:
-        kernel = njit(nogil=True, cache=True, **flags)(function)
-        # Not there when compilation is switched off.
-        kept = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
-        if kept is not None:
-            kept._source_stamp = STAMP
+        kernel = njit(nogil=True, **flags)(function)
+        if hasattr(kernel, "enable_caching"):  # not there when compilation is switched off
+            _keep(kernel)
         return kernel
 
     return decorate
 
 
+def _keep(kernel: Any) -> None:
+    """Have a compiled function kept on disk, if there is a place; a file that cannot be used is compiled anew."""
+    try:
+        kernel.enable_caching()
+    except RuntimeError:
+        _warn_once()
+        return
+    cache = kernel._cache
+    cache._cache_file._source_stamp = STAMP
+    load, save = cache.load_overload, cache.save_overload
+
+    def load_overload(signature: Any, context: Any) -> Any:
+        try:
+            found = load(signature, context)
+        except Exception:  # a damaged file: unpickling raises anything
+            return None
+        # Two processes that compile at once may give two signatures one file: the later one would be called for both.
+        return found if found is None or tuple(found.signature.args) == tuple(signature) else None
+
+    def save_overload(signature: Any, data: Any) -> None:
+        try:
+            save(signature, data)
+        except Exception:  # a damaged index, which begins anew, or a full disk
+            with suppress(Exception):
+                cache.flush()
+                save(signature, data)
+
+    cache.load_overload, cache.save_overload = load_overload, save_overload
+
+
+@functools.cache
+def _warn_once() -> None:
+    warnings.warn(
+        f"neither {str(Path(__file__).parent)!r} nor a cache folder in your home can be written, so the inner loops are compiled "
+        "anew in every process, which takes up to a minute: set the environment variable NUMBA_CACHE_DIR to a folder that you "
+        "alone can write",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
 # error_model "numpy": x / 0 is inf or NaN, as the guard of the engine expects, not an exception inside a thread.
 serial_kernel = compiled(error_model="numpy")
-parallel_kernel = compiled(error_model="numpy", parallel=True, fastmath=REASSOCIATE)
-# A serial one whose sums may run in SIMD lanes, called from inside parallel ones (flags are not inherited).
+# One whose sums may run in SIMD lanes (flags are not inherited by what a kernel calls).
 lane_kernel = compiled(error_model="numpy", fastmath=REASSOCIATE)
 # A part of a kernel, written where it can be read and compiled where it is called: a call with arrays costs more than it does.
 inlined_kernel = njit(nogil=True, error_model="numpy", inline="always")
+
+
+def parallel_kernel(length: Callable[..., int], kernel: Callable[[Any], Any] = lane_kernel) -> Callable[[Any], Shared]:
+    """A kernel ``f(low, high, *arguments)`` that is called without the first two: each thread gets a run of its loop."""
+    return lambda function: Shared(kernel(function), length)
+
+
+def of_rows(rows: Any, *rest: Any) -> int:
+    """The loop runs over the rows of the first argument."""
+    return len(rows)
+
+
+def of_pieces(edges: Any, *rest: Any) -> int:
+    """The loop runs over pieces, ``edges[n] … edges[n + 1]`` of the first argument each."""
+    return len(edges) - 1

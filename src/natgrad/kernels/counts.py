@@ -9,18 +9,17 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import prange
 
-from natgrad.kernels._njit import parallel_kernel
+from natgrad.kernels._njit import of_pieces, parallel_kernel
 
 __all__ = ["share_counts"]
 
 
-@parallel_kernel
-def share_counts(chunks, start, other, values, own_geometric, other_geometric, out, logs):
+@parallel_kernel(of_pieces)
+def share_counts(low, high, chunks, start, other, values, own_geometric, other_geometric, out, logs):
     """``out`` [rows, K] gets Σ_n r_n φ_nk, ``logs`` [rows] gets Σ_n r_n log Σ_k G_ik G_jk."""
     n_factors = own_geometric.shape[1]
-    for chunk in prange(chunks.shape[0] - 1):
+    for chunk in range(low, high):
         sums = np.empty(n_factors)
         for row in range(chunks[chunk], chunks[chunk + 1]):
             sums[:] = 0.0

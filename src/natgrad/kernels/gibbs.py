@@ -16,9 +16,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import prange
 
-from natgrad.kernels._njit import inlined_kernel, parallel_kernel, serial_kernel
+from natgrad.kernels._njit import inlined_kernel, of_pieces, of_rows, parallel_kernel, serial_kernel
 from natgrad.kernels.special import _digamma
 
 __all__ = ["count_topics", "merge_shards", "rising_sums", "rising_total", "sweep_shards", "word_tables"]
@@ -32,9 +31,25 @@ SMALL = 1e-200
 FEW = 16
 
 
-@parallel_kernel
+@parallel_kernel(of_pieces)
 def sweep_shards(
-    shards, start, tokens, words, counts, alpha, beta, table, whole, moving, seeds, topics, by_word, totals, out
+    low,
+    high,
+    shards,
+    start,
+    tokens,
+    words,
+    counts,
+    alpha,
+    beta,
+    table,
+    whole,
+    moving,
+    seeds,
+    topics,
+    by_word,
+    totals,
+    out,
 ):
     """Draw the topic of every token anew; ``topics`` [tokens], ``by_word`` [S, V, K] and ``totals`` [S, K] change in place.
 
@@ -42,7 +57,7 @@ def sweep_shards(
     documents given the topics. ``out`` [S, 2]: the sum over tokens of log Σ_k (n_dk + α_k) f_wk / (n_d − 1 + Σ α), the log
     probability of each token given all others if the table were fresh; and the part of proposals that were refused.
     """
-    for s in prange(shards.shape[0] - 1):
+    for s in range(low, high):
         _sweep_shard(
             shards[s], shards[s + 1], start, tokens, words, counts, alpha, beta, table, whole, moving, seeds[s], topics,
             by_word[s], totals[s], out[s],
@@ -179,14 +194,14 @@ def _unit(x):
     return float((x * MULTIPLIER) >> LOW_BITS) * UNIT
 
 
-@parallel_kernel
-def word_tables(by_word, totals, alpha, beta, out, out_whole):
+@parallel_kernel(of_rows)
+def word_tables(low, high, by_word, totals, alpha, beta, out, out_whole):
     """Running sums over topics of α_k (n_wk + β) / (n_k + V β) for each word, out [V, K], and the last ones, [V]."""
     n_words, n_topics = by_word.shape
     scale = np.empty(n_topics)
     for k in range(n_topics):
         scale[k] = alpha[k] / (totals[k] + beta * n_words)
-    for v in prange(n_words):
+    for v in range(low, high):
         total = 0.0
         for k in range(n_topics):
             total += scale[k] * (by_word[v, k] + beta)
@@ -206,11 +221,11 @@ def count_topics(words, counts, topics, by_word, totals):
             i += 1
 
 
-@parallel_kernel
-def merge_shards(copies, by_word, sums, averaged):
+@parallel_kernel(lambda copies, by_word, *rest: len(by_word))
+def merge_shards(low, high, copies, by_word, sums, averaged):
     """The moves of all shards put together in ``by_word`` [V, K] and handed back to each; added to ``sums`` if ``averaged``."""
     n_shards, n_topics = copies.shape[0], by_word.shape[1]
-    for v in prange(by_word.shape[0]):
+    for v in range(low, high):
         for k in range(n_topics):
             before = by_word[v, k]
             after = before
@@ -223,13 +238,13 @@ def merge_shards(copies, by_word, sums, averaged):
                 sums[v, k] += after
 
 
-@parallel_kernel
-def rising_sums(chunks, tokens, topics, alpha, out):
+@parallel_kernel(of_pieces)
+def rising_sums(low, high, chunks, tokens, topics, alpha, out):
     """Σ_d [ψ(α_k + n_dk) − ψ(α_k)], out [chunks, K], and Σ_d [ψ(Σα + n_d) − ψ(Σα)], out [chunks, K + 1]; chunk after chunk."""
     n_topics, whole = alpha.shape[0], 0.0
-    for k in range(n_topics):  # not alpha.sum(): that would be cut by threads
+    for k in range(n_topics):
         whole += alpha[k]
-    for c in prange(chunks.shape[0] - 1):
+    for c in range(low, high):
         here = np.zeros(n_topics, np.int64)
         out[c] = 0.0
         for d in range(chunks[c], chunks[c + 1]):
@@ -243,10 +258,10 @@ def rising_sums(chunks, tokens, topics, alpha, out):
             out[c, n_topics] += _rise(whole, tokens[d + 1] - tokens[d])
 
 
-@parallel_kernel
-def rising_total(by_word, beta, out):
+@parallel_kernel(of_rows)
+def rising_total(low, high, by_word, beta, out):
     """Σ_k [ψ(β + n_wk) − ψ(β)] for each word, out [V]."""
-    for v in prange(by_word.shape[0]):
+    for v in range(low, high):
         total = 0.0
         for k in range(by_word.shape[1]):
             total += _rise(beta, by_word[v, k])

@@ -19,9 +19,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import prange
 
-from natgrad.kernels._njit import lane_kernel, parallel_kernel, serial_kernel
+from natgrad.kernels._njit import lane_kernel, of_pieces, of_rows, parallel_kernel, serial_kernel
 from natgrad.kernels.memory import aligned_zeros
 from natgrad.kernels.special import exp_digamma, lgamma
 
@@ -45,9 +44,9 @@ TIGHT = 0.25
 FURTHEST, LEFT = 5.0, 0.25
 
 
-@parallel_kernel
+@parallel_kernel(of_pieces)
 def solve_documents(
-    chunks, start, words, counts, weights, top, alpha, series, power, bits, begin_at, warm, tol, limit, skip,
+    low, high, chunks, start, words, counts, weights, top, alpha, series, power, bits, begin_at, warm, tol, limit, skip,
     out_gamma, out_weight, out_ratio, out_bound, out_rounds,
 ):  # fmt: skip
     """Every document to its fixed point.
@@ -63,7 +62,7 @@ def solve_documents(
     for k in range(n_topics):
         total_alpha += alpha[k]
         lgamma_alpha[k] = math.lgamma(alpha[k])
-    for chunk in prange(chunks.shape[0] - 1):
+    for chunk in range(low, high):
         most = 0
         for d in range(chunks[chunk], chunks[chunk + 1]):
             most = max(most, start[d + 1] - start[d])
@@ -342,15 +341,15 @@ def _shares_bound(own, n_topics, lgamma_alpha, total_alpha):
     return total - math.lgamma(total_alpha + length) + math.lgamma(total_alpha)
 
 
-@parallel_kernel
-def topic_counts(start, place, documents, ratio, weight, weights, out):
+@parallel_kernel(of_pieces)
+def topic_counts(low, high, start, place, documents, ratio, weight, weights, out):
     """Expected counts of topics by word, out[v, k] = b_vk Σ_d ratio_dv t_dk, over the documents of each word in order.
 
     The entries of word v are ``place[start[v] … start[v + 1]]``; ``documents`` is the document of each entry. Rows of ``out``
     [V, K] belong to one thread each. A product of a sparse and a dense matrix: responsibilities [entries, K] are never stored.
     """
     n_topics = out.shape[1]
-    for v in prange(start.shape[0] - 1):
+    for v in range(low, high):
         row, last = out[v], start[v + 1]
         for k in range(n_topics):
             row[k] = 0
@@ -370,10 +369,10 @@ def topic_counts(start, place, documents, ratio, weight, weights, out):
             row[k] *= weights[v, k]
 
 
-@parallel_kernel
-def row_products(rows, others, out):
+@parallel_kernel(of_rows)
+def row_products(low, high, rows, others, out):
     """out[v] = Σ_k rows[v, k] others[v, k], in double; an element belongs to one thread."""
-    for v in prange(rows.shape[0]):
+    for v in range(low, high):
         total = 0.0
         for k in range(rows.shape[1]):
             total += rows[v, k] * others[v, k]

@@ -9,17 +9,22 @@ precision, ``kept`` [edges, 2, K]. For each row ``cross`` [K, K] = Σ m mᵀ (lo
 Rows of one side never read each other, so they run in parallel; the sums of one row are added in the order of its edges.
 """
 
-import numpy as np
-from numba import prange
+from functools import partial
 
-from natgrad.kernels._njit import compiled
+import numpy as np
+
+from natgrad.kernels._njit import of_pieces, parallel_kernel, serial_kernel
 from natgrad.kernels.ratings import solve
 
-__all__ = ["read_edges", "read_few_edges", "rebuild_rows"]
+__all__ = ["read_edges", "rebuild_rows"]
+
+# Sums in the order in which they are written: what is remembered is taken off again, and must leave nothing behind.
+parallel = partial(parallel_kernel, kernel=serial_kernel)
 
 
-def _read_edges(
-    positions, first, rows, others, values, means, minus_half, kept, seen, cross, spread, pull, held, degree,
+@parallel(lambda positions, first, rows, *rest: len(rows))
+def read_edges(
+    low, high, positions, first, rows, others, values, means, minus_half, kept, seen, cross, spread, pull, held, degree,
     prior, noise, over, out_mean, out_precision,
 ):  # fmt: skip
     """Read edges anew and solve their rows.
@@ -29,7 +34,7 @@ def _read_edges(
     when it is first read. ``over`` > 1 remembers a mean beyond the one just read, in the direction in which it moved.
     """
     size = means.shape[1]
-    for place in prange(len(rows)):
+    for place in range(low, high):
         row = rows[place]
         new, old = np.empty(size), np.empty(size)
         for entry in range(first[place], first[place + 1]):
@@ -63,16 +68,11 @@ def _read_edges(
         solve(matrix, goal)
 
 
-read_edges = compiled(parallel=True)(_read_edges)
-# The same on one thread: waking the others costs more than reading a few thousand edges.
-read_few_edges = compiled()(_read_edges)
-
-
-@compiled(parallel=True)
-def rebuild_rows(start, values, kept, seen, cross, spread, pull, held, noise):
+@parallel(of_pieces)
+def rebuild_rows(low, high, start, values, kept, seen, cross, spread, pull, held, noise):
     """The sums of all rows from what is remembered, free of the rounding of many small changes."""
     size = spread.shape[1]
-    for row in prange(len(start) - 1):
+    for row in range(low, high):
         cross[row] = 0.0
         spread[row] = 0.0
         pull[row] = 0.0

@@ -10,18 +10,17 @@ Without biases a = v_j and c = 0. The sums over a row's ratings are those of `na
 from __future__ import annotations
 
 import numpy as np
-from numba import prange
 
-from natgrad.kernels._njit import lane_kernel, parallel_kernel, serial_kernel
+from natgrad.kernels._njit import lane_kernel, of_pieces, of_rows, parallel_kernel, serial_kernel
 from natgrad.kernels.rating_gather import normal_equations
 from natgrad.kernels.rating_vectors import invert, write_moments
 
 __all__ = ["errors_of_rows", "move_rows", "pair_moments", "sampled_rows", "sweep_rows", "targets_of_rows"]
 
 
-@parallel_kernel
+@parallel_kernel(of_pieces)
 def sweep_rows(
-    pieces, sums, own_weight, prior, pull, tau, biased, rho, lam, half,
+    low, high, pieces, sums, own_weight, prior, pull, tau, biased, rho, lam, half,
     out_lam, out_half, out_mean, out_second, log_det, errors,
 ):  # fmt: skip
     """Update every row from its sums, blended with the old λ by ρ; ``errors`` gets Σ_n t_j E[(r_n − …)²].
@@ -30,7 +29,7 @@ def sweep_rows(
     A row whose precision is not positive definite gets NaN moments.
     """
     size, first = out_lam.shape[1], pieces[0]
-    for piece in prange(pieces.shape[0] - 1):
+    for piece in range(low, high):
         matrix, vector = np.empty((size, size)), np.empty(size)
         factor, covariance = np.empty((size, size)), np.empty((size, size))
         for row in range(pieces[piece], pieces[piece + 1]):
@@ -55,22 +54,22 @@ def sweep_rows(
             errors[row] = rest + _fit(out_mean[row], out_second[row], vector, matrix)
 
 
-@parallel_kernel
-def errors_of_rows(pieces, sums, biased, mean, second, errors):
+@parallel_kernel(of_pieces)
+def errors_of_rows(low, high, pieces, sums, biased, mean, second, errors):
     """Σ_n t_j E[(r_n − u·v − b − c)²] of every row."""
     size, first = mean.shape[1], pieces[0]
-    for piece in prange(pieces.shape[0] - 1):
+    for piece in range(low, high):
         matrix, vector = np.empty((size, size)), np.empty(size)
         for row in range(pieces[piece], pieces[piece + 1]):
             rest = normal_equations(sums[row - first], biased, matrix, vector)
             errors[row] = rest + _fit(mean[row], second[row], vector, matrix)
 
 
-@parallel_kernel
-def targets_of_rows(pieces, sums, scale, biased, out_lam, out_half):
+@parallel_kernel(of_pieces)
+def targets_of_rows(low, high, pieces, sums, scale, biased, out_lam, out_half):
     """Add the messages of all ratings to the targets of every row, times the row's ``scale``."""
     size, first = out_lam.shape[1], pieces[0]
-    for piece in prange(pieces.shape[0] - 1):
+    for piece in range(low, high):
         matrix, vector = np.empty((size, size)), np.empty(size)
         for row in range(pieces[piece], pieces[piece + 1]):
             normal_equations(sums[row - first], biased, matrix, vector)
@@ -99,12 +98,12 @@ def sampled_rows(own, other, values, weights, tell, biased, out_lam, out_half):
                 out_half[i, k, h] -= 0.5 * weights[n] * matrix[k, h]
 
 
-@parallel_kernel
-def pair_moments(rows, columns, mean, second, other_mean, other_second, biased, out_mean, out_variance):
+@parallel_kernel(of_rows)
+def pair_moments(low, high, rows, columns, mean, second, other_mean, other_second, biased, out_mean, out_variance):
     """Mean and variance of u·v + b + c for pairs (row, column)."""
     size = mean.shape[1]
     n_factors = size - 1 if biased else size
-    for n in prange(rows.shape[0]):
+    for n in range(low, high):
         i, j = rows[n], columns[n]
         dot, square = 0.0, 0.0
         for k in range(n_factors):
@@ -124,32 +123,30 @@ def pair_moments(rows, columns, mean, second, other_mean, other_second, biased, 
             out_mean[n] += b + c
 
 
-@parallel_kernel
-def move_rows(matrix, back, shift, mean, second, half, out_lam, out_half, out_mean, out_second):
-    """λ and moments of M x + d for every row; ``back`` is M⁻ᵀ, ``half`` is −½ Λ. Threads own runs of rows."""
-    n_rows, size = mean.shape
-    n_runs = 1 + n_rows // 64
-    for run in prange(n_runs):
-        work = np.empty((size, size))
-        for row in range(run * n_rows // n_runs, (run + 1) * n_rows // n_runs):
-            _between(matrix, second[row], work, out_second[row])
-            _between(back, half[row], work, out_half[row])
-            for k in range(size):
-                total = 0.0
-                for h in range(size):
-                    total += matrix[k, h] * mean[row, h]
-                out_mean[row, k] = total
-            for k in range(size):
-                for h in range(size):
-                    crossed = out_mean[row, k] * shift[h] + shift[k] * out_mean[row, h]
-                    out_second[row, k, h] += crossed + shift[k] * shift[h]
-            for k in range(size):
-                out_mean[row, k] += shift[k]
-            for k in range(size):
-                total = 0.0
-                for h in range(size):
-                    total += out_half[row, k, h] * out_mean[row, h]
-                out_lam[row, k] = -2.0 * total
+@parallel_kernel(lambda matrix, back, shift, mean, *rest: len(mean))
+def move_rows(low, high, matrix, back, shift, mean, second, half, out_lam, out_half, out_mean, out_second):
+    """λ and moments of M x + d for every row; ``back`` is M⁻ᵀ, ``half`` is −½ Λ."""
+    size = mean.shape[1]
+    work = np.empty((size, size))
+    for row in range(low, high):
+        _between(matrix, second[row], work, out_second[row])
+        _between(back, half[row], work, out_half[row])
+        for k in range(size):
+            total = 0.0
+            for h in range(size):
+                total += matrix[k, h] * mean[row, h]
+            out_mean[row, k] = total
+        for k in range(size):
+            for h in range(size):
+                crossed = out_mean[row, k] * shift[h] + shift[k] * out_mean[row, h]
+                out_second[row, k, h] += crossed + shift[k] * shift[h]
+        for k in range(size):
+            out_mean[row, k] += shift[k]
+        for k in range(size):
+            total = 0.0
+            for h in range(size):
+                total += out_half[row, k, h] * out_mean[row, h]
+            out_lam[row, k] = -2.0 * total
 
 
 @lane_kernel

@@ -5,24 +5,22 @@
 `pack` puts the lower triangle of E[y yᵀ] and E[y] of each row of the other side side by side, so that a rating costs one pass
 over contiguous numbers. These are D²/2 numbers, so that the table of a large side does not fit in the processor's cache, and
 ratings, in any order, would wait for memory: five to ten times as long as the sums take. So the other side is cut into
-blocks that do fit, and all rows read a block before any of them goes on to the next: ratings of a row must come in
-ascending order of ``other``. Sums are made in this order whatever the number of threads.
+blocks that do fit, and all rows of a thread read a block before any of them goes on to the next: ratings of a row must come
+in ascending order of ``other``. Sums are made in this order whatever the number of threads.
 """
 
 from __future__ import annotations
 
-from numba import prange
-
-from natgrad.kernels._njit import lane_kernel, parallel_kernel, serial_kernel
+from natgrad.kernels._njit import lane_kernel, of_pieces, of_rows, parallel_kernel, serial_kernel
 
 __all__ = ["gather_rows", "normal_equations", "pack", "sum_rows", "unpack"]
 
 
-@parallel_kernel
-def pack(mean, second, tell):
+@parallel_kernel(of_rows)
+def pack(low, high, mean, second, tell):
     """``tell`` [rows, D(D+1)/2 + D]: the lower triangle of E[y yᵀ], then E[y]."""
     size = mean.shape[1]
-    for row in prange(mean.shape[0]):
+    for row in range(low, high):
         place = 0
         for k in range(size):
             for h in range(k + 1):
@@ -57,30 +55,27 @@ def sum_rows(start, values, out):
         out[row] = total
 
 
-@parallel_kernel
-def gather_rows(pieces, start, other, values, offset, trust, tell, weight, block, sums):
-    """The sums of the rows ``pieces[0] … pieces[-1]``, which are cut into pieces for the threads.
+@parallel_kernel(of_pieces)
+def gather_rows(low, high, pieces, start, other, values, offset, trust, tell, weight, block, sums):
+    """The sums of the rows ``pieces[0] … pieces[-1]``; a thread has a run of pieces of about equal work.
 
     ``block`` is how many rows of ``tell`` are read at a time; ``offset`` is taken off every rating; ``weight`` is t of the
     other side; ``trust`` [n], or [1] for all, multiplies the precision of single ratings.
     ``sums`` [rows, D(D+1)/2 + 2 D + 3].
     """
     first = pieces[0]
-    n_pieces = pieces.shape[0] - 1
-    cursor = start[first : pieces[n_pieces]].copy()
-    for piece in prange(n_pieces):
-        for row in range(pieces[piece], pieces[piece + 1]):
-            sums[row - first, :] = 0.0
+    own, end_own = pieces[low], pieces[high]
+    cursor = start[own:end_own].copy()
+    sums[own - first : end_own - first, :] = 0.0
     for begin in range(0, tell.shape[0], block):
         edge = begin + block
-        for piece in prange(n_pieces):
-            for row in range(pieces[piece], pieces[piece + 1]):
-                here, last = cursor[row - first], start[row + 1]
-                end = last if edge >= tell.shape[0] else here
-                while end < last and other[end] < edge:
-                    end += 1
-                _add_ratings(here, end, other, values, offset, trust, tell, weight, sums[row - first])
-                cursor[row - first] = end
+        for row in range(own, end_own):
+            here, last = cursor[row - own], start[row + 1]
+            end = last if edge >= tell.shape[0] else here
+            while end < last and other[end] < edge:
+                end += 1
+            _add_ratings(here, end, other, values, offset, trust, tell, weight, sums[row - first])
+            cursor[row - own] = end
 
 
 @lane_kernel

@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import prange
 
-from natgrad.kernels._njit import lane_kernel, parallel_kernel
+from natgrad.kernels._njit import lane_kernel, of_pieces, of_rows, parallel_kernel
 
 __all__ = ["linear_forms", "logistic_bound", "moments_of_columns", "moments_of_rows"]
 
@@ -21,60 +20,57 @@ __all__ = ["linear_forms", "logistic_bound", "moments_of_columns", "moments_of_r
 SMALL = 1e-3
 
 
-@parallel_kernel
-def moments_of_rows(pieces, start, other, mean, second, biased, tell, block, forms, out_mean, out_square):
+@parallel_kernel(of_pieces)
+def moments_of_rows(low, high, pieces, start, other, mean, second, biased, tell, block, forms, out_mean, out_square):
     """E[f] and E[f²] of the ratings of the rows ``pieces[0] … pieces[-1]``, in their order.
 
     ``block`` is how many rows of ``tell`` are read at a time; ``forms`` [rows, D(D+1)/2 + D] is scratch.
     """
     first, size = pieces[0], mean.shape[1]
-    n_pieces, means = pieces.shape[0] - 1, size * (size + 1) // 2
-    cursor = start[first : pieces[n_pieces]].copy()
-    for piece in prange(n_pieces):
-        for row in range(pieces[piece], pieces[piece + 1]):
-            _linear_form(mean[row], second[row], biased, forms[row - first])
+    begin_own, end_own, means = pieces[low], pieces[high], size * (size + 1) // 2
+    cursor = start[begin_own:end_own].copy()
+    for row in range(begin_own, end_own):
+        _linear_form(mean[row], second[row], biased, forms[row - first])
     for begin in range(0, tell.shape[0], block):
         edge = begin + block
-        for piece in prange(n_pieces):
-            for row in range(pieces[piece], pieces[piece + 1]):
-                n, last = cursor[row - first], start[row + 1]
-                own, known = 0.0, 0.0
-                if biased:
-                    own, known = mean[row, size - 1], second[row, size - 1, size - 1]
-                while n < last and other[n] < edge:
-                    dot, square = _both_products(mean[row], forms[row - first], tell[other[n]], means, biased)
-                    out_mean[n], out_square[n] = own + dot, known + square
-                    n += 1
-                cursor[row - first] = n
+        for row in range(begin_own, end_own):
+            n, last = cursor[row - begin_own], start[row + 1]
+            own, known = 0.0, 0.0
+            if biased:
+                own, known = mean[row, size - 1], second[row, size - 1, size - 1]
+            while n < last and other[n] < edge:
+                dot, square = _both_products(mean[row], forms[row - first], tell[other[n]], means, biased)
+                out_mean[n], out_square[n] = own + dot, known + square
+                n += 1
+            cursor[row - begin_own] = n
 
 
-@parallel_kernel
-def linear_forms(mean, second, biased, forms):
+@parallel_kernel(of_rows)
+def linear_forms(low, high, mean, second, biased, forms):
     """The forms [rows, D(D+1)/2 + D] of all rows."""
-    for row in prange(mean.shape[0]):
+    for row in range(low, high):
         _linear_form(mean[row], second[row], biased, forms[row])
 
 
-@parallel_kernel
-def moments_of_columns(pieces, start, other, mean, second, biased, forms, tell, block, out_mean, out_square):
+@parallel_kernel(of_pieces)
+def moments_of_columns(low, high, pieces, start, other, mean, second, biased, forms, tell, block, out_mean, out_square):
     """As `moments_of_rows`, from the other side: rows have the packed moments ``tell``, and ``other`` the forms."""
-    first, size = pieces[0], mean.shape[1]
-    n_pieces, means = pieces.shape[0] - 1, size * (size + 1) // 2
-    cursor = start[first : pieces[n_pieces]].copy()
+    size, begin_own, end_own = mean.shape[1], pieces[low], pieces[high]
+    means = size * (size + 1) // 2
+    cursor = start[begin_own:end_own].copy()
     for begin in range(0, forms.shape[0], block):
         edge = begin + block
-        for piece in prange(n_pieces):
-            for row in range(pieces[piece], pieces[piece + 1]):
-                n, last = cursor[row - first], start[row + 1]
-                while n < last and other[n] < edge:
-                    i = other[n]
-                    own, known = 0.0, 0.0
-                    if biased:
-                        own, known = mean[i, size - 1], second[i, size - 1, size - 1]
-                    dot, square = _both_products(mean[i], forms[i], tell[row], means, biased)
-                    out_mean[n], out_square[n] = own + dot, known + square
-                    n += 1
-                cursor[row - first] = n
+        for row in range(begin_own, end_own):
+            n, last = cursor[row - begin_own], start[row + 1]
+            while n < last and other[n] < edge:
+                i = other[n]
+                own, known = 0.0, 0.0
+                if biased:
+                    own, known = mean[i, size - 1], second[i, size - 1, size - 1]
+                dot, square = _both_products(mean[i], forms[i], tell[row], means, biased)
+                out_mean[n], out_square[n] = own + dot, known + square
+                n += 1
+            cursor[row - begin_own] = n
 
 
 @lane_kernel
@@ -113,13 +109,13 @@ def _linear_form(mean, second, biased, out):
         out[place + n_factors] = 2.0 * mean[n_factors]
 
 
-@parallel_kernel
-def logistic_bound(mean, square, offset, places, liked, own_values, own_trust, values, trust, rest):
+@parallel_kernel(of_rows)
+def logistic_bound(low, high, mean, square, offset, places, liked, own_values, own_trust, values, trust, rest):
     """Ratings and precisions that the likes are at the best ξ, in this order and at their ``places``, and what the bound adds.
 
     ``liked`` [n] is 1 or 0, at the places of the likes.
     """
-    for n in prange(mean.shape[0]):
+    for n in range(low, high):
         place = places[n]
         xi = math.sqrt(max(square[n] + 2.0 * offset * mean[n] + offset * offset, 0.0))
         less = math.exp(-xi)

@@ -7,26 +7,23 @@ loop runs along a row of a matrix, four rows of the other factor at a time.
 from __future__ import annotations
 
 import numpy as np
-from numba import prange
 
-from natgrad.kernels._njit import lane_kernel, parallel_kernel
+from natgrad.kernels._njit import lane_kernel, of_rows, parallel_kernel
 
 __all__ = ["invert", "moments", "write_moments"]
 
 
-@parallel_kernel
-def moments(lam, half, out_mean, out_second, log_det):
-    """E[x], E[x xᵀ] and log |Λ| of every row; NaN where Λ is not positive definite. Threads own runs of rows."""
-    size, n_rows = lam.shape[1], lam.shape[0]
-    n_runs = 1 + n_rows // 64
-    for run in prange(n_runs):
-        factor, covariance = np.empty((size, size)), np.empty((size, size))
-        for row in range(run * n_rows // n_runs, (run + 1) * n_rows // n_runs):
-            for k in range(size):
-                for h in range(size):
-                    factor[k, h] = -2.0 * half[row, k, h]
-            log_det[row] = invert(factor, covariance)
-            write_moments(lam[row], covariance, out_mean[row], out_second[row])
+@parallel_kernel(of_rows)
+def moments(low, high, lam, half, out_mean, out_second, log_det):
+    """E[x], E[x xᵀ] and log |Λ| of every row; NaN where Λ is not positive definite."""
+    size = lam.shape[1]
+    factor, covariance = np.empty((size, size)), np.empty((size, size))
+    for row in range(low, high):
+        for k in range(size):
+            for h in range(size):
+                factor[k, h] = -2.0 * half[row, k, h]
+        log_det[row] = invert(factor, covariance)
+        write_moments(lam[row], covariance, out_mean[row], out_second[row])
 
 
 @lane_kernel

@@ -13,9 +13,8 @@ shared, and what is summed over rows is handed back row by row: results do not d
 from __future__ import annotations
 
 import numpy as np
-from numba import prange
 
-from natgrad.kernels._njit import parallel_kernel, serial_kernel
+from natgrad.kernels._njit import of_pieces, parallel_kernel, serial_kernel
 
 __all__ = [
     "expected_errors",
@@ -43,9 +42,9 @@ def group_rows(keys, start, place):
         free[row] += 1
 
 
-@parallel_kernel
+@parallel_kernel(of_pieces)
 def sweep_side(
-    chunks, start, other, values, other_mean, other_second, lam, half, mean, prior, tau, rho,
+    low, high, chunks, start, other, values, other_mean, other_second, lam, half, mean, prior, tau, rho,
     out_lam, out_half, out_mean, out_second, errors,
 ):  # fmt: skip
     """Update every row of one side, factor after factor, from all its ratings; ρ = 1 is exact.
@@ -54,7 +53,7 @@ def sweep_side(
     Σ_n E[(r_n − u·v)²] at the new moments, unless it is empty. Residuals are carried from factor to factor: O(N_i K) for a row.
     """
     n_factors = mean.shape[1]
-    for chunk in prange(chunks.shape[0] - 1):
+    for chunk in range(low, high):
         most = 0
         for row in range(chunks[chunk], chunks[chunk + 1]):
             most = max(most, start[row + 1] - start[row])
@@ -100,9 +99,9 @@ def sweep_side(
             errors[row] = squared + spread
 
 
-@parallel_kernel
+@parallel_kernel(of_pieces)
 def sweep_side_jointly(
-    chunks, start, other, values, other_mean, other_second, prior, tau,
+    low, high, chunks, start, other, values, other_mean, other_second, prior, tau,
     out_lam, out_half, out_mean, out_second, errors,
 ):  # fmt: skip
     """Update every row of one side with the best means of its K factors together, given q = Π q(u_k).
@@ -111,7 +110,7 @@ def sweep_side_jointly(
     A is positive definite, since Λ_k ≥ α + τ Σ_n E[v_k]². The bound rises at least as much as by factor after factor.
     """
     n_factors = out_mean.shape[1]
-    for chunk in prange(chunks.shape[0] - 1):
+    for chunk in range(low, high):
         products = np.empty((n_factors, n_factors))
         matrix = np.empty((n_factors, n_factors))
         seconds, linear = np.empty(n_factors), np.empty(n_factors)
@@ -172,16 +171,16 @@ def solve(matrix, vector):
         vector[i] = total / matrix[i, i]
 
 
-@parallel_kernel
+@parallel_kernel(of_pieces)
 def full_target(
-    chunks, start, other, values, other_mean, other_second, mean, prior, tau, first, last, out_lam, out_half
+    low, high, chunks, start, other, values, other_mean, other_second, mean, prior, tau, first, last, out_lam, out_half
 ):
     """λ* of the factors ``first … last − 1`` of every row from all its ratings, each with the other factors as they are.
 
     ``out_lam, out_half`` [rows, last − first].
     """
     n_factors = mean.shape[1]
-    for chunk in prange(chunks.shape[0] - 1):
+    for chunk in range(low, high):
         for row in range(chunks[chunk], chunks[chunk + 1]):
             for k in range(first, last):
                 out_lam[row, k - first], out_half[row, k - first] = 0.0, -0.5 * prior
@@ -213,10 +212,10 @@ def sampled_target(own, other, values, weights, other_mean, other_second, mean, 
             out_half[i, k - first] -= 0.5 * scaled * other_second[j, k]
 
 
-@parallel_kernel
-def expected_errors(chunks, start, other, values, mean, second, other_mean, other_second, errors):
+@parallel_kernel(of_pieces)
+def expected_errors(low, high, chunks, start, other, values, mean, second, other_mean, other_second, errors):
     """Σ_n E[(r_n − u·v)²] of every row: residual² + Σ_k (E[u²] E[v²] − E[u]² E[v]²)."""
-    for chunk in prange(chunks.shape[0] - 1):
+    for chunk in range(low, high):
         for row in range(chunks[chunk], chunks[chunk + 1]):
             total = 0.0
             for n in range(start[row], start[row + 1]):

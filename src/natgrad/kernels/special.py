@@ -12,9 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import prange
 
-from natgrad.kernels._njit import lane_kernel, parallel_kernel, serial_kernel
+from natgrad.kernels._njit import lane_kernel, of_rows, parallel_kernel, serial_kernel
 
 __all__ = ["bits_like", "elog_columns", "exp_digamma", "lgamma", "lgamma_columns", "series_for"]
 
@@ -109,21 +108,21 @@ def _exp_digamma_single(x, size, c, power, bits, out):
         out[i] *= power[i]
 
 
-@parallel_kernel
-def elog_columns(alpha, totals, out):
+@parallel_kernel(of_rows)
+def elog_columns(low, high, alpha, totals, out):
     """E[log x] of Dirichlets stored column by column: out[v, k] = ψ(alpha[v, k]) − totals[k].
 
     ``totals`` is ψ of the column sums; rows v are a thread's own.
     """
-    for v in prange(alpha.shape[0]):
+    for v in range(low, high):
         for k in range(alpha.shape[1]):
             out[v, k] = _digamma(alpha[v, k]) - totals[k]
 
 
-@parallel_kernel
-def lgamma_columns(alpha, out):
+@parallel_kernel(of_rows)
+def lgamma_columns(low, high, alpha, out):
     """out[v] = Σ_k log Γ(alpha[v, k]); rows are a thread's own."""
-    for v in prange(alpha.shape[0]):
+    for v in range(low, high):
         total = 0.0
         for k in range(alpha.shape[1]):
             total += lgamma(alpha[v, k])

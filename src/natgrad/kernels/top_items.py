@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import prange
 
-from natgrad.kernels._njit import parallel_kernel, serial_kernel
+from natgrad.kernels._njit import of_rows, parallel_kernel, serial_kernel
 
 __all__ = ["top_items"]
 
 
-@parallel_kernel
-def top_items(scores, first, seen_start, seen, exclude, out_items, out_scores):
+@parallel_kernel(of_rows)
+def top_items(low, high, scores, first, seen_start, seen, exclude, out_items, out_scores):
     """The ``out_items.shape[1]`` best items of every row of ``scores`` [batch, items]; −1 where there are no more.
 
     Row i stands for user ``first + i``, whose items ``seen[seen_start[…] : …]`` are left out if ``exclude``; their scores are
     overwritten. A heap holds the best so far, the worst of them on top. Threads own rows.
     """
     n_best = out_items.shape[1]
-    for row in prange(scores.shape[0]):
+    for row in range(low, high):
         if exclude:
             user = first + row
             for place in range(seen_start[user], seen_start[user + 1]):

@@ -291,7 +291,7 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         growing: bool = False,
         keeper: Checkpoints | None = None,
     ) -> None:
-        from natgrad.models.threads import limited_to  # Numba takes a while to import
+        from natgrad.models.threads import at_most  # Numba takes a while to import
 
         method, seed, left = checked_method(self.method), int(self.seed), limits.steps
         state = kind.start(ratings, seed, float(self.init_scale)) if state is None else state
@@ -304,7 +304,7 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
             handed = [state._replace(memory={}) if part.fresh else state]
             del state
             steps = left if part.until is None else min(left, part.until - began)
-            with limited_to(self.n_jobs), sharing(part.problem, self.executor, by_row=True):
+            with at_most(self.n_jobs), sharing(part.problem, self.executor, by_row=True):
                 result = run(
                     part.problem, handed.pop(), method, checked_step(self.step, method, part.problem), part.order,
                     limits=replace(limits, steps=steps, tol=limits.tol if part.until is None else 0.0, share=len(ratings)),

@@ -12,10 +12,10 @@ import optax
 from scipy.linalg import blas
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from natgrad.covariance import RBF, Covariance, Inducing
 from natgrad.data.rows import Rows, Scaling, open_rows, rows_of_arrays, validated
+from natgrad.inference.blas import ONE_BLAS_THREAD
 from natgrad.inference.callbacks import Progress
 from natgrad.inference.draws import generator
 from natgrad.inference.engine import Limits, run
@@ -233,7 +233,7 @@ class SparseGP(GPFiles, BaseEstimator):
         self.n_steps_ = state.t
         self.posterior_ = Factors(factors_of(problem.blocks, state), axes={"v": ("inducing",)})
         # One BLAS thread, as in the engine: a loaded model has the same numbers.
-        with threadpool_limits(1, user_api="blas"):
+        with ONE_BLAS_THREAD:
             q, inducing = problem.posterior(state.lam["v"]), problem.factor(settings)
         self._predictor = Predictor(problem.kernel, settings, inducing, q, problem.offset)
 
@@ -278,7 +278,7 @@ class SparseGP(GPFiles, BaseEstimator):
         lam = saved["lam"]
         problem = self._problem(rows, saved["kernel"], self._own_likelihood(), lam[0].shape[1], saved["offset"], None)
         settings = settings_of(saved["settings"], problem.matrices, saved["kernel"])
-        with threadpool_limits(1, user_api="blas"):
+        with ONE_BLAS_THREAD:
             moments = problem.moments(problem.blocks["v"], lam)
         self._publish(problem, State({"v": lam}, {"v": moments}, saved["t"], hyper={"settings": settings}))
         self.jitter_, self.jitter_raised_ = saved["jitter"]

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import optax
 
+from natgrad._jax import in_64_bits
 from natgrad.covariance import Covariance, direct_of
 
 __all__ = ["Gradient", "Learned", "Matrices", "Settings", "compiled", "leaves_of", "settings_of"]
@@ -156,7 +157,7 @@ class Matrices:
         """One step of Adam uphill; a gradient that is not finite moves nothing."""
         if self._direct is not None:
             return adam_step(learned, rate, settings, self.pulled(settings, x, gradient))
-        with jax.enable_x64(True):
+        with in_64_bits():
             out: Settings = self._move(learned, rate, settings, x, gradient)
             return out
 
@@ -167,7 +168,7 @@ class Matrices:
             at = self._last[2] if known and self._last else self._direct.evaluate(settings.theta, settings.inducing, x)
             theta, inducing = self._direct.pulled(at, gradient.k_mm, gradient.k_nm, gradient.k_nn)
             return Settings(theta, inducing, gradient.psi)
-        with jax.enable_x64(True):
+        with in_64_bits():
             out: Settings = self._pull(settings, x, gradient)
             return out
 
@@ -179,7 +180,7 @@ class Matrices:
 
     @staticmethod
     def _in_64_bits(function: Callable[..., Any], *arguments: Any) -> tuple[Floats, ...]:
-        with jax.enable_x64(True):
+        with in_64_bits():
             return tuple(np.asarray(part) for part in function(*arguments))
 
     def _matrices(self, theta: tuple[Array, ...], z: Array, x: Array) -> tuple[Array, Array, Array]:

@@ -68,9 +68,9 @@ class LDAStream:
         raise NotImplementedError
 
     def _threads(self) -> AbstractContextManager[None]:
-        from natgrad.models.threads import limited_to  # Numba takes a while to import
+        from natgrad.models.threads import at_most  # Numba takes a while to import
 
-        return limited_to(self.n_jobs)
+        return at_most(self.n_jobs)
 
     def _arriving(self, X: Any, vocabulary: Sequence[Any] | None) -> Corpus:
         """Documents of a stream with words numbered as in the fit; those that have names may bring new words."""

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ratings import Ratings
-from natgrad.kernels.messages import read_edges, read_few_edges, rebuild_rows
+from natgrad.kernels.messages import read_edges, rebuild_rows
 from natgrad.models.rating_sides import OTHER
+from natgrad.models.threads import at_most
 from natgrad.problem import State
 
 __all__ = ["RatingMessages"]
@@ -73,13 +74,13 @@ class RatingMessages:
         mean = np.empty((len(rows), self.n_factors))
         precision = np.empty_like(mean)
         others = OTHER[name]
-        read = read_few_edges if len(positions) < FEW else read_edges
-        read(
-            positions, np.append(first, len(positions)), rows, side.other, side.values,
-            np.asarray(state.mu[others][0]), np.asarray(state.lam[others][1]),
-            mine["kept"], mine["seen"], mine["cross"], mine["spread"], mine["pull"], mine["held"],
-            self.degree[name], self.prior, self.noise, over, mean, precision,
-        )  # fmt: skip
+        with at_most(1 if len(positions) < FEW else None):
+            read_edges(
+                positions, np.append(first, len(positions)), rows, side.other, side.values,
+                np.asarray(state.mu[others][0]), np.asarray(state.lam[others][1]),
+                mine["kept"], mine["seen"], mine["cross"], mine["spread"], mine["pull"], mine["held"],
+                self.degree[name], self.prior, self.noise, over, mean, precision,
+            )  # fmt: skip
         return rows, (mean * precision, -0.5 * precision)
 
     def rebuild(self, memory: dict[str, dict[str, Any]]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -13,6 +12,7 @@ from natgrad.data.ratings import RatingsRows
 from natgrad.kernels import rating_blocks as kernels
 from natgrad.kernels.rating_gather import gather_rows, pack, unpack
 from natgrad.kernels.rating_pairs import linear_forms, moments_of_columns, moments_of_rows
+from natgrad.models.threads import at_most
 
 __all__ = [
     "OTHER", "PLATE", "ItsRatings", "Moved", "Sent", "add_sampled", "aligned", "empty_rows", "packed", "pair_moments",
@@ -188,12 +188,8 @@ class ItsRatings:
 
 def run_alone(kernel: Callable[..., None], *arguments: Any) -> None:
     """A kernel in this thread: where there is little to do, others would only be waited for."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    try:
+    with at_most(1):
         kernel(*arguments)
-    finally:
-        numba.set_num_threads(before)
 
 
 def add_sampled(

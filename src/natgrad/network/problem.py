@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from jax import lax
 
+from natgrad._jax import in_64_bits
 from natgrad.network.expressions import LOG_ZERO
 from natgrad.network.gauge import find_gauges
 from natgrad.network.incidence import child_sets, coupling, present_elements
@@ -380,7 +381,7 @@ class NetworkProblem:
         compiled = self._compiled[key]
 
         def call(*arguments: Any) -> Any:
-            with jax.enable_x64(True):
+            with in_64_bits():
                 self._fold_everything()
                 return compiled(*arguments, self._device)
 

@@ -10,13 +10,13 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 from scipy.special import logsumexp
 
+from natgrad._jax import in_64_bits
 from natgrad.errors import PlateMismatch
 from natgrad.network.checks import as_numbers
 from natgrad.network.continuous import Beta, Exponential, Gamma, MultivariateNormal, Normal
@@ -259,7 +259,7 @@ def _field(
     lead = () if n is None else (DRAW,)
     out = (*lead, *scope.plate_names, *labels)
     sizes = {**scope.sizes, DRAW: n or 1}
-    with jax.enable_x64(True):
+    with in_64_bits():
         total = jnp.zeros(tuple(sizes[label] for label in out))
         for factors, coefficient in _settled(polynomial, scope, labels):
             arrays = [read_factor(_drawn(f, n), moments, known, FULL, None, None) for f in factors]

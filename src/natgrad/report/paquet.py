@@ -17,13 +17,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from typing import NamedTuple
 
 from natgrad.data.ratings import Ratings
 from natgrad.inference.methods import Option
 from natgrad.models.ratings_problem import RatingsProblem
+from natgrad.models.threads import at_most
 from natgrad.report.paquet_runs import N_FACTORS, Outcome, Setting, Shelf, Trial, compute, fingerprint, prior_bound
 
 __all__ = ["FULL", "QUICK", "Finding", "Findings", "Plan", "findings", "run_experiment"]
@@ -202,16 +203,15 @@ def _pool(ratings: Ratings, jobs: int) -> Executor:
 
 
 def _begin(ratings: Ratings, alone: bool) -> None:
-    """Hand the data to a worker once; one that has a process to itself keeps to one core."""
+    """Hand the data to a worker once."""
     _HERE["problem"] = RatingsProblem(ratings, N_FACTORS)
     if alone:
-        import numba
-
-        numba.set_num_threads(1)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers, without their tracebacks
 
 
 def _work(trial: Trial, shelf: Shelf) -> Outcome:
-    outcome = compute(_HERE["problem"], trial)
+    # A worker that has a process to itself keeps to one core.
+    with at_most(None if parent_process() is None else 1):
+        outcome = compute(_HERE["problem"], trial)
     shelf.put(trial, outcome)
     return outcome

@@ -1,0 +1,104 @@
+"""A compiled loop over a range and its length in; the loop cut into runs, one for each of a few threads of our own, out.
+
+Numba has threads of its own for `prange`. None of them is safe: those of GNU OpenMP end a process that was forked after they
+began, and its simplest ones end a process in which two Python threads call at once. So loops are compiled for one thread,
+without the global lock, and shared out here. A kernel's runs own what they write, so the number of threads changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from functools import update_wrapper
+from itertools import pairwise
+from typing import Any
+
+from numba import config
+
+__all__ = ["Shared", "at_most", "n_threads"]
+
+
+class _Limit(threading.local):
+    """How many threads this thread may use; None: all."""
+
+    most: int | None = None
+
+
+class _Pool:
+    """The threads of this process: begun when first needed, and anew in a forked child, which has none of its parent's."""
+
+    def __init__(self) -> None:
+        self.forget()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        self._lock, self._threads = threading.Lock(), None
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any] | None:
+        """None while the interpreter ends: then there are no new threads."""
+        with self._lock:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(max(1, config.NUMBA_NUM_THREADS - 1), "natgrad")
+            try:
+                return self._threads.submit(function, *arguments)
+            except RuntimeError:
+                return None
+
+
+_LIMIT, _POOL = _Limit(), _Pool()
+
+
+def n_threads() -> int:
+    """How many threads a kernel that is called here is cut for."""
+    most = int(config.NUMBA_NUM_THREADS)  # one for each core, or the environment variable of this name
+    return most if _LIMIT.most is None else min(most, _LIMIT.most)
+
+
+@contextmanager
+def at_most(n: int | None) -> Iterator[None]:
+    """So many threads for the kernels that this thread calls inside, fewer where fewer were allowed already; None: as before."""
+    before = _LIMIT.most
+    _LIMIT.most = min((most for most in (before, n) if most is not None), default=None)
+    try:
+        yield
+    finally:
+        _LIMIT.most = before
+
+
+class Shared:
+    """A kernel ``f(low, high, *arguments)`` as a function of the arguments alone, cut for the threads that are allowed.
+
+    Parameters
+    ----------
+    kernel : compiled without the global lock; the turns ``low … high − 1`` of its loop write to memory of their own
+    length : the length of the loop, of the arguments
+    """
+
+    def __init__(self, kernel: Any, length: Callable[..., int]) -> None:
+        self.kernel, self.length = kernel, length
+        update_wrapper(self, getattr(kernel, "py_func", kernel))
+
+    def __call__(self, *arguments: Any) -> None:
+        """All of the loop."""
+        size = self.length(*arguments)
+        threads = min(n_threads(), size)
+        if threads <= 1:
+            self.kernel(0, size, *arguments)
+            return
+        runs = list(pairwise(size * part // threads for part in range(threads + 1)))
+        others = [_POOL.submit(self.kernel, *run, *arguments) for run in runs[1:]]
+        try:
+            self.kernel(*runs[0], *arguments)
+            for run, other in zip(runs[1:], others, strict=True):
+                if other is None:
+                    self.kernel(*run, *arguments)
+        finally:
+            # Also when the user interrupts: nothing may be written after this returned.
+            wait([other for other in others if other is not None])
+        for other in others:
+            if other is not None:
+                other.result()
