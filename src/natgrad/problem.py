@@ -40,7 +40,8 @@ class Block:
     """A hidden node as the engine sees it: its family and the shape of its plates.
 
     ``column_axis`` is the plate along which elements are co-parents of one child and are updated in turn; ``colours``
-    [plates] does the same for nodes that a term reads twice: elements of one colour never meet.
+    [plates] does the same for nodes that a term reads twice: elements of one colour never meet. λ and μ of a location are those
+    of x − ``origin``, a number or a vector that is the same for all elements; None is zero.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Block:
     shape: tuple[int, ...]
     column_axis: int | None = None
     colours: npt.NDArray[np.int32] | None = None
+    origin: npt.NDArray[np.float64] | None = None
 
     @property
     def n_columns(self) -> int:

@@ -68,6 +68,10 @@ class Normal(Family):
         """Mean at `value`, precision of `lam`."""
         return ops.align((-2.0 * lam[1] * value, lam[1]), self.stat_ndims)
 
+    def shifted(self, lam: Stats, origin: Array) -> Stats:
+        """λ of x + origin, where `lam` is that of x."""
+        return lam[0] - 2.0 * lam[1] * origin, lam[1]
+
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Draws [n, ...]."""
         mean, sd = self.mean(lam), np.sqrt(self.var(lam))
@@ -135,6 +139,10 @@ class MultivariateNormal(Family):
         """Mean at `value`, precision of `lam`."""
         x = ops.namespace(value, *lam).asarray(value)
         return ops.align((ops.matvec(-2.0 * lam[1], x), lam[1]), self.stat_ndims)
+
+    def shifted(self, lam: Stats, origin: Array) -> Stats:
+        """λ of x + origin, where `lam` is that of x."""
+        return lam[0] - 2.0 * ops.matvec(lam[1], origin), lam[1]
 
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Draws [n, ..., D]."""

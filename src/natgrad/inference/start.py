@@ -46,6 +46,9 @@ def make_start(problem: NetworkProblem, init: Init, seed: int) -> State:
     for name, entry in wanted.items():
         if isinstance(entry, str) and entry == "kmeans":
             values.update({k: v for k, v in _kmeans(problem, name, seed).items() if k not in values})
+    # From here on locations are measured from their origins.
+    origins = {name: problem.blocks[name].origin for name in values}
+    values = {name: value if origins[name] is None else value - origins[name] for name, value in values.items()}
     soft = {name for name, value in values.items() if nodes[name].kind == CATEGORY and value.dtype.kind == "f"}
     points = {name: value for name, value in values.items() if name not in soft}
     fixed = {name: nodes[name].family.stats_of(value, nodes[name].size) for name, value in points.items()}

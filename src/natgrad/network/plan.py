@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.nodes import Node
+from natgrad.network.origins import find_origins, placed
 from natgrad.network.polynomial import Factor, Label, Monomial, Take
 from natgrad.network.scope import Reading
 from natgrad.problem import Block
@@ -48,6 +49,9 @@ class Plan:
     blocks: Mapping[str, Block]
     known: dict[str, npt.NDArray[Any]]
     weights: Mapping[str, npt.NDArray[np.float64]]
+    origins: Mapping[
+        str, npt.NDArray[np.float64]
+    ]  # from where locations are measured; zero for those that are not here
 
     def terms_of(self, name: str) -> list[PlannedTerm]:
         """The terms that touch a node: its own first, then those of its children."""
@@ -68,7 +72,8 @@ def make_plan(nodes: Sequence[Node]) -> Plan:
         for plate in node.plates:
             if plate.weight is not None:
                 weights[plate.name] = known[weight_key(plate.name)] = plate.weight
-    declared = {node.name: node.term(known) for node in nodes}
+    origins = find_origins(nodes)
+    declared = {node.name: placed(node, origins).term(known) for node in nodes}
     terms: dict[str, PlannedTerm] = {}
     coupled: dict[str, set[str]] = {}
     for node in nodes:
@@ -86,9 +91,11 @@ def make_plan(nodes: Sequence[Node]) -> Plan:
         for name, label in scope.coupled.items():
             coupled.setdefault(name, set()).add(label)
     blocks = {
-        node.name: _block(node, coupled.get(node.name, set()), terms, known) for node in nodes if not node.is_observed
+        node.name: _block(node, coupled.get(node.name, set()), terms, known, origins.get(node.name))
+        for node in nodes
+        if not node.is_observed
     }
-    return Plan({node.name: node for node in nodes}, terms, blocks, known, weights)
+    return Plan({node.name: node for node in nodes}, terms, blocks, known, weights, origins)
 
 
 def with_gates(monomial: Monomial, gates: Mapping[Label, Factor], extra: tuple[Factor, ...]) -> Monomial:
@@ -115,7 +122,11 @@ def _merged(monomials: tuple[Monomial, ...]) -> tuple[Monomial, ...]:
 
 
 def _block(
-    node: Node, plates: set[str], terms: Mapping[str, PlannedTerm], known: Mapping[str, npt.NDArray[Any]]
+    node: Node,
+    plates: set[str],
+    terms: Mapping[str, PlannedTerm],
+    known: Mapping[str, npt.NDArray[Any]],
+    origin: npt.NDArray[np.float64] | None,
 ) -> Block:
     names = tuple(plate.name for plate in node.block_plates)
     shape = tuple(plate.size for plate in node.block_plates)
@@ -129,7 +140,7 @@ def _block(
         _check_weights(node, terms)
     axis = names.index(next(iter(plates))) if plates else None
     colours = _colours(node, shape, twice, known) if twice else None
-    return Block(node.name, node.family, names, shape, axis, colours)
+    return Block(node.name, node.family, names, shape, axis, colours, origin)
 
 
 def _check_weights(node: Node, terms: Mapping[str, PlannedTerm]) -> None:

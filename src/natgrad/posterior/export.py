@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 
 def factors_of(blocks: Mapping[str, Block], state: State) -> dict[str, Factor]:
     """The factor of each block at a state."""
-    return {name: Factor(name, block.family, block.plates, state.lam[name]) for name, block in blocks.items()}
+    return {name: Factor(name, b.family, b.plates, state.lam[name], b.origin) for name, b in blocks.items()}
 
 
 class ExportMixin:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from natgrad.families import Family
 
-__all__ = ["Factor"]
+__all__ = ["Factor", "shifted"]
 
 Array = npt.NDArray[Any]
 
@@ -23,33 +23,36 @@ class Factor:
     ----------
     name, family : the node's name and its exponential family
     plates : names of the leading axes
-    lam : natural parameter, a tuple with one array for each sufficient statistic
+    lam : natural parameter of x − origin, a tuple with one array for each sufficient statistic
+    origin : from where a location is measured, None for zero: data far from zero are held as differences, which keep their digits
     """
 
     name: str
     family: Family
     plates: tuple[str, ...]
     lam: tuple[Array, ...]
+    origin: Array | None = None
 
     @property
     def natural(self) -> dict[str, Array]:
         """The natural parameter by the name of its statistic."""
-        return dict(zip(self.family.stat_names, self.lam, strict=True))
+        return dict(zip(self.family.stat_names, shifted(self.family, self.lam, self.origin), strict=True))
 
     @property
     def parameters(self) -> dict[str, Array]:
         """The usual parameters: mean and precision, shape and rate, concentration and so on."""
-        return {name: np.asarray(value) for name, value in self.family.usual(self.lam).items()}
+        usual = {name: np.asarray(value) for name, value in self.family.usual(self.lam).items()}
+        return usual if self.origin is None else {**usual, "mean": usual["mean"] + self.origin}
 
     @property
     def moments(self) -> dict[str, Array]:
         """Expected sufficient statistics."""
-        values = self.family.expected_stats(self.lam)
+        values = self.family.expected_stats(shifted(self.family, self.lam, self.origin))
         return {name: np.asarray(value) for name, value in zip(self.family.stat_names, values, strict=True)}
 
     def mean(self) -> Array:
         """E[x]; for categories, their probabilities."""
-        return np.asarray(self.family.mean(self.lam))
+        return np.asarray(self.family.mean(self.lam) + self._start)
 
     def var(self) -> Array:
         """The variance of each element."""
@@ -61,17 +64,28 @@ class Factor:
 
     def interval(self, mass: float = 0.9) -> tuple[Array, Array]:
         """Lower and upper ends of each element's central interval with probability ``mass``."""
-        return self.family.interval(self.lam, mass)
+        low, high = self.family.interval(self.lam, mass)
+        return low + self._start, high + self._start
 
     def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Array:
         """Draws from q: ``n`` of them along a new first axis, or one without it."""
-        return np.asarray(self.family.sample(self.lam, np.random.default_rng(rng), n))
+        return np.asarray(self.family.sample(self.lam, np.random.default_rng(rng), n) + self._start)
 
     def entropy(self) -> Array:
         """−E[log q] of each element."""
         return np.asarray(self.family.entropy(self.lam))
 
+    @property
+    def _start(self) -> Any:
+        # An integer, so that what is not measured from elsewhere keeps its type (the categories of a sample).
+        return 0 if self.origin is None else self.origin
+
     def __repr__(self) -> str:
         shape = self.lam[0].shape[: len(self.plates)]
         plates = ", ".join(f"{plate}={size}" for plate, size in zip(self.plates, shape, strict=True))
         return f"<q({self.name}): {self.family.name}{' on ' + plates if plates else ''}>"
+
+
+def shifted(family: Any, lam: tuple[Any, ...], origin: Any) -> tuple[Any, ...]:
+    """λ of x, where `lam` is that of x − origin; a difference of two λ is shifted in the same way."""
+    return lam if origin is None else tuple(family.shifted(lam, origin))

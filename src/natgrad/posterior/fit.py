@@ -15,10 +15,10 @@ from natgrad.inference.engine import Result
 from natgrad.inference.methods import Method
 from natgrad.inference.trace import Stop, Trace
 from natgrad.posterior.export import ExportMixin
-from natgrad.posterior.factor import Factor
+from natgrad.posterior.factor import Factor, shifted
 from natgrad.posterior.files import write_model
 from natgrad.posterior.records import register
-from natgrad.problem import State
+from natgrad.problem import Block, State
 from natgrad.showing import ShowMixin
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Fit(ExportMixin, ShowMixin):
             what = "is observed" if name in self._problem.plan.nodes else "is not in this network"
             raise KeyError(f"{name!r} {what}; hidden nodes are {', '.join(self._problem.blocks)}")
         lam = tuple(np.asarray(part, dtype=np.float64) for part in self.state.lam[name])
-        return Factor(name, block.family, block.plates, lam)
+        return Factor(name, block.family, block.plates, lam, block.origin)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._problem.blocks)
@@ -91,7 +91,8 @@ class Fit(ExportMixin, ShowMixin):
         """λ* − λ of one node, on all the data: the direction in which a step of length one is the exact update."""
         block = self._problem.blocks[self[name].name]
         target = self._problem.target(block, self.state)
-        return tuple(np.asarray(t) - np.asarray(old) for t, old in zip(target, self.state.lam[name], strict=True))
+        change = tuple(np.asarray(t) - np.asarray(old) for t, old in zip(target, self.state.lam[name], strict=True))
+        return shifted(block.family, change, block.origin)
 
     def predictive(self, name: str, *, sizes: dict[Any, int] | None = None, **slots: Any) -> Predictive:
         """The distribution of new data of a node under the posterior.
@@ -195,7 +196,22 @@ class SavedFit(ExportMixin, ShowMixin):
                     f"{name!r} is {block.family.name} on {dict(zip(block.plates, block.shape, strict=True))} in the network, and "
                     f"{factor.family.name} on {dict(zip(factor.plates, shape, strict=True))} in the fit"
                 )
-        return Fit(network.problem, Result(self.state, self.trace, self.stop), self.settings, network._continue)
+        state = _measured_anew(self.state, self.factors, blocks)
+        return Fit(network.problem, Result(state, self.trace, self.stop), self.settings, network._continue)
 
     def __repr__(self) -> str:
         return f"<SavedFit of {', '.join(self.factors)}: {self.trace!r}; {self.stop}>"
+
+
+def _measured_anew(state: State, factors: Mapping[str, Factor], blocks: Mapping[str, Block]) -> State:
+    """The state of a network whose locations are measured from elsewhere, because its data are others."""
+    lam, mu = dict(state.lam), dict(state.mu)
+    moved = False
+    for name, block in blocks.items():
+        old, new = (np.zeros(()) if o is None else o for o in (factors[name].origin, block.origin))
+        if np.any(old != new):
+            moved = True
+            lam[name] = shifted(block.family, lam[name], old - new)
+            mu[name] = block.family.expected_stats(lam[name])
+    # What a method remembers is in the old coordinates, and a method can do without.
+    return state._replace(lam=lam, mu=mu, memory={}) if moved else state

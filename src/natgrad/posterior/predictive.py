@@ -25,6 +25,7 @@ from natgrad.network.discrete import Bernoulli, Binomial, Categorical, MarkovCha
 from natgrad.network.evaluate import FULL, read_factor
 from natgrad.network.expressions import Constant, Expression
 from natgrad.network.nodes import Node
+from natgrad.network.origins import centred_mean
 from natgrad.network.plan import Plan, with_gates
 from natgrad.network.plates import Index, Plate
 from natgrad.network.polynomial import Factor, Label, Mark, Polynomial
@@ -42,12 +43,18 @@ class Predictive:
     """The distribution of a node's new values; arrays have its plates first."""
 
     def __init__(
-        self, node: Node, lam: Mapping[str, tuple[Any, ...]], new: Mapping[str, Node], n_draws: int = 2000
+        self,
+        node: Node,
+        lam: Mapping[str, tuple[Any, ...]],
+        new: Mapping[str, Node],
+        origins: Mapping[str, Array],
+        n_draws: int = 2000,
     ) -> None:
         self.node = node
         self.n_draws = n_draws
         self._lam = lam
         self._new = new
+        self._origins = origins  # λ of a location is measured from there
         _check_supported(node)
 
     def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Array:
@@ -61,7 +68,9 @@ class Predictive:
     def mean(self) -> Array:
         """The expected value: exact for Normal and MultivariateNormal, an average over draws for the others."""
         if isinstance(self.node, (Normal, MultivariateNormal)):
-            return self._expected("mean", "x")
+            if any(parent.name in self._new for parent in self.node.parents()):
+                return np.asarray(self.sample(0, self.n_draws).mean(axis=0))
+            return self._expected("mean", "x") + self._constant()
         return np.asarray(self.sample(0, self.n_draws).mean(axis=0))
 
     def var(self) -> Array:
@@ -118,7 +127,7 @@ class Predictive:
                 drawn[parent.name] = self._draw_node(self._new[parent.name], rng, n, drawn)
             else:
                 lam = tuple(np.asarray(part) for part in self._lam[parent.name])
-                drawn[parent.name] = parent.family.sample(lam, rng, n)
+                drawn[parent.name] = parent.family.sample(lam, rng, n) + self._origins.get(parent.name, 0)
         found = {}
         for slot in node.slots_of:
             statistic = STATISTIC.get(slot.kind, "x")
@@ -134,15 +143,19 @@ class Predictive:
     # -- exact moments --
 
     def _expected(self, slot: str, statistic: str) -> Array:
-        moments = {}
-        for parent in self.node.parents():
-            if parent.name in self._new:
-                return np.asarray(self.sample(0, self.n_draws).mean(axis=0))
-            if not parent.is_observed:
-                moments[parent.name] = parent.family.expected_stats(
-                    tuple(np.asarray(p) for p in self._lam[parent.name])
-                )
-        return _field(self.node, self.node.parameters[slot], statistic, moments, None)
+        """A statistic of a slot; a mean is measured from `_constant`."""
+        moments = {
+            parent.name: parent.family.expected_stats(tuple(np.asarray(p) for p in self._lam[parent.name]))
+            for parent in self.node.parents()
+            if not parent.is_observed
+        }
+        expression = self.node.parameters[slot]
+        if slot == "mean":
+            expression = centred_mean(self.node, expression, self._origins)[0]
+        return _field(self.node, expression, statistic, moments, None)
+
+    def _constant(self) -> Array:
+        return centred_mean(self.node, self.node.parameters["mean"], self._origins)[1]
 
     def _exact_variance(self) -> Array | None:
         if not isinstance(self.node, Normal) or any(parent.name in self._new for parent in self.node.parents()):
@@ -201,7 +214,7 @@ def make_predictive(
                 f"predictive({name!r}): {parent.name!r} is not a node of this network; write the new parameters with the nodes "
                 "that were fitted"
             )
-    return Predictive(node, lam, new)
+    return Predictive(node, lam, new, plan.origins)
 
 
 def _found_size(node: Node, filled: Mapping[str, Expression]) -> dict[str, int]:
