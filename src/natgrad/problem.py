@@ -83,11 +83,15 @@ class BlockInfo(NamedTuple):
 
 
 class SweepResult(NamedTuple):
-    """A state after every block was updated once, the bound there, and what each update did."""
+    """A state after every block was updated once, the bound there, and what each update did.
+
+    ``reads`` are messages read beyond those of a sweep, where blocks were solved together.
+    """
 
     state: State
     bound: float
     info: dict[str, BlockInfo]
+    reads: int = 0
 
 
 class Sampled(NamedTuple):

@@ -11,7 +11,7 @@ import natgrad as ng
 from natgrad.inference.accelerate import AcceleratedStepper
 from natgrad.inference.auto import choose, free_memory, largest_coupling
 from natgrad.inference.local import SVIStepper
-from natgrad.inference.memoised import MemoisedStepper
+from natgrad.inference.memoised import MemoisedStepper, WholePasses
 from natgrad.inference.messages import MessageStepper
 from natgrad.inference.safeguard import KEY, Damped, SafeguardedStepper
 from natgrad.inference.steppers import ChildrenStepper, ExactStepper, GlobalBatchStepper
@@ -92,14 +92,14 @@ def test_settings_say_that_nothing_was_fixed():
 CHOICES = [
     # nothing fixed
     ("ratings", None, ng.Auto(), AcceleratedStepper, "accelerated exact sweeps: reads are cheap, and u·v can be rotated"),
-    ("ratings", None, ng.Auto(rotate=False), AcceleratedStepper, "reads are cheap, and there are no independent groups"),
+    ("ratings", None, ng.Auto(rotate=False), AcceleratedStepper, "reads are cheap, and there are not enough independent groups"),
     ("ratings", None, ng.Auto("expensive"), MessageStepper, "remembered messages, .* MB, checked .* with rotation"),
     ("ratings", None, ng.Auto("stream"), ChildrenStepper, "per-node steps: the data are a stream"),
     ("pca", None, ng.Auto(), AcceleratedStepper, "w·x can be rotated"),
-    ("many", None, ng.Auto(), MemoisedStepper, "memoised VB in 12 batches of 'point'"),
-    ("many", None, ng.Auto("expensive"), MemoisedStepper, "memoised VB in 12 batches of 'point'"),
+    ("many", None, ng.Auto(), AcceleratedStepper, "there are not enough independent groups"),
+    ("many", None, ng.Auto("expensive"), WholePasses, "memoised VB in 12 batches of 'point'"),
     ("many", None, ng.Auto("stream"), SVIStepper, "per-node steps: the data are a stream"),
-    ("scalar_mixture", None, ng.Auto(), AcceleratedStepper, "there are no independent groups"),
+    ("scalar_mixture", None, ng.Auto(), AcceleratedStepper, "there are not enough independent groups"),
     ("skills", None, ng.Auto("expensive"), SafeguardedStepper, "this problem remembers no messages"),
     # the method fixed
     ("ratings", ng.VB(), ng.Auto(), AcceleratedStepper, "exact sweeps were asked for"),

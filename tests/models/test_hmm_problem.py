@@ -57,7 +57,7 @@ def test_the_same_bound_and_posterior_as_the_declared_network(kind, rng):
         lam["emission"] = tuple(part[:, None] for part in lam["emission"])
     state = problem.at(lam)
     for sweep in range(SWEEPS):
-        state, bound, _ = problem.sweep(state, ())
+        state, bound, *_ = problem.sweep(state, ())
         np.testing.assert_allclose(bound, all_.trace["elbo"][1 + sweep], rtol=1e-10)
     for name in problem.blocks:
         for ours, theirs in zip(state.lam[name], all_[name].lam, strict=True):
@@ -98,7 +98,7 @@ def test_the_bound_never_falls(name, rng):
     problem = SequenceProblem(sequences(emission, X, LENGTHS), HMMModel(np.ones(3), np.ones((3, 3)), emission))
     state, bounds = started(problem, rng), []
     for _ in range(15):
-        state, bound, info = problem.sweep(state, ())
+        state, bound, info, _ = problem.sweep(state, ())
         bounds.append(bound)
         assert all(bool(np.all(block.valid)) for block in info.values())
     assert np.isfinite(bounds).all()
@@ -277,7 +277,7 @@ def test_categories_as_hmmlearn():
     state = problem.at({name: (np.array(value) - 1.0,) for name, value in start.items()})
     for wanted in CATEGORICAL_HISTORY:
         np.testing.assert_allclose(problem.bound(state), wanted, rtol=1e-10)
-        state, _, _ = problem.sweep(state, ())
+        state, *_ = problem.sweep(state, ())
     transition = [[11.888979196979253, 3.00766087544761], [3.987064149012168, 9.116295778561021]]
     np.testing.assert_allclose(state.lam["transition"][0] + 1.0, transition, rtol=1e-9)
 
@@ -296,9 +296,9 @@ def test_gaussians_as_hmmlearn():
     bounds = []
     for _ in GAUSSIAN_HISTORY:
         bounds.append(problem.bound(state))
-        state, _, _ = problem.sweep(state, ())
+        state, *_ = problem.sweep(state, ())
     for _ in range(3):
-        state, _, _ = problem.sweep(state, ())
+        state, *_ = problem.sweep(state, ())
     # Its bound leaves out constants of the normalisers; between any two sweeps it rises by as much.
     np.testing.assert_allclose(np.diff(bounds), np.diff(GAUSSIAN_HISTORY), atol=1e-9)
     found = family.usual(state.lam["emission"])
@@ -315,7 +315,7 @@ def test_poisson_base_measure(rng):
     emission = Poissons(1, 1, 2.0, 0.5)
     problem = SequenceProblem(sequences(emission, X), HMMModel(np.ones(1), np.ones((1, 1)), emission))
     state = problem.from_counts(np.ones(1), np.ones((1, 1)), np.ones((problem.n_sums, 1)))
-    _, bound, _ = problem.sweep(state, ())
+    _, bound, *_ = problem.sweep(state, ())
     shape, rate = 2.0 + X.sum(), 0.5 + len(X)
     evidence = (
         sp.gammaln(shape) - shape * np.log(rate) - sp.gammaln(2.0) + 2.0 * np.log(0.5) - sp.gammaln(X + 1.0).sum()

@@ -71,14 +71,14 @@ class AcceleratedStepper(NothingToFinish):
         turned, here = (state, None) if past is None else self._turned(state, past)
         start = None if here is None or here.rest > 0 else self._extrapolated(turned, here)
         last = -math.inf if past is None else past.bound
-        result = self._sweep(turned if start is None else start)
-        sweeps = 1
-        if start is not None and not rose(result, last):
-            result, start, sweeps = self._sweep(turned), None, 2
+        results = [self._sweep(turned if start is None else start)]
+        if start is not None and not rose(results[-1], last):
+            results, start = [*results, self._sweep(turned)], None
             here = self._failed(here)
-        if turned is not state and past is not None and not rose(result, last):
-            result, turned, sweeps = self._sweep(state), state, sweeps + 1
+        if turned is not state and past is not None and not rose(results[-1], last):
+            results, turned = [*results, self._sweep(state)], state
             here = past._replace(age=-1, before=None, turning=False)
+        result = results[-1]
         after = History(
             result.bound,
             self._point(turned if start is None else start),
@@ -89,7 +89,8 @@ class AcceleratedStepper(NothingToFinish):
             (0 if self.turning else WARM_UP) if here is None else max(0, here.rest - 1),
             0 if here is None else here.failures,
         )
-        info = StepInfo(result.info, 1.0, sweeps * self.accesses, result.bound)
+        accesses = len(results) * self.accesses + sum(found.reads for found in results)
+        info = StepInfo(result.info, 1.0, accesses, result.bound)
         return result.state._replace(memory={KEY: after}), info
 
     def _failed(self, here: History | None) -> History | None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from natgrad.network.plan import Plan
     from natgrad.network.problem import NetworkProblem
 
-__all__ = ["MemoisedStepper", "Remembered"]
+__all__ = ["MemoisedStepper", "Remembered", "WholePasses"]
 
 Stats = tuple[Any, ...]
 KEY = "memoised"
@@ -229,6 +229,28 @@ class MemoisedStepper:
             lam, mu, memory.stats, memory.entropy, scale
         )
         return lam, mu, float(bound), info
+
+
+class WholePasses:
+    """Memoised VB where the user fixed no batches: a step is a pass over all of them, as it is for a sweep."""
+
+    rising, steps_per_pass = True, 1
+
+    def __init__(self, inner: MemoisedStepper) -> None:
+        self.inner = inner
+
+    def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
+        here, accesses = state._replace(t=state.t * self.inner.n_batches), 0
+        for _ in range(self.inner.n_batches):
+            here, info = self.inner.step(here, seed)
+            accesses += info.accesses
+            if not all(bool(block.valid) for block in info.blocks.values()):
+                break
+        return here._replace(t=state.t + 1), info._replace(accesses=accesses)
+
+    def finish(self, state: State) -> State:
+        """The local variables of all batches put in their places."""
+        return self.inner.finish(state)
 
 
 def _exchanged(memory: Remembered, number: int, visit: Visit) -> Remembered:

@@ -50,7 +50,7 @@ def best_start(data: Sequences, model: HMMModel, seed: int, n_init: int, n_jobs:
         state = _guess(own, rows, model.n_states, generator(seed, START, start)) if isinstance(start, int) else start
         bound = -np.inf
         for _ in range(sweeps):
-            state, bound, _ = own.sweep(state, ())
+            state, bound, *_ = own.sweep(state, ())
         return state, bound
 
     threads = n_threads(n_jobs)

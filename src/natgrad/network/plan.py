@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from natgrad.network.polynomial import Factor, Label, Monomial, Take
 from natgrad.network.scope import Reading
 from natgrad.problem import Block
 
-__all__ = ["Plan", "PlannedTerm", "make_plan", "weight_key", "with_gates"]
+__all__ = ["Plan", "PlannedTerm", "last_touch", "make_plan", "weight_key", "with_gates"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,3 +205,12 @@ def element_keys(
     if not parts:
         return np.zeros(n_elements, dtype=np.int64), ()
     return np.ravel_multi_index(parts, [shape[p] for p in chosen]), tuple(chosen)
+
+
+def last_touch(plan: Plan, order: Iterable[str]) -> dict[str, str | None]:
+    """For each term, the block of the sweep after whose update it changes no more."""
+    last: dict[str, str | None] = dict.fromkeys(plan.terms, None)
+    for name in order:
+        for term in plan.terms_of(name):
+            last[term.node] = name
+    return last

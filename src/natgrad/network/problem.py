@@ -6,7 +6,7 @@ nothing. Every call enters 64-bit mode for itself; the user's process keeps its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -20,20 +20,11 @@ from natgrad._jax import in_64_bits
 from natgrad.network.expressions import LOG_ZERO
 from natgrad.network.gauge import find_gauges
 from natgrad.network.incidence import child_sets, coupling, present_elements
-from natgrad.network.plan import Plan
+from natgrad.network.joint import JointMeans
+from natgrad.network.plan import Plan, last_touch
 from natgrad.network.program import Program
 from natgrad.network.updates import all_valid, blend, choose, moved, put_column, settle, take_column
-from natgrad.problem import (
-    Block,
-    BlockInfo,
-    ChildSet,
-    LocalPart,
-    LocalResult,
-    Messages,
-    Sampled,
-    State,
-    SweepResult,
-)
+from natgrad.problem import Block, BlockInfo, ChildSet, LocalPart, LocalResult, Messages, Sampled, State, SweepResult
 
 __all__ = ["LocalPart", "LocalResult", "NetworkProblem"]
 
@@ -131,8 +122,16 @@ class NetworkProblem:
         )
 
     def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
-        """The same sweep: a network's coupled scalars are updated in turn."""
-        return self.sweep(state, order)
+        """The same sweep, after the Gaussian means that meet in a term were solved together."""
+        if state.t == 0 or not self.joint.groups:  # a start counts as it is
+            return self.sweep(state, order)
+        solved, reads = self.joint.solved(state)
+        return self.sweep(solved, order)._replace(reads=reads)
+
+    @cached_property
+    def joint(self) -> JointMeans:
+        """The groups of Gaussian blocks that are solved together."""
+        return JointMeans(self)
 
     def bound(self, state: State) -> float:
         """The evidence lower bound at a state."""
@@ -286,7 +285,7 @@ class NetworkProblem:
     # -- compilation --
 
     def _sweep(self, order: tuple[str, ...], exact: bool) -> Callable[..., Any]:
-        program, last = self.program, _last_touch(self.plan, order)
+        program, last = self.program, last_touch(self.plan, order)
 
         def function(lam: Any, mu: Any, rho: Array, known: Any) -> Any:
             lam, mu, info = dict(lam), dict(mu), {}
@@ -397,12 +396,3 @@ class NetworkProblem:
                 if name in self.blocks:
                     self.program.pieces(term, self.program.dropped(self.blocks[name], term))
         self._device = {key: jnp.asarray(array) for key, array in self.program.known.items()}
-
-
-def _last_touch(plan: Plan, order: Iterable[str]) -> dict[str, str | None]:
-    """For each term, the block of the sweep after whose update it changes no more."""
-    last: dict[str, str | None] = dict.fromkeys(plan.terms, None)
-    for name in order:
-        for term in plan.terms_of(name):
-            last[term.node] = name
-    return last
