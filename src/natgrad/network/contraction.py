@@ -8,6 +8,7 @@ and otherwise a product and a sum, which XLA fuses (a batched `dot_general` over
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ from jax import lax
 
 from natgrad.network.polynomial import Label
 
-__all__ = ["Labelled", "contract"]
+__all__ = ["Labelled", "aligned", "contract"]
 
 Array = Any
 # A batched matrix product pays only while the batch axis is short; beyond it, product-and-sum fuses better.
@@ -71,7 +72,7 @@ def _pair(first: Labelled, second: Labelled, needed: set[Label]) -> Labelled:
     if summed and math.prod(sizes[label] for label in batch) <= LONGEST_MATMUL_BATCH:
         return _matrix_product(a, b, batch, summed)
     union = [*a.labels, *(label for label in b.labels if label not in a.labels)]
-    product = _aligned(a, union) * _aligned(b, union)
+    product = aligned(a, union) * aligned(b, union)
     gone = tuple(union.index(label) for label in summed)
     kept = tuple(label for label in union if label not in summed)
     return Labelled(jnp.sum(product, axis=gone) if gone else product, kept)
@@ -113,7 +114,8 @@ def _diagonal(part: Labelled) -> Labelled:
     return Labelled(array, labels)
 
 
-def _aligned(part: Labelled, union: list[Label]) -> Array:
+def aligned(part: Labelled, union: Sequence[Label]) -> Array:
+    """The array with its axes in the order of ``union``, and axes of length one for labels that it has not."""
     order = [part.labels.index(label) for label in union if label in part.labels]
     array = jnp.transpose(part.array, order)
     return array[tuple(slice(None) if label in part.labels else None for label in union)]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from natgrad.network.contraction import Labelled, contract
+from natgrad.network.contraction import Labelled, aligned, contract
 from natgrad.network.polynomial import Factor, Label, Mark, Monomial, Take
 
 __all__ = ["FULL", "SAMPLE", "Column", "View", "evaluate", "read_factor"]
@@ -98,20 +98,38 @@ def read_factor(
     if column is None or column.node != factor.source:
         return whole
     # Gather the column and the rest apart: the gradient then scatters one column instead of all of them.
-    label = factor.axes[column.axis]
-    assert not isinstance(label, Take)
     axes = (*factor.axes[: column.axis], *factor.axes[column.axis + 1 :])
-    moved = {(s, p - (p > column.axis)): index for (s, p), index in view.moved.items()}
+    moved = {(s, p - (p > column.axis)): index for (s, p), index in view.moved.items() if p != column.axis}
     part = _address(
         column.stats[factor.stat],
         factor.__class__(factor.source, factor.stat, axes, False),
         known,
         view._replace(moved=moved),
     )
+    places = _places(factor, column.axis, known, view)
+    if places is not None:
+        chosen = aligned(places, whole.labels) == column.number
+        return Labelled(jnp.where(chosen, aligned(part, whole.labels), whole.array), whole.labels)
+    label = factor.axes[column.axis]
+    assert not isinstance(label, Take)
     place = whole.labels.index(label)
-    rest = tuple(name for name in whole.labels if name != label)
-    piece = jnp.transpose(part.array, [part.labels.index(name) for name in rest])
+    piece = jnp.transpose(part.array, [part.labels.index(name) for name in whole.labels if name != label])
     return Labelled(lax.dynamic_update_index_in_dim(whole.array, piece, column.number, place), whole.labels)
+
+
+def _places(factor: Factor, position: int, known: Mapping[str, Array], view: View) -> Labelled | None:
+    """Which element of an axis each element of the view reads; None where the axis is read as it is."""
+    axis = factor.axes[position]
+    if (factor.source, position) in view.moved:
+        index = view.moved[factor.source, position]
+        return None if index is None else Labelled(index, (SAMPLE,))
+    if isinstance(axis, Take):
+        return _address(known[axis.index], _index_factor(axis), known, view)
+    if isinstance(axis, str) and axis in view.zipped:
+        return Labelled(view.zipped[axis], (SAMPLE,))
+    if view.window is not None and axis == view.window[0]:
+        return Labelled(view.window[1] + jnp.arange(view.window[2]), (axis,))
+    return None
 
 
 def _address(array: Array, factor: Factor, known: Mapping[str, Array], view: View) -> Labelled:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from natgrad.network.expressions import (
     Constant,
     Expression,
     Kind,
+    Read,
     Untyped,
 )
 from natgrad.network.plates import Plate
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from natgrad.network.scope import Scope
 
 __all__ = ["add", "diag", "dot", "multiply", "transform"]
+
+# A sum of more terms than this is shortened in errors.
+LONGEST_SHOWN = 8
 
 
 def dot(left: Any, right: Any, over: Plate | None = None) -> Expression:
@@ -121,10 +125,13 @@ def multiply(expression: Expression, factor: Any) -> Expression:
 
 
 class _Sum(Expression):
-    """a + b for scalars or vectors: E[(a+b)(a+b)ᵀ] = E[aaᵀ] + E[bbᵀ] + E[a]E[b]ᵀ + E[b]E[a]ᵀ."""
+    """a + b + … for scalars or vectors: E[(Σ a)(Σ a)ᵀ] = Σ E[aaᵀ] + Σ_{a ≠ b} E[a]E[b]ᵀ.
+
+    A sum of sums is one sum: a long one must not be deeper than Python's stack.
+    """
 
     def __init__(self, left: Expression, right: Expression) -> None:
-        self.left, self.right = left, right
+        self.parts = (*_parts(left), *_parts(right))
         self.kind = left.kind
         self.size = left.size if left.size is not None else right.size
         if left.kind != right.kind or self.kind not in (REAL, VECTOR):
@@ -134,25 +141,34 @@ class _Sum(Expression):
             )
         if self.kind == VECTOR:
             _check_lengths(left, right, f"{left} + {right}")
-        _check_independent(left, right, f"{left} + {right}", "Write it once: 2 * a, or dot(X1 + X2, w)")
+        self.reads = _reads(left) | _reads(right)
+        _check_independent(left, right, lambda: f"{left} + {right}", "Write it once: 2 * a, or dot(X1 + X2, w)")
 
     def accesses(self) -> Iterator[Access]:
-        yield from self.left.accesses()
-        yield from self.right.accesses()
+        for part in self.parts:
+            yield from part.accesses()
 
     def __str__(self) -> str:
-        return f"({self.left} + {self.right})"
+        shown = self.parts if len(self.parts) <= LONGEST_SHOWN else (*self.parts[: LONGEST_SHOWN - 1], "…")
+        return f"({' + '.join(map(str, shown))})"
 
     def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
-        a, b = self.left, self.right
         if name == "x":
-            return a.stat("x", scope, labels, bind) + b.stat("x", scope, labels, bind)
-        squares = a.stat("xx", scope, labels, bind) + b.stat("xx", scope, labels, bind)
-        i, j = labels[:1], labels[1:]
-        cross = a.stat("x", scope, i, bind) * b.stat("x", scope, j, bind)
+            return _added(part.stat("x", scope, labels, bind) for part in self.parts)
+        squares = _added(part.stat("xx", scope, labels, bind) for part in self.parts)
+        first = [part.stat("x", scope, labels[:1], bind) for part in self.parts]
         if self.kind == REAL:
-            return squares + 2.0 * cross
-        return squares + cross + b.stat("x", scope, i, bind) * a.stat("x", scope, j, bind)
+            return squares + 2.0 * _added(a * b for i, a in enumerate(first) for b in first[i + 1 :])
+        second = [part.stat("x", scope, labels[1:], bind) for part in self.parts]
+        return squares + _added(a * b for i, a in enumerate(first) for j, b in enumerate(second) if i != j)
+
+
+def _parts(expression: Expression) -> tuple[Expression, ...]:
+    return expression.parts if isinstance(expression, _Sum) else (expression,)
+
+
+def _added(polynomials: Iterable[Polynomial]) -> Polynomial:
+    return Polynomial(tuple(monomial for polynomial in polynomials for monomial in polynomial.monomials))
 
 
 class _Product(Expression):
@@ -173,7 +189,7 @@ class _Product(Expression):
                 f"{self}: {NOUN[left.kind]} times {NOUN[self.kind]} has no closed form; {NOUN[self.kind]} is multiplied by "
                 f"{fitting}"
             )
-        _check_independent(left, right, str(self), "Use two nodes")
+        _check_independent(left, right, self.__str__, "Use two nodes")
 
     def accesses(self) -> Iterator[Access]:
         yield from self.left.accesses()
@@ -196,7 +212,7 @@ class _Dot(Expression):
 
     def __init__(self, left: Expression, right: Expression, over: Plate | None) -> None:
         self.left, self.right, self.over = left, right, over
-        _check_independent(left, right, str(self), "Use two nodes")
+        _check_independent(left, right, self.__str__, "Use two nodes")
 
     def accesses(self) -> Iterator[Access]:
         yield from self.left.accesses()
@@ -316,15 +332,18 @@ def _check_lengths(left: Expression, right: Expression, what: str) -> None:
         raise PlateMismatch(f"{what}: the vectors have lengths {lengths[0]} and {lengths[1]}")
 
 
-def _check_independent(left: Expression, right: Expression, what: str, advice: str) -> None:
-    # A category may choose on both sides: what it chooses shares one label, so nothing is counted twice.
-    one, other = (
-        {access.key() for access in side.accesses() if access.kind != CATEGORY and not access.node.is_observed}
-        for side in (left, right)
-    )
-    if shared := one & other:
-        name = sorted(name for name, _ in shared)[0]
+def _reads(expression: Expression) -> frozenset[Read]:
+    """The readings of hidden nodes inside, but for categories: what these choose shares one label and is counted once."""
+    if isinstance(expression, _Sum):
+        return expression.reads
+    hidden = (a for a in expression.accesses() if a.kind != CATEGORY and not a.node.is_observed)
+    return frozenset(access.key() for access in hidden)
+
+
+def _check_independent(left: Expression, right: Expression, what: Callable[[], str], advice: str) -> None:
+    if shared := _reads(left) & _reads(right):
+        name = min(name for name, _ in shared)
         raise NotConjugate(
-            f"{what}: {name!r} stands on both sides, and the product of expectations is not the expectation of the product. "
+            f"{what()}: {name!r} stands on both sides, and the product of expectations is not the expectation of the product. "
             f"{advice}"
         )

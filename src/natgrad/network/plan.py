@@ -131,7 +131,13 @@ def _block(
     names = tuple(plate.name for plate in node.block_plates)
     shape = tuple(plate.size for plate in node.block_plates)
     twice = [term for term in terms.values() if len(term.readings.get(node.name, ())) > 1]
-    if len(plates) > 1 or (plates and twice):
+    if plates and twice:
+        raise NotConjugate(
+            f"{twice[0].node!r} reads {node.name!r} twice, summed over plate {min(plates)!r} and in another way; for an element "
+            "in both, the product of expectations is not the expectation of the product. Put both into one dot by adding to "
+            "its known numbers, or use a second node"
+        )
+    if len(plates) > 1:
         raise NotConjugate(
             f"{node.name!r} is summed over plates {sorted(plates)} in different terms; its elements cannot be updated in turn "
             "along one axis. Use a MultivariateNormal, or separate nodes"

@@ -244,6 +244,8 @@ def _walk(expression: Expression) -> list[Expression]:
     for side in ("left", "right", "entries"):
         if isinstance(inner := getattr(expression, side, None), Expression):
             found += _walk(inner)
+    for part in getattr(expression, "parts", ()):
+        found += _walk(part)
     return found
 
 
