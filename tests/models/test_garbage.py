@@ -35,3 +35,32 @@ def test_garbage_is_refused_and_changes_nothing(name, rng):
             model.partial_fit(garbage(draw(rng), rng, how))
         assert bits_of(model) == before, how
         assert bits_of(model.partial_fit(draw(rng))) != before
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e300, 1e40])
+def test_counts_beyond_what_can_be_multiplied_are_refused(unit):
+    counts = np.random.default_rng(0).poisson(1.0, (8, 5)) * unit
+    with pytest.raises(ValueError, match=r"X\[\d, \d\] = .* count in another unit"):
+        ng.LDA(2, max_passes=1, verbose=False).fit(counts)
+
+
+def test_categories_that_are_no_numbers_of_categories():
+    codes = np.random.default_rng(0).integers(0, 4, 40)
+    model = ng.CategoricalHMM(2, max_sweeps=1, n_init=1, verbose=False)
+    with pytest.raises(ValueError, match=r"X\[\d+, 0\] = 3e\+15.*np\.unique"):
+        model.fit(codes * 10**15)
+    with pytest.raises(ValueError, match=r"X\[3, 0\] = inf must be a category"):
+        model.fit(np.where(np.arange(40) == 3, np.inf, codes))
+    with pytest.raises(ValueError, match=r"emission_prior = 1e-300 must be ≥ 1e-08"):
+        ng.CategoricalHMM(2, emission_prior=1e-300).fit(codes)
+    with pytest.raises(TypeError, match="emission_prior must hold numbers, got 'x'"):
+        ng.CategoricalHMM(2, emission_prior="x").fit(codes)
+    with pytest.raises(TypeError, match=r"transition_prior must hold numbers ≥ 0, got \{\}"):
+        ng.CategoricalHMM(2, transition_prior={}).fit(codes)
+
+
+@pytest.mark.parametrize("n_jobs", [0, -1, 1.5, "x", True])
+@pytest.mark.parametrize("model", [ng.LDA, ng.MatrixFactorization, ng.GaussianHMM])
+def test_numbers_of_threads(model, n_jobs):
+    with pytest.raises((TypeError, ValueError), match="n_jobs must be a whole number ≥ 1"):
+        model(2, n_jobs=n_jobs).fit(np.random.default_rng(0).poisson(1.0, (8, 5)))

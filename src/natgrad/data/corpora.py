@@ -26,6 +26,8 @@ __all__ = ["NO_COUNT", "Corpus", "as_corpus", "has_names", "read_docword", "read
 
 Ints = npt.NDArray[np.int64]
 Words = Sequence[Any] | npt.NDArray[Any]
+# Squares of counts, and what single precision makes of them, stay numbers.
+LEAST_COUNT, LARGEST_COUNT = 1e-15, 1e15
 NO_COUNT = (
     "and a count cannot be missing: write 0 for a word that is not there (X.filled(0)), or leave out the document"
 )
@@ -351,6 +353,13 @@ def _check(counts: npt.NDArray[np.float64], place_of: Any) -> None:
         raise ValueError(
             f"X must hold counts (finite, ≥ 0), but X[{d}, {v}] = {shown} ({len(bad)} such). Negative values in data passed to "
             "LDA mean that they were centred; give raw counts."
+        )
+    odd = np.flatnonzero((counts > LARGEST_COUNT) | (counts > 0) & (counts < LEAST_COUNT))
+    if len(odd):
+        d, v = place_of(int(odd[0]))
+        raise ValueError(
+            f"X[{d}, {v}] = {counts[odd[0]]:g} ({len(odd)} such), and counts must lie between {LEAST_COUNT:g} and "
+            f"{LARGEST_COUNT:g}: products of others overflow or vanish; count in another unit"
         )
 
 

@@ -36,6 +36,7 @@ from natgrad.models.rating_tables import FOLD_STEPS, check_columns
 from natgrad.models.recommending import RecommendMixin
 from natgrad.models.settings import (
     Watched,
+    all_or_nothing,
     checked_every,
     checked_method,
     checked_step,
@@ -227,6 +228,7 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         self._run(kind, ratings, None, limits, Trace(), keeper=keeper_of(keep, run_settings(self)))
         return self
 
+    @all_or_nothing
     def partial_fit(self, X: Any, y: None = None) -> MatrixFactorization:
         """Fit to more ratings, by a few sweeps over these and all that came before.
 
@@ -246,6 +248,7 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         self._run(self._kind, ratings, state, limits, Trace(list(self.trace_.records)), growing=True)
         return self
 
+    @all_or_nothing
     def continue_(
         self, max_steps: int | None = None, *, max_accesses: int | None = None, max_seconds: float | None = None
     ) -> MatrixFactorization:

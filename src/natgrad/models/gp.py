@@ -24,7 +24,7 @@ from natgrad.inference.methods import Method
 from natgrad.inference.steps import Step
 from natgrad.models.gp_base import SparseGP
 from natgrad.models.gp_likelihoods import Bernoulli, Gaussian, Likelihood, StudentT, likelihood_named
-from natgrad.models.settings import Watched
+from natgrad.models.settings import Watched, all_or_nothing
 from natgrad.network.checks import real_number, whole_number
 
 __all__ = ["SparseGPClassifier", "SparseGPRegressor"]
@@ -146,6 +146,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         self._fit_rows(self._read(X, y, True), likelihood, likelihood.standardised, keep)
         return self
 
+    @all_or_nothing
     def partial_fit(self, X: Any, y: Any, *, n_total: float | None = None) -> SparseGPRegressor:
         """Steps on the rows of a stream; the first chunk sets the scales and the inducing inputs.
 
@@ -323,6 +324,7 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         self._fit_rows(self._read(X, y, True), Bernoulli(), False, keep)
         return self
 
+    @all_or_nothing
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *, n_total: float | None = None) -> SparseGPClassifier:
         """Steps on the rows of a stream; ``classes`` lists all of them at the first call."""
         self._partial(self._read(X, y, not hasattr(self, "_state"), classes), Bernoulli(), False, n_total)

@@ -28,7 +28,15 @@ from natgrad.models.gp_likelihoods import Likelihood
 from natgrad.models.gp_problem import GPProblem
 from natgrad.models.gp_settings import MOST_ROWS, Learned, Settings, compiled, leaves_of, settings_of
 from natgrad.models.saving import register
-from natgrad.models.settings import Keep, checked_method, checked_step, fitted_at, keeper_of, run_settings
+from natgrad.models.settings import (
+    Keep,
+    all_or_nothing,
+    checked_method,
+    checked_step,
+    fitted_at,
+    keeper_of,
+    run_settings,
+)
 from natgrad.network.checks import real_number, whole_number
 from natgrad.posterior.checkpoints import Checkpoints
 from natgrad.posterior.export import Posterior as Factors
@@ -80,6 +88,7 @@ class SparseGP(GPFiles, BaseEstimator):
 
     # -- fitting --
 
+    @all_or_nothing
     def continue_(self, X: Any, y: Any = None, max_steps: int | None = None) -> Self:
         """Go on from where the last fit ended, on the same rows: scales stay, the trace and Adam's memory continue.
 

@@ -31,9 +31,11 @@ from natgrad.models.hmm_files import HMMFiles
 from natgrad.models.hmm_priors import chain_priors
 from natgrad.models.settings import (
     Watched,
+    all_or_nothing,
     checked_method,
     checked_step,
     fitted_at,
+    fitted_to_parts,
     keeper_of,
     refuse_to_keep,
     run_settings,
@@ -173,12 +175,8 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         if is_stream(X):
             refuse_to_keep(keep)
             if asked() or not all(given is None for given in (y, lengths, labels)):
-                raise ValueError(
-                    "an iterator takes no lengths, labels or callbacks: call partial_fit with each part instead"
-                )
-            for part in X:
-                self.partial_fit(part)
-            self._check_fitted()
+                raise ValueError("an iterator takes no lengths, labels or callbacks: call partial_fit with each part")
+            self.__dict__ = fitted_to_parts(self, X)
             return self
         columns, lengths = self._columns(X, y, lengths)
         model = self._model(columns)
@@ -188,6 +186,7 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         self.n_times_seen_ = data.n_times
         return self
 
+    @all_or_nothing
     def partial_fit(
         self, X: Any, y: Any = None, lengths: Any = None, *, labels: Any = None, n_times: float | None = None
     ) -> HiddenMarkov:

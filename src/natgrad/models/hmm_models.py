@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.models.hmm import HiddenMarkov
-from natgrad.network.checks import real_number, whole_number
+from natgrad.network.checks import real_number, require, whole_number
 
 if TYPE_CHECKING:
     from natgrad.models.hmm_emissions import Emission
@@ -19,6 +19,8 @@ __all__ = ["BernoulliHMM", "CategoricalHMM", "GaussianHMM", "PoissonHMM"]
 
 Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
+# More categories than this are numbers that mean something else; a smaller prior gives a probability of exactly zero.
+MOST_CATEGORIES, LEAST_PRIOR = 1_000_000, 1e-8
 # Rows from which priors are read off, evenly from all over the data.
 PRIOR_ROWS = 200_000
 
@@ -144,10 +146,18 @@ class CategoricalHMM(HiddenMarkov):
 
         n_states = int(self.n_states)
         if self.n_categories is None:
-            n_categories = int(max(np.nanmax(X, initial=0), 0)) + 1 if np.isfinite(np.nanmax(X, initial=0)) else 1
+            seen = np.asarray(X[np.isfinite(X)], dtype=np.float64)
+            n_categories = int(seen.max(initial=0.0)) + 1
+            if n_categories > MOST_CATEGORIES:
+                place = np.unravel_index(np.nanargmax(np.where(np.isfinite(X), X, np.nan)), X.shape)
+                raise ValueError(
+                    f"X[{place[0]}, {place[1]}] = {X[place]:g}: categories are numbered 0, 1, 2, …, without gaps, and there are "
+                    f"at most {MOST_CATEGORIES:,}; number them, np.unique(X, return_inverse=True)[1], or give n_categories"
+                )
         else:
             n_categories = whole_number(self.n_categories, "n_categories")
         prior = _numbers(self.emission_prior, "emission_prior", [(), (n_states, n_categories)])
+        require(prior >= LEAST_PRIOR, prior, "emission_prior", f"≥ {LEAST_PRIOR:g}")
         return Categories(n_states, n_categories, prior)
 
     def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
@@ -252,7 +262,10 @@ def _mean_and_variance(X: Array, words: bool = True) -> tuple[Floats, Floats]:
 
 
 def _numbers(value: Any, what: str, shapes: list[tuple[int, ...]]) -> Floats:
-    array = np.asarray(value, dtype=np.float64)
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what} must hold numbers, got {value!r}") from None
     if array.shape not in shapes or not np.isfinite(array).all():
         raise ValueError(f"{what} must be finite, of shape {' or '.join(str(s) for s in shapes)}, got {value!r}")
     return array

@@ -43,7 +43,10 @@ def chain_priors(
 
 def _concentrations(value: Any, shape: tuple[int, ...], what: str) -> Floats:
     """Numbers ≥ 0 at a shape; 0 forbids."""
-    array = np.asarray(value, dtype=np.float64)
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what} must hold numbers ≥ 0, got {value!r}") from None
     if array.shape not in ((), shape) or not (np.isfinite(array) & (array >= 0)).all():
         raise ValueError(f"{what} must be ≥ 0, a number or an array {list(shape)}, got {value!r}")
     return np.broadcast_to(array, shape).copy()

@@ -30,7 +30,15 @@ from natgrad.models.lda_files import LDAFiles
 from natgrad.models.lda_one import OneDocument
 from natgrad.models.lda_settings import LearnPriors
 from natgrad.models.lda_stream import LDAStream, fit_stream
-from natgrad.models.settings import Watched, checked_method, checked_step, fitted_at, keeper_of, run_settings
+from natgrad.models.settings import (
+    Watched,
+    all_or_nothing,
+    checked_method,
+    checked_step,
+    fitted_at,
+    keeper_of,
+    run_settings,
+)
 from natgrad.models.topics import Alignment, By, aligned, completed, ranked_words, split_tokens, tell_empty_topics
 from natgrad.network.checks import whole_number
 from natgrad.posterior.export import Posterior, factors_of
@@ -189,6 +197,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             self._run(problem, lambda: problem.start(int(self.seed)), Trace(), keeper=keeper)
         return self
 
+    @all_or_nothing
     def continue_(self, X: Any, max_passes: int | None = None) -> LDA:
         """Go on from where the last fit ended, on the same documents; the trace continues."""
         self._check_fitted()
@@ -197,6 +206,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             self._run(problem, self._resumed(problem), Trace(list(self.trace_.records)), max_passes)
         return self
 
+    @all_or_nothing
     def partial_fit(
         self,
         X: Any,

@@ -16,6 +16,8 @@ __all__ = ["check_settings"]
 
 def check_settings(model: MatrixFactorization) -> None:
     """Raise for parameters that say what is fitted and are wrong, each alone or together."""
+    if model.n_jobs is not None:
+        whole_number(model.n_jobs, "n_jobs")
     whole_number(model.n_factors, "n_factors")
     whole_number(model.seed, "seed", least=0)
     if model.likelihood not in ("gaussian", "bernoulli", "poisson"):

@@ -6,9 +6,10 @@ Here the defaults are chosen, for networks and ready models alike.
 from __future__ import annotations
 
 import copy
+import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ParamSpec, TypedDict, TypeVar
 
 from natgrad.inference.auto import Auto, Control
 from natgrad.inference.engine import BoundEvery, default_step
@@ -21,15 +22,19 @@ from natgrad.problem import Problem, State
 __all__ = [
     "Keep",
     "Watched",
+    "all_or_nothing",
     "checked_every",
     "checked_method",
     "checked_step",
     "fitted_at",
+    "fitted_to_parts",
     "keeper_of",
     "refuse_to_keep",
     "run_settings",
 ]
 
+P = ParamSpec("P")
+T = TypeVar("T")
 # Settings that a resumed run may have changed: limits may be raised, and who computes changes nothing.
 FREE = ("max_steps", "max_passes", "max_sweeps", "max_seconds", "max_accesses", "tol", "n_jobs", "executor", "verbose")
 
@@ -51,6 +56,36 @@ class Watched(Keep, total=False):
     """The same with ``callbacks``, which `natgrad.inference.callbacks.told` takes out."""
 
     callbacks: Sequence[Any]
+
+
+def all_or_nothing(method: Callable[P, T]) -> Callable[P, T]:
+    """Have a method of an estimator done as a whole: whatever ends it early, Ctrl-C too, leaves the estimator as it was.
+
+    What a fit sets is replaced, never changed in place, so the attributes that were there are enough.
+    """
+
+    @functools.wraps(method)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        (estimator, *_), before = args, dict(vars(args[0]))
+        try:
+            return method(*args, **kwargs)
+        except BaseException:
+            estimator.__dict__ = before
+            raise
+
+    return wrapped
+
+
+def fitted_to_parts(estimator: Any, parts: Iterable[Any]) -> dict[str, Any]:
+    """The attributes of an estimator with these settings, fitted part by part: of an earlier fit nothing is left."""
+    new = type(estimator)(**estimator.get_params(deep=False))
+    before = set(vars(new))
+    for part in parts:
+        new.partial_fit(part)
+    if set(vars(new)) == before:
+        raise ValueError("X is an iterator that gave nothing: there is nothing to fit to")
+    fitted: dict[str, Any] = vars(new)
+    return fitted
 
 
 def checked_method(method: Any) -> Method | None:
