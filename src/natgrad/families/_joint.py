@@ -85,6 +85,11 @@ class NormalGamma(Family):
         usual = {"mean": v[..., 0], "scale": p["scale"], "shape": p["shape"], "rate": p["shape"] / v[..., 1]}
         return ops.align(self._natural(usual), self.stat_ndims)
 
+    def shifted(self, lam: Stats, origin: Array) -> Stats:
+        """λ of [x, τ] + origin, where `lam` is that of [x, τ] and the last entry of `origin` is 0."""
+        usual = self.usual(lam)
+        return self._natural({**usual, "mean": usual["mean"] + origin[..., 0]})
+
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Draws [n, ..., 2]."""
         p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
@@ -181,6 +186,11 @@ class NormalWishart(Family):
         rate = p["dof"][..., None, None] * ops.spd_inverse_logdet(v[..., 1:])[0]
         usual = {"mean": v[..., 0], "scale": p["scale"], "dof": p["dof"], "rate": rate}
         return ops.align(self._natural(usual), self.stat_ndims)
+
+    def shifted(self, lam: Stats, origin: Array) -> Stats:
+        """λ of [x | Λ] + origin, where `lam` is that of [x | Λ] and `origin` is 0 but for its first column."""
+        usual = self.usual(lam)
+        return self._natural({**usual, "mean": usual["mean"] + origin[..., 0]})
 
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Draws [n, ..., D, 1 + D]."""

@@ -79,6 +79,11 @@ class Emission(Protocol):
         """η̃; it broadcasts."""
         ...
 
+    @property
+    def origin(self) -> Floats | None:
+        """From where values are measured, as a value of φ: λ is of φ − origin. None is zero."""
+        ...
+
     def observe(self, X: Array) -> Observed:
         """Data [T, D], checked."""
         ...
@@ -106,10 +111,14 @@ class FullGaussians:
 
     kind, family = QUADRATIC, NormalWishart()
 
-    def __init__(self, n_states: int, mean: Floats, scale: float, dof: float, rate: Floats) -> None:
-        self.arguments = {"n_states": n_states, "mean": mean, "scale": scale, "dof": dof, "rate": rate}
+    def __init__(
+        self, n_states: int, mean: Floats, scale: float, dof: float, rate: Floats, origin: Floats | None = None
+    ) -> None:
+        self.arguments = _arguments(n_states, mean, scale, dof, rate, origin)
         self.shape: tuple[int, ...] = (n_states,)
         self.n_columns = len(mean)
+        self.origin = None if origin is None else np.column_stack([origin, np.zeros((len(mean), len(mean)))])
+        mean = mean if origin is None else mean - origin
         self.prior: Stats = tuple(np.asarray(part)[None] for part in self.family.natural(
             mean=mean, scale=scale, dof=dof, rate=rate
         ))  # fmt: skip
@@ -125,7 +134,7 @@ class FullGaussians:
                     f"X[{begin + row}, {int(np.argmax(missing[row]))}] is NaN, but other columns of that row are not: with "
                     'covariance="full" only whole rows can be missing; covariance="diag" takes single entries'
                 )
-        return Observed(NO_CODES, _floats(X))
+        return Observed(NO_CODES, _less(_floats(X), self.origin))
 
     def weights(self, mu: Stats) -> Floats:
         scaled, quadratic, precision, log = mu
@@ -148,13 +157,15 @@ class FullGaussians:
         packed = self.family.mean(lam)
         factors = np.linalg.cholesky(np.linalg.inv(packed[..., 1:]))
         noise = rng.standard_normal((len(states), self.n_columns))
-        return np.asarray(packed[states, :, 0] + np.einsum("tde,te->td", factors[states], noise))
+        drawn = packed[states, :, 0] + np.einsum("tde,te->td", factors[states], noise)
+        return np.asarray(drawn if self.origin is None else drawn + self.origin[:, 0])
 
 
 class _ByColumn:
     """Columns that are independent given the state; a NaN is missing in its column alone."""
 
     kind = BY_COLUMN
+    origin: Floats | None = None
 
     def __init__(self, n_states: int, n_columns: int) -> None:
         self.shape: tuple[int, ...] = (n_states, n_columns)
@@ -174,15 +185,19 @@ class IndependentGaussians(_ByColumn):
 
     family: Family = NormalGamma()
 
-    def __init__(self, n_states: int, mean: Floats, scale: float, dof: float, rate: Floats) -> None:
+    def __init__(
+        self, n_states: int, mean: Floats, scale: float, dof: float, rate: Floats, origin: Floats | None = None
+    ) -> None:
         super().__init__(n_states, len(mean))
-        self.arguments = {"n_states": n_states, "mean": mean, "scale": scale, "dof": dof, "rate": rate}
+        self.arguments = _arguments(n_states, mean, scale, dof, rate, origin)
+        self.origin = None if origin is None else np.column_stack([origin, np.zeros(len(mean))])
+        mean = mean if origin is None else mean - origin
         usual = {"mean": mean, "scale": scale, "shape": 0.5 * dof, "rate": 0.5 * np.asarray(rate)}
         self.prior: Stats = tuple(np.asarray(part)[None] for part in self.family.natural(**usual))
 
     def observe(self, X: Array) -> Observed:
         _check_finite(X)
-        return Observed(NO_CODES, _floats(X))
+        return Observed(NO_CODES, _less(_floats(X), self.origin))
 
     def weights(self, mu: Stats) -> Floats:
         scaled, quadratic, precision, log = mu
@@ -198,7 +213,8 @@ class IndependentGaussians(_ByColumn):
     def draw(self, lam: Stats, states: Array, rng: np.random.Generator) -> Array:
         packed = self.family.mean(lam)
         noise = rng.standard_normal((len(states), self.n_columns))
-        return np.asarray(packed[states, :, 0] + noise / np.sqrt(packed[states, :, 1]))
+        drawn = packed[states, :, 0] + noise / np.sqrt(packed[states, :, 1])
+        return np.asarray(drawn if self.origin is None else drawn + self.origin[:, 0])
 
 
 @final
@@ -283,7 +299,7 @@ class Bernoullis(_ByColumn):
 class Categories:
     """One of V categories; the code V is a missing one."""
 
-    kind, family = TABLE, Dirichlet()
+    kind, family, origin = TABLE, Dirichlet(), None
 
     def __init__(self, n_states: int, n_categories: int, concentration: Floats) -> None:
         self.arguments = {"n_states": n_states, "n_categories": n_categories, "concentration": concentration}
@@ -321,6 +337,23 @@ EMISSIONS: dict[str, Any] = {
 
 
 # -- checks --
+
+
+def _arguments(
+    n_states: int, mean: Floats, scale: float, dof: float, rate: Floats, origin: Floats | None
+) -> dict[str, Any]:
+    given = {"n_states": n_states, "mean": mean, "scale": scale, "dof": dof, "rate": rate}
+    return given if origin is None else {**given, "origin": origin}
+
+
+def _less(values: Array, origin: Floats | None) -> Array:
+    """Values measured from the origin: differences of numbers far from zero are exact, their squares are not."""
+    if origin is None:
+        return values
+    out = np.empty_like(values)
+    for begin, part in chunks_of(values):
+        out[begin : begin + len(part)] = part - origin[:, 0]
+    return out
 
 
 def _floats(X: Array) -> Array:

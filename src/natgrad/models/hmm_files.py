@@ -41,7 +41,13 @@ FITTED: dict[str, Any] = {
     "elbo": "float",
     "run": {"trace_?": Trace, "stop_?": Stop},
 }
-GAUSSIAN = {"n_states": "size state", "mean": "real [column]", "scale": "positive", "dof": "positive"}
+GAUSSIAN = {
+    "n_states": "size state",
+    "mean": "real [column]",
+    "scale": "positive",
+    "dof": "positive",
+    "origin?": "real [column]",
+}
 PAIR = "none | positive list [2]"
 
 

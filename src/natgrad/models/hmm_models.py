@@ -23,6 +23,8 @@ Array = npt.NDArray[Any]
 MOST_CATEGORIES, LEAST_PRIOR = 1_000_000, 1e-8
 # Rows from which priors are read off, evenly from all over the data.
 PRIOR_ROWS = 200_000
+# Columns whose mean is so many standard deviations from zero are measured from there.
+FAR = 1e2
 
 
 @final
@@ -83,6 +85,8 @@ class GaussianHMM(HiddenMarkov):
             raise ValueError(f'covariance must be "full" or "diag", got {self.covariance!r}')
         n_columns, n_states = X.shape[1], int(self.n_states)
         mean, variance = _mean_and_variance(X)
+        # Squares of numbers far from zero lose the digits that matter; ordinary data stay where they are, and are not copied.
+        origin = mean if np.any(np.abs(mean) > FAR * np.sqrt(variance)) else None
         if self.mean_prior is not None:
             mean = _numbers(self.mean_prior, "mean_prior", [(n_columns,)])
         dof = n_columns + 2.0 if self.dof_prior is None else real_number(self.dof_prior, "dof_prior")
@@ -94,12 +98,12 @@ class GaussianHMM(HiddenMarkov):
         elif full:
             rate = np.diag(rate)
         if full:
-            return FullGaussians(n_states, mean, scale, dof, rate)
-        return IndependentGaussians(n_states, mean, scale, dof, rate)
+            return FullGaussians(n_states, mean, scale, dof, rate, origin)
+        return IndependentGaussians(n_states, mean, scale, dof, rate, origin)
 
     def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
         packed = emission.family.mean(lam)
-        self.means_: Floats = packed[..., 0]
+        self.means_: Floats = packed[..., 0] if emission.origin is None else packed[..., 0] + emission.origin[:, 0]
         precision = packed[..., 1:]
         self.covars_: Floats = np.linalg.inv(precision) if self.covariance == "full" else 1.0 / precision[..., 0]
 
@@ -252,13 +256,14 @@ def _mean_and_variance(X: Array, words: bool = True) -> tuple[Floats, Floats]:
     size = np.maximum(seen.sum(0), 1)
     mean = np.where(seen, rows, 0.0).sum(0) / size
     variance = (np.where(seen, rows - mean, 0.0) ** 2).sum(0) / size
-    flat = variance <= 1e-12 * (1.0 + mean**2)
+    lowest, highest = np.where(seen, rows, np.inf).min(0), np.where(seen, rows, -np.inf).max(0)
+    flat = lowest >= highest
     if words and flat.any() and len(X) > 1 and not np.isinf(rows).any():
         warnings.warn(
             f"X[:, {int(np.argmax(flat))}] does not vary ({int(flat.sum())} such columns): it tells nothing about the states",
             stacklevel=5,
         )
-    return mean, np.where(flat, 1.0 + mean**2, variance)
+    return mean, np.where(flat, np.where(mean == 0, 1.0, mean**2), variance)
 
 
 def _numbers(value: Any, what: str, shapes: list[tuple[int, ...]]) -> Floats:

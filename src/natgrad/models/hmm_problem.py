@@ -62,7 +62,9 @@ def blocks_of(model: HMMModel) -> dict[str, Block]:
     return {
         "initial": Block("initial", Dirichlet(), (), ()),
         "transition": Block("transition", Dirichlet(), ("state",), (model.n_states,)),
-        "emission": Block("emission", emission.family, ("state", "column")[: len(emission.shape)], emission.shape),
+        "emission": Block(
+            "emission", emission.family, ("state", "column")[: len(emission.shape)], emission.shape, origin=emission.origin
+        ),
     }
 
 
