@@ -63,7 +63,11 @@ def blocks_of(model: HMMModel) -> dict[str, Block]:
         "initial": Block("initial", Dirichlet(), (), ()),
         "transition": Block("transition", Dirichlet(), ("state",), (model.n_states,)),
         "emission": Block(
-            "emission", emission.family, ("state", "column")[: len(emission.shape)], emission.shape, origin=emission.origin
+            "emission",
+            emission.family,
+            ("state", "column")[: len(emission.shape)],
+            emission.shape,
+            origin=emission.origin,
         ),
     }
 

@@ -57,8 +57,8 @@ class BestTurn(NamedTuple):
     diagonals: tuple[Floats, Floats]
 
 
-def best_turn(users: SideSums, items: SideSums, n_factors: int, gamma: tuple[float, float] | None) -> BestTurn | None:
-    """The best maps; None where they would not raise the bound. ``gamma``: shape and rate of learned precisions."""
+def best_turn(users: SideSums, items: SideSums, n_factors: int, gamma: tuple[float, Floats] | None) -> BestTurn | None:
+    """The best maps; None where they would not raise the bound. ``gamma``: shape and rates of learned precisions."""
     size = len(users.mean)
     sides = [users, items]
     turns = [Affine(np.eye(size), np.zeros(size)) for _ in sides]
@@ -85,7 +85,7 @@ def best_turn(users: SideSums, items: SideSums, n_factors: int, gamma: tuple[flo
     return BestTurn((turns[0], turns[1]), (np.diag(sides[0].second).copy(), np.diag(sides[1].second).copy()))
 
 
-def _height(side: SideSums, gamma: tuple[float, float] | None) -> float:
+def _height(side: SideSums, gamma: tuple[float, Floats] | None) -> float:
     """What the bound says of a side's second moments: −½ Σ α S, or with the best q(α), −Σ (a + ½ N) log(b + ½ S)."""
     squares = np.diag(side.second)
     if gamma is None:
@@ -102,7 +102,7 @@ def _best_shift(one: SideSums, other: SideSums, n_factors: int) -> Floats:
 
 
 def _best_rotation(
-    users: SideSums, items: SideSums, n_factors: int, gamma: tuple[float, float] | None
+    users: SideSums, items: SideSums, n_factors: int, gamma: tuple[float, Floats] | None
 ) -> Floats | None:
     """G with G S_u Gᵀ and G⁻ᵀ S_v G⁻¹ diagonal, and the best lengths of the axes."""
     first, second = users.second[:n_factors, :n_factors], items.second[:n_factors, :n_factors]
@@ -122,10 +122,12 @@ def _best_rotation(
     return turn
 
 
-def _best_squares(values: Floats, n_users: int, n_items: int, gamma: tuple[float, float]) -> Floats:
+def _best_squares(values: Floats, n_users: int, n_items: int, gamma: tuple[float, Floats]) -> Floats:
     """Σ E[u²] along each axis where Σ E[u²] Σ E[v²] = ``values``, at the best q(α) and q(β): the root of a falling function."""
-    shape, rate = gamma
-    low, high = np.full(len(values), -60.0), np.full(len(values), 60.0)
+    shape, rate = gamma[0], gamma[1][: len(values)]
+    # From where the two sides would share alike, in any unit.
+    middle = 0.5 * np.log(np.where(values > 0, values, 1.0))
+    low, high = middle - 60.0, middle + 60.0
     for _ in range(80):
         log_square = 0.5 * (low + high)
         square = np.exp(log_square)

@@ -197,7 +197,7 @@ class Gaussian:
         self.settings, self.n_factors = settings, settings.n_factors
         kept = learned or {
             "offset": float(ratings.values.mean()) if settings.biases else 0.0,
-            "variance": float(ratings.values.var()) or 1.0,
+            "variance": _variance(ratings.values),
         }
         self.learned, self.offset = {**kept, "features": features or kept.get("features") or {}}, float(kept["offset"])
         self.warm_up = WARM_UP if settings.learn_priors else 0
@@ -205,9 +205,12 @@ class Gaussian:
         # A product of K factors with this precision on both sides has the variance of the ratings.
         fitting = float(np.sqrt(settings.n_factors / spread))
         by, freedom = settings.noise_by, settings.noise_freedom
+        guessed = settings.learn_priors and settings.prior_precision is None
         self.priors = RatingPriors(
             biases=settings.biases,
             precision=_known(settings.prior_precision, fitting if settings.learn_priors else 1.0),
+            bias_precision=fitting / np.sqrt(spread) if guessed else None,
+            unit=float(np.sqrt(spread)),
             noise=_known(settings.noise_precision, 1.0 / spread if settings.learn_noise else 1.0),
             learn_precision=settings.learn_priors,
             learn_noise=settings.learn_noise,
@@ -319,6 +322,11 @@ def _put(whole: Any, pieces: Any, rows: npt.NDArray[np.int64]) -> Any:
     out = np.array(whole)
     out[rows] = pieces
     return out
+
+
+def _variance(values: Floats) -> float:
+    """Of the ratings; where all are the same, their square, so that it has their unit."""
+    return float(values.var()) if np.ptp(values) > 0 else float(values[0]) ** 2 or 1.0
 
 
 def _known(given: float | None, otherwise: float) -> float:

@@ -54,7 +54,12 @@ class RatingPriors:
     user_noise, item_noise : float, optional
         ν of the Gamma(ν/2, ν/2) on s_i or t_j: users or items whose noise differs; none if left out.
     shape, rate : float
-        Of the vague Gammas.
+        Of the vague Gammas, for ratings of variance one.
+    unit : float
+        The standard deviation of the ratings. Biases have it, the numbers of both vectors its square root; vague priors are as
+        vague in every unit.
+    bias_precision : float, optional
+        α of the biases, where it is not ``precision``.
     """
 
     biases: bool = True
@@ -66,6 +71,17 @@ class RatingPriors:
     item_noise: float | None = None
     shape: float = 1e-3
     rate: float = 1e-3
+    unit: float = 1.0
+    bias_precision: float | None = None
+
+    def squares(self, n_factors: int) -> Floats:
+        """The unit of the square of each number of a vector: of factors, then of the bias."""
+        return np.array([self.unit] * n_factors + [self.unit**2] * self.biases)
+
+    def precisions(self, n_factors: int) -> Floats:
+        """α of each number of a vector."""
+        bias = self.precision if self.bias_precision is None else self.bias_precision
+        return np.array([self.precision] * n_factors + [bias] * self.biases)
 
 
 class FullRatingsProblem:
@@ -224,23 +240,26 @@ class FullRatingsProblem:
         return None
 
     def prior_of(self, name: str) -> Pair:
-        """λ of the known prior of a Gamma; of a map, N(0, 1) for every number."""
+        """λ of the known prior of a Gamma; of a map, N(0, 1) for every number, in its unit."""
         if name in MAP.values():
             n_features = self.features[SIDE[name]].shape[1]
-            return np.zeros((self.size, n_features)), np.tile(-0.5 * np.eye(n_features), (self.size, 1, 1))
+            half = -0.5 / self.priors.squares(self.n_factors)
+            return np.zeros((self.size, n_features)), half[:, None, None] * np.eye(n_features)
         if name in NOISE.values():
             nu = self.priors.user_noise if name == "user_noise" else self.priors.item_noise
             assert nu is not None
-            shape = rate = 0.5 * nu
+            shape, rates = 0.5 * nu, np.asarray(0.5 * nu)
         else:
-            shape, rate = self.priors.shape, self.priors.rate
+            squares = self.priors.unit**2 if name == "noise" else self.priors.squares(self.n_factors)
+            shape, rates = self.priors.shape, np.asarray(self.priors.rate * squares)
         here = self.blocks[name].shape
-        return np.full(here, -rate), np.full(here, shape - 1.0)
+        return np.full(here, -rates), np.full(here, shape - 1.0)
 
     def start(self, seed: int, sd: float = 1.0) -> State:
         """Rows drawn ``sd`` times as wide as their prior, biases at zero; Gammas centred at the known values."""
         lam: dict[str, Pair] = {}
-        values = {"noise": self.priors.noise, **dict.fromkeys(PRECISION.values(), self.priors.precision)}
+        alpha = self.priors.precisions(self.n_factors)
+        values = {"noise": self.priors.noise, **dict.fromkeys(PRECISION.values(), alpha)}
         for number, (name, block) in enumerate(self.blocks.items()):
             if name in MAP.values():
                 lam[name] = self.prior_of(name)
@@ -249,14 +268,9 @@ class FullRatingsProblem:
                 shape = self.prior_of(name)[1] + 1.0 + 0.5 * self._n_children(name)
                 lam[name] = owned((-shape / values.get(name, 1.0), shape - 1.0))
                 continue
-            mean = (
-                sd
-                * generator(seed, START, number).normal(size=(block.shape[0], self.size))
-                / np.sqrt(self.priors.precision)
-            )
+            mean = sd * generator(seed, START, number).normal(size=(block.shape[0], self.size)) / np.sqrt(alpha)
             mean[:, self.n_factors :] = 0.0
-            half = np.tile(-0.5 * self.priors.precision * np.eye(self.size), (block.shape[0], 1, 1))
-            lam[name] = self.priors.precision * mean, half
+            lam[name] = alpha * mean, np.tile(-0.5 * np.diag(alpha), (block.shape[0], 1, 1))
         return State(lam, {name: self.moments(self.blocks[name], part) for name, part in lam.items()}, 0)
 
     def _n_children(self, name: str) -> Any:
@@ -294,11 +308,12 @@ class FullRatingsProblem:
         for side in pair:
             mean, second = state.mu[side]
             precision = PRECISION[side] if self.priors.learn_precision else None
-            fixed = np.full(self.size, self.priors.precision)
+            fixed = self.priors.precisions(self.n_factors)
             alpha = fixed if precision is None else np.asarray(state.mu[precision][0])
             sums[side] = SideSums(mean.sum(0), second.sum(0), len(mean), alpha)
         learning = self.priors.learn_precision and not self.hold
-        gamma = (self.priors.shape, self.priors.rate) if learning else None
+        rates = self.priors.rate * self.priors.squares(self.n_factors)
+        gamma = (self.priors.shape, rates) if learning else None
         best = best_turn(sums["u"], sums["v"], self.n_factors, gamma)
         if best is None:
             return None

@@ -46,7 +46,7 @@ class RatingSweep:
         """E[α] and E[log α]."""
         if PRECISION[side] in self.mu:
             return self.mu[PRECISION[side]]
-        known = np.full(self.problem.size, self.priors.precision)
+        known = self.priors.precisions(self.problem.n_factors)
         return known, np.log(known)
 
     @property
