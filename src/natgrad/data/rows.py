@@ -217,6 +217,7 @@ def _moments(pieces: Iterator[tuple[Floats, Floats]]) -> tuple[Scaling, Scaling]
     assert means is not None
     assert squares is not None
     sd = np.sqrt(squares / n)
-    sd = np.where(sd > 1e-12 * np.maximum(1.0, np.abs(means)), sd, 1.0)
+    # What a constant column has is rounding, a few times 2⁻⁵³ of its mean; that must not depend on its unit.
+    sd = np.where(sd > 1e-13 * np.abs(means), sd, 1.0)
     width = piece[0].shape[1]
     return Scaling(means[:width], sd[:width]), Scaling(means[width:], sd[width:])

@@ -23,7 +23,7 @@ from natgrad.network.incidence import child_sets, coupling, present_elements
 from natgrad.network.joint import JointMeans
 from natgrad.network.plan import Plan, last_touch
 from natgrad.network.program import Program
-from natgrad.network.updates import all_valid, blend, choose, moved, put_column, settle, take_column
+from natgrad.network.updates import all_valid, blend, change, choose, moved, put_column, settle, take_column
 from natgrad.problem import Block, BlockInfo, ChildSet, LocalPart, LocalResult, Messages, Sampled, State, SweepResult
 
 __all__ = ["LocalPart", "LocalResult", "NetworkProblem"]
@@ -248,8 +248,8 @@ class NetworkProblem:
                 samples = list(map(Sampled.rebuilt, entries, values))
                 block = blocks[name]
                 target, fresh = self._local_update(block, {**mu, **local}, lam[name], samples, known)
-                change = [jnp.max(jnp.abs(a - b) / (1.0 + jnp.abs(b))) for a, b in zip(fresh, local[name], strict=True)]
-                moved = jnp.maximum(moved, jnp.max(jnp.stack(change)))
+                changes = [change(a, b) for a, b in zip(fresh, local[name], strict=True)]
+                moved = jnp.maximum(moved, jnp.max(jnp.stack(changes)))
                 lam, local = {**lam, name: target}, {**local, name: fresh}
             return lam, local, moved, count + 1
 

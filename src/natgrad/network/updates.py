@@ -9,7 +9,7 @@ from jax import lax
 
 from natgrad.problem import Block, BlockInfo
 
-__all__ = ["all_valid", "blend", "choose", "moved", "put_column", "settle", "take_column"]
+__all__ = ["all_valid", "blend", "change", "choose", "moved", "put_column", "settle", "take_column"]
 
 Array = Any
 Stats = tuple[Array, ...]
@@ -88,3 +88,9 @@ def moved(old: Stats, new: Stats) -> Array:
     """‖Δλ‖ / ‖λ‖."""
     change = sum(jnp.sum((a - b) ** 2) for a, b in zip(new, old, strict=True))
     return jnp.sqrt(change / sum(jnp.sum(b**2) + 1e-300 for b in old))
+
+
+def change(new: Array, old: Array) -> Array:
+    """The largest change of a statistic, relative to its largest value: the same in every unit."""
+    size = jnp.maximum(jnp.max(jnp.abs(new)), jnp.max(jnp.abs(old)))
+    return jnp.max(jnp.abs(new - old)) / jnp.where(size > 0, size, 1.0)
