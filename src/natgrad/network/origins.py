@@ -121,7 +121,7 @@ def _sides(expression: Dot) -> tuple[Constant | None, Expression]:
 def _parts(expression: Expression) -> Iterator[Expression]:
     """What a linear expression is made of."""
     if isinstance(expression, Sum):
-        yield from (expression.left, expression.right)
+        yield from expression.parts
     elif isinstance(expression, Product):
         yield expression.right
     elif isinstance(expression, Transformed):
@@ -151,7 +151,7 @@ def _centred(expression: Expression, origins: Origins) -> Expression | None:
     if access is not None:
         return _reading(access, origins)
     if isinstance(expression, Sum):
-        terms = [part for part in (_centred(side, origins) for side in _terms(expression)) if part is not None]
+        terms = [part for part in (_centred(side, origins) for side in expression.parts) if part is not None]
         total = terms[0] if terms else None
         for part in terms[1:]:
             total = Sum(total, part)  # type: ignore[arg-type]
@@ -168,19 +168,6 @@ def _centred(expression: Expression, origins: Origins) -> Expression | None:
     assert known is not None
     left, right = (known, inner) if expression.left is known else (inner, known)
     return Dot(left, right, expression.over)
-
-
-def _terms(expression: Sum) -> list[Expression]:
-    """The terms of a sum of sums, from left to right; without recursion, as sums may be long."""
-    found: list[Expression] = []
-    waiting: list[Expression] = [expression]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, Sum):
-            waiting += (part.right, part.left)
-        else:
-            found.append(part)
-    return found
 
 
 def _reading(access: Access, origins: Origins) -> Expression:
@@ -214,7 +201,7 @@ def _constant(expression: Expression, origins: Origins, pick: Pick) -> Floats:
     if access is not None:
         return _origin(access, origins)
     if isinstance(expression, Sum):
-        return np.asarray(sum(_constant(part, origins, pick) for part in _terms(expression)))
+        return np.asarray(sum(_constant(part, origins, pick) for part in expression.parts))
     inner = _constant(next(_parts(expression)), origins, pick)
     if not np.any(inner):
         return np.zeros(())
@@ -352,4 +339,4 @@ def _linear(expression: Expression) -> Iterator[Expression]:
         part = waiting.pop()
         if _is_linear(part):
             yield part
-            waiting += _terms(part) if isinstance(part, Sum) else _parts(part)
+            waiting += _parts(part)
