@@ -395,4 +395,4 @@ class NetworkProblem:
             for name in (term.node, *term.readings):
                 if name in self.blocks:
                     self.program.pieces(term, self.program.dropped(self.blocks[name], term))
-        self._device = {key: jnp.asarray(array) for key, array in self.program.known.items()}
+        self._device = {key: jax.device_put(array) for key, array in self.program.known.items()}
