@@ -18,6 +18,7 @@ __all__ = [
     "are_positions",
     "columns_of",
     "means_something",
+    "pair_columns",
     "pairs_in",
     "rating_columns",
     "table_column",
@@ -120,6 +121,12 @@ def columns_of(frame: Any, user: Any = None, item: Any = None, value: Any = None
     return [table_column(frame, name) for name in chosen if name is not None]
 
 
+def pair_columns(frame: Any) -> tuple[Any, Any]:
+    """The columns themselves of users and items; other columns do not matter."""
+    chosen = rating_columns(_names(frame), rated=False)
+    return table_column(frame, chosen.user), table_column(frame, chosen.item)
+
+
 def pairs_in(table: Any) -> tuple[Any, Any] | None:
     """The users and items that a table names in columns of their own, if it has such columns.
 
@@ -133,8 +140,7 @@ def pairs_in(table: Any) -> tuple[Any, Any] | None:
     names = _names(table) if hasattr(table, "columns") else []
     if not all(any(_plain(name) in NAMES[role] for name in names) for role in ("user", "item")):
         return None
-    chosen = rating_columns(names, rated=False)
-    return table_column(table, chosen.user), table_column(table, chosen.item)
+    return pair_columns(table)
 
 
 def table_column(frame: Any, name: Any) -> Any:

@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ids import as_ids
-from natgrad.data.rating_columns import Columns, means_something, rating_columns
-from natgrad.data.ratings import Ratings
+from natgrad.data.rating_columns import Columns, means_something, pair_columns, rating_columns
+from natgrad.data.ratings import Duplicates, Ratings
 from natgrad.data.refusals import naming_its_file
 from natgrad.data.tables import is_parquet
 from natgrad.data.texts import number_in, open_text
 
-__all__ = ["EXPECTED", "Named", "as_ratings", "rating_lines", "rating_number", "read_ratings"]
+__all__ = ["EXPECTED", "Named", "are_pairs", "as_ratings", "rating_lines", "rating_number", "read_ratings"]
 
 FIELDS = ("user", "item", "rating")
 EXPECTED = (
@@ -84,12 +84,26 @@ def read_ratings(
     return ratings
 
 
-def as_ratings(X: Any) -> Ratings:
+def are_pairs(X: Any, y: Any) -> bool:
+    """Whether X is rows of user and item, and y their ratings, as scikit-learn cuts them into folds.
+
+    A table with other columns than two may come with a y that means nothing, as pipelines hand it on.
+    """
+    if y is None or isinstance(X, (Ratings, str, Path)) or hasattr(X, "tocoo"):
+        return False
+    return hasattr(X, "columns") or np.shape(X)[1:] == (2,)
+
+
+def as_ratings(X: Any, y: Any = None, duplicates: Duplicates = "error") -> Ratings:
     """Ratings as they are, or made of what else holds them.
 
-    A sparse matrix, a table with columns for user, item and rating, a path (as `read_ratings`), an array with NaN for missing, or
-    an iterator of any of these, whose later ratings replace earlier ones of the same pair.
+    With y, the ratings of X, whose rows are a user and an item (an array, or a table with such columns). Otherwise a sparse
+    matrix, a table with columns for user, item and rating, a path (as `read_ratings`), an array with NaN for missing, or an
+    iterator of any of these, whose later ratings replace earlier ones of the same pair.
     """
+    if are_pairs(X, y):
+        users, items = pair_columns(X) if hasattr(X, "columns") else np.asarray(X).T
+        return Ratings(users, items, y, duplicates=duplicates)
     if isinstance(X, Ratings):
         return X
     if isinstance(X, (str, Path)):

@@ -206,6 +206,27 @@ class Ratings:
         """The ratings of each item, by ascending number of the user."""
         return _sorted(self.items, self.users, self.values, self.shape[::-1])
 
+    def __array__(self, *args: Any, **options: Any) -> Any:
+        raise TypeError(
+            "Ratings are no array, and cannot be cut into rows: for a search or a cross-validation of scikit-learn give rows of "
+            "user and item, and the ratings, as in GridSearchCV(model, grid).fit(*ratings.pairs())"
+        )
+
+    def pairs(self) -> tuple[Array, Array]:
+        """Rows of user and item [n, 2], and the ratings [n]: what scikit-learn can cut into folds.
+
+        Examples
+        --------
+        >>> X, y = Ratings(["ann", "bob"], [7, 7], [5, 3]).pairs()
+        >>> X.tolist(), y.tolist()
+        ([['ann', 7], ['bob', 7]], [5.0, 3.0])
+        """
+        columns = self.user_ids[self.users], self.item_ids[self.items]
+        alike = columns[0].dtype.kind == columns[1].dtype.kind
+        table = np.empty((len(self), 2), dtype=np.result_type(*columns) if alike else object)
+        table[:, 0], table[:, 1] = columns
+        return table, self.values
+
     def __len__(self) -> int:
         return len(self.values)
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from natgrad.data.rating_files import as_ratings
+from natgrad.data.rating_files import are_pairs, as_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.inference.callbacks import told
 from natgrad.inference.engine import BoundEvery, Limits, Result, run
@@ -194,7 +194,7 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
     def fit(
         self,
         X: Any,
-        y: None = None,
+        y: Any = None,
         *,
         user_features: Any = None,
         item_features: Any = None,
@@ -209,7 +209,9 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
             .npz, .parquet), or an iterator of chunks of any of these. A source with ``chunks()``, such as
             `natgrad.data.RatingsSource`, is never held as a whole: whole users come in chunks, each makes a step of the items,
             and at the end the users of the last chunk are known; `fold_in` tells others.
-        y : ignored
+        y : array of numbers [n], optional
+            The ratings, if X is rows of user and item: an array [n, 2] or a table with these columns, as scikit-learn's searches
+            cut into folds. With any other X it is ignored.
         user_features, item_features : numbers that are known of users or items, optional
             An array with a row for each (in the order of ``Ratings``), a table with ids as its index, or {id: numbers}. They
             move the prior mean of the vectors, by a linear map that is learned: who has no ratings is predicted from them.
@@ -223,7 +225,8 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
 
             refuse_to_keep(keep)
             return fit_rating_stream(self, X, settings, n_users, (user_features, item_features))
-        ratings, features = known_features(as_ratings(X), user_features, item_features)
+        ratings, features = known_features(as_ratings(X, y), user_features, item_features)
+        self._by_pairs = are_pairs(X, y)
         kind = kind_of(settings, ratings, None, features)
         self._run(kind, ratings, None, limits, Trace(), keeper=keeper_of(keep, run_settings(self)))
         return self

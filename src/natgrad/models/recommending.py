@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.rating_columns import pairs_in
-from natgrad.data.rating_files import as_ratings
+from natgrad.data.rating_files import are_pairs, as_ratings
+from natgrad.data.ratings import joined_ids
 from natgrad.models.rating_metrics import ranking_scores
-from natgrad.models.rating_tables import check_columns, completed
+from natgrad.models.rating_tables import check_columns, completed, halves, shape_of, with_new
 from natgrad.network.checks import whole_number
 
 if TYPE_CHECKING:
@@ -53,11 +54,16 @@ class RecommendMixin:
         ----------
         users, items : ids as they were given to `fit`, of the same length
             Without ``items``, ``users`` is a table with columns named user and item or alike, or a table [rows, items] with NaN
-            for missing ratings, all of which is predicted; each row, of a known user or a new one, from its own ratings.
+            for missing ratings, all of which is predicted; each row, of a known user or a new one, from its own ratings. After
+            ``fit(pairs, y)`` it is such pairs, and who was not fitted is predicted from the prior.
         return_std : bool
             Whether its standard deviation, noise included, comes with it.
         """
         self._check_fitted()
+        if items is None and getattr(self, "_by_pairs", False):
+            predictor, rows, columns = self._found(as_ratings(users, np.zeros(len(users)), "keep"))
+            mean, variance = predictor.pairs(rows, columns)
+            return (mean, np.sqrt(variance)) if return_std else mean
         if items is None and (named := pairs_in(users)) is not None:
             users, items = named
         if items is None:
@@ -108,12 +114,15 @@ class RecommendMixin:
         best = np.argsort(-likeness, kind="stable")[: min(n, len(items) - 1)]
         return Recommendations(self.ratings_.item_ids[best], likeness[best].astype(np.float32))
 
-    def score(self, X: Any, y: None = None, *, metric: str = "log_likelihood", k: int = 10) -> float:
+    def score(self, X: Any, y: Any = None, *, metric: str = "log_likelihood", k: int = 10) -> float:
         """How well held-out ratings were foreseen.
 
         Parameters
         ----------
-        X : ratings, as for `fit`; users and items must be known
+        X : ratings, as for `fit`
+            Some users or items may be new: they are predicted from the prior. The rows of a table without ids are the users of
+            the fit; more or fewer of them are new users, each half of whose ratings is predicted from the other.
+        y : array of numbers [n], optional: the ratings, if X is rows of user and item
         metric : "log_likelihood", "rmse", "mae", "ndcg", "recall" or "map"
             The mean log predictive density (higher is better; a density also judges the uncertainty), errors of the mean, or
             how well the k best unseen items of each user match the held-out ones.
@@ -122,15 +131,42 @@ class RecommendMixin:
         self._check_fitted()
         if metric not in METRICS:
             raise ValueError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
-        check_columns(X, self.ratings_.n_items)
-        held = as_ratings(X)
-        rows, columns = self._pairs(held.user_ids[held.users], held.item_ids[held.items])
+        pairs = are_pairs(X, y)
+        if not pairs:
+            check_columns(X, self.ratings_.n_items)
+        held = as_ratings(X, y)
         if metric in ("ndcg", "recall", "map"):
-            return self._ranking(rows, columns, whole_number(k, "k"))[metric]
+            known = self._pairs(held.user_ids[held.users], held.item_ids[held.items])
+            return self._ranking(*known, whole_number(k, "k"))[metric]
+        if not pairs and shape_of(X)[:1] not in ((), (self.ratings_.n_users,)):
+            parts = list(halves(self._kind, self.result_.state, self.ratings_.item_ids, held))
+        else:
+            parts = [(*self._found(held), held.values)]
+        found = [
+            predictor.log_density(rows, columns, values)
+            if metric == "log_likelihood"
+            else values - predictor.pairs(rows, columns)[0]
+            for predictor, rows, columns, values in parts
+        ]
+        each = np.concatenate(found)
         if metric == "log_likelihood":
-            return float(np.mean(self._predictor.log_density(rows, columns, held.values)))
-        errors = held.values - self._predictor.pairs(rows, columns)[0]
-        return float(np.sqrt(np.mean(errors**2)) if metric == "rmse" else np.mean(np.abs(errors)))
+            return float(np.mean(each))
+        return float(np.sqrt(np.mean(each**2)) if metric == "rmse" else np.mean(np.abs(each)))
+
+    def _found(self, held: Ratings) -> tuple[Predictor, Ints, Ints]:
+        """Who predicts, and the numbers of users and items; new ones are behind the known."""
+        known = self.ratings_
+        sides = (known.user_ids, held.user_ids), (known.item_ids, held.item_ids)
+        (user_ids, user), (item_ids, item) = (joined_ids(*ids) for ids in sides)
+        new = len(user_ids) - known.n_users, len(item_ids) - known.n_items
+        if new == (0, 0):
+            return self._predictor, user[held.users], item[held.items]
+        # Text for numbers, another catalogue, and counts, whose new rows have no prior here: an error with the first such id.
+        foreign = (new[0] == held.n_users, new[1] == held.n_items)
+        counts = self._kind.saved()["settings"]["likelihood"] == "poisson"
+        if counts or all(foreign) or any(_same_words(*ids) for ids, is_so in zip(sides, foreign, strict=True) if is_so):
+            self._pairs(held.user_ids[held.users], held.item_ids[held.items])
+        return with_new(self._kind, self.result_.state, *new), user[held.users], item[held.items]
 
     def _ranking(self, rows: Ints, columns: Ints, k: int) -> dict[str, float]:
         users, inverse = np.unique(rows, return_inverse=True)
@@ -170,3 +206,8 @@ class RecommendMixin:
         if len(rows) != len(columns):
             raise ValueError(f"users and items must have the same length, got {len(rows)} and {len(columns)}")
         return rows, columns
+
+
+def _same_words(known: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    """Whether ids are spelled alike though they differ, as 7 and "7"."""
+    return not {str(key) for key in known.tolist()}.isdisjoint(str(key) for key in other.tolist())
