@@ -33,7 +33,7 @@ from natgrad import families
 from natgrad.errors import ModelFileError
 from natgrad.problem import State
 
-__all__ = ["Misfit", "check", "close_to", "either", "pair_of", "point_of", "record", "refuse", "state_of"]
+__all__ = ["Misfit", "check", "close_to", "either", "like", "pair_of", "point_of", "record", "refuse", "state_of"]
 
 Sizes = dict[str, int]
 Rule = Any
@@ -164,13 +164,17 @@ def pair_of(
     return of
 
 
-def point_of(rule: str) -> Rule:
-    """The table of a point in the coordinates of a block: the mean of a Gaussian, otherwise natural parameters."""
+def like(rule: str) -> tuple[str, ...]:
+    """The table of arrays with the shapes of a family's natural parameters: messages, sums of statistics."""
     found = FAMILY.fullmatch(rule)
     assert found is not None
-    if found[1] not in ("Normal", "MultivariateNormal"):
-        return rule
-    return (f"real [{', '.join([*_dims(found[2]), *([found[3]] if found[3] else [])])}]",)
+    ndims = _family(rule).stat_ndims
+    return tuple(f"real [{', '.join([*_dims(found[2]), *(found[3] or '_',) * ndim])}]" for ndim in ndims)
+
+
+def point_of(rule: str) -> Rule:
+    """The table of a point in the coordinates of a block: the mean of a Gaussian, otherwise natural parameters."""
+    return like(rule)[:1] if rule.split()[0] in ("Normal", "MultivariateNormal") else rule
 
 
 def close_to(value: Any, wanted: Any, where: str) -> None:

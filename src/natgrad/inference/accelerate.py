@@ -68,6 +68,10 @@ class AcceleratedStepper(NothingToFinish):
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         past: History | None = state.memory.get(KEY)
+        if past is not None and not all(
+            set(p) == set(self.carried) for p in (past.start, past.end, past.before or past.end)
+        ):
+            past = None  # what is remembered is of another order
         turned, here = (state, None) if past is None else self._turned(state, past)
         start = None if here is None or here.rest > 0 else self._extrapolated(turned, here)
         last = -math.inf if past is None else past.bound

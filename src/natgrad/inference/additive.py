@@ -177,12 +177,16 @@ class MemoisedGroups(NothingToFinish):
             chosen = batches[self._next(state, seed)]
             after, info = _sampled_step(self.problem, state, chosen, self.tol, self.limit, self.first)
             return after, info._replace(bound=math.nan)
-        if memory is None or len(memory.batches) != len(batches):
+        if memory is None or not _fits(memory, [_length(batch, n_groups) for batch in batches]):
             memory = Remembered({}, 0.0, (None,) * len(batches))
         number = self._next(state, seed)
         before = memory.batches[number]
         rows = None if before is None else before.rows
         found = problem.solve(state, batches[number], rows, self.tol, self.limit)
+        if (
+            memory.messages and memory.messages.keys() != found.messages.keys()
+        ):  # priors that were not learned then are now
+            memory = Remembered({}, 0.0, (None,) * len(batches))
         memory = _exchanged(memory, number, found)
         seen = sum(_length(b, n_groups) for b, kept in zip(batches, memory.batches, strict=True) if kept is not None)
         scale = n_groups / seen
@@ -321,6 +325,14 @@ def _cut_of(seed: int, n_groups: int, n_batches: int) -> list[Ints]:
 
 def _length(batch: Ints | None, n_groups: int) -> int:
     return n_groups if batch is None else len(batch)
+
+
+def _fits(memory: Remembered, lengths: list[int]) -> bool:
+    """Whether what is remembered is of batches with so many groups."""
+    return len(memory.batches) == len(lengths) and all(
+        kept is None or all(len(part) == length for part in kept.rows)
+        for kept, length in zip(memory.batches, lengths, strict=True)
+    )
 
 
 def _exchanged(memory: Remembered, number: int, found: GroupResult) -> Remembered:

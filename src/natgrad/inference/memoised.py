@@ -90,13 +90,15 @@ class MemoisedStepper:
         self.n_parts = max(1, min(method.size, observed // self.n_batches // PART))
         # The parts of all batches, batch after batch.
         self._parts: dict[int, list[Batch]] = {}
+        # What the last step remembered; anything else comes from elsewhere, perhaps from a file.
+        self._mine: Remembered | None = None
         where = Threads() if executor is None else executor
         self._placed = where.place([Everywhere(_Elsewhere(problem.plan, method, order, self))])
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         parts = self._cut(seed)
         memory, reads = state.memory.get(KEY), 0
-        if memory is None or memory.cut != (self.method.plate, self.n_batches, seed) or len(memory.rows) != len(parts):
+        if memory is None or (memory is not self._mine and not self._fits(memory, state, parts, seed)):
             state, memory, reads = self._begin(state, parts, seed)
         first = self._next(state, seed) * self.n_parts
         numbers = range(first, first + self.n_parts)
@@ -104,6 +106,7 @@ class MemoisedStepper:
             memory = _exchanged(memory, number, visit)
             reads += visit.iterations * sum(self.groups.reads(name, parts[number]) for name in self.groups.local)
             reads += sum(self.groups.reads(name, parts[number]) for name in self.groups.globals)
+        self._mine = memory
         seen = sum(len(b.groups) for b, r in zip(parts, memory.rows, strict=True) if r is not None)
         if self.leading and seen < len(self.groups):
             return state._replace(t=state.t + 1, memory={KEY: memory}), StepInfo({}, 1.0, reads, math.nan)
@@ -140,6 +143,24 @@ class MemoisedStepper:
             parts = [part for batch in batches for part in np.array_split(batch, self.n_parts)]
             self._parts = {seed: [Batch(self.groups, part) for part in parts]}
         return self._parts[seed]
+
+    def _fits(self, memory: Remembered, state: State, parts: list[Batch], seed: int) -> bool:
+        """Whether something remembered is of this cut, with local variables and sums of the shapes they have here."""
+        if memory.cut != (self.method.plate, self.n_batches, seed) or len(memory.rows) != len(parts):
+            return False
+        wanted: dict[str, Any] = {}
+        for batch, rows in zip(parts, memory.rows, strict=True):
+            if rows is None:
+                continue
+            usual = self.groups.rows(state, batch)
+            if rows.keys() != usual.keys() or any(_shapes(rows[name]) != _shapes(usual[name]) for name in usual):
+                return False
+            if not all(np.all(self.problem.blocks[name].family.valid(rows[name])) for name in usual):
+                return False
+            wanted = wanted or self.contribution(usual, batch)[0]
+        return memory.stats.keys() == wanted.keys() and all(
+            np.shape(part) == np.shape(wanted[key]) for key, part in memory.stats.items()
+        )
 
     def _next(self, state: State, seed: int) -> int:
         epoch, place = divmod(state.t, self.n_batches)
@@ -251,6 +272,10 @@ class WholePasses:
     def finish(self, state: State) -> State:
         """The local variables of all batches put in their places."""
         return self.inner.finish(state)
+
+
+def _shapes(stats: Stats) -> list[tuple[int, ...]]:
+    return [np.shape(part) for part in stats]
 
 
 def _exchanged(memory: Remembered, number: int, visit: Visit) -> Remembered:

@@ -30,7 +30,7 @@ from natgrad.inference.steps import Step
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.rating_checks import check_settings
 from natgrad.models.rating_features import known_features
-from natgrad.models.rating_files import RatingFiles
+from natgrad.models.rating_files import RatingFiles, run_table
 from natgrad.models.rating_kinds import Kind, RatingSettings, kind_of
 from natgrad.models.rating_tables import FOLD_STEPS, check_columns
 from natgrad.models.recommending import RecommendMixin
@@ -228,7 +228,8 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         ratings, features = known_features(as_ratings(X, y), user_features, item_features)
         self._by_pairs = are_pairs(X, y)
         kind = kind_of(settings, ratings, None, features)
-        self._run(kind, ratings, None, limits, Trace(), keeper=keeper_of(keep, run_settings(self)))
+        keeper = keeper_of(keep, run_settings(self), lambda: run_table(kind, ratings))
+        self._run(kind, ratings, None, limits, Trace(), keeper=keeper)
         return self
 
     @all_or_nothing

@@ -23,7 +23,7 @@ from natgrad.inference.start import START
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.inference.tuned import SAMPLED, TunedGroups
 from natgrad.models.gp_algebra import Posterior
-from natgrad.models.gp_files import GPFiles
+from natgrad.models.gp_files import GPFiles, state_table
 from natgrad.models.gp_likelihoods import Likelihood
 from natgrad.models.gp_problem import GPProblem
 from natgrad.models.gp_settings import MOST_ROWS, Learned, Settings, compiled, leaves_of, settings_of
@@ -111,9 +111,10 @@ class SparseGP(GPFiles, BaseEstimator):
 
     def _fit_rows(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, keep: Keep) -> None:
         self._check_settings()
-        keeper = keeper_of(keep, run_settings(self))
         rows, held = self._held_out(rows.standardised(standard_outputs) if self.standardize else rows)
         problem, settings = self._begun(rows, likelihood, whole_number(self.seed, "seed", least=0))
+        sizes = {"output": problem.n_outputs, "inducing": problem.n_inducing, "column": rows.n_columns}
+        keeper = keeper_of(keep, run_settings(self), lambda: (state_table(problem.kernel), sizes))
         self._run(problem, problem.start(settings), held, Trace(), None, keeper)
 
     def _held_out(self, rows: Rows) -> tuple[Rows, Rows | None]:

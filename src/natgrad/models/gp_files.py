@@ -6,17 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from optax import ScaleByAdamState
 
 from natgrad.covariance import Covariance
 from natgrad.inference.trace import Stop, Trace
+from natgrad.models.gp_settings import Settings
 from natgrad.models.saving import SaveMixin
 from natgrad.posterior.tables import RUN
-from natgrad.schema import check, refuse
+from natgrad.schema import check, record, refuse, state_of
 
-__all__ = ["GPFiles"]
+__all__ = ["GPFiles", "state_table"]
 
 # Logarithms whose exponentials are numbers.
 LOG = "in [-700, 700]"
+# Units of data whose squares are numbers.
+WIDE, SPREAD = "in [-1e100, 1e100]", "in [1e-100, 1e100]"
+COUNT = "whole [] in [0, 2147483647)"
 
 
 def _kernel(value: Any, sizes: dict[str, int], where: str) -> None:
@@ -54,9 +59,9 @@ REGRESSOR: dict[str, Any] = {
 }
 FITTED: dict[str, Any] = {
     "lam": "MultivariateNormal [output; inducing]",
-    "x_scaling": ("real [column]", "positive [column]"),
-    "y_scaling": ("real [output]", "positive [output]"),
-    "offset": "real [output]",
+    "x_scaling": (f"real [column] {WIDE}", f"real [column] {SPREAD}"),
+    "y_scaling": (f"real [output] {WIDE}", f"real [output] {SPREAD}"),
+    "offset": f"real [output] {WIDE}",
     "t": "whole in [0, 1e12]",
     "jitter": ("nonnegative", "whole"),
     "kernel": _kernel,
@@ -82,6 +87,8 @@ class GPFiles(SaveMixin):
         def of(value: Any, sizes: dict[str, int], where: str) -> None:
             check(value, {**FITTED, "settings": tuple, "fitted": {**ALONG, **own}}, sizes, where)
             check(value["settings"], _learned(value["kernel"]), sizes, f"{where}['settings']")
+            if ("trace_" in value["fitted"]) != ("stop_" in value["fitted"]):
+                refuse(where, "has a trace without an end, or an end without a trace")
             if classes:
                 _check_classes(value["fitted"]["classes_"], sizes["output"])
             elif value["fitted"]["_flat"] and sizes["output"] > 1:
@@ -92,12 +99,26 @@ class GPFiles(SaveMixin):
 
 def _learned(kernel: Covariance) -> tuple[Any, ...]:
     """The leaves of `natgrad.models.gp_settings.Settings`: θ, inducing inputs and ψ, then what Adam remembers of each."""
-    shapes = [", ".join(map(str, np.shape(part))) for part in kernel.theta]
-    moving = tuple(f"real [{shape}]" for shape in shapes)
-    rest = ("real [inducing, column]", "real [output]")
-    squares = tuple(rule.replace("real", "nonnegative") for rule in (*moving, *rest))
-    here = (*(f"{rule} {LOG}" for rule in moving), rest[0], f"{rest[1]} {LOG}")
-    return (*here, "whole [] in [0, 2147483647)", *moving, *rest, *squares)
+    moving = (*_theta(kernel), "real [inducing, column]", "real [output]")
+    here = (*(f"{rule} {LOG}" for rule in moving[:-2]), f"{moving[-2]} {WIDE}", f"{moving[-1]} {LOG}")
+    squares = tuple(rule.replace("real", "nonnegative") for rule in moving)
+    return (*here, COUNT, *moving, *squares)
+
+
+def state_table(kernel: Covariance) -> Any:
+    """The table of a state, in which the same numbers are in their records."""
+    leaves, n = _learned(kernel), len(kernel.theta) + 2
+    here, count, moving, squares = leaves[:n], leaves[n], leaves[n + 1 : 2 * n + 1], leaves[2 * n + 1 :]
+
+    def settings(parts: tuple[Any, ...], adam: Any) -> Any:
+        return record(Settings, theta=parts[:-2], inducing=parts[-2], psi=parts[-1], adam=adam)
+
+    adam = record(ScaleByAdamState, count=count, mu=settings(moving, "none"), nu=settings(squares, "none"))
+    return state_of({"v": FITTED["lam"]}, hyper={"settings": settings(here, adam)})
+
+
+def _theta(kernel: Covariance) -> tuple[str, ...]:
+    return tuple(f"real {list(np.shape(part))}" for part in kernel.theta)
 
 
 def _check_classes(classes: Any, n_outputs: int) -> None:

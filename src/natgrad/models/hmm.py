@@ -27,7 +27,7 @@ from natgrad.inference.executors import sharing
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Reason, Stop, Trace
-from natgrad.models.hmm_files import HMMFiles
+from natgrad.models.hmm_files import HMMFiles, run_table
 from natgrad.models.hmm_priors import chain_priors
 from natgrad.models.settings import (
     Watched,
@@ -182,7 +182,8 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         model = self._model(columns)
         data = self._sequences(columns, lengths, labels, model.emission)
         plan = self._plan(data, model)
-        self._run(plan, lambda: self._start(plan.problem), Trace(), keeper_of(keep, run_settings(self)))
+        keeper = keeper_of(keep, run_settings(self), lambda: run_table(model))
+        self._run(plan, lambda: self._start(plan.problem), Trace(), keeper)
         self.n_times_seen_ = data.n_times
         return self
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.saving import SaveMixin
-from natgrad.posterior.tables import RUN
-from natgrad.schema import check, refuse, state_of
+from natgrad.posterior.tables import RUN, groups_of
+from natgrad.schema import check, either, like, refuse, state_of
 
 if TYPE_CHECKING:
     from natgrad.models.hmm_problem import HMMModel
@@ -39,7 +39,7 @@ FITTED: dict[str, Any] = {
     "n_times_seen": "natural",
     "n_features": "size column",
     "elbo": "float",
-    "run": {"trace_?": Trace, "stop_?": Stop},
+    "run": either({}, {"trace_": Trace, "stop_": Stop}),
 }
 GAUSSIAN = {
     "n_states": "size state",
@@ -108,6 +108,23 @@ KINDS = {
 }
 
 
+def state_table(emission: str) -> Any:
+    """The table of a state with emissions of this kind; q(x) is never remembered."""
+    blocks = {
+        "initial": "Dirichlet [; state]",
+        "transition": "Dirichlet [state; state]",
+        "emission": KINDS[emission].family,
+    }
+    return state_of(blocks, memory=groups_of({name: like(rule) for name, rule in blocks.items()}, ()))
+
+
+def run_table(model: HMMModel) -> tuple[Any, dict[str, int]]:
+    """The table of a state of a run, and its sizes."""
+    sizes = {"state": model.n_states, "column": getattr(model.emission, "n_columns", 1)}
+    sizes["category"] = getattr(model.emission, "n_categories", 1)
+    return state_table(type(model.emission).__name__), sizes
+
+
 class HMMFiles(SaveMixin):
     """The hooks of `SaveMixin` for hidden Markov models."""
 
@@ -127,12 +144,7 @@ class HMMFiles(SaveMixin):
         kind = KINDS[str(name)]
         if kind.model != cls.__name__:
             refuse("fitted['emission']", f"= {name!r} is not for a {cls.__name__}")
-        blocks = {
-            "initial": "Dirichlet [; state]",
-            "transition": "Dirichlet [state; state]",
-            "emission": kind.family,
-        }
-        table = {"state": state_of(blocks), "emission": "text", "arguments": kind.arguments, **FITTED}
+        table = {"state": state_table(str(name)), "emission": "text", "arguments": kind.arguments, **FITTED}
         if name == "Categories":
             table["n_features"] = "whole in [1, 1]"
         return {**SETTINGS, **kind.settings}, table

@@ -26,7 +26,7 @@ from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.coherence import How, c_v, npmi, of_documents, of_windows
-from natgrad.models.lda_files import LDAFiles
+from natgrad.models.lda_files import LDAFiles, state_table
 from natgrad.models.lda_one import OneDocument
 from natgrad.models.lda_settings import LearnPriors
 from natgrad.models.lda_stream import LDAStream, fit_stream
@@ -192,7 +192,8 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             fit_stream(self, stream, vocabulary, n_documents, keep)
             return self
         problem = self._problem(with_words(as_corpus(X, vocabulary)))
-        keeper = keeper_of(keep, run_settings(self))
+        sizes = {"topic": problem.n_topics, "word": problem.corpus.n_words}
+        keeper = keeper_of(keep, run_settings(self), lambda: (state_table(problem.local.topics, problem.learn), sizes))
         with self._threads():
             self._run(problem, lambda: problem.start(int(self.seed)), Trace(), keeper=keeper)
         return self

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from natgrad.data.corpora import Corpus
-from natgrad.inference.additive import Kept, Remembered, n_remembered
+from natgrad.inference.additive import n_remembered
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.saving import SaveMixin
-from natgrad.posterior.tables import RUN
-from natgrad.schema import check, either, record, state_of
+from natgrad.posterior.tables import RUN, groups_of
+from natgrad.schema import check, either, like, state_of
 
 if TYPE_CHECKING:
     from natgrad.models.lda_problem import LDAProblem
@@ -22,11 +22,13 @@ __all__ = ["LDAFiles"]
 
 # There after a fit, but not after partial_fit alone.
 OF_A_RUN = ("trace_", "stop_", "log_likelihood_")
+# Concentrations that single precision can hold along with counts.
+PRIOR = "in [1e-30, 1e6]"
 SETTINGS: dict[str, Any] = {
     **RUN,
     "n_topics": "size topic",
-    "doc_prior": "positive | positive list [topic]",
-    "topic_prior": "positive",
+    "doc_prior": f"real {PRIOR} | real list [topic] {PRIOR}",
+    "topic_prior": f"real {PRIOR}",
     "learn_priors": "flag | 'doc' | 'topic'",
     "local": "'vb' | 'map'",
     "finish": "none | 'gibbs'",
@@ -40,8 +42,8 @@ SETTINGS: dict[str, Any] = {
 }
 FITTED: dict[str, Any] = {
     "seed": "whole",
-    "doc_prior": "positive [topic]",
-    "topic_prior": "positive",
+    "doc_prior": f"real [topic] {PRIOR}",
+    "topic_prior": f"real {PRIOR}",
     "learn?": ["'doc' | 'topic'"],
     "local": {
         "topics": "'vb' | 'map'",
@@ -50,21 +52,22 @@ FITTED: dict[str, Any] = {
         "skip": "nonnegative",
         "dtype": "'float32' | 'float64'",
     },
-    "vocabulary": "none | names [word]",
+    "vocabulary": "none | ids [word]",
     "n_words": "size word",
     "n_documents_seen": "natural",
     "elbo": "float",
-    "run": {"trace_?": Trace, "stop_?": Stop, "log_likelihood_?": "float [_]"},
+    "run": either({}, {"trace_": Trace, "stop_": Stop, "log_likelihood_?": "float [_]"}),
 }
 TOPICS = "Dirichlet [topic; word]"
-LEARNED = {"doc_prior": "positive [topic]", "topic_prior": "positive"}
-# What a batch says: counts, and of learned α the sums of E[log θ] and how many documents there are.
-SAID = {"phi": ("real [topic, word]",), "theta?": ("real [topic]", "real [1]")}
-BATCH = record(Kept, rows=("positive [_, topic]",), messages=either(SAID, {}), rest="real")
-MEMORY = {
-    "groups?": record(Remembered, messages=either(SAID, {}), rest="real", batches=[either("none", BATCH)]),
-    "before?": {"phi": ("real [topic, word]",)},
-}
+LEARNED = {"doc_prior": f"real [topic] {PRIOR}", "topic_prior": f"real {PRIOR}"}
+
+
+def state_table(topics: str, learn: Collection[str]) -> Any:
+    """The table of a state, with what memoised documents say: counts, and of a learned α Σ E[log θ] and how many they are."""
+    said = {"phi": like(TOPICS), **({"theta": ("real [topic]", "real [1]")} if "doc" in learn else {})}
+    memory = groups_of(said, ("positive [_, topic]",))
+    moments = _log_mean if topics == "map" else None
+    return state_of({"phi": TOPICS}, memory=memory, hyper=either(LEARNED, {}), moments=moments)
 
 
 class LDAFiles(SaveMixin):
@@ -83,9 +86,9 @@ class LDAFiles(SaveMixin):
     @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
         check(fitted.get("local"), FITTED["local"], where="fitted['local']")
-        moments = _log_mean if fitted["local"]["topics"] == "map" else None
-        state = state_of({"phi": TOPICS}, memory=MEMORY, hyper=either(LEARNED, {}), moments=moments)
-        return SETTINGS, {"state": state, **FITTED}
+        learn = fitted.get("learn", ())
+        check(learn, FITTED["learn?"], where="fitted['learn']")
+        return SETTINGS, {"state": state_table(fitted["local"]["topics"], learn), **FITTED}
 
     def _saved(self) -> dict[str, Any]:
         problem = self._fitted

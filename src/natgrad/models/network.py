@@ -25,6 +25,7 @@ from natgrad.network.expressions import Expression
 from natgrad.network.nodes import Node
 from natgrad.network.plan import make_plan
 from natgrad.posterior.fit import Fit, Settings
+from natgrad.posterior.fit_files import shapes_of, state_table
 from natgrad.problem import State
 from natgrad.showing import reporter
 
@@ -154,7 +155,8 @@ class Network:
             __version__,
         )
         watchers, every, trace = as_callbacks(callbacks), checked_every(bound_every), Trace()
-        keeper = keeper_of(keep, {"method": method, "step": settings.step, "init": init})
+        about = {"method": method, "step": settings.step, "init": init}
+        keeper = keeper_of(keep, about, lambda: (state_table(shapes_of(self.problem)), {}))
         with opened(executor) as where:
             result = run(
                 self.problem, lambda: make_start(self.problem, init, settings.seed), method, settings.step, settings.order,

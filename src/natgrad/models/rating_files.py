@@ -20,7 +20,7 @@ from natgrad.schema import check, pair_of, point_of, record, refuse, state_of
 if TYPE_CHECKING:
     from natgrad.posterior.export import Posterior
 
-__all__ = ["RatingFiles"]
+__all__ = ["RatingFiles", "run_table"]
 
 # What is fitted; the kind of a fit has the same, as it was then.
 OF_THE_KIND: dict[str, Any] = {
@@ -107,8 +107,26 @@ def _messages(side: str) -> dict[str, str]:
     }
 
 
-def _memory(blocks: Mapping[str, str], messages: Any) -> dict[str, Any]:
-    return memory_of({name: point_of(rule) for name, rule in blocks.items()}, pair_of(blocks), messages)
+def _state(kind: Mapping[str, Any], features: Mapping[str, Any]) -> Any:
+    blocks = blocks_of(kind, features)
+    simple = kind["likelihood"] == "gaussian" and is_bare(kind) and kind["factorized"]
+    messages = {"u": _messages("user"), "v": _messages("item")} if simple else None
+    points = {name: point_of(rule) for name, rule in blocks.items()}
+    return state_of(blocks, memory=memory_of(points, pair_of(blocks), messages))
+
+
+def _sizes_of(kind: Mapping[str, Any], sizes: dict[str, int]) -> None:
+    sizes.update(factor=int(kind["n_factors"]), number=int(kind["n_factors"]) + int(bool(kind["biases"])))
+
+
+def run_table(kind: Kind, ratings: Ratings) -> tuple[Any, dict[str, int]]:
+    """The table of a state of a run, and its sizes."""
+    saved = kind.saved()
+    features = (saved.get("learned") or {}).get("features") or {}
+    sizes = {"user": ratings.n_users, "item": ratings.n_items, "rating": len(ratings)}
+    sizes |= {f"{'user' if side == 'u' else 'item'}_feature": table.shape[1] for side, table in features.items()}
+    _sizes_of(saved["settings"], sizes)
+    return _state(saved["settings"], features), sizes
 
 
 class RatingFiles(SaveMixin):
@@ -149,22 +167,17 @@ class RatingFiles(SaveMixin):
         kept = fitted["kind"] if fitted.get("kind") is not None else _kind_of_old(settings, fitted)
         check(kept, {"settings": dict, "learned?": dict}, where="fitted['kind']")
         kind, learned = kept["settings"], kept.get("learned") or {}
-        sizes = {"factor": kind.get("n_factors")}
-        check(kind, OF_THE_KIND, sizes, "fitted['kind']['settings']")
+        check(kind, OF_THE_KIND, {"factor": kind.get("n_factors")}, "fitted['kind']['settings']")
         features = learned.get("features") or {}
-        blocks = blocks_of(kind, features)
 
         def of(value: Any, sizes: dict[str, int], where: str) -> None:
-            sizes.update(factor=int(kind["n_factors"]), number=int(kind["n_factors"]) + int(bool(kind["biases"])))
+            _sizes_of(kind, sizes)
             check(fitted["ratings"], RATINGS, sizes, "ratings")
             _check_values(fitted["ratings"].values, kind["likelihood"])
             _check_learned(kept, sizes)
-            simple = kind["likelihood"] == "gaussian" and is_bare(kind) and kind["factorized"]
-            messages = {"u": _messages("user"), "v": _messages("item")} if simple else None
-            state = state_of(blocks, memory=_memory(blocks, messages))
             rest = {"ratings": Ratings, "posterior": dict, "kind?": dict, "noise?": "positive"}
-            check(value, {"state": state, **rest, **ALONG}, sizes, where)
-            _check_posterior(value["posterior"], blocks, value["state"].lam)
+            check(value, {"state": _state(kind, features), **rest, **ALONG}, sizes, where)
+            _check_posterior(value["posterior"], blocks_of(kind, features), value["state"].lam)
 
         same = {name: f"'{kind[name]}'" for name in ("likelihood",)}
         return {**SETTINGS, **same, **{name: _equal(kind[name]) for name in ("biases", "factorized")}}, of
@@ -217,5 +230,6 @@ def _check_posterior(posterior: Mapping[str, Any], blocks: Mapping[str, str], la
         wanted = ["factor" if plate == "number" else plate for plate in wanted]
         if (factor.name, type(factor.family).__name__, list(factor.plates)) != (name, family, wanted):
             refuse(f"posterior[{name!r}]", f"is not the factor of {name!r}")
+        check(factor.origin, "none", where=f"posterior[{name!r}].origin")
         if type(factor.lam) is not tuple or not all(map(np.array_equal, factor.lam, lam[name])):
             refuse(f"posterior[{name!r}]", "is not that of the state")

@@ -144,8 +144,10 @@ def run_settings(estimator: Any) -> dict[str, Any]:
     return {name: value for name, value in estimator.get_params(deep=False).items() if name not in FREE}
 
 
-def keeper_of(keep: Keep, settings: Mapping[str, Any]) -> Checkpoints | None:
-    """Who keeps checkpoints of a run with these settings; None if no folder is given."""
+def keeper_of(
+    keep: Keep, settings: Mapping[str, Any], table: Callable[[], tuple[Any, Mapping[str, int]]] | None = None
+) -> Checkpoints | None:
+    """Who keeps checkpoints of a run with these settings and a state of this table; None if no folder is given."""
     unknown = [name for name in keep if name not in Keep.__annotations__]
     if unknown:
         raise TypeError(f"fit() got an unexpected keyword argument {unknown[0]!r}")
@@ -156,7 +158,7 @@ def keeper_of(keep: Keep, settings: Mapping[str, Any]) -> Checkpoints | None:
         if "every" in keep:
             raise ValueError(f"every={keep['every']!r} needs checkpoint=, a folder for what is kept")
         return None
-    return Checkpoints(folder, keep.get("every", "60s"), resume, settings)
+    return Checkpoints(folder, keep.get("every", "60s"), resume, settings, None if table is None else table())
 
 
 def refuse_to_keep(keep: Keep) -> None:

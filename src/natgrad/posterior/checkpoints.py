@@ -20,15 +20,39 @@ from typing import Any, final
 
 from natgrad.errors import ModelFileError
 from natgrad.inference.keeping import RunState
+from natgrad.inference.trace import Stop, Trace
 from natgrad.network.checks import whole_number
 from natgrad.posterior.files import LONGEST_HEADER, encoded, read_model, write_model
 from natgrad.posterior.records import register
+from natgrad.problem import State
+from natgrad.schema import check, either, record
 
 __all__ = ["Checkpoints", "checkpoints_in"]
 
 register(RunState)
 KIND, PATTERN, ORPHANS = "Checkpoint", re.compile(r"checkpoint-(\d{12})\.natgrad"), ".checkpoint-*.tmp"
 KEPT = 2
+
+
+def _plain(value: Any, sizes: dict[str, int], where: str) -> None:
+    """What a run is: names, numbers, lists and mappings of them."""
+    if isinstance(value, dict):
+        for name, part in value.items():
+            check(name, "text", sizes, where)
+            _plain(part, sizes, where)
+    elif isinstance(value, list):
+        check(value, [_plain], sizes, where)
+    else:
+        check(value, "none | flag | text | float", sizes, where)
+
+
+CONTENT = {
+    "about": _plain,
+    "run": record(
+        RunState, state=State, trace=Trace, begun="whole in [0, 1e12]", unread="whole", first="float", notes=tuple,
+        stop=either("none", Stop),
+    ),
+}  # fmt: skip
 
 
 @final
@@ -44,6 +68,8 @@ class Checkpoints:
         Whether to go on from the last checkpoint in the folder, if there is one.
     settings : mapping
         What makes the run what it is, besides what the engine knows; a checkpoint of another run is refused.
+    table : (table, sizes), optional
+        What a state of the run may hold (`natgrad.schema`); one that does not fit is refused.
     """
 
     def __init__(
@@ -52,7 +78,9 @@ class Checkpoints:
         every: int | str = "60s",
         resume: bool = False,
         settings: Mapping[str, Any] | None = None,
+        table: tuple[Any, Mapping[str, int]] | None = None,
     ) -> None:
+        self.table = (State, {}) if table is None else table
         self.folder, self.resume = Path(folder), bool(resume)
         self.settings = {name: _in_words(value) for name, value in (settings or {}).items()}
         self.steps, self.seconds = _checked_every(every)
@@ -80,11 +108,11 @@ class Checkpoints:
         for path in reversed(checkpoints_in(self.folder)) if self.resume else ():
             try:
                 stored = read_model(path)
+                if stored.kind == KIND:
+                    check(stored.value, CONTENT, where="the checkpoint")
+                    return stored.value["run"], stored.value["about"], path
             except ModelFileError as error:
                 refused = refused or error
-                continue
-            if stored.kind == KIND:
-                return stored.value["run"], stored.value["about"], path
         if refused is not None:
             raise refused
         return None
@@ -125,6 +153,10 @@ class Checkpoints:
                 if of_file.get(name) != self._about.get(name)
             ]
             raise ValueError(f"{str(path)!r} is a checkpoint of another run: {'; '.join(differs)}. Take another folder")
+        try:
+            check(run.state, self.table[0], dict(self.table[1]), "the state")
+        except (ArithmeticError, LookupError, TypeError, ValueError) as reason:
+            raise ModelFileError(f"cannot go on from {str(path)!r}: {reason}") from None
         return run
 
     def after(self, run: RunState) -> None:

@@ -19,6 +19,7 @@ from natgrad.posterior.factor import Factor, shifted
 from natgrad.posterior.files import write_model
 from natgrad.posterior.records import register
 from natgrad.problem import Block, State
+from natgrad.schema import Misfit, check
 from natgrad.showing import ShowMixin
 
 if TYPE_CHECKING:
@@ -196,6 +197,12 @@ class SavedFit(ExportMixin, ShowMixin):
                     f"{name!r} is {block.family.name} on {dict(zip(block.plates, block.shape, strict=True))} in the network, and "
                     f"{factor.family.name} on {dict(zip(factor.plates, shape, strict=True))} in the fit"
                 )
+        from natgrad.posterior.fit_files import shapes_of, state_table
+
+        try:
+            check(self.state, state_table(shapes_of(network.problem)), where="the state")
+        except Misfit as reason:
+            raise ValueError(f"the fit is not one of this network: {reason}") from None
         state = _measured_anew(self.state, self.factors, blocks)
         return Fit(network.problem, Result(state, self.trace, self.stop), self.settings, network._continue)
 

@@ -6,7 +6,7 @@ The shapes come from the file itself, since the network is not there; ``SavedFit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,10 @@ from natgrad.posterior.tables import METHOD, STEP, memory_of
 from natgrad.problem import State
 from natgrad.schema import check, either, record, refuse
 
-__all__ = ["block_table", "check_fit", "state_table"]
+if TYPE_CHECKING:
+    from natgrad.network.problem import NetworkProblem
+
+__all__ = ["check_fit", "shapes_of", "state_table"]
 
 Sizes = dict[str, int]
 FIT: dict[str, Any] = {
@@ -50,6 +53,7 @@ def check_fit(content: Any) -> None:
         for shape, ndim in zip(shapes, factor.family.stat_ndims, strict=True):
             if len(shape) != len(plates) + ndim or shape[: len(plates)] != plates:
                 refuse(f"factors[{name!r}]", f"has the shapes {shapes} on {len(plates)} plates")
+        _check_origin(factor, f"factors[{name!r}]")
         blocks[name] = factor.family, shapes
     check(content["state"], state_table(blocks), where="state")
     for name, factor in content["factors"].items():
@@ -57,7 +61,19 @@ def check_fit(content: Any) -> None:
             refuse(f"factors[{name!r}]", "is not that of the state")
 
 
-def block_table(family: Family, shapes: Any) -> Any:
+def _check_origin(factor: Factor, where: str) -> None:
+    """A location is measured from a point of its own kind."""
+    if factor.origin is None:
+        return
+    if factor.family.name not in ("Normal", "MultivariateNormal"):
+        refuse(where, f"is a {factor.family.name}, which is measured from zero")
+    check(factor.origin, f"real {list(np.shape(factor.origin))} in [-1e300, 1e300]", where=f"{where}.origin")
+    shape = np.shape(factor.lam[0])
+    if np.broadcast_shapes(np.shape(factor.origin), shape) != shape:
+        refuse(where, f"is measured from a point of shape {list(np.shape(factor.origin))}, and has shape {list(shape)}")
+
+
+def _block_table(family: Family, shapes: Any) -> Any:
     """Natural parameters of a family with these shapes."""
     parts = tuple(f"float {list(shape)}" for shape in shapes)
 
@@ -72,12 +88,17 @@ def block_table(family: Family, shapes: Any) -> Any:
     return of
 
 
+def shapes_of(problem: NetworkProblem) -> dict[str, tuple[Family, Any]]:
+    """The family and the shapes of every hidden node of a network."""
+    return {name: (block.family, problem.plan.nodes[name].stat_shapes()) for name, block in problem.blocks.items()}
+
+
 def state_table(blocks: Mapping[str, tuple[Family, Any]]) -> Any:
     """The state of a network with blocks of these families and shapes.
 
     A node that was not updated yet may be a point mass, so that moments need not follow from natural parameters.
     """
-    lam = {name: block_table(*block) for name, block in blocks.items()}
+    lam = {name: _block_table(*block) for name, block in blocks.items()}
     mu = {name: tuple(f"real {list(shape)}" for shape in shapes) for name, (_, shapes) in blocks.items()}
     points = {
         name: mu[name][:1] if family.name in ("Normal", "MultivariateNormal") else lam[name]
@@ -100,4 +121,4 @@ def _arrays(value: Any, sizes: Sizes, where: str) -> None:
     if not isinstance(value, Mapping):
         refuse(where, "is not a mapping")
     for name, part in value.items():
-        check(part, f"real {list(np.shape(part))}", sizes, f"{where}[{str(name)[:60]!r}]")
+        check(part, f"real | real {list(np.shape(part))}", sizes, f"{where}[{str(name)[:60]!r}]")

@@ -18,6 +18,7 @@ from natgrad.network.plates import Plate
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.values import register
 from natgrad.problem import State
+from natgrad.schema import check
 
 __all__ = ["register"]
 
@@ -30,11 +31,23 @@ def _trace_fields(trace: Trace) -> dict[str, Any]:
 
 
 def _trace_of(kept: Mapping[str, Any]) -> Trace:
+    _check_trace(kept)
     names = [name for name in Trace.columns if name in kept["columns"]]  # an older file may have fewer
     columns = [kept["columns"][name].tolist() for name in names]
     trace = Trace([StepRecord(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)])
     trace.choice = kept["choice"]
     return trace
+
+
+def _check_trace(kept: Mapping[str, Any]) -> None:
+    """One number for each step and column."""
+    columns = {f"{name}?": f"{'whole' if name in INTEGERS else 'float'} [_]" for name in Trace.columns}
+    check(kept, {"columns": columns, "choice": "text"}, where="the trace")
+
+
+def _stop_of(kept: Mapping[str, Any]) -> Stop:
+    check(kept, {"reason": " | ".join(f"'{reason.name}'" for reason in Reason), "words": "text"}, where="the stop")
+    return Stop(Reason[kept["reason"]], kept["words"])
 
 
 def _svi_fields(method: methods.SVI) -> dict[str, Any]:
@@ -68,12 +81,7 @@ register(memoised.Remembered, "memory.MemoisedNetwork")
 register(State)
 register(Factor)
 register(Trace, None, _trace_fields, _trace_of)
-register(
-    Stop,
-    None,
-    lambda stop: {"reason": stop.reason.name, "words": stop.words},
-    lambda kept: Stop(Reason[kept["reason"]], kept["words"]),
-)
+register(Stop, None, lambda stop: {"reason": stop.reason.name, "words": stop.words}, _stop_of)
 register(Ratings, None, _ratings_fields, lambda kept: Ratings.numbered(**kept))
 register(Plate, None, lambda plate: {"name": plate.name, "size": plate.size, "weight": plate.weight})
 for _name in covariance.__all__:

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from natgrad.inference.accelerate import History
+from natgrad.inference.additive import Kept, Remembered
 from natgrad.inference.auto import Auto
 from natgrad.inference.messages import Checked
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch
 from natgrad.inference.safeguard import Snapshot
 from natgrad.schema import check, either, record, refuse
 
-__all__ = ["METHOD", "RUN", "STEP", "memory_of"]
+__all__ = ["METHOD", "RUN", "STEP", "groups_of", "memory_of"]
 
 Sizes = dict[str, int]
 
@@ -70,6 +71,27 @@ def memory_of(points: Mapping[str, Any], whole: Any, messages: Any = None) -> di
         last = record(Checked, over="real in (0, 2]", restored="whole", **checks)
         table["messages?"] = (messages, _both(last, whole))
     return table
+
+
+def groups_of(said: Mapping[str, Any], rows: Any) -> dict[str, Any]:
+    """The table of what memoised groups remember.
+
+    Parameters
+    ----------
+    said : {block: table of the messages of a batch}
+    rows : the table of the local variables of a batch
+    """
+
+    def of(value: Any, sizes: Sizes, where: str) -> None:
+        record(Remembered, rest="real", batches=[either("none", Kept)])(value, sizes, where)
+        seen = [kept for kept in value.batches if kept is not None]
+        # Of a single batch only the sums are kept.
+        own = {} if len(value.batches) == 1 else dict(said)
+        check(value.messages, dict(said) if seen else {}, sizes, f"{where}.messages")
+        for number, kept in enumerate(seen):
+            record(Kept, rows=rows, messages=own, rest="real")(kept, sizes, f"{where}.batches[{number}]")
+
+    return {"groups?": of, "before?": {name: part for name, part in said.items() if name != "theta"}}
 
 
 def _both(own: Any, whole: Any) -> Any:

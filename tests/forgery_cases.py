@@ -1,0 +1,246 @@
+"""Small fits whose files are forged, and what is done with a file that loads; also a worker that tries forgeries of one of them.
+
+python tests/forgery_cases.py --worker LDA 0 100
+"""
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import natgrad as ng
+from natgrad.testing.forgeries import work
+
+RNG = np.random.default_rng(0)
+COUNTS = RNG.poisson(0.8, (24, 9))
+WORDS = [f"word{v}" for v in range(9)]
+SERIES = RNG.normal(size=(60, 2)) + 3 * (np.arange(60) // 15 % 2)[:, None]
+CODES = RNG.integers(0, 3, (60, 1))
+TRACKS = (SERIES > 1.5).astype(int)
+ROWS = RNG.uniform(size=(40, 2))
+TARGET = np.sin(4 * ROWS[:, 0])
+KINDS = np.array(["no", "so", "yes"])[np.digitize(ROWS[:, 0], [0.3, 0.6])]
+USERS, ITEMS = np.nonzero(RNG.random((12, 9)) < 0.7)
+NAMES = np.array([f"user{n}" for n in range(12)])
+STARS = RNG.normal(size=len(USERS))
+BARE = {"biases": False, "learn_noise": False, "learn_priors": False}
+
+
+def ratings(values: Any) -> ng.Ratings:
+    return ng.Ratings(NAMES[USERS], ITEMS, values)
+
+
+def network() -> ng.Network:
+    mu = ng.Normal("mu", 0.0, 1.0)
+    tau = ng.Gamma("tau", 1.0, 1.0)
+    return ng.Network(ng.Normal("x", mu, tau, plate=ng.Plate("n", 40), observed=TARGET))
+
+
+def mixture() -> ng.Network:
+    n, k = ng.Plate("n", 60), ng.Plate("k", 2)
+    pi = ng.Dirichlet("pi", [1.0, 1.0])
+    z = ng.Categorical("z", pi, plate=n)
+    mu = ng.Normal("mu", 0.0, 0.1, plate=k)
+    return ng.Network(ng.Normal("x", mu[z], 1.0, plate=n, observed=SERIES[:, 0]))
+
+
+class Case(NamedTuple):
+    """``fit(**keep)`` makes a fitted model, and ``use`` does all that may be done with a loaded one."""
+
+    fit: Callable[..., Any]
+    use: Callable[[Any], None]
+
+
+def look(model: Any) -> None:
+    repr(model)
+    for name in model.posterior_:
+        factor = model.posterior_[name]
+        assert np.isfinite(factor.mean()).all()
+        factor.std(), factor.interval(), factor.sample(0)
+    if hasattr(model, "trace_"):
+        assert len(model.trace_["elbo"]) == len(model.trace_)
+        str(model.stop_), model.trace_.choice
+
+
+def use_topics(model: Any) -> None:
+    look(model)
+    shares = model.transform(COUNTS)
+    np.testing.assert_allclose(shares.sum(1), 1.0, rtol=1e-4)
+    model.infer(COUNTS[0]), model.score(COUNTS), model.perplexity(COUNTS, "completion"), model.top_words(3)
+    model.continue_(COUNTS, 1)
+    model.partial_fit(COUNTS[:5])
+    model.partial_fit(COUNTS[:5, :2], vocabulary=["word1", "fresh"] if model._names is not None else None) if (
+        model._names is not None
+    ) else None
+    model.transform(COUNTS[:, : len(model.vocabulary_)] if model._names is None else [["word1"]])
+
+
+def use_factors(model: Any) -> None:
+    look(model)
+    known = model.ratings_
+    who, what = known.user_ids[:3], known.item_ids[:3]
+    mean, sd = model.predict(who, what, return_std=True)
+    assert np.isfinite(mean).all()
+    assert (sd >= 0).all()
+    model.recommend(who[0], n=2, exclude_seen=False), model.score(known)
+    model.continue_(2)
+    model.fold_in(ng.Ratings(["fresh"], what[:1], [1.0]) if known.user_ids.dtype.kind in "UO" else known)
+    model.partial_fit(ng.Ratings(who[:1], what[:1], [1.0]))
+    model.predict(who, what)
+
+
+def use_chain(X: Any) -> Callable[[Any], None]:
+    def use(model: Any) -> None:
+        look(model)
+        states = model.predict(X)
+        assert ((states >= 0) & (states < model.n_states)).all()
+        np.testing.assert_allclose(model.predict_proba(X).sum(1), 1.0, rtol=1e-6)
+        model.score(X), model.sample(5, seed=0)
+        model.partial_fit(X)
+        model.predict(X)
+
+    return use
+
+
+def use_process(y: Any) -> Callable[[Any], None]:
+    def use(model: Any) -> None:
+        look(model)
+        if hasattr(model, "predict_proba"):
+            np.testing.assert_allclose(model.predict_proba(ROWS).sum(1), 1.0, rtol=1e-6)
+        else:
+            mean, sd = model.predict(ROWS, return_std=True)
+            assert np.isfinite(mean).all()
+            assert (sd >= 0).all()
+        model.predict(ROWS), model.sample(ROWS[:5], 2, seed=0)
+        model.continue_(ROWS, y, max_steps=2)
+        model.partial_fit(ROWS, y)
+        model.predict(ROWS)
+
+    return use
+
+
+def use_fit(declared: Callable[[], ng.Network]) -> Callable[[Any], None]:
+    kept: list[ng.Network] = []  # compiled once for all forgeries
+
+    def use(saved: Any) -> None:
+        if not kept:
+            kept.append(declared())
+        repr(saved)
+        for name in saved:
+            factor = saved[name]
+            factor.mean(), factor.std(), factor.sample(0)
+        len(saved.trace["elbo"]), str(saved.stop)
+        fit = attached(saved, kept[0])
+        if fit is not None:
+            fit.continue_(steps=2, tol=0)
+            fit.elbo_by_node()
+
+    return use
+
+
+def attached(saved: Any, network: ng.Network) -> Any:
+    """The whole fit; None if it is that of another network, which is said."""
+    try:
+        return saved.attach(network)
+    except ValueError as reason:
+        if "network" not in str(reason):
+            raise
+        return None
+
+
+def hmm(cls: Any, X: Any, **settings: Any) -> Case:
+    return Case(lambda **keep: cls(2, n_init=1, max_sweeps=4, tol=0, **settings).fit(X, **keep), use_chain(X))
+
+
+def factors(values: Any, **settings: Any) -> Case:
+    options = {"max_steps": 12, "tol": 0, **settings}
+    return Case(lambda **keep: ng.MatrixFactorization(2, **options).fit(ratings(values), **keep), use_factors)
+
+
+def topics(**settings: Any) -> Case:
+    options = {"max_passes": 3, "tol": 0, **settings}
+    return Case(lambda **keep: ng.LDA(2, **options).fit(COUNTS, vocabulary=WORDS, **keep), use_topics)
+
+
+def process(cls: Any, y: Any, **settings: Any) -> Case:
+    return Case(lambda **keep: cls(n_inducing=4, max_steps=5, **settings).fit(ROWS, y, **keep), use_process(y))
+
+
+CASES = {
+    "LDA": topics(batch_size=8),
+    "LDA, learned priors": topics(learn_priors=True, method=ng.VB()),
+    "LDA, point": topics(local="map", method=ng.SVI({"doc": 8}), step=ng.RobbinsMonro(4.0, 0.7)),
+    "ratings": factors(STARS),
+    "ratings, paper": factors(STARS, factorized=True, **BARE),
+    "ratings, messages": factors(STARS, factorized=True, method=ng.Children(2), **BARE),
+    "ratings, guarded": factors(STARS, method=ng.Children(2), noise_by="both"),
+    "likes": factors((STARS > 0) * 1.0, likelihood="bernoulli"),
+    "likes alone": factors(np.ones(len(STARS)), likelihood="bernoulli", max_steps=25),
+    "counts": factors(np.round(np.exp(STARS)), likelihood="poisson"),
+    "GaussianHMM": hmm(ng.GaussianHMM, SERIES),
+    "GaussianHMM, diagonal": hmm(ng.GaussianHMM, SERIES, covariance="diag"),
+    "CategoricalHMM": hmm(ng.CategoricalHMM, CODES),
+    "PoissonHMM": hmm(ng.PoissonHMM, CODES),
+    "BernoulliHMM": hmm(ng.BernoulliHMM, TRACKS),
+    "SparseGPRegressor": process(ng.SparseGPRegressor, TARGET),
+    "SparseGPClassifier": process(ng.SparseGPClassifier, KINDS),
+    "network": Case(lambda **keep: network().fit(steps=5, tol=0, **keep), use_fit(network)),
+    "mixture": Case(
+        lambda **keep: mixture().fit(
+            ng.SVI({"n": 20}), step=ng.Auto(), steps=7, tol=0, init={"mu": [0.0, 3.0]}, **keep
+        ),
+        use_fit(mixture),
+    ),
+}  # fmt: skip
+# Checkpoints: the run is stopped before its end, and goes on from the forged file.
+RUNS = [
+    "LDA", "LDA, learned priors", "ratings", "ratings, messages", "ratings, guarded", "likes alone", "counts", "GaussianHMM",
+    "CategoricalHMM", "SparseGPRegressor", "SparseGPClassifier", "network", "mixture",
+]  # fmt: skip
+CHECKPOINT = "checkpoint of "
+ALL = [*CASES, *(f"{CHECKPOINT}{name}" for name in RUNS)]
+
+
+def made(name: str, folder: Path) -> bytes:
+    """The file of a case."""
+    case = CASES[name.removeprefix(CHECKPOINT)]
+    if name.startswith(CHECKPOINT):
+        run = folder / "run"
+
+        def stop(progress: Any) -> None:
+            if progress.t == 3:
+                raise RuntimeError("the lights are out")
+
+        with contextlib.suppress(RuntimeError):
+            case.fit(checkpoint=run, every=2, callbacks=[stop])
+        (path,) = run.glob("checkpoint-*")
+    else:
+        path = folder / "model"
+        case.fit().save(path)
+    return path.read_bytes()
+
+
+def used(name: str, target: Path) -> None:
+    """Load a file and do everything with it, or go on from it."""
+    case = CASES[name.removeprefix(CHECKPOINT)]
+    if not name.startswith(CHECKPOINT):
+        case.use(ng.load(target))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "checkpoint-000000000002.natgrad").write_bytes(target.read_bytes())
+        try:
+            case.fit(checkpoint=folder, every=1000, resume=True)
+        except ValueError as reason:
+            if "checkpoint of another run" not in str(reason):
+                raise
+
+
+if __name__ == "__main__" and "--worker" in sys.argv:
+    _, _, which, begin, end = sys.argv
+    with tempfile.TemporaryDirectory() as place:
+        here = Path(place)
+        work(lambda: made(which, here), lambda target: used(which, target), int(begin), int(end), here)

@@ -1,0 +1,178 @@
+"""Forged model files with a right digest: each loads as a model that can be used, or is refused; no process dies of one."""
+
+from pathlib import Path
+
+import forgery_cases
+import numpy as np
+import pytest
+
+import natgrad as ng
+from natgrad.posterior.files import read_model, write_model
+from natgrad.testing.forgeries import forged_field, outcomes
+
+SCRIPT = Path(forgery_cases.__file__)
+# Whose fits take no time.
+QUICK = ["LDA", "ratings, paper", "counts", "GaussianHMM", "CategoricalHMM", "SparseGPRegressor"]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    for name in QUICK:
+        place = folder / name
+        place.mkdir()
+        (place / "model").write_bytes(forgery_cases.made(name, place))
+    return folder
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_forged_file_loads_or_is_refused(name, files, tmp_path) -> None:
+    data, target, refused = (files / name / "model").read_bytes(), tmp_path / "forged", 0
+    for seed in range(50):
+        target.write_bytes(forged_field(data, np.random.default_rng(seed)))
+        try:
+            ng.load(target)
+        except ng.ModelFileError:
+            refused += 1
+    assert 10 < refused < 50
+
+
+def changed(source, target, change):
+    """The file with its contents changed by a function, and a right digest."""
+    stored = read_model(source)
+    write_model(target, stored.kind, change(stored.value))
+    return target
+
+
+def longer(block, part, times=50):
+    """A file whose array of a block has so many times the rows, in λ and in μ alike."""
+
+    def change(value):
+        fitted = dict(value["fitted"])
+        state = fitted["state"]
+        for field in ("lam", "mu"):
+            arrays = list(getattr(state, field)[block])
+            arrays[part] = np.concatenate([arrays[part]] * times)
+            state = state._replace(**{field: {**getattr(state, field), block: tuple(arrays)}})
+        return {**value, "fitted": {**fitted, "state": state}}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "block"),
+    [("GaussianHMM", "transition"), ("GaussianHMM", "emission"), ("CategoricalHMM", "emission"), ("LDA", "phi"),
+     ("ratings, paper", "u"), ("ratings, paper", "v"), ("counts", "item_rate")],
+)  # fmt: skip
+def test_arrays_of_a_file_are_checked_against_each_other(name, block, files, tmp_path) -> None:
+    """Fifty times the rows of transitions ended the process in ``predict``."""
+    with pytest.raises(ng.ModelFileError, match="must have the shape"):
+        ng.load(changed(files / name / "model", tmp_path / "forged", longer(block, 0)))
+
+
+def fitted_with(**parts):
+    return lambda value: {**value, "fitted": {**value["fitted"], **parts}}
+
+
+@pytest.mark.parametrize(
+    ("name", "parts", "said"),
+    [
+        ("LDA", {"n_words": 10**12}, "arrays have word = 9"),
+        ("LDA", {"vocabulary": np.array(["same"] * 9, dtype=object)}, "same name twice"),
+        ("LDA", {"topic_prior": np.nan}, "topic_prior"),
+        ("GaussianHMM", {"initial": np.array([1.0, -1.0])}, "positive"),
+        ("GaussianHMM", {"n_features": 3}, "arrays have column = 2"),
+        ("GaussianHMM", {"emission": "Poissons"}, "not for a GaussianHMM"),
+        ("SparseGPRegressor", {"offset": np.zeros(2)}, "output=1"),
+        ("SparseGPRegressor", {"x_scaling": (np.zeros(2), np.zeros(2))}, "x_scaling.* got 0"),
+        ("SparseGPRegressor", {"another": 1}, "another"),
+    ],
+)
+def test_ranges_and_names_are_checked(name, parts, said, files, tmp_path) -> None:
+    with pytest.raises(ng.ModelFileError, match=said):
+        ng.load(changed(files / name / "model", tmp_path / "forged", fitted_with(**parts)))
+
+
+def test_a_matrix_must_be_positive_definite(files, tmp_path) -> None:
+    def change(value):
+        first, second = value["fitted"]["lam"]
+        return {**value, "fitted": {**value["fitted"], "lam": (first, -second)}}
+
+    with pytest.raises(ng.ModelFileError, match="outside the natural parameters of a MultivariateNormal"):
+        ng.load(changed(files / "SparseGPRegressor" / "model", tmp_path / "forged", change))
+
+
+def test_ratings_are_of_users_and_items_that_are_there(files, tmp_path) -> None:
+    from natgrad.testing.forgeries import parts_of, together
+
+    header, content, arrays = parts_of((files / "counts" / "model").read_bytes())
+    name = content["fitted"]["ratings"]["fields"]["users"]["$array"]
+    arrays[name] = arrays[name] + 1000
+    (tmp_path / "forged").write_bytes(together(header, content, arrays))
+    with pytest.raises(ng.ModelFileError):
+        ng.load(tmp_path / "forged")
+
+
+def test_moments_follow_from_natural_parameters(files, tmp_path) -> None:
+    def change(value):
+        state = value["fitted"]["state"]
+        mu = {**state.mu, "phi": (2.0 * state.mu["phi"][0],)}
+        return {**value, "fitted": {**value["fitted"], "state": state._replace(mu=mu)}}
+
+    with pytest.raises(ng.ModelFileError, match="is not what follows from the natural parameters"):
+        ng.load(changed(files / "LDA" / "model", tmp_path / "forged", change))
+
+
+def test_what_is_remembered_of_other_documents_is_forgotten() -> None:
+    """Rows of a batch that has other documents now would be read beyond their end."""
+    model = ng.LDA(2, max_passes=2, tol=0, batch_size=8).fit(forgery_cases.COUNTS)
+    model.continue_(forgery_cases.COUNTS[:19], 1)
+    assert model.posterior_["theta"].lam[0].shape == (19, 2)
+
+
+def test_priors_can_be_learned_from_here_on() -> None:
+    model = ng.LDA(2, max_passes=2, tol=0, batch_size=8).fit(forgery_cases.COUNTS).set_params(learn_priors=True)
+    model.continue_(forgery_cases.COUNTS, 2)
+    assert not np.array_equal(model.doc_prior_, [0.1, 0.1])
+
+
+@pytest.mark.parametrize("name", ["LDA", "GaussianHMM"])
+def test_a_forged_checkpoint_is_refused(name, tmp_path) -> None:
+    data = forgery_cases.made(f"checkpoint of {name}", tmp_path)
+    (tmp_path / "right").write_bytes(data)
+    block = {"LDA": "phi", "GaussianHMM": "transition"}[name]
+
+    def change(value):
+        state = longer(block, 0)({"fitted": {"state": value["run"].state}})["fitted"]["state"]
+        return {**value, "run": value["run"]._replace(state=state)}
+
+    with pytest.raises(ng.ModelFileError, match="must have the shape"):
+        forgery_cases.used(f"checkpoint of {name}", changed(tmp_path / "right", tmp_path / "forged", change))
+
+
+def test_no_process_dies_of_a_forged_file() -> None:
+    found = outcomes("GaussianHMM", range(60), SCRIPT)
+    assert not found.wrong
+    assert found.refused + found.used == 60
+    assert found.used > 0
+
+
+def test_the_death_of_a_process_is_seen(tmp_path) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text(
+        "import os, sys\nfor n in range(int(sys.argv[3]), int(sys.argv[4])):\n    print('try', n, flush=True)\n"
+        "    os.abort() if n == 3 else print('did', n, 'used', flush=True)\n"
+    )
+    found = outcomes("any", range(6), script)
+    assert (found.refused, found.used) == (0, 5)
+    assert [seed for seed, _ in found.wrong] == [3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", forgery_cases.ALL)
+def test_ten_thousand_forgeries(name) -> None:
+    """Of files of every model and of checkpoints: 10,000 in all."""
+    number = -(-10_000 // len(forgery_cases.ALL))
+    found = outcomes(name, range(10_000, 10_000 + number), SCRIPT)
+    assert not found.wrong
+    assert found.refused + found.used == number
