@@ -247,7 +247,8 @@ class GlobalBatchStepper(NothingToFinish):
             )
             total = total + children.spread(children.degree)
             read = read + children.spread(drawn)
-        return tuple(samples), np.where(read > 0, total / np.maximum(read, 1), 1.0), read > 0
+        # An element that no observation reads at all is never in a batch: it steps from its hidden children, or to its prior.
+        return tuple(samples), np.where(read > 0, total / np.maximum(read, 1), 1.0), (read > 0) | (total == 0)
 
 
 def _rate(schedule: Step, t: int, ratio: Any, problem: Problem, block: Block, together: bool) -> Any:

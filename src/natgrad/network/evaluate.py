@@ -97,6 +97,10 @@ def read_factor(
     whole = _address(stats[factor.stat], factor, known, view)
     if column is None or column.node != factor.source:
         return whole
+    if len(set(whole.labels)) < len(whole.labels):
+        # A label on two axes, the diagonal of a table: the column goes in before anything is gathered.
+        own = lax.dynamic_update_index_in_dim(stats[factor.stat], column.stats[factor.stat], column.number, column.axis)
+        return _address(own, factor, known, view)
     # Gather the column and the rest apart: the gradient then scatters one column instead of all of them.
     axes = (*factor.axes[: column.axis], *factor.axes[column.axis + 1 :])
     moved = {(s, p - (p > column.axis)): index for (s, p), index in view.moved.items() if p != column.axis}

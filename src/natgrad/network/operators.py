@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -229,18 +231,17 @@ class _Dot(Expression):
         plate = self._contracted(scope)
         scope.couple(self, plate)
         f, g = scope.fresh(plate.name, plate.size), scope.fresh(plate.name, plate.size)
-        product = self._scalar("x", scope, plate, f)
+        sides = self.left, self.right
+        left, right = (_along(side, name, scope, plate, f) for side in sides)
         if name == "x":
-            return product
-        # E[(Σ_f a_f b_f)²] = (Σ_f ab)² + Σ_f (E[a²]E[b²] − (ab)²): the square of the mean plus the variance.
-        return product * self._scalar("x", scope, plate, g) + self._scalar("xx", scope, plate, f) - product * product
-
-    def _scalar(self, name: str, scope: Scope, plate: Plate, label: Label) -> Polynomial:
-        left, right = (
-            side.stat(name, scope, (label,)) if side.is_known else side.stat(name, scope, (), {plate.name: label})
-            for side in (self.left, self.right)
+            return _summed(left * right, {f: plate.size})
+        # E[(Σ_f a_f b_f)²] = Σ_fg E[a_f a_g] E[b_f b_g] + Σ_f (E[a_f²] E[b_f²] − the same with g = f), where E[a_f a_g] is
+        # written for f ≠ g. Two elements are independent, but for what lacks the plate: all of them share it.
+        one, other = (_pair(side, scope, plate, f, g) for side in sides)
+        same, same_other = (_pair(side, scope, plate, f, f) for side in sides)
+        return _summed(one * other, {f: plate.size, g: plate.size}) + _summed(
+            left * right - same * same_other, {f: plate.size}
         )
-        return left * right
 
     def _contracted(self, scope: Scope) -> Plate:
         left, right = (
@@ -305,10 +306,52 @@ class _Diag(Expression):
     def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         plate = scope.single_leftover(self.entries, f"diag({self.entries})")
         if name == "log":
-            return self.entries.stat("log", scope, (), {plate.name: scope.fresh(plate.name, plate.size)})
+            label = scope.fresh(plate.name, plate.size)
+            return _summed(self.entries.stat("log", scope, (), {plate.name: label}), {label: plate.size})
         first, second = labels
         scope.check_size(plate, first, str(self))
         return self.entries.stat("x", scope, (), {plate.name: first}) * Polynomial.of([], Delta(first, second))
+
+
+def _along(side: Expression, name: str, scope: Scope, plate: Plate, label: Label) -> Polynomial:
+    """A statistic of one side of a dot at element ``label`` of the plate that is summed over."""
+    if side.is_known:
+        return side.stat(name, scope, (label,))
+    return side.stat(name, scope, (), {plate.name: label})
+
+
+def _pair(side: Expression, scope: Scope, plate: Plate, f: Label, g: Label, outer: bool = True) -> Polynomial:
+    """E[a_f a_g] for two different elements of the plate; ``outer`` says that numbers lie along it, as on a side of a dot."""
+    if side.is_known and not outer:
+        return side.stat("xx", scope)
+    chosen = (access for access in side.accesses() if access.kind != CATEGORY)  # what chooses shares its label anyway
+    apart = [plate.name in {open_.name for open_ in access.leftover(scope)} for access in chosen]
+    if side.is_known or all(apart):
+        return _along(side, "x", scope, plate, f) * _along(side, "x", scope, plate, g)
+    if not any(apart):
+        return side.stat("xx", scope)
+    if isinstance(side, _Product):
+        return _pair(side.left, scope, plate, f, g, False) * _pair(side.right, scope, plate, f, g, False)
+    if isinstance(side, _Sum):
+        first, second = (
+            [p.stat("x", scope) if p.is_known else _along(p, "x", scope, plate, label) for p in side.parts]
+            for label in (f, g)
+        )
+        squares = _added(_pair(part, scope, plate, f, g, False) for part in side.parts)
+        return squares + _added(a * b for i, a in enumerate(first) for j, b in enumerate(second) if i != j)
+    raise NotConjugate(
+        f"{scope.node!r}: {side} is summed over plate {plate.name!r}, and in it a part that repeats over this plate stands in a "
+        "dot beside one that does not: this has no closed form here. Write the dot as a sum of dots"
+    )
+
+
+def _summed(polynomial: Polynomial, sizes: dict[Label, int]) -> Polynomial:
+    """A sum over labels: a monomial that lacks one of them is the same for all its elements, and counts as often."""
+    monomials = []
+    for monomial in polynomial.monomials:
+        times = prod(size for label, size in sizes.items() if label not in monomial.labels)
+        monomials.append(replace(monomial, coefficient=times * monomial.coefficient))
+    return Polynomial(tuple(monomials))
 
 
 def _as_operand(value: Any, other: Expression, sign: str, factor: bool = False) -> Expression:

@@ -1,0 +1,107 @@
+"""Hundreds of random networks against plain NumPy and SciPy: bounds, targets, sweeps, evidences, rewritten declarations, methods.
+
+`make test` runs 300: the bound of each, and one of the other checks in turn. `make slow` runs 10,000 with every check.
+"""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import random_cases
+from numpy_engine import numpy_engine
+from random_checks import (
+    REFUSALS,
+    Case,
+    check_bound,
+    check_evidence,
+    check_methods,
+    check_sweeps,
+    check_targets,
+    check_variants,
+)
+from random_evidence import log_evidence
+from random_features import features
+from random_generator import draw
+from random_networks import Declaration
+
+N_FAST, N_SLOW, CHUNK = 300, 10_000, 25
+
+
+def check(seed: int, declaration: Declaration, wanted: str = "all") -> bool:
+    """Whether the network was accepted; raises if it is wrong."""
+    try:
+        case = Case(seed, declaration)
+    except REFUSALS:
+        return False  # with a text that says why
+    try:
+        check_bound(case)
+        if wanted in ("all", "targets"):
+            check_targets(case)
+        if wanted in ("all", "sweeps"):
+            check_evidence(case, check_sweeps(case))
+        if wanted in ("all", "variants"):
+            check_variants(case, None if wanted == "all" else seed // 4)
+        if wanted in ("all", "methods"):
+            check_methods(case, None if wanted == "all" else seed // 4)
+    except Exception as error:
+        error.add_note(f"seed {seed}, check {wanted!r}")
+        raise
+    return True
+
+
+@pytest.mark.parametrize("start", range(0, N_FAST, CHUNK))
+def test_networks_are_right_or_refused(start):
+    with numpy_engine():
+        accepted = sum(
+            check(seed, draw(seed), ("targets", "sweeps", "variants", "methods")[seed % 4])
+            for seed in range(start, start + CHUNK)
+        )
+    assert accepted >= 0.6 * CHUNK
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(N_FAST, N_FAST + N_SLOW, 100))
+def test_many_networks_are_right_or_refused(start):
+    with numpy_engine():
+        accepted = sum(check(seed, draw(seed)) for seed in range(start, start + 100))
+    assert accepted >= 80
+
+
+@pytest.mark.parametrize("name", random_cases.CASES)
+def test_cases_that_were_wrong_once(name):
+    with numpy_engine():
+        assert all(check(0, random_cases.CASES[name](), wanted) for wanted in ("targets", "sweeps", "methods"))
+
+
+@pytest.mark.parametrize("seed", [3, 46])
+def test_compiled_networks_do_as_numpy_does(seed):
+    case = Case(seed, draw(seed))
+    check_bound(case)
+    check_targets(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(N_FAST, N_FAST + 60))
+def test_many_compiled_networks_do_as_numpy_does(seed):
+    check(seed, draw(seed), "sweeps")
+
+
+def test_the_generator_draws_everything():
+    """Counts over the fast seeds: what is drawn rarely is not guarded."""
+    counts = Counter(feature for seed in range(N_FAST) for feature in features(draw(seed)))
+    evidences = [log_evidence(draw(seed)) for seed in range(N_FAST)]
+    counts["evidence"] = sum(found is not None for found in evidences)
+    counts["exact posterior"] = sum(found is not None and found.one_element for found in evidences)
+    missing = {feature: counts[feature] for feature, least in random_cases.WANTED.items() if counts[feature] < least}
+    assert not missing
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_reference_agrees_with_draws_of_q(seed):
+    exact, mean, error = random_cases.monte_carlo(draw(seed), np.random.default_rng(seed), 20_000)
+    assert abs(mean - exact) < 5 * error
+
+
+def test_the_densities_of_the_reference_are_those_of_scipy():
+    for type_, (ours, wanted) in random_cases.densities().items():
+        assert ours == pytest.approx(wanted, rel=1e-12), type_

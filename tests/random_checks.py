@@ -1,0 +1,173 @@
+"""What must hold for every random network: each check raises an AssertionError that says what differs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from random_build import Params, build, q_of, random_q, state_of
+from random_evidence import log_evidence
+from random_networks import Declaration, commuted, parents, redeclared, renamed, transposed
+from random_reference import Reference
+from random_walk import elements
+
+import natgrad as ng
+from natgrad.errors import NotConjugate, PlateMismatch
+from natgrad.problem import State
+
+# Sums of a few hundred terms of order 1 … 1e3: rounding stays some digits below this.
+RTOL = 1e-9
+REFUSALS = (NotConjugate, PlateMismatch)
+
+
+class Case:
+    """A declaration, its network, and a state far from any optimum."""
+
+    def __init__(self, seed: int, declaration: Declaration) -> None:
+        self.seed, self.declaration = seed, declaration
+        self.rng = np.random.default_rng([seed, 1])
+        self.network = build(declaration)
+        self.problem = self.network.problem
+        self.q = random_q(declaration, self.rng)
+        self.state = state_of(self.network, self.q)
+        self.order = tuple(str(name) for name in self.rng.permutation(list(self.problem.blocks)))
+
+
+def close(got: float, wanted: float, what: str) -> None:
+    assert abs(got - wanted) <= RTOL * (1.0 + abs(wanted)), f"{what}: {got!r}, but the reference has {wanted!r}"
+
+
+def check_bound(case: Case, state: State | None = None) -> None:
+    """Every term of the bound is what the reference finds."""
+    state = case.state if state is None else state
+    reference = Reference(case.declaration, q_of(case.network, state))
+    got = case.problem.bound_by_node(state)
+    assert set(got) == set(case.declaration.nodes), "the network has other nodes than the declaration"
+    for name, node in case.declaration.nodes.items():
+        wanted = reference.term(node) + (reference.entropy(node) if node.hidden else 0.0)
+        close(got[name], wanted, f"term {name!r}")
+
+
+def check_targets(case: Case) -> None:
+    """Targets are the slopes of the reference's E[log p]: it is linear in the moments of one element."""
+    other = random_q(case.declaration, case.rng)
+    for name, block in case.problem.blocks.items():
+        node = case.declaration.nodes[name]
+        places = list(elements(case.declaration, node))
+        place = places[int(case.rng.integers(len(places)))]
+        moved: Params = {**case.q, name: {key: np.array(value) for key, value in case.q[name].items()}}
+        for key, value in other[name].items():
+            moved[name][key][place] = value[place]
+        touched = [n for n in case.declaration.nodes.values() if n.name == name or name in parents(n)]
+        before, after = Reference(case.declaration, case.q), Reference(case.declaration, moved)
+        wanted = sum(after.term(n) - before.term(n) for n in touched)
+        mu = [state_of(case.network, q).mu[name] for q in (case.q, moved)]
+        target = case.problem.target(block, case.state)
+        weight = case.declaration.weight(node.block_plates, dict(zip(node.block_plates, place, strict=True)))
+        got = weight * sum(float(np.sum(np.asarray(t) * (b - a))) for t, a, b in zip(target, *mu, strict=True))
+        scale = sum(abs(before.term(n)) for n in touched)
+        assert abs(got - wanted) <= RTOL * (1.0 + scale), (
+            f"target of {name!r} at {place}: slope {got!r}, reference {wanted!r}"
+        )
+
+
+def check_sweeps(case: Case, sweeps: int = 2) -> State:
+    """Exact sweeps never lower the bound, hand over the bound they reach, and reach one that the reference confirms."""
+    state, last = case.state, case.problem.bound(case.state)
+    for number in range(sweeps):
+        result = case.problem.sweep(state, case.order)
+        state, bound = result.state, case.problem.bound(result.state)
+        close(result.bound, bound, f"the bound that sweep {number} hands over")
+        assert bound >= last - RTOL * (1.0 + abs(last)), f"sweep {number} lowers the bound from {last!r} to {bound!r}"
+        last = bound
+    if np.isfinite(last):
+        check_bound(case, state)
+    return state
+
+
+def check_evidence(case: Case, state: State) -> None:
+    """The bound is below the exact evidence, and equal to it where q has the form of the posterior."""
+    found = log_evidence(case.declaration)
+    if found is None:
+        return
+    bound = case.problem.bound(state)
+    assert bound <= found.value + 1e-7 * (1.0 + abs(found.value)), f"bound {bound!r} above the evidence {found.value!r}"
+    if found.one_element:
+        assert abs(bound - found.value) <= 1e-7 * (1.0 + abs(bound)), f"bound {bound!r}, exact evidence {found.value!r}"
+
+
+def check_variants(case: Case, only: int | None = None, sweeps: int = 1) -> None:
+    """Names, the order of plates, arguments and declarations mean nothing: same terms, same state after a sweep.
+
+    ``only`` is the number of the one variant to try; all by default.
+    """
+    d, rng = case.declaration, case.rng
+    ours = {name: case.problem.bound_by_node(case.state)[name] for name in d.nodes}
+    swept = q_of(case.network, _swept(case.problem, case.state, case.order, sweeps))
+    other_names, names = renamed(d, rng)
+    same, (turned, axes) = {name: name for name in d.nodes}, transposed(d)
+    variants: list[Any] = [
+        ("names", other_names, names, {}),
+        ("sides of sums and products", commuted(d), same, {}),
+        ("order of declaration", redeclared(d, rng), same, {}),
+        ("order of plates", turned, same, axes),
+    ]
+    for what, variant, name_of, order in variants if only is None else [variants[only % 4]]:
+        network = build(variant)
+        state = state_of(network, {name_of[n]: _turned(d, n, p, order) for n, p in case.q.items()})
+        theirs = network.problem.bound_by_node(state)
+        for name, value in ours.items():
+            close(theirs[name_of[name]], value, f"other {what}: term {name!r}")
+        # Which element comes first among those that must not move together depends on the order of the plates.
+        if order and any(b.colours is not None and len(b.shape) > 1 for b in case.problem.blocks.values()):
+            continue
+        found = q_of(network, _swept(network.problem, state, tuple(name_of[n] for n in case.order), sweeps))
+        for name, wanted in swept.items():
+            for key, value in _turned(d, name, wanted, order).items():
+                np.testing.assert_allclose(
+                    found[name_of[name]][key],
+                    value,
+                    rtol=1e-8,
+                    atol=1e-8,
+                    err_msg=f"other {what}: {key} of q({name!r})",
+                )
+
+
+def check_methods(case: Case, only: int | None = None) -> None:
+    """A step of length one on all the data is a sweep, whoever draws; ``only`` is the number of the one method to try."""
+    n_observed = sum(len(present) for present in case.problem.observed.values())
+    read = {name: any(s.observed for s in case.problem.child_sets(name)) for name in case.order}
+    # A global batch updates what no observation reads after the rest.
+    after = tuple(sorted(case.order, key=lambda name: not read[name]))
+    methods: list[Any] = [(ng.Children(10**6), case.order), (ng.GlobalBatch(n_observed), after)]
+    for method, order in methods if only is None else [methods[only % 2]]:
+        wanted = q_of(case.network, case.problem.sweep(case.state, order).state)
+        found = q_of(case.network, _one_step(case, method))
+        for name, parameters in wanted.items():
+            for key, value in parameters.items():
+                np.testing.assert_allclose(
+                    found[name][key], value, rtol=1e-8, atol=1e-8, err_msg=f"{method}: {key} of q({name!r})"
+                )
+
+
+def _one_step(case: Case, method: Any) -> State:
+    from natgrad.inference.engine import Limits, run
+
+    result = run(
+        case.problem, case.state, method, ng.Constant(1.0), case.order, limits=Limits(1, 0.0, None, None), seed=case.seed,
+        callbacks=(), bound_every=1, progress=False,
+    )  # fmt: skip
+    return result.state
+
+
+def _swept(problem: Any, state: State, order: tuple[str, ...], sweeps: int) -> State:
+    for _ in range(sweeps):
+        state = problem.sweep(state, order).state
+    return state
+
+
+def _turned(declaration: Declaration, name: str, parameters: Any, order: dict[str, list[int]]) -> dict[str, np.ndarray]:
+    """Parameters of q with their plates in another order."""
+    n = len(declaration.nodes[name].block_plates)
+    axes = [axis for axis in order.get(name, range(n)) if axis < n]
+    return {key: np.transpose(v, [*axes, *range(n, v.ndim)]) for key, v in parameters.items()}

@@ -1,0 +1,76 @@
+"""The exact evidence of a `Declaration` whose hidden elements are few: categories enumerated, at most one number integrated."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+from random_networks import Declaration, NodeSpec
+from random_walk import Atom, Place, Points, along, counted, elements, leaves
+from scipy.special import logsumexp
+
+MOST_STATES = 3000
+GRID = np.linspace(-14.0, 14.0, 1401)  # of the number, its logarithm or its logit; a smooth peak needs no more
+
+
+class Evidence(NamedTuple):
+    """Log p(data), and whether a single element is hidden: q then is the posterior."""
+
+    value: float
+    one_element: bool
+
+
+def log_evidence(declaration: Declaration) -> Evidence | None:
+    """None where it cannot be had: too much is hidden, or hidden elements have weights and are not variables."""
+    hidden = declaration.hidden()
+    if any(declaration.plates[p].weight is not None for node in hidden for p in node.plates):
+        return None
+    atoms = {(node.name, place): node for node in hidden for place in elements(declaration, node)}
+    discrete = {atom: _options(declaration, node) for atom, node in atoms.items() if _discrete(node)}
+    rest = [node for node in atoms.values() if not _discrete(node)]
+    if len(rest) > 1 or (rest and rest[0].type not in ("Normal", "Gamma", "Exponential", "Beta")):
+        return None
+    if np.prod([len(options) for options in discrete.values()]) > MOST_STATES:
+        return None
+    shape = [len(options) for options in discrete.values()]
+    joint = np.zeros((*shape, len(GRID) if rest else 1))
+    for node in declaration.nodes.values():
+        for place, weight in counted(declaration, node):
+            found = leaves(declaration, node, place, _grid_points, lambda atom: discrete[atom])
+            for chosen, _, value in found:
+                joint[_slices(discrete, chosen)] += weight * np.asarray(value)
+    if rest:
+        joint = joint + _log_steps(rest[0])
+    return Evidence(float(logsumexp(joint)), len(atoms) == 1)
+
+
+def _discrete(node: NodeSpec) -> bool:
+    return node.kind == "category" or node.type == "Bernoulli"
+
+
+def _options(declaration: Declaration, node: NodeSpec) -> list[Any]:
+    if node.type == "MarkovChain":
+        return list(itertools.product(range(node.size or 0), repeat=declaration.plates[node.plates[-1]].size))
+    return list(range(2 if node.type == "Bernoulli" else node.size or 0))
+
+
+def _slices(discrete: dict[Atom, list[Any]], chosen: dict[Atom, Any]) -> tuple[Any, ...]:
+    return tuple(options.index(chosen[a]) if a in chosen else slice(None) for a, options in discrete.items())
+
+
+def _grid_points(node: NodeSpec, place: Place, axis: int) -> Points:
+    """The hidden number at every point of the grid."""
+    if node.type == "Normal":
+        return Points(along(GRID, axis), np.ones(1))
+    if node.kind == "positive":
+        return Points((np.exp(GRID), GRID), np.ones(1))
+    return Points((-np.logaddexp(0, -GRID), -np.logaddexp(0, GRID)), np.ones(1))
+
+
+def _log_steps(node: NodeSpec) -> np.ndarray:
+    """The logarithm of dx at every point of the grid."""
+    step = np.full(len(GRID), np.log(GRID[1] - GRID[0]))
+    if node.kind == "positive":
+        return step + GRID
+    return step if node.type == "Normal" else step - np.logaddexp(0, -GRID) - np.logaddexp(0, GRID)
