@@ -90,15 +90,15 @@ class Shared:
             self.kernel(0, size, *arguments)
             return
         runs = list(pairwise(size * part // threads for part in range(threads + 1)))
-        others = [_POOL.submit(self.kernel, *run, *arguments) for run in runs[1:]]
+        others: list[Future[Any]] = []
         try:
-            self.kernel(*runs[0], *arguments)
-            for run, other in zip(runs[1:], others, strict=True):
-                if other is None:
+            for run in runs[1:]:
+                if (other := _POOL.submit(self.kernel, *run, *arguments)) is None:
                     self.kernel(*run, *arguments)
+                else:
+                    others.append(other)
+            self.kernel(*runs[0], *arguments)
         finally:
-            # Also when the user interrupts: nothing may be written after this returned.
-            wait([other for other in others if other is not None])
+            wait(others)  # also when the user interrupts: nothing may be written after this returned
         for other in others:
-            if other is not None:
-                other.result()
+            other.result()
