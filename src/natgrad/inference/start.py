@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Init", "make_start"]
 
-Init = Mapping[str, Any] | str | None
+Init = Mapping[Any, Any] | str | None  # keys are nodes or their names
 Stats = tuple[Any, ...]
 # A stream of its own for starts, so that the draws of step t = 0 do not repeat them.
 START = 2**31 - 1
@@ -87,6 +87,7 @@ def _by_node(problem: NetworkProblem, init: Init) -> dict[str, Any]:
         raise ValueError(f'init must be {{name: values}}, "random" or "kmeans", got {init!r}')
     if not isinstance(init, Mapping):
         raise TypeError(f'init must be {{name: values}}, "random" or "kmeans", got {type(init).__name__}')
+    init = {name.name if isinstance(name, Node) else name: entry for name, entry in init.items()}
     for name, entry in init.items():
         if not isinstance(name, str):
             raise TypeError(f"init: keys must be the names of nodes, got {name!r}")

@@ -20,6 +20,7 @@ CONTENTS = {
     "b": "booleans",
 }
 CONTENTS |= {"f": "floats", "O": "objects"}
+LARGEST = np.iinfo(np.int64).max
 
 
 def first(bad: Any) -> tuple[int, ...] | None:
@@ -81,7 +82,9 @@ def as_observed(value: Any, what: str) -> npt.NDArray[Any]:
     array = _copied(value, what, "numbers", ": encode labels as integers, np.unique(labels, return_inverse=True)[1]")
     if hidden is not None and hidden.any():
         return np.where(hidden, np.nan, array.astype(np.float64))
-    return array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
+    if array.dtype.kind == "f":
+        return array.astype(np.float64, copy=False)
+    return _signed(array, what, "whole numbers as large are floats: give observed=values.astype(float)")
 
 
 def as_index(value: Any, what: str) -> npt.NDArray[np.int64]:
@@ -98,6 +101,13 @@ def as_index(value: Any, what: str) -> npt.NDArray[np.int64]:
         lost = first(np.isnan(array)) if array.dtype.kind == "f" else None
         found = CONTENTS[array.dtype.kind] + (f" with nan at {list(lost)}" if lost is not None else "")
         raise TypeError(f"{what} must be integers, got {found}{hint}")
+    return _signed(array, what, hint.removeprefix(": "))
+
+
+def _signed(array: npt.NDArray[Any], what: str, hint: str) -> npt.NDArray[np.int64]:
+    """Integers as int64; what does not fit would turn negative."""
+    if array.dtype == np.uint64 and (place := first(array > np.uint64(LARGEST))) is not None:
+        raise ValueError(f"{what}{where(place)} = {array[place]} is above 2⁶³ − 1, the largest integer: {hint}")
     return array.astype(np.int64, copy=False)
 
 

@@ -67,6 +67,21 @@ class Node(Expression):
             raise ValueError(f"{name!r}: mask says which observations count, but there are none: give observed= too")
         self._check_parents_present()
         self.term({})  # every mistake in the declaration is found here, where the user's line is on the stack
+        self._is_sealed = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_is_sealed" in self.__dict__:
+            raise AttributeError(
+                f"{self.name!r}: {name} cannot be set, a node stays as it was declared: declare it anew with observed= or other "
+                "parameters, and a new Network of it"
+            )
+        super().__setattr__(name, value)
+
+    def __copy__(self) -> Node:
+        """A twin that may still be changed, for those who compute with a node other than the declared one."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update({name: value for name, value in self.__dict__.items() if name != "_is_sealed"})
+        return twin
 
     # -- what a concrete node adds --
 

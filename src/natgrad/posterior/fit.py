@@ -14,6 +14,7 @@ from natgrad.inference.auto import Control
 from natgrad.inference.engine import Result
 from natgrad.inference.methods import Method
 from natgrad.inference.trace import Stop, Trace
+from natgrad.network.nodes import Node
 from natgrad.posterior.export import ExportMixin
 from natgrad.posterior.factor import Factor, shifted
 from natgrad.posterior.files import write_model
@@ -47,7 +48,7 @@ register(Settings)
 
 
 class Fit(ExportMixin, ShowMixin):
-    """The posterior of a network. ``fit["mu"]`` is the factor of node ``mu``.
+    """The posterior of a network. ``fit["mu"]``, or ``fit[mu]`` with the node itself, is the factor of node ``mu``.
 
     Attributes
     ----------
@@ -65,7 +66,16 @@ class Fit(ExportMixin, ShowMixin):
         self.stop: Stop = result.stop
         self.settings = settings
 
-    def __getitem__(self, name: str) -> Factor:
+    def _name(self, key: str | Node) -> str:
+        """The name of a node that was given by its name or itself."""
+        if not isinstance(key, Node):
+            return key
+        if self._problem.plan.nodes.get(key.name) is not key:
+            raise KeyError(f"{key!r} is not in this network; nodes are {', '.join(self._problem.plan.nodes)}")
+        return key.name
+
+    def __getitem__(self, name: str | Node) -> Factor:
+        name = self._name(name)
         block = self._problem.blocks.get(name)
         if block is None:
             what = "is observed" if name in self._problem.plan.nodes else "is not in this network"
@@ -77,6 +87,8 @@ class Fit(ExportMixin, ShowMixin):
         return iter(self._problem.blocks)
 
     def __contains__(self, name: object) -> bool:
+        if isinstance(name, Node):
+            return self._problem.plan.nodes.get(name.name) is name and name.name in self._problem.blocks
         return name in self._problem.blocks
 
     @property
@@ -88,19 +100,20 @@ class Fit(ExportMixin, ShowMixin):
         """The bound's parts: E[log p(x | parents)] of each node, plus the entropy of q where it is hidden."""
         return self._problem.bound_by_node(self.state)
 
-    def natural_gradient(self, name: str) -> tuple[npt.NDArray[Any], ...]:
+    def natural_gradient(self, name: str | Node) -> tuple[npt.NDArray[Any], ...]:
         """λ* − λ of one node, on all the data: the direction in which a step of length one is the exact update."""
         block = self._problem.blocks[self[name].name]
+        name = block.name
         target = self._problem.target(block, self.state)
         change = tuple(np.asarray(t) - np.asarray(old) for t, old in zip(target, self.state.lam[name], strict=True))
         return shifted(block.family, change, block.origin)
 
-    def predictive(self, name: str, *, sizes: dict[Any, int] | None = None, **slots: Any) -> Predictive:
+    def predictive(self, name: str | Node, *, sizes: dict[Any, int] | None = None, **slots: Any) -> Predictive:
         """The distribution of new data of a node under the posterior.
 
         Parameters
         ----------
-        name : str
+        name : str or node
             The node, usually an observed one.
         sizes : {plate: size}, optional
             New sizes of plates; found from the new arrays where they tell.
@@ -112,7 +125,7 @@ class Fit(ExportMixin, ShowMixin):
         """
         from natgrad.posterior.predictive import make_predictive
 
-        return make_predictive(self._problem.plan, self.state.lam, name, sizes or {}, slots)
+        return make_predictive(self._problem.plan, self.state.lam, self._name(name), sizes or {}, slots)
 
     def psis(self, n: int = 1000, seed: int = 0) -> Importance:
         """How far q can be trusted, by Pareto-smoothed importance weights of ``n`` draws; needs arviz-stats.

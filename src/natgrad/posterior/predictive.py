@@ -65,8 +65,25 @@ class Predictive:
         values = self._draw_node(self.node, generator, n or 1, {})
         return values if n is not None else values[0]
 
+    def probabilities(self) -> Array:
+        """Of a category, the probability of each: plates, then categories; averaged over draws of the parents."""
+        if not isinstance(self.node, Categorical):
+            raise TypeError(
+                f"{self.node.name!r}: only categories have probabilities; use mean(), interval() or sample()"
+            )
+        drawn = self._slots(self.node, np.random.default_rng(0), self.n_draws, {})["probs"]
+        shape = (*(plate.size for plate in self.node.plates), self.node.size or 0)
+        return np.broadcast_to(drawn.mean(axis=0), shape).copy()
+
+    def _check_ordered(self, what: str) -> None:
+        if isinstance(self.node, Categorical):
+            raise TypeError(
+                f"{self.node.name!r}: categories have no {what}, their numbers are only names: use probabilities(), or sample()"
+            )
+
     def mean(self) -> Array:
         """The expected value: exact for Normal and MultivariateNormal, an average over draws for the others."""
+        self._check_ordered("mean")
         if isinstance(self.node, (Normal, MultivariateNormal)):
             if any(parent.name in self._new for parent in self.node.parents()):
                 return np.asarray(self.sample(0, self.n_draws).mean(axis=0))
@@ -75,6 +92,7 @@ class Predictive:
 
     def var(self) -> Array:
         """The variance of each element, over draws; exact for a Normal whose precision is known or one Gamma."""
+        self._check_ordered("variance")
         exact = self._exact_variance()
         return self.sample(0, self.n_draws).var(axis=0) if exact is None else exact
 
@@ -86,6 +104,7 @@ class Predictive:
         """Central interval of each element with probability ``mass``, from draws."""
         if not 0 < mass < 1:
             raise ValueError(f"mass must lie in (0, 1), got {mass}")
+        self._check_ordered("interval")
         draws = self.sample(rng, self.n_draws)
         low, high = np.quantile(draws, [(1 - mass) / 2, (1 + mass) / 2], axis=0)
         return low, high
