@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["ModelFileError", "NotConjugate", "PlateMismatch", "PoorApproximation", "SymmetricStart", "UnreachedNode"]
+__all__ = [
+    "CoupledCategories",
+    "ModelFileError",
+    "NotConjugate",
+    "PlateMismatch",
+    "PoorApproximation",
+    "SymmetricStart",
+    "UnreachedNode",
+]
 
 
 class ModelFileError(ValueError):
@@ -23,6 +31,10 @@ class SymmetricStart(ValueError):
 
 class UnreachedNode(UserWarning):
     """A hidden node has no path to data: its posterior is its prior."""
+
+
+class CoupledCategories(UserWarning):
+    """Hidden categories are tied by tables with probabilities near 0 or 1, which independent factors cannot follow."""
 
 
 class PoorApproximation(UserWarning):

@@ -22,6 +22,7 @@ from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.settings import Keep, checked_every, checked_method, checked_step, keeper_of
 from natgrad.network.checks import whole_number
 from natgrad.network.expressions import Expression
+from natgrad.network.logic import warn_of_ties
 from natgrad.network.nodes import Node
 from natgrad.network.plan import make_plan
 from natgrad.posterior.fit import Fit, Settings
@@ -154,6 +155,7 @@ class Network:
             whole_number(seed, "seed", least=0),
             __version__,
         )
+        warn_of_ties(self.problem.plan)
         watchers, every, trace = as_callbacks(callbacks), checked_every(bound_every), Trace()
         about = {"method": method, "step": settings.step, "init": init}
         keeper = keeper_of(keep, about, lambda: (state_table(shapes_of(self.problem)), {}))
