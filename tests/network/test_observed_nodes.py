@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import natgrad as ng
+from natgrad.errors import PlateMismatch
 
 
 def rows(rng, *shape):
@@ -129,3 +130,14 @@ def test_a_hidden_category_that_chooses_an_observed_one(rng):
     evidence = np.log(parts.sum(1)).sum() + 3 * np.log(0.5) + stats.norm.logpdf(means).sum()
     assert fit.elbo == pytest.approx(evidence)
     np.testing.assert_allclose(fit["z"].mean(), parts / parts.sum(1, keepdims=True))
+
+
+def test_observed_categories_on_two_plates_read_by_integers(rng):
+    seen, i, j, y = rng.integers(0, 2, (3, 4)), rng.integers(0, 3, 8), rng.integers(0, 4, 8), rng.normal(size=8)
+    grid = ng.Categorical("grid", [0.5, 0.5], plate=(ng.Plate("a", 3), ng.Plate("b", 4)), observed=seen)
+    mu = ng.Normal("mu", 0.0, 1.0, plate=ng.Plate("two", 2))
+    fit = ng.Network(ng.Normal("y", mu[grid[i, j]], 1.0, plate=ng.Plate("n", 8), observed=y)).fit()
+    sums, counts = np.bincount(seen[i, j], y, 2), np.bincount(seen[i, j], minlength=2)
+    np.testing.assert_allclose(fit["mu"].mean(), sums / (1.0 + counts))
+    with pytest.raises(PlateMismatch, match="one index for each of them"):
+        mu[grid[i]]

@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import natgrad as ng
-from natgrad.errors import PlateMismatch
+from natgrad.errors import PlateMismatch, SymmetricStart
 
 
 def forward(initial, transition, likelihood):
@@ -193,3 +193,18 @@ def test_wrong_tables(name):
     declare, error, message = wrong_tables()[name]
     with pytest.raises(error, match=message):
         declare()
+
+
+def test_a_table_tells_components_apart_that_start_equal(rng):
+    """No start is asked for where known numbers break the symmetry; equal rows do not."""
+    kinds = rng.integers(0, 2, 30)
+    n = ng.Plate("n", 30)
+    mu = ng.Normal("mu", 0.0, 0.1, plate=ng.Plate("k", 2))
+    z = ng.Categorical("z", [0.5, 0.5], plate=n)
+    x = ng.Normal("x", mu[z], 1.0, plate=n, observed=6.0 * kinds + rng.normal(size=30))
+    mark = ng.Bernoulli("mark", ng.table([0.1, 0.8])[z], plate=n, observed=kinds)
+    means = ng.Network(x, mark).fit()["mu"].mean()
+    np.testing.assert_allclose(means, [0.0, 6.0], atol=1.0)
+    same = ng.Bernoulli("mark", ng.table([0.4, 0.4])[z], plate=n, observed=kinds)
+    with pytest.raises(SymmetricStart):
+        ng.Network(x, same).fit()

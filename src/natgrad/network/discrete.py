@@ -338,12 +338,13 @@ def _observed_index(node: Node, access: Access) -> Index | None:
     if any(isinstance(selector, Access) for selector in access.selectors):
         return None  # a hidden category chooses which observed one does: a gate, though one with known numbers
     values, names = node.value, tuple(plate.name for plate in node.plates)
-    if any(isinstance(selector, Index) for selector in access.selectors):
-        if len(access.selectors) > 1:
-            raise PlateMismatch(
-                f"{access}: an observed category on several plates cannot be gathered; index its values"
-            )
-        index = access.selectors[0]
-        assert isinstance(index, Index)
-        return Index(values[index.values], index.plates, (*index.categories, node))
-    return Index(values, names, (node,))
+    indices = [selector for selector in access.selectors if isinstance(selector, Index)]
+    if not indices:
+        return Index(values, names, (node,))
+    if len(indices) < len(names) or len({(index.plates, index.values.shape) for index in indices}) > 1:
+        raise PlateMismatch(
+            f"{access}: an observed category on several plates is read with one index for each of them, all on the same plates; "
+            "otherwise index its values"
+        )
+    chosen = tuple(entry for index in indices for entry in index.categories)
+    return Index(values[tuple(index.values for index in indices)], indices[0].plates, (*chosen, node))

@@ -14,7 +14,7 @@ from natgrad.network.polynomial import Take
 from natgrad.network.scope import Reading
 from natgrad.problem import Block, ChildSet
 
-__all__ = ["Grouping", "child_sets", "coupling", "group_plates", "present_elements"]
+__all__ = ["Grouping", "child_sets", "coupling", "group_plates", "present_elements", "told_apart"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -69,6 +69,19 @@ def _child_set(plan: Plan, block: Block, term: PlannedTerm, occurrence: int, rea
     sizes = {label: term.sizes[label] for label in term.plates}
     observed = plan.nodes[term.node].is_observed
     return ChildSet(term.node, observed, occurrence, block, axes, sizes, children, start)
+
+
+def told_apart(plan: Plan) -> set[str]:
+    """Categories whose choices known numbers tell apart: a table, or an observed node, that differs along what they choose."""
+    return {
+        term.gates[axis]
+        for term in plan.terms.values()
+        for monomial in term.monomials
+        for factor in monomial.factors
+        for position, axis in enumerate(factor.axes)
+        if factor.known and not isinstance(axis, Take) and axis in term.gates
+        if np.ptp(plan.known[factor.source], axis=position).any()
+    }
 
 
 @dataclass(frozen=True)
