@@ -70,12 +70,14 @@ def _dot_and_diagonal() -> Declaration:
     return _declaration(_normal("b", "k", "f"), y, z, k=2, f=2)
 
 
-def _scaled_diagonal(scale: Any) -> Callable[[], Declaration]:
+def _scaled_diagonal(scale: Any, inside: bool = True) -> Callable[[], Declaration]:
     def made() -> Declaration:
         gamma = {"shape": _const(1.5), "rate": _const(0.8)}
         alpha = NodeSpec("alpha", "Gamma", ("f",), gamma)
         t = [NodeSpec("t", "Gamma", (), gamma)] if isinstance(scale, Read) else []
-        slots = {"mean": _const(0.0, 0.0), "precision": Diag(Product(scale, Read("alpha", (None,))), "f")}
+        entries = Read("alpha", (None,))
+        precision = Diag(Product(scale, entries), "f") if inside else Product(scale, Diag(entries, "f"))
+        slots = {"mean": _const(0.0, 0.0), "precision": precision}
         y = NodeSpec("y", "MultivariateNormal", ("n",), slots, 2, observed=RNG.normal(size=(3, 2)))
         return _declaration(alpha, *t, y, f=2, n=3)
 
@@ -110,6 +112,8 @@ CASES: dict[str, Callable[[], Declaration]] = {
     "a dot and the diagonal of two plates": _dot_and_diagonal,
     "a diagonal times a number": _scaled_diagonal(_const(2.0)),
     "a diagonal times a Gamma": _scaled_diagonal(Read("t", ())),
+    "a number times a diagonal": _scaled_diagonal(_const(2.0), inside=False),
+    "a Gamma times a diagonal": _scaled_diagonal(Read("t", ()), inside=False),
 }
 
 # Least number of the 300 fast networks in which each feature must be.

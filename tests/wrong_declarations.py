@@ -53,6 +53,21 @@ def weighted_factors():
     return ng.Network(read(ng.dot(np.ones((3, 2)), w), observed=DATA))
 
 
+def left_out():
+    w = normal("w", plate=ng.Plate("f", 2, weight=[1, 0]))
+    return ng.Network(read(w[[0, 1, 0]], observed=DATA))
+
+
+def scaled_by_itself():
+    tau = gamma(plate=K)
+    return ng.MultivariateNormal("y", [0.0, 0.0], tau[1] * ng.diag(tau), plate=N, observed=np.zeros((3, 2)))
+
+
+def gated_and_indexed():
+    s = ng.Categorical("s", HALF, plate=K)
+    return read(normal(plate=(K, ng.Plate("l", 2)))[s[category()], s[1]])
+
+
 # fmt: off
 DECLARATIONS = [
     # -- not conjugate: the edge, and what would fit
@@ -198,6 +213,15 @@ DECLARATIONS = [
     (lambda: weighted_factors().fit(), PlateMismatch,
      "'w' lies on plate 'f', which has weights, and 'y' reads it there through a dot or an index: this has no exact update. "
      "Put the weights on the plates of 'y'"),
+    (lambda: left_out().fit(), PlateMismatch,
+     "'y' reads element 1 of 'w' along plate 'f', where its weight is 0: it is left out, and has no prior. Give it a weight > 0, "
+     "or do not read it"),
+    (lambda: ng.Network(scaled_by_itself()).fit(), NotConjugate,
+     "'y' reads 'tau' twice, once along a whole plate; for an element in both, the product of expectations is not the "
+     "expectation of the product. Use two nodes"),
+    (lambda: gated_and_indexed(), NotConjugate,
+     "'y' reads 's' twice through categories; one element may be read by both, and then the product of expectations is not the "
+     "expectation of the product. Use two nodes"),
     (lambda: read(ng.dot(np.ones((4, 2)), vector())), PlateMismatch,
      "'y': a constant in its parameters has shape (4, 2), but (3, 2) is needed (plates {'n': 3}); leading axes may be left "
      "out or be 1"),

@@ -202,9 +202,16 @@ class _Product(Expression):
 
     def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         if name == "log":
-            times = 1.0 if self.kind == POSITIVE else float(self.size or 1)
+            times = 1.0 if self.kind == POSITIVE else float(_order(self.right, scope))
             return times * self.left.stat("log", scope, (), bind) + self.right.stat("log", scope, labels, bind)
         return self.left.stat(name, scope, (), bind) * self.right.stat(name, scope, labels, bind)
+
+
+def _order(matrix: Expression, scope: Scope) -> int:
+    """The number of rows of a matrix; that of a diagonal is known where it is read."""
+    if isinstance(matrix, _Product):
+        return _order(matrix.right, scope)
+    return scope.single_leftover(matrix.entries, str(matrix)).size if isinstance(matrix, _Diag) else matrix.size or 1
 
 
 class _Dot(Expression):

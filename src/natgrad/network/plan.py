@@ -144,6 +144,7 @@ def _block(
         )
     if plates:
         _check_weights(node, terms)
+    _check_left_out(node, terms, known)
     axis = names.index(next(iter(plates))) if plates else None
     colours = _colours(node, shape, twice, known) if twice else None
     return Block(node.name, node.family, names, shape, axis, colours, origin)
@@ -160,12 +161,32 @@ def _check_weights(node: Node, terms: Mapping[str, PlannedTerm]) -> None:
                 )
 
 
+def _check_left_out(node: Node, terms: Mapping[str, PlannedTerm], known: Mapping[str, npt.NDArray[Any]]) -> None:
+    """An element of weight 0 has neither prior nor entropy: nothing would hold it against the message of a child."""
+    for position, plate in enumerate(node.block_plates):
+        if plate.weight is None or plate.weight.all():
+            continue
+        for term in terms.values():
+            for reading in term.readings.get(node.name, ()):
+                axis = reading.axes[position]
+                if axis == plate.name:
+                    continue
+                read = known[axis.index] if isinstance(axis, Take) else np.arange(plate.size)
+                if (left_out := np.ravel(read)[plate.weight[np.ravel(read)] == 0]).size:
+                    raise PlateMismatch(
+                        f"{term.node!r} reads element {int(left_out[0])} of {node.name!r} along plate {plate.name!r}, where its "
+                        "weight is 0: it is left out, and has no prior. Give it a weight > 0, or do not read it"
+                    )
+
+
 def _colours(
     node: Node, shape: tuple[int, ...], terms: list[PlannedTerm], known: Mapping[str, npt.NDArray[Any]]
 ) -> npt.NDArray[np.int32]:
     """Greedy colouring of the elements that meet in some child, largest degree first."""
     pairs: set[tuple[int, int]] = set()
     for term in terms:
+        if not _meets_itself(term, node, len(shape)):
+            continue
         keys = [element_keys(term, reading, shape, known)[0] for reading in term.readings[node.name]]
         for i, first in enumerate(keys):
             for second in keys[i + 1 :]:
@@ -184,6 +205,20 @@ def _colours(
         used = {int(colours[other]) for other in neighbours[element]}
         colours[element] = next(c for c in range(len(used) + 1) if c not in used)
     return colours.reshape(shape)
+
+
+def _meets_itself(term: PlannedTerm, node: Node, n_plates: int) -> bool:
+    """Whether two readings of a node are multiplied; one that reads a whole plate (a diagonal) must not be among them."""
+    own = [[f.occurrence for f in m.factors if f.source == node.name and not f.known] for m in term.monomials]
+    if not any(len(set(occurrences)) > 1 for occurrences in own):
+        return False
+    axes = [axis for reading in term.readings[node.name] for axis in reading.axes[:n_plates]]
+    if any(not isinstance(axis, Take) and axis not in term.plates and axis not in term.gates for axis in axes):
+        raise NotConjugate(
+            f"{term.node!r} reads {node.name!r} twice, once along a whole plate; for an element in both, the product of "
+            "expectations is not the expectation of the product. Use two nodes"
+        )
+    return True
 
 
 def element_keys(

@@ -201,7 +201,9 @@ class Scope:
         for number, reading in enumerate(readings):
             if reading.key == key:
                 return number
-        if readings and any(isinstance(s, Access) for s in access.selectors):
+        # Whichever was read first: what a category chooses may be the element that the other reading has.
+        gated = [any(axis in self.gates for axis in reading.axes) for reading in readings]
+        if readings and (any(gated) or any(isinstance(s, Access) for s in access.selectors)):
             raise NotConjugate(
                 f"{self.node!r} reads {access.node.name!r} twice through categories; one element may be read by both, and then "
                 "the product of expectations is not the expectation of the product. Use two nodes"
