@@ -17,8 +17,8 @@ def series(*parts: tuple[float, float, int]) -> list[float]:
 def test_the_rest_of_a_geometric_series(rate):
     bounds = series((1.0, rate, 30))
     rest = rate**30 / (1 - rate)
-    # Two passes in a row: the estimate is that of the pass before, which had more to gain; 1e-9 is rounding of the bounds.
-    assert 0.99 * rest - 1e-9 <= left_to_gain(bounds).gain <= 1.01 * rest / rate + 1e-9
+    # Twice the estimate of the pass before, which had more to gain; 1e-9 is rounding of the bounds.
+    assert 1.9 * rest - 1e-9 <= left_to_gain(bounds).gain <= 2.1 * rest / rate + 1e-9
 
 
 def test_a_slow_tail_behind_a_quick_start_is_seen():
@@ -50,7 +50,7 @@ def test_a_pass_of_batches_counts_as_one():
     within = np.array([0.0, 0.6, 0.7, 1.0])
     bounds = [-100.0 - 0.5**n * 4 + 0.5**n * 2 * part for n in range(12) for part in within]
     rest = -100.0 - bounds[-1]
-    assert rest <= left_to_gain(bounds, per_pass=4).gain <= 4 * rest
+    assert rest <= left_to_gain(bounds, per_pass=4).gain <= 8 * rest
 
 
 def test_the_error_of_sampled_bounds_counts_as_left():

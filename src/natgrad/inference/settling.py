@@ -2,8 +2,9 @@
 
 Near an optimum coordinate ascent contracts: the gains g of successive passes shrink by a rate r, and what is left to gain is the
 rest of a geometric series, g r / (1 − r). The rate is read off at several lengths: single gains, and sums of 2, 4 and 8 of them
-against the sums before. The most pessimistic of the estimates counts, and it must hold after two passes in a row. Gains that grow
-(r ≥ 1) are those of a run that leaves a saddle, never of one that has converged.
+against the sums before. The most pessimistic of the estimates counts, after each of the last two passes, and twice as much: there
+are many rates, and the slowest of them is the last to be seen. Gains that grow (r ≥ 1) are those of a run that leaves a saddle,
+never of one that has converged.
 
 A gain of less than the bound's own rounding is none. Where bounds of a method that cannot fall do so now and then, by rounding
 or because local variables are solved to a tolerance of their own, by so much they are noisy.
@@ -26,6 +27,8 @@ __all__ = ["Left", "left_to_gain", "left_to_gain_noisy"]
 Floats = npt.NDArray[np.float64]
 # A sum of N terms has rounding errors of a few ε times their size; the bound is such a sum.
 ROUNDING = 1e-13
+# What the estimate is multiplied by.
+SAFETY = 2.0
 # How many gains are summed before they are compared with those before.
 LENGTHS = (1, 2, 4, 8)
 # So many falls among the last passes are noise, and tell how much; a single one is an event.
@@ -69,7 +72,7 @@ def left_to_gain(bounds: Sequence[float], per_pass: int = 1, rising: bool = True
         return Left(float(gains[-2:].max()), noise)
     if len(gains) < 4:
         return None
-    return Left(max(_rest(gains, noise), _rest(gains[:-1], noise)), noise)
+    return Left(SAFETY * max(_rest(gains, noise), _rest(gains[:-1], noise)), noise)
 
 
 def _rest(gains: Floats, noise: float) -> float:

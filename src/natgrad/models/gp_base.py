@@ -366,17 +366,18 @@ class _Settled:
         self.problem.jitter_used, self.problem.jitter_raised = kept["jitter"]
 
     def __call__(self, seen: Progress) -> Stop | None:
-        if self.tol == 0 or seen.t % self.window or seen.t < 2 * self.window:
+        if self.tol == 0 or seen.t % self.window or seen.t < 3 * self.window:
             return None
-        recent = [record.elbo_estimate for record in self.trace.records[-2 * self.window :]]
-        gain = float(np.mean(recent[self.window :]) - np.mean(recent[: self.window])) / self.problem.population
-        # Two windows in a row: a single one may be still by chance.
-        self.still = self.still + 1 if gain < self.tol else 0
+        # Longer and longer averages, of less and less noise; a fall is as far from the end as a gain.
+        width = max(self.window, seen.t // 4)
+        recent = [record.elbo_estimate for record in self.trace.records[-3 * width :]]
+        before, now = np.diff(np.mean(np.reshape(recent, (3, width)), axis=1)) / self.problem.population
+        left = abs(now) if abs(now) < abs(before) / 2 else now * now / max(abs(before) - abs(now), 1e-300)
+        # Two in a row: a single one may be still by chance.
+        self.still = self.still + 1 if max(abs(now), left) < self.tol else 0
         if self.still >= 2:
-            words = (
-                f"the averaged bound gained {gain:.1e} nats a row in {self.window} steps, less than tol = {self.tol:g}"
-            )
-            return Stop(Reason.TOLERANCE, words)
+            words = f"the averaged bound changed by {now:.1e} nats a row in {width} steps, and about {left:.1e} are left to gain"
+            return Stop(Reason.TOLERANCE, f"{words}, less than tol = {self.tol:g}")
         return self._judged(seen.state)
 
     def _judged(self, state: State) -> Stop | None:

@@ -155,7 +155,7 @@ def joint_groups(problem: NetworkProblem) -> tuple[tuple[str, ...], ...]:
 
     A block alone is a group if its own elements meet one another.
     """
-    gaussian = [name for name, block in problem.blocks.items() if block.family.name in GAUSSIAN]
+    gaussian = {name: None for name, block in problem.blocks.items() if block.family.name in GAUSSIAN}
     monomials = [m for term in problem.plan.terms.values() for m in term.monomials if _degree(m, gaussian) > 1]
     if not gaussian or len(monomials) > MOST_MONOMIALS:
         return ()
