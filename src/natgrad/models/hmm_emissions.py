@@ -232,7 +232,9 @@ class Poissons(_ByColumn):
         base, rule = 0.0, "a whole number ≥ 0, or NaN. Negative values in data are no counts"
         for begin, part in chunks_of(X):
             _require(part, (part >= 0) & (part == np.floor(part)) | (part != part), begin, rule)
-            base -= float(np.nansum(sp.gammaln(part + 1.0)))
+            base -= float(
+                np.nansum(sp.gammaln(part.astype(np.float64) + 1.0))
+            )  # in single precision it has seven digits
         top = _largest(X)
         if X.shape[1] == 1 and top < MOST_PATTERNS:
             patterns = np.append(np.arange(top + 1.0), np.nan)[:, None]
