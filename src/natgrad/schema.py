@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -52,6 +52,8 @@ FAMILY = re.compile(r"([A-Z]\w+) \[([^;\]]*)(?:; (\w+))?\]")
 LONGEST_TEXT, LONGEST_LIST = 100_000, 1_000_000
 # Moments are kept as they were computed, so that sums round alike; this far they may be from those of the parameters.
 NEAR, ROUNDING = 1e-3, 1e-6
+# Natural parameters beyond it have sums and squares that are no numbers.
+LARGEST = 1e150
 
 
 class Misfit(ModelFileError):
@@ -80,7 +82,8 @@ def check(value: Any, rule: Rule, sizes: Sizes | None = None, where: str = "it")
     """
     sizes = {} if sizes is None else sizes
     if isinstance(rule, str):
-        _one_of([_parsed(part) for part in rule.split(" | ")], value, sizes, where)
+        parts = rule.split(" | ")
+        _one_of(parts, value, sizes, where) if len(parts) > 1 else _parsed(rule)(value, sizes, where)
     elif isinstance(rule, dict):
         _mapping(value, rule, sizes, where)
     elif isinstance(rule, tuple):
@@ -103,12 +106,7 @@ def check(value: Any, rule: Rule, sizes: Sizes | None = None, where: str = "it")
 
 def either(*rules: Rule) -> Callable[[Any, Sizes, str], None]:
     """A value that one of these tables allows."""
-    tries = [partial(_tried, rule) for rule in rules]
-    return lambda value, sizes, where: _one_of(tries, value, sizes, where)
-
-
-def _tried(rule: Rule, value: Any, sizes: Sizes, where: str) -> None:
-    check(value, rule, sizes, where)
+    return lambda value, sizes, where: _one_of(rules, value, sizes, where)
 
 
 def record(cls: type, **fields: Rule) -> Callable[[Any, Sizes, str], None]:
@@ -182,19 +180,21 @@ def close_to(value: Any, wanted: Any, where: str) -> None:
     check(value, tuple(f"real {list(np.shape(part))}" for part in wanted), {}, where)
     for place, (part, other) in enumerate(zip(value, wanted, strict=True)):
         size = np.abs(other)
-        if not np.all(np.abs(part - other) <= NEAR * size + ROUNDING * size.max(initial=0.0)):
+        if not (
+            np.isfinite(size).all() and np.all(np.abs(part - other) <= NEAR * size + ROUNDING * size.max(initial=0.0))
+        ):
             refuse(f"{where}[{place}]", "is not what follows from the natural parameters")
 
 
 # -- one rule --
 
 
-def _one_of(rules: Sequence[Callable[[Any, Sizes, str], Any]], value: Any, sizes: Sizes, where: str) -> None:
+def _one_of(rules: Sequence[Rule], value: Any, sizes: Sizes, where: str) -> None:
     reasons = []
     for rule in rules:
         tried = dict(sizes)
         try:
-            rule(value, tried, where)
+            check(value, rule, tried, where)
         except Misfit as reason:
             reasons.append(str(reason))
             continue
@@ -220,11 +220,10 @@ def _mapping(value: Any, rule: Mapping[str, Rule], sizes: Sizes, where: str) -> 
 @cache
 def _parsed(text: str) -> Callable[[Any, Sizes, str], Any]:
     """The rule that a text stands for."""
-    plain = {"none": _none, "flag": _flag, "text": _text}
-    if text in plain:
-        return plain[text]
+    if text in PLAIN:
+        return PLAIN[text]
     if text.startswith("'"):
-        return lambda value, sizes, where: _word(value, text.strip("'"), where)
+        return _is(text, lambda value: type(value) is str and value == text.strip("'"))
     if text.startswith("size "):
         return lambda value, sizes, where: _size(value, text.removeprefix("size "), sizes, where)
     if found := FAMILY.fullmatch(text):
@@ -336,6 +335,8 @@ def _natural(
         if type(part) is not np.ndarray or part.dtype != np.float64:
             refuse(here, f"must be an array of double precision, got {_shown(part)}")
         _shape(part.shape, (*plates, *((event or "_",) * ndim)), sizes, here)
+        if not max(np.abs(part.min(initial=0.0)), np.abs(part.max(initial=0.0))) <= LARGEST:
+            refuse(here, f"must hold numbers up to {LARGEST:g}")
         if family.symmetric[place] and part.size:
             largest = float(np.abs(part).max())
             if not np.abs(part - np.swapaxes(part, -1, -2)).max() <= 1e-6 * largest < math.inf:
@@ -373,24 +374,21 @@ def _size(value: Any, name: str, sizes: Sizes, where: str) -> None:
         refuse(where, f"= {value}, but the arrays have {name} = {sizes[name]}")
 
 
-def _none(value: Any, sizes: Sizes, where: str) -> None:
-    if value is not None:
-        refuse(where, f"must be None, got {_shown(value)}")
+def _is(what: str, fits: Callable[[Any], bool]) -> Callable[[Any, Sizes, str], None]:
+    def of(value: Any, sizes: Sizes, where: str) -> None:
+        if not fits(value):
+            refuse(where, f"must be {what}, got {_shown(value)}")
+
+    return of
 
 
-def _flag(value: Any, sizes: Sizes, where: str) -> None:
-    if not isinstance(value, (bool, np.bool_)) and not (type(value) is int and value in (0, 1)):
-        refuse(where, f"must be true or false, got {_shown(value)}")
-
-
-def _text(value: Any, sizes: Sizes, where: str) -> None:
-    if type(value) is not str or len(value) > LONGEST_TEXT:
-        refuse(where, f"must be a text, got {_shown(value)}")
-
-
-def _word(value: Any, word: str, where: str) -> None:
-    if type(value) is not str or value != word:
-        refuse(where, f"must be {word!r}, got {_shown(value)}")
+PLAIN = {
+    "none": _is("None", lambda value: value is None),
+    "flag": _is(
+        "true or false", lambda value: isinstance(value, (bool, np.bool_)) or (type(value) is int and value in (0, 1))
+    ),
+    "text": _is("a text", lambda value: type(value) is str and len(value) <= LONGEST_TEXT),
+}
 
 
 def _shown(value: Any) -> str:

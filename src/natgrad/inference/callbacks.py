@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.problem import State
+from natgrad.schema import check, refuse
 
 __all__ = ["LOG", "Callback", "HeldOut", "Progress", "Teller", "as_callbacks", "asked", "told"]
 
@@ -169,6 +170,9 @@ class HeldOut:
 
     @memory.setter
     def memory(self, kept: Any) -> None:
+        check(kept, ["float"], where="the memory of HeldOut")
+        if len(kept) != 2 or not 0 <= kept[1] < 2**31:
+            refuse("the memory of HeldOut", "is not a score and a number of scores")
         self._best, self._since = float(kept[0]), int(kept[1])
 
     def _begin(self) -> None:

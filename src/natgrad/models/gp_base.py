@@ -42,6 +42,7 @@ from natgrad.posterior.checkpoints import Checkpoints
 from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
 from natgrad.problem import State
+from natgrad.schema import check, refuse
 
 __all__ = ["SparseGP"]
 
@@ -362,6 +363,9 @@ class _Settled:
 
     @memory.setter
     def memory(self, kept: Mapping[str, Any]) -> None:
+        check(kept, {"seen": ["float"], "jitter": ["float"]}, where="the memory of the run")
+        if (len(kept["seen"]), len(kept["jitter"])) != (3, 2):
+            refuse("the memory of the run", "is not what was seen, and how much jitter it took")
         self.best, self.since, self.still = kept["seen"]
         self.problem.jitter_used, self.problem.jitter_raised = kept["jitter"]
 

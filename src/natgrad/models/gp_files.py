@@ -18,9 +18,9 @@ from natgrad.schema import check, record, refuse, state_of
 __all__ = ["GPFiles", "state_table"]
 
 # Logarithms whose exponentials are numbers.
-LOG = "in [-700, 700]"
-# Units of data whose squares are numbers.
-WIDE, SPREAD = "in [-1e100, 1e100]", "in [1e-100, 1e100]"
+LOG = "in [-200, 200]"
+# Units of data whose squares, divided by those of the shortest length scale, are numbers.
+WIDE, SPREAD = "in [-1e30, 1e30]", "in [1e-30, 1e30]"
 COUNT = "whole [] in [0, 2147483647)"
 
 
@@ -43,7 +43,7 @@ SETTINGS: dict[str, Any] = {
     "inducing": "none | real list [_, column]",
     "learn_kernel": "flag",
     "learn_inducing": "flag",
-    "learning_rate": "real in (0, 1e3]",
+    "learning_rate": "real in (0, 1]",
     "max_steps": "natural",
     "max_seconds": "none | positive",
     "validation_fraction": "real in [0, 1)",
@@ -87,6 +87,8 @@ class GPFiles(SaveMixin):
         def of(value: Any, sizes: dict[str, int], where: str) -> None:
             check(value, {**FITTED, "settings": tuple, "fitted": {**ALONG, **own}}, sizes, where)
             check(value["settings"], _learned(value["kernel"]), sizes, f"{where}['settings']")
+            n = len(value["kernel"].theta) + 2
+            _check_adam(value["settings"][n + 1 : 2 * n + 1], value["settings"][2 * n + 1 :])
             if ("trace_" in value["fitted"]) != ("stop_" in value["fitted"]):
                 refuse(where, "has a trace without an end, or an end without a trace")
             if classes:
@@ -105,6 +107,13 @@ def _learned(kernel: Covariance) -> tuple[Any, ...]:
     return (*here, COUNT, *moving, *squares)
 
 
+def _check_adam(mu: Any, nu: Any) -> None:
+    """Averages of a slope and of its square: the first is never larger than 7.3 roots of the second, whatever the slopes."""
+    for first, second in zip(mu, nu, strict=True):
+        if not (np.abs(first) <= 10.0 * np.sqrt(second) + 1e-12).all():
+            refuse("Adam's memory", "has averages of slopes that are larger than those of their squares allow")
+
+
 def state_table(kernel: Covariance) -> Any:
     """The table of a state, in which the same numbers are in their records."""
     leaves, n = _learned(kernel), len(kernel.theta) + 2
@@ -114,7 +123,14 @@ def state_table(kernel: Covariance) -> Any:
         return record(Settings, theta=parts[:-2], inducing=parts[-2], psi=parts[-1], adam=adam)
 
     adam = record(ScaleByAdamState, count=count, mu=settings(moving, "none"), nu=settings(squares, "none"))
-    return state_of({"v": FITTED["lam"]}, hyper={"settings": settings(here, adam)})
+    whole = state_of({"v": FITTED["lam"]}, hyper={"settings": settings(here, adam)})
+
+    def of(value: Any, sizes: dict[str, int], where: str) -> None:
+        whole(value, sizes, where)
+        kept = value.hyper["settings"].adam
+        _check_adam(*((*part.theta, part.inducing, part.psi) for part in (kept.mu, kept.nu)))
+
+    return of
 
 
 def _theta(kernel: Covariance) -> tuple[str, ...]:

@@ -46,8 +46,13 @@ def _plain(value: Any, sizes: dict[str, int], where: str) -> None:
         check(value, "none | flag | text | float", sizes, where)
 
 
+def _about(value: Any, sizes: dict[str, int], where: str) -> None:
+    check(value, dict, sizes, where)
+    _plain(value, sizes, where)
+
+
 CONTENT = {
-    "about": _plain,
+    "about": _about,
     "run": record(
         RunState, state=State, trace=Trace, begun="whole in [0, 1e12]", unread="whole", first="float", notes=tuple,
         stop=either("none", Stop),
