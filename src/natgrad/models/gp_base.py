@@ -237,14 +237,12 @@ class SparseGP(GPFiles, BaseEstimator):
         settings = state.hyper["settings"]
         self._state, self._n_inducing, self._offset = state, problem.n_inducing, problem.offset
         self._x_scaling, self._y_scaling = problem.data.x_scaling, problem.data.y_scaling
-        self._likelihood = problem.likelihood
+        self._likelihood, self.n_steps_ = problem.likelihood, state.t
         self.kernel_: Covariance = problem.kernel.at([np.asarray(part) for part in settings.theta])
         self.inducing_: Floats = np.asarray(settings.inducing) * self._x_scaling.sd + self._x_scaling.mean
         self.jitter_, self.jitter_raised_ = problem.jitter_used, problem.jitter_raised
-        self.n_steps_ = state.t
         self.posterior_ = Factors(factors_of(problem.blocks, state), axes={"v": ("inducing",)})
-        # One BLAS thread, as in the engine: a loaded model has the same numbers.
-        with ONE_BLAS_THREAD:
+        with ONE_BLAS_THREAD:  # as in the engine: a loaded model has the same numbers
             q, inducing = problem.posterior(state.lam["v"]), problem.factor(settings)
         self._predictor = Predictor(problem.kernel, settings, inducing, q, problem.offset)
 
@@ -286,8 +284,8 @@ class SparseGP(GPFiles, BaseEstimator):
             setattr(self, name, value)
         scaling, y_scaling = (Scaling(*saved[name]) for name in ("x_scaling", "y_scaling"))
         rows = Rows(np.empty((0, self.n_features_in_)), np.empty((0, len(saved["offset"]))), scaling, y_scaling)
-        lam = saved["lam"]
-        problem = self._problem(rows, saved["kernel"], self._own_likelihood(), lam[0].shape[1], saved["offset"], None)
+        lam, likelihood = saved["lam"], self._own_likelihood()
+        problem = self._problem(rows, saved["kernel"], likelihood, lam[0].shape[1], saved["offset"], None)
         settings = settings_of(saved["settings"], problem.matrices, saved["kernel"])
         with ONE_BLAS_THREAD:
             moments = problem.moments(problem.blocks["v"], lam)
