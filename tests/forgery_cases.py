@@ -116,8 +116,10 @@ def use_process(y: Any) -> Callable[[Any], None]:
             assert np.isfinite(mean).all()
             assert (sd >= 0).all()
         model.predict(ROWS), model.sample(ROWS[:5], 2, seed=0)
-        model.continue_(ROWS, y, max_steps=2)
-        model.partial_fit(ROWS, y)
+        # Classes may have other names in a forged file, and a stranger's names are names.
+        own = model.classes_[np.unique(y, return_inverse=True)[1]] if hasattr(model, "classes_") else y
+        model.continue_(ROWS, own, max_steps=2)
+        model.partial_fit(ROWS, own)
         model.predict(ROWS)
 
     return use
