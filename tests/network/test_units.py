@@ -211,3 +211,12 @@ def test_everything_that_shows_or_takes_values_is_in_the_units_of_the_data(tmp_p
     other = saved.attach(far(values + 1e7 + 50.0))
     assert other["mu"].mean() == pytest.approx(mean, abs=1e-7)
     assert other.continue_().predictive("y").mean()[0] == pytest.approx(1e7 + 50 + values.mean(), abs=1e-6)
+
+
+def test_components_that_differ_in_a_small_unit_are_not_taken_for_equal() -> None:
+    a, k, n = 1e-13, ng.Plate("k", 2), ng.Plate("n", 60)
+    mu = ng.Normal("mu", 0.0, 1e-2 / a**2, plate=k)
+    z = ng.Categorical("z", [0.5, 0.5], plate=n)
+    y = ng.Normal("y", mu[z], 1.0 / a**2, plate=n, observed=a * ROWS[:, 0])
+    fit = ng.Network(y).fit(init={"mu": [-a, a]}, steps=30)
+    np.testing.assert_allclose(np.sort(fit["mu"].mean()) / a, [-3.0, 3.0], atol=0.7)

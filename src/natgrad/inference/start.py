@@ -176,9 +176,7 @@ def _check_symmetry(problem: NetworkProblem, state: State, init: Init) -> None:
             continue
         hidden = [(name, axis) for _, name, axis in choices if name in problem.blocks]
         alike = [
-            all(
-                np.ptp(np.asarray(stat), axis=axis).max() <= 1e-12 * (1 + np.abs(stat).max()) for stat in state.mu[name]
-            )
+            all(np.ptp(np.asarray(stat), axis=axis).max() <= 1e-12 * np.abs(stat).max() for stat in state.mu[name])
             for name, axis in hidden
         ]
         if hidden and all(alike):
