@@ -150,6 +150,45 @@ def check_methods(case: Case, only: int | None = None) -> None:
                 )
 
 
+def check_svi(case: Case) -> bool:
+    """All groups at once with steps of length one: local variables at their optimum, then a sweep over the global ones.
+
+    Returns whether some plate can be sampled.
+    """
+    from natgrad.inference.local import SVIStepper
+
+    for plate in case.declaration.plates.values():
+        method = ng.SVI({plate.name: plate.size}, local_tol=1e-11, local_steps=3000)
+        try:
+            groups = SVIStepper(case.problem, method, ng.Constant(1.0), case.order).groups
+        except (PlateMismatch, ValueError) as error:
+            if "SVI: " in str(error) or "Sample another plate" in str(error):
+                continue
+            raise
+        if not groups.globals:  # nothing would step
+            continue
+        after = _one_step(case, method)
+        local, others = groups.local, tuple(groups.globals)
+        between = State(
+            {**case.state.lam, **{name: after.lam[name] for name in local}},
+            {**case.state.mu, **{name: after.mu[name] for name in local}},
+            0,
+        )
+        wanted = q_of(case.network, case.problem.sweep(between, others).state if others else between)
+        for name in local:
+            target = case.problem.target(case.problem.blocks[name], between)
+            for found, optimum in zip(after.lam[name], target, strict=True):
+                np.testing.assert_allclose(found, optimum, rtol=1e-5, atol=1e-5, err_msg=f"{method}: local {name!r}")
+        found = q_of(case.network, after)
+        for name in others:
+            for key, value in wanted[name].items():
+                np.testing.assert_allclose(
+                    found[name][key], value, rtol=1e-7, atol=1e-7, err_msg=f"{method}: {key} of q({name!r})"
+                )
+        return True
+    return False
+
+
 def _one_step(case: Case, method: Any) -> State:
     from natgrad.inference.engine import Limits, run
 

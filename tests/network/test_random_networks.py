@@ -15,6 +15,7 @@ from random_checks import (
     check_bound,
     check_evidence,
     check_methods,
+    check_svi,
     check_sweeps,
     check_targets,
     check_variants,
@@ -43,6 +44,7 @@ def check(seed: int, declaration: Declaration, wanted: str = "all") -> bool:
             check_variants(case, None if wanted == "all" else seed // 4)
         if wanted in ("all", "methods"):
             check_methods(case, None if wanted == "all" else seed // 4)
+            check_svi(case)
     except Exception as error:
         error.add_note(f"seed {seed}, check {wanted!r}")
         raise

@@ -155,6 +155,18 @@ class Groups:
                         f"SVI: {term.node!r} reads {name!r} but is not on plate {self.plate!r}, whose elements are thus "
                         "not independent of one another. Sample the plate of the data instead"
                     )
+                self._check_readings(term, name)
+
+    def _check_readings(self, term: PlannedTerm, name: str) -> None:
+        """An element of the batch finds its local variables by an index on its own plate, not at fixed elements."""
+        for axes in self._axes_of(term, name):
+            for plate, axis in zip(self.problem.blocks[name].plates, axes, strict=False):
+                inside = axis == plate or (isinstance(axis, Take) and axis.labels == (self.plate_of[term.node],))
+                if plate in self.grouping.members and not inside:
+                    raise PlateMismatch(
+                        f"SVI: {term.node!r} reads {name!r} along plate {plate!r} other than by one index for each group: groups "
+                        "share its elements. Sample another plate"
+                    )
 
     def _group_plate(self, term: PlannedTerm) -> str | None:
         found = [label for label in term.plates if label in self.grouping.members]

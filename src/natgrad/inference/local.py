@@ -12,7 +12,7 @@ import numpy as np
 from natgrad.inference.draws import generator
 from natgrad.inference.groups import Batch, Groups
 from natgrad.inference.methods import SVI
-from natgrad.inference.steppers import Moves, NothingToFinish, StepInfo
+from natgrad.inference.steppers import Moves, NothingToFinish, StepInfo, step_parts
 from natgrad.inference.steps import Step
 from natgrad.problem import State
 
@@ -48,8 +48,9 @@ class SVIStepper(NothingToFinish):
             samples = tuple(groups.sampled(t, batch, self.scale) for t in terms if groups.plate_of[t.node] is not None)
             columns: list[int | None] = [None] if block.column_axis is None else list(range(block.n_columns))
             for column in columns:
-                target = self.problem.target(block, moves.state, whole, samples, column)
-                moves.move(block, target, rho, column)
+                for part in step_parts(block, rho, column, in_turn=True):
+                    target = self.problem.target(block, moves.state, whole, samples, column)
+                    moves.move(block, target, part, column)
             reads += groups.reads(name, batch)
         estimate = self._estimate(moves.state, local, batch)
         after = self._written(state, moves.finish(), local, batch)

@@ -25,6 +25,7 @@ __all__ = [
     "StepInfo",
     "Stepper",
     "full_accesses",
+    "step_parts",
 ]
 
 Array = Any
@@ -159,7 +160,7 @@ class ChildrenStepper(NothingToFinish):
                 accesses += sum(len(s.weight) * c.n_sharing for s, c in zip(samples, self.sets[name], strict=True)) // (
                     1 if column is None else block.n_columns
                 )
-                for part in _parts(block, rho, column, in_turn=self.method.option == "a"):
+                for part in step_parts(block, rho, column, in_turn=self.method.option == "a"):
                     target = self.problem.target(block, moves.state, (name,), samples, column)
                     moves.move(block, target, part, column)
         return moves.finish(), StepInfo(moves.info, moves.rho, accesses)
@@ -216,7 +217,7 @@ class GlobalBatchStepper(NothingToFinish):
             reads = sum(int((s.weight > 0).sum()) * c.n_sharing for s, c in zip(samples, self.sets[name], strict=True))
             accesses += reads + self.hidden_reads[name]
             for column in _columns(block):
-                for part in _parts(block, rho, column, in_turn=not together):
+                for part in step_parts(block, rho, column, in_turn=not together):
                     target = self.problem.target(block, moves.state, self.whole[name], samples, column)
                     moves.move(block, target, part, column)
         return moves.finish(), StepInfo(moves.info, moves.rho, accesses)
@@ -261,7 +262,7 @@ def _columns(block: Block) -> list[int | None]:
     return [None] if block.column_axis is None else list(range(block.n_columns))
 
 
-def _parts(block: Block, rho: Any, column: int | None, in_turn: bool) -> list[Any]:
+def step_parts(block: Block, rho: Any, column: int | None, in_turn: bool) -> list[Any]:
     """The step lengths of one move: of a column; or, for coloured blocks under option (a), colour after colour."""
     if column is not None:
         rates = np.asarray(rho)
