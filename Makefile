@@ -14,11 +14,12 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format docs bench slow examples clean
+.PHONY: help demo test oldest lint format docs bench slow examples clean
 
 help:
 	@echo "make demo    fit a model and show the result"
 	@echo "make test    lint, types, import layers and the fast tests"
+	@echo "make oldest  the fast tests with the lowest versions that pyproject.toml allows"
 	@echo "make slow    the statistical and large tests"
 	@echo "make lint    style, types and import layers only"
 	@echo "make format  rewrite the sources in the house style"
@@ -32,6 +33,10 @@ demo: $(VENV)/.dev
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal   # neighbours share what is compiled
+
+# Without the linters, whose own needs are newer. PYTHON=python3.12 make test tries the newest versions with another interpreter.
+oldest: $(VENV)-oldest/.dev
+	$(VENV)-oldest/bin/python -m pytest -n $(WORKERS) --dist worksteal
 
 slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "slow or hypothesis" --hypothesis-profile=explore   # new random examples every time
@@ -69,6 +74,12 @@ $(BIN)/python:
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "installing natgrad and its tools into $(VENV)"
 	@$(PIP) install --editable ".[dev]"
+	@touch $@
+
+$(VENV)-oldest/.dev: pyproject.toml tools/lowest.py
+	@$(PYTHON) -m venv $(VENV)-oldest
+	@$(VENV)-oldest/bin/python tools/lowest.py > $(VENV)-oldest/lowest.txt
+	@$(VENV)-oldest/bin/python -m pip --quiet --disable-pip-version-check install -r $(VENV)-oldest/lowest.txt --editable .
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.dev

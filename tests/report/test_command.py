@@ -1,7 +1,9 @@
 """The command line: every example of a --help runs, options follow the estimators, mistakes are one helpful line."""
 
 import csv
+import inspect
 import json
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -18,8 +20,20 @@ from natgrad.report.page import LIMIT
 from .conftest import letters
 
 
+class Called(NamedTuple):
+    """How a command ended and what it wrote; ``output`` is all of it."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    output: str
+
+
 def call(*arguments):
-    return CliRunner().invoke(command.main, [str(argument) for argument in arguments])
+    # Before version 8.2, click keeps the two streams apart only if it is told so.
+    apart = {"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}
+    result = CliRunner(**apart).invoke(command.main, [str(argument) for argument in arguments])
+    return Called(result.exit_code, result.stdout, result.stderr, result.stdout + result.stderr)
 
 
 def right(*arguments):
