@@ -32,9 +32,15 @@ class SVIStepper(NothingToFinish):
         self.groups = Groups(problem, method.plate, order)
         check_size(method, self.groups)
         self.scale = len(self.groups) / method.size
+        # Where the order has globals before local variables, the start of these counts before it is overwritten.
+        self.leading = leading_globals(order, self.groups)
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         rng, groups = generator(seed, state.t), self.groups
+        before = 0
+        if state.t == 0 and self.leading:
+            state = self.problem.sweep(state, self.leading).state._replace(t=0)
+            before = sum(children.n_reads for name in self.leading for children in self.problem.child_sets(name))
         chosen = np.sort(rng.choice(len(groups), size=self.method.size, replace=False, shuffle=False))
         batch = Batch(groups, chosen)
         local = groups.solve(state, groups.rows(state, batch), batch, self.method.local_tol, self.method.local_steps)
@@ -54,7 +60,7 @@ class SVIStepper(NothingToFinish):
             reads += groups.reads(name, batch)
         estimate = self._estimate(moves.state, local, batch)
         after = self._written(state, moves.finish(), local, batch)
-        return after, StepInfo(moves.info, moves.rho, int(reads), estimate=estimate)
+        return after, StepInfo(moves.info, moves.rho, before + int(reads), estimate=estimate)
 
     def _written(self, before: State, after: State, local: LocalResult, batch: Batch) -> State:
         """The rows of the batch put back among all rows."""
@@ -71,6 +77,12 @@ class SVIStepper(NothingToFinish):
         samples = tuple(groups.sampled(t, batch, self.scale) for t in groups.grouped)
         rest = self.problem.partial_bound(state, groups.whole, samples, groups.globals)
         return rest + self.scale * groups.entropy(local, batch)
+
+
+def leading_globals(order: tuple[str, ...], groups: Groups) -> tuple[str, ...]:
+    """The globals that a sweep in this order updates from the start of the local variables."""
+    local = [order.index(name) for name in groups.local]
+    return tuple(order[: min(local, default=0)])
 
 
 def check_size(method: SVI, groups: Groups) -> None:

@@ -26,7 +26,7 @@ import numpy as np
 from natgrad.inference.draws import generator
 from natgrad.inference.executors import Everywhere, Executor, Threads
 from natgrad.inference.groups import Batch, Groups
-from natgrad.inference.local import check_size
+from natgrad.inference.local import check_size, leading_globals
 from natgrad.inference.methods import SVI
 from natgrad.inference.steppers import StepInfo
 from natgrad.problem import BlockInfo, Sampled, State
@@ -84,8 +84,7 @@ class MemoisedStepper:
         self.n_batches = self.steps_per_pass = math.ceil(len(groups) / method.size)
         # A sweep in this order updates these globals from the start of the local variables; so must the first step here. The
         # others keep their start until the local variables have seen it: it may be all that tells components apart.
-        local = [order.index(name) for name in groups.local]
-        self.leading = tuple(name for name in order[: min(local, default=0)])
+        self.leading = leading_globals(order, groups)
         observed = sum(len(problem.observed[t.node]) for t in groups.grouped if t.node in problem.observed)
         self.n_parts = max(1, min(method.size, observed // self.n_batches // PART))
         # The parts of all batches, batch after batch.

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import math
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch, SymmetricStart
+from natgrad.inference.callbacks import Progress
+from natgrad.inference.clusters import best_clusters, choices_of
 from natgrad.inference.draws import generator
+from natgrad.inference.order import default_order
+from natgrad.inference.products import fitted_products, zero_products
 from natgrad.network.checks import as_numbers, require
 from natgrad.network.expressions import CATEGORY, COUNT, REAL, SIMPLEX, UNIT, VECTOR
 from natgrad.network.incidence import told_apart
 from natgrad.network.nodes import Node
-from natgrad.network.polynomial import Take
 from natgrad.network.slots import check_range, checked_categories
 from natgrad.problem import State
 
 if TYPE_CHECKING:
     from natgrad.network.problem import NetworkProblem
 
-__all__ = ["Init", "make_start"]
+__all__ = ["Init", "make_start", "started_nodes", "symmetry_watch"]
 
 Init = Mapping[Any, Any] | str | None  # keys are nodes or their names
 Stats = tuple[Any, ...]
+Values = dict[str, Any]
 # A stream of its own for starts, so that the draws of step t = 0 do not repeat them.
 START = 2**31 - 1
 DRAWN_KINDS = (REAL, VECTOR, SIMPLEX, UNIT, CATEGORY)
@@ -44,9 +50,40 @@ def make_start(problem: NetworkProblem, init: Init, seed: int) -> State:
     wanted = _by_node(problem, init)
     nodes = problem.plan.nodes
     values = {name: _value(nodes[name], entry) for name, entry in wanted.items() if not isinstance(entry, str)}
-    for name, entry in wanted.items():
-        if isinstance(entry, str) and entry == "kmeans":
-            values.update({k: v for k, v in _kmeans(problem, name, seed).items() if k not in values})
+    drawn = [name for name, entry in wanted.items() if isinstance(entry, str) and entry == "random"]
+    gates = [gate for gate, entry in wanted.items() if isinstance(entry, str) and entry == "kmeans"]
+    order = default_order(problem.plan, started_nodes(problem, init))
+    trial = functools.partial(_trial, problem, values, drawn, seed, order) if len(gates) == 1 else None
+    for gate in gates:
+        found = best_clusters(problem, gate, values, problem.prior({}), generator(seed, START), trial)
+        values = {**found, **values}
+    state = _started(problem, values, drawn, seed)
+    _check_symmetry(problem, state)
+    return state
+
+
+def _trial(
+    problem: NetworkProblem,
+    given: Values,
+    drawn: list[str],
+    seed: int,
+    order: tuple[str, ...],
+    values: Values,
+    sweeps: int,
+) -> float:
+    """The bound after some sweeps from a start; what the user gave comes before what was found."""
+    state, bound = _started(problem, {**values, **given}, drawn, seed), -math.inf
+    for _ in range(sweeps):
+        result = problem.sweep(state, order)
+        if not math.isfinite(result.bound) or not all(bool(info.valid) for info in result.info.values()):
+            return bound
+        state, bound = result.state, result.bound
+    return bound
+
+
+def _started(problem: NetworkProblem, values: Values, drawn: list[str], seed: int) -> State:
+    """Point masses at values, draws, everything else at its prior; products that would be zero fitted to the data."""
+    nodes = problem.plan.nodes
     # From here on locations are measured from their origins.
     origins = {name: problem.blocks[name].origin for name in values}
     values = {name: value if origins[name] is None else value - origins[name] for name, value in values.items()}
@@ -61,17 +98,35 @@ def make_start(problem: NetworkProblem, init: Init, seed: int) -> State:
         lam[name] = tuple(np.broadcast_to(c, p.shape) for c, p in zip(centre, prior, strict=True))
         if name in soft:
             mu[name] = problem.moments(problem.blocks[name], lam[name])
-    drawn = [
-        name for name, entry in wanted.items() if isinstance(entry, str) and entry == "random" and name not in values
-    ]
-    drawn += [name for name in _saddles(problem, mu) if name not in values and name not in drawn]
+    # A number for each node that does not depend on how the network was written.
+    numbers = {name: number for number, name in enumerate(default_order(problem.plan))}
     for name in drawn:
-        number = list(problem.blocks).index(name)
-        lam[name] = _random(nodes[name], lam[name], generator(seed, START, number))
-        mu[name] = problem.moments(problem.blocks[name], lam[name])
+        if name not in values:
+            lam[name] = _random(nodes[name], lam[name], generator(seed, START, numbers[name]))
+            mu[name] = problem.moments(problem.blocks[name], lam[name])
     state = State(lam, mu, 0)
-    _check_symmetry(problem, state, init)
-    return state
+    groups = zero_products(problem, mu)
+    if not groups:
+        return state
+    _check_zeros(groups, values)
+
+    def draw(name: str) -> Any:
+        prior = tuple(np.asarray(part) for part in state.lam[name])
+        return nodes[name].family.sample(prior, generator(seed, START, numbers[name]))
+
+    return fitted_products(problem, state, groups, draw)
+
+
+def started_nodes(problem: NetworkProblem, init: Init) -> set[str]:
+    """The nodes that ``init`` gives a start of their own.
+
+    Where components and the category that chooses among them are both drawn, the components count: memberships that are drawn
+    for each observation tell them apart much less.
+    """
+    wanted = _by_node(problem, init)
+    drawn = {name for name, entry in wanted.items() if isinstance(entry, str) and entry == "random"}
+    chosen = {gate for gate, choices in choices_of(problem).items() if drawn & {name for _, name, _ in choices}}
+    return set(wanted) - (drawn & chosen)
 
 
 def _by_node(problem: NetworkProblem, init: Init) -> dict[str, Any]:
@@ -81,7 +136,7 @@ def _by_node(problem: NetworkProblem, init: Init) -> dict[str, Any]:
         if init == "random":
             return {name: "random" for name in problem.blocks if problem.plan.nodes[name].kind in DRAWN_KINDS}
         if init == "kmeans":
-            gates = {gate: "kmeans" for gate in _gated(problem)}
+            gates = {gate: "kmeans" for gate in choices_of(problem)}
             if not gates:
                 raise ValueError('init="kmeans" needs a mixture: no category chooses components in this network')
             return gates
@@ -152,102 +207,65 @@ def _random(node: Node, prior: Stats, rng: np.random.Generator) -> Stats:
     return node.family.centred(node.family.sample(prior, rng), prior)
 
 
-def _gated(problem: NetworkProblem) -> dict[str, list[tuple[str, str, int]]]:
-    """For every hidden category: (term, node it chooses from, axis of that node)."""
-    found: dict[str, list[tuple[str, str, int]]] = {}
-    for term in problem.plan.terms.values():
-        for name, readings in term.readings.items():
-            for reading in readings:
-                for position, axis in enumerate(reading.axes):
-                    if not isinstance(axis, Take) and axis in term.gates:
-                        found.setdefault(term.gates[axis], []).append((term.node, name, position))
-    return found
-
-
-def _check_symmetry(problem: NetworkProblem, state: State, init: Init) -> None:
+def _check_symmetry(problem: NetworkProblem, state: State) -> None:
     """A mixture whose components and memberships are all alike would stay so for ever."""
-    apart = told_apart(problem.plan)
-    for gate, choices in _gated(problem).items():
-        if gate in apart:
-            continue
+    for gate, names in _components(problem).items():
         members = np.asarray(state.mu[gate][0])
         flat = members.reshape(-1, members.shape[-1])
-        if len(flat) > 1 and not np.allclose(flat, flat[0], rtol=1e-12, atol=1e-14):
+        # A category that is known tells them apart, be it the same one everywhere.
+        if not flat[0].all() or not np.allclose(flat, flat[0], rtol=1e-12, atol=1e-14):
             continue
+        if all(_alike(state, name, axis) for name, axis in names):
+            raise SymmetricStart(_symmetric_words(gate, names, "all start equal"))
+
+
+def symmetry_watch(problem: NetworkProblem) -> Callable[[Progress], None]:
+    """A callback that refuses a run whose components are all alike after the first pass, however that came about."""
+    waiting = True
+
+    def watch(seen: Progress) -> None:
+        nonlocal waiting
+        # Without a bound the first pass is still under way, and components may wait for its end.
+        if not waiting or math.isnan(seen.elbo):
+            return
+        waiting = False
+        for gate, names in _components(problem).items():
+            if all(_alike(seen.state, name, axis) for name, axis in names):
+                words = "are all equal after the first sweep: the start did not tell them apart"
+                raise SymmetricStart(_symmetric_words(gate, names, words))
+
+    return watch
+
+
+def _components(problem: NetworkProblem) -> dict[str, list[tuple[str, int]]]:
+    """For every category that chooses among more than one: the hidden nodes that it chooses from, and along which axis."""
+    found, apart = {}, told_apart(problem.plan)
+    for gate, choices in choices_of(problem).items():
         hidden = [(name, axis) for _, name, axis in choices if name in problem.blocks]
-        alike = [
-            all(np.ptp(np.asarray(stat), axis=axis).max() <= 1e-12 * np.abs(stat).max() for stat in state.mu[name])
-            for name, axis in hidden
-        ]
-        if hidden and all(alike):
-            names = ", ".join(repr(name) for name, _ in dict.fromkeys(hidden))
-            first = hidden[0][0]
-            raise SymmetricStart(
-                f"the components that {gate!r} chooses from ({names}) all start equal, so no update can tell them apart. Give a "
-                f'start: init={{"{first}": values}}, init="random", or init="kmeans" for continuous data'
-            )
-
-
-def _saddles(problem: NetworkProblem, mu: dict[str, Stats]) -> list[str]:
-    """Nodes whose product with another starts with both means at zero: a stationary point that nothing leaves.
-
-    They start at a draw from their prior, as everybody starts a factorisation.
-    """
-    found: list[str] = []
-    for term in problem.plan.terms.values():
-        for monomial in term.monomials:
-            means = [
-                f.source
-                for f in monomial.factors
-                if not f.known and problem.plan.nodes[f.source].kind in (REAL, VECTOR)
-            ]
-            names = [name for name in dict.fromkeys(means) if name != term.node]
-            if len(names) > 1 and all(not np.any(np.asarray(mu[name][0])) for name in names):
-                found += [name for name in names if name not in found]
+        if hidden and gate not in apart and (problem.plan.nodes[gate].size or 0) > 1:
+            found[gate] = list(dict.fromkeys(hidden))
     return found
 
 
-def _kmeans(problem: NetworkProblem, gate: str, seed: int) -> dict[str, Any]:
-    """Memberships from k-means on the observed continuous data that a category explains, and its centres."""
-    from sklearn.cluster import KMeans
+def _alike(state: State, name: str, axis: int) -> bool:
+    stats = [np.asarray(stat) for stat in state.mu[name]]
+    return all(np.ptp(stat, axis=axis).max() <= 1e-12 * np.abs(stat).max() for stat in stats)
 
-    nodes = problem.plan.nodes
-    if gate not in _gated(problem):
-        raise ValueError(f'init[{gate!r}] = "kmeans" is for a category that chooses components; {gate!r} chooses none')
-    columns, centres_of = [], []
-    seen = np.ones([plate.size for plate in nodes[gate].plates], dtype=bool)
-    for term, name, axis in _gated(problem)[gate]:
-        child, base = nodes[term], nodes[name]
-        if child.value is None or child.kind not in (REAL, VECTOR) or base.kind != child.kind:
-            continue
-        if len(child.plates) != len(nodes[gate].plates) or axis != 0 or len(base.plates) != 1:
-            continue
-        columns.append(child.value.reshape(int(np.prod([p.size for p in child.plates])), -1))
-        seen &= True if child.mask is None else child.mask.astype(bool)
-        centres_of.append((name, columns[-1].shape[1]))
-    if not columns:
-        raise ValueError(
-            f'init="kmeans" for {gate!r} needs observed Normal or MultivariateNormal data whose mean it chooses; for other data '
-            'use init="random"'
-        )
-    data = np.hstack(columns)
-    complete = data[seen.reshape(-1)]
-    rng = generator(seed, START)
-    size = nodes[gate].size or 1
-    if len(complete) < size:
-        raise ValueError(
-            f'init="kmeans" for {gate!r} needs at least {size} observations without missing values, one for each component, got '
-            f"{len(complete)}"
-        )
-    model = KMeans(n_clusters=size, n_init=5, random_state=int(rng.integers(2**31))).fit(
-        complete if len(complete) <= 50_000 else complete[rng.choice(len(complete), 50_000, replace=False)]
+
+def _symmetric_words(gate: str, names: list[tuple[str, int]], what: str) -> str:
+    listed = ", ".join(repr(name) for name in dict.fromkeys(name for name, _ in names))
+    return (
+        f"the components that {gate!r} chooses from ({listed}) {what}, so no update can tell them apart. Give a "
+        f'start: init={{"{names[0][0]}": values}}, init="random", or init="kmeans" for continuous data'
     )
-    labels = model.predict(data)
-    values: dict[str, Any] = {gate: labels.reshape([plate.size for plate in nodes[gate].plates])}
-    start = 0
-    for name, width in centres_of:
-        centres = model.cluster_centers_[:, start : start + width]
-        if name in problem.blocks:
-            values[name] = centres if nodes[name].kind == VECTOR else centres[:, 0]
-        start += width
-    return values
+
+
+def _check_zeros(groups: list[tuple[str, ...]], values: dict[str, Any]) -> None:
+    for group in groups:
+        for name in group:
+            if name in values:
+                others = ", ".join(repr(other) for other in group if other != name)
+                raise SymmetricStart(
+                    f"init[{name!r}] is zero everywhere, and so is {others}, with which it is multiplied: no update leaves that "
+                    "point. Give numbers that are not zero, or leave it out: it is then drawn"
+                )

@@ -16,7 +16,8 @@ from natgrad.inference.callbacks import as_callbacks
 from natgrad.inference.engine import TOLERANCE, BoundEvery, Limits, Result, run
 from natgrad.inference.executors import Threads, opened
 from natgrad.inference.methods import Method
-from natgrad.inference.start import Init, make_start
+from natgrad.inference.order import default_order
+from natgrad.inference.start import Init, make_start, started_nodes, symmetry_watch
 from natgrad.inference.steps import Step
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.settings import Keep, checked_every, checked_method, checked_step, keeper_of
@@ -125,7 +126,8 @@ class Network:
             Where nodes start: values (a point mass until the first update), a draw from the prior, or clusters. The others
             start at their priors. Nodes that are multiplied with one another and would both start at zero are drawn.
         order : names, optional
-            The order of updates in a sweep: every hidden node once. By default children before parents.
+            The order of updates in a sweep: every hidden node once. By default it follows from the graph and from what has a
+            start, not from how the network was written.
         callbacks : functions of the progress, or experiment trackers
             Called after each step with its numbers, the state, and ``model()``, the fit if it ended there; one that returns True
             ends the fit. Objects with ``log_metrics``, ``log_metric`` or ``add_scalar`` (MLflow, TensorBoard) get the numbers.
@@ -151,12 +153,13 @@ class Network:
         settings = Settings(
             method,
             checked_step(step, method, self.problem),
-            self._checked_order(order),
+            self._checked_order(order, init),
             whole_number(seed, "seed", least=0),
             __version__,
         )
         warn_of_ties(self.problem.plan)
-        watchers, every, trace = as_callbacks(callbacks), checked_every(bound_every), Trace()
+        watchers = (*as_callbacks(callbacks), symmetry_watch(self.problem))
+        every, trace = checked_every(bound_every), Trace()
         about = {"method": method, "step": settings.step, "init": init}
         keeper = keeper_of(keep, about, lambda: (state_table(shapes_of(self.problem)), {}))
         with opened(executor) as where:
@@ -198,9 +201,8 @@ class Network:
         )  # fmt: skip
         return Fit(self.problem, result, settings, self._continue)
 
-    def _checked_order(self, order: Any) -> tuple[str, ...]:
-        # Children first: local variables see the start of their parents before the parents average over them.
-        default = tuple(reversed(self.hidden))
+    def _checked_order(self, order: Any, init: Init) -> tuple[str, ...]:
+        default = default_order(self.problem.plan, started_nodes(self.problem, init))
         if order is None:
             return default
         names = tuple(order) if isinstance(order, Iterable) and not isinstance(order, str) else (None,)
