@@ -189,7 +189,7 @@ MISTAKES = [
     (lambda: simple().fit(order=["mu", "tau", "mu", "y", "nope"]), ValueError,
      "order must name every hidden node once: 'mu' is there 2 times, 'y' is observed, 'nope' is not in this network"),
     (lambda: simple().fit(order="mu"), TypeError,
-     "order must be a list of the hidden nodes' names, such as ['tau', 'mu'], got 'mu'"),
+     "order must be a list of the hidden nodes' names, such as ['mu', 'tau'], got 'mu'"),
     (lambda: simple().fit(steps=0), ValueError,
      "steps must be a whole number ≥ 1, got 0"),
     (lambda: simple().fit(steps=1.5), TypeError,

@@ -101,12 +101,12 @@ def shifted_components(problem: Problem, state: State, order: tuple[str, ...], s
     """
     if not hasattr(problem, "plan"):
         return None
-    from natgrad.inference.start import _gated as gated
+    from natgrad.inference.clusters import choices_of
 
     network = cast("NetworkProblem", problem)
     rng = generator(seed, PROBE, state.t)
     lam, mu = dict(state.lam), dict(state.mu)
-    gates = gated(network)
+    gates = choices_of(network)
     moved: set[str] = set()
     for gate in sorted(set(gates) & set(problem.blocks)):
         chosen = np.asarray(state.mu[gate][0])
