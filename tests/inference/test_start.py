@@ -111,6 +111,15 @@ def test_the_relevant_factors_are_found_in_every_run(seed):
 
 
 @pytest.mark.slow
+def test_factors_that_were_switched_off_are_revived():
+    network = pca(table(0))
+    # Here the loadings meet random scores, and their relevance switches them off before they have seen data.
+    fit = network.fit(order=["noise", "w", "relevance", "x"], init="random")
+    assert in_use(fit) == 2
+    assert fit.elbo == pytest.approx(network.fit().elbo, abs=0.1)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("swapped", [False, True])
 def test_factor_analysis_does_not_depend_on_the_units(swapped):
     y = table(1, (300, 20), 3)

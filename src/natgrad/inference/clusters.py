@@ -83,9 +83,9 @@ def best_clusters(
 
 
 def _counts(size: int) -> list[int]:
-    """Numbers of clusters to try: all, half of them, …, and the smallest."""
-    halves = {math.ceil(size / 2**i) for i in range(size.bit_length())}
-    return sorted({n for n in halves | {1, 2, 3} if n <= size}, reverse=True)
+    """Numbers of clusters to try: as many as components, half of them, …, and two."""
+    halves = {max(2, math.ceil(size / 2**i)) for i in range(size.bit_length())}
+    return sorted({n for n in halves | {2, 3} if n <= size} or {size}, reverse=True)
 
 
 def _data(problem: NetworkProblem, gate: str, known: Values) -> _Data:

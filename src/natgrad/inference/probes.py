@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.draws import generator
+from natgrad.inference.revival import revived_factors
 from natgrad.inference.settling import left_to_gain
 from natgrad.inference.steppers import StepInfo, Stepper
 from natgrad.problem import Problem, State
@@ -163,4 +164,4 @@ def _centred(family: Any, value: npt.NDArray[np.float64], lam: Stats) -> Stats:
     return tuple(np.broadcast_to(c, part.shape) for c, part in zip(centre, lam, strict=True))
 
 
-PROBES: list[Probe] = [shifted_components]
+PROBES: list[Probe] = [shifted_components, revived_factors]

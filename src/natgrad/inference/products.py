@@ -23,7 +23,7 @@ from natgrad.problem import State
 if TYPE_CHECKING:
     from natgrad.network.problem import NetworkProblem
 
-__all__ = ["fitted_products", "zero_products"]
+__all__ = ["at_points", "before_relevance", "fitted_products", "governors", "spread_of_children", "zero_products"]
 
 Stats = tuple[Any, ...]
 # Sweeps before relevances are judged: enough for alternating least squares to find the leading directions.
@@ -52,33 +52,46 @@ def fitted_products(
     problem: NetworkProblem, state: State, groups: Sequence[tuple[str, ...]], drawn: Callable[[str], Any]
 ) -> State:
     """The state with the factors of zero products started from the data; ``drawn`` gives a draw from a node's prior."""
-    plan = problem.plan
     inside = {name for group in groups for name in group}
-    beside = {other for name in inside for term in _children(problem, name) for other in term.readings} - inside
-    beside = {name for name in beside if name in plan.blocks and plan.nodes[name].kind != CATEGORY}
-    governing = _ancestors(problem, inside) - inside - beside
-    order = default_order(plan)
+    beside, governing = governors(problem, inside)
     if beside:
-        held = _points(problem, state, {name: np.zeros_like(np.asarray(state.mu[name][0])) for name in inside}, 1.0)
-        null = _swept(problem, held, tuple(name for name in order if name in beside))
-        state = state._replace(lam={**state.lam, **{n: null.lam[n] for n in beside}},
-                               mu={**state.mu, **{n: null.mu[n] for n in beside}})  # fmt: skip
+        zeros = {name: np.zeros_like(np.asarray(state.mu[name][0])) for name in inside}
+        null = _swept(problem, at_points(problem, state, zeros), _in_order(problem, beside))
+        lam, mu = ({name: part[name] for name in beside} for part in (null.lam, null.mu))
+        state = state._replace(lam={**state.lam, **lam}, mu={**state.mu, **mu})
     for group in groups:
         *_, last = group
         stretch = _stretch(problem, state, group)
         for name in group:
             factor = stretch if name == last else 1.0
-            state = _points(problem, state, {name: factor * drawn(name)}, factor)
+            state = at_points(problem, state, {name: factor * drawn(name)}, factor)
+    return before_relevance(problem, state, governing)._replace(t=0) if governing else state
+
+
+def governors(problem: NetworkProblem, inside: set[str]) -> tuple[set[str], set[str]]:
+    """Hidden nodes that stand beside some factors in what their children read, and those that govern the factors' priors."""
+    plan = problem.plan
+    beside = {other for name in inside for term in _children(problem, name) for other in term.readings} - inside
+    beside = {name for name in beside if name in plan.blocks and plan.nodes[name].kind != CATEGORY}
+    return beside, _ancestors(problem, inside) - inside - beside
+
+
+def before_relevance(problem: NetworkProblem, state: State, governing: set[str]) -> State:
+    """What governs the factors taken from where they stand, and then held while everything else is swept."""
     if governing:
-        state = _swept(problem, state, tuple(name for name in order if name in governing))
-        ungoverned = tuple(name for name in order if name not in governing)
-        for _ in range(SWEEPS):
-            state = _swept(problem, state, ungoverned)
-    return state._replace(t=0)
+        state = _swept(problem, state, _in_order(problem, governing))
+    ungoverned = _in_order(problem, set(problem.blocks) - governing)
+    for _ in range(SWEEPS):
+        state = _swept(problem, state, ungoverned)
+    return state
 
 
-def _points(problem: NetworkProblem, state: State, values: dict[str, Any], factor: float) -> State:
-    """Nodes at values: point masses, behind them q of the prior's width times ``factor``."""
+def _in_order(problem: NetworkProblem, names: set[str]) -> tuple[str, ...]:
+    return tuple(name for name in default_order(problem.plan) if name in names)
+
+
+def at_points(problem: NetworkProblem, state: State, values: dict[str, Any], factor: float = 1.0) -> State:
+    """Nodes at values: point masses, behind them the q of the state, ``factor`` times as wide."""
     lam, mu = dict(state.lam), dict(state.mu)
     for name, value in values.items():
         node = problem.plan.nodes[name]
@@ -117,14 +130,20 @@ def _ancestors(problem: NetworkProblem, names: set[str]) -> set[str]:
 
 def _stretch(problem: NetworkProblem, state: State, group: tuple[str, ...]) -> float:
     """What makes the product as large as the data that it explains; one where these are hidden."""
-    spreads = [_spread(problem, term.node) for name in group for term in _children(problem, name)]
-    known = [spread for spread in spreads if spread > 0]
-    if not known:
+    spread = spread_of_children(problem, group)
+    if spread == 0:
         return 1.0
     sizes = [float(np.mean(_second(problem, state, name))) for name in group]
     node, block = problem.plan.nodes[group[0]], problem.blocks[group[0]]
     n_terms = (node.size or 1) if node.kind == VECTOR else block.n_columns
-    return float(np.sqrt(np.mean(known) / (n_terms * np.prod(sizes))))
+    return float(np.sqrt(spread / (n_terms * np.prod(sizes))))
+
+
+def spread_of_children(problem: NetworkProblem, group: tuple[str, ...]) -> float:
+    """The mean variance of the observed numbers that some factors explain; zero if they are hidden."""
+    spreads = [_spread(problem, term.node) for name in group for term in _children(problem, name)]
+    known = [spread for spread in spreads if spread > 0]
+    return float(np.mean(known)) if known else 0.0
 
 
 def _second(problem: NetworkProblem, state: State, name: str) -> Any:
