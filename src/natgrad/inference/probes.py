@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.inference.clusters import choices_of
 from natgrad.inference.draws import generator
 from natgrad.inference.revival import revived_factors
 from natgrad.inference.settling import left_to_gain
@@ -29,7 +30,7 @@ from natgrad.problem import Problem, State
 if TYPE_CHECKING:
     from natgrad.network.problem import NetworkProblem
 
-__all__ = ["PROBES", "Probe", "Trial", "shifted_components", "tried"]
+__all__ = ["PROBES", "Probe", "Trial", "shifted_components", "split_components", "tried"]
 
 Probe = Callable[[Problem, State, tuple[str, ...], int], State | None]
 Stats = tuple[Any, ...]
@@ -102,8 +103,6 @@ def shifted_components(problem: Problem, state: State, order: tuple[str, ...], s
     """
     if not hasattr(problem, "plan"):
         return None
-    from natgrad.inference.clusters import choices_of
-
     network = cast("NetworkProblem", problem)
     rng = generator(seed, PROBE, state.t)
     lam, mu = dict(state.lam), dict(state.mu)
@@ -127,6 +126,65 @@ def shifted_components(problem: Problem, state: State, order: tuple[str, ...], s
         # The components would be drawn back by memberships that were not told.
         shifted, _ = problem.advance(block, shifted, problem.target(block, shifted), 1.0)
     return shifted
+
+
+def split_components(problem: Problem, state: State, order: tuple[str, ...], seed: int) -> State | None:
+    """The lightest component of every category in the place of the heaviest, and the two moved apart as in `shifted_components`.
+
+    A component that holds nothing has its prior, from where it meets the data by chance only.
+    """
+    if not hasattr(problem, "plan"):
+        return None
+    network = cast("NetworkProblem", problem)
+    rng = generator(seed, PROBE, state.t, 1)
+    gates = choices_of(network)
+    lam, mu, moved = dict(state.lam), dict(state.mu), set[str]()
+    pairs: dict[str, tuple[int, int]] = {}
+    for gate in sorted(set(gates) & set(problem.blocks)):
+        chosen = np.asarray(state.mu[gate][0])
+        held = chosen.reshape(-1, chosen.shape[-1]).sum(0)
+        heavy, light = pairs[gate] = int(held.argmax()), int(held.argmin())
+        for name, axis in sorted({(name, axis) for _, name, axis in gates[gate] if name in problem.blocks}):
+            if name in moved or heavy == light or problem.blocks[name].shape[axis] != len(held):
+                continue
+            twice = tuple(np.take(np.asarray(part), [heavy] * 2, axis=axis) for part in lam[name])
+            apart = _shifted(problem.blocks[name].family, twice, axis, max(1.0, held[heavy]), rng)
+            lam[name] = _put(lam[name], twice if apart is None else apart, [heavy, light], axis)
+            mu[name] = problem.moments(problem.blocks[name], lam[name])
+            moved.add(name)
+    if not moved:
+        return None
+    split = state._replace(lam=lam, mu=mu)
+    for gate in (name for name in order if name in pairs):
+        split = _as_likely(network, split, gate, *pairs[gate])
+    return split
+
+
+def _as_likely(problem: NetworkProblem, state: State, gate: str, heavy: int, light: int) -> State:
+    """Memberships given the components as they are now, as if the two were as likely; then the probabilities given these."""
+    block = problem.blocks[gate]
+    target, own = problem.target(block, state), problem.target(block, state, (gate,))
+    even = []
+    for number, part in enumerate(np.array(p) for p in own):
+        part[..., light] = part[..., heavy]
+        if number == 2:  # the transitions of a chain
+            part[..., light, :] = part[..., heavy, :]
+        even.append(part)
+    goal = tuple(np.asarray(t) - np.asarray(o) + e for t, o, e in zip(target, own, even, strict=True))
+    state, _ = problem.advance(block, state, goal, 1.0)
+    for parent in problem.plan.nodes[gate].parents():
+        if parent.name in problem.blocks:
+            above = problem.blocks[parent.name]
+            state, _ = problem.advance(above, state, problem.target(above, state), 1.0)
+    return state
+
+
+def _put(lam: Stats, rows: Stats, places: list[int], axis: int) -> Stats:
+    """λ with some rows exchanged."""
+    out = tuple(np.array(part) for part in lam)
+    for part, new in zip(out, rows, strict=True):
+        np.moveaxis(part, axis, 0)[places] = np.moveaxis(np.asarray(new), axis, 0)
+    return out
 
 
 def _shifted(family: Any, lam: Stats, axis: int, children: float, rng: np.random.Generator) -> Stats | None:
@@ -164,4 +222,4 @@ def _centred(family: Any, value: npt.NDArray[np.float64], lam: Stats) -> Stats:
     return tuple(np.broadcast_to(c, part.shape) for c, part in zip(centre, lam, strict=True))
 
 
-PROBES: list[Probe] = [shifted_components, revived_factors]
+PROBES: list[Probe] = [shifted_components, split_components, revived_factors]
