@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 import natgrad as ng
+from natgrad.posterior.factor import Factor
 from natgrad.posterior.files import read_model, write_model
 from natgrad.testing.forgeries import forged_field, outcomes
 
 SCRIPT = Path(forgery_cases.__file__)
 # Whose fits take no time.
+PRIOR = {"n_states": 2, "scale": 0.01, "dof": 4.0, "rate": np.eye(2)}
 QUICK = ["LDA", "ratings, paper", "counts", "GaussianHMM", "CategoricalHMM", "SparseGPRegressor"]
 
 
@@ -81,6 +83,7 @@ def fitted_with(**parts):
         ("LDA", {"vocabulary": np.array(["same"] * 9, dtype=object)}, "same name twice"),
         ("LDA", {"topic_prior": np.nan}, "topic_prior"),
         ("GaussianHMM", {"initial": np.array([1.0, -1.0])}, "positive"),
+        ("GaussianHMM", {"arguments": {**PRIOR, "mean": np.array([0.0, 1e308])}}, "mean"),
         ("GaussianHMM", {"n_features": 3}, "arrays have column = 2"),
         ("GaussianHMM", {"emission": "Poissons"}, "not for a GaussianHMM"),
         ("SparseGPRegressor", {"offset": np.zeros(2)}, "output=1"),
@@ -176,3 +179,13 @@ def test_ten_thousand_forgeries(name) -> None:
     found = outcomes(name, range(10_000, 10_000 + number), SCRIPT)
     assert not found.wrong
     assert found.refused + found.used == number
+
+
+def test_factors_are_those_of_the_state(files, tmp_path) -> None:
+    def change(value):
+        posterior = value["fitted"]["posterior"]
+        short = Factor("u", posterior["u"].family, posterior["u"].plates, posterior["u"].lam[:1])
+        return {**value, "fitted": {**value["fitted"], "posterior": {**posterior, "u": short}}}
+
+    with pytest.raises(ng.ModelFileError, match="is not that of the state"):
+        ng.load(changed(files / "ratings, paper" / "model", tmp_path / "forged", change))

@@ -43,10 +43,10 @@ FITTED: dict[str, Any] = {
 }
 GAUSSIAN = {
     "n_states": "size state",
-    "mean": "real [column]",
-    "scale": "positive",
-    "dof": "positive",
-    "origin?": "real [column]",
+    "mean": "real [column] in [-1e100, 1e100]",
+    "scale": "real in (0, 1e100]",
+    "dof": "real in (0, 1e100]",
+    "origin?": "real [column] in [-1e100, 1e100]",
 }
 PAIR = "none | positive list [2]"
 
