@@ -25,6 +25,8 @@ from random_features import features
 from random_generator import draw
 from random_networks import Declaration
 
+from natgrad.network import origins
+
 N_FAST, N_SLOW, CHUNK = 300, 10_000, 25
 
 
@@ -59,6 +61,15 @@ def test_networks_are_right_or_refused(start):
             for seed in range(start, start + CHUNK)
         )
     assert accepted >= 0.6 * CHUNK
+
+
+@pytest.mark.parametrize("start", [20_000, 20_020])
+def test_origins_change_no_number(start, monkeypatch):
+    """Every location measured from an origin, which otherwise only data far from zero are: all numbers are the same."""
+    monkeypatch.setattr(origins, "FAR", 0.0)
+    with numpy_engine():
+        accepted = sum(check(seed, draw(seed), ("targets", "sweeps")[seed % 2]) for seed in range(start, start + 20))
+    assert accepted >= 16
 
 
 @pytest.mark.slow
