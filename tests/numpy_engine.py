@@ -16,15 +16,16 @@ from unittest import mock
 
 import numpy as np
 
-MODULES = ("contraction", "evaluate", "problem", "program", "updates")
+MODULES = ("contraction", "evaluate", "local", "problem", "program", "summary", "updates")
 
 
 @contextlib.contextmanager
 def numpy_engine() -> Iterator[None]:
     """Networks inside this block are evaluated by NumPy; make them inside, too: they remember how they were compiled."""
     jax = SimpleNamespace(
-        jit=lambda f: f, grad=_grad, enable_x64=lambda _: contextlib.nullcontext(), device_put=lambda tree: tree
-    )
+        jit=lambda f: f, grad=_grad, enable_x64=lambda _: contextlib.nullcontext(), device_put=lambda tree: tree,
+        lax=_Lax, ops=SimpleNamespace(segment_sum=_segment_sum),
+    )  # fmt: skip
     names = {"jax": jax, "jnp": np, "lax": _Lax}
     with contextlib.ExitStack() as stack:
         # All of them first: a module that is imported under the patch would keep it.
@@ -46,6 +47,12 @@ def _contract(out: Any, factors: Any) -> Any:
         operands += [factor.array, [numbers[label] for label in factor.labels]]
     large = np.prod(list(sizes.values())) > 2000
     return np.einsum(*operands, [numbers[label] for label in out], optimize=bool(large))
+
+
+def _segment_sum(rows: Any, index: Any, num_segments: int) -> Any:
+    total = np.zeros((num_segments, *rows.shape[1:]))
+    np.add.at(total, index, rows)
+    return total
 
 
 def _grad(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -123,10 +123,11 @@ class Sampled(NamedTuple):
 
 
 class LocalPart(NamedTuple):
-    """How one local block of a batch gets its messages."""
+    """How one local block of a batch gets its messages; ``real`` says which rows are not padding, over the block's plates."""
 
     block: str
     sampled: tuple[Sampled, ...]
+    real: Array
 
 
 class LocalResult(NamedTuple):

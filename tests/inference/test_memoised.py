@@ -248,3 +248,21 @@ def test_a_global_on_a_plate_with_weights_has_no_sums():
     problem = CASES["lda"]().network.problem
     with pytest.raises(NotAdditive, match="'z' lies on a plate with weights"):
         Summary(problem, (), ("z", "phi", "theta"), dict.fromkeys(problem.plan.terms))
+
+
+def test_local_variables_of_two_plates_end_where_vb_does(rng):
+    """A batch of users has a varying number of ratings and is padded; the padding says nothing to anybody."""
+    user, rating = ng.Plate("user", 6), ng.Plate("rating", 20)
+    who = np.concatenate([np.arange(6), rng.integers(0, 6, 14)])
+    taste = ng.Normal("taste", ng.Normal("level", 0, 0.1), 1, plate=user)
+    mood = ng.Normal("mood", taste[who], 2, plate=rating)
+    network = ng.Network(ng.Normal("y", mood, 3, plate=rating, observed=rng.normal(size=20)))
+    exact = network.fit(ng.VB(), steps=200, tol=1e-12)
+    every = ng.SVI({user: 6}, local_tol=1e-9)
+    fits = [network.fit(every, step=ng.Constant(1.0), steps=50, tol=1e-12)]
+    fits += [network.fit(ng.SVI({user: 2}, local_tol=1e-9), steps=150, tol=1e-12)]
+    assert "memoised" in fits[1].trace.choice
+    for fit in fits:
+        assert fit.elbo == pytest.approx(exact.elbo, rel=1e-9)
+        for name in ("taste", "mood"):
+            np.testing.assert_allclose(fit[name].mean(), exact[name].mean(), rtol=1e-6, atol=1e-6)

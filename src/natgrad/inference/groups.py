@@ -87,7 +87,11 @@ class Groups:
         if not self.local:
             return LocalResult({}, {}, 0, {})
         parts = tuple(
-            LocalPart(name, tuple(self.sampled(t, batch, 1.0) for t in self.problem.plan.terms_of(name)))
+            LocalPart(
+                name,
+                tuple(self.sampled(t, batch, 1.0) for t in self.problem.plan.terms_of(name)),
+                self._real_rows(name, batch),
+            )
             for name in self.local
         )
         others = state._replace(mu={name: value for name, value in state.mu.items() if name not in rows})
@@ -101,6 +105,13 @@ class Groups:
         """The batch's rows of arrays over all of a local block."""
         axis, plate = self._batch_axis(name)
         return tuple(np.take(np.asarray(s), batch.elements[plate], axis=axis) for s in stats)
+
+    def _real_rows(self, name: str, batch: Batch) -> npt.NDArray[np.bool_]:
+        """Which rows of a local block are not padding, over its plates."""
+        axis, plate = self._batch_axis(name)
+        shape = [1] * len(self.problem.blocks[name].shape)
+        shape[axis] = -1
+        return (batch.real(plate) > 0).reshape(shape)
 
     def put_rows(self, name: str, arrays: Stats, rows: Stats, batch: Batch) -> None:
         """Write the batch's rows of a local block into arrays over all of them, in place."""

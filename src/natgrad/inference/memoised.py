@@ -205,22 +205,16 @@ class MemoisedStepper:
 
     def contribution(self, rows: dict[str, Stats], batch: Batch) -> tuple[dict[str, Any], float]:
         """S and the entropy of a part whose local variables have these natural parameters."""
-        import jax.numpy as jnp
-
         samples = tuple(self.groups.sampled(t, batch, 1.0) for t in self.groups.grouped)
         layouts, arrays = tuple(s.layout for s in samples), [s.arrays for s in samples]
-        weights = {name: self.groups.entropy_weights(name, batch)[1] for name in self.groups.local}
-        axes = {name: self.groups.entropy_weights(name, batch)[0] for name in self.groups.local}
+        axes, weights = {}, {}
+        for name in self.groups.local:
+            axes[name], weights[name] = self.groups.entropy_weights(name, batch)
 
         def build() -> Callable[..., Any]:
             def function(lam: Any, arrays: Any, weights: Any, known: Any) -> tuple[dict[str, Any], Any]:
-                mu, entropy = {}, jnp.zeros(())
-                for name, value in lam.items():
-                    family = self.problem.blocks[name].family
-                    mu[name], normalizer = family.moments(value)
-                    each = jnp.moveaxis(normalizer - family.inner(value, mu[name]), axes[name], -1)
-                    entropy = entropy + jnp.sum(each * weights[name])
-                return self.summary.statistics(mu, list(map(Sampled.rebuilt, layouts, arrays)), known), entropy
+                samples = list(map(Sampled.rebuilt, layouts, arrays))
+                return self.summary.contribution(lam, axes, weights, samples, known)
 
             return function
 

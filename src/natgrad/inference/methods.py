@@ -113,8 +113,8 @@ class SVI:
     batch : {plate: size}
         The plate whose elements are the groups (documents, sequences, rows, single observations) and how many to draw.
     local_tol, local_steps : float, int
-        The local variables of the batch are swept until their moments change by less than ``local_tol`` (relative to
-        1 + |μ|), at most ``local_steps`` times.
+        The local variables of the batch are swept until their moments change by less than ``local_tol``, relative
+        to the largest of their kind, at most ``local_steps`` times.
     """
 
     batch: Mapping[Any, int]

@@ -21,9 +21,10 @@ from natgrad.network.expressions import LOG_ZERO
 from natgrad.network.gauge import find_gauges
 from natgrad.network.incidence import child_sets, coupling, present_elements
 from natgrad.network.joint import JointMeans
+from natgrad.network.local import solve_rows
 from natgrad.network.plan import Plan, last_touch
 from natgrad.network.program import Program
-from natgrad.network.updates import all_valid, blend, change, choose, moved, put_column, settle, take_column
+from natgrad.network.updates import all_valid, blend, choose, moved, put_column, settle, take_column
 from natgrad.problem import Block, BlockInfo, ChildSet, LocalPart, LocalResult, Messages, Sampled, State, SweepResult
 
 __all__ = ["LocalPart", "LocalResult", "NetworkProblem"]
@@ -233,54 +234,10 @@ class NetworkProblem:
         ``lam`` holds the batch's rows of each local block; the result has the new rows and their moments.
         """
         layouts = tuple((part.block, tuple(s.layout for s in part.sampled)) for part in parts)
-        arrays = [[s.arrays for s in part.sampled] for part in parts]
-        function = self.compiled(("local", layouts), lambda: partial(self._local, layouts))
+        arrays = [(part.real, [s.arrays for s in part.sampled]) for part in parts]
+        function = self.compiled(("local", layouts), lambda: partial(solve_rows, self.program, self.blocks, layouts))
         new, mu, iterations, entropy = function(state.mu, lam, arrays, float(tol), np.int32(limit))
         return LocalResult(new, mu, int(iterations), entropy)
-
-    def _local(self, layouts: Any, mu: Any, lam: Any, arrays: Any, tol: Any, limit: Any, known: Any) -> Any:
-        blocks = {name: self.blocks[name] for name, _ in layouts}
-
-        def sweep(carry: Any) -> Any:
-            lam, local, _, count = carry
-            moved = jnp.zeros(())
-            for (name, entries), values in zip(layouts, arrays, strict=True):
-                samples = list(map(Sampled.rebuilt, entries, values))
-                block = blocks[name]
-                target, fresh = self._local_update(block, {**mu, **local}, lam[name], samples, known)
-                changes = [change(a, b) for a, b in zip(fresh, local[name], strict=True)]
-                moved = jnp.maximum(moved, jnp.max(jnp.stack(changes)))
-                lam, local = {**lam, name: target}, {**local, name: fresh}
-            return lam, local, moved, count + 1
-
-        def going(carry: Any) -> Any:
-            return (carry[2] > tol) & (carry[3] < limit)
-
-        start = {name: blocks[name].family.expected_stats(value) for name, value in lam.items()}
-        first = sweep((lam, start, jnp.zeros(()), jnp.int32(0)))
-        lam, local, _, count = lax.while_loop(going, sweep, first)
-        entropy = {
-            name: blocks[name].family.moments(value)[1] - blocks[name].family.inner(value, local[name])
-            for name, value in lam.items()
-        }
-        return lam, local, count, entropy
-
-    def _local_update(
-        self, block: Block, mu: Any, lam: Stats, samples: list[Sampled], known: Any
-    ) -> tuple[Stats, Stats]:
-        """The exact update of a batch's rows of one local block, column after column where they are coupled."""
-        if block.column_axis is None:
-            target = self.program.target(block, mu, known, (), samples)
-            return target, block.family.expected_stats(target)
-
-        def column(number: Array, carry: tuple[Stats, Stats]) -> tuple[Stats, Stats]:
-            old, stats = carry
-            target = self.program.target(block, {**mu, block.name: stats}, known, (), samples, number)
-            fresh = block.family.expected_stats(target)
-            return put_column(block, old, target, number), put_column(block, stats, fresh, number)
-
-        result: tuple[Stats, Stats] = lax.fori_loop(0, block.n_columns, column, (lam, mu[block.name]))
-        return result
 
     # -- compilation --
 

@@ -116,6 +116,18 @@ class Summary:
 
     # -- traceable --
 
+    def contribution(
+        self, lam: Mapping[str, Stats], axes: Mapping[str, int], weights: Any, samples: Sequence[Sampled], known: Any
+    ) -> tuple[dict[str, Array], Array]:
+        """S of a batch, and the entropy of its local variables, weighted along the axis on which the batch lies."""
+        mu, entropy = {}, jnp.zeros(())
+        for name, value in lam.items():
+            family = self.problem.blocks[name].family
+            mu[name], normalizer = family.moments(value)
+            each = jnp.moveaxis(normalizer - family.inner(value, mu[name]), axes[name], -1)
+            entropy = entropy + jnp.sum(each * weights[name])
+        return self.statistics(mu, samples, known), entropy
+
     def statistics(self, local: Moments, samples: Sequence[Sampled], known: Mapping[str, Array]) -> dict[str, Array]:
         """S of a batch, from the moments of its local variables."""
         found = {}
