@@ -5,6 +5,7 @@ import pytest
 from networks import CASES, factorised, ratings
 
 import natgrad as ng
+from natgrad.inference.start import make_start
 from natgrad.inference.trace import Reason
 
 METHODS = {
@@ -46,7 +47,10 @@ def test_default_steps_do_not_diverge_with_one_child(name):
         fit = case.network.fit(ng.Children(1, option=option), steps=60, tol=0, init=case.init, order=case.order)
         assert fit.stop.reason is Reason.STEPS, str(fit.stop)
         assert np.isfinite(fit.trace["elbo"]).all()
-        assert fit.trace["elbo"][-10:].mean() > fit.trace["elbo"][0]
+        # The first step may have been to the optimum, around which sampled steps wander.
+        assert fit.trace["elbo"][-10:].mean() > case.network.problem.bound(
+            make_start(case.network.problem, case.init, 0)
+        )
 
 
 def test_the_textbook_recipe_diverges_and_the_guard_keeps_the_last_good_state():
