@@ -93,7 +93,8 @@ def test_it_learns_and_its_uncertainty_is_honest(factorized):
     rng = np.random.default_rng(1)
     full = rng.normal(size=(60, 2)) @ rng.normal(size=(2, 50)) + 0.3 * rng.normal(size=(60, 50))
     held = rng.random(full.shape) < 0.3
-    fitted = model(factorized=factorized, tol=1e-8).fit(np.where(held, np.nan, full))
+    # Not by plain sweeps: those of scalar factors leave their last saddle by gains that grow by 2e-4 of themselves each time.
+    fitted = model(factorized=factorized, method=None, step=None).fit(np.where(held, np.nan, full))
     assert fitted.stop_.converged
     assert np.diff(fitted.trace_["elbo"]).min() >= -1e-9 * abs(fitted.elbo_)
     users, items = np.nonzero(held)

@@ -74,7 +74,7 @@ def test_normal_gamma_mean_field_reaches_its_fixed_point(reference):
     r = reference("exact_conjugate")["normal_gamma_meanfield"]
     mu, tau = ng.Normal("mu", r["mu0"], r["tau0"]), ng.Gamma("tau", r["a0"], r["b0"])
     y = ng.Normal("y", mu, tau, plate=ng.Plate("n", 5), observed=r["data"])
-    fit = ng.Network(y).fit(ng.VB(), steps=200, tol=1e-15)
+    fit = ng.Network(y).fit(ng.VB(), steps=200, tol=0)  # the bound is flat at its maximum: its rounding hides 1e-8
     assert fit.elbo == pytest.approx(r["elbo"], rel=1e-10)
     assert fit.elbo < r["log_evidence_quadrature"]
     assert fit["mu"].mean() == pytest.approx(r["fixed_point"]["mean"], rel=1e-8)
