@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -178,6 +179,35 @@ def check_svi(case: Case, every: bool = True) -> None:
                 np.testing.assert_allclose(
                     found[name][key], value, rtol=1e-7, atol=1e-7, err_msg=f"{method}: {key} of q({name!r})"
                 )
+        if not every:
+            return
+
+
+def check_memoised(case: Case, every: bool = True) -> None:
+    """Passes in batches of one group: the bound that comes for free is the exact one, and never falls.
+
+    For every plate that can be sampled, or for the first.
+    """
+    from natgrad.inference.memoised import MemoisedStepper
+    from natgrad.network.summary import NotAdditive
+
+    for method, plain in _sampled(case):
+        n = len(plain.groups)
+        try:
+            stepper = MemoisedStepper(case.problem, replace(method, batch={method.plate: 1}), case.order)
+        except NotAdditive:  # takes steps instead, with a word
+            continue
+        state, last = case.state, -np.inf
+        for number in range(2 * n):
+            state, info = stepper.step(state, case.seed)
+            if number < n - 1:
+                continue
+            assert info.bound is not None
+            close(
+                info.bound, case.problem.bound(stepper.finish(state)), f"memoised {method}: the bound of step {number}"
+            )
+            assert info.bound >= last - RTOL * (1.0 + abs(last)), f"memoised {method}: step {number} lowers the bound"
+            last = info.bound
         if not every:
             return
 

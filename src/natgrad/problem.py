@@ -123,10 +123,14 @@ class Sampled(NamedTuple):
 
 
 class LocalPart(NamedTuple):
-    """How one local block of a batch gets its messages; ``real`` says which rows are not padding, over the block's plates."""
+    """How one local block of a batch gets its messages.
+
+    ``rows`` are the elements of the batch, by plate; ``real`` says which of them are not padding, over the block's plates.
+    """
 
     block: str
     sampled: tuple[Sampled, ...]
+    rows: Mapping[str, Array]
     real: Array
 
 

@@ -90,6 +90,7 @@ class Groups:
             LocalPart(
                 name,
                 tuple(self.sampled(t, batch, 1.0) for t in self.problem.plan.terms_of(name)),
+                {p: batch.elements[p] for p in self.problem.blocks[name].plates if p in batch.elements},
                 self._real_rows(name, batch),
             )
             for name in self.local
@@ -121,21 +122,21 @@ class Groups:
         for full, part in zip(arrays, rows, strict=True):
             full[where] = np.asarray(part)[(slice(None),) * axis + (slice(0, n_real),)]
 
-    def entropy_weights(self, name: str, batch: Batch) -> tuple[int, npt.NDArray[np.float64]]:
-        """The axis along which a local block lies in the batch, and how often each element counts in the bound."""
-        axis, plate = self._batch_axis(name)
-        weights = batch.real(plate)
-        if plate in self.problem.plan.weights:
-            weights = weights * self.problem.plan.weights[plate][batch.elements[plate]]
-        return axis, weights
+    def entropy_weights(self, name: str, batch: Batch) -> npt.NDArray[np.float64]:
+        """How often each row of a local block counts in the bound, over its plates: the weights of all of them."""
+        weights = self._real_rows(name, batch).astype(np.float64)
+        for axis, plate in enumerate(self.problem.blocks[name].plates):
+            if plate in self.problem.plan.weights:
+                own = self.problem.plan.weights[plate]
+                own = own[batch.elements[plate]] if plate in batch.elements else own
+                weights = weights * own.reshape([-1 if i == axis else 1 for i in range(weights.ndim)])
+        return weights
 
     def entropy(self, local: LocalResult, batch: Batch) -> float:
         """Σ over the batch's local variables of A(λ) − ⟨λ, μ⟩, weighted as the plates are."""
-        total = 0.0
-        for name in self.local:
-            axis, weights = self.entropy_weights(name, batch)
-            total += float((np.moveaxis(np.asarray(local.entropy[name]), axis, -1) * weights).sum())
-        return total
+        return sum(
+            float((np.asarray(local.entropy[name]) * self.entropy_weights(name, batch)).sum()) for name in self.local
+        )
 
     def reads(self, name: str, batch: Batch) -> int:
         """Messages read by a block from the batch's elements: as in a sweep, one for each pair of a variable and a child."""

@@ -207,18 +207,18 @@ class MemoisedStepper:
         """S and the entropy of a part whose local variables have these natural parameters."""
         samples = tuple(self.groups.sampled(t, batch, 1.0) for t in self.groups.grouped)
         layouts, arrays = tuple(s.layout for s in samples), [s.arrays for s in samples]
-        axes, weights = {}, {}
-        for name in self.groups.local:
-            axes[name], weights[name] = self.groups.entropy_weights(name, batch)
+        weights = {name: self.groups.entropy_weights(name, batch) for name in self.groups.local}
 
         def build() -> Callable[..., Any]:
             def function(lam: Any, arrays: Any, weights: Any, known: Any) -> tuple[dict[str, Any], Any]:
                 samples = list(map(Sampled.rebuilt, layouts, arrays))
-                return self.summary.contribution(lam, axes, weights, samples, known)
+                return self.summary.contribution(lam, weights, samples, known)
 
             return function
 
-        stats, entropy = self.problem.compiled(("contribution", layouts), build)(rows, arrays, weights)
+        stats, entropy = self.problem.compiled(("contribution", self.groups.plate, layouts), build)(
+            rows, arrays, weights
+        )
         return {key: np.asarray(value) for key, value in stats.items()}, float(entropy)
 
     def _settle(
@@ -239,7 +239,7 @@ class MemoisedStepper:
             return function
 
         lam, mu = {name: state.lam[name] for name in globals_}, {name: state.mu[name] for name in globals_}
-        lam, mu, bound, info = self.problem.compiled(("settle", names), build)(
+        lam, mu, bound, info = self.problem.compiled(("settle", self.groups.plate, names), build)(
             lam, mu, memory.stats, memory.entropy, scale
         )
         return lam, mu, float(bound), info

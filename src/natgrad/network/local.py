@@ -24,16 +24,17 @@ def solve_rows(
 ) -> Any:  # fmt: skip
     """Exact updates of the batch's rows, block after block, until no moment changes by more than ``tol`` of its size.
 
-    ``arrays`` has for each block which rows are not padding, and its samples. Rows of padding keep what they have: nothing tells
-    them anything, and a q that nothing tells anything is not valid (a Normal of precision 0); a weight of 0 would not undo that.
+    ``arrays`` has for each block its rows, which of them are not padding, and its samples. Rows of padding keep what they
+    have: nothing tells them anything, and a q that nothing tells anything is not valid (a Normal of precision 0); a weight of
+    0 would not undo that.
     """
 
     def sweep(carry: Any) -> Any:
         lam, local, _, count = carry
         largest = jnp.zeros(())
-        for (name, entries), (real, values) in zip(layouts, arrays, strict=True):
+        for (name, entries), (rows, real, values) in zip(layouts, arrays, strict=True):
             samples = list(map(Sampled.rebuilt, entries, values))
-            new, fresh = _update(program, blocks[name], {**mu, **local}, lam[name], real, samples, known)
+            new, fresh = _update(program, blocks[name], {**mu, **local}, lam[name], rows, real, samples, known)
             changes = [change(a, b) for a, b in zip(fresh, local[name], strict=True)]
             largest = jnp.maximum(largest, jnp.max(jnp.stack(changes)))
             lam, local = {**lam, name: new}, {**local, name: fresh}
@@ -53,18 +54,18 @@ def solve_rows(
 
 
 def _update(
-    program: Program, block: Block, mu: Any, lam: Stats, real: Array, samples: list[Sampled], known: Any
+    program: Program, block: Block, mu: Any, lam: Stats, rows: Any, real: Array, samples: list[Sampled], known: Any
 ) -> tuple[Stats, Stats]:
     """The exact update of a batch's rows of one local block, column after column where they are coupled."""
     if block.column_axis is None:
-        target = choose(block, real, program.target(block, mu, known, (), samples), lam)
+        target = choose(block, real, program.target(block, mu, known, (), samples, rows=rows), lam)
         return target, block.family.expected_stats(target)
-    (rows,) = take_column(block, (real,), 0)  # the same in every column: groups are not coupled
+    (real,) = take_column(block, (real,), 0)  # the same in every column: groups are not coupled
 
     def column(number: Array, carry: tuple[Stats, Stats]) -> tuple[Stats, Stats]:
         old, stats = carry
-        target = program.target(block, {**mu, block.name: stats}, known, (), samples, number)
-        target = choose(block, rows, target, take_column(block, old, number))
+        target = program.target(block, {**mu, block.name: stats}, known, (), samples, number, rows)
+        target = choose(block, real, target, take_column(block, old, number))
         fresh = block.family.expected_stats(target)
         return put_column(block, old, target, number), put_column(block, stats, fresh, number)
 

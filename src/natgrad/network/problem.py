@@ -234,7 +234,7 @@ class NetworkProblem:
         ``lam`` holds the batch's rows of each local block; the result has the new rows and their moments.
         """
         layouts = tuple((part.block, tuple(s.layout for s in part.sampled)) for part in parts)
-        arrays = [(part.real, [s.arrays for s in part.sampled]) for part in parts]
+        arrays = [(dict(part.rows), part.real, [s.arrays for s in part.sampled]) for part in parts]
         function = self.compiled(("local", layouts), lambda: partial(solve_rows, self.program, self.blocks, layouts))
         new, mu, iterations, entropy = function(state.mu, lam, arrays, float(tol), np.int32(limit))
         return LocalResult(new, mu, int(iterations), entropy)

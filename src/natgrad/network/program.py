@@ -204,8 +204,12 @@ class Program:
         full: Iterable[str] | None = None,
         sampled: Iterable[Sampled] = (),
         column: Array | None = None,
+        rows: Mapping[str, Array] | None = None,
     ) -> Stats:
-        """λ^temp = η̃_i + Σ weight · η̃_ki: the terms named in ``full`` (all by default) whole, the others sampled."""
+        """λ^temp = η̃_i + Σ weight · η̃_ki: the terms named in ``full`` (all by default) whole, the others sampled.
+
+        ``rows`` are the elements, by plate, that the block's moments are cut to.
+        """
         terms = self.plan.terms_of(block.name)
         chosen = set(full) if full is not None else {term.node for term in terms}
         shape = moments[block.name]
@@ -221,11 +225,11 @@ class Program:
             here: Stats = tuple(jnp.zeros_like(s) for s in shape)
             for piece in self.pieces(term, dropped):
                 here = _added(here, self.term_gradient(piece, block, moments, known, column))
-            total = _added(total, self._unweighted(block, dropped, here, known))
+            total = _added(total, self._unweighted(block, dropped, here, known, rows or {}))
         for sample in sampled:
             dropped = self.dropped(block, self.plan.terms[sample.term])
             gradient = self._sampled_gradient(block, moments, known, sample, column, dropped)
-            total = _added(total, self._unweighted(block, dropped, gradient, known))
+            total = _added(total, self._unweighted(block, dropped, gradient, known, rows or {}))
         return block.family.project(total)
 
     def _sampled_gradient(
@@ -263,7 +267,9 @@ class Program:
         gradient: Stats = jax.grad(value)(stats)
         return gradient
 
-    def _unweighted(self, block: Block, dropped: frozenset[str], gradient: Stats, known: Known) -> Stats:
+    def _unweighted(
+        self, block: Block, dropped: frozenset[str], gradient: Stats, known: Known, rows: Mapping[str, Array]
+    ) -> Stats:
         """Divide by the block's own plate weights where they did not cancel (a parent read through a gather)."""
         for position, plate in enumerate(block.plates):
             if plate not in self.plan.weights or plate in dropped:
@@ -271,6 +277,7 @@ class Program:
             if block.column_axis is not None:
                 raise AssertionError("a coupled block on a weighted plate reads its terms element by element")
             weight = known[weight_key(plate)]
+            weight = weight[rows[plate]] if plate in rows else weight
             inverse = jnp.where(weight > 0, 1.0 / jnp.where(weight > 0, weight, 1.0), 0.0)
             gradient = tuple(
                 g * inverse.reshape([-1 if axis == position else 1 for axis in range(g.ndim)]) for g in gradient

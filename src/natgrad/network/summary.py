@@ -101,7 +101,8 @@ class Summary:
                     raise NotAdditive(f"{term.node!r} reads {factor.source!r} through an index with several axes")
                 label = Mark(f"by {axis.index}")
                 size = self.problem.plan.nodes[factor.source].stat_shapes()[factor.stat][position]
-                scatter[label] = (axis.index, size)
+                if scatter.setdefault(label, (axis.index, size))[1] != size:
+                    raise NotAdditive(f"{term.node!r} reads globals of different sizes through one index")
                 sizes[label] = size
                 axes.append(label)
             outer.append(Factor(factor.source, factor.stat, tuple(axes), False, factor.occurrence))
@@ -117,15 +118,14 @@ class Summary:
     # -- traceable --
 
     def contribution(
-        self, lam: Mapping[str, Stats], axes: Mapping[str, int], weights: Any, samples: Sequence[Sampled], known: Any
+        self, lam: Mapping[str, Stats], weights: Mapping[str, Array], samples: Sequence[Sampled], known: Any
     ) -> tuple[dict[str, Array], Array]:
-        """S of a batch, and the entropy of its local variables, weighted along the axis on which the batch lies."""
+        """S of a batch, and the weighted entropy of its local variables."""
         mu, entropy = {}, jnp.zeros(())
         for name, value in lam.items():
             family = self.problem.blocks[name].family
             mu[name], normalizer = family.moments(value)
-            each = jnp.moveaxis(normalizer - family.inner(value, mu[name]), axes[name], -1)
-            entropy = entropy + jnp.sum(each * weights[name])
+            entropy = entropy + jnp.sum((normalizer - family.inner(value, mu[name])) * weights[name])
         return self.statistics(mu, samples, known), entropy
 
     def statistics(self, local: Moments, samples: Sequence[Sampled], known: Mapping[str, Array]) -> dict[str, Array]:
