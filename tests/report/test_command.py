@@ -27,13 +27,14 @@ class Called(NamedTuple):
     stdout: str
     stderr: str
     output: str
+    exception: BaseException | None
 
 
 def call(*arguments):
     # Before version 8.2, click keeps the two streams apart only if it is told so.
     apart = {"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}
     result = CliRunner(**apart).invoke(command.main, [str(argument) for argument in arguments])
-    return Called(result.exit_code, result.stdout, result.stderr, result.stdout + result.stderr)
+    return Called(result.exit_code, result.stdout, result.stderr, result.stdout + result.stderr, result.exception)
 
 
 def right(*arguments):

@@ -87,11 +87,19 @@ def read_ratings(
 def are_pairs(X: Any, y: Any) -> bool:
     """Whether X is rows of user and item, and y their ratings, as scikit-learn cuts them into folds.
 
-    A table with other columns than two may come with a y that means nothing, as pipelines hand it on.
+    A table of ratings may come with a y that means nothing, as pipelines hand it on.
     """
     if y is None or isinstance(X, (Ratings, str, Path)) or hasattr(X, "tocoo"):
         return False
-    return hasattr(X, "columns") or np.shape(X)[1:] == (2,)
+    return hasattr(X, "columns") or are_ids(X)
+
+
+def are_ids(X: Any) -> bool:
+    """Whether an array has rows of two ids: none is missing, and none has a fraction."""
+    if np.shape(X)[1:] != (2,):
+        return False
+    rows = np.asarray(X)
+    return rows.dtype.kind not in "fc" or bool(np.all(rows == np.round(rows)))
 
 
 def as_ratings(X: Any, y: Any = None, duplicates: Duplicates = "error") -> Ratings:

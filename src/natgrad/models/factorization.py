@@ -20,7 +20,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from natgrad.data.rating_files import are_pairs, as_ratings
+from natgrad.data.rating_files import as_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.inference.callbacks import told
 from natgrad.inference.engine import BoundEvery, Limits, Result, run
@@ -226,7 +226,6 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
             refuse_to_keep(keep)
             return fit_rating_stream(self, X, settings, n_users, (user_features, item_features))
         ratings, features = known_features(as_ratings(X, y), user_features, item_features)
-        self._by_pairs = are_pairs(X, y)
         kind = kind_of(settings, ratings, None, features)
         keeper = keeper_of(keep, run_settings(self), lambda: run_table(kind, ratings))
         self._run(kind, ratings, None, limits, Trace(), keeper=keeper)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.rating_columns import pairs_in
-from natgrad.data.rating_files import are_pairs, as_ratings
+from natgrad.data.rating_files import are_ids, are_pairs, as_ratings
 from natgrad.data.ratings import joined_ids
 from natgrad.models.rating_metrics import ranking_scores
 from natgrad.models.rating_tables import check_columns, completed, halves, shape_of, with_new
@@ -53,20 +53,19 @@ class RecommendMixin:
         Parameters
         ----------
         users, items : ids as they were given to `fit`, of the same length
-            Without ``items``, ``users`` is a table with columns named user and item or alike, or a table [rows, items] with NaN
-            for missing ratings, all of which is predicted; each row, of a known user or a new one, from its own ratings. After
-            ``fit(pairs, y)`` it is such pairs, and who was not fitted is predicted from the prior.
+            Without ``items``, ``users`` is rows of user and item (an array [rows, 2] of ids, or a table with columns of such
+            names), and who was not fitted is predicted from the prior; or a table [rows, items] with NaN for missing ratings,
+            all of which is predicted, each row, of a known user or a new one, from its own ratings. An array [rows, 2] is
+            such a table if there are two items.
         return_std : bool
             Whether its standard deviation, noise included, comes with it.
         """
         self._check_fitted()
-        if items is None and getattr(self, "_by_pairs", False):
+        # Two columns of whole numbers are a table of ratings where there are two items.
+        if items is None and (pairs_in(users) is not None or (self.ratings_.n_items != 2 and are_ids(users))):
             predictor, rows, columns = self._found(as_ratings(users, np.zeros(len(users)), "keep"))
             mean, variance = predictor.pairs(rows, columns)
-            return (mean, np.sqrt(variance)) if return_std else mean
-        if items is None and (named := pairs_in(users)) is not None:
-            users, items = named
-        if items is None:
+        elif items is None:
             mean, variance = completed(self._kind, self.result_.state, self.ratings_.item_ids, users)
         else:
             mean, variance = self._predictor.pairs(*self._pairs(users, items))
