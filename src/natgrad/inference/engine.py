@@ -44,6 +44,8 @@ BOUND_SHARE = 0.25
 LOST = 1e6
 # Nats left to gain when a run has converged: 0.045 posterior standard deviations, if all of it is in one mean.
 TOLERANCE = 1e-3
+# A quarter of all passes that gains less than so many tolerances creeps.
+CREEP = 100.0
 BoundEvery = int | Literal["log", "never"] | None
 
 
@@ -140,7 +142,7 @@ def run(
         state, stop = watch.begin(start, kept)
         while stop is None:
             stop, state = _one_step(stepper, watch, state, seed, tell)
-            if stop is not None and stop is watch.settled:
+            if watch.creeps() if stop is None else stop is watch.settled:
                 stop, state = _probed(watch, stop, state, order, seed, tell)
             bar(watch.trace)
             if keeper is not None:
@@ -164,9 +166,9 @@ def _one_step(stepper: Stepper, watch: _Watch, state: State, seed: int, tell: Te
 
 
 def _probed(
-    watch: _Watch, stop: Stop, state: State, order: tuple[str, ...], seed: int, tell: Teller
+    watch: _Watch, stop: Stop | None, state: State, order: tuple[str, ...], seed: int, tell: Teller
 ) -> tuple[Stop | None, State]:
-    """The run goes on if a probe leads higher than where it has settled; what the probes read is counted."""
+    """The run goes on from where a probe leads, if that is higher than where it has settled; what the probes read is counted."""
     stepper = watch.stepper if watch.stepper.rising else ExactStepper(watch.problem, VB(), Constant(1.0), order)
     trials = tried(
         watch.problem, stepper, watch.stepper.finish(state), watch.bounds[-1], order, seed, watch.limits.nats
@@ -306,6 +308,16 @@ class _Watch:
             words = f"the gains are less than the rounding of the bound, {left.noise:.1e} nats; {self.limits.tol_words}"
         self.settled = Stop(Reason.TOLERANCE, words)
         return self.settled
+
+    def creeps(self) -> bool:
+        """Whether a run that has not settled gains next to nothing, as it does for very long on the flat top of a saddle.
+
+        Asked after 32 passes, 64, 128, …, of the last quarter of them: a probe costs as much as some passes.
+        """
+        passes, rest = divmod(len(self.bounds), self.stepper.steps_per_pass)
+        if self.limits.tol == 0 or not self.stepper.rising or rest or passes < 32 or passes & (passes - 1):
+            return False
+        return self.bounds[-1] - self.bounds[-1 - passes // 4 * self.stepper.steps_per_pass] <= CREEP * self.limits.nats
 
     def _out_of_steps(self, state: State) -> Stop | None:
         if state.t - self.begun < self.limits.steps:
