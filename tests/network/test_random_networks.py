@@ -95,6 +95,11 @@ def test_cases_that_were_wrong_once(name):
         assert all(check(0, random_cases.CASES[name](), wanted) for wanted in ("targets", "sweeps", "methods"))
 
 
+def test_a_precision_is_not_shared_along_a_plate_whose_elements_an_index_chooses():
+    with numpy_engine():
+        check_sweeps(Case(3248, draw(3248)))
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_seeds_that_were_wrong_once(seed):
     with numpy_engine():

@@ -20,7 +20,7 @@ from jax import lax
 from natgrad.network.contraction import Labelled
 from natgrad.network.evaluate import FULL, SAMPLE, Column, View, evaluate, read_factor
 from natgrad.network.plan import Plan, PlannedTerm, weight_key
-from natgrad.network.polynomial import Axis, Factor, Label, Monomial, ordered_labels
+from natgrad.network.polynomial import Axis, Factor, Label, Monomial, Take, ordered_labels
 from natgrad.problem import Block, Sampled
 
 __all__ = ["Program"]
@@ -88,6 +88,8 @@ class Program:
                     if factor.known or factor.source != block.name:
                         continue
                     others = {label for other in monomial.factors if other is not factor for label in other.labels}
+                    # An index on another axis of the block itself chooses other elements along this one.
+                    others |= {label for axis in factor.axes if isinstance(axis, Take) for label in axis.labels}
                     shared[factor.stat] &= {
                         axis
                         for axis in shared[factor.stat]
