@@ -161,6 +161,12 @@ class Groups:
     def _check_inside(self) -> None:
         """Whatever touches a local variable must be inside the groups, or a batch would not see it."""
         for name in self.local:
+            axis, plate = self._batch_axis(name)
+            if self.problem.blocks[name].column_axis == axis:
+                raise PlateMismatch(
+                    f"SVI: the elements of {name!r} along plate {plate!r} are updated in turn, since some children read them "
+                    "together: they are no independent groups. Sample another plate"
+                )
             for term in self.problem.plan.terms_of(name):
                 if self.plate_of[term.node] is None:
                     raise PlateMismatch(
