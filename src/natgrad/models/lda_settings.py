@@ -27,7 +27,7 @@ LEARNED: dict[Any, frozenset[str]] = {
 def checked_priors(model: Any) -> tuple[npt.NDArray[np.float64], frozenset[str]]:
     """α [K], and which priors are learned."""
     n_topics = whole_number(model.n_topics, "n_topics")
-    if not isinstance(model.learn_priors, (bool, str)) or model.learn_priors not in LEARNED:
+    if not isinstance(model.learn_priors, (bool, int, str)) or model.learn_priors not in LEARNED:
         raise ValueError(f'learn_priors must be True, False, "doc" or "topic", got {model.learn_priors!r}')
     if not real_number(model.topic_prior, "topic_prior (β)") > 0:
         raise ValueError(f"topic_prior (β) must be > 0, got {model.topic_prior!r}")

@@ -25,7 +25,7 @@ from natgrad.network.checks import whole_number
 from natgrad.posterior.files import LONGEST_HEADER, encoded, read_model, write_model
 from natgrad.posterior.records import register
 from natgrad.problem import State
-from natgrad.schema import check, either, record
+from natgrad.schema import check, either, record, refuse
 
 __all__ = ["Checkpoints", "checkpoints_in"]
 
@@ -115,7 +115,10 @@ class Checkpoints:
                 stored = read_model(path)
                 if stored.kind == KIND:
                     check(stored.value, CONTENT, where="the checkpoint")
-                    return stored.value["run"], stored.value["about"], path
+                    run = stored.value["run"]
+                    if run.begun > run.state.t:
+                        refuse("the checkpoint", f"has a run that began after step {run.begun}, and is at {run.state.t}")
+                    return run, stored.value["about"], path
             except ModelFileError as error:
                 refused = refused or error
         if refused is not None:
