@@ -116,6 +116,7 @@ class Checkpoints:
                 if stored.kind == KIND:
                     check(stored.value, CONTENT, where="the checkpoint")
                     run = stored.value["run"]
+                    check(run.state.t, "whole", where="the checkpoint's step")
                     if run.begun > run.state.t:
                         refuse("the checkpoint", f"has a run that began after step {run.begun}, and is at {run.state.t}")
                     return run, stored.value["about"], path
