@@ -118,7 +118,9 @@ class Checkpoints:
                     run = stored.value["run"]
                     check(run.state.t, "whole", where="the checkpoint's step")
                     if run.begun > run.state.t:
-                        refuse("the checkpoint", f"has a run that began after step {run.begun}, and is at {run.state.t}")
+                        refuse(
+                            "the checkpoint", f"has a run that began after step {run.begun}, and is at {run.state.t}"
+                        )
                     return run, stored.value["about"], path
             except ModelFileError as error:
                 refused = refused or error
