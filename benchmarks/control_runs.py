@@ -155,7 +155,7 @@ def _ratings_run(run: Run) -> Record:
 
 
 def _network_run(run: Run) -> Record:
-    from natgrad.inference.steppers import full_accesses
+    from natgrad.inference.steppers.sampled import full_accesses
 
     case = load_network(run.data, run.quick)
     full = full_accesses(case.network.problem)

@@ -74,8 +74,8 @@ def _seconds(records: list[Record], best: float, percent: float) -> str:
 
 def cost_rows(options: argparse.Namespace) -> tuple[list[dict[str, object]], float]:
     from natgrad.demo import factorisation
-    from natgrad.inference.start import make_start
-    from natgrad.models.ratings_problem import RatingsProblem
+    from natgrad.models.factorization.scalar_problem import RatingsProblem
+    from natgrad.network.start.initial import make_start
 
     ratings = load_ratings("paper", options.quick)
     full, problem = 2 * 5 * len(ratings), RatingsProblem(ratings, 5)

@@ -6,7 +6,7 @@ import numpy as np
 
 import natgrad as ng
 from natgrad.data.generate import paper_ratings
-from natgrad.models.rating_metrics import ranking_scores
+from natgrad.models.factorization.metrics import ranking_scores
 
 SHOWN = 20
 

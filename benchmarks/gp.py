@@ -272,7 +272,7 @@ def million(options: argparse.Namespace) -> None:
 def pictures(options: argparse.Namespace) -> None:
     """Snelson's curve, the banana, relevances on kin40k, density against time."""
     import natgrad as ng
-    from natgrad.report.gp_figures import plot_boundary, plot_fit, plot_relevance
+    from natgrad.report.charts.gp_figures import plot_boundary, plot_fit, plot_relevance
 
     folder = DATA / "snelson"
     x, y = (np.loadtxt(next(folder.glob(f"*{end}*"))) for end in ("train_inputs", "train_outputs"))
@@ -291,7 +291,7 @@ def pictures(options: argparse.Namespace) -> None:
 
 
 def draw_density(curves: dict, name: str) -> None:
-    from natgrad.report.gp_figures import plot_density
+    from natgrad.report.charts.gp_figures import plot_density
 
     save(plot_density(curves), name)
 
@@ -300,7 +300,7 @@ def draw_flights(found: dict) -> None:
     """RMSE and NLPD against seconds; models without a curve as lines, and so is Student-t at its end."""
     from matplotlib.figure import Figure
 
-    from natgrad.report.gp_figures import plot_density
+    from natgrad.report.charts.gp_figures import plot_density
 
     axes = Figure(figsize=(10.0, 3.8), layout="constrained").subplots(1, 2)
     lines = [row for row in found["rows"] if row[0] in ("linear", "boosted trees") or "student_t" in row[0]]

@@ -43,7 +43,7 @@ def peer(python, *arguments):
 def problem_of(X, means, transition, covariance, n_jobs):
     """natgrad's problem and the state whose moments are near the truth."""
     import natgrad as ng
-    from natgrad.models.hmm_problem import SequenceProblem
+    from natgrad.models.hmm.problem import SequenceProblem
 
     model = ng.GaussianHMM(len(means), covariance=covariance, n_jobs=n_jobs)
     made = model._model(X)
@@ -69,7 +69,7 @@ def median_seconds(run, repeats=3):
 
 
 def speed(args):
-    from natgrad.models.hmm_problem import SubchainProblem, Subchains
+    from natgrad.models.hmm.problem import SubchainProblem, Subchains
 
     rows, n_times = [], 300_000
     transition, means, X, _ = generated(n_times, 0)

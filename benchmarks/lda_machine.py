@@ -9,8 +9,8 @@ from threadpoolctl import threadpool_limits
 
 from natgrad.data.corpora import Corpus
 from natgrad.kernels.memory import aligned_empty
-from natgrad.models.lda_parts import infer_view
-from natgrad.models.lda_problem import LDAProblem, Local
+from natgrad.models.lda.parts import infer_view
+from natgrad.models.lda.problem import LDAProblem, Local
 
 ROUNDS = 40
 

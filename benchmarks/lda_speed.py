@@ -27,8 +27,8 @@ from lda_machine import dense_part
 import natgrad as ng
 from natgrad.data.corpora import as_corpus
 from natgrad.kernels._threads import at_most
-from natgrad.models.lda_parts import infer_view
-from natgrad.models.lda_problem import LDAProblem, Local
+from natgrad.models.lda.parts import infer_view
+from natgrad.models.lda.problem import LDAProblem, Local
 
 HERE = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("NATGRAD_DATA", HERE.parents[1] / "shared" / "data")) / "text"

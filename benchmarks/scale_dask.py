@@ -28,11 +28,11 @@ from threadpoolctl import threadpool_limits
 
 import natgrad as ng
 from natgrad.data.corpora import as_corpus
-from natgrad.inference.additive import SampledGroups
-from natgrad.inference.executors import Dask, sharing
-from natgrad.inference.steps import RobbinsMonro
-from natgrad.models import lda_problem
-from natgrad.models.lda_problem import LDAProblem, Local
+from natgrad.inference.executors.threads import Dask, sharing
+from natgrad.inference.step_sizes import RobbinsMonro
+from natgrad.inference.steppers.groups import SampledGroups
+from natgrad.models.lda import problem as lda_problem
+from natgrad.models.lda.problem import LDAProblem, Local
 from natgrad.models.threads import limited_to
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -110,7 +110,7 @@ def lda_steps(executor: object, X: sparse.csr_array) -> Iterator[float]:
 
 
 def factor_steps(executor: object, ratings: ng.Ratings) -> Iterator[float]:
-    from natgrad.models.rating_model import FullRatingsProblem, RatingPriors
+    from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors
 
     problem = FullRatingsProblem(ratings, 15, RatingPriors())
     state = problem.start(0)

@@ -27,10 +27,10 @@ import numpy as np
 
 import natgrad as ng
 from natgrad.data.corpora import as_corpus
-from natgrad.inference.additive import SampledGroups
-from natgrad.inference.steps import RobbinsMonro
-from natgrad.models.lda_problem import LDAProblem, Local
-from natgrad.models.rating_model import FullRatingsProblem, RatingPriors
+from natgrad.inference.step_sizes import RobbinsMonro
+from natgrad.inference.steppers.groups import SampledGroups
+from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors
+from natgrad.models.lda.problem import LDAProblem, Local
 from natgrad.models.threads import limited_to
 
 RESULTS = Path(__file__).resolve().parent / "results"

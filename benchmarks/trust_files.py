@@ -18,9 +18,9 @@ import time
 from pathlib import Path
 
 import numpy as np
+from adversary.files import damaged, forged
 
 import natgrad as ng
-from natgrad.testing.files import damaged, forged
 
 RESULTS = Path(__file__).resolve().parent / "results"
 

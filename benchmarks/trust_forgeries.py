@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 
 import numpy as np
+from adversary.forgeries import outcomes
 
 import natgrad as ng
-from natgrad.testing.forgeries import outcomes
 
 RESULTS = Path(__file__).resolve().parent / "results"
 CASES = Path(__file__).resolve().parents[1] / "tests" / "forgery_cases.py"

@@ -36,13 +36,13 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import numpy as np  # noqa: E402
+from adversary.files import bits_of  # noqa: E402
 
 import natgrad as ng  # noqa: E402
 from natgrad.errors import ModelFileError  # noqa: E402
 from natgrad.inference.progress import watching  # noqa: E402
-from natgrad.posterior.checkpoints import PATTERN, checkpoints_in  # noqa: E402
-from natgrad.posterior.files import read_model  # noqa: E402
-from natgrad.testing.files import bits_of  # noqa: E402
+from natgrad.posterior.files.checkpoints import PATTERN, checkpoints_in  # noqa: E402
+from natgrad.posterior.files.container import read_model  # noqa: E402
 
 ng.SparseGPRegressor  # noqa: B018  its checkpoints hold records that are known once it is imported
 

@@ -3,7 +3,7 @@
     python benchmarks/trust_readers.py                  # 20,000 files for each reader; some minutes
     python benchmarks/trust_readers.py --files 500      # to try it
 
-A small right file of each kind is damaged as in `natgrad.testing.inputs` and read. A reader may give data, or raise a ValueError
+A small right file of each kind is damaged as in `tools.inputs` and read. A reader may give data, or raise a ValueError
 that names the file. Anything else (another error, a warning, a number that is not finite among counts and ratings)
 is a failure, and is shown. Memory is capped at 4 GB, so that a size that a file claims cannot be allocated unnoticed. Results:
 ``benchmarks/results/trust-readers.md`` and ``.json``.
@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import scipy.io
 import scipy.sparse as sparse
+from adversary.inputs import mutated
 
 import natgrad as ng
 from natgrad.data.corpora import read_docword, read_ldac
@@ -33,7 +34,6 @@ from natgrad.data.number_files import read_numbers
 from natgrad.data.rating_files import as_ratings, read_ratings
 from natgrad.data.sources import open_source
 from natgrad.data.text_sources import DocwordSource, LdacSource, SvmlightSource
-from natgrad.testing.inputs import mutated
 
 RESULTS = Path(__file__).resolve().parent / "results"
 CAP = 4 << 30

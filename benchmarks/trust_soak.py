@@ -19,10 +19,10 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+from adversary.files import bits_of
+from adversary.inputs import GARBAGE, garbage
 
 import natgrad as ng
-from natgrad.testing.files import bits_of
-from natgrad.testing.inputs import GARBAGE, garbage
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SHARE = 0.25

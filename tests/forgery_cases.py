@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from adversary.forgeries import work
 
 import natgrad as ng
-from natgrad.testing.forgeries import work
 
 RNG = np.random.default_rng(0)
 COUNTS = RNG.poisson(0.8, (24, 9))

@@ -3,9 +3,9 @@
 import numpy as np
 
 import natgrad as ng
-from natgrad.inference.messages import MessageStepper
-from natgrad.models.ratings_problem import RatingsProblem
-from natgrad.problem import State
+from natgrad.inference.problem import State
+from natgrad.inference.steppers.message_memory import MessageStepper
+from natgrad.models.factorization.scalar_problem import RatingsProblem
 
 ORDER = ("u", "v")
 

@@ -16,7 +16,8 @@ from unittest import mock
 
 import numpy as np
 
-MODULES = ("contraction", "evaluate", "local", "problem", "program", "summary", "updates")
+EXECUTE = ("contraction", "evaluate", "local", "problem", "program", "updates")
+MODULES = (*(f"natgrad.network.execute.{name}" for name in EXECUTE), "natgrad.network.groups.summary")
 
 
 @contextlib.contextmanager
@@ -29,7 +30,7 @@ def numpy_engine() -> Iterator[None]:
     names = {"jax": jax, "jnp": np, "lax": _Lax}
     with contextlib.ExitStack() as stack:
         # All of them first: a module that is imported under the patch would keep it.
-        for place in [importlib.import_module(f"natgrad.network.{module}") for module in MODULES]:
+        for place in [importlib.import_module(module) for module in MODULES]:
             for name, value in names.items():
                 if hasattr(place, name):
                     stack.enter_context(mock.patch.object(place, name, value))

@@ -20,7 +20,7 @@ from random_networks import (
 )
 
 import natgrad as ng
-from natgrad.problem import State
+from natgrad.inference.problem import State
 
 
 def build(declaration: Declaration) -> ng.Network:

@@ -15,7 +15,7 @@ from random_walk import elements
 
 import natgrad as ng
 from natgrad.errors import NotConjugate, PlateMismatch
-from natgrad.problem import State
+from natgrad.inference.problem import State
 
 # Sums of a few hundred terms of order 1 … 1e3: rounding stays some digits below this.
 RTOL = 1e-9
@@ -188,8 +188,8 @@ def check_memoised(case: Case, every: bool = True) -> None:
 
     For every plate that can be sampled, or for the first.
     """
-    from natgrad.inference.memoised import MemoisedStepper
-    from natgrad.network.summary import NotAdditive
+    from natgrad.network.groups.memoised import MemoisedStepper
+    from natgrad.network.groups.summary import NotAdditive
 
     for method, plain in _sampled(case):
         n = len(plain.groups)
@@ -214,7 +214,7 @@ def check_memoised(case: Case, every: bool = True) -> None:
 
 def _sampled(case: Case) -> Iterator[tuple[Any, Any]]:
     """SVI on each plate that can be sampled, and its stepper."""
-    from natgrad.inference.local import SVIStepper
+    from natgrad.network.groups.sampled import SVIStepper
 
     for plate in case.declaration.plates.values():
         method = ng.SVI({plate.name: plate.size}, local_tol=1e-11, local_steps=3000)

@@ -5,7 +5,7 @@ import pytest
 
 import natgrad as ng
 from natgrad import demo
-from natgrad.report.pitfall import Curve, plot_pitfall
+from natgrad.reproduce.pitfall import Curve, plot_pitfall
 
 
 @pytest.fixture(scope="module")

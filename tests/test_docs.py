@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.inference.steppers import StepInfo
+from natgrad.inference.problem import BlockInfo, State
+from natgrad.inference.steppers.sampled import StepInfo
 from natgrad.inference.trace import StepRecord
-from natgrad.posterior.fit import Fit
-from natgrad.problem import BlockInfo, State
+from natgrad.network.results.fit import Fit
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -131,9 +131,9 @@ def test_every_field_of_a_record_is_in_the_notation_table() -> None:
 def test_files_and_names_of_the_architecture_page_exist() -> None:
     text = (DOCS / "architecture.md").read_text()
     source = ROOT / "src" / "natgrad"
-    for path in re.findall(r"`(\w+/\w+\.py)`", text):
+    for path in re.findall(r"`((?:\w+/)+\w+\.py)`", text):
         assert (source / path).is_file(), path
-    rows = re.findall(r"^\|(?: \d+ \|)? `(\w+/\w+\.py)` \| `(\w+)` \|", text, flags=re.MULTILINE)
+    rows = re.findall(r"^\|(?: \d+ \|)? `((?:\w+/)+\w+\.py)` \| `(\w+)` \|", text, flags=re.MULTILINE)
     assert rows
     for path, name in rows:
         tree = ast.parse((source / path).read_text())
@@ -142,7 +142,7 @@ def test_files_and_names_of_the_architecture_page_exist() -> None:
 
 
 def test_every_node_is_in_the_table_of_the_language() -> None:
-    from natgrad.network.nodes import Node
+    from natgrad.network.language.nodes import Node
 
     text = (DOCS / "language.md").read_text()
     nodes = {name for name in ng.__all__ if isinstance(getattr(ng, name), type) and issubclass(getattr(ng, name), Node)}

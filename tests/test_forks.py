@@ -13,10 +13,11 @@ import multiprocessing, warnings
 warnings.simplefilter("ignore")
 import numpy as np
 import natgrad as ng
-import natgrad.models.rating_sides, natgrad.models.rating_rows, natgrad.models.threads
+import natgrad.models.threads
+from natgrad.models.factorization import rows, sides
 from natgrad.kernels import _threads
 # Every loop is cut for several threads, however small it is, on every machine.
-natgrad.models.threads.LITTLE_WORK = natgrad.models.rating_sides.LEAST_RATINGS = natgrad.models.rating_rows.LEAST_RATINGS = 0
+natgrad.models.threads.LITTLE_WORK = sides.LEAST_RATINGS = rows.LEAST_RATINGS = 0
 _threads.config.NUMBA_NUM_THREADS = 2
 rng = np.random.default_rng(0)
 counts = rng.poisson(0.7, (60, 20))

@@ -183,7 +183,7 @@ MISTAKES = [
      "step must be RobbinsMonro(…), Constant(ρ), HoldThenDecay(…), PerNode() or Auto(), got 0.5"),
     (lambda: simple().fit(step=ng.RobbinsMonro), TypeError,
      "step must be RobbinsMonro(…), Constant(ρ), HoldThenDecay(…), PerNode() or Auto(), got <class "
-     "'natgrad.inference.steps.RobbinsMonro'>"),
+     "'natgrad.inference.step_sizes.RobbinsMonro'>"),
     (lambda: simple().fit(order=["mu"]), ValueError,
      "order must name every hidden node once: 'tau' is missing"),
     (lambda: simple().fit(order=["mu", "tau", "mu", "y", "nope"]), ValueError,

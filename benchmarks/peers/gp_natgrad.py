@@ -8,12 +8,12 @@ from threadpoolctl import threadpool_limits
 
 import natgrad
 from natgrad.covariance import RBF
-from natgrad.inference.steps import Constant
-from natgrad.inference.tuned import SAMPLED, TunedGroups
-from natgrad.models.gp_base import Predictor
-from natgrad.models.gp_likelihoods import Gaussian
-from natgrad.models.gp_problem import GPProblem
-from natgrad.models.gp_settings import Settings
+from natgrad.inference.step_sizes import Constant
+from natgrad.inference.steppers.tuned import SAMPLED, TunedGroups
+from natgrad.models.gp.base import Predictor
+from natgrad.models.gp.likelihoods import Gaussian
+from natgrad.models.gp.problem import GPProblem
+from natgrad.models.gp.settings import Settings
 
 
 class Handed:

@@ -8,7 +8,7 @@ The data, the runs and the drawing are those of `make demo`.
 from pathlib import Path
 
 from natgrad import demo
-from natgrad.report.pitfall import plot_pitfall
+from natgrad.reproduce.pitfall import plot_pitfall
 
 PICTURE = Path(__file__).resolve().parents[1] / "assets" / "pitfall.png"
 

@@ -13,23 +13,24 @@ from natgrad.data.ratings import Ratings
 from natgrad.errors import ModelFileError
 from natgrad.inference.auto import Auto
 from natgrad.inference.callbacks import HeldOut
-from natgrad.inference.executors import Dask
+from natgrad.inference.executors.threads import Dask
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch
-from natgrad.inference.steps import Constant, HoldThenDecay, PerNode, RobbinsMonro
-from natgrad.models.network import Network
-from natgrad.network.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
-from natgrad.network.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial, Poisson
-from natgrad.network.operators import diag, dot
-from natgrad.network.plates import Plate
-from natgrad.network.process import GaussianProcess
-from natgrad.network.tables import table
+from natgrad.inference.step_sizes import Constant, HoldThenDecay, PerNode, RobbinsMonro
+from natgrad.models.registry import MODELS
+from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
+from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial, Poisson
+from natgrad.network.language.operators import diag, dot
+from natgrad.network.language.plates import Plate
+from natgrad.network.language.process import GaussianProcess
+from natgrad.network.language.tables import table
+from natgrad.network.network import Network
 
 if TYPE_CHECKING:
-    from natgrad.models.factorization import MatrixFactorization
-    from natgrad.models.gp import SparseGPClassifier, SparseGPRegressor
-    from natgrad.models.hmm_models import BernoulliHMM, CategoricalHMM, GaussianHMM, PoissonHMM
-    from natgrad.models.lda import LDA
-    from natgrad.models.saving import load
+    from natgrad.models.base import load
+    from natgrad.models.factorization.estimator import MatrixFactorization
+    from natgrad.models.gp.estimators import SparseGPClassifier, SparseGPRegressor
+    from natgrad.models.hmm.models import BernoulliHMM, CategoricalHMM, GaussianHMM, PoissonHMM
+    from natgrad.models.lda.estimator import LDA
 
 __all__ = [
     "LDA",
@@ -81,21 +82,11 @@ __all__ = [
 
 
 # Imported when they are asked for: scikit-learn alone takes as long as all the rest.
-LATER = {
-    "BernoulliHMM": "natgrad.models.hmm_models",
-    "CategoricalHMM": "natgrad.models.hmm_models",
-    "GaussianHMM": "natgrad.models.hmm_models",
-    "LDA": "natgrad.models.lda",
-    "MatrixFactorization": "natgrad.models.factorization",
-    "PoissonHMM": "natgrad.models.hmm_models",
-    "SparseGPClassifier": "natgrad.models.gp",
-    "SparseGPRegressor": "natgrad.models.gp",
-    "load": "natgrad.models.saving",
-}
+_LAZY = MODELS | {"load": "natgrad.models.base"}
 
 
 def __getattr__(name: str) -> Any:
     """An estimator, or what reads one from a file."""
-    if name not in LATER:
+    if name not in _LAZY:
         raise AttributeError(f"module 'natgrad' has no attribute {name!r}")
-    return getattr(import_module(LATER[name]), name)
+    return getattr(import_module(_LAZY[name]), name)

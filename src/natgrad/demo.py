@@ -31,9 +31,9 @@ import natgrad as ng
 from natgrad.data.generate import paper_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.inference.methods import Method
-from natgrad.inference.start import make_start
-from natgrad.posterior.fit import Fit
-from natgrad.report.pitfall import Curve, plot_pitfall
+from natgrad.network.results.fit import Fit
+from natgrad.network.start.initial import make_start
+from natgrad.reproduce.pitfall import Curve, plot_pitfall
 
 __all__ = [
     "Run",

@@ -6,7 +6,7 @@ import scipy.sparse as sparse
 
 import natgrad as ng
 from natgrad.data.genotypes import allele_frequencies, genotypes
-from natgrad.models.topics import aligned
+from natgrad.models.lda.topics import aligned
 
 
 def test_every_copy_of_a_locus_is_a_word():

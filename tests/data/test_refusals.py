@@ -4,6 +4,7 @@ import gzip
 
 import numpy as np
 import pytest
+from adversary.inputs import mutated
 
 import natgrad as ng
 from natgrad.data.corpora import read_docword, read_ldac
@@ -12,7 +13,6 @@ from natgrad.data.npy import load_array
 from natgrad.data.number_files import read_numbers
 from natgrad.data.rating_files import read_ratings
 from natgrad.data.refusals import named
-from natgrad.testing.inputs import mutated
 
 LDAC = b"2 0:1 3:2\n1 2:4\n3 0:1 1:1 2:1\n"
 TABLE = b"x,text\n1.5,some words\n,others\n2.5,more\n"

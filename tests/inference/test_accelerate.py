@@ -8,12 +8,12 @@ from networks import CASES
 
 import natgrad as ng
 from natgrad.families import Gamma
-from natgrad.inference import accelerate
-from natgrad.inference.accelerate import KEY, AcceleratedStepper, carried_blocks
-from natgrad.inference.gauge import Rotation
-from natgrad.inference.steppers import full_accesses
-from natgrad.models.ratings_problem import RatingsProblem
-from natgrad.problem import Block, BlockInfo, ChildSet, State, SweepResult
+from natgrad.inference.problem import Block, BlockInfo, ChildSet, State, SweepResult
+from natgrad.inference.rotation import Rotation
+from natgrad.inference.steppers import accelerated as accelerate
+from natgrad.inference.steppers.accelerated import KEY, AcceleratedStepper, carried_blocks
+from natgrad.inference.steppers.sampled import full_accesses
+from natgrad.models.factorization.scalar_problem import RatingsProblem
 
 
 def assert_equal_states(one, other):

@@ -8,15 +8,15 @@ import pytest
 from networks import CASES, scalar_mixture
 
 import natgrad as ng
-from natgrad.inference.accelerate import AcceleratedStepper
 from natgrad.inference.auto import choose, free_memory, largest_coupling
-from natgrad.inference.local import SVIStepper
-from natgrad.inference.memoised import MemoisedStepper, WholePasses
-from natgrad.inference.messages import MessageStepper
-from natgrad.inference.safeguard import KEY, Damped, SafeguardedStepper
-from natgrad.inference.steppers import ChildrenStepper, ExactStepper, GlobalBatchStepper
-from natgrad.models.ratings_problem import RatingsProblem
-from natgrad.problem import State
+from natgrad.inference.problem import State
+from natgrad.inference.steppers.accelerated import AcceleratedStepper
+from natgrad.inference.steppers.checked import KEY, Damped, SafeguardedStepper
+from natgrad.inference.steppers.message_memory import MessageStepper
+from natgrad.inference.steppers.sampled import ChildrenStepper, ExactStepper, GlobalBatchStepper
+from natgrad.models.factorization.scalar_problem import RatingsProblem
+from natgrad.network.groups.memoised import MemoisedStepper, WholePasses
+from natgrad.network.groups.sampled import SVIStepper
 
 ORDERS = {"ratings": ("u", "v"), "vectors": ("u", "v"), "many": ("z", "mu", "tau")}
 

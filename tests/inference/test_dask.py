@@ -13,8 +13,8 @@ import pytest
 import scipy.sparse as sparse
 
 import natgrad as ng
-from natgrad.inference.executors import Dask, Recipe, Shared
-from natgrad.models import lda_problem
+from natgrad.inference.executors.threads import Dask, Recipe, Shared
+from natgrad.models.lda import problem as lda_problem
 
 distributed = pytest.importorskip("distributed")
 import dask  # noqa: E402
@@ -96,7 +96,7 @@ def test_topics_are_the_bits_of_threads(cluster):
 
 
 def test_chains_are_the_bits_of_threads(cluster, rng, monkeypatch):
-    from natgrad.models import hmm_problem
+    from natgrad.models.hmm import problem as hmm_problem
 
     monkeypatch.setattr(hmm_problem, "PART", 2000)
     X, lengths = rng.normal(size=(20_000, 2)), [500] * 40
@@ -105,8 +105,8 @@ def test_chains_are_the_bits_of_threads(cluster, rng, monkeypatch):
 
 
 def test_workers_read_a_file_that_they_see(cluster, rng, monkeypatch, tmp_path):
-    from natgrad.inference.workers import OnWorkers
-    from natgrad.models import hmm_problem
+    from natgrad.inference.executors.dask import OnWorkers
+    from natgrad.models.hmm import problem as hmm_problem
 
     monkeypatch.setattr(hmm_problem, "PART", 2000)
     file, X, sent = tmp_path / "path.npy", rng.normal(size=(20_000, 2)), []
@@ -129,7 +129,7 @@ BARE = {"biases": False, "learn_noise": False, "learn_priors": False}
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "poisson", "bare"])
 def test_factors_are_the_bits_of_threads(cluster, likelihood, monkeypatch):
-    from natgrad.models import rating_parts
+    from natgrad.models.factorization import parts as rating_parts
 
     monkeypatch.setattr(rating_parts, "PART", 2000)
     ratings = ng.data.make_ratings(300, 100, 10_000).ratings
@@ -144,7 +144,7 @@ def test_factors_are_the_bits_of_threads(cluster, likelihood, monkeypatch):
 
 
 def test_a_network_is_the_bits_of_threads(cluster, monkeypatch):
-    from natgrad.inference import memoised
+    from natgrad.network.groups import memoised
 
     monkeypatch.setattr(memoised, "PART", 20)
     case = networks.scalar_mixture(n=240)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natgrad.inference.draws import draw_rows, generator
+from natgrad.random import draw_rows, generator
 
 
 @given(

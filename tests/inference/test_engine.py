@@ -5,8 +5,8 @@ import pytest
 from networks import CASES, factorised, ratings
 
 import natgrad as ng
-from natgrad.inference.start import make_start
 from natgrad.inference.trace import Reason
+from natgrad.network.start.initial import make_start
 
 METHODS = {
     "vb": ng.VB(),

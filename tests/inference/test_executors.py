@@ -9,9 +9,11 @@ import scipy.sparse as sparse
 
 import natgrad as ng
 from natgrad.data.mapped import Mapped
-from natgrad.inference import memoised
-from natgrad.inference.executors import Dask, Everywhere, Recipe, Shared, Threads, even_cuts, opened, sharing
-from natgrad.models import hmm_problem, lda_problem, rating_parts
+from natgrad.inference.executors.threads import Dask, Everywhere, Recipe, Shared, Threads, even_cuts, opened, sharing
+from natgrad.models.factorization import parts as rating_parts
+from natgrad.models.hmm import problem as hmm_problem
+from natgrad.models.lda import problem as lda_problem
+from natgrad.network.groups import memoised
 
 
 class Elsewhere:

@@ -8,9 +8,9 @@ from networks import CASES
 from threadpoolctl import threadpool_limits
 
 import natgrad as ng
-from natgrad.inference.gauge import Side, _climb, apply_turn, best_rotation, rotated
-from natgrad.inference.start import make_start
-from natgrad.models.ratings_problem import RatingsProblem
+from natgrad.inference.rotation import Side, _climb, apply_turn, best_rotation, rotated
+from natgrad.models.factorization.scalar_problem import RatingsProblem
+from natgrad.network.start.initial import make_start
 
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.integers(1, 5)

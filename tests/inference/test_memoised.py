@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from networks import CASES
 
 import natgrad as ng
-from natgrad.inference.groups import Batch, Groups
-from natgrad.inference.memoised import KEY, MemoisedStepper
-from natgrad.inference.start import make_start
-from natgrad.network.summary import NotAdditive, Summary
+from natgrad.network.groups.groups import Batch, Groups
+from natgrad.network.groups.memoised import KEY, MemoisedStepper
+from natgrad.network.groups.summary import NotAdditive, Summary
+from natgrad.network.start.initial import make_start
 
 GROUPED = [("scalar_mixture", "point"), ("lda", "doc"), ("hmm", "sequence"), ("pca", "row")]
 # Few different lengths of batches: each is compiled once.

@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from message_problems import ORDER, make, random_state
+from reference.messages import naive_answer, naive_read, naive_sums
 
-from natgrad.models import rating_messages
-from natgrad.models.rating_messages import RatingMessages
-from natgrad.testing.messages import naive_answer, naive_read, naive_sums
+from natgrad.models.factorization import messages as rating_messages
+from natgrad.models.factorization.messages import RatingMessages
 
 OTHER = {"u": "v", "v": "u"}
 seeds = st.integers(0, 2**32 - 1)

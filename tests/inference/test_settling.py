@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.inference.settling import left_to_gain, left_to_gain_noisy
+from natgrad.inference.stopping import left_to_gain, left_to_gain_noisy
 
 
 def series(*parts: tuple[float, float, int]) -> list[float]:

@@ -7,8 +7,8 @@ import pytest
 from networks import CASES, scalar_mixture
 
 import natgrad as ng
-from natgrad.inference.order import default_order, factors_of_products
-from natgrad.network.plan import make_plan
+from natgrad.network.compile.plan import make_plan
+from natgrad.network.start.order import default_order, factors_of_products
 
 
 def table(seed, shape=(60, 6), n_factors=2, scale=1.0):

@@ -7,8 +7,8 @@ import pytest
 from networks import CASES, factorised, lda, ratings, scalar_mixture
 
 import natgrad as ng
-from natgrad.network import program
-from natgrad.problem import Sampled, State
+from natgrad.inference.problem import Sampled, State
+from natgrad.network.execute import program
 
 
 def flat(stats):

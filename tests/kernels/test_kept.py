@@ -16,8 +16,9 @@ import numba.core.caching as caching
 {before}
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    from natgrad.kernels.rating_gather import sum_rows
-    from natgrad.kernels import lda, ratings
+    from natgrad.kernels.factorization.gather import sum_rows
+    from natgrad.kernels.factorization import ratings
+    from natgrad.kernels.lda import documents as lda
 out = np.empty(2)
 sum_rows(np.array([0, 2, 3]), np.array([1.0, 2.0, 4.0]), out)
 print(out.tolist(), [str(w.message) for w in caught if w.category is RuntimeWarning])

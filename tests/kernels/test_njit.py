@@ -13,7 +13,7 @@ def test_any_changed_kernel_makes_all_of_them_stale(tmp_path):
     folder = tmp_path / "kernels"
     shutil.copytree(Path(natgrad.kernels.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
     assert stamp_of(folder) == STAMP
-    for file in sorted(folder.glob("*.py")):
+    for file in sorted(folder.rglob("*.py")):
         before = file.read_bytes()
         file.write_bytes(before + b"#")
         assert stamp_of(folder) != STAMP
@@ -21,8 +21,8 @@ def test_any_changed_kernel_makes_all_of_them_stale(tmp_path):
 
 
 def test_every_kernel_has_the_stamp():
-    names = [module.name for module in pkgutil.iter_modules(natgrad.kernels.__path__)]
-    modules = [importlib.import_module(f"natgrad.kernels.{name}") for name in names]
+    found = pkgutil.walk_packages(natgrad.kernels.__path__, "natgrad.kernels.")
+    modules = [importlib.import_module(module.name) for module in found]
     files = [
         kernel._cache._cache_file
         for module in modules

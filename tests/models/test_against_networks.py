@@ -17,9 +17,9 @@ import natgrad as ng
 from natgrad.data.corpora import as_corpus
 from natgrad.data.sequences import Sequences, as_ends
 from natgrad.inference.engine import Limits, run
-from natgrad.models.hmm_problem import SequenceProblem
-from natgrad.models.lda_problem import LDAProblem, Local
-from natgrad.problem import State
+from natgrad.inference.problem import State
+from natgrad.models.hmm.problem import SequenceProblem
+from natgrad.models.lda.problem import LDAProblem, Local
 
 
 def few_or_many(few: int, many: int) -> list:

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from reference.coherence import c_v_slowly, windows_slowly
 
 import natgrad as ng
 from natgrad.data.corpora import as_corpus
-from natgrad.models.coherence import c_v, npmi, of_documents, of_windows
-from natgrad.testing.coherence import c_v_slowly, windows_slowly
+from natgrad.models.lda.coherence import c_v, npmi, of_documents, of_windows
 
 
 def test_c_v_by_hand():

@@ -7,7 +7,7 @@ import scipy.special as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from natgrad.models.dirichlet_prior import RANGE, best_concentrations, best_symmetric, log_prior
+from natgrad.models.lda.dirichlet_prior import RANGE, best_concentrations, best_symmetric, log_prior
 
 
 @settings(max_examples=30, deadline=None)

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from reference.rating_blocks import naive_top
 
 import natgrad as ng
 from natgrad.kernels._threads import at_most
-from natgrad.kernels.top_items import top_items
-from natgrad.models.rating_metrics import ranking_scores
-from natgrad.testing.rating_blocks import naive_top
+from natgrad.kernels.factorization.top_items import top_items
+from natgrad.models.factorization.metrics import ranking_scores
 
 
 def made(seed: int = 0, n_users: int = 60, n_items: int = 40, noise: float = 0.3):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.models.saving import KINDS
-from natgrad.posterior.files import read_model, write_model
+from natgrad.models.registry import MODELS
+from natgrad.posterior.files.container import read_model, write_model
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_settings_that_may_be_read_are_read(kind, saved, tmp_path) -> None:
     assert (model.seed, model.tol, model.step) == (7, 0, ng.Constant(0.5))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MODELS)
 def test_every_setting_is_in_the_table_of_its_model(kind) -> None:
     """A new setting without a line in the table would make models that cannot be saved."""
     cls = getattr(ng, kind)

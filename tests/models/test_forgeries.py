@@ -5,11 +5,11 @@ from pathlib import Path
 import forgery_cases
 import numpy as np
 import pytest
+from adversary.forgeries import forged_field, outcomes
 
 import natgrad as ng
 from natgrad.posterior.factor import Factor
-from natgrad.posterior.files import read_model, write_model
-from natgrad.testing.forgeries import forged_field, outcomes
+from natgrad.posterior.files.container import read_model, write_model
 
 SCRIPT = Path(forgery_cases.__file__)
 # Whose fits take no time.
@@ -106,7 +106,7 @@ def test_a_matrix_must_be_positive_definite(files, tmp_path) -> None:
 
 
 def test_ratings_are_of_users_and_items_that_are_there(files, tmp_path) -> None:
-    from natgrad.testing.forgeries import parts_of, together
+    from adversary.forgeries import parts_of, together
 
     header, content, arrays = parts_of((files / "counts" / "model").read_bytes())
     name = content["fitted"]["ratings"]["fields"]["users"]["$array"]

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from adversary.files import bits_of
+from adversary.inputs import GARBAGE, garbage
 
 import natgrad as ng
-from natgrad.testing.files import bits_of
-from natgrad.testing.inputs import GARBAGE, garbage
 
 
 def counts(rng):

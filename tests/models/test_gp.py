@@ -221,7 +221,7 @@ def test_no_step_and_no_data_break_a_fit(likelihood, sets, steps):
 
 def _bound_before(model, x, y):
     """The bound at the prior and the first settings: nothing but the start moves it, and no exact pass ends it."""
-    from natgrad.models import gp_base
+    from natgrad.models.gp import base as gp_base
 
     finish = gp_base.TunedGroups.finish
     gp_base.TunedGroups.finish = lambda self, state: state

@@ -13,10 +13,10 @@ from sklearn.gaussian_process import kernels as sklearn_kernels
 import natgrad as ng
 from natgrad import covariance as cov
 from natgrad.data.rows import rows_of_arrays
-from natgrad.inference.tuned import TunedGroups
-from natgrad.models.gp_likelihoods import Bernoulli, Gaussian, Poisson, StudentT
-from natgrad.models.gp_problem import GPProblem
-from natgrad.models.gp_settings import Learned, Settings, adam_step, compiled
+from natgrad.inference.steppers.tuned import TunedGroups
+from natgrad.models.gp.likelihoods import Bernoulli, Gaussian, Poisson, StudentT
+from natgrad.models.gp.problem import GPProblem
+from natgrad.models.gp.settings import Learned, Settings, adam_step, compiled
 
 FIXED = Learned(kernel=False, noise=False, inducing=False)
 

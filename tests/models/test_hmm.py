@@ -97,7 +97,7 @@ def test_subchains_come_close_to_exact_sweeps(buffer, rng):
 
 
 def test_the_choice_follows_the_size_of_the_data(rng, monkeypatch):
-    monkeypatch.setattr("natgrad.models.hmm.EXACT_TIMES", 1000)
+    monkeypatch.setattr("natgrad.models.hmm.estimator.EXACT_TIMES", 1000)
     _, X = generated(rng, n_times=2000)
     assert "subchains of 64" in ng.GaussianHMM(3, n_init=1).fit(X).trace_.choice
     many = ng.GaussianHMM(3, n_init=1, max_sweeps=3).fit(X, lengths=[20] * 100)
@@ -129,8 +129,8 @@ def test_files_and_memory_maps_give_the_same_fit(rng, tmp_path):
 
 
 def test_answers_are_written_to_arrays_and_files(rng, tmp_path, monkeypatch):
-    monkeypatch.setattr("natgrad.models.hmm_windows.ROWS", 100)
-    monkeypatch.setattr("natgrad.models.hmm_windows.TASK", 2)
+    monkeypatch.setattr("natgrad.models.hmm.forward_backward.ROWS", 100)
+    monkeypatch.setattr("natgrad.models.hmm.forward_backward.TASK", 2)
     _, X = generated(rng, n_times=600)
     lengths = [400, 1, 199]
     model = ng.GaussianHMM(3, n_init=1, max_sweeps=5).fit(X)
@@ -167,7 +167,7 @@ def test_neither_answers_nor_parquet_are_held_in_memory(rng, tmp_path, monkeypat
     """Shares of 600,000 times take 19 MB, and their rows, as floats, 10 MB: what is allocated at once is a part of either."""
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    for where in ("natgrad.data.sequences.ROWS", "natgrad.models.hmm_windows.ROWS"):
+    for where in ("natgrad.data.sequences.ROWS", "natgrad.models.hmm.forward_backward.ROWS"):
         monkeypatch.setattr(where, 20_000)
     rows = rng.integers(0, 2, (600_000, 2), dtype=np.uint8)
     np.save(tmp_path / "rows.npy", rows)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from reference import hmm as twin
 
 from natgrad.data.outputs import RowWriter
 from natgrad.data.sequences import Sequences
-from natgrad.kernels.hmm_emissions import BY_COLUMN, QUADRATIC
-from natgrad.models.hmm_windows import Windows, count, grown, paths, weights_of, whole_sequences
-from natgrad.testing import hmm as twin
+from natgrad.kernels.hmm.emissions import BY_COLUMN, QUADRATIC
+from natgrad.models.hmm.forward_backward import Windows, count, grown, paths, weights_of, whole_sequences
 
 NO_CODES = np.zeros(0, np.uint8)
 
@@ -140,7 +140,7 @@ def test_best_path_across_blocks(rng, monkeypatch):
     data = Sequences(states.astype(np.uint8), np.zeros((0, 0)), np.array([0, 700, 1500]))
     weights = weights_of(Forms("codes"), data, np.ones(3) / 3, np.full((3, 3), 1 / 3), np.log(0.01 + 0.97 * np.eye(3)))
     assert best_paths(weights, data)[0].tolist() == states.tolist()
-    monkeypatch.setattr("natgrad.models.hmm_windows.ROWS", 130)  # written a few blocks at a time
+    monkeypatch.setattr("natgrad.models.hmm.forward_backward.ROWS", 130)  # written a few blocks at a time
     assert best_paths(weights, data)[0].tolist() == states.tolist()
 
 

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 import scipy.special as sp
+from reference import hmm as twin
 
 import natgrad as ng
 from natgrad import families as nf
 from natgrad.data.sequences import Sequences, as_ends
-from natgrad.models.hmm_emissions import Bernoullis, Categories, FullGaussians, IndependentGaussians, Poissons
-from natgrad.models.hmm_problem import HMMModel, SequenceProblem, SubchainProblem, Subchains, stationary
-from natgrad.models.hmm_start import _sums
-from natgrad.models.hmm_windows import count, weights_of, whole_sequences
-from natgrad.testing import hmm as twin
+from natgrad.models.hmm.emissions import Bernoullis, Categories, FullGaussians, IndependentGaussians, Poissons
+from natgrad.models.hmm.forward_backward import count, weights_of, whole_sequences
+from natgrad.models.hmm.problem import HMMModel, SequenceProblem, SubchainProblem, Subchains, stationary
+from natgrad.models.hmm.start import _sums
 
 LENGTHS = [12, 8, 20]
 SWEEPS = 6
@@ -114,7 +114,7 @@ def test_codes_and_columns_are_the_same_model(name, rng, monkeypatch):
     emission = Poissons(3, 1, 1.0, 0.5) if name == "poisson" else emission
     model = HMMModel(np.ones(3), np.ones((3, 3)), emission)
     coded = SequenceProblem(sequences(emission, X, LENGTHS), model)
-    monkeypatch.setattr("natgrad.models.hmm_emissions.MOST_PATTERNS", 0)
+    monkeypatch.setattr("natgrad.models.hmm.emissions.MOST_PATTERNS", 0)
     plain = SequenceProblem(sequences(emission, X, LENGTHS), model)
     assert len(coded.data.codes) == len(X)
     assert len(plain.data.codes) == 0

@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sparse
+from reference.lda import draw_documents
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 import natgrad as ng
-from natgrad.models.topics import aligned
-from natgrad.testing.lda import draw_documents
+from natgrad.models.lda.topics import aligned
 
 WORDS = np.array([f"w{v}" for v in range(60)], dtype=object)
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.special as sp
+from reference.gibbs import enumerated_counts, sampled_counts, tokens_of
+from reference.lda import draw_documents
 
 import natgrad as ng
 from natgrad.data.corpora import as_corpus
-from natgrad.models.lda_gibbs import Sampler, gibbs_finish
-from natgrad.models.topics import aligned
-from natgrad.testing.gibbs import enumerated_counts, sampled_counts, tokens_of
-from natgrad.testing.lda import draw_documents
+from natgrad.models.lda.gibbs import Sampler, gibbs_finish
+from natgrad.models.lda.topics import aligned
 
 # Three documents, seven tokens; an asymmetric α tells the topics apart, so that counts can be compared one by one.
 TINY = np.array([[2, 1, 0], [0, 1, 1], [0, 0, 2]])

@@ -6,9 +6,9 @@ from functools import cache
 import numpy as np
 import pytest
 import scipy.sparse as sparse
+from reference.lda import draw_documents
 
 import natgrad as ng
-from natgrad.testing.lda import draw_documents
 
 WORDS = [f"word{v}" for v in range(60)]
 

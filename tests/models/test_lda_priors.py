@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
+from reference.lda import draw_documents
 
 import natgrad as ng
 from natgrad.data.corpora import as_corpus
-from natgrad.inference.additive import KEY
 from natgrad.inference.engine import Limits, run
-from natgrad.inference.learning import given
-from natgrad.models.dirichlet_prior import RANGE, best_concentrations
-from natgrad.models.lda_problem import LDAProblem, Local
-from natgrad.testing.lda import draw_documents
+from natgrad.inference.steppers.groups import KEY
+from natgrad.inference.steppers.hyper import given
+from natgrad.models.lda.dirichlet_prior import RANGE, best_concentrations
+from natgrad.models.lda.problem import LDAProblem, Local
 
 BOTH = frozenset({"doc", "topic"})
 

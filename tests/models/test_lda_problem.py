@@ -5,14 +5,14 @@ from functools import cache
 
 import numpy as np
 import pytest
+from reference.lda import draw_documents
 from sklearn.decomposition import LatentDirichletAllocation
 
 import natgrad as ng
 from natgrad.data.corpora import as_corpus
-from natgrad.inference.additive import KEY, MemoisedGroups, rows_of
 from natgrad.inference.engine import Limits, run
-from natgrad.models.lda_problem import LDAProblem, Local
-from natgrad.testing.lda import draw_documents
+from natgrad.inference.steppers.groups import KEY, MemoisedGroups, rows_of
+from natgrad.models.lda.problem import LDAProblem, Local
 
 N_TOPICS, ALPHA, BETA = 4, 0.4, 0.1
 ONE_ROUND = Local(tol=0.0, limit=1)

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sparse
+from reference.lda import draw_documents
 
 import natgrad as ng
 from natgrad.data.streams import as_stream
-from natgrad.models.topics import aligned
-from natgrad.testing.lda import draw_documents
+from natgrad.models.lda.topics import aligned
 
 TEXTS = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 10
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference import ratings as naive
 
 from natgrad.data.ratings import Ratings
 from natgrad.kernels._threads import at_most
-from natgrad.models import rating_sides
-from natgrad.models.rating_rows import Numbers, Sample, Scalars, Vectors
-from natgrad.testing import ratings as naive
+from natgrad.models.factorization import sides as rating_sides
+from natgrad.models.factorization.rows import Numbers, Sample, Scalars, Vectors
 
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.integers(1, 6)

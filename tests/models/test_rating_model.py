@@ -5,15 +5,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from reference.rating_blocks import naive_moments, naive_shares, naive_target
 
 import natgrad as ng
 from natgrad.inference.engine import Limits, run
-from natgrad.kernels.rating_gather import sum_rows
-from natgrad.models.rating_counts import ORDER, CountsProblem
-from natgrad.models.rating_likes import LikesProblem
-from natgrad.models.rating_model import FullRatingsProblem, RatingPriors
-from natgrad.models.rating_sides import OTHER, packed, pair_moments, unpacked
-from natgrad.testing.rating_blocks import naive_moments, naive_shares, naive_target
+from natgrad.kernels.factorization.gather import sum_rows
+from natgrad.models.factorization.bernoulli import LikesProblem
+from natgrad.models.factorization.poisson import ORDER, CountsProblem
+from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors
+from natgrad.models.factorization.sides import OTHER, packed, pair_moments, unpacked
 
 N_USERS, N_ITEMS, N_RATINGS, N_FACTORS, VAGUE = 9, 7, 40, 3, 1e-2
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.models.rating_model import FullRatingsProblem, RatingPriors
-from natgrad.models.rating_stream import UsersProblem
+from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors
+from natgrad.models.factorization.stream import UsersProblem
 
 
 class Chunks:

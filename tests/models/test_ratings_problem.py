@@ -7,7 +7,7 @@ import pytest
 
 import natgrad as ng
 from natgrad.inference.engine import Limits, run
-from natgrad.models.ratings_problem import RatingsProblem
+from natgrad.models.factorization.scalar_problem import RatingsProblem
 
 N_USERS, N_ITEMS, N_RATINGS, N_FACTORS = 9, 7, 40, 3
 ALPHA, TAU = 0.7, 1.3

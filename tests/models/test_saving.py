@@ -8,7 +8,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import natgrad as ng
-from natgrad.models.saving import KINDS
+from natgrad.models.registry import MODELS
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 TEXTS = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 8
@@ -148,9 +148,9 @@ def test_what_cannot_be_saved_is_refused_in_words(counts, tmp_path) -> None:
         ng.LDA(2, max_passes=1).fit(counts).save(tmp_path / "nowhere" / "topics")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MODELS)
 def test_every_kind_is_a_public_estimator(kind) -> None:
-    assert getattr(ng, kind).__module__ == KINDS[kind]
+    assert getattr(ng, kind).__module__ == MODELS[kind]
 
 
 def test_files_of_schema_1_keep_loading() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.network.joint import joint_groups
+from natgrad.network.execute.joint import joint_groups
 
 
 def optimum(design, y, prior):

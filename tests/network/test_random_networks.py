@@ -26,7 +26,7 @@ from random_features import features
 from random_generator import draw
 from random_networks import Declaration
 
-from natgrad.network import origins
+from natgrad.network.compile import origins
 
 N_FAST, N_SLOW, CHUNK = 300, 10_000, 25
 # 3108: a batch of elements that are updated in turn ended in a bare error.

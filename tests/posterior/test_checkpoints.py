@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from adversary.files import bits_of
 from checkpoint_cases import CASES
 
 import natgrad as ng
 from natgrad.inference.progress import watching
-from natgrad.posterior.checkpoints import Checkpoints, checkpoints_in
-from natgrad.testing.files import bits_of
+from natgrad.posterior.files.checkpoints import Checkpoints, checkpoints_in
 
 SOURCE = Path(ng.__file__).resolve().parents[1]
 QUICK = ("LDA, memoised", "LDA, learned priors", "MF, default", "MF, messages")
@@ -187,7 +187,7 @@ def test_a_full_disk_does_not_end_the_run(tmp_path, monkeypatch):
     def full(*args, **options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("natgrad.posterior.checkpoints.write_model", full)
+    monkeypatch.setattr("natgrad.posterior.files.checkpoints.write_model", full)
     with pytest.warns(RuntimeWarning, match="could not be written"):
         assert len(small().fit(steps=3, tol=0, checkpoint=tmp_path).trace) == 3
 

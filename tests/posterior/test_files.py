@@ -13,17 +13,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.numpy
+from adversary.files import damaged, forged, signed
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 import natgrad as ng
-from natgrad.posterior import files
-from natgrad.posterior.files import read_model, write_model
-from natgrad.posterior.values import Decoder, Encoder, register
-from natgrad.testing.files import damaged, forged, signed
+from natgrad.posterior.files import container as files
+from natgrad.posterior.files.container import read_model, write_model
+from natgrad.posterior.files.values import Decoder, Encoder, register
 
-SOURCE = Path(files.__file__).parents[1]
+SOURCE = Path(files.__file__).parents[2]
 KEYS = st.one_of(st.text(max_size=5), st.integers(), st.tuples(st.integers(0, 9), st.text(max_size=3)))
 LEAVES = st.one_of(
     st.none(),
@@ -280,7 +280,7 @@ def test_loading_needs_twice_the_file(tmp_path) -> None:
     write_model(path, "thing", {"x": np.ones((2000, 2000)), "y": np.ones(4_000_000)})
     code = f"""
 import resource
-from natgrad.posterior.files import read_model
+from natgrad.posterior.files.container import read_model
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 value = read_model({str(path)!r}).value
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
@@ -290,15 +290,16 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 def test_nothing_on_the_load_path_executes_what_it_reads() -> None:
-    path = [SOURCE / "models" / name for name in ("saving.py", "lda_files.py")]
-    path += [SOURCE / "posterior" / name for name in ("files.py", "values.py", "records.py", "fit.py")]
+    path = [SOURCE / "models" / name for name in ("registry.py", "base.py", "lda/files.py")]
+    path += [SOURCE / "posterior" / "files" / name for name in ("container.py", "values.py", "records.py")]
+    path += [SOURCE / "network" / "results" / name for name in ("files.py", "fit.py")]
     for file in path:
         words = set(re.findall(r"\w+", re.sub(r'"""(.|\n)*?"""', "", file.read_text())))
         assert not words & {"pickle", "eval", "exec", "marshal", "shelve", "joblib", "dill", "compile", "__import__"}, (
             file
         )
     # The one import by name is of a name in a table of ours.
-    assert "import_module(KINDS[" in path[0].read_text()
+    assert "import_module(MODELS[" in path[0].read_text()
 
 
 def test_floats_survive_as_they_are() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from natgrad.report.live import LivePage
 from natgrad.report.page import make_page, write_report
-from natgrad.report.sections import Subject
+from natgrad.report.sections.contribution import Subject
 
 from .conftest import letters
 

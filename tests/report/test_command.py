@@ -11,11 +11,12 @@ from click.testing import CliRunner
 
 import natgrad as ng
 from natgrad import demo
-from natgrad.report import command, hmm, paquet
-from natgrad.report.command_held_out import split_input
-from natgrad.report.command_inputs import MODELS, Input
-from natgrad.report.command_options import Value, estimator_options
+from natgrad.cli import main as command
+from natgrad.cli.held_out import split_input
+from natgrad.cli.inputs import MODELS, Input
+from natgrad.cli.options import Value, estimator_options
 from natgrad.report.page import LIMIT
+from natgrad.reproduce import hmm, paquet
 
 from .conftest import letters
 

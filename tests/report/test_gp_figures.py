@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.report.gp_figures import plot_boundary, plot_density, plot_fit, plot_relevance
+from natgrad.report.charts.gp_figures import plot_boundary, plot_density, plot_fit, plot_relevance
 
 matplotlib.use("Agg")
 

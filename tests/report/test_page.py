@@ -13,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import natgrad as ng
-from natgrad.report import calibration, heat, sections_lda
+from natgrad.report.charts import calibration
+from natgrad.report.charts import heatmap as heat
+from natgrad.report.charts.svg import thinned
+from natgrad.report.format import log_ticks, percent_range, tick_labels, ticks
 from natgrad.report.html import Html, json_block, tag
-from natgrad.report.numbers import log_ticks, percent_range, tick_labels, ticks
 from natgrad.report.page import LIMIT, asset, make_page
-from natgrad.report.sections import Subject
-from natgrad.report.svg import thinned
+from natgrad.report.sections import lda as sections_lda
+from natgrad.report.sections.contribution import Subject
 
 from .conftest import NASTY, letters
 
@@ -298,7 +300,7 @@ def test_curve_classes_and_relevance_of_gaussian_processes(process, rows, pages)
 
 
 def test_long_share_of_states_is_stationary(rng):
-    from natgrad.report.sections_hmm import _stationary
+    from natgrad.report.sections.hmm import _stationary
 
     A = rng.dirichlet(np.ones(4), 4)
     share = _stationary(A)

@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import natgrad as ng
+from natgrad.cli import main as command
 from natgrad.data.generate import paper_ratings
 from natgrad.data.rating_files import read_ratings
 from natgrad.data.ratings import Ratings
-from natgrad.models.ratings_problem import RatingsProblem
-from natgrad.report import command, paquet, paquet_runs
-from natgrad.report.paquet_runs import Outcome, Setting, Shelf, Trial
-from natgrad.report.paquet_table import claims, markdown
+from natgrad.models.factorization.scalar_problem import RatingsProblem
+from natgrad.reproduce import paquet, paquet_runs
+from natgrad.reproduce.paquet_runs import Outcome, Setting, Shelf, Trial
+from natgrad.reproduce.paquet_table import claims, markdown
 
 # -- generated ratings --
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import natgrad as ng
+from natgrad.cli.inputs import MODELS
+from natgrad.cli.resume import as_words, kept_options
 from natgrad.inference.progress import watching
-from natgrad.report.command_inputs import MODELS
-from natgrad.report.command_resume import as_words, kept_options
 
 from .test_command import call, one_line, right
 

@@ -16,23 +16,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeGuard, final
 
 from natgrad.errors import PlateMismatch
-from natgrad.inference.accelerate import AcceleratedStepper
-from natgrad.inference.additive import additive_stepper, is_additive
-from natgrad.inference.executors import Executor
-from natgrad.inference.groups import Groups
-from natgrad.inference.local import SVIStepper
-from natgrad.inference.memoised import MemoisedStepper, WholePasses
-from natgrad.inference.messages import MessageStepper
+from natgrad.inference.executors.threads import Executor
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
-from natgrad.inference.safeguard import SafeguardedStepper
-from natgrad.inference.steppers import ChildrenStepper, ExactStepper, GlobalBatchStepper, Stepper
-from natgrad.inference.steps import Constant, PerNode, Step
-from natgrad.inference.tuned import is_tuned, tuned_stepper
-from natgrad.network.checks import real_number
-from natgrad.problem import Problem
+from natgrad.inference.problem import Problem
+from natgrad.inference.step_sizes import Constant, PerNode, Step
+from natgrad.inference.steppers.accelerated import AcceleratedStepper
+from natgrad.inference.steppers.checked import SafeguardedStepper
+from natgrad.inference.steppers.groups import additive_stepper, is_additive
+from natgrad.inference.steppers.message_memory import MessageStepper
+from natgrad.inference.steppers.sampled import ChildrenStepper, ExactStepper, GlobalBatchStepper, Stepper
+from natgrad.inference.steppers.tuned import is_tuned, tuned_stepper
+from natgrad.network.groups.groups import Groups
+from natgrad.network.groups.memoised import MemoisedStepper, WholePasses
+from natgrad.network.groups.sampled import SVIStepper
+from natgrad.validation import real_number
 
 if TYPE_CHECKING:
-    from natgrad.network.problem import NetworkProblem
+    from natgrad.network.execute.problem import NetworkProblem
 
 __all__ = ["Auto", "Choice", "Control", "choose"]
 
@@ -154,7 +154,7 @@ def _is_network(problem: Problem) -> TypeGuard[NetworkProblem]:
 def _grouped(problem: Problem, method: SVI, auto: Auto, order: tuple[str, ...]) -> Choice:
     if not _is_network(problem):
         raise TypeError("SVI(batch) needs a declared network")
-    from natgrad.network.summary import NotAdditive
+    from natgrad.network.groups.summary import NotAdditive
 
     plain = SVIStepper(problem, method, PerNode(), order)
     if auto.reads == "stream":
@@ -174,7 +174,7 @@ def _shared(
     problem: Problem, method: Method | None, step: Control, order: tuple[str, ...], executor: Executor
 ) -> Choice:
     """Memoised VB, whose batches are visited in parts."""
-    from natgrad.network.summary import NotAdditive
+    from natgrad.network.groups.summary import NotAdditive
 
     found = _groups_of(problem, order, OBSERVATIONS["expensive"]) if method is None else method
     if not (_is_network(problem) and isinstance(found, SVI) and isinstance(step, Auto)):

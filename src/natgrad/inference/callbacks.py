@@ -16,9 +16,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+from natgrad.inference.problem import State
+from natgrad.inference.schema import check, refuse
 from natgrad.inference.trace import Reason, Stop, Trace
-from natgrad.problem import State
-from natgrad.schema import check, refuse
 
 __all__ = ["LOG", "Callback", "HeldOut", "Progress", "Teller", "as_callbacks", "asked", "told"]
 

@@ -19,20 +19,20 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from natgrad.blas import ONE_BLAS_THREAD
 from natgrad.inference.auto import Auto, Control, choose, largest_coupling
-from natgrad.inference.blas import ONE_BLAS_THREAD
 from natgrad.inference.callbacks import LOG, Progress, Teller, as_callbacks, asked
-from natgrad.inference.executors import Executor
-from natgrad.inference.keeping import Keeper, RunState, about_run, noted, remind
+from natgrad.inference.checkpoint import Keeper, RunState, about_run, noted, remind
+from natgrad.inference.executors.threads import Executor
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.probes import tried
+from natgrad.inference.problem import Problem, State
 from natgrad.inference.progress import progress_bar
-from natgrad.inference.settling import left_to_gain, left_to_gain_noisy
-from natgrad.inference.steppers import ExactStepper, StepInfo, Stepper, full_accesses
-from natgrad.inference.steps import Constant, PerNode
+from natgrad.inference.step_sizes import Constant, PerNode
+from natgrad.inference.steppers.sampled import ExactStepper, StepInfo, Stepper, full_accesses
+from natgrad.inference.stopping import left_to_gain, left_to_gain_noisy
 from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
-from natgrad.network.checks import real_number, whole_number
-from natgrad.problem import Problem, State
+from natgrad.validation import real_number, whole_number
 
 __all__ = ["TOLERANCE", "BoundEvery", "Limits", "Progress", "Result", "default_step", "run"]
 
@@ -53,7 +53,7 @@ BoundEvery = int | Literal["log", "never"] | None
 class Limits:
     """When to stop: after ``steps``, ``seconds`` or ``accesses``, or when less than ``tol`` nats are left to gain.
 
-    What is left is estimated from how fast the gains of successive passes shrink (`natgrad.inference.settling`). ``share`` is
+    What is left is estimated from how fast the gains of successive passes shrink (`natgrad.inference.stopping`). ``share`` is
     the number of observations where ``tol`` is for each of them: large data, of which nobody needs the last nat.
     """
 

@@ -14,8 +14,7 @@ from typing import Any, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.network.checks import real_number, whole_number
-from natgrad.network.plates import Plate
+from natgrad.validation import real_number, whole_number
 
 __all__ = ["SVI", "VB", "Children", "GlobalBatch", "Method"]
 
@@ -125,7 +124,7 @@ class SVI:
         wanted = (
             f"batch must name one plate and how many of its elements to draw, as {{documents: 64}}, got {self.batch!r}"
         )
-        if not isinstance(self.batch, Mapping) or not all(isinstance(plate, (str, Plate)) for plate in self.batch):
+        if not isinstance(self.batch, Mapping) or not all(isinstance(_name_of(plate), str) for plate in self.batch):
             raise TypeError(wanted)
         if len(self.batch) != 1:
             raise ValueError(wanted)
@@ -138,7 +137,7 @@ class SVI:
     def plate(self) -> str:
         """The name of the sampled plate."""
         (plate,) = self.batch
-        name: str = plate.name if isinstance(plate, Plate) else plate
+        name: str = _name_of(plate)
         return name
 
     @property
@@ -166,3 +165,8 @@ def _vectorised(function: Callable[[Any], Any], degree: Ints) -> npt.NDArray[np.
         pass  # written for a single number: min(20, n) and the like
     unique, where = np.unique(degree, return_inverse=True)
     return np.array([real_number(function(int(n)), f"C({n})") for n in unique])[where]
+
+
+def _name_of(plate: Any) -> Any:
+    """The name of a plate, which may be given by it."""
+    return plate if isinstance(plate, str) else getattr(plate, "name", None)

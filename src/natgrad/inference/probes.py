@@ -20,22 +20,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.clusters import choices_of
-from natgrad.inference.draws import generator
-from natgrad.inference.revival import revived_factors
-from natgrad.inference.settling import left_to_gain
-from natgrad.inference.steppers import StepInfo, Stepper
-from natgrad.problem import Problem, State
+from natgrad.inference.problem import Problem, State
+from natgrad.inference.steppers.sampled import StepInfo, Stepper
+from natgrad.inference.stopping import left_to_gain
+from natgrad.network.start.clusters import choices_of
+from natgrad.network.start.revival import revived_factors
+from natgrad.random import Stream, generator
 
 if TYPE_CHECKING:
-    from natgrad.network.problem import NetworkProblem
+    from natgrad.network.execute.problem import NetworkProblem
 
 __all__ = ["PROBES", "Probe", "Trial", "shifted_components", "split_components", "tried"]
 
 Probe = Callable[[Problem, State, tuple[str, ...], int], State | None]
 Stats = tuple[Any, ...]
-# A stream of random numbers of its own.
-PROBE = 2**31 - 6
 # Passes of a trial before it is given up, if it is not clear sooner where it leads.
 LONGEST = 40
 # How far simplices are moved towards a draw, and the logarithms of rates.
@@ -104,7 +102,7 @@ def shifted_components(problem: Problem, state: State, order: tuple[str, ...], s
     if not hasattr(problem, "plan"):
         return None
     network = cast("NetworkProblem", problem)
-    rng = generator(seed, PROBE, state.t)
+    rng = generator(seed, Stream.PROBE, state.t)
     lam, mu = dict(state.lam), dict(state.mu)
     gates = choices_of(network)
     moved: set[str] = set()
@@ -136,7 +134,7 @@ def split_components(problem: Problem, state: State, order: tuple[str, ...], see
     if not hasattr(problem, "plan"):
         return None
     network = cast("NetworkProblem", problem)
-    rng = generator(seed, PROBE, state.t, 1)
+    rng = generator(seed, Stream.PROBE, state.t, 1)
     gates = choices_of(network)
     lam, mu, moved = dict(state.lam), dict(state.mu), set[str]()
     pairs: dict[str, tuple[int, int]] = {}

@@ -1,1 +1,1 @@
-"""Compiled inner loops on plain arrays; each has a slow twin in `natgrad.testing`."""
+"""Compiled inner loops on plain arrays; each has a slow twin in `tests/reference`."""

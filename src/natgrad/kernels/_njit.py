@@ -37,9 +37,11 @@ REASSOCIATE = {"reassoc", "contract"}
 
 
 def stamp_of(folder: Path) -> str:
-    """A number of all sources in a folder that changes with any of them."""
-    files = sorted(folder.glob("*.py"))
-    return sha256(b"".join(file.name.encode() + file.read_bytes() for file in files)).hexdigest()
+    """A number of all sources in a folder and below it that changes with any of them."""
+    files = sorted(folder.rglob("*.py"))
+    return sha256(
+        b"".join(file.relative_to(folder).as_posix().encode() + file.read_bytes() for file in files)
+    ).hexdigest()
 
 
 STAMP = stamp_of(Path(__file__).parent)

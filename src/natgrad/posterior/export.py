@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad._version import __version__
+from natgrad.inference.problem import Block, State
 from natgrad.posterior.factor import Factor
-from natgrad.problem import Block, State
 
 __all__ = ["ExportMixin", "Posterior", "factors_of"]
 

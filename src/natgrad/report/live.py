@@ -16,7 +16,7 @@ from typing import Any
 from natgrad.inference.progress import watching
 from natgrad.inference.trace import Trace
 from natgrad.report.page import make_page
-from natgrad.report.sections import Subject
+from natgrad.report.sections.contribution import Subject
 
 __all__ = ["LivePage", "live_page"]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from natgrad.report.charts.svg import sparkline
+from natgrad.report.format import count, seconds, short
 from natgrad.report.html import Html, tag
-from natgrad.report.numbers import count, seconds, short
-from natgrad.report.sections_run import run_of
-from natgrad.report.svg import sparkline
+from natgrad.report.sections.run import run_of
 
 __all__ = ["summary"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from natgrad.report.html import Html, join, tag
-from natgrad.report.sections import Fact, Section, Subject, contribution_of
-from natgrad.report.sections_run import run_section
+from natgrad.report.sections.contribution import Fact, Section, Subject, contribution_of
+from natgrad.report.sections.run import run_section
 
 __all__ = ["asset", "make_page", "write_report"]
 

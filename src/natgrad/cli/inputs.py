@@ -1,0 +1,278 @@
+"""A model's name and a file in; the data that its estimator is fitted to, scored on or shown with, out.
+
+`MODELS` is what `natgrad fit` knows: for each model its estimator, its options for reading files, and how it reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import numpy as np
+
+from natgrad.data.corpora import Corpus
+from natgrad.data.document_files import KINDS, Documents, count_words, read_documents
+from natgrad.data.ids import as_ids
+from natgrad.data.number_files import column_names, read_numbers, runs_of
+from natgrad.data.rating_files import read_ratings
+from natgrad.data.ratings import Ratings
+from natgrad.models.registry import model_class
+from natgrad.report.format import count
+
+__all__ = ["MODELS", "Input", "Model", "encoding_option", "ids_like", "model_of", "pair_options", "reading_options"]
+
+
+class Input(NamedTuple):
+    """What a file holds: the arguments of ``fit`` and ``score``, what a page shows, names of the rows, and a description."""
+
+    arguments: tuple[Any, ...]
+    raw: Any
+    names: list[str] | None
+    words: str
+
+
+class Model(NamedTuple):
+    """A model of the command line. ``read`` takes the path, its options and the fitted model, or None before the fit."""
+
+    estimator: str
+    summary: str
+    example: str
+    options: Callable[[], list[click.Option]]
+    read: Callable[[Path, dict[str, Any], Any], Input]
+
+    def load(self) -> type:
+        """The estimator's class; imported only when it is needed."""
+        found: type = model_class(self.estimator)
+        return found
+
+
+def model_of(fitted: Any) -> Model:
+    """The entry of a fitted estimator."""
+    for model in MODELS.values():
+        if model.estimator == type(fitted).__name__:
+            return model
+    raise ValueError(
+        f"{type(fitted).__name__} has no commands yet; known are {', '.join(m.estimator for m in MODELS.values())}"
+    )
+
+
+def reading_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say how a file is read, for commands that take any model."""
+    own = [
+        *_document_options()[:-1],
+        *_rating_options()[:-1],
+        *_number_options()[:-1],
+        _target_option(),
+        encoding_option(),
+    ]
+    return _with_options(function, own)
+
+
+def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which columns of a table are users and items, and how its text is read."""
+    return _with_options(function, [*_rating_options()[:2], encoding_option()])
+
+
+def _with_options(function: Callable[..., Any], options: list[click.Option]) -> Callable[..., Any]:
+    for option in reversed(options):
+        function = click.option(*option.opts, option.name, type=option.type, default=option.default, help=option.help)(
+            function
+        )
+    return function
+
+
+def encoding_option() -> click.Option:
+    """``--encoding latin-1``."""
+    words = "Of text files: latin-1, utf-16-le, …; by default what the file's first bytes say, or UTF-8."
+    return click.Option(["--encoding"], help=words)
+
+
+# -- documents --
+
+
+def _document_options() -> list[click.Option]:
+    path = click.Path(path_type=Path)
+    return [
+        click.Option(["--column"], help="The column with the texts, for CSV, TSV, JSON lines and Parquet."),
+        click.Option(["--format"], type=click.Choice(KINDS), help="What the file is, if its name does not say."),
+        click.Option(["--vocabulary"], type=path, help="A file with a word on each line, for lda-c, docword and .npz."),
+        click.Option(["--pattern"], default="*.txt", help="Which files of a folder are documents.  [default: *.txt]"),
+        encoding_option(),
+    ]
+
+
+def _counting_options() -> list[click.Option]:
+    rules: list[tuple[str, Any, Any, str]] = [
+        ("--stop-words", click.Choice(["english", "none"]), "english", "Words to leave out."),
+        ("--min-documents", click.IntRange(min=1), 2, "Leave out words in fewer documents."),
+        ("--max-share", click.FloatRange(0, 1), 0.9, "Leave out words in a larger part of the documents."),
+        ("--max-words", click.IntRange(min=1), 50_000, "Keep the most frequent words."),
+    ]
+    return _document_options() + [
+        click.Option([flag], type=kind, default=default, show_default=True, help=words)
+        for flag, kind, default, words in rules
+    ]
+
+
+def _read_documents(path: Path, options: dict[str, Any], fitted: Any) -> Input:
+    documents = read_documents(
+        path,
+        column=options.get("column"),
+        kind=options.get("format"),
+        vocabulary=options.get("vocabulary"),
+        pattern=options.get("pattern") or "*.txt",
+        encoding=options.get("encoding"),
+    )
+    if fitted is None:
+        corpus = count_words(
+            documents,
+            stop_words=None if options["stop_words"] == "none" else options["stop_words"],
+            min_documents=options["min_documents"],
+            max_share=options["max_share"],
+            max_words=options["max_words"],
+        )
+        data: Any = corpus
+        words = f"{count(len(corpus))} documents, {count(corpus.n_words)} words, {count(corpus.n_tokens)} tokens"
+    else:
+        data = _as_fitted(documents)
+        words = f"{count(len(documents))} documents"
+    return Input((data,), documents.texts or data, documents.names, words)
+
+
+def _as_fitted(documents: Documents) -> Corpus | list[str]:
+    """Texts are counted by the model, with the words it knows."""
+    if documents.corpus is not None:
+        return documents.corpus
+    assert documents.texts is not None
+    return documents.texts
+
+
+# -- ratings --
+
+
+def _rating_options() -> list[click.Option]:
+    return [
+        click.Option(["--user"], help="The column of users, if its name does not say so."),
+        click.Option(["--item"], help="The column of items, if its name does not say so."),
+        click.Option(["--value"], help="The column of ratings, if its name does not say so."),
+        encoding_option(),
+    ]
+
+
+def _read_ratings(path: Path, options: dict[str, Any], fitted: Any) -> Input:
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file of ratings (looked for {path.absolute()})")
+    ratings = read_ratings(path, **{name: options.get(name) for name in ("user", "item", "value", "encoding")})
+    if fitted is not None:
+        known, own = fitted.ratings_, (ratings.user_ids, ratings.item_ids)
+        users, items = (ids_like(*both) for both in zip((known.user_ids, known.item_ids), own, strict=True))
+        ratings = Ratings.numbered(ratings.users, ratings.items, ratings.values, users, items)
+    return Input((ratings,), ratings, None, repr(ratings))
+
+
+def ids_like(known: Any, texts: Any) -> Any:
+    """Ids as the model has them: a text that spells one of its ids is this id, as the 7 of a file for the 7 of a table."""
+    spelled = {str(key): key for key in known.tolist()}
+    return as_ids([spelled.get(str(text), text) for text in texts], "ids")
+
+
+# -- sequences and rows --
+
+
+def _number_options() -> list[click.Option]:
+    return [
+        click.Option(["--columns"], help="Columns to read, separated by commas; all others by default."),
+        click.Option(["--sequence"], help="The column that names the sequence of each row; one sequence by default."),
+        encoding_option(),
+    ]
+
+
+def _row_options() -> list[click.Option]:
+    return [_number_options()[0], _target_option(), encoding_option()]
+
+
+def _target_option() -> click.Option:
+    return click.Option(["--target"], help="The column that is predicted; the last one by default.")
+
+
+def _chosen(options: dict[str, Any]) -> list[str] | None:
+    return [name.strip() for name in options["columns"].split(",")] if options.get("columns") else None
+
+
+def _read_sequences(path: Path, options: dict[str, Any], fitted: Any) -> Input:
+    name = options.get("sequence")
+    found = read_numbers(path, _chosen(options), [name] if name else [], encoding=options.get("encoding"))
+    lengths = runs_of(found.apart[name]) if name else np.array([len(found.rows)])
+    words = f"{count(len(found.rows))} times in {count(len(lengths))} sequences, columns {', '.join(found.names)}"
+    return Input((found.rows, lengths), (found.rows, lengths), None, words)
+
+
+def _read_rows(path: Path, options: dict[str, Any], fitted: Any) -> Input:
+    target, columns, encoding = options.get("target"), _chosen(options), options.get("encoding")
+    target = column_names(path, encoding=encoding)[-1] if target is None else target
+    found = read_numbers(path, columns, [target], encoding=encoding)
+    words = f"{count(len(found.rows))} rows, {target} from {', '.join(found.names)}"
+    pair = (found.rows, found.apart[target])
+    return Input(pair, pair, None, words)
+
+
+MODELS = {
+    "lda": Model(
+        "LDA",
+        "Topics of documents: a folder of texts, a column of a table, lines, lda-c, docword or a sparse matrix.",
+        "natgrad fit lda letters/ -o letters.natgrad --n-topics 3 --seed 1",
+        _counting_options,
+        _read_documents,
+    ),
+    "mf": Model(
+        "MatrixFactorization",
+        "Factors of users and items from ratings: lines of user, item, rating, Parquet, or .npz.",
+        "natgrad fit mf ratings.csv -o ratings.natgrad --n-factors 3 --noise-precision 2",
+        _rating_options,
+        _read_ratings,
+    ),
+    "hmm": Model(
+        "GaussianHMM",
+        "Hidden states of real-valued series: columns of a table or of .npy, a time on each row.",
+        "natgrad fit hmm series.csv -o series.natgrad --n-states 2 --columns level",
+        _number_options,
+        _read_sequences,
+    ),
+    "hmm-categorical": Model(
+        "CategoricalHMM",
+        "Hidden states of series of symbols 0, 1, 2, …",
+        "natgrad fit hmm-categorical series.csv -o symbols.natgrad --n-states 2 --columns symbol",
+        _number_options,
+        _read_sequences,
+    ),
+    "hmm-poisson": Model(
+        "PoissonHMM",
+        "Hidden states of series of counts.",
+        "natgrad fit hmm-poisson series.csv -o counts.natgrad --n-states 2 --columns symbol",
+        _number_options,
+        _read_sequences,
+    ),
+    "hmm-bernoulli": Model(
+        "BernoulliHMM",
+        "Hidden states of tracks that are on (1) or off (0).",
+        "natgrad fit hmm-bernoulli series.csv -o tracks.natgrad --n-states 2 --columns symbol",
+        _number_options,
+        _read_sequences,
+    ),
+    "gp": Model(
+        "SparseGPRegressor",
+        "A Gaussian process from columns of numbers to a target: a table or .npy, an observation on each row.",
+        "natgrad fit gp rows.csv -o rows.natgrad --columns x --target y --n-inducing 10 --max-steps 50",
+        _row_options,
+        _read_rows,
+    ),
+    "gp-classifier": Model(
+        "SparseGPClassifier",
+        "A Gaussian process from columns of numbers to classes.",
+        "natgrad fit gp-classifier rows.csv -o classes.natgrad --columns x,y --target kind --n-inducing 10 --max-steps 50",
+        _row_options,
+        _read_rows,
+    ),
+}

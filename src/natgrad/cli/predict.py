@@ -1,0 +1,238 @@
+"""What a fitted model is used for: `score`, `predict`, `transform`, `topics`, `recommend`, `report`."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+import numpy as np
+
+from natgrad.cli.common import (
+    Command,
+    UserError,
+    emit,
+    json_option,
+    load_model,
+    make_table,
+    output_option,
+    the_only,
+)
+from natgrad.cli.inputs import ids_like, model_of, pair_options, reading_options
+from natgrad.data.number_files import Numbers, read_numbers
+from natgrad.data.rating_columns import rating_columns
+from natgrad.data.tables import read_table
+from natgrad.report.format import percent, short
+from natgrad.report.page import write_report
+
+__all__ = ["decode", "predict", "recommend", "report", "score", "topics", "transform"]
+
+PROCESSES = ("SparseGPRegressor", "SparseGPClassifier")
+HMMS = ("GaussianHMM", "CategoricalHMM", "PoissonHMM", "BernoulliHMM")
+MODEL = click.argument("model", type=click.Path(path_type=Path))
+FILE = click.argument("file", type=click.Path(path_type=Path))
+
+
+@click.command(cls=Command, example="natgrad score letters.natgrad letters/")
+@MODEL
+@FILE
+@reading_options
+@json_option
+def score(model: Path, file: Path, as_json: bool, **options: Any) -> None:
+    """How well a model predicts data it has not seen; higher is better.
+
+    LDA: the bound per word, and the perplexity. Matrix factorisation: the mean log density of a rating, and the error.
+    """
+    fitted = load_model(model)
+    source = model_of(fitted).read(file, options, fitted)
+    found: dict[str, Any] = {"model": type(fitted).__name__, "score": fitted.score(*source.arguments)}
+    if type(fitted).__name__ == "LDA":
+        found["perplexity"] = float(np.exp(-found["score"]))
+    if type(fitted).__name__ == "MatrixFactorization":
+        ratings = source.arguments[0]
+        guess = fitted.predict(ratings.user_ids[ratings.users], ratings.item_ids[ratings.items])
+        found["rmse"] = float(np.sqrt(np.mean((ratings.values - guess) ** 2)))
+    emit(found, "   ".join(f"{name} {short(value, 6)}" for name, value in found.items() if name != "model"), as_json)
+
+
+@click.command(cls=Command, example="natgrad predict ratings.natgrad pairs.csv -o predicted.csv")
+@MODEL
+@FILE
+@output_option("A CSV file; standard output if not given.")
+@click.option("--columns", help="For Gaussian processes: the columns of the fit, separated by commas.")
+@pair_options
+def predict(
+    model: Path, file: Path, output: Path | None, columns: str | None, encoding: str | None, **named: str | None
+) -> None:
+    """Predict ratings of pairs, or the target of rows, with standard deviations.
+
+    Matrix factorisation takes a table with columns of users and items. Gaussian processes take the columns that they were fitted
+    to; a classifier gives the class and its probability.
+    """
+    fitted = load_model(model)
+    the_only(fitted, ("MatrixFactorization", *PROCESSES), "predict")
+    if type(fitted).__name__ in PROCESSES:
+        chosen = None if columns is None else columns.split(",")
+        _predict_rows(fitted, read_numbers(file, chosen, encoding=encoding), output)
+        return
+    _predict_pairs(fitted, file, output, named, encoding)
+
+
+def _predict_rows(fitted: Any, numbers: Numbers, output: Path | None) -> None:
+    rows = [[f"{value:.10g}" for value in row] for row in numbers.rows]
+    if hasattr(fitted, "classes_"):
+        probability = fitted.predict_proba(numbers.rows)
+        best = probability.argmax(1)
+        found = zip(fitted.classes_[best], probability[np.arange(len(best)), best], strict=True)
+        head, ends = ["class", "probability"], [[str(name), f"{p:.5f}"] for name, p in found]
+    else:
+        mean, sd = (np.reshape(part, (len(rows), -1)) for part in fitted.predict(numbers.rows, return_std=True))
+        suffixes = [""] if mean.shape[1] == 1 else [f" {p}" for p in range(mean.shape[1])]
+        head = [f"{word}{suffix}" for suffix in suffixes for word in ("mean", "sd")]
+        ends = [[f"{v:.6g}" for pair in zip(m, s, strict=True) for v in pair] for m, s in zip(mean, sd, strict=True)]
+    _write(output, [*numbers.names, *head], ([*row, *end] for row, end in zip(rows, ends, strict=True)))
+
+
+def _predict_pairs(
+    fitted: Any, file: Path, output: Path | None, named: dict[str, str | None], encoding: str | None
+) -> None:
+    columns = read_table(file, encoding=encoding)
+    chosen = rating_columns(list(columns), **named, where=f"{file}: ", rated=False)
+    users, items = columns[chosen.user], columns[chosen.item]
+    known = fitted.ratings_
+    mean, sd = fitted.predict(ids_like(known.user_ids, users), ids_like(known.item_ids, items), return_std=True)
+    rows = zip(users, items, (f"{m:.6g}" for m in mean), (f"{s:.6g}" for s in sd), strict=True)
+    _write(output, ["user", "item", "mean", "sd"], rows)
+
+
+@click.command(cls=Command, example="natgrad transform letters.natgrad letters/ -o shares.csv")
+@MODEL
+@FILE
+@output_option("A CSV file; standard output if not given.")
+@reading_options
+def transform(model: Path, file: Path, output: Path | None, **options: Any) -> None:
+    """Shares of the topics in documents, a row for each."""
+    fitted = load_model(model)
+    the_only(fitted, ("LDA",), "transform")
+    source = model_of(fitted).read(file, options, fitted)
+    shares = fitted.transform(*source.arguments)
+    names = source.names or [str(d) for d in range(len(shares))]
+    head = ["document", *(f"topic {k}" for k in range(shares.shape[1]))]
+    _write(output, head, ([name, *(f"{v:.5f}" for v in row)] for name, row in zip(names, shares, strict=True)))
+
+
+@click.command(cls=Command, example="natgrad topics letters.natgrad -n 6")
+@MODEL
+@click.option("-n", type=click.IntRange(min=1), default=10, show_default=True, help="Words of each topic.")
+@click.option(
+    "--by",
+    type=click.Choice(["relevance", "probability", "lift"]),
+    default="relevance",
+    show_default=True,
+    help="Their order.",
+)
+@json_option
+def topics(model: Path, n: int, by: Any, as_json: bool) -> None:
+    """The words of each topic, largest topic first."""
+    fitted = load_model(model)
+    the_only(fitted, ("LDA",), "topics")
+    words = [[str(word) for word in row] for row in fitted.top_words(n, by=by)]
+    counts = (
+        fitted.components_.sum(1) - getattr(fitted, "topic_prior_", fitted.topic_prior) * fitted.components_.shape[1]
+    )
+    share = counts / counts.sum()
+    order = np.argsort(-share, kind="stable").tolist()
+    found = {"topics": [{"topic": k, "share": float(share[k]), "words": words[k]} for k in order]}
+    rows = [[str(k), percent(float(share[k])), " ".join(words[k])] for k in order]
+    emit(found, make_table(["topic", "size", "words"], rows, numeric=(0, 1)), as_json)
+
+
+@click.command(cls=Command, example="natgrad decode series.natgrad series.csv --columns level -o states.csv")
+@MODEL
+@FILE
+@output_option("A CSV file; standard output if not given.")
+@reading_options
+def decode(model: Path, file: Path, output: Path | None, **options: Any) -> None:
+    """The likeliest path of hidden states, a row for each time, with the probability of the state at that time."""
+    fitted = load_model(model)
+    the_only(fitted, HMMS, "decode")
+    source = model_of(fitted).read(file, options, fitted)
+    _, states = fitted.decode(*source.arguments)
+    sure = fitted.predict_proba(*source.arguments)[np.arange(len(states)), states]
+    numbers = np.concatenate([np.full(n, s) for s, n in enumerate(source.arguments[1])])
+    rows = zip(numbers.tolist(), states.tolist(), (f"{p:.4f}" for p in sure), strict=True)
+    _write(output, ["sequence", "state", "probability"], rows)
+
+
+@click.command(cls=Command, example="natgrad recommend ratings.natgrad ann -n 3")
+@MODEL
+@click.argument("user")
+@click.option("-n", type=click.IntRange(min=1), default=10, show_default=True, help="How many items.")
+@json_option
+def recommend(model: Path, user: str, n: int, as_json: bool) -> None:
+    """The items that a user has not rated and would rate highest, with standard deviations."""
+    fitted = load_model(model)
+    the_only(fitted, ("MatrixFactorization",), "recommend")
+    ratings = fitted.ratings_
+    who = ids_like(ratings.user_ids, [user])
+    if who.tolist()[0] not in ratings.user_ids.tolist():
+        known = ", ".join(str(name) for name in ratings.user_ids[:5])
+        raise UserError(f"there is no user {user!r}; there are {len(ratings.user_ids)}: {known}, …")
+    number = int(ratings.find_users(who)[0])
+    new = np.setdiff1d(np.arange(ratings.n_items), ratings.items[ratings.users == number])
+    if not len(new):
+        raise UserError(f"user {user!r} has rated every item")
+    mean, sd = fitted.predict(np.repeat(who, len(new)), ratings.item_ids[new], return_std=True)
+    best = np.argsort(-mean, kind="stable")[:n]
+    items = [{"item": str(ratings.item_ids[new[i]]), "mean": float(mean[i]), "sd": float(sd[i])} for i in best]
+    rows = [[str(row["item"]), f"{row['mean']:.2f} ± {row['sd']:.2f}"] for row in items]
+    emit({"user": user, "items": items}, make_table(["item", "rating"], rows, numeric=(1,)), as_json)
+
+
+@click.command(cls=Command, example="natgrad report letters.natgrad -o letters.html --data letters/")
+@MODEL
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The page, an .html file."
+)
+@click.option("--data", type=click.Path(path_type=Path), help="What the model was fitted to, to show documents.")
+@click.option("--held-out", type=click.Path(path_type=Path), help="Other data, to score the model on.")
+@click.option("--title", help="The heading of the page.")
+@reading_options
+def report(
+    model: Path, output: Path, data: Path | None, held_out: Path | None, title: str | None, **options: Any
+) -> None:
+    """Write the page of a model: one HTML file that needs nothing else."""
+    fitted = load_model(model)
+    shown = None if data is None else model_of(fitted).read(data, options, fitted)
+    other = None if held_out is None else _shown_part(model_of(fitted).read(held_out, options, fitted).arguments)
+    raw, names = (None, None) if shown is None else (shown.raw, shown.names)
+    where = write_report(fitted, output, data=raw, names=names, held_out=other, title=title)
+    click.echo(f"{where}: {where.stat().st_size / 1000:.0f} kB")
+
+
+# -- parts --
+
+
+def _shown_part(arguments: tuple[Any, ...]) -> Any:
+    """What a page is given: the data alone, or all of a pair."""
+    return arguments[0] if len(arguments) == 1 else arguments
+
+
+def _write(path: Path | None, head: list[str], rows: Iterable[Iterable[Any]]) -> None:
+    with _opened(path) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(head)
+        writer.writerows(rows)
+
+
+@contextmanager
+def _opened(path: Path | None) -> Iterator[TextIO]:
+    if path is None:
+        yield sys.stdout
+        return
+    with path.open("w", encoding="utf-8", newline="") as file:
+        yield file

@@ -1,0 +1,69 @@
+"""The state of a run: all that the next step, the trace and the stopping rules depend on, in one record.
+
+A step is a function of a `State` and the seed, so a run that goes on from its `RunState` ends with the bits of one that never
+stopped. Who keeps these records, and where, is a `Keeper`; `natgrad.posterior.files.checkpoints` is one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
+
+from natgrad.inference.problem import Problem, State
+from natgrad.inference.trace import Stop, Trace
+
+__all__ = ["Keeper", "RunState", "about_run", "noted", "remind"]
+
+
+class RunState(NamedTuple):
+    """A run after a step.
+
+    ``begun`` is the number of the step after which it began, ``unread`` counts the messages read since the exact bound was
+    evaluated, ``first`` is the bound at the start, ``notes`` are what callbacks remember, and ``stop`` is why the run ended: None
+    while it goes on. Everything else that the loop knows follows from these.
+    """
+
+    state: State
+    trace: Trace
+    begun: int
+    unread: int
+    first: float
+    notes: tuple[Any, ...]
+    stop: Stop | None
+
+
+class Keeper(AbstractContextManager[Any], Protocol):
+    """Who keeps the states of a run."""
+
+    def begin(self, about: dict[str, Any]) -> RunState | None:
+        """Where to go on, None to begin; ``about`` says which run this is."""
+        ...
+
+    def after(self, run: RunState) -> None:
+        """Called after every step; keeps what it wants."""
+        ...
+
+
+def about_run(problem: Problem, seed: int, order: tuple[str, ...], choice: str) -> dict[str, Any]:
+    """What a run is, in plain values: its blocks, the number of its data, the seed, and how its steps are taken."""
+    return {
+        "blocks": {name: [block.family.name, *map(int, block.shape)] for name, block in problem.blocks.items()},
+        "observed": {name: len(elements) for name, elements in problem.observed.items()},
+        "seed": seed,
+        "order": list(order),
+        "choice": re.sub(r" at 0x[0-9a-f]+", "", choice),  # a function has another address in every process
+    }
+
+
+def noted(callbacks: Sequence[Callable[..., Any]]) -> tuple[Any, ...]:
+    """What callbacks remember from one step to the next: their ``memory``, None of those that have none."""
+    return tuple(getattr(callback, "memory", None) for callback in callbacks)
+
+
+def remind(callbacks: Sequence[Any], notes: tuple[Any, ...]) -> None:
+    """Give callbacks back what they remembered."""
+    for callback, memory in zip(callbacks, notes, strict=False):
+        if memory is not None and hasattr(callback, "memory"):
+            callback.memory = memory

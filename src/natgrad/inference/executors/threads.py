@@ -1,0 +1,271 @@
+"""Where the parts of a step are computed: shards of data and a pure function in; its results, in the order of the calls, out.
+
+    placed = executor.place(shards)                             once: the data go where they stay
+    for found in placed.run(function, calls): …                 each step: function(shard, *arguments) for every call
+
+`Threads` makes one call after the other in this process, and the compiled loops inside share the threads. `Dask` sends each call
+to the worker that holds its shard, as a task keyed (shard, step) that runs in one thread. A task depends on nothing but its shard
+and its arguments, so a worker may die or join at any time: what it held is placed anew, and what it was doing is done again. How
+the data are cut depends on the executor only where nothing is added up over shards, and callers add results up in the order of
+the shards: the bits are the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol, final
+
+import numpy as np
+
+from natgrad.data.mapped import Stamp
+
+__all__ = [
+    "Call",
+    "Dask",
+    "Everywhere",
+    "Executor",
+    "Placed",
+    "Recipe",
+    "Shared",
+    "Threads",
+    "even_cuts",
+    "opened",
+    "sharing",
+]
+
+Call = tuple[int, tuple[Any, ...]]
+
+
+class Recipe(NamedTuple):
+    """A shard as a description: ``make(*arguments)`` is the data, on whatever machine they are wanted.
+
+    ``files`` are those that it reads. If some worker does not see them as this process does, the data are made here and sent.
+    """
+
+    make: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    files: tuple[Stamp, ...] = ()
+
+    def made(self) -> Any:
+        """The data, here."""
+        return self.make(*self.arguments)
+
+
+class Everywhere(NamedTuple):
+    """Data that every worker holds: any of them may answer a call."""
+
+    data: Any
+
+
+class Shared(NamedTuple):
+    """An argument that all calls of a step have in common: it travels once to each worker."""
+
+    value: Any
+
+
+class Placed(Protocol):
+    """Shards where they are computed on."""
+
+    def run(self, function: Callable[..., Any], calls: Iterable[Call]) -> Iterator[Any]:
+        """``function(shard, *arguments)`` of every call (shard, arguments), in their order.
+
+        Calls may be computed while later ones are still made, and before earlier results are taken.
+        """
+        ...
+
+
+class Executor(Protocol):
+    """What places shards."""
+
+    @property
+    def n_threads(self) -> int:
+        """How many calls it computes at a time."""
+        ...
+
+    def place(self, shards: Sequence[Any]) -> Placed:
+        """Shards, recipes for them, or what is to be everywhere; they stay until the result is thrown away."""
+        ...
+
+    def close(self) -> None:
+        """Give back what was opened."""
+        ...
+
+
+def even_cuts(sizes: Any, n_parts: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Borders [parts + 1] of runs of about equal size among items of these sizes; fewer where an item is larger than a part.
+
+    Examples
+    --------
+    >>> even_cuts([5, 1, 1, 1, 4], 2).tolist()
+    [0, 2, 5]
+    """
+    total = np.concatenate([[0], np.cumsum(sizes)])
+    cuts = np.searchsorted(total, np.linspace(0, total[-1], n_parts + 1), side="left")
+    cuts[0], cuts[-1] = 0, len(total) - 1
+    return np.unique(cuts).astype(np.int64)
+
+
+@contextmanager
+def opened(executor: Any) -> Iterator[Executor]:
+    """The executor that a user's ``executor=`` stands for, closed afterwards if it was opened here."""
+    if executor is None or executor == "threads":
+        yield Threads()
+    elif callable(getattr(executor, "place", None)):
+        yield executor
+    else:
+        made = Dask(executor)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+@contextmanager
+def sharing(problem: Any, executor: Any, size: int = 1, by_row: bool = False) -> Iterator[None]:
+    """The shards of a problem placed where they are computed on, as long as the block runs.
+
+    ``by_row``: nothing is added up over shards. They are cut for as many as compute at a time, and here, where it would save
+    nothing, not at all.
+    """
+    with opened(executor) as where:
+        here = isinstance(where, Threads)
+        if here and (by_row or not hasattr(problem, "shards")):
+            yield
+            return
+        if not hasattr(problem, "shards"):
+            raise TypeError(
+                f"executor={executor!r}: a {type(problem).__name__} cannot be shared out; leave executor= out"
+            )
+        shards = problem.shards(where.n_threads if by_row else size)
+        if here and len(shards) == 1:  # nothing to hand over
+            yield
+            return
+        problem.placed = where.place(shards)
+        try:
+            yield
+        finally:
+            problem.placed = None
+
+
+@final
+class Threads:
+    """In this process; the default."""
+
+    n_threads = 1
+
+    def place(self, shards: Sequence[Any]) -> Placed:
+        """Nothing moves; a recipe is followed whenever its shard is wanted."""
+        return _Here(shards)
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+class _Here(NamedTuple):
+    shards: Sequence[Any]
+
+    def run(self, function: Callable[..., Any], calls: Iterable[Call]) -> Iterator[Any]:
+        for number, arguments in calls:
+            yield function(_made(self.shards[number]), *(a.value if isinstance(a, Shared) else a for a in arguments))
+
+
+@final
+class Dask:
+    """Workers of Dask distributed, on this machine or on many.
+
+    Parameters
+    ----------
+    where : str, Client or cluster
+        The address of a scheduler ("tcp://host:8786", "tls://host:8786"), a `distributed.Client`, or a cluster such as
+        `distributed.LocalCluster`.
+    security : distributed.Security, optional
+        Certificates, for an address that begins with tls://.
+    direct : bool
+        Whether this process reaches the workers themselves; if not, everything goes through the scheduler.
+    patience : float
+        Seconds to wait while there is no worker at all.
+
+    Examples
+    --------
+    >>> Dask("tcp://scheduler:8786")  # nothing is opened before it is used
+    Dask('tcp://scheduler:8786')
+    """
+
+    def __init__(self, where: Any, *, security: Any = None, direct: bool = True, patience: float = 60.0) -> None:
+        known = isinstance(where, str) or hasattr(where, "scheduler_address") or hasattr(where, "scheduler_info")
+        if not known:
+            raise TypeError(
+                f'executor must be None, "threads", an address such as "tcp://host:8786", a distributed.Client, a cluster or '
+                f"Dask(…), got {where!r}"
+            )
+        if isinstance(where, str) and "://" not in where:
+            raise ValueError(f'executor must be "threads" or an address such as "tcp://host:8786", got {where!r}')
+        self.where, self.security, self.direct, self.patience = where, security, direct, float(patience)
+        self._client: Any = None
+
+    def __repr__(self) -> str:
+        return f"Dask({self.where!r})"
+
+    def __deepcopy__(self, memo: Any) -> Dask:
+        """Itself: a copy of an estimator talks to the same workers."""
+        return self
+
+    @property
+    def client(self) -> Any:
+        """The `distributed.Client`, opened at first use."""
+        if self._client is None:
+            try:
+                from distributed import Client
+            except ImportError:
+                raise ImportError("executor= on other machines needs Dask: pip install 'natgrad[cluster]'") from None
+            make: Any = Client
+            mine = not isinstance(self.where, Client)
+            self._client = make(self.where, security=self.security, set_as_default=False) if mine else self.where
+        return self._client
+
+    @property
+    def n_threads(self) -> int:
+        """Of the workers that there are now."""
+        return sum(self.workers().values())
+
+    def workers(self) -> dict[str, int]:
+        """The threads of each worker by its address, as soon as there is one."""
+        until = time.monotonic() + self.patience
+        while True:
+            try:
+                found = {str(address): int(threads) for address, threads in self.client.nthreads().items()}
+            except (OSError, TimeoutError) as error:
+                self.check_scheduler(error)
+                found = {}
+            if found:
+                return found
+            if time.monotonic() > until:
+                raise RuntimeError(
+                    f"{self!r} has had no worker for {self.patience:g} seconds: start some, or raise patience="
+                )
+            time.sleep(0.1)
+
+    def check_scheduler(self, error: Exception) -> None:
+        """An error that says so, if it is the scheduler that is gone."""
+        if self.client.status not in ("running", "connecting"):
+            raise ConnectionError(f"the scheduler of {self!r} does not answer: {error}") from error
+
+    def place(self, shards: Sequence[Any]) -> Placed:
+        """Shards on workers, in turn; a recipe is followed by the worker that is to hold its shard."""
+        from natgrad.inference.executors.dask import OnWorkers
+
+        return OnWorkers(self, list(shards))
+
+    def close(self) -> None:
+        """Close the connection, if it is our own."""
+        if self._client is not None and self._client is not self.where:
+            self._client.close()
+        self._client = None
+
+
+def _made(shard: Any) -> Any:
+    if isinstance(shard, Everywhere):
+        return shard.data
+    return shard.made() if isinstance(shard, Recipe) else shard

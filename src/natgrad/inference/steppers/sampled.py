@@ -1,0 +1,272 @@
+"""One step of each method: a state and the number of the step in, a new state and what happened out.
+
+Every stepper asks the problem for targets and moves blocks by λ ← (1 − ρ) λ + ρ λ^temp; they differ only in which children
+are read. Randomness is a function of (seed, t, block, column).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.inference.methods import VB, Children, GlobalBatch
+from natgrad.inference.problem import Block, BlockInfo, Problem, Sampled, State
+from natgrad.inference.step_sizes import Step
+from natgrad.random import draw_rows, generator
+
+__all__ = [
+    "ChildrenStepper",
+    "ExactStepper",
+    "GlobalBatchStepper",
+    "Moves",
+    "NothingToFinish",
+    "StepInfo",
+    "Stepper",
+    "full_accesses",
+    "step_parts",
+]
+
+Array = Any
+Stats = tuple[Array, ...]
+Ints = npt.NDArray[np.int64]
+
+
+class StepInfo(NamedTuple):
+    """What one step did: the blocks it moved, the step lengths, the messages it read, the bound if it came for free."""
+
+    blocks: dict[str, BlockInfo]
+    rho: float
+    accesses: int
+    bound: float | None = None
+    estimate: float = float("nan")
+
+
+class Stepper(Protocol):
+    """A method bound to a problem.
+
+    ``rising`` says that its bound cannot fall, so that the change over ``steps_per_pass`` steps tells when it has converged.
+    """
+
+    rising: bool
+    steps_per_pass: int
+
+    def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
+        """Take step number ``state.t + 1``."""
+        ...
+
+    def finish(self, state: State) -> State:
+        """The state as a user sees it, after the last step of a run."""
+        ...
+
+
+class NothingToFinish:
+    """A stepper whose states are complete after every step."""
+
+    def finish(self, state: State) -> State:
+        """The state itself."""
+        return state
+
+
+def full_accesses(problem: Problem) -> int:
+    """Messages that one exact sweep reads: one for each pair of a hidden variable and a child of it."""
+    known: int | None = getattr(problem, "accesses", None)  # without listing them, where a problem can say
+    if known is not None:
+        return known
+    return sum(children.n_reads for name in problem.blocks for children in problem.child_sets(name))
+
+
+class ExactStepper(NothingToFinish):
+    """Full VB; option (a) is one compiled sweep."""
+
+    steps_per_pass = 1
+
+    def __init__(self, problem: Problem, method: VB, step: Step, order: tuple[str, ...]) -> None:
+        self.problem, self.method, self.schedule, self.order = problem, method, step, order
+        self.rising = method.option == "a"
+        self.accesses = full_accesses(problem)
+        self.coupled = max((problem.coupling(name) for name in problem.blocks), default=1)
+
+    def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
+        rho = float(np.mean(self.schedule.rate(state.t + 1, coupled=self.coupled, together=self.method.option == "b")))
+        if self.method.option == "a":
+            result = self.problem.sweep(state, self.order, rho)
+            # What another method remembered is out of date now.
+            return result.state._replace(memory={}), StepInfo(result.info, rho, self.accesses, result.bound)
+        moves = Moves(self.problem, state, together=True)
+        for name in self.order:
+            block = self.problem.blocks[name]
+            moves.move(block, self.problem.target(block, state), rho)
+        return moves.finish(), StepInfo(moves.info, rho, self.accesses)
+
+
+class Moves:
+    """Moves blocks as they come (option a), or remembers the targets and moves them together at the end (option b)."""
+
+    def __init__(self, problem: Problem, state: State, together: bool) -> None:
+        self.problem, self.state, self.together = problem, state, together
+        self.info: dict[str, BlockInfo] = {}
+        self.lengths: list[float] = []
+        self._waiting: list[tuple[Block, Stats, Any, int | None]] = []
+
+    def move(self, block: Block, target: Stats, rho: Any, column: int | None = None) -> None:
+        """Move one block, or one column of it, along its natural gradient."""
+        self.lengths.append(float(np.mean(rho)))
+        if self.together:
+            self._waiting.append((block, target, rho, column))
+        else:
+            self._apply(block, target, rho, column)
+
+    def finish(self) -> State:
+        """The state after the step."""
+        for entry in self._waiting:
+            self._apply(*entry)
+        return self.state._replace(t=self.state.t + 1, memory={})
+
+    @property
+    def rho(self) -> float:
+        """The mean length of the moves."""
+        return float(np.mean(self.lengths)) if self.lengths else 0.0
+
+    def _apply(self, block: Block, target: Stats, rho: Any, column: int | None) -> None:
+        self.state, info = self.problem.advance(block, self.state, target, rho, column)
+        before = self.info.get(block.name)
+        if before is not None:
+            info = BlockInfo(before.valid & info.valid, before.moved + info.moved)
+        self.info[block.name] = info
+
+
+class ChildrenStepper(NothingToFinish):
+    """Algorithm 1: every hidden variable reads its own sample of children."""
+
+    rising, steps_per_pass = False, 1
+
+    def __init__(self, problem: Problem, method: Children, step: Step, order: tuple[str, ...]) -> None:
+        self.problem, self.method, self.schedule, self.order = problem, method, step, order
+        self.sets = {name: problem.child_sets(name) for name in order}
+        self.counts = {name: [method.counts(s.degree) for s in sets] for name, sets in self.sets.items()}
+        self.ratios = {name: self._ratio(name) for name in order}
+
+    def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
+        moves = Moves(self.problem, state, together=self.method.option == "b")
+        accesses = 0
+        for number, name in enumerate(self.order):
+            block = self.problem.blocks[name]
+            rho = _rate(self.schedule, state.t + 1, self.ratios[name], self.problem, block, self.method.option == "b")
+            for column in _columns(block):
+                rng = generator(seed, state.t, number, column or 0)
+                samples = self._draw(name, rng)
+                accesses += sum(len(s.weight) * c.n_sharing for s, c in zip(samples, self.sets[name], strict=True)) // (
+                    1 if column is None else block.n_columns
+                )
+                for part in step_parts(block, rho, column, in_turn=self.method.option == "a"):
+                    target = self.problem.target(block, moves.state, (name,), samples, column)
+                    moves.move(block, target, part, column)
+        return moves.finish(), StepInfo(moves.info, moves.rho, accesses)
+
+    def _draw(self, name: str, rng: np.random.Generator) -> tuple[Sampled, ...]:
+        samples = []
+        for children, counts in zip(self.sets[name], self.counts[name], strict=True):
+            positions, rows = draw_rows(rng, children.start, counts)
+            weight = (children.degree / np.maximum(counts, 1))[rows]
+            zipped = children.zipped(children.children[positions])
+            samples.append(Sampled(children.term, children.occurrence, zipped, weight))
+        return tuple(samples)
+
+    def _ratio(self, name: str) -> Any:
+        shape = self.problem.blocks[name].shape
+        total, read = np.zeros(shape), np.zeros(shape)
+        for children, counts in zip(self.sets[name], self.counts[name], strict=True):
+            total = total + children.spread(children.degree)
+            read = read + children.spread(counts)
+        return np.where(read > 0, total / np.maximum(read, 1), 1.0)
+
+
+class GlobalBatchStepper(NothingToFinish):
+    """Algorithm 2: one batch of observations for all."""
+
+    rising, steps_per_pass = False, 1
+
+    def __init__(self, problem: Problem, method: GlobalBatch, step: Step, order: tuple[str, ...]) -> None:
+        self.problem, self.method, self.schedule, self.order = problem, method, step, order
+        sets = {name: problem.child_sets(name) for name in order}
+        self.sets = {name: [s for s in found if s.observed] for name, found in sets.items()}
+        hidden = {name: [s for s in found if not s.observed] for name, found in sets.items()}
+        self.whole = {name: (name, *dict.fromkeys(s.term for s in found)) for name, found in hidden.items()}
+        self.hidden_reads = {name: sum(s.n_reads for s in found) for name, found in hidden.items()}
+        self.observed = problem.observed
+        self.n_observed = sum(len(elements) for elements in self.observed.values())
+        if method.size > self.n_observed:
+            raise ValueError(
+                f"GlobalBatch: a batch of {method.size} is larger than the data with {self.n_observed} observations; VB() reads "
+                "all of them"
+            )
+
+    def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
+        together = self.method.option == "b"
+        batch = self._draw(generator(seed, state.t))
+        moves = Moves(self.problem, state, together)
+        accesses = 0
+        seen = [name for name in self.order if self.sets[name]]
+        for name in [*seen, *(name for name in self.order if name not in seen)]:
+            block = self.problem.blocks[name]
+            samples, ratio, touched = self._samples(name, batch)
+            rho = _rate(self.schedule, state.t + 1, ratio, self.problem, block, together)
+            rho = np.where(touched, rho, 0.0) if self.sets[name] else rho
+            reads = sum(int((s.weight > 0).sum()) * c.n_sharing for s, c in zip(samples, self.sets[name], strict=True))
+            accesses += reads + self.hidden_reads[name]
+            for column in _columns(block):
+                for part in step_parts(block, rho, column, in_turn=not together):
+                    target = self.problem.target(block, moves.state, self.whole[name], samples, column)
+                    moves.move(block, target, part, column)
+        return moves.finish(), StepInfo(moves.info, moves.rho, accesses)
+
+    def _draw(self, rng: np.random.Generator) -> dict[str, Ints]:
+        drawn = rng.choice(self.n_observed, size=self.method.size, replace=False, shuffle=False)
+        batch, offset = {}, 0
+        for name, elements in self.observed.items():
+            here = drawn[(drawn >= offset) & (drawn < offset + len(elements))] - offset
+            batch[name] = elements[here]
+            offset += len(elements)
+        return batch
+
+    def _samples(self, name: str, batch: dict[str, Ints]) -> tuple[tuple[Sampled, ...], Any, Any]:
+        block = self.problem.blocks[name]
+        total, read = np.zeros(block.shape), np.zeros(block.shape)
+        samples = []
+        for children in self.sets[name]:
+            elements = batch[children.term]
+            rows = children.row_of_element[elements]
+            drawn = np.bincount(rows, minlength=len(children.degree))
+            weight = (children.degree / np.maximum(drawn, 1))[rows]
+            # Several observed nodes share the batch in varying parts: pad, so that nothing is compiled anew.
+            missing = (self.method.size - len(elements)) if len(self.observed) > 1 else 0
+            zipped = children.zipped(np.concatenate([elements, np.zeros(missing, dtype=np.int64)]))
+            samples.append(
+                Sampled(children.term, children.occurrence, zipped, np.concatenate([weight, np.zeros(missing)]))
+            )
+            total = total + children.spread(children.degree)
+            read = read + children.spread(drawn)
+        # An element that no observation reads at all is never in a batch: it steps from its hidden children, or to its prior.
+        return tuple(samples), np.where(read > 0, total / np.maximum(read, 1), 1.0), (read > 0) | (total == 0)
+
+
+def _rate(schedule: Step, t: int, ratio: Any, problem: Problem, block: Block, together: bool) -> Any:
+    """The step lengths of a block: coupled with all that move at the same time, or with the columns that take turns."""
+    coupled = problem.coupling(block.name) if together else block.n_columns
+    return schedule.rate(t, ratio, coupled=coupled, together=together)
+
+
+def _columns(block: Block) -> list[int | None]:
+    return [None] if block.column_axis is None else list(range(block.n_columns))
+
+
+def step_parts(block: Block, rho: Any, column: int | None, in_turn: bool) -> list[Any]:
+    """The step lengths of one move: of a column; or, for coloured blocks under option (a), colour after colour."""
+    if column is not None:
+        rates = np.asarray(rho)
+        return [np.take(rates, column, axis=block.column_axis) if rates.ndim else rates]
+    if block.colours is None or not in_turn:
+        return [rho]
+    return [np.where(block.colours == colour, rho, 0.0) for colour in range(block.n_columns)]

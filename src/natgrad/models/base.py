@@ -1,0 +1,139 @@
+"""`SaveMixin` and `load`: a fitted estimator in, one file out, and back; nothing is executed when it is loaded.
+
+An estimator that wants ``save`` and ``natgrad.load``
+
+1.  derives from `SaveMixin` (before scikit-learn's classes) and has ``_check_fitted()``;
+2.  defines two hooks::
+
+        def _saved(self) -> dict[str, Any]:
+            \"\"\"Everything that makes the fit: what `_restore` needs, and nothing that follows from it.\"\"\"
+            return {"state": self._state, "trace": self.trace_, "stop": self.stop_, "words": self.vocabulary_}
+
+        def _restore(self, saved: Mapping[str, Any]) -> None:
+            \"\"\"Set the fitted attributes; the settings are there already.\"\"\"
+            self._state, self.trace_, self.stop_ = saved["state"], saved["trace"], saved["stop"]
+
+    with values of any of these kinds, nested as you like: None, bool, int, float (also NaN), str, bytes, list, tuple, dict; NumPy
+    scalars and arrays (also JAX arrays, which come back as NumPy arrays; the order in memory is kept, so sums round alike);
+    arrays of strings or of objects that are strings, numbers or tuples (vocabularies, ids); methods, steps, families, `State`
+    with whatever the methods remember, `Trace`, `Stop`, `Factor`, `Ratings`;
+3.  gets one line in `natgrad.models.registry`;
+4.  has the tables of what its file may hold (`natgrad.inference.schema`), which ``_tables`` gives: every setting with
+    its type and range, and the parts of ``_saved`` with their sizes.
+
+The settings (``get_params(deep=False)``) are kept by the mixin. What the tables do not list is neither written nor read. A
+class of your own, a kernel for example, joins by ``register(Kernel)`` of `natgrad.posterior.files.records`, in the module that
+defines it, if it is a NamedTuple or a dataclass. A hook that needs a new field reads it with ``saved.get(name, default)``: files
+of older versions must keep loading. Raise ``SCHEMA`` of `natgrad.posterior.files.container` only if the layout itself changes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from natgrad.errors import ModelFileError
+from natgrad.inference.schema import Misfit, check
+from natgrad.models.registry import MODELS, model_class
+from natgrad.posterior.files.container import encoded, read_model, write_model
+from natgrad.posterior.files.records import register
+from natgrad.showing import ShowMixin
+
+__all__ = ["SaveMixin", "load", "register"]
+
+
+class SaveMixin(ShowMixin):
+    """``save(path)`` for an estimator; see the module for the hooks that it needs. ``report(path)`` comes with it."""
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted model to one file, which `natgrad.load` reads; the file is there as a whole, or not at all.
+
+        Parameters
+        ----------
+        path : where to; the folder must exist
+        overwrite : bool
+            Whether a file that is there may be replaced; otherwise it is a FileExistsError.
+        """
+        self._check_fitted()
+        settings = self.get_params(deep=False)  # type: ignore[attr-defined]
+        settings.pop("executor", None)  # a matter of the machine at hand, not of the model
+        # A column of a table is an array in a file.
+        settings = {
+            name: np.asarray(v) if hasattr(v, "__array__") and np.ndim(v) else v for name, v in settings.items()
+        }
+        content = {"settings": settings, "fitted": self._saved()}
+        try:
+            self._check_file(content)
+        except Misfit as reason:
+            encoded(type(self).__name__, content)  # what no file can hold, such as a function, is said better there
+            raise ValueError(
+                f"this {type(self).__name__} cannot be saved, because it could not be loaded again: {reason}"
+            ) from None
+        write_model(path, type(self).__name__, content, overwrite=overwrite)
+
+    @classmethod
+    def _check_file(cls, content: Any) -> None:
+        """Refuse contents of a file that are not a consistent model."""
+        check(content, {"settings": dict, "fitted": dict}, where="the file")
+        usual = cls().get_params(deep=False)  # type: ignore[attr-defined]
+        usual.pop("executor", None)
+        given = {**usual, **content["settings"]}
+        settings, fitted = cls._tables(given, content["fitted"])
+        sizes = check(content["fitted"], fitted, where="fitted")
+        check(given, settings, sizes, "settings")
+
+    @classmethod
+    def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
+        """The tables of the settings, ``executor`` left out, and of `_saved`; both are still unchecked."""
+        raise NotImplementedError
+
+    def _check_fitted(self) -> None:
+        raise NotImplementedError
+
+    def _saved(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        raise NotImplementedError
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """A model as it was when it was saved: an estimator, or the `SavedFit` of a network.
+
+    No code of the file is executed. A file that is damaged, foreign or written by a newer natgrad is a `ModelFileError`.
+
+    Parameters
+    ----------
+    path : a file that ``save`` wrote
+
+    Examples
+    --------
+    >>> import tempfile, natgrad as ng
+    >>> texts = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 5
+    >>> model = ng.LDA(n_topics=2, seed=1).fit(texts)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/topics.natgrad")
+    ...     again = ng.load(f"{folder}/topics.natgrad")
+    >>> bool((again.transform(texts) == model.transform(texts)).all())
+    True
+    """
+    stored = read_model(path)
+    try:
+        if stored.kind == "Fit":
+            # Networks are no models and models no networks: neither knows the other.
+            return importlib.import_module("natgrad.network.results.files").saved_fit(stored.value)
+        if stored.kind not in MODELS:
+            raise ValueError(f"it holds a {stored.kind!r}, which this natgrad does not know")
+        cls = model_class(stored.kind)
+        cls._check_file(stored.value)
+        estimator = cls(**stored.value["settings"])
+        estimator._restore(stored.value["fitted"])
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as reason:
+        raise ModelFileError(
+            f"cannot load {os.fspath(path)!r}, written by natgrad {stored.version}: its contents do not fit together ({reason})"
+        ) from None
+    return estimator

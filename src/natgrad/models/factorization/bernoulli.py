@@ -1,0 +1,312 @@
+"""Likes as the engine's Problem: y_n ~ Bernoulli(σ(f_n)), f_n = m + u_i · v_j + b_i + c_j, through a bound that is Gaussian in f.
+
+    log p(y | f) ≥ (y − ½) f − ½ ω (f² − ξ²) + log σ(ξ) − ½ ξ,   ω = tanh(ξ/2) / (2 ξ),   ξ² = E[f²]
+
+(Jaakkola and Jordan, 2000; ω is the mean of a Pólya–Gamma variable.) Given ω these are ratings (y − ½)/ω − m with noise
+precision ω, and the rest is `natgrad.models.factorization.problem`. ξ is renewed before each sweep, so the bound of a sweep
+never falls.
+
+Likes alone: for every like some pairs are drawn as dislikes, the user's item by popularity, so that f = log p(j | i)/(C q_j),
+C for each like; items are ranked by f + log q_j. The draw is renewed every few sweeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+import scipy.special
+
+from natgrad.data.ratings import Ratings
+from natgrad.inference.engine import Result
+from natgrad.inference.executors.threads import Placed
+from natgrad.inference.methods import VB, Method
+from natgrad.inference.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
+from natgrad.inference.rotation import Rotation
+from natgrad.kernels.factorization.gather import sum_rows
+from natgrad.kernels.factorization.pairs import logistic_bound
+from natgrad.models.factorization.blending import owned
+from natgrad.models.factorization.likelihoods import (
+    WARM_UP,
+    Part,
+    RatingSettings,
+    extended_state,
+    features_of,
+    folded_state,
+)
+from natgrad.models.factorization.parts import Likes as SentLikes
+from natgrad.models.factorization.parts import PlacedRows
+from natgrad.models.factorization.predictors import Binary, Predictor
+from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors
+from natgrad.models.factorization.sides import OTHER, ItsRatings, packed
+from natgrad.random import Stream, generator
+
+__all__ = ["Likes", "LikesProblem"]
+
+Floats = npt.NDArray[np.float64]
+# A stream of random numbers of its own; sweeps on one draw of dislikes, and draws, before the last one is kept to the end.
+SWEEPS, DRAWS = 3, 6
+
+
+@final
+class LikesProblem:
+    """Likes and dislikes.
+
+    Parameters
+    ----------
+    ratings : Ratings of 1 and 0
+    n_factors : int, K
+    priors : RatingPriors, with known noise 1
+    offset : float, m
+    hold, features : as in `FullRatingsProblem`
+    """
+
+    extrapolated = ("u", "v")
+    messages = None
+
+    def __init__(
+        self,
+        ratings: Ratings,
+        n_factors: int,
+        priors: RatingPriors,
+        offset: float,
+        hold: bool = False,
+        features: Mapping[str, Floats] | None = None,
+    ) -> None:
+        self.ratings, self.priors, self.offset = ratings, priors, offset
+        self.inner = FullRatingsProblem(ratings, n_factors, priors, hold, features)
+        self.order = self.inner.order
+        self.n_factors, self.size = n_factors, self.inner.size
+        # Set while shards are placed; see `natgrad.inference.executors.threads.sharing`.
+        self.placed: Placed | None = None
+
+    @property
+    def blocks(self) -> Mapping[str, Block]:
+        """Those of ratings."""
+        return self.inner.blocks
+
+    @property
+    def observed(self) -> Mapping[str, npt.NDArray[np.int64]]:
+        """All pairs."""
+        return self.inner.observed
+
+    def child_sets(self, name: str) -> list[ChildSet]:
+        """Those of ratings."""
+        return self.inner.child_sets(name)
+
+    def coupling(self, name: str) -> int:
+        """Those of ratings."""
+        return self.inner.coupling(name)
+
+    def neighbours(self, name: str) -> set[str]:
+        """Those of ratings."""
+        return self.inner.neighbours(name)
+
+    @property
+    def gauges(self) -> tuple[tuple[str, str], ...]:
+        """Those of ratings."""
+        return self.inner.gauges
+
+    def turned(self, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None) -> Rotation | None:
+        """As for ratings: the likelihood does not change. Both sides are needed, since ξ is read from them."""
+        return self.inner.turned(pair, state)
+
+    def start(self, seed: int, sd: float = 1.0) -> State:
+        """As for ratings."""
+        return self.inner.start(seed, sd)
+
+    def moments(self, block: Block, lam: Any) -> Any:
+        """μ = ∇A(λ)."""
+        return self.inner.moments(block, lam)
+
+    def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
+        """The best ξ, then every block once; the bound is the one with these ξ."""
+        if self.placed is None:
+            ratings, rest = self._as_ratings(state)
+            result = ratings.sweep(state, order, rho)
+            return result._replace(bound=result.bound + rest)
+        ratings, likes = self._as_ratings_elsewhere(state)
+        result = ratings.sweep(state, order, rho)
+        if "u" not in order:
+            self._ask_users(ratings, state)
+        return result._replace(bound=result.bound + float(likes.rest.sum()))
+
+    def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
+        """The same."""
+        return self.sweep(state, order)
+
+    def bound(self, state: State) -> float:
+        """The bound with the best ξ."""
+        if self.placed is None:
+            ratings, rest = self._as_ratings(state)
+            return ratings.bound(state) + rest
+        ratings, likes = self._as_ratings_elsewhere(state)
+        self._ask_users(ratings, state)
+        return ratings.bound(state) + float(likes.rest.sum())
+
+    def target(
+        self,
+        block: Block,
+        state: State,
+        full: tuple[str, ...] | None = None,
+        sampled: tuple[Sampled, ...] = (),
+        column: int | None = None,
+    ) -> Any:
+        """λ^temp with the best ξ."""
+        return self._as_ratings(state)[0].target(block, state, full, sampled, column)
+
+    def advance(
+        self, block: Block, state: State, target: Any, rho: Any, column: int | None = None
+    ) -> tuple[State, BlockInfo]:
+        """As for ratings."""
+        return self.inner.advance(block, state, target, rho, column)
+
+    def _as_ratings(self, state: State) -> tuple[FullRatingsProblem, float]:
+        """The ratings that the likes are to a state, and what the bound has besides theirs."""
+        side, n = self.inner.sides["u"], len(self.ratings)
+        user, item = (packed(owned(state.mu[name])) for name in OTHER)
+        mean, square = side.pair_moments(user, item, self.size, of_users=True)
+        by_user, values, trust, rest = np.empty((2, n)), np.empty(n), np.empty(n), np.empty(n)
+        logistic_bound(mean, square, self.offset, side.rows.place, self.ratings.values, *by_user, values, trust, rest)
+        rows, items = side.rows, self.inner.sides["v"].rows
+        sides = {
+            "u": ItsRatings(rows._replace(values=by_user[0]), self.priors.biases, trust=by_user[1]),
+            "v": ItsRatings(items._replace(values=values[items.place]), self.priors.biases, trust=trust[items.place]),
+        }
+        rest_of_users = np.empty(side.n_rows)
+        sum_rows(rows.start, rest, rest_of_users)
+        return self.inner.at(sides, values, trust), float(rest_of_users.sum())
+
+    def _as_ratings_elsewhere(self, state: State) -> tuple[FullRatingsProblem, SentLikes]:
+        """The same where the shards are; the rest of the bound comes with what is next asked of the users."""
+        assert self.placed is not None
+        tell, sides, asked = {name: packed(owned(state.mu[name])) for name in OTHER}, {}, {}
+        for name, other in OTHER.items():
+            rows = self.inner.sides[name].rows
+            asked[name] = SentLikes(tell[name], tell[other], name == "u", self.offset, np.empty(len(tell[name])))
+            sides[name] = ItsRatings(rows, self.priors.biases)
+            sides[name].elsewhere = PlacedRows(self.placed, self.inner.cuts[name], asked[name])
+        return self.inner.at(sides, self.ratings.values, np.ones(1)), asked["u"]
+
+    def _ask_users(self, ratings: FullRatingsProblem, state: State) -> None:
+        """For the rest of the bound, where no sweep of theirs brings it along."""
+        ratings.sides["u"].errors(owned(state.mu["u"]), owned(state.mu["v"]), np.ones(len(state.mu["v"][0])))
+
+    def shards(self, n_threads: int) -> list[ItsRatings]:
+        """Users, then items, in runs of rows."""
+        return self.inner.shards(n_threads)
+
+
+@final
+class Likes:
+    """Likes with dislikes, or likes alone."""
+
+    sides = ("u", "v")
+
+    def __init__(
+        self,
+        settings: RatingSettings,
+        ratings: Ratings,
+        learned: Mapping[str, Any] | None = None,
+        features: Mapping[str, Floats] | None = None,
+    ) -> None:
+        self.settings, self.n_factors = settings, settings.n_factors
+        kept = learned or _learned(settings, ratings)
+        self.learned, self.offset = {**kept, "features": features or kept.get("features") or {}}, float(kept["offset"])
+        self.one_class = bool(kept["one_class"])
+        self.warm_up = WARM_UP if settings.learn_priors else 0
+        known = 1.0 if settings.prior_precision is None else float(settings.prior_precision)
+        self.priors = RatingPriors(settings.biases, known, 1.0, settings.learn_priors, learn_noise=False)
+
+    def _problem(self, ratings: Ratings, hold: bool = False, rows: npt.NDArray[np.int64] | None = None) -> LikesProblem:
+        features = features_of(self.learned["features"], ratings, rows)
+        return LikesProblem(ratings, self.n_factors, self.priors, self.offset, hold, features)
+
+    def _pairs(self, ratings: Ratings, seed: int, draw: int) -> Ratings:
+        """The likes, and a draw of dislikes where there are none."""
+        return (
+            with_dislikes(ratings, self.settings.negatives, generator(seed, Stream.NEGATIVES, draw))
+            if self.one_class
+            else ratings
+        )
+
+    def start(self, ratings: Ratings, seed: int, scale: float) -> State:
+        """Vectors drawn from the prior, biases zero."""
+        return self._problem(ratings).start(seed, scale)
+
+    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Part:
+        """Some sweeps on each draw of dislikes, precisions held at first."""
+        exact = method is None or isinstance(method, VB)
+        hold = (growing and self.settings.learn_priors) or (exact and t < self.warm_up)
+        draw = min(t // SWEEPS, DRAWS) if self.one_class else 0
+        problem = self._problem(self._pairs(ratings, seed, draw), hold)
+        ends = [(draw + 1) * SWEEPS] if self.one_class and draw < DRAWS else []
+        ends += [self.warm_up] if hold and not growing else []
+        return Part(problem, problem.order, min(ends, default=None), fresh=self.one_class and t % SWEEPS == 0)
+
+    def is_done(self, result: Result) -> bool:
+        """Not before the last part."""
+        return False
+
+    def extended(self, state: State, ratings: Ratings, seed: int) -> State:
+        """New rows at zero, with the variance of the prior."""
+        return extended_state(state, self._problem(ratings).start(seed, 0.0))
+
+    def folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
+        """Some users anew; their dislikes are drawn by the popularity of the fit."""
+        if self.one_class:
+            popularity = np.asarray(self.learned["popularity"])
+            some = with_dislikes(some, self.settings.negatives, generator(0, Stream.NEGATIVES, 0), popularity)
+        return folded_state(self._problem(some, rows=rows), ("u",), state, rows, steps)
+
+    def predictor(self, state: State) -> Predictor:
+        """Probabilities; of likes alone, those of a pair among as many drawn by popularity, which orders items with it."""
+        popular = np.asarray(self.learned["popularity"]) if self.one_class else None
+        n_items = len(state.mu["v"][0])
+        log_popular = np.zeros(0) if popular is None else np.log(np.append(popular, [0.5] * (n_items - len(popular))))
+        return Binary(state.mu["u"], state.mu["v"], self.settings.biases, self.offset, log_popular)
+
+    def saved(self) -> dict[str, Any]:
+        """Settings, and what was taken from the data."""
+        return {"settings": self.settings._asdict(), "learned": dict(self.learned)}
+
+
+def with_dislikes(
+    ratings: Ratings, per_like: float, rng: np.random.Generator, popularity: Floats | None = None
+) -> Ratings:
+    """Likes, and for each of a user's likes some items drawn by popularity, as zeros."""
+    weight = _popularity(ratings) if popularity is None else popularity
+    weight = np.append(weight, np.full(ratings.n_items - len(weight), 0.5))
+    n_drawn = round(per_like * len(ratings))
+    users = np.repeat(ratings.users, int(np.ceil(per_like)))
+    users = users if len(users) == n_drawn else rng.choice(users, n_drawn, replace=False)
+    edges = np.cumsum(weight)
+    items = np.minimum(np.searchsorted(edges, rng.random(n_drawn) * edges[-1], side="right"), ratings.n_items - 1)
+    return Ratings.numbered(
+        np.concatenate([ratings.users, users]),
+        np.concatenate([ratings.items, items]),
+        np.concatenate([np.ones(len(ratings)), np.zeros(n_drawn)]),
+        ratings.user_ids,
+        ratings.item_ids,
+    )
+
+
+def _popularity(ratings: Ratings) -> Floats:
+    """Likes of each item; one that nobody likes counts as half a like."""
+    return np.maximum(np.bincount(ratings.items, minlength=ratings.n_items), 0.5)
+
+
+def _learned(settings: RatingSettings, ratings: Ratings) -> dict[str, Any]:
+    if (bad := np.flatnonzero((ratings.values != 0) & (ratings.values != 1))).size:
+        raise ValueError(
+            f'likelihood="bernoulli" takes 1 (like) and 0 (dislike), or 1 alone, got values[{bad[0]}] = '
+            f"{ratings.values[bad[0]]:g} ({len(bad)} such)"
+        )
+    one_class = bool((ratings.values == 1).all())
+    share = 1.0 / (1.0 + settings.negatives) if one_class else float(ratings.values.mean())
+    if share == 0.0:
+        raise ValueError('likelihood="bernoulli": there are only dislikes (0); nothing can be learned from them')
+    offset = float(scipy.special.logit(share)) if settings.biases or one_class else 0.0
+    return {"offset": offset, "one_class": one_class, "popularity": _popularity(ratings) if one_class else None}

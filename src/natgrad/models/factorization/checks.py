@@ -1,0 +1,38 @@
+"""The parameters of a `MatrixFactorization` in; the first that makes no sense, named with its value, out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from natgrad.validation import real_number, whole_number
+
+if TYPE_CHECKING:
+    from natgrad.models.factorization.estimator import MatrixFactorization
+
+__all__ = ["check_settings"]
+
+
+def check_settings(model: MatrixFactorization) -> None:
+    """Raise for parameters that say what is fitted and are wrong, each alone or together."""
+    if model.n_jobs is not None:
+        whole_number(model.n_jobs, "n_jobs")
+    whole_number(model.n_factors, "n_factors")
+    whole_number(model.seed, "seed", least=0)
+    if model.likelihood not in ("gaussian", "bernoulli", "poisson"):
+        raise ValueError(f'likelihood must be "gaussian", "bernoulli" or "poisson", got {model.likelihood!r}')
+    if model.noise_by not in (None, "user", "item", "both"):
+        raise ValueError(f'noise_by must be None, "user", "item" or "both", got {model.noise_by!r}')
+    for name in ("noise_precision", "prior_precision", "init_scale", "noise_freedom", "negatives"):
+        value = getattr(model, name)
+        if value is None and name in ("noise_precision", "prior_precision"):
+            continue
+        if not 0 < real_number(value, name) < np.inf:
+            raise ValueError(f"{name} must be > 0 and finite, got {value!r}")
+    learned = [name for name in ("biases", "learn_noise", "learn_priors", "noise_by") if getattr(model, name)]
+    if model.factorized and learned and model.likelihood != "poisson":
+        raise ValueError(
+            f"factorized=True is the paper's model, with known precisions and no biases: {learned[0]}="
+            f"{getattr(model, learned[0])!r} needs factorized=False"
+        )

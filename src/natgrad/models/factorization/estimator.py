@@ -1,0 +1,387 @@
+"""`MatrixFactorization`: ratings, likes or counts in; factors with their uncertainty, predictions and recommendations out.
+
+    gaussian    r_n ~ N(m + u_i · v_j + b_i + c_j, 1/τ)
+    bernoulli   r_n ~ Bernoulli(σ(m + u_i · v_j + b_i + c_j))
+    poisson     r_n ~ Poisson(θ_i · β_j), Gamma factors
+
+With known precisions and no biases, the first is the model of Paquet (2014), section 3. The loop, the samplers, the steps and
+the guard are those of every network.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, Unpack
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+from natgrad.data.rating_files import as_ratings
+from natgrad.data.ratings import Ratings
+from natgrad.inference.callbacks import told
+from natgrad.inference.engine import BoundEvery, Limits, Result, run
+from natgrad.inference.executors.threads import sharing
+from natgrad.inference.methods import Method
+from natgrad.inference.problem import Problem, State
+from natgrad.inference.step_sizes import Step
+from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.models.factorization.checks import check_settings
+from natgrad.models.factorization.features import known_features
+from natgrad.models.factorization.files import RatingFiles, run_table
+from natgrad.models.factorization.likelihoods import Kind, RatingSettings, kind_of
+from natgrad.models.factorization.recommend import RecommendMixin
+from natgrad.models.factorization.tables import FOLD_STEPS, check_columns
+from natgrad.posterior.export import Posterior, factors_of
+from natgrad.posterior.factor import Factor
+from natgrad.posterior.files.checkpoints import Checkpoints
+from natgrad.posterior.fit_options import (
+    Watched,
+    all_or_nothing,
+    checked_every,
+    checked_method,
+    checked_step,
+    keeper_of,
+    refuse_to_keep,
+    run_settings,
+)
+from natgrad.validation import real_number, whole_number
+
+__all__ = ["Factors", "MatrixFactorization", "as_ratings"]
+
+Floats = npt.NDArray[np.float64]
+Likelihood = Literal["gaussian", "bernoulli", "poisson"]
+# Sweeps over everything for a new chunk of ratings, and of new users alone for their vectors.
+PARTIAL_STEPS = 4
+
+
+class Factors(NamedTuple):
+    """Means and standard deviations of a side's factors, both [rows, K]."""
+
+    mean: Floats
+    sd: Floats
+
+
+def spread_of(moments: tuple[Floats, Floats]) -> Factors:
+    """Means and standard deviations from E[x] [rows, D] and E[x²] [rows, D] or E[x xᵀ] [rows, D, D]."""
+    mean, second = moments
+    squares = second if second.ndim == mean.ndim else np.einsum("rdd->rd", second)
+    return Factors(np.array(mean), np.sqrt(np.maximum(squares - mean**2, 0.0)))
+
+
+class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
+    """Bayesian matrix factorisation of ratings, likes and counts, by variational inference.
+
+    Parameters
+    ----------
+    n_factors : int
+        The length K of the vectors of users and items; with learned priors an upper bound.
+    likelihood : "gaussian", "bernoulli" or "poisson"
+        Ratings; likes (1) and dislikes (0), or likes alone; counts, where what is not stored is a zero.
+    biases : bool
+        A number for each user and item besides the vectors, and a mean.
+    factorized : bool
+        Whether q gives every number a factor of its own, or every user and item one Gaussian of K dimensions. The first is the
+        paper's and goes with known precisions and without biases.
+    learn_noise, learn_priors : bool
+        Whether the precision of the noise, and those of each factor and of the biases on both sides, are learned.
+    noise_by : None, "user", "item" or "both"
+        Whose noise differs: s_i, t_j ~ Gamma(ν/2, ν/2) multiply the precision, ν = ``noise_freedom``.
+    noise_freedom : float
+    noise_precision, prior_precision : float, optional
+        τ and α where they are known, and where learned ones start; by default they fit the variance of the ratings if they are
+        learned, and are 1 if not.
+    negatives : float
+        For likes alone: how many pairs are drawn as dislikes for each like, by the popularity of items, anew every few steps.
+    method, step : as in ``Network.fit``
+        Which ratings each step reads, and how long the steps are; chosen for you where they are left out.
+    max_steps, max_accesses, max_seconds, tol : limits
+        Most steps, messages read and time, and the nats a rating left to gain below which the fit has converged (0 runs on).
+    init_scale : float
+        Where the means start: a draw from the prior, this many times as wide.
+    bound_every : int, "log" or None
+        How often sampled methods evaluate the exact bound.
+    seed : int
+        Every random choice is a function of the seed and the number of the step.
+    n_jobs : int, optional
+        Threads; by default all. The result is the same for any number.
+    executor : None, an address, `distributed.Client` or cluster, or `natgrad.Dask`
+        Who computes exact sweeps: this process, or the workers of a Dask cluster, which hold the ratings. The result is the same.
+    verbose : bool, optional
+        Show a progress bar; by default on a terminal.
+
+    Attributes
+    ----------
+    elbo_ : float, the exact evidence lower bound
+    trace_ : Trace, one entry a step: ``trace_["elbo"]``, ``["accesses"]``, ``["seconds"]``
+    stop_ : Stop, why the run ended
+    n_steps_ : int
+    user_factors_, item_factors_ : mean and sd [rows, K], rows in the order of ``ratings_.user_ids``, ``ratings_.item_ids``
+    user_biases_, item_biases_ : mean and sd [rows]; None without biases
+    offset_ : float, m
+    posterior_ : {name: Factor}; the last number of a vector of "u" and "v" is its bias
+    ratings_ : Ratings, what was fitted
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> table = rng.normal(size=(20, 2)) @ rng.normal(size=(2, 15))
+    >>> table[rng.random(table.shape) < 0.3] = np.nan
+    >>> model = MatrixFactorization(n_factors=2).fit(table)
+    >>> model.stop_.converged
+    True
+    >>> model.predict([0, 1], [3, 3]).shape
+    (2,)
+    >>> model.recommend(0, n=2, exclude_seen=False).items.shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        n_factors: int = 20,
+        *,
+        likelihood: Likelihood = "gaussian",
+        biases: bool = True,
+        factorized: bool = False,
+        learn_noise: bool = True,
+        learn_priors: bool = True,
+        noise_by: Literal["user", "item", "both"] | None = None,
+        noise_freedom: float = 4.0,
+        noise_precision: float | None = None,
+        prior_precision: float | None = None,
+        negatives: float = 4.0,
+        method: Method | None = None,
+        step: Step | None = None,
+        max_steps: int = 1000,
+        max_accesses: int | None = None,
+        max_seconds: float | None = None,
+        tol: float = 1e-5,
+        init_scale: float = 1.0,
+        bound_every: BoundEvery = None,
+        seed: int = 0,
+        n_jobs: int | None = None,
+        executor: Any = None,
+        verbose: bool | None = None,
+    ) -> None:
+        self.n_factors = n_factors
+        self.likelihood = likelihood
+        self.biases = biases
+        self.factorized = factorized
+        self.learn_noise = learn_noise
+        self.learn_priors = learn_priors
+        self.noise_by = noise_by
+        self.noise_freedom = noise_freedom
+        self.noise_precision = noise_precision
+        self.prior_precision = prior_precision
+        self.negatives = negatives
+        self.method = method
+        self.step = step
+        self.max_steps = max_steps
+        self.max_accesses = max_accesses
+        self.max_seconds = max_seconds
+        self.tol = tol
+        self.init_scale = init_scale
+        self.bound_every = bound_every
+        self.seed = seed
+        self.n_jobs = n_jobs
+        self.executor = executor
+        self.verbose = verbose
+
+    @told
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        user_features: Any = None,
+        item_features: Any = None,
+        n_users: float | None = None,
+        **keep: Unpack[Watched],
+    ) -> MatrixFactorization:
+        """Fit to ratings.
+
+        Parameters
+        ----------
+        X : Ratings, sparse matrix, table of three columns, array [users, items] with NaN where there is no rating, a path (text,
+            .npz, .parquet), or an iterator of chunks of any of these. A source with ``chunks()``, such as
+            `natgrad.data.RatingsSource`, is never held as a whole: whole users come in chunks, each makes a step of the items,
+            and at the end the users of the last chunk are known; `fold_in` tells others.
+        y : array of numbers [n], optional
+            The ratings, if X is rows of user and item: an array [n, 2] or a table with these columns, as scikit-learn's searches
+            cut into folds. With any other X it is ignored.
+        user_features, item_features : numbers that are known of users or items, optional
+            An array with a row for each (in the order of ``Ratings``), a table with ids as its index, or {id: numbers}. They
+            move the prior mean of the vectors, by a linear map that is learned: who has no ratings is predicted from them.
+        n_users : how many users a source has, if that is known
+        checkpoint, every, resume, callbacks : as in ``Network.fit``
+        """
+        settings = self._settings()
+        limits = self._limits(self.max_steps, self.max_accesses, self.max_seconds)
+        if callable(getattr(X, "chunks", None)):
+            from natgrad.models.factorization.stream import fit_rating_stream  # Numba takes a while to import
+
+            refuse_to_keep(keep)
+            return fit_rating_stream(self, X, settings, n_users, (user_features, item_features))
+        ratings, features = known_features(as_ratings(X, y), user_features, item_features)
+        kind = kind_of(settings, ratings, None, features)
+        keeper = keeper_of(keep, run_settings(self), lambda: run_table(kind, ratings))
+        self._run(kind, ratings, None, limits, Trace(), keeper=keeper)
+        return self
+
+    @all_or_nothing
+    def partial_fit(self, X: Any, y: None = None) -> MatrixFactorization:
+        """Fit to more ratings, by a few sweeps over these and all that came before.
+
+        New users and items may appear; a pair that comes again has its new rating. Earlier ratings are kept (16 bytes each), so
+        that nothing is forgotten. Precisions of factors stay as they are until `continue_` is called, or `fit`.
+        """
+        settings = self._settings()
+        chunk = as_ratings(X)
+        if not hasattr(self, "posterior_"):
+            kind = kind_of(settings, chunk)
+            self._run(kind, chunk, None, self._limits(2 * PARTIAL_STEPS, None, None), Trace(), growing=True)
+            return self
+        check_columns(X, self.ratings_.n_items)
+        ratings = self.ratings_.extended(chunk)
+        state = self._kind.extended(self.result_.state, ratings, int(self.seed))
+        limits = self._limits(PARTIAL_STEPS, self.max_accesses, self.max_seconds)
+        self._run(self._kind, ratings, state, limits, Trace(list(self.trace_.records)), growing=True)
+        return self
+
+    @all_or_nothing
+    def continue_(
+        self, max_steps: int | None = None, *, max_accesses: int | None = None, max_seconds: float | None = None
+    ) -> MatrixFactorization:
+        """Go on from where the last fit ended, on the same ratings; the trace continues.
+
+        The limits are those of the additional run, by default the ones of the estimator.
+        """
+        self._check_fitted()
+        self._settings()
+        limits = self._limits(
+            self.max_steps if max_steps is None else max_steps,
+            self.max_accesses if max_accesses is None else max_accesses,
+            self.max_seconds if max_seconds is None else max_seconds,
+        )
+        self._run(self._kind, self.ratings_, self.result_.state, limits, Trace(list(self.trace_.records)))
+        return self
+
+    def fold_in(self, X: Any) -> MatrixFactorization:
+        """A copy of the model that knows more users, or more ratings of known ones; the items stay as they are.
+
+        Only the vectors of these users are fitted: milliseconds, not a new fit. Items must be known.
+        """
+        self._check_fitted()
+        chunk = as_ratings(X)
+        self.ratings_.find_items(chunk.item_ids, "items")
+        ratings = self.ratings_.extended(chunk)
+        rows = ratings.find_users(chunk.user_ids)
+        state = self._kind.extended(self.result_.state, ratings, int(self.seed))
+        state = self._kind.folded(state, ratings.restricted(rows), rows, FOLD_STEPS)
+        folded = copy.copy(self)
+        folded._publish(self._kind, ratings, Result(state, self.trace_, self.stop_), None)
+        return folded
+
+    # -- parts --
+
+    def _run(
+        self,
+        kind: Kind,
+        ratings: Ratings,
+        state: State | None,
+        limits: Limits,
+        trace: Trace,
+        growing: bool = False,
+        keeper: Checkpoints | None = None,
+    ) -> None:
+        from natgrad.models.threads import at_most  # Numba takes a while to import
+
+        method, seed, left = checked_method(self.method), int(self.seed), limits.steps
+        state = kind.start(ratings, seed, float(self.init_scale)) if state is None else state
+        if keeper is not None:  # the part that goes on is the one that began there
+            state, left = state._replace(t=keeper.begun), left - keeper.begun
+        while True:
+            began = state.t
+            part = kind.part(ratings, seed, began, method, growing)
+            # Handed over, not kept: a state may take much memory, and the run needs its start only for the first step.
+            handed = [state._replace(memory={}) if part.fresh else state]
+            del state
+            steps = left if part.until is None else min(left, part.until - began)
+            with at_most(self.n_jobs), sharing(part.problem, self.executor, by_row=True):
+                result = run(
+                    part.problem, handed.pop(), method, checked_step(self.step, method, part.problem), part.order,
+                    limits=replace(limits, steps=steps, tol=limits.tol if part.until is None else 0.0, share=len(ratings)),
+                    seed=seed, bound_every=checked_every(self.bound_every), progress=self.verbose, trace=trace,
+                    keeper=keeper, model_at=self._model_at(kind, ratings, part.problem, trace),
+                )  # fmt: skip
+            left -= result.state.t - began
+            ended = part.until is None or left <= 0 or result.state.t < part.until or kind.is_done(result)
+            ended |= result.stop.reason is Reason.CALLBACK
+            state, trace = result.state, result.trace
+            if ended:
+                break
+        if result.stop.reason is Reason.STEPS and limits.tol > 0:
+            # The run was made in parts, and the last one knows only its own steps.
+            taken = f"all {limits.steps} steps were taken before the bound settled to tol = {limits.tol:g}"
+            result = replace(result, stop=Stop(Reason.STEPS, f"{taken}: raise max_steps, or continue_()"))
+        self.elbo_: float = part.problem.bound(state)
+        self._publish(kind, ratings, result, factors_of(part.problem.blocks, state))
+
+    def _model_at(self, kind: Kind, ratings: Ratings, problem: Problem, trace: Trace) -> Callable[[State], Any]:
+        """What a callback sees: a copy as it would be if the run ended at a state."""
+
+        def at(state: State) -> MatrixFactorization:
+            shown = copy.copy(self)
+            result = Result(state, trace, Stop(Reason.CALLBACK, "the run goes on"))
+            shown._publish(kind, ratings, result, factors_of(problem.blocks, state))
+            return shown
+
+        return at
+
+    def _publish(self, kind: Kind, ratings: Ratings, result: Result, posterior: Mapping[str, Factor] | None) -> None:
+        self.ratings_ = ratings
+        self.n_features_in_: int = ratings.n_items
+        self.result_: Result = result
+        self.trace_: Trace = result.trace
+        self.stop_: Stop = result.stop
+        self.n_steps_: int = result.state.t
+        if posterior is None:
+            old, lam = self.posterior_, result.state.lam
+            posterior = {name: Factor(name, old[name].family, old[name].plates, lam[name]) for name in old}
+        labels = {"user": ratings.user_ids, "item": ratings.item_ids}
+        self.posterior_: Posterior = Posterior(posterior, axes=dict.fromkeys("uv", ("factor",)), labels=labels)
+        # What was fitted, kept apart from the parameters, which may be changed before the next fit.
+        self._kind = kind
+        self.offset_ = kind.offset
+        self._predictor = kind.predictor(result.state)
+        sides = [spread_of(pair) for pair in (self._predictor.user, self._predictor.item)]
+        cut = kind.n_factors
+        self.user_factors_, self.item_factors_ = (Factors(q.mean[:, :cut], q.sd[:, :cut]) for q in sides)
+        biased = sides[0].mean.shape[1] > cut
+        self.user_biases_, self.item_biases_ = (
+            Factors(q.mean[:, cut], q.sd[:, cut]) if biased else None for q in sides
+        )
+
+    def _settings(self) -> RatingSettings:
+        """The parameters that say what is fitted, checked."""
+        check_settings(self)
+        return RatingSettings(**{name: getattr(self, name) for name in RatingSettings._fields})
+
+    def _limits(self, steps: Any, accesses: Any, seconds: Any) -> Limits:
+        if accesses is not None:
+            whole_number(accesses, "max_accesses")
+        if seconds is not None and not real_number(seconds, "max_seconds") > 0:
+            raise ValueError(f"max_seconds must be > 0, got {seconds!r}: None means no limit")
+        return Limits(whole_number(steps, "max_steps"), self.tol, seconds, accesses)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
+        return tags
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "posterior_"):
+            raise NotFittedError("this MatrixFactorization is not fitted yet: call fit(ratings) first")

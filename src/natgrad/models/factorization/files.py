@@ -1,0 +1,236 @@
+"""What a model file keeps of a fitted `MatrixFactorization`: q, the ratings and the kind; its tables, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from natgrad.data.ratings import Ratings
+from natgrad.inference.engine import Result
+from natgrad.inference.schema import check, pair_of, point_of, record, refuse, state_of
+from natgrad.inference.trace import Stop, Trace
+from natgrad.models.base import SaveMixin
+from natgrad.models.factorization.checks import check_settings
+from natgrad.models.factorization.likelihoods import Kind, RatingSettings, kind_of
+from natgrad.posterior.factor import Factor
+from natgrad.posterior.files.tables import RUN, memory_of
+
+if TYPE_CHECKING:
+    from natgrad.posterior.export import Posterior
+
+__all__ = ["RatingFiles", "run_table"]
+
+# What is fitted; the kind of a fit has the same, as it was then.
+OF_THE_KIND: dict[str, Any] = {
+    "n_factors": "size factor",
+    "likelihood": "'gaussian' | 'bernoulli' | 'poisson'",
+    "biases": "flag",
+    "factorized": "flag",
+    "learn_noise": "flag",
+    "learn_priors": "flag",
+    "noise_by": "none | 'user' | 'item' | 'both'",
+    "noise_freedom": "positive",
+    "noise_precision": "none | positive",
+    "prior_precision": "none | positive",
+    "negatives": "real in (0, 1e4]",
+}
+SETTINGS: dict[str, Any] = {
+    **RUN,
+    **OF_THE_KIND,
+    "max_steps": "natural",
+    "max_accesses": "none | natural",
+    "max_seconds": "none | positive",
+    "init_scale": "positive",
+    "bound_every": "none | 'log' | natural",
+}
+RATINGS = record(
+    Ratings,
+    user_ids="ids [user]",
+    item_ids="ids [item]",
+    users="whole [rating] in [0, user)",
+    items="whole [rating] in [0, item)",
+    values="real [rating]",
+)
+FEATURES = {"u?": "real [user_row, user_feature]", "v?": "real [item_row, item_feature]"}
+# What was taken from the data, by likelihood.
+LEARNED: dict[str, Any] = {
+    "gaussian": {"offset": "real", "variance": "positive", "features?": FEATURES},
+    "bernoulli": {
+        "offset": "real",
+        "one_class": "flag",
+        "popularity": "none | positive [item_row]",
+        "features?": FEATURES,
+    },
+}
+ALONG = {"trace": Trace, "stop": Stop, "elbo": "float"}
+
+
+def blocks_of(kind: Mapping[str, Any], features: Mapping[str, Any]) -> dict[str, str]:
+    """The table of every block of a kind with these settings; "number" is a factor, or the bias."""
+    if kind["likelihood"] == "poisson":
+        return {
+            "user_rate": "Gamma [user]",
+            "u": "Gamma [user, factor]",
+            "item_rate": "Gamma [item]",
+            "v": "Gamma [item, factor]",
+        }
+    gaussian = kind["likelihood"] == "gaussian"
+    if gaussian and is_bare(kind) and kind["factorized"]:
+        return {"u": "Normal [user, factor]", "v": "Normal [item, factor]"}
+    found = {"u": "MultivariateNormal [user; number]", "v": "MultivariateNormal [item; number]"}
+    for side, name in (("u", "user"), ("v", "item")):
+        if kind["learn_priors"]:
+            found[f"{name}_precision"] = "Gamma [number]"
+        if side in features:
+            found[f"{name}_map"] = f"MultivariateNormal [number; {name}_feature]"
+        if gaussian and kind["noise_by"] in (name, "both"):
+            found[f"{name}_noise"] = f"Gamma [{name}]"
+    if gaussian and kind["learn_noise"]:
+        found["noise"] = "Gamma []"
+    return found
+
+
+def is_bare(kind: Mapping[str, Any]) -> bool:
+    """Whether precisions are known and there are no biases: the paper's model."""
+    return not (kind["biases"] or kind["learn_noise"] or kind["learn_priors"] or kind["noise_by"])
+
+
+def _messages(side: str) -> dict[str, str]:
+    """What is remembered of every edge of one side, and of its rows."""
+    return {
+        "kept": "real [rating, 2, factor]",
+        "seen": "flag [rating]",
+        "cross": f"real [{side}, factor, factor]",
+        **dict.fromkeys(("spread", "pull", "held"), f"real [{side}, factor]"),
+    }
+
+
+def _state(kind: Mapping[str, Any], features: Mapping[str, Any]) -> Any:
+    blocks = blocks_of(kind, features)
+    simple = kind["likelihood"] == "gaussian" and is_bare(kind) and kind["factorized"]
+    messages = {"u": _messages("user"), "v": _messages("item")} if simple else None
+    points = {name: point_of(rule) for name, rule in blocks.items()}
+    return state_of(blocks, memory=memory_of(points, pair_of(blocks), messages))
+
+
+def _sizes_of(kind: Mapping[str, Any], sizes: dict[str, int]) -> None:
+    sizes.update(factor=int(kind["n_factors"]), number=int(kind["n_factors"]) + int(bool(kind["biases"])))
+
+
+def run_table(kind: Kind, ratings: Ratings) -> tuple[Any, dict[str, int]]:
+    """The table of a state of a run, and its sizes."""
+    saved = kind.saved()
+    features = (saved.get("learned") or {}).get("features") or {}
+    sizes = {"user": ratings.n_users, "item": ratings.n_items, "rating": len(ratings)}
+    sizes |= {f"{'user' if side == 'u' else 'item'}_feature": table.shape[1] for side, table in features.items()}
+    _sizes_of(saved["settings"], sizes)
+    return _state(saved["settings"], features), sizes
+
+
+class RatingFiles(SaveMixin):
+    """The hooks of `SaveMixin` for `MatrixFactorization`."""
+
+    ratings_: Ratings
+    result_: Result
+    trace_: Trace
+    stop_: Stop
+    posterior_: Posterior
+    elbo_: float
+    _kind: Kind
+
+    def _publish(self, kind: Kind, ratings: Ratings, result: Result, posterior: Mapping[str, Factor] | None) -> None:
+        raise NotImplementedError
+
+    def _saved(self) -> dict[str, Any]:
+        return {
+            "ratings": self.ratings_,
+            "state": self.result_.state,
+            "trace": self.trace_,
+            "stop": self.stop_,
+            "posterior": dict(self.posterior_),
+            "elbo": self.elbo_,
+            "kind": self._kind.saved(),
+        }
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        check_settings(self)  # type: ignore[arg-type]
+        result = Result(saved["state"], saved["trace"], saved["stop"])
+        self.elbo_ = saved["elbo"]
+        kept = saved.get("kind") or _kind_of_old(vars(self), saved)
+        kind = kind_of(RatingSettings(**kept["settings"]), saved["ratings"], kept.get("learned"))
+        self._publish(kind, saved["ratings"], result, saved["posterior"])
+
+    @classmethod
+    def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
+        kept = fitted["kind"] if fitted.get("kind") is not None else _kind_of_old(settings, fitted)
+        check(kept, {"settings": dict, "learned?": dict}, where="fitted['kind']")
+        kind, learned = kept["settings"], kept.get("learned") or {}
+        check(kind, OF_THE_KIND, {"factor": kind.get("n_factors")}, "fitted['kind']['settings']")
+        features = learned.get("features") or {}
+
+        def of(value: Any, sizes: dict[str, int], where: str) -> None:
+            _sizes_of(kind, sizes)
+            check(fitted["ratings"], RATINGS, sizes, "ratings")
+            _check_values(fitted["ratings"].values, kind["likelihood"])
+            _check_learned(kept, sizes)
+            rest = {"ratings": Ratings, "posterior": dict, "kind?": dict, "noise?": "positive"}
+            check(value, {"state": _state(kind, features), **rest, **ALONG}, sizes, where)
+            _check_posterior(value["posterior"], blocks_of(kind, features), value["state"].lam)
+
+        same = {name: f"'{kind[name]}'" for name in ("likelihood",)}
+        return {**SETTINGS, **same, **{name: _equal(kind[name]) for name in ("biases", "factorized")}}, of
+
+
+def _kind_of_old(settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> dict[str, Any]:
+    """The kind of a file that is older than kinds."""
+    own = {name: settings.get(name) for name in RatingSettings._fields}
+    return {"settings": {**own, "noise_precision": fitted.get("noise")}}
+
+
+def _equal(wanted: Any) -> Any:
+    def of(value: Any, sizes: dict[str, int], where: str) -> None:
+        check(value, "flag", sizes, where)
+        if bool(value) != bool(wanted):
+            refuse(where, f"= {bool(value)} is not what was fitted")
+
+    return of
+
+
+def _check_values(values: Any, likelihood: str) -> None:
+    if likelihood != "gaussian" and not ((values >= 0) & (values == np.round(values))).all():
+        refuse("ratings", f"are no whole numbers ≥ 0, which {likelihood!r} takes")
+    if likelihood == "bernoulli" and values.max() > 1:
+        refuse("ratings", "are not all likes (1) or dislikes (0)")
+
+
+def _check_learned(kept: Mapping[str, Any], sizes: dict[str, int]) -> None:
+    """What the data had said; tables of features and popularity may end before users and items that came later."""
+    settings, learned = kept["settings"], kept.get("learned")
+    needed = settings["likelihood"] != "poisson" and not (settings["likelihood"] == "gaussian" and is_bare(settings))
+    if not needed:
+        check(learned, "none", where="learned")
+        return
+    check(learned, LEARNED[settings["likelihood"]], sizes, "learned")
+    assert learned is not None
+    if learned.get("one_class") and learned["popularity"] is None:
+        refuse("learned", "has likes alone, and no popularity of items")
+    for row, most in (("user_row", "user"), ("item_row", "item")):
+        if sizes.get(row, 0) > sizes[most]:
+            refuse("learned", f"tells of {sizes[row]} rows, and there are {sizes[most]} of {most!r}")
+
+
+def _check_posterior(posterior: Mapping[str, Any], blocks: Mapping[str, str], lam: Mapping[str, Any]) -> None:
+    """The factors are those of the state."""
+    check(posterior, dict.fromkeys(blocks, Factor), where="posterior")
+    for name, factor in posterior.items():
+        family, plates = blocks[name].split(" [")
+        wanted = [plate.strip() for plate in plates.rstrip("]").split(";")[0].split(",") if plate.strip()]
+        wanted = ["factor" if plate == "number" else plate for plate in wanted]
+        if (factor.name, type(factor.family).__name__, list(factor.plates)) != (name, family, wanted):
+            refuse(f"posterior[{name!r}]", f"is not the factor of {name!r}")
+        check(factor.origin, "none", where=f"posterior[{name!r}].origin")
+        same = type(factor.lam) is tuple and len(factor.lam) == len(lam[name])
+        if not same or not all(map(np.array_equal, factor.lam, lam[name])):
+            refuse(f"posterior[{name!r}]", "is not that of the state")

@@ -1,0 +1,333 @@
+"""What a factorisation is of: settings and ratings in; problems, starts and predictors of each kind out.
+
+A kind turns ratings into the engine's Problem, part by part of a run, and the state of one into a `Predictor`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, final
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.ratings import Ratings
+from natgrad.inference.engine import Result
+from natgrad.inference.methods import VB, Method
+from natgrad.inference.problem import Problem, State
+from natgrad.models.factorization.features import padded_features
+from natgrad.models.factorization.predictors import Predictor, Rated, ScalarRated
+
+__all__ = [
+    "Bare",
+    "Gaussian",
+    "Kind",
+    "Part",
+    "RatingSettings",
+    "extended_state",
+    "features_of",
+    "folded_state",
+    "kind_of",
+]
+
+Floats = npt.NDArray[np.float64]
+# Sweeps with the precisions of factors held: by then the noise is known well enough to tell which factors are more than it.
+WARM_UP = 8
+
+
+class RatingSettings(NamedTuple):
+    """The parameters of the estimator that say what is fitted."""
+
+    n_factors: int
+    likelihood: str
+    biases: bool
+    factorized: bool
+    learn_noise: bool
+    learn_priors: bool
+    noise_by: str | None
+    noise_freedom: float
+    noise_precision: float | None
+    prior_precision: float | None
+    negatives: float
+
+
+class Part(NamedTuple):
+    """A stretch of a run: its problem, the order of the blocks, and the step at which the next part begins (None: the last).
+
+    ``fresh``: the bound is not comparable with that of the part before.
+    """
+
+    problem: Any
+    order: tuple[str, ...]
+    until: int | None = None
+    fresh: bool = False
+
+
+class Kind(Protocol):
+    """One of the models that a factorisation can be."""
+
+    n_factors: int
+    offset: float
+    sides: tuple[str, str]
+    warm_up: int
+
+    def start(self, ratings: Ratings, seed: int, scale: float) -> State:
+        """The state before the first step."""
+        ...
+
+    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Part:
+        """What to run after step t; ``growing``: more ratings are to come."""
+        ...
+
+    def is_done(self, result: Result) -> bool:
+        """Whether no other part follows, though this one ended where it was to end."""
+        ...
+
+    def extended(self, state: State, ratings: Ratings, seed: int) -> State:
+        """A state for more users and items; those that are new are at their prior."""
+        ...
+
+    def folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
+        """The state with some users fitted to their ratings, all else held."""
+        ...
+
+    def predictor(self, state: State) -> Predictor:
+        """What a state predicts."""
+        ...
+
+    def saved(self) -> dict[str, Any]:
+        """What makes it: settings, and what was taken from the data."""
+        ...
+
+
+def kind_of(
+    settings: RatingSettings,
+    ratings: Ratings,
+    learned: Mapping[str, Any] | None = None,
+    features: Mapping[str, Floats] | None = None,
+) -> Kind:
+    """The kind that settings ask for; ``learned`` is what a saved one had taken from the data."""
+    bare = not (settings.biases or settings.learn_noise or settings.learn_priors or settings.noise_by)
+    if features and (settings.likelihood == "poisson" or (bare and settings.likelihood == "gaussian")):
+        what = 'likelihood="poisson"' if settings.likelihood == "poisson" else "known precisions without biases"
+        raise ValueError(f"user_features, item_features: {what} takes none; leave them out")
+    if settings.likelihood == "poisson":
+        from natgrad.models.factorization.poisson import Counts
+
+        return Counts(settings, ratings)
+    if settings.likelihood == "bernoulli":
+        from natgrad.models.factorization.bernoulli import Likes
+
+        return Likes(settings, ratings, learned, features)
+    if learned is None and len(ratings) > 1 and (ratings.values == 1.0).all():
+        warnings.warn(
+            'all ratings are 1, so that there is nothing to tell apart; for likes alone use likelihood="bernoulli"',
+            stacklevel=2,
+        )
+    return Bare(settings) if bare else Gaussian(settings, ratings, learned, features)
+
+
+@final
+class Bare:
+    """Known precisions, no biases: the paper's model."""
+
+    sides, offset, warm_up = ("u", "v"), 0.0, 0
+
+    def __init__(self, settings: RatingSettings) -> None:
+        self.settings, self.n_factors = settings, settings.n_factors
+        self.noise = 1.0 if settings.noise_precision is None else float(settings.noise_precision)
+        self.prior = 1.0 if settings.prior_precision is None else float(settings.prior_precision)
+
+    def _problem(self, ratings: Ratings) -> Any:
+        from natgrad.models.factorization.scalar_problem import RatingsProblem  # Numba takes a while to import
+
+        return RatingsProblem(
+            ratings, self.n_factors, self.prior, self.noise, factorized=bool(self.settings.factorized)
+        )
+
+    def start(self, ratings: Ratings, seed: int, scale: float) -> State:
+        """Means drawn from the prior."""
+        state: State = self._problem(ratings).start(seed, scale)
+        return state
+
+    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Part:
+        """Users first, factor after factor, as the paper does."""
+        return Part(self._problem(ratings), ("u", "v"))
+
+    def is_done(self, result: Result) -> bool:
+        """There is one part."""
+        return True
+
+    def extended(self, state: State, ratings: Ratings, seed: int) -> State:
+        """New rows at their prior."""
+        return extended_state(state, self._problem(ratings).prior())
+
+    def folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
+        """Some users anew."""
+        return folded_state(self._problem(some), ("u",), state, rows, steps)
+
+    def predictor(self, state: State) -> Predictor:
+        """Of scalars, or of vectors."""
+        if self.settings.factorized:
+            return ScalarRated(state.mu["u"], state.mu["v"], 1.0 / self.noise)
+        ones = np.ones(len(state.mu["u"][0])), np.ones(len(state.mu["v"][0]))
+        return Rated(state.mu["u"], state.mu["v"], False, 0.0, 1.0 / self.noise, *ones)
+
+    def saved(self) -> dict[str, Any]:
+        """Settings."""
+        return {"settings": self.settings._replace(noise_precision=self.noise)._asdict()}
+
+
+@final
+class Gaussian:
+    """Ratings with biases, learned precisions, and noise that may differ from user to user or item to item."""
+
+    sides = ("u", "v")
+
+    def __init__(
+        self,
+        settings: RatingSettings,
+        ratings: Ratings,
+        learned: Mapping[str, Any] | None = None,
+        features: Mapping[str, Floats] | None = None,
+    ) -> None:
+        from natgrad.models.factorization.problem import RatingPriors
+
+        self.settings, self.n_factors = settings, settings.n_factors
+        kept = learned or {
+            "offset": float(ratings.values.mean()) if settings.biases else 0.0,
+            "variance": _variance(ratings.values),
+        }
+        self.learned, self.offset = {**kept, "features": features or kept.get("features") or {}}, float(kept["offset"])
+        self.warm_up = WARM_UP if settings.learn_priors else 0
+        spread = kept["variance"]
+        # A product of K factors with this precision on both sides has the variance of the ratings.
+        fitting = float(np.sqrt(settings.n_factors / spread))
+        by, freedom = settings.noise_by, settings.noise_freedom
+        guessed = settings.learn_priors and settings.prior_precision is None
+        self.priors = RatingPriors(
+            biases=settings.biases,
+            precision=_known(settings.prior_precision, fitting if settings.learn_priors else 1.0),
+            bias_precision=fitting / np.sqrt(spread) if guessed else None,
+            unit=float(np.sqrt(spread)),
+            noise=_known(settings.noise_precision, 1.0 / spread if settings.learn_noise else 1.0),
+            learn_precision=settings.learn_priors,
+            learn_noise=settings.learn_noise,
+            user_noise=freedom if by in ("user", "both") else None,
+            item_noise=freedom if by in ("item", "both") else None,
+        )
+
+    def _problem(self, ratings: Ratings, hold: bool = False, rows: npt.NDArray[np.int64] | None = None) -> Any:
+        from natgrad.models.factorization.problem import FullRatingsProblem
+
+        features = features_of(self.learned["features"], ratings, rows)
+        return FullRatingsProblem(ratings, self.n_factors, self.priors, hold, features, self.offset)
+
+    def start(self, ratings: Ratings, seed: int, scale: float) -> State:
+        """Vectors drawn from the prior, biases zero."""
+        state: State = self._problem(ratings).start(seed, scale)
+        return state
+
+    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Part:
+        """Learned precisions of factors are held for the first sweeps, and while ratings come in.
+
+        What the first of many ratings cannot tell from noise, later ones may; a factor that was switched off stays so.
+        """
+        if growing:
+            problem = self._problem(ratings, hold=self.settings.learn_priors)
+            return Part(problem, problem.order)
+        exact = method is None or isinstance(method, VB)
+        hold = exact and t < self.warm_up
+        problem = self._problem(ratings, hold)
+        return Part(problem, problem.order, self.warm_up if hold else None)
+
+    def is_done(self, result: Result) -> bool:
+        """A run that ended early has ended."""
+        return result.state.t < self.warm_up
+
+    def extended(self, state: State, ratings: Ratings, seed: int) -> State:
+        """New rows at zero, with the variance of the prior."""
+        return extended_state(state, self._problem(ratings).start(seed, 0.0))
+
+    def folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
+        """Some users, and their noise, anew."""
+        problem = self._problem(some, rows=rows)
+        order = tuple(name for name in ("u", "user_noise") if name in problem.blocks)
+        return folded_state(problem, order, state, rows, steps if len(order) > 1 else 1)
+
+    def predictor(self, state: State) -> Predictor:
+        """Moments, and the mean of 1/τ, 1/s and 1/t."""
+        sizes = {"user_noise": len(state.mu["u"][0]), "item_noise": len(state.mu["v"][0])}
+        rows = [mean_inverse(state.lam[name]) if name in state.lam else np.ones(n) for name, n in sizes.items()]
+        noise = float(mean_inverse(state.lam["noise"])) if "noise" in state.lam else 1.0 / self.priors.noise
+        return Rated(state.mu["u"], state.mu["v"], self.settings.biases, self.offset, noise, *rows)
+
+    def saved(self) -> dict[str, Any]:
+        """Settings, and what the data had said of mean and variance."""
+        return {"settings": self.settings._asdict(), "learned": dict(self.learned)}
+
+
+def features_of(
+    known: Mapping[str, Floats], ratings: Ratings, rows: npt.NDArray[np.int64] | None = None
+) -> dict[str, Floats]:
+    """The features of every user and item of some ratings; ``rows`` says which users these are."""
+    found = {}
+    for side, table in known.items():
+        wanted = ratings.n_items if side == "v" else ratings.n_users if rows is None else int(rows.max()) + 1
+        longer = padded_features(table, wanted)
+        found[side] = longer if side == "v" or rows is None else longer[rows]
+    return found
+
+
+def mean_inverse(lam: Any) -> Floats:
+    """E[1/x] of Gammas, rate/(shape − 1); of those too vague to have one, 1/E[x]."""
+    rate, less_one = -np.asarray(lam[0]), np.asarray(lam[1])
+    return np.where(less_one > 0.5, rate / np.maximum(less_one, 0.5), rate / (less_one + 1.0))
+
+
+def extended_state(state: State, larger: State) -> State:
+    """A state with the rows of a larger one behind its own; what the method remembers is forgotten."""
+    joined: dict[str, dict[str, Any]] = {"lam": {}, "mu": {}}
+    for field, old, new in (("lam", state.lam, larger.lam), ("mu", state.mu, larger.mu)):
+        for name, parts in new.items():
+            joined[field][name] = tuple(
+                b if a.shape == () else np.concatenate([a, b[len(a) :]]) if len(b) > len(a) else a
+                for a, b in zip((np.asarray(part) for part in old[name]), parts, strict=True)
+            )
+            if np.ndim(parts[0]) == 0:
+                joined[field][name] = old[name]
+    return State(joined["lam"], joined["mu"], state.t)
+
+
+def folded_state(
+    problem: Problem, order: tuple[str, ...], state: State, rows: npt.NDArray[np.int64], steps: int
+) -> State:
+    """The state with the blocks in ``order`` updated in some rows; ``problem`` has the ratings of these rows alone."""
+    lam, mu = dict(state.lam), dict(state.mu)
+    for name in order:
+        lam[name], mu[name] = (tuple(np.asarray(part)[rows] for part in parts[name]) for parts in (lam, mu))
+    part = State(lam, mu, state.t)
+    for _ in range(steps):
+        part = problem.sweep(part, order).state
+    found: list[dict[str, Any]] = []
+    for whole, pieces in ((dict(state.lam), part.lam), (dict(state.mu), part.mu)):
+        for name in order:
+            whole[name] = tuple(_put(old, new, rows) for old, new in zip(whole[name], pieces[name], strict=True))
+        found.append(whole)
+    return State(found[0], found[1], state.t)
+
+
+def _put(whole: Any, pieces: Any, rows: npt.NDArray[np.int64]) -> Any:
+    out = np.array(whole)
+    out[rows] = pieces
+    return out
+
+
+def _variance(values: Floats) -> float:
+    """Of the ratings; where all are the same, their square, so that it has their unit."""
+    return float(values.var()) if np.ptp(values) > 0 else float(values[0]) ** 2 or 1.0
+
+
+def _known(given: float | None, otherwise: float) -> float:
+    return otherwise if given is None else float(given)

@@ -1,0 +1,267 @@
+"""Counts as the engine's Problem: hierarchical Poisson factorisation, where a pair that is not stored is a zero.
+
+    r_ij ~ Poisson(Σ_k θ_ik β_jk),   θ_ik ~ Gamma(a, ξ_i),   ξ_i ~ Gamma(a', b'),   and the same for β_jk and η_j
+
+Zeros cost nothing: what they say is −Σ_k (Σ_i E[θ_ik]) (Σ_j E[β_jk]). Gopalan, Hofman and Blei (2015). Blocks "u" (θ),
+"user_rate" (ξ), "v" (β) and "item_rate" (η).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+import scipy.special
+
+from natgrad.data.ratings import Ratings
+from natgrad.families import Gamma
+from natgrad.inference.engine import Result
+from natgrad.inference.executors.threads import Placed, Shared
+from natgrad.inference.methods import VB, Method
+from natgrad.inference.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
+from natgrad.kernels.factorization.counts import share_counts
+from natgrad.models.factorization.blending import blended_block, distance, length, owned
+from natgrad.models.factorization.likelihoods import Part, RatingSettings, extended_state, folded_state
+from natgrad.models.factorization.parts import cut_sides
+from natgrad.models.factorization.predictors import Counted, Predictor
+from natgrad.models.factorization.rows import Side, make_side, run_kernel
+from natgrad.models.factorization.sides import OTHER, PLATE, aligned
+from natgrad.random import Stream, generator
+
+__all__ = ["Counts", "CountsProblem"]
+
+Floats = npt.NDArray[np.float64]
+Pair = tuple[Floats, Floats]
+GAMMA = Gamma()
+RATE = {"u": "user_rate", "v": "item_rate"}
+SIDE = {name: side for side, name in RATE.items()}
+ORDER = ("u", "user_rate", "v", "item_rate")
+# a of the factors, a' and b' of their rates, as the authors have them: small a makes factors sparse.
+SHAPE, RATE_SHAPE, RATE_RATE = 0.3, 0.3, 0.3
+
+
+@final
+class CountsProblem:
+    """Counts with Gamma factors.
+
+    Parameters
+    ----------
+    ratings : Ratings, whole numbers ≥ 0
+    n_factors : int, K
+    """
+
+    messages = None
+    gauges: tuple[tuple[str, str], ...] = ()
+
+    def __init__(self, ratings: Ratings, n_factors: int) -> None:
+        self.ratings, self.n_factors = ratings, n_factors
+        self.sides = {"u": make_side(ratings.sorted_by_user), "v": make_side(ratings.sorted_by_item)}
+        # Set while shards are placed; see `natgrad.inference.executors.threads.sharing`.
+        self.placed: Placed | None = None
+        self.constant = -float(scipy.special.gammaln(ratings.values + 1.0).sum())
+
+    @cached_property
+    def blocks(self) -> Mapping[str, Block]:
+        """Rates of both sides, and their factors."""
+        found, rows = {}, {"u": self.ratings.n_users, "v": self.ratings.n_items}
+        for side in OTHER:
+            found[RATE[side]] = Block(RATE[side], GAMMA, (PLATE[side],), (rows[side],))
+            found[side] = Block(side, GAMMA, (PLATE[side], "factor"), (rows[side], self.n_factors))
+        return found
+
+    @cached_property
+    def observed(self) -> Mapping[str, npt.NDArray[np.int64]]:
+        """The counts that are stored."""
+        return {"r": np.arange(len(self.ratings))}
+
+    @cached_property
+    def _child_sets(self) -> dict[str, list[ChildSet]]:
+        found = {}
+        rows = {"u": self.ratings.by_user, "v": self.ratings.by_item}
+        for name, block in self.blocks.items():
+            if name in rows:
+                sizes, group = {"rating": len(self.ratings)}, rows[name]
+                found[name] = [ChildSet("r", True, 0, block, (0,), sizes, group.place, group.start)]
+            else:
+                n = block.shape[0] * self.n_factors
+                sizes = {PLATE[SIDE[name]]: block.shape[0], "factor": self.n_factors}
+                start = np.arange(0, n + 1, self.n_factors)
+                found[name] = [ChildSet(SIDE[name], False, 0, block, (0,), sizes, np.arange(n), start)]
+        return found
+
+    def child_sets(self, name: str) -> list[ChildSet]:
+        """The counts of a row; of a rate, the factors of its row."""
+        return self._child_sets[name]
+
+    def coupling(self, name: str) -> int:
+        """Factors of both sides meet in a count, a rate and a factor in its prior."""
+        return 2 if name in SIDE else 2 * self.n_factors
+
+    def neighbours(self, name: str) -> set[str]:
+        """The other side and the rates, or the side of a rate."""
+        return {SIDE[name]} if name in SIDE else {OTHER[name], RATE[name]}
+
+    def start(self, seed: int, sd: float = 1.0) -> State:
+        """Factors around what makes the mean of all pairs right, a tenth up or down; equal ones would stay equal."""
+        level = np.sqrt(self.ratings.values.sum() / (self.ratings.n_users * self.ratings.n_items) / self.n_factors)
+        lam: dict[str, Pair] = {}
+        for number, (name, block) in enumerate(self.blocks.items()):
+            if name in SIDE:
+                shape = np.full(block.shape, RATE_SHAPE + self.n_factors * SHAPE)
+                lam[name] = -shape / (SHAPE / level), shape - 1.0
+                continue
+            around = 1.0 + 0.1 * sd * generator(seed, Stream.START, number).uniform(-1.0, 1.0, block.shape)
+            lam[name] = np.full(block.shape, -1.0), np.maximum(level * around, 1e-3) - 1.0
+        return State(lam, {name: self.moments(self.blocks[name], part) for name, part in lam.items()}, 0)
+
+    def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
+        """Every block once, each with the best φ; the bound takes one more pass over the counts."""
+        info: dict[str, BlockInfo] = {}
+        for name in order:
+            old = state.lam[name]
+            goal = self.target(self.blocks[name], state)
+            new = goal if rho == 1.0 else owned((1.0 - rho) * a + rho * b for a, b in zip(old, goal, strict=True))
+            mu = self.moments(self.blocks[name], new)
+            state = state._replace(lam={**state.lam, name: new}, mu={**state.mu, name: mu})
+            info[name] = BlockInfo(bool(np.all(GAMMA.valid(new))), distance(owned(old), new) / length(owned(old)))
+        return SweepResult(state._replace(t=state.t + 1), self.bound(state), info)
+
+    def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
+        """The same."""
+        return self.sweep(state, order)
+
+    def bound(self, state: State) -> float:
+        """The evidence lower bound, with the best φ."""
+        mu = {name: self.moments(self.blocks[name], state.lam[name]) for name in self.blocks}
+        logs = self._shared("u", mu)[1]
+        zeros = float(mu["u"][0].sum(0) @ mu["v"][0].sum(0))
+        found = self.constant + float(logs.sum()) - zeros
+        for side, rate in RATE.items():
+            found -= float(np.sum(GAMMA.kl(state.lam[rate], self._prior(rate))))
+            (x, log_x), (xi, log_xi) = mu[side], mu[rate]
+            density = SHAPE * log_xi[:, None] - scipy.special.gammaln(SHAPE) + (SHAPE - 1.0) * log_x - xi[:, None] * x
+            found += float(density.sum() + np.sum(GAMMA.entropy(state.lam[side])))
+        return found
+
+    def target(
+        self,
+        block: Block,
+        state: State,
+        full: tuple[str, ...] | None = None,
+        sampled: tuple[Sampled, ...] = (),
+        column: int | None = None,
+    ) -> Pair:
+        """λ* with the best φ, from all counts."""
+        name = block.name
+        if sampled or full is not None:
+            raise NotImplementedError("counts are read as a whole: leave out method=, or take VB()")
+        mu = {key: owned(part) for key, part in state.mu.items()}
+        if name in SIDE:
+            prior = self._prior(name)
+            return prior[0] - mu[SIDE[name]][0].sum(1), prior[1] + SHAPE * self.n_factors
+        rate = mu[RATE[name]][0][:, None] + mu[OTHER[name]][0].sum(0)
+        return -rate, SHAPE - 1.0 + self._shared(name, mu)[0]
+
+    def advance(
+        self, block: Block, state: State, target: Any, rho: Any, column: int | None = None
+    ) -> tuple[State, BlockInfo]:
+        """λ ← (1 − ρ) λ + ρ λ^temp."""
+
+        def fresh(lam: Pair) -> tuple[Pair, bool]:
+            return self.moments(block, lam), bool(np.all(GAMMA.valid(lam)))
+
+        return blended_block(block, state, target, rho, column, fresh)
+
+    def moments(self, block: Block, lam: Any) -> Pair:
+        """μ = ∇A(λ)."""
+        return owned(GAMMA.expected_stats(owned(lam)))
+
+    def _prior(self, name: str) -> Pair:
+        shape = self.blocks[name].shape
+        return np.full(shape, -RATE_RATE), np.full(shape, RATE_SHAPE - 1.0)
+
+    def _shared(self, name: str, mu: Mapping[str, Pair]) -> tuple[Floats, Floats]:
+        """Σ_n r_n φ_nk and Σ_n r_n log Σ_k … of each row. Scaled by the largest G of each row, which may be tiny."""
+        tops = {side: mu[side][1].max(1) for side in OTHER}
+        own, other = (np.exp(mu[side][1] - tops[side][:, None]) for side in (name, OTHER[name]))
+        side = self.sides[name]
+        out, logs = share_rows(side, own, other) if self.placed is None else self._elsewhere(name, own, other)
+        back = np.add.reduceat(np.append(side.values * tops[OTHER[name]][side.other], 0.0), side.start[:-1])
+        totals = np.add.reduceat(np.append(side.values, 0.0), side.start[:-1])
+        some = np.diff(side.start) > 0
+        return out, logs + np.where(some, back + totals * tops[name], 0.0)
+
+    def shards(self, n_threads: int) -> list[Side]:
+        """Users, then items, in runs of rows with about equally many counts."""
+        rows = {"u": self.ratings.sorted_by_user, "v": self.ratings.sorted_by_item}
+        self._cuts = cut_sides(rows, n_threads)
+        return [make_side(run) for cut in self._cuts.values() for run in cut.runs]
+
+    def _elsewhere(self, name: str, own: Floats, other: Floats) -> tuple[Floats, Floats]:
+        """The sums of every row, where the shards are."""
+        assert self.placed is not None
+        cut, told = self._cuts[name], Shared(other)
+        calls = [(cut.first + n, (own[a:b], told)) for n, (a, b) in enumerate(pairwise(cut.borders))]
+        out, logs = zip(*self.placed.run(share_rows, calls), strict=True)
+        return np.concatenate(out), np.concatenate(logs)
+
+
+def share_rows(side: Side, own: Floats, other: Floats) -> tuple[Floats, Floats]:
+    """Σ_n r_n φ_nk and Σ_n r_n log Σ_k G_ik G_jk of each row."""
+    out, logs = np.empty(own.shape), np.empty(len(own))
+    run_kernel(share_counts, Side(*(aligned(part) for part in side)), aligned(own), aligned(other), out, logs)
+    return out, logs
+
+
+@final
+class Counts:
+    """Counts, for the estimator."""
+
+    sides, offset, warm_up = ("u", "v"), 0.0, 0
+
+    def __init__(self, settings: RatingSettings, ratings: Ratings) -> None:
+        values = ratings.values
+        if (bad := np.flatnonzero((values < 0) | (values != np.round(values)))).size:
+            raise ValueError(
+                f'likelihood="poisson" takes counts, whole numbers ≥ 0, got values[{bad[0]}] = {values[bad[0]]:g} '
+                f"({len(bad)} such)"
+            )
+        if not values.any():
+            raise ValueError('likelihood="poisson": every count is 0; nothing can be learned from them')
+        self.settings, self.n_factors = settings, settings.n_factors
+
+    def start(self, ratings: Ratings, seed: int, scale: float) -> State:
+        """Factors around the mean."""
+        return CountsProblem(ratings, self.n_factors).start(seed, scale)
+
+    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Part:
+        """One part."""
+        if method is not None and not isinstance(method, VB):
+            raise ValueError(f'likelihood="poisson" reads all counts at each step, got method={method}: leave it out')
+        return Part(CountsProblem(ratings, self.n_factors), ORDER)
+
+    def is_done(self, result: Result) -> bool:
+        """There is one part."""
+        return True
+
+    def extended(self, state: State, ratings: Ratings, seed: int) -> State:
+        """New rows as at a start."""
+        return extended_state(state, CountsProblem(ratings, self.n_factors).start(seed))
+
+    def folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
+        """Some users anew."""
+        return folded_state(CountsProblem(some, self.n_factors), ("u", "user_rate"), state, rows, 3 * steps)
+
+    def predictor(self, state: State) -> Predictor:
+        """Moments of both sides."""
+        pairs = [(GAMMA.mean(state.lam[side]), GAMMA.var(state.lam[side])) for side in self.sides]
+        user, item = ((mean, variance + mean**2) for mean, variance in pairs)
+        return Counted(user, item)
+
+    def saved(self) -> dict[str, Any]:
+        """Settings."""
+        return {"settings": self.settings._asdict()}

@@ -1,0 +1,214 @@
+"""What a fitted factorisation predicts: moments of users and items in; means, variances, densities and score vectors out."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, final
+
+import numpy as np
+import numpy.typing as npt
+import scipy.special
+
+from natgrad.models.factorization.sides import pair_moments
+
+__all__ = ["Binary", "Counted", "Predictor", "Rated", "ScalarRated", "probit_mean"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Pair = tuple[Floats, Floats]
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+class Predictor(Protocol):
+    """One likelihood's predictions; rows are numbers of users, columns of items.
+
+    ``user`` and ``item`` are E[x] [rows, D] and E[x²] [rows, D], or E[x xᵀ] [rows, D, D].
+    """
+
+    @property
+    def user(self) -> Pair:
+        """Moments of users' vectors."""
+        ...
+
+    @property
+    def item(self) -> Pair:
+        """Moments of items' vectors."""
+        ...
+
+    def pairs(self, rows: Ints, columns: Ints) -> Pair:
+        """Mean and variance of a new rating."""
+        ...
+
+    def interval(self, rows: Ints, columns: Ints, mass: float) -> Pair:
+        """The ends of the central interval of a new rating."""
+        ...
+
+    def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
+        """The logarithm of p of new ratings."""
+        ...
+
+    def vectors(self) -> Pair:
+        """[users, D] and [items, D] whose inner products order the items of each user as their predictions do."""
+        ...
+
+
+@final
+class Rated(NamedTuple):
+    """Gaussian ratings with a Gaussian for each row.
+
+    ``user_noise``, ``item_noise`` are E[1/s] and E[1/t] of each row, ``noise`` is E[1/τ].
+    """
+
+    user: Pair
+    item: Pair
+    biased: bool
+    offset: float
+    noise: float
+    user_noise: Floats
+    item_noise: Floats
+
+    def pairs(self, rows: Ints, columns: Ints) -> Pair:
+        """E[u·v + b + c], and its variance plus the noise."""
+        mean, variance = pair_moments(rows, columns, self.user, self.item, self.biased)
+        return mean + self.offset, variance + self.noise * self.user_noise[rows] * self.item_noise[columns]
+
+    def interval(self, rows: Ints, columns: Ints, mass: float) -> Pair:
+        """Of the Gaussian with this mean and variance."""
+        return _gaussian_interval(*self.pairs(rows, columns), mass)
+
+    def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
+        """Of the Gaussian with this mean and variance."""
+        return _gaussian_density(*self.pairs(rows, columns), values)
+
+    def vectors(self) -> Pair:
+        """(u, 1) and (v, c): a user's own bias orders nothing, but is part of the score."""
+        return augmented(self.user[0], self.item[0], self.biased, self.offset)
+
+
+@final
+class ScalarRated(NamedTuple):
+    """Gaussian ratings with a factor of q for every number: moments [rows, K]."""
+
+    user: Pair
+    item: Pair
+    noise: float
+
+    def pairs(self, rows: Ints, columns: Ints) -> Pair:
+        """Of scalars the products are independent, and their variances add up."""
+        products = self.user[0][rows] * self.item[0][columns]
+        squares = self.user[1][rows] * self.item[1][columns]
+        return products.sum(-1), (squares - products**2).sum(-1) + self.noise
+
+    def interval(self, rows: Ints, columns: Ints, mass: float) -> Pair:
+        """Of the Gaussian with this mean and variance."""
+        return _gaussian_interval(*self.pairs(rows, columns), mass)
+
+    def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
+        """Of the Gaussian with this mean and variance."""
+        return _gaussian_density(*self.pairs(rows, columns), values)
+
+    def vectors(self) -> Pair:
+        """The means."""
+        return self.user[0], self.item[0]
+
+
+@final
+class Binary(NamedTuple):
+    """Likes: P(1) = σ(u·v + b + c + offset); ``log_popular`` of items is added to their scores, if it is not empty."""
+
+    user: Pair
+    item: Pair
+    biased: bool
+    offset: float
+    log_popular: Floats
+
+    def pairs(self, rows: Ints, columns: Ints) -> Pair:
+        """The probability of a like, p, and p (1 − p)."""
+        mean, variance = pair_moments(rows, columns, self.user, self.item, self.biased)
+        chance = probit_mean(mean + self.offset, variance)
+        return chance, chance * (1.0 - chance)
+
+    def interval(self, rows: Ints, columns: Ints, mass: float) -> Pair:
+        """The probability itself, as far as it is known: σ of the interval of u·v + b + c."""
+        mean, variance = pair_moments(rows, columns, self.user, self.item, self.biased)
+        low, high = _gaussian_interval(mean + self.offset, variance, mass)
+        return scipy.special.expit(low), scipy.special.expit(high)
+
+    def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
+        """Of p or 1 − p, the logarithm."""
+        chance = self.pairs(rows, columns)[0]
+        return np.log(np.where(values > 0.5, chance, 1.0 - chance))
+
+    def vectors(self) -> Pair:
+        """As for ratings; the probability rises with the score."""
+        users, items = augmented(self.user[0], self.item[0], self.biased, self.offset)
+        if not len(self.log_popular):
+            return users, items
+        return np.column_stack([users, np.ones(len(users))]), np.column_stack([items, self.log_popular])
+
+
+@final
+class Counted(NamedTuple):
+    """Counts: Poisson(θ·β) with Gamma factors; ``user`` and ``item`` hold E[x] and E[x²]."""
+
+    user: Pair
+    item: Pair
+
+    def pairs(self, rows: Ints, columns: Ints) -> Pair:
+        """Mean and variance of a new count; of a mixture of Poissons, mean plus the variance of the rate."""
+        products = self.user[0][rows] * self.item[0][columns]
+        mean = products.sum(-1)
+        spread = (self.user[1][rows] * self.item[1][columns] - products**2).sum(-1)
+        return mean, mean + spread
+
+    def interval(self, rows: Ints, columns: Ints, mass: float) -> Pair:
+        """Quantiles of the negative binomial with this mean and variance."""
+        mean, variance = self.pairs(rows, columns)
+        size, chance = _negative_binomial(mean, variance)
+        tail = 0.5 * (1.0 - mass)
+        quantile = scipy.special.nbdtrik
+        low, high = (
+            np.maximum(0.0, np.ceil(np.nan_to_num(quantile(level, size, chance)))) for level in (tail, 1.0 - tail)
+        )
+        return low, high
+
+    def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
+        """Of the negative binomial with this mean and variance."""
+        size, chance = _negative_binomial(*self.pairs(rows, columns))
+        log_choose = scipy.special.gammaln(values + size) - scipy.special.gammaln(size)
+        found: Floats = (
+            log_choose - scipy.special.gammaln(values + 1.0) + size * np.log(chance) + values * np.log1p(-chance)
+        )
+        return found
+
+    def vectors(self) -> Pair:
+        """The means."""
+        return self.user[0], self.item[0]
+
+
+def augmented(users: Floats, items: Floats, biased: bool, offset: float) -> Pair:
+    """Vectors whose inner product is u·v + b + c + offset."""
+    if not biased:
+        return users, items
+    ones = np.ones(len(users)), np.ones(len(items))
+    left = np.column_stack([users[:, :-1], users[:, -1] + offset, ones[0]])
+    return left, np.column_stack([items[:, :-1], ones[1], items[:, -1]])
+
+
+def probit_mean(mean: Floats, variance: Floats) -> Floats:
+    """E[σ(x)] of a Gaussian x, by MacKay's σ(m / √(1 + π v / 8)); within .02 of the integral."""
+    found: Floats = scipy.special.expit(mean / np.sqrt(1.0 + np.pi * variance / 8.0))
+    return found
+
+
+def _gaussian_interval(mean: Floats, variance: Floats, mass: float) -> Pair:
+    width = float(scipy.special.ndtri(0.5 + 0.5 * mass)) * np.sqrt(variance)
+    return mean - width, mean + width
+
+
+def _gaussian_density(mean: Floats, variance: Floats, values: Floats) -> Floats:
+    return np.asarray(-0.5 * (LOG_2PI + np.log(variance) + (values - mean) ** 2 / variance))
+
+
+def _negative_binomial(mean: Floats, variance: Floats) -> tuple[Any, Any]:
+    chance = mean / variance
+    return mean * chance / (1.0 - chance), chance

@@ -1,0 +1,380 @@
+"""The full Gaussian factorisation as the engine's Problem: biases, learned priors and noise, one Gaussian for each row.
+
+    r_n ~ N(u_i · v_j + b_i + c_j, 1/(τ s_i t_j)),   x_i = (u_i, b_i) ~ N(0, diag(α)⁻¹),   y_j = (v_j, c_j) ~ N(0, diag(β)⁻¹)
+    α_d, β_d, τ ~ Gamma(a, b),   s_i, t_j ~ Gamma(ν/2, ν/2);   q = Π q(x_i) Π q(y_j) q(α) q(β) q(τ) Π q(s_i) Π q(t_j)
+
+Blocks: "u" and "v" (with the bias as the last number of each vector), "user_precision", "item_precision", "noise",
+"user_noise" and "item_noise"; the last five only where they are learned. The same numbers come from the network that
+declares the model, as the inner product of (u, b, 1) and (v, 1, c); a test demands it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.ratings import Ratings
+from natgrad.families import Gamma, MultivariateNormal
+from natgrad.inference.executors.threads import Placed
+from natgrad.inference.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
+from natgrad.inference.rotation import Rotation
+from natgrad.kernels.factorization import vectors as rating_vectors
+from natgrad.models.factorization.blending import blended_block, owned
+from natgrad.models.factorization.parts import PlacedRows, cut_sides
+from natgrad.models.factorization.rotation import SideSums, best_turn, moved_rows
+from natgrad.models.factorization.sides import OTHER, PLATE, ItsRatings
+from natgrad.models.factorization.sweep import MAP, NOISE, PRECISION, SIDE, RatingSweep
+from natgrad.random import Stream, generator
+
+__all__ = ["FullRatingsProblem", "RatingPriors"]
+
+Floats = npt.NDArray[np.float64]
+Pair = tuple[Floats, Floats]
+GAMMA, VECTOR = Gamma(), MultivariateNormal()
+
+
+@dataclass(frozen=True, slots=True)
+class RatingPriors:
+    """What is known before the ratings.
+
+    Parameters
+    ----------
+    biases : bool
+    precision, noise : float
+        α of every number, and τ; known where they are not learned, and where a learned one starts.
+    learn_precision, learn_noise : bool
+        A Gamma(`shape`, `rate`) on each of them instead.
+    user_noise, item_noise : float, optional
+        ν of the Gamma(ν/2, ν/2) on s_i or t_j: users or items whose noise differs; none if left out.
+    shape, rate : float
+        Of the vague Gammas, for ratings of variance one.
+    unit : float
+        The standard deviation of the ratings. Biases have it, the numbers of both vectors its square root; vague priors are as
+        vague in every unit.
+    bias_precision : float, optional
+        α of the biases, where it is not ``precision``.
+    """
+
+    biases: bool = True
+    precision: float = 1.0
+    noise: float = 1.0
+    learn_precision: bool = True
+    learn_noise: bool = True
+    user_noise: float | None = None
+    item_noise: float | None = None
+    shape: float = 1e-3
+    rate: float = 1e-3
+    unit: float = 1.0
+    bias_precision: float | None = None
+
+    def squares(self, n_factors: int) -> Floats:
+        """The unit of the square of each number of a vector: of factors, then of the bias."""
+        return np.array([self.unit] * n_factors + [self.unit**2] * self.biases)
+
+    def precisions(self, n_factors: int) -> Floats:
+        """α of each number of a vector."""
+        bias = self.precision if self.bias_precision is None else self.bias_precision
+        return np.array([self.precision] * n_factors + [bias] * self.biases)
+
+
+class FullRatingsProblem:
+    """Ratings with everything about them to be learned.
+
+    Parameters
+    ----------
+    ratings : Ratings
+    n_factors : int, K
+    priors : RatingPriors
+    hold : bool
+        Whether learned precisions stay as they are: in the first sweeps, when the noise is still taken for large, they
+        would switch factors off that the data can tell from noise later.
+    features : {"u": [users, F], "v": [items, F]}, optional
+        What is known of users or items: their vectors are N(W f, diag(α)⁻¹), the rows of W in the blocks "user_map", "item_map".
+    offset : float, m
+        What is taken off every rating: the model has no mean of its own.
+    """
+
+    extrapolated = ("u", "v")
+
+    def __init__(
+        self,
+        ratings: Ratings,
+        n_factors: int,
+        priors: RatingPriors,
+        hold: bool = False,
+        features: Mapping[str, Floats] | None = None,
+        offset: float = 0.0,
+    ) -> None:
+        self.features = dict(features or {})
+        self.ratings, self.n_factors, self.priors, self.hold = ratings, n_factors, priors, hold
+        self.size = n_factors + priors.biases
+        self.values, self.trust, self.offset = ratings.values, np.ones(1), offset
+        self._placed: Placed | None = None
+        self.sides = {
+            "u": ItsRatings(ratings.sorted_by_user, priors.biases, offset),
+            "v": ItsRatings(ratings.sorted_by_item, priors.biases, offset),
+        }
+
+    @property
+    def placed(self) -> Placed | None:
+        """Where the shards of both sides are, if they are placed."""
+        return self._placed
+
+    @placed.setter
+    def placed(self, placed: Placed | None) -> None:
+        self._placed = placed
+        for name, side in self.sides.items():
+            side.elsewhere = None if placed is None else PlacedRows(placed, self.cuts[name])
+
+    def shards(self, n_threads: int) -> list[ItsRatings]:
+        """Users, then items, in runs of rows with about equally many ratings; a step reads all of them."""
+        self.cuts = cut_sides({name: side.rows for name, side in self.sides.items()}, n_threads)
+        return [ItsRatings(run, self.priors.biases, self.offset) for cut in self.cuts.values() for run in cut.runs]
+
+    def at(self, sides: dict[str, ItsRatings], values: Floats, trust: Floats) -> FullRatingsProblem:
+        """The same with other values of the ratings, and a noise precision for each of them."""
+        made = copy.copy(self)
+        made.sides, made.values, made.trust, made.offset = sides, values, trust, 0.0
+        return made
+
+    @cached_property
+    def blocks(self) -> Mapping[str, Block]:
+        """Those that are learned, parents first."""
+        found, own, rows = {}, self.priors, {"u": self.ratings.n_users, "v": self.ratings.n_items}
+        for side in ("u", "v"):
+            if own.learn_precision:
+                found[PRECISION[side]] = Block(PRECISION[side], GAMMA, ("factor",), (self.size,))
+            if side in self.features:
+                found[MAP[side]] = Block(MAP[side], VECTOR, ("factor",), (self.size,))
+            found[side] = Block(side, VECTOR, (PLATE[side],), (rows[side],))
+        for side, nu in (("v", own.item_noise), ("u", own.user_noise)):
+            if nu is not None:
+                found[NOISE[side]] = Block(NOISE[side], GAMMA, (PLATE[side],), (rows[side],))
+        if own.learn_noise:
+            found["noise"] = Block("noise", GAMMA, (), ())
+        return found
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Each noise right after the side whose errors it needs, so that a sweep reads every rating twice, not more."""
+        wanted = (
+            "u",
+            "user_noise",
+            "v",
+            "item_noise",
+            "noise",
+            "user_map",
+            "item_map",
+            "user_precision",
+            "item_precision",
+        )
+        held = PRECISION.values() if self.hold else ()
+        return tuple(name for name in wanted if name in self.blocks and name not in held)
+
+    @cached_property
+    def observed(self) -> Mapping[str, npt.NDArray[np.int64]]:
+        """All ratings."""
+        return {"r": np.arange(len(self.ratings))}
+
+    @cached_property
+    def _child_sets(self) -> dict[str, list[ChildSet]]:
+        found = {}
+        rows = {"u": self.ratings.by_user, "v": self.ratings.by_item}
+        for name, block in self.blocks.items():
+            if name in PRECISION.values() or name in MAP.values():
+                side = SIDE[name]
+                axes: tuple[int, ...] = ()
+                term, sizes, n = side, {PLATE[side]: self.blocks[side].shape[0]}, self.blocks[side].shape[0]
+            else:
+                axes = (0,) if block.shape else ()
+                term, sizes, n = "r", {"rating": len(self.ratings)}, len(self.ratings)
+            group = rows.get(SIDE.get(name, name)) if axes else None
+            children = np.arange(n) if group is None else group.place
+            start = np.array([0, n]) if group is None else group.start
+            found[name] = [ChildSet(term, term == "r", 0, block, axes, sizes, children, start)]
+        return found
+
+    @property
+    def accesses(self) -> int:
+        """Messages that a sweep reads: of ratings, and of the rows of a side for each of their precisions and maps."""
+        side_of = {name: SIDE[name] for name in (*PRECISION.values(), *MAP.values()) if name in self.blocks}
+        return len(self.ratings) * (len(self.blocks) - len(side_of)) + self.size * sum(
+            self.blocks[side].shape[0] for side in side_of.values()
+        )
+
+    def child_sets(self, name: str) -> list[ChildSet]:
+        """Ratings; of precisions, the rows of their side."""
+        return self._child_sets[name]
+
+    def coupling(self, name: str) -> int:
+        """ω: the variables that meet in a rating, or a row and its precision."""
+        return len(self._meeting) if name in self._meeting else 2 + (SIDE[name] in self.features)
+
+    def neighbours(self, name: str) -> set[str]:
+        """The other blocks that an update reads."""
+        side = name if name in OTHER else SIDE.get(name, "")
+        around = {side, MAP.get(side, ""), PRECISION.get(side, "")} & set(self.blocks) - {name}
+        if name not in self._meeting:
+            return around
+        return (self._meeting - {name}) | (around if name in OTHER else set())
+
+    @cached_property
+    def _meeting(self) -> set[str]:
+        return {name for name in self.blocks if name not in (*PRECISION.values(), *MAP.values())}
+
+    @property
+    def gauges(self) -> tuple[tuple[str, str], ...]:
+        """Ratings see u and v only through their inner product; with features the way back to their priors is not free."""
+        return () if self.features else (("u", "v"),)
+
+    @property
+    def messages(self) -> None:
+        """Vectors are not remembered: a rating's message has K² numbers."""
+        return None
+
+    def prior_of(self, name: str) -> Pair:
+        """λ of the known prior of a Gamma; of a map, N(0, 1) for every number, in its unit."""
+        if name in MAP.values():
+            n_features = self.features[SIDE[name]].shape[1]
+            half = -0.5 / self.priors.squares(self.n_factors)
+            return np.zeros((self.size, n_features)), half[:, None, None] * np.eye(n_features)
+        if name in NOISE.values():
+            nu = self.priors.user_noise if name == "user_noise" else self.priors.item_noise
+            assert nu is not None
+            shape, rates = 0.5 * nu, np.asarray(0.5 * nu)
+        else:
+            squares = self.priors.unit**2 if name == "noise" else self.priors.squares(self.n_factors)
+            shape, rates = self.priors.shape, np.asarray(self.priors.rate * squares)
+        here = self.blocks[name].shape
+        return np.full(here, -rates), np.full(here, shape - 1.0)
+
+    def start(self, seed: int, sd: float = 1.0) -> State:
+        """Rows drawn ``sd`` times as wide as their prior, biases at zero; Gammas centred at the known values."""
+        lam: dict[str, Pair] = {}
+        alpha = self.priors.precisions(self.n_factors)
+        values = {"noise": self.priors.noise, **dict.fromkeys(PRECISION.values(), alpha)}
+        for number, (name, block) in enumerate(self.blocks.items()):
+            if name in MAP.values():
+                lam[name] = self.prior_of(name)
+                continue
+            if name not in OTHER:
+                shape = self.prior_of(name)[1] + 1.0 + 0.5 * self._n_children(name)
+                lam[name] = owned((-shape / values.get(name, 1.0), shape - 1.0))
+                continue
+            mean = sd * generator(seed, Stream.START, number).normal(size=(block.shape[0], self.size)) / np.sqrt(alpha)
+            mean[:, self.n_factors :] = 0.0
+            lam[name] = alpha * mean, np.tile(-0.5 * np.diag(alpha), (block.shape[0], 1, 1))
+        return State(lam, {name: self.moments(self.blocks[name], part) for name, part in lam.items()}, 0)
+
+    def _n_children(self, name: str) -> Any:
+        """Of each element of a Gamma."""
+        if name in PRECISION.values():
+            return self.blocks[SIDE[name]].shape[0]
+        return len(self.ratings) if name == "noise" else np.diff(self.sides[SIDE[name]].rows.start)
+
+    # -- exact --
+
+    def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
+        """Update every block once, in order; the bound needs no rating to be read again."""
+        work = RatingSweep(self, state)
+        info = {name: work.update(name, float(rho)) for name in order}
+        return SweepResult(State(work.lam, work.mu, state.t + 1, state.memory), work.bound(), info)
+
+    def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
+        """The same: the numbers of a row are one variable."""
+        return self.sweep(state, order)
+
+    def bound(self, state: State) -> float:
+        """The evidence lower bound at a state."""
+        return sum(self.bound_by_node(state).values())
+
+    def bound_by_node(self, state: State) -> dict[str, float]:
+        """E[log p] of each node, plus its entropy where it is hidden; they add up to the bound."""
+        return RatingSweep(self, state, afresh=True).parts()
+
+    def turned(self, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None) -> Rotation | None:
+        """The pair in the best position that the ratings cannot tell from the present one, and the precisions that fit it.
+
+        A side that is not ``needed`` stays as it was: turning it takes as long as updating it.
+        """
+        sums = {}
+        for side in pair:
+            mean, second = state.mu[side]
+            precision = PRECISION[side] if self.priors.learn_precision else None
+            fixed = self.priors.precisions(self.n_factors)
+            alpha = fixed if precision is None else np.asarray(state.mu[precision][0])
+            sums[side] = SideSums(mean.sum(0), second.sum(0), len(mean), alpha)
+        learning = self.priors.learn_precision and not self.hold
+        rates = self.priors.rate * self.priors.squares(self.n_factors)
+        gamma = (self.priors.shape, rates) if learning else None
+        best = best_turn(sums["u"], sums["v"], self.n_factors, gamma)
+        if best is None:
+            return None
+        lam, mu = dict(state.lam), dict(state.mu)
+        for side, turn in zip(("u", "v"), best.turns, strict=True):
+            if needed is None or side in needed:
+                lam[side], mu[side] = moved_rows(owned(mu[side]), owned(lam[side]), turn)
+        if learning:
+            for side, diagonal in zip(("u", "v"), best.diagonals, strict=True):
+                name = PRECISION[side]
+                prior = self.prior_of(name)
+                lam[name] = prior[0] - 0.5 * diagonal, prior[1] + 0.5 * sums[side].rows
+                mu[name] = self.moments(self.blocks[name], lam[name])
+        turns = dict(zip(("u", "v"), best.turns, strict=True))
+        return Rotation(
+            state._replace(lam=lam, mu=mu),
+            {side: turn.matrix for side, turn in turns.items()},
+            {side: turn.shift for side, turn in turns.items()},
+        )
+
+    # -- sampled --
+
+    def target(
+        self,
+        block: Block,
+        state: State,
+        full: tuple[str, ...] | None = None,
+        sampled: tuple[Sampled, ...] = (),
+        column: int | None = None,
+    ) -> Pair:
+        """λ^temp of eq. (6): prior message plus messages of children, whole terms in ``full``, the rest sampled."""
+        name, work = block.name, RatingSweep(self, state)
+        prior = work.prior_message(name)
+        out = owned(prior if full is None or name in full else tuple(np.zeros_like(part) for part in prior))
+        out = out[0].copy(), out[1].copy()
+        child = self._child_sets[name][0].term
+        if full is None or child in full:
+            work.add_all(name, out)
+        for sample in sampled:
+            work.add_sample(name, sample, out)
+        return out
+
+    def advance(
+        self, block: Block, state: State, target: Any, rho: Any, column: int | None = None
+    ) -> tuple[State, BlockInfo]:
+        """λ ← (1 − ρ) λ + ρ λ^temp; ρ is a number or one for each element."""
+
+        def fresh(lam: Pair) -> tuple[Pair, bool]:
+            mu = self.moments(block, lam)
+            inside = bool(np.all(np.isfinite(mu[0]))) and (block.family is VECTOR or bool(np.all(GAMMA.valid(lam))))
+            return mu, inside
+
+        return blended_block(block, state, target, rho, column, fresh)
+
+    def moments(self, block: Block, lam: Any) -> Pair:
+        """μ = ∇A(λ)."""
+        return self.moments_and_log_det(block.name, owned(lam))[0]
+
+    def moments_and_log_det(self, name: str, lam: Pair) -> tuple[Pair, Floats]:
+        """Of rows; of Gammas without the second."""
+        if name not in OTHER and name not in MAP.values():
+            return owned(GAMMA.expected_stats(lam)), np.empty(0)
+        mu, log_det = (np.empty(lam[0].shape), np.empty(lam[1].shape)), np.empty(len(lam[0]))
+        rating_vectors.moments(*lam, *mu, log_det)
+        return mu, log_det

@@ -1,0 +1,212 @@
+"""A fitted factorisation and users in; their best items, items like others, and scores on held-out ratings out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.rating_columns import pairs_in
+from natgrad.data.rating_files import are_ids, are_pairs, as_ratings
+from natgrad.data.ratings import joined_ids
+from natgrad.models.factorization.metrics import ranking_scores
+from natgrad.models.factorization.tables import check_columns, completed, halves, shape_of, with_new
+from natgrad.validation import whole_number
+
+if TYPE_CHECKING:
+    from natgrad.data.ratings import Ratings
+    from natgrad.inference.engine import Result
+    from natgrad.models.factorization.likelihoods import Kind
+    from natgrad.models.factorization.predictors import Predictor
+
+__all__ = ["RecommendMixin", "Recommendations"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+# Scores of a batch of users take this many numbers, so that the best are looked for while they are in the cache.
+BATCH_SCORES = 2_000_000
+METRICS = ("log_likelihood", "rmse", "mae", "ndcg", "recall", "map")
+
+
+class Recommendations(NamedTuple):
+    """Ids of items, best first, and their scores: [n] for one user, [users, n] for several."""
+
+    items: npt.NDArray[Any]
+    scores: npt.NDArray[np.float32]
+
+
+class RecommendMixin:
+    """Predictions, recommendations and scores; of the estimator it needs ``ratings_`` and ``_predictor``."""
+
+    if TYPE_CHECKING:
+        ratings_: Ratings
+        _predictor: Predictor
+        _kind: Kind
+        result_: Result
+
+        def _check_fitted(self) -> None: ...
+
+    def predict(self, users: Any, items: Any = None, return_std: bool = False) -> Any:
+        """The mean of a new rating for each pair (the probability of a like, the expected count).
+
+        Parameters
+        ----------
+        users, items : ids as they were given to `fit`, of the same length
+            Without ``items``, ``users`` is rows of user and item (an array [rows, 2] of ids, or a table with columns of such
+            names), and who was not fitted is predicted from the prior; or a table [rows, items] with NaN for missing ratings,
+            all of which is predicted, each row, of a known user or a new one, from its own ratings. An array [rows, 2] is
+            such a table if there are two items.
+        return_std : bool
+            Whether its standard deviation, noise included, comes with it.
+        """
+        self._check_fitted()
+        # Two columns of whole numbers are a table of ratings where there are two items.
+        if items is None and (pairs_in(users) is not None or (self.ratings_.n_items != 2 and are_ids(users))):
+            predictor, rows, columns = self._found(as_ratings(users, np.zeros(len(users)), "keep"))
+            mean, variance = predictor.pairs(rows, columns)
+        elif items is None:
+            mean, variance = completed(self._kind, self.result_.state, self.ratings_.item_ids, users)
+        else:
+            mean, variance = self._predictor.pairs(*self._pairs(users, items))
+        return (mean, np.sqrt(variance)) if return_std else mean
+
+    def interval(self, users: Any, items: Any, mass: float = 0.9) -> tuple[Floats, Floats]:
+        """The ends of the central interval of a new rating with probability ``mass`` (of a like: of its probability)."""
+        self._check_fitted()
+        if not 0 < mass < 1:
+            raise ValueError(f"mass must lie between 0 and 1, got {mass!r}")
+        return self._predictor.interval(*self._pairs(users, items), float(mass))
+
+    def recommend(self, users: Any = None, n: int = 10, exclude_seen: bool = True) -> Recommendations:
+        """The best items of one user, of several, or of all (None), in batches.
+
+        Parameters
+        ----------
+        users : an id, a list of ids, or None
+        n : int
+            How many; fewer are given if there are not as many items left, with None as the ids of the rest.
+        exclude_seen : bool
+            Whether items that the user has rated are left out.
+        """
+        self._check_fitted()
+        whole_number(n, "n")
+        alone = users is not None and (isinstance(users, (str, bytes)) or not hasattr(users, "__len__"))
+        rows = None if users is None else self.ratings_.find_users([users] if alone else users)
+        found, scores = self._best(rows, n, exclude_seen)
+        ids = self.ratings_.item_ids
+        named = ids[found] if (found >= 0).all() else ids.astype(object)[found]
+        named[found < 0] = None if named.dtype == object else named[found < 0]
+        return Recommendations(named[0], scores[0]) if alone else Recommendations(named, scores)
+
+    def similar_items(self, item: Any, n: int = 10) -> Recommendations:
+        """The items whose predicted ratings go most along with those of one, over the users: correlations, best first."""
+        self._check_fitted()
+        place = int(self.ratings_.find_items([item], "item")[0])
+        users, items = self._predictor.vectors()
+        centred = users - users.mean(0)
+        spread = centred.T @ centred / len(users)
+        covariance = items @ (spread @ items[place])
+        lengths = np.sqrt(np.maximum(np.einsum("id,de,ie->i", items, spread, items), 1e-300))
+        likeness = covariance / (lengths * lengths[place])
+        likeness[place] = -np.inf
+        best = np.argsort(-likeness, kind="stable")[: min(n, len(items) - 1)]
+        return Recommendations(self.ratings_.item_ids[best], likeness[best].astype(np.float32))
+
+    def score(self, X: Any, y: Any = None, *, metric: str = "log_likelihood", k: int = 10) -> float:
+        """How well held-out ratings were foreseen.
+
+        Parameters
+        ----------
+        X : ratings, as for `fit`
+            Some users or items may be new: they are predicted from the prior. The rows of a table without ids are the users of
+            the fit; more or fewer of them are new users, each half of whose ratings is predicted from the other.
+        y : array of numbers [n], optional: the ratings, if X is rows of user and item
+        metric : "log_likelihood", "rmse", "mae", "ndcg", "recall" or "map"
+            The mean log predictive density (higher is better; a density also judges the uncertainty), errors of the mean, or
+            how well the k best unseen items of each user match the held-out ones.
+        k : int, for the last three
+        """
+        self._check_fitted()
+        if metric not in METRICS:
+            raise ValueError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
+        pairs = are_pairs(X, y)
+        if not pairs:
+            check_columns(X, self.ratings_.n_items)
+        held = as_ratings(X, y)
+        if metric in ("ndcg", "recall", "map"):
+            known = self._pairs(held.user_ids[held.users], held.item_ids[held.items])
+            return self._ranking(*known, whole_number(k, "k"))[metric]
+        if not pairs and shape_of(X)[:1] not in ((), (self.ratings_.n_users,)):
+            parts = list(halves(self._kind, self.result_.state, self.ratings_.item_ids, held))
+        else:
+            parts = [(*self._found(held), held.values)]
+        found = [
+            predictor.log_density(rows, columns, values)
+            if metric == "log_likelihood"
+            else values - predictor.pairs(rows, columns)[0]
+            for predictor, rows, columns, values in parts
+        ]
+        each = np.concatenate(found)
+        if metric == "log_likelihood":
+            return float(np.mean(each))
+        return float(np.sqrt(np.mean(each**2)) if metric == "rmse" else np.mean(np.abs(each)))
+
+    def _found(self, held: Ratings) -> tuple[Predictor, Ints, Ints]:
+        """Who predicts, and the numbers of users and items; new ones are behind the known."""
+        known = self.ratings_
+        sides = (known.user_ids, held.user_ids), (known.item_ids, held.item_ids)
+        (user_ids, user), (item_ids, item) = (joined_ids(*ids) for ids in sides)
+        new = len(user_ids) - known.n_users, len(item_ids) - known.n_items
+        if new == (0, 0):
+            return self._predictor, user[held.users], item[held.items]
+        # Text for numbers, another catalogue, and counts, whose new rows have no prior here: an error with the first such id.
+        foreign = (new[0] == held.n_users, new[1] == held.n_items)
+        counts = self._kind.saved()["settings"]["likelihood"] == "poisson"
+        if counts or all(foreign) or any(_same_words(*ids) for ids, is_so in zip(sides, foreign, strict=True) if is_so):
+            self._pairs(held.user_ids[held.users], held.item_ids[held.items])
+        return with_new(self._kind, self.result_.state, *new), user[held.users], item[held.items]
+
+    def _ranking(self, rows: Ints, columns: Ints, k: int) -> dict[str, float]:
+        users, inverse = np.unique(rows, return_inverse=True)
+        order = np.argsort(inverse, kind="stable")
+        start = np.searchsorted(inverse[order], np.arange(len(users) + 1))
+        return ranking_scores(self._best(users, k, True)[0], start, columns[order])
+
+    def _best(self, rows: Ints | None, n: int, exclude_seen: bool) -> tuple[Ints, npt.NDArray[np.float32]]:
+        """Numbers of the best items, and their scores; ``rows`` None means all users."""
+        from natgrad.kernels.factorization.top_items import top_items
+
+        left, right = (np.ascontiguousarray(part, dtype=np.float32) for part in self._predictor.vectors())
+        if rows is not None:
+            left = left[rows]
+        seen_start, seen = (
+            self._seen(rows) if exclude_seen else (np.zeros(len(left) + 1, np.int64), np.empty(0, np.int32))
+        )
+        best = np.empty((len(left), n), dtype=np.int64), np.empty((len(left), n), dtype=np.float32)
+        batch = max(1, BATCH_SCORES // len(right))
+        turned = np.ascontiguousarray(right.T)
+        for first in range(0, len(left), batch):
+            some = slice(first, first + batch)
+            top_items(left[some] @ turned, first, seen_start, seen, exclude_seen, best[0][some], best[1][some])
+        return best
+
+    def _seen(self, rows: Ints | None) -> tuple[Ints, npt.NDArray[np.int32]]:
+        grouped = self.ratings_.sorted_by_user
+        if rows is None:
+            return grouped.start, grouped.other
+        degree = np.diff(grouped.start)[rows]
+        start = np.concatenate([[0], np.cumsum(degree)])
+        places = np.repeat(grouped.start[rows] - start[:-1], degree) + np.arange(start[-1])
+        return start, grouped.other[places]
+
+    def _pairs(self, users: Any, items: Any) -> tuple[Ints, Ints]:
+        rows, columns = self.ratings_.find_users(users), self.ratings_.find_items(items)
+        if len(rows) != len(columns):
+            raise ValueError(f"users and items must have the same length, got {len(rows)} and {len(columns)}")
+        return rows, columns
+
+
+def _same_words(known: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    """Whether ids are spelled alike though they differ, as 7 and "7"."""
+    return not {str(key) for key in known.tolist()}.isdisjoint(str(key) for key in other.tolist())

@@ -1,0 +1,241 @@
+"""One side's ratings and the calls of its kernels: new rows, targets, errors and predictions of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.ratings import RatingsRows
+from natgrad.kernels.factorization import blocks as kernels
+from natgrad.kernels.factorization.gather import gather_rows, pack, unpack
+from natgrad.kernels.factorization.pairs import linear_forms, moments_of_columns, moments_of_rows
+from natgrad.models.threads import at_most
+
+__all__ = [
+    "OTHER", "PLATE", "ItsRatings", "Moved", "Sent", "add_sampled", "aligned", "empty_rows", "packed", "pair_moments",
+    "run_alone", "unpacked",
+]  # fmt: skip
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Pair = tuple[Floats, Floats]
+# What all threads read of the other side at a time, and what they sum up at a time, in numbers of 8 bytes: together about a
+# third of what a processor's last cache holds today, since others use it too.
+BLOCK, SCRATCH = 2**19, 2**20
+# Runs of rows are cut into pieces of about equal work: enough to balance threads whatever their number. They depend on the data
+# alone, so that results do not depend on the threads. A row's own work is that of so many ratings; fewer than
+# ``LEAST_RATINGS`` in all are not worth a second thread.
+PIECES, OF_A_ROW, LEAST_RATINGS = 32, 50, 10_000
+EVERYWHERE = np.ones(1)
+# Users are "u", items "v".
+OTHER = {"u": "v", "v": "u"}
+PLATE = {"u": "user", "v": "item"}
+
+
+class Moved(NamedTuple):
+    """A side after an update: λ, moments, log |Λ| and Σ E[t] E[(r − …)²] of each row."""
+
+    lam: Pair
+    mu: Pair
+    log_det: Floats
+    errors: Floats
+
+
+class Sent(NamedTuple):
+    """What an update of some rows reads: packed moments and noise of the other side, their own noise, the prior, τ and ρ."""
+
+    tell: Floats
+    other_weight: Floats
+    own_weight: Floats
+    prior: Floats
+    pull: Floats
+    tau: float
+    rho: float
+
+
+class Elsewhere(Protocol):
+    """The same rows, computed by others."""
+
+    def swept(self, sent: Sent, lam: Pair) -> Moved:
+        """Every row at its optimum given the other side, or ρ of the way to it."""
+        ...
+
+    def errors_told(self, own: Pair, tell: Floats, other_weight: Floats) -> Floats:
+        """Σ_n E[t] E[(r − …)²] of every row."""
+        ...
+
+
+class ItsRatings:
+    """The ratings of every row of one side.
+
+    Parameters
+    ----------
+    rows : RatingsRows, sorted
+    biased : bool
+        Whether the last number of a vector is a bias.
+    offset : float
+        What is taken off every rating.
+    trust : array [n], optional
+        A factor of the noise precision of each rating, in the order of the rows.
+    """
+
+    def __init__(self, rows: RatingsRows, biased: bool, offset: float = 0.0, trust: Floats | None = None) -> None:
+        self.rows, self.biased, self.offset = rows, biased, offset
+        self.trust = EVERYWHERE if trust is None else trust
+        # Who computes, while that is not this process.
+        self.elsewhere: Elsewhere | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Users, or items."""
+        return len(self.rows.start) - 1
+
+    def sweep(
+        self,
+        other: Pair,
+        other_weight: Floats,
+        own_weight: Floats,
+        prior: Floats,
+        pull: Floats,
+        tau: float,
+        rho: float,
+        lam: Pair,
+    ) -> Moved:
+        """Every row at its optimum given the other side, or ρ of the way to it."""
+        # Threads look out for more work for a while after they are done, and those who send would wait for them.
+        sent = Sent(packed(other, alone=self.elsewhere is not None), other_weight, own_weight, prior, pull, tau, rho)
+        return self.swept(sent, lam) if self.elsewhere is None else self.elsewhere.swept(sent, lam)
+
+    def swept(self, sent: Sent, lam: Pair) -> Moved:
+        """As `sweep`, here, with the moments of the other side packed."""
+        new = empty_rows(*lam[0].shape)
+        numbers = sent.own_weight, sent.prior, sent.pull, sent.tau, self.biased, sent.rho
+        for pieces, sums in self._gathered(sent.tell, sent.other_weight, lam[0].shape[1]):
+            self._run(kernels.sweep_rows, pieces, sums, *numbers, *lam, *new.lam, *new.mu, new.log_det, new.errors)
+        return new
+
+    def errors(self, own: Pair, other: Pair, other_weight: Floats) -> Floats:
+        """Σ_n E[t] E[(r − …)²] of every row."""
+        where = self if self.elsewhere is None else self.elsewhere
+        return where.errors_told(own, packed(other), other_weight)
+
+    def errors_told(self, own: Pair, tell: Floats, other_weight: Floats) -> Floats:
+        """As `errors`, here, with the moments of the other side packed."""
+        out = np.empty(len(own[0]))
+        for pieces, sums in self._gathered(tell, other_weight, own[0].shape[1]):
+            self._run(kernels.errors_of_rows, pieces, sums, self.biased, *own, out)
+        return out
+
+    def add_targets(self, other: Pair, other_weight: Floats, scale: Floats, out: Pair) -> None:
+        """Add the messages of all ratings."""
+        for pieces, sums in self._gathered(packed(other), other_weight, other[0].shape[1]):
+            self._run(kernels.targets_of_rows, pieces, sums, scale, self.biased, *out)
+
+    def pair_moments(self, own: Floats, other: Floats, size: int, of_users: bool) -> Pair:
+        """E[f] and E[f²] of every rating, in the order of the rows, where f is what a rating is expected to be.
+
+        Moments are packed. The same sums are made for a rating from either side: forms are those of users.
+        """
+        user, width = unpacked(own if of_users else other, size), own.shape[1]
+        out, block = (np.empty(len(self.rows.values)), np.empty(len(self.rows.values))), max(1, BLOCK // width)
+        if of_users:
+            for pieces, forms in self._runs(width, width):
+                self._run(
+                    moments_of_rows, pieces, *self.rows[:2], *user, self.biased, aligned(other), block, forms, *out
+                )
+            return out
+        forms = np.empty((len(other), width))
+        linear_forms(*user, self.biased, forms)
+        for pieces, _ in self._runs(width, 0):
+            self._run(moments_of_columns, pieces, *self.rows[:2], *user, self.biased, forms, aligned(own), block, *out)
+        return out
+
+    def _gathered(self, tell: Floats, other_weight: Floats, size: int) -> Iterator[tuple[Ints, Floats]]:
+        """Runs of rows, cut into pieces, and the sums of their ratings; the array of the sums is used again."""
+        block = max(1, BLOCK // tell.shape[1])
+        for pieces, sums in self._runs(tell.shape[1], tell.shape[1] + size + 3):
+            self._run(gather_rows, pieces, *self.rows[:3], self.offset, self.trust, tell, other_weight, block, sums)
+            yield pieces, sums
+
+    def _runs(self, width: int, scratch: int) -> Iterator[tuple[Ints, Floats]]:
+        """Runs of rows, cut into pieces, and room for so many numbers of each of them."""
+        per_run = max(1, min(self.n_rows, SCRATCH // width))
+        room = np.empty((per_run, scratch))
+        for first in range(0, self.n_rows, per_run):
+            yield self._pieces(first, min(first + per_run, self.n_rows)), room
+
+    def _pieces(self, first: int, last: int) -> Ints:
+        """Where a run of rows is cut."""
+        if self._is_small:
+            return np.array([first, last])
+        work = self.rows.start[first : last + 1] + OF_A_ROW * np.arange(last - first + 1)
+        inner = np.searchsorted(work, np.linspace(work[0], work[-1], PIECES + 1)[1:-1])
+        return np.unique(np.concatenate([[first], first + inner, [last]]))
+
+    @property
+    def _is_small(self) -> bool:
+        return len(self.rows.values) < LEAST_RATINGS
+
+    def _run(self, kernel: Callable[..., None], *arguments: Any) -> None:
+        if self._is_small:
+            run_alone(kernel, *arguments)
+        else:
+            kernel(*arguments)
+
+
+def run_alone(kernel: Callable[..., None], *arguments: Any) -> None:
+    """A kernel in this thread: where there is little to do, others would only be waited for."""
+    with at_most(1):
+        kernel(*arguments)
+
+
+def add_sampled(
+    own: npt.NDArray[Any],
+    other: npt.NDArray[Any],
+    values: Floats,
+    scale: Floats,
+    moments: Pair,
+    biased: bool,
+    out: Pair,
+) -> None:
+    """Add the scaled messages of some ratings to the targets of their rows; ``moments`` are those of the other side."""
+    kernels.sampled_rows(own, other, values, scale, packed(moments), biased, *out)
+
+
+def pair_moments(own: npt.NDArray[Any], other: npt.NDArray[Any], mine: Pair, theirs: Pair, biased: bool) -> Pair:
+    """Mean and variance of u·v + b + c for pairs of rows."""
+    out = np.empty(len(own)), np.empty(len(own))
+    kernels.pair_moments(own.astype(np.int64), other.astype(np.int64), *mine, *theirs, biased, *out)
+    return out
+
+
+def packed(moments: Pair, alone: bool = False) -> Floats:
+    """The lower triangle of each matrix, then the vector; ``alone``: in this thread."""
+    n_rows, size = moments[0].shape
+    tell = np.empty((n_rows, size * (size + 1) // 2 + size))
+    if alone:
+        run_alone(pack, *moments, tell)
+    else:
+        pack(*moments, tell)
+    return tell
+
+
+def unpacked(tell: Floats, size: int) -> Pair:
+    """Vectors and symmetric matrices of what is packed."""
+    out = np.empty((len(tell), size)), np.empty((len(tell), size, size))
+    unpack(aligned(tell), *out)
+    return out
+
+
+def aligned(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """What came in a message may begin at any byte, where loops read slower and would be compiled once more."""
+    return np.require(array, requirements="A")
+
+
+def empty_rows(n_rows: int, size: int) -> Moved:
+    """Room for so many rows."""
+    lam, mu = ((np.empty((n_rows, size)), np.empty((n_rows, size, size))) for _ in range(2))
+    return Moved(lam, mu, np.empty(n_rows), np.empty(n_rows))

@@ -1,0 +1,114 @@
+"""A fitted factorisation and rows of a table in; the rows with every rating predicted out, or a score of them.
+
+A row is a user, known or not, and is judged by its own ratings alone: its vector is fitted to them with all else held. So rows do
+not depend on one another, as scikit-learn demands of ``predict(X)``. New users are scored on one half of their ratings given the
+other, both ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.numbers import as_table
+from natgrad.data.ratings import Ratings
+from natgrad.inference.problem import State
+
+if TYPE_CHECKING:
+    from natgrad.models.factorization.likelihoods import Kind
+    from natgrad.models.factorization.predictors import Predictor
+
+__all__ = ["FOLD_STEPS", "check_columns", "completed", "halves", "shape_of", "with_new"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+# Rounds of updates of new users' vectors, items held: scalars, and users with a noise of their own, need a few.
+FOLD_STEPS = 10
+# Who predicts, and the users, items and ratings to predict.
+Asked = tuple["Predictor", Ints, Ints, Floats]
+# Ratings predicted at once.
+SLICE = 1_000_000
+
+
+def shape_of(X: Any) -> tuple[int, ...]:
+    """Rows and columns of a table without ids; nothing of anything else."""
+    return np.shape(X) if isinstance(X, (list, np.ndarray)) or hasattr(X, "tocoo") else ()
+
+
+def check_columns(X: Any, n_items: int) -> None:
+    """A table without ids must have a column for each item of the fit."""
+    shape = shape_of(X)
+    if len(shape) == 2 and shape[1] != n_items:
+        raise ValueError(
+            f"X has {shape[1]} features, but MatrixFactorization is expecting {n_items} features as input: a column for each "
+            "item; give Ratings for others, whose ids tell which they are"
+        )
+
+
+def completed(kind: Kind, state: State, item_ids: npt.NDArray[Any], X: Any) -> tuple[Floats, Floats]:
+    """Mean and variance [rows, items] of the ratings of rows, given those that are there (the others are NaN)."""
+    if hasattr(X, "tocoo"):
+        raise TypeError(
+            "X is sparse, and a table with every rating is not: give X.toarray() with NaN where there is none"
+        )
+    table = as_table(X)
+    check_columns(table, len(item_ids))
+    n_rows, n_items = table.shape
+    rows, items = np.nonzero(~np.isnan(table))
+    predictor, n_users = _of_rows(kind, state, item_ids, n_rows, rows, items, table[rows, items])
+    mean, variance = np.empty((n_rows, n_items)), np.empty((n_rows, n_items))
+    for some in np.array_split(np.arange(n_rows), -(-n_rows * n_items // SLICE)):
+        pairs = n_users + np.repeat(some, n_items), np.tile(np.arange(n_items), len(some))
+        for out, found in zip((mean, variance), predictor.pairs(*pairs), strict=True):
+            out[some] = found.reshape(len(some), n_items)
+    return mean, variance
+
+
+def halves(kind: Kind, state: State, item_ids: npt.NDArray[Any], held: Ratings) -> Iterator[Asked]:
+    """Who predicts, and the users, items and ratings to predict: every second rating of new users given the others, twice."""
+    by_user = held.by_user
+    rows = np.repeat(np.arange(held.n_users), np.diff(by_user.start))
+    rank = np.arange(len(rows)) - by_user.start[rows]
+    for half in (0, 1):
+        asked = rank % 2 == half
+        told = rows[~asked], by_user.other[~asked], by_user.values[~asked]
+        predictor, first = _of_rows(kind, state, item_ids, held.n_users, *told)
+        yield predictor, first + rows[asked], by_user.other[asked].astype(np.int64), by_user.values[asked]
+
+
+def with_new(kind: Kind, state: State, new_users: int, new_items: int) -> Predictor:
+    """Who predicts for the users and items of the fit, and for so many behind them of whom only the prior is known."""
+    n_users, n_items = (len(state.mu[side][0]) for side in ("u", "v"))
+    ids = np.arange(n_users + new_users), np.arange(n_items + new_items)
+    larger = kind.extended(state, Ratings.numbered(np.array([0]), np.array([0]), np.zeros(1), *ids), 0)
+    lam, mu = dict(larger.lam), dict(larger.mu)
+    for side, name, known in (("u", "user_precision", n_users), ("v", "item_precision", n_items)):
+        if name in mu:  # new rows are as wide as the prior that was learned, not as the one at the start
+            precision = np.asarray(mu[name][0])
+            lam[side] = _put_behind(lam[side], known, (np.zeros_like(precision), np.diag(-0.5 * precision)))
+            mu[side] = _put_behind(mu[side], known, (np.zeros_like(precision), np.diag(1.0 / precision)))
+    return kind.predictor(State(lam, mu, state.t))
+
+
+def _put_behind(parts: Any, known: int, row: tuple[Floats, Floats]) -> tuple[Floats, ...]:
+    return tuple(
+        np.concatenate([np.asarray(part)[:known], np.broadcast_to(new, (len(part) - known, *new.shape))])
+        for part, new in zip(parts, row, strict=True)
+    )
+
+
+def _of_rows(
+    kind: Kind, state: State, item_ids: npt.NDArray[Any], n_rows: int, rows: Ints, items: Any, values: Floats
+) -> tuple[Predictor, int]:
+    """Who predicts for so many new users with these ratings, and the number of the first of them."""
+    n_users = len(state.mu["u"][0])
+    if len(rows):
+        ids = np.arange(n_users + n_rows)
+        ratings = Ratings.numbered(n_users + rows, items, values, ids, item_ids)
+        state = kind.extended(state, ratings, 0)
+        state = kind.folded(state, ratings.restricted(ids[n_users:]), ids[n_users:], FOLD_STEPS)
+        return kind.predictor(state), n_users
+    return with_new(kind, state, n_rows, 0), n_users  # nothing to go by but the priors

@@ -1,0 +1,405 @@
+"""What the two sparse Gaussian process estimators share: rows in, a run of the engine, and a predictor that is ready, out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import optax
+from scipy.linalg import blas
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from natgrad.blas import ONE_BLAS_THREAD
+from natgrad.covariance import RBF, Covariance, Inducing
+from natgrad.data.rows import Rows, Scaling, open_rows, rows_of_arrays, validated
+from natgrad.inference.callbacks import Progress
+from natgrad.inference.engine import Limits, run
+from natgrad.inference.problem import State
+from natgrad.inference.schema import check, refuse
+from natgrad.inference.steppers.tuned import SAMPLED, TunedGroups
+from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.models.base import register
+from natgrad.models.gp.algebra import Posterior
+from natgrad.models.gp.files import GPFiles, state_table
+from natgrad.models.gp.likelihoods import Likelihood
+from natgrad.models.gp.problem import GPProblem
+from natgrad.models.gp.settings import MOST_ROWS, Learned, Settings, compiled, leaves_of, settings_of
+from natgrad.posterior.export import Posterior as Factors
+from natgrad.posterior.export import factors_of
+from natgrad.posterior.files.checkpoints import Checkpoints
+from natgrad.posterior.fit_options import (
+    Keep,
+    all_or_nothing,
+    checked_method,
+    checked_step,
+    fitted_at,
+    keeper_of,
+    run_settings,
+)
+from natgrad.random import Stream, generator
+from natgrad.validation import real_number, whole_number
+
+__all__ = ["SparseGP"]
+
+Floats = npt.NDArray[np.float64]
+# Inducing inputs are chosen among this many rows for each of them, and at most so many.
+ROWS_PER_INDUCING, MOST_STARTING_ROWS = 20, 20_000
+# Steps over which the noisy bound is averaged before it is compared, and held-out rows that judge it.
+WINDOW, MOST_HELD_OUT, PATIENCE = 100, 2_000, 3
+MOST_JOINT_ROWS = 5_000
+# Fitted attributes that a file keeps as they are; the rest follows from the state.
+KEPT = ("n_features_in_", "feature_names_in_", "classes_", "elbo_", "trace_", "stop_", "n_rows_seen_", "_flat")
+
+# Both are parts of a checkpoint.
+register(Settings, "gp.Settings")
+register(optax.ScaleByAdamState, "gp.Adam")
+
+
+class Predictor(NamedTuple):
+    """Everything a prediction reads: no matrix is factorised again."""
+
+    kernel: Covariance
+    settings: Settings
+    inducing: Inducing
+    q: Posterior
+    offset: Floats
+
+    def latent(self, x: Floats) -> tuple[Floats, Floats]:
+        """Means and variances of f [N, P] at standardised inputs."""
+        means, variances, matrices = [], [], compiled(self.kernel)
+        for begin in range(0, len(x), MOST_ROWS):
+            k_nm, k_nn = matrices.rows(self.settings, x[begin : begin + MOST_ROWS])
+            a = blas.dtrmm(1.0, self.inducing.inverse, k_nm.T, lower=1)
+            means.append(a.T @ self.q.mean.T + self.offset)
+            shrunk = [np.einsum("mn,mn->n", a, blas.dsymm(1.0, s, a, lower=1) - a) for s in self.q.covariance]
+            variances.append(np.maximum(k_nn[:, None] + np.array(shrunk).T, 1e-12 * k_nn[:, None]))
+        return np.concatenate(means), np.concatenate(variances)
+
+
+class SparseGP(GPFiles, BaseEstimator):
+    """The common part; abstract. `SparseGPRegressor` has the parameters."""
+
+    elbo_: float
+    n_steps_: int
+
+    # -- fitting --
+
+    @all_or_nothing
+    def continue_(self, X: Any, y: Any = None, max_steps: int | None = None) -> Self:
+        """Go on from where the last fit ended, on the same rows: scales stay, the trace and Adam's memory continue.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+        max_steps : int, optional
+            Further steps; by default as many as in the settings.
+        """
+        check_is_fitted(self)
+        self._check_settings()
+        rows = self._read(X, y, False).scaled_by(self._x_scaling, self._y_scaling)
+        if rows.n_outputs != len(self._offset):
+            raise ValueError(f"y has {rows.n_outputs} outputs, and the fit has {len(self._offset)}: give the same rows")
+        rows, held = self._held_out(rows)
+        problem = self._problem(rows, self.kernel_, self._own_likelihood(), self._n_inducing, self._offset, None)
+        earlier = list(self.trace_.records) if hasattr(self, "trace_") else []
+        self._run(problem, self._state, held, Trace(earlier), max_steps)
+        return self
+
+    def _fit_rows(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, keep: Keep) -> None:
+        self._check_settings()
+        rows, held = self._held_out(rows.standardised(standard_outputs) if self.standardize else rows)
+        problem, settings = self._begun(rows, likelihood, whole_number(self.seed, "seed", least=0))
+        sizes = {"output": problem.n_outputs, "inducing": problem.n_inducing, "column": rows.n_columns}
+        keeper = keeper_of(keep, run_settings(self), lambda: (state_table(problem.kernel), sizes))
+        self._run(problem, problem.start(settings), held, Trace(), None, keeper)
+
+    def _held_out(self, rows: Rows) -> tuple[Rows, Rows | None]:
+        """The rows to learn from, and those that judge; the same for the same seed."""
+        if not self.validation_fraction:
+            return rows, None
+        return rows.split(
+            self.validation_fraction, generator(whole_number(self.seed, "seed", least=0), Stream.START, 1)
+        )
+
+    def _run(
+        self,
+        problem: GPProblem,
+        state: State,
+        held: Rows | None,
+        trace: Trace,
+        max_steps: int | None,
+        keeper: Checkpoints | None = None,
+    ) -> None:
+        watch = _Settled(self, problem, trace, held, float(self.tol))
+        method = checked_method(self.method)
+        limits = Limits(
+            whole_number(self.max_steps if max_steps is None else max_steps, "max_steps"), 0.0, self.max_seconds
+        )
+        result = run(
+            problem, state, method, checked_step(self.step, method, problem), ("v",), limits=limits,
+            seed=whole_number(self.seed, "seed", least=0), callbacks=(watch,), progress=self.verbose, trace=trace, keeper=keeper,
+            model_at=fitted_at(self, problem),
+        )  # fmt: skip
+        self.trace_, self.stop_ = result.trace, result.stop
+        if result.stop.reason is Reason.STEPS and self.tol > 0:
+            words = (
+                f"all {limits.steps} steps were taken before the bound settled to tol = {self.tol:g}: raise max_steps"
+            )
+            self.stop_ = Stop(Reason.STEPS, f"{words}, or continue_() the fit")
+        self._publish(problem, result.state)
+        scales = float(np.log(problem.data.y_scaling.sd).sum())
+        self.elbo_ = problem.bound(result.state) - problem.population * scales
+        self.n_rows_seen_ = problem.n_groups
+
+    def _partial(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, n_total: float | None) -> None:
+        self._check_settings()
+        fresh = not hasattr(self, "_state")
+        seed = whole_number(self.seed, "seed", least=0)
+        if fresh:
+            rows = rows.standardised(standard_outputs) if self.standardize else rows
+        else:
+            rows = rows.scaled_by(self._x_scaling, self._y_scaling)
+        seen = (0 if fresh else self.n_rows_seen_) + len(rows)
+        population = float(max(seen, n_total or 0))
+        if fresh:
+            problem, settings = self._begun(rows, likelihood, seed, population)
+            state = problem.start(settings)
+        else:
+            problem = self._problem(rows, self.kernel_, likelihood, self._n_inducing, self._offset, population)
+            state = self._state
+        size = min(problem.batch_size, len(rows))
+        stepper = TunedGroups(problem, size, SAMPLED if self.step is None else self.step)
+        for _ in range(max(1, len(rows) // size)):
+            state, info = stepper.step(state, seed)
+            if not all(bool(block.valid) for block in info.blocks.values()):
+                raise FloatingPointError(f"step {state.t} left the space of valid q(u); take a smaller step=")
+        self.n_rows_seen_ = seen
+        self._publish(problem, state)
+        self.elbo_ = info.estimate - population * float(np.log(rows.y_scaling.sd).sum())
+
+    def _begun(
+        self, rows: Rows, likelihood: Likelihood, seed: int, population: float | None = None
+    ) -> tuple[GPProblem, Settings]:
+        """The problem and the settings it starts with."""
+        kernel = (
+            RBF(lengthscale=np.full(rows.n_columns, np.sqrt(rows.n_columns))) if self.kernel is None else self.kernel
+        )
+        if not isinstance(kernel, Covariance):
+            raise TypeError(f"kernel must be a natgrad.covariance function or None, got {kernel!r}")
+        kernel.check(rows.n_columns)
+        inducing = self._first_inducing(rows, seed)
+        sample = rows.take(None if len(rows) <= MOST_STARTING_ROWS else np.arange(MOST_STARTING_ROWS))[1]
+        offset = np.array([likelihood.offset(column) for column in sample.T])
+        psi = np.full(rows.n_outputs, likelihood.start(float(self.noise_variance)))
+        problem = self._problem(rows, kernel, likelihood, len(inducing), offset, population)
+        return problem, Settings(kernel.theta, inducing, psi)
+
+    def _problem(
+        self,
+        rows: Rows,
+        kernel: Covariance,
+        likelihood: Likelihood,
+        n_inducing: int,
+        offset: Floats,
+        population: float | None,
+    ) -> GPProblem:
+        learned = Learned(self.learn_kernel, self.learn_noise and likelihood.has_parameter, self.learn_inducing)
+        return GPProblem(
+            rows, kernel, likelihood, n_inducing=n_inducing, learned=learned, rate=float(self.learning_rate),
+            jitter=float(self.jitter), batch_size=self.batch_size, population=population, offset=offset,
+        )  # fmt: skip
+
+    def _first_inducing(self, rows: Rows, seed: int) -> Floats:
+        """The inputs that were given, or k-means++ among some rows; never two the same."""
+        if self.inducing is not None:
+            given = np.asarray(self.inducing, dtype=np.float64)
+            if given.ndim != 2 or given.shape[1] != rows.n_columns or not np.isfinite(given).all():
+                raise ValueError(
+                    f"inducing must be finite numbers [M, {rows.n_columns}], got an array of shape {given.shape}"
+                )
+            return rows.x_scaling.apply(given)
+        from sklearn.cluster import kmeans_plusplus
+
+        wanted = whole_number(self.n_inducing, "n_inducing")
+        rng = generator(seed, Stream.START)
+        most = min(len(rows), max(ROWS_PER_INDUCING * wanted, 2_000), MOST_STARTING_ROWS)
+        numbers = np.sort(rng.choice(len(rows), most, replace=False, shuffle=False))
+        candidates = np.unique(rows.take(numbers)[0], axis=0)
+        if len(candidates) <= wanted:
+            return candidates
+        centres: Floats = kmeans_plusplus(candidates, wanted, random_state=int(rng.integers(2**31)))[0]
+        return np.unique(centres, axis=0)
+
+    def _publish(self, problem: GPProblem, state: State) -> None:
+        settings = state.hyper["settings"]
+        self._state, self._n_inducing, self._offset = state, problem.n_inducing, problem.offset
+        self._x_scaling, self._y_scaling = problem.data.x_scaling, problem.data.y_scaling
+        self._likelihood, self.n_steps_ = problem.likelihood, state.t
+        self.kernel_: Covariance = problem.kernel.at([np.asarray(part) for part in settings.theta])
+        self.inducing_: Floats = np.asarray(settings.inducing) * self._x_scaling.sd + self._x_scaling.mean
+        self.jitter_, self.jitter_raised_ = problem.jitter_used, problem.jitter_raised
+        self.posterior_ = Factors(factors_of(problem.blocks, state), axes={"v": ("inducing",)})
+        with ONE_BLAS_THREAD:  # as in the engine: a loaded model has the same numbers
+            q, inducing = problem.posterior(state.lam["v"]), problem.factor(settings)
+        self._predictor = Predictor(problem.kernel, settings, inducing, q, problem.offset)
+
+    def _check_settings(self) -> None:
+        for name in ("n_inducing", "batch_size"):
+            whole_number(getattr(self, name), name)
+        for name in ("noise_variance", "learning_rate"):
+            if not 0 < real_number(getattr(self, name), name) < np.inf:
+                raise ValueError(f"{name} must be > 0, got {getattr(self, name)!r}")
+        if not 0 <= real_number(self.jitter, "jitter") < 1e-2:
+            raise ValueError(f"jitter must lie in [0, 0.01), as a part of the kernel's variance, got {self.jitter!r}")
+        if not real_number(self.tol, "tol") >= 0:
+            raise ValueError(f"tol must be ≥ 0, got {self.tol!r}: 0 takes all steps")
+        if not 0 <= real_number(self.validation_fraction, "validation_fraction") < 1:
+            raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction!r}")
+
+    # -- files --
+
+    def _check_fitted(self) -> None:
+        check_is_fitted(self)
+
+    def _saved(self) -> dict[str, Any]:
+        settings = self._state.hyper["settings"]
+        return {
+            "lam": self._state.lam["v"],
+            "t": self._state.t,
+            "kernel": self.kernel_,
+            "settings": tuple(np.asarray(leaf) for leaf in leaves_of(settings)),
+            "x_scaling": tuple(self._x_scaling),
+            "y_scaling": tuple(self._y_scaling),
+            "offset": self._offset,
+            "jitter": (self.jitter_, self.jitter_raised_),
+            "fitted": {name: getattr(self, name) for name in KEPT if hasattr(self, name)},
+        }
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        self._check_settings()
+        for name, value in saved["fitted"].items():
+            setattr(self, name, value)
+        scaling, y_scaling = (Scaling(*saved[name]) for name in ("x_scaling", "y_scaling"))
+        rows = Rows(np.empty((0, self.n_features_in_)), np.empty((0, len(saved["offset"]))), scaling, y_scaling)
+        lam, likelihood = saved["lam"], self._own_likelihood()
+        problem = self._problem(rows, saved["kernel"], likelihood, lam[0].shape[1], saved["offset"], None)
+        settings = settings_of(saved["settings"], problem.matrices, saved["kernel"])
+        with ONE_BLAS_THREAD:
+            moments = problem.moments(problem.blocks["v"], lam)
+        self._publish(problem, State({"v": lam}, {"v": moments}, saved["t"], hyper={"settings": settings}))
+        self.jitter_, self.jitter_raised_ = saved["jitter"]
+
+    def _own_likelihood(self) -> Likelihood:
+        raise NotImplementedError
+
+    def _read(self, X: Any, y: Any, reset: bool) -> Rows:
+        """Checked rows with outputs as the likelihood takes them."""
+        raise NotImplementedError
+
+    # -- reading --
+
+    def _is_stream(self, X: Any) -> bool:
+        return isinstance(X, (str, Path, Iterator))
+
+    def _rows(self, X: Any, y: Any, reset: bool, **checks: Any) -> Rows:
+        """Rows of arrays, memory maps, a Parquet file or an iterator of (X, y)."""
+        types = (np.float64, np.float32)
+
+        def checked(x: Any, targets: Any) -> tuple[Any, Any]:
+            return validated(self, x, targets, reset=reset, dtype=types, **checks)  # type: ignore[no-any-return]
+
+        if self._is_stream(X):
+            return open_rows(X, y, checked)
+        return rows_of_arrays(*checked(X, y))
+
+    def _latent(self, X: Any) -> tuple[Floats, Floats]:
+        """Means and variances of f, in standardised units."""
+        check_is_fitted(self)
+        x = validated(self, X, reset=False, dtype=(np.float64, np.float32))
+        return self._predictor.latent(self._x_scaling.apply(np.asarray(x, dtype=np.float64)))
+
+    def _latent_draws(self, X: Any, n: int, rng: np.random.Generator) -> Floats:
+        """Joint draws of f [n, N, P], in standardised units."""
+        check_is_fitted(self)
+        x = validated(self, X, reset=False, dtype=(np.float64, np.float32))
+        if len(x) > MOST_JOINT_ROWS:
+            raise ValueError(f"X has {len(x)} rows: joint draws are for at most {MOST_JOINT_ROWS}; draw in parts")
+        scaled = self._x_scaling.apply(np.asarray(x, dtype=np.float64))
+        p = self._predictor
+        k_nm, _ = compiled(p.kernel).rows(p.settings, scaled)
+        a = blas.dtrmm(1.0, p.inducing.inverse, k_nm.T, lower=1)
+        rest = self.kernel_(scaled) - a.T @ a
+        values, vectors = np.linalg.eigh(rest)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        draws = np.empty((n, len(x), len(p.q.mean)))
+        for out, (m, s) in enumerate(zip(p.q.mean, p.q.covariance, strict=True)):
+            v = m + rng.standard_normal((n, len(m))) @ np.linalg.cholesky(s).T
+            draws[:, :, out] = v @ a + rng.standard_normal((n, len(x))) @ root.T + p.offset[out]
+        return draws
+
+
+class _Settled:
+    """A callback: the averaged bound of the batches, and the density of held-out rows, say when to stop."""
+
+    def __init__(self, model: SparseGP, problem: GPProblem, trace: Trace, held: Rows | None, tol: float) -> None:
+        self.problem, self.trace, self.tol = problem, trace, tol
+        size = min(problem.batch_size, problem.n_groups)
+        self.window = WINDOW if size < problem.n_groups else WINDOW // 4
+        self.held = None if held is None else held.take(np.arange(min(len(held), MOST_HELD_OUT)))
+        self.best, self.since, self.still = -np.inf, 0, 0
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """What a checkpoint keeps besides the state: what was seen of held-out rows, and how much jitter it took."""
+        return {
+            "seen": [self.best, self.since, self.still],
+            "jitter": [self.problem.jitter_used, self.problem.jitter_raised],
+        }
+
+    @memory.setter
+    def memory(self, kept: Mapping[str, Any]) -> None:
+        check(kept, {"seen": ["float"], "jitter": ["float"]}, where="the memory of the run")
+        if (len(kept["seen"]), len(kept["jitter"])) != (3, 2):
+            refuse("the memory of the run", "is not what was seen, and how much jitter it took")
+        self.best, self.since, self.still = kept["seen"]
+        self.problem.jitter_used, self.problem.jitter_raised = kept["jitter"]
+
+    def __call__(self, seen: Progress) -> Stop | None:
+        if self.tol == 0 or seen.t % self.window or seen.t < 3 * self.window:
+            return None
+        # Longer and longer averages, of less and less noise; a fall is as far from the end as a gain.
+        width = max(self.window, seen.t // 4)
+        recent = [record.elbo_estimate for record in self.trace.records[-3 * width :]]
+        before, now = np.diff(np.mean(np.reshape(recent, (3, width)), axis=1)) / self.problem.population
+        left = abs(now) if abs(now) < abs(before) / 2 else now * now / max(abs(before) - abs(now), 1e-300)
+        # Two in a row: a single one may be still by chance.
+        self.still = self.still + 1 if max(abs(now), left) < self.tol else 0
+        if self.still >= 2:
+            words = f"the averaged bound changed by {now:.1e} nats a row in {width} steps, and about {left:.1e} are left to gain"
+            return Stop(Reason.TOLERANCE, f"{words}, less than tol = {self.tol:g}")
+        return self._judged(seen.state)
+
+    def _judged(self, state: State) -> Stop | None:
+        if self.held is None:
+            return None
+        problem, settings = self.problem, state.hyper["settings"]
+        q, inducing = problem.posterior(state.lam["v"]), problem.factor(settings)
+        mean, var = Predictor(problem.kernel, settings, inducing, q, problem.offset).latent(self.held[0])
+        psi = np.asarray(settings.psi)
+        density = [
+            problem.likelihood.log_predictive(float(psi[p]), self.held[1][:, p], mean[:, p], var[:, p]).mean()
+            for p in range(problem.n_outputs)
+        ]
+        now = float(np.sum(density))
+        if now > self.best + self.tol:
+            self.best, self.since = now, 0
+            return None
+        self.since += 1
+        if self.since < PATIENCE:
+            return None
+        words = f"the density of held-out rows has not grown for {PATIENCE * self.window} steps (best {self.best:.4f} a row)"
+        return Stop(Reason.TOLERANCE, words)

@@ -1,0 +1,393 @@
+"""`SparseGPRegressor` and `SparseGPClassifier`: rows in; predictions with their uncertainty out, for any number of rows.
+
+    f ~ GP(0, k),   y_n ~ p(y | f(x_n));   q(u) = N(m, S) for the values u of f at M inducing inputs
+
+Hensman, Fusi and Lawrence (2013). The loop, the natural steps and the guard are those of every network;
+`natgrad.models.gp.problem` has the mathematics.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Unpack, final
+
+import numpy as np
+import numpy.typing as npt
+import scipy.special as sp
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from natgrad.covariance import Covariance
+from natgrad.data.rows import Rows, validated
+from natgrad.inference.callbacks import told
+from natgrad.inference.methods import Method
+from natgrad.inference.step_sizes import Step
+from natgrad.models.gp.base import SparseGP
+from natgrad.models.gp.likelihoods import Bernoulli, Gaussian, Likelihood, StudentT, likelihood_named
+from natgrad.posterior.fit_options import Watched, all_or_nothing
+from natgrad.validation import real_number, whole_number
+
+__all__ = ["SparseGPClassifier", "SparseGPRegressor"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@final
+class SparseGPRegressor(RegressorMixin, SparseGP):
+    """Gaussian process regression with inducing inputs, for any number of rows.
+
+    Parameters
+    ----------
+    kernel : natgrad.covariance function, optional
+        In units of the standardised inputs and outputs; its values are where learning starts. By default an RBF with a length
+        scale for each column.
+    n_inducing : int, M
+    likelihood : "gaussian", "student_t" or "poisson"
+        Poisson has the rate exp(f).
+    batch_size : int
+        Rows read at a step.
+    inducing : array [M, D], optional
+        Where the inducing inputs start, in the units of X; by default k-means++.
+    learn_kernel, learn_noise, learn_inducing : bool
+        Which settings move with the gradient of the bound.
+    learning_rate : float, of Adam
+    noise_variance : float
+        Where the noise starts, in units of the standardised outputs.
+    df : float
+        Degrees of freedom of "student_t".
+    method, step : as in ``Network.fit``
+        By default batches with steps of length 0.2; `VB()` reads all rows at each step, `SVI({"row": size})` so many.
+    max_steps, max_seconds : limits
+    tol : float
+        Nats a row left to gain, as averages of the bound tell, below which the fit has converged; 0 takes all steps.
+    validation_fraction : float
+        Share of the rows held out; the fit also stops when their density no longer grows.
+    standardize : bool
+        Whether inputs and (real) outputs are standardised inside.
+    jitter : float
+        Added to the diagonal of K_mm, as a part of its mean; raised tenfold where it does not suffice, and counted.
+    seed : int
+    verbose : bool, optional
+
+    Attributes
+    ----------
+    kernel_, inducing_, noise_variance_ : as learned; inducing inputs and noise in the units of the data
+    elbo_, trace_, stop_, n_steps_ : the bound of log p(y) at the end, its history, why the fit ended
+    posterior_ : {"v": Factor}, the whitened inducing variables of each output
+    jitter_, jitter_raised_ : the largest jitter, and for how many factorisations it was raised
+
+    Examples
+    --------
+    >>> x = np.linspace(0, 6, 60)[:, None]
+    >>> model = SparseGPRegressor(n_inducing=10, max_steps=100).fit(x, np.sin(x[:, 0]))
+    >>> mean, sd = model.predict([[1.0], [20.0]], return_std=True)
+    >>> bool(abs(mean[0] - np.sin(1.0)) < 0.1), bool(sd[1] > 2 * sd[0])
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        kernel: Covariance | None = None,
+        n_inducing: int = 200,
+        likelihood: str = "gaussian",
+        *,
+        batch_size: int = 512,
+        inducing: Any = None,
+        learn_kernel: bool = True,
+        learn_noise: bool = True,
+        learn_inducing: bool = True,
+        learning_rate: float = 0.04,
+        noise_variance: float = 0.1,
+        df: float = 4.0,
+        method: Method | None = None,
+        step: Step | None = None,
+        max_steps: int = 2000,
+        max_seconds: float | None = None,
+        tol: float = 1e-3,
+        validation_fraction: float = 0.0,
+        standardize: bool = True,
+        jitter: float = 1e-8,
+        seed: int = 0,
+        verbose: bool | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.n_inducing = n_inducing
+        self.likelihood = likelihood
+        self.batch_size = batch_size
+        self.inducing = inducing
+        self.learn_kernel = learn_kernel
+        self.learn_noise = learn_noise
+        self.learn_inducing = learn_inducing
+        self.learning_rate = learning_rate
+        self.noise_variance = noise_variance
+        self.df = df
+        self.method = method
+        self.step = step
+        self.max_steps = max_steps
+        self.max_seconds = max_seconds
+        self.tol = tol
+        self.validation_fraction = validation_fraction
+        self.standardize = standardize
+        self.jitter = jitter
+        self.seed = seed
+        self.verbose = verbose
+
+    @told
+    def fit(self, X: Any, y: Any = None, **keep: Unpack[Watched]) -> SparseGPRegressor:
+        """Fit to rows.
+
+        Parameters
+        ----------
+        X : array or memory map [N, D]; the path of a Parquet file; or an iterator of pairs (X, y)
+        y : array [N] or [N, P]; for a Parquet file, the name of the output column, or a list of names
+        checkpoint, every, resume, callbacks : as in ``Network.fit``
+        """
+        likelihood = self._own_likelihood()
+        self._fit_rows(self._read(X, y, True), likelihood, likelihood.standardised, keep)
+        return self
+
+    @all_or_nothing
+    def partial_fit(self, X: Any, y: Any, *, n_total: float | None = None) -> SparseGPRegressor:
+        """Steps on the rows of a stream; the first chunk sets the scales and the inducing inputs.
+
+        Parameters
+        ----------
+        X, y : arrays [N, D], [N] or [N, P]
+        n_total : float, optional
+            How many rows the stream stands for; by default those seen so far.
+        """
+        likelihood = self._own_likelihood()
+        self._partial(self._read(X, y, not hasattr(self, "_state")), likelihood, likelihood.standardised, n_total)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The mean of new observations [N] or [N, P]; with ``return_std``, also their standard deviation, noise included."""
+        mean, var = self._observed(*self._latent(X))
+        shaped = self._shaped(mean)
+        return (shaped, self._shaped(np.sqrt(var))) if return_std else shaped
+
+    def interval(self, X: Any, mass: float = 0.9) -> tuple[Floats, Floats]:
+        """Ends of the central interval that holds a new observation with probability ``mass``."""
+        if not 0 < real_number(mass, "mass") < 1:
+            raise ValueError(f"mass must lie in (0, 1), got {mass!r}")
+        mean, var = self._latent(X)
+        ends = []
+        for level in (0.5 - 0.5 * mass, 0.5 + 0.5 * mass):
+            columns = [
+                self._likelihood.quantile(self._psi(p), level, mean[:, p], var[:, p]) for p in range(mean.shape[1])
+            ]
+            ends.append(self._shaped(np.array(columns).T * self._y_scaling.sd + self._y_scaling.mean))
+        return ends[0], ends[1]
+
+    def sample(self, X: Any, n: int = 1, *, what: Literal["f", "y"] = "f", seed: int | None = None) -> Floats:
+        """Joint draws of the function, or of observations, at the rows of X: [n, N] or [n, N, P]."""
+        rng = np.random.default_rng(self.seed if seed is None else seed)
+        draws = self._latent_draws(X, whole_number(n, "n"), rng)
+        if what == "y":
+            columns = [self._likelihood.sample(self._psi(p), draws[..., p], rng) for p in range(draws.shape[-1])]
+            draws = np.stack(columns, axis=-1)
+        elif what != "f":
+            raise ValueError(f'what must be "f" or "y", got {what!r}')
+        draws = draws * self._y_scaling.sd + self._y_scaling.mean
+        return draws[..., 0] if self._flat else draws
+
+    def log_predictive_density(self, X: Any, y: Any) -> Floats:
+        """Log p(y_n | data) of each row [N], summed over outputs."""
+        mean, var = self._latent(X)
+        targets = np.asarray(y, dtype=np.float64)
+        targets = targets[:, None] if targets.ndim == 1 else targets
+        if targets.shape != mean.shape:
+            raise ValueError(f"y must have shape {mean.shape}, got {np.shape(y)}")
+        scaled = self._y_scaling.apply(targets)
+        columns = [
+            self._likelihood.log_predictive(self._psi(p), scaled[:, p], mean[:, p], var[:, p])
+            for p in range(mean.shape[1])
+        ]
+        return np.asarray(np.sum(columns, axis=0) - np.log(self._y_scaling.sd).sum())
+
+    @property
+    def noise_variance_(self) -> Floats:
+        """σ² of each output, in its units squared; for "student_t" the squared scale."""
+        check_is_fitted(self)
+        if not isinstance(self._likelihood, (Gaussian, StudentT)):
+            raise AttributeError(f"likelihood {self._likelihood.name!r} has no noise variance")
+        variances = [self._likelihood.variance(self._psi(p)) for p in range(len(self._y_scaling.sd))]
+        return np.asarray(variances * self._y_scaling.sd**2)
+
+    # -- parts --
+
+    def _own_likelihood(self) -> Likelihood:
+        if not real_number(self.df, "df") > 0:
+            raise ValueError(f"df must be > 0, got {self.df!r}")
+        return likelihood_named(self.likelihood, float(self.df))
+
+    def _read(self, X: Any, y: Any, reset: bool) -> Rows:
+        rows = self._rows(X, y, reset, multi_output=True, y_numeric=True)
+        self._flat = rows.n_outputs == 1 and (self._is_stream(X) or np.asarray(y).ndim == 1)
+        likelihood = self._own_likelihood()
+        for _, outputs in rows.pieces():
+            likelihood.check(outputs, "y")
+        return rows
+
+    def _psi(self, output: int) -> float:
+        return float(np.asarray(self._predictor.settings.psi)[output])
+
+    def _observed(self, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
+        pairs = [self._likelihood.predict(self._psi(p), mean[:, p], var[:, p]) for p in range(mean.shape[1])]
+        scale = self._y_scaling
+        means, variances = (np.array([pair[place] for pair in pairs]).T for place in (0, 1))
+        return means * scale.sd + scale.mean, variances * scale.sd**2
+
+    def _shaped(self, values: Floats) -> Floats:
+        return values[:, 0] if self._flat else values
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+@final
+class SparseGPClassifier(ClassifierMixin, SparseGP):
+    """Gaussian process classification with inducing inputs, for any number of rows.
+
+    Two classes: p(y = second) = Φ(f). More classes: one against the rest, a function for each with a common kernel; their
+    probabilities are divided by their sum.
+
+    Parameters
+    ----------
+    kernel, n_inducing, batch_size, inducing, learn_kernel, learn_inducing, learning_rate, method, step, max_steps, max_seconds, \
+tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRegressor`
+
+    Attributes
+    ----------
+    classes_ : array [K]
+    kernel_, inducing_, elbo_, trace_, stop_, n_steps_, posterior_, jitter_, jitter_raised_ : as in `SparseGPRegressor`;
+        with more than two classes `elbo_` is the sum over the K two-class problems
+
+    Examples
+    --------
+    >>> x = np.array([[-2.0], [-1.5], [-1.0], [1.0], [1.5], [2.0]])
+    >>> model = SparseGPClassifier(n_inducing=6, max_steps=50).fit(x, ["no"] * 3 + ["yes"] * 3)
+    >>> model.predict([[-1.2], [1.2]]).tolist()
+    ['no', 'yes']
+    """
+
+    # Read by the common part; classes have no noise of their own.
+    noise_variance, learn_noise = 1.0, False
+
+    def __init__(
+        self,
+        kernel: Covariance | None = None,
+        n_inducing: int = 200,
+        *,
+        batch_size: int = 512,
+        inducing: Any = None,
+        learn_kernel: bool = True,
+        learn_inducing: bool = True,
+        learning_rate: float = 0.04,
+        method: Method | None = None,
+        step: Step | None = None,
+        max_steps: int = 2000,
+        max_seconds: float | None = None,
+        tol: float = 1e-3,
+        validation_fraction: float = 0.0,
+        standardize: bool = True,
+        jitter: float = 1e-8,
+        seed: int = 0,
+        verbose: bool | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.n_inducing = n_inducing
+        self.batch_size = batch_size
+        self.inducing = inducing
+        self.learn_kernel = learn_kernel
+        self.learn_inducing = learn_inducing
+        self.learning_rate = learning_rate
+        self.method = method
+        self.step = step
+        self.max_steps = max_steps
+        self.max_seconds = max_seconds
+        self.tol = tol
+        self.validation_fraction = validation_fraction
+        self.standardize = standardize
+        self.jitter = jitter
+        self.seed = seed
+        self.verbose = verbose
+
+    @told
+    def fit(self, X: Any, y: Any = None, **keep: Unpack[Watched]) -> SparseGPClassifier:
+        """Fit to rows [N, D] and classes [N]; in Parquet files and iterators of (X, y) the classes are numbers.
+
+        ``checkpoint``, ``every``, ``resume`` and ``callbacks`` are those of ``Network.fit``.
+        """
+        self._fit_rows(self._read(X, y, True), Bernoulli(), False, keep)
+        return self
+
+    @all_or_nothing
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, *, n_total: float | None = None) -> SparseGPClassifier:
+        """Steps on the rows of a stream; ``classes`` lists all of them at the first call."""
+        self._partial(self._read(X, y, not hasattr(self, "_state"), classes), Bernoulli(), False, n_total)
+        return self
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The probability of each class [N, K]."""
+        mean, var = self._latent(X)
+        p = Bernoulli().predict(0.0, mean, var)[0]
+        if len(self.classes_) == 2:
+            return np.hstack([1.0 - p, p])
+        p = np.maximum(p, np.finfo(float).tiny)
+        return np.asarray(p / p.sum(1, keepdims=True))
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The likeliest class of each row."""
+        probabilities = self.predict_proba(X)
+        return np.asarray(self.classes_[probabilities.argmax(1)])
+
+    def decision_function(self, X: Any) -> Floats:
+        """E[f]/√(1 + var f), whose Φ is the probability: [N] for two classes, [N, K] for more."""
+        mean, var = self._latent(X)
+        mean = mean / np.sqrt(1.0 + var)
+        return mean[:, 0] if len(self.classes_) == 2 else mean
+
+    def sample(self, X: Any, n: int = 1, *, seed: int | None = None) -> Floats:
+        """Joint draws of the probability of the second class [n, N]; of every class [n, N, K] if there are more."""
+        rng = np.random.default_rng(self.seed if seed is None else seed)
+        p = sp.ndtr(self._latent_draws(X, whole_number(n, "n"), rng))
+        return p[..., 0] if len(self.classes_) == 2 else np.asarray(p / p.sum(-1, keepdims=True))
+
+    def log_predictive_density(self, X: Any, y: Any) -> Floats:
+        """The log probability of each row's class [N]."""
+        probabilities = self.predict_proba(X)
+        places = np.searchsorted(self.classes_, np.asarray(y))
+        bad = np.flatnonzero(self.classes_[np.minimum(places, len(self.classes_) - 1)] != np.asarray(y))
+        if len(bad):
+            raise ValueError(
+                f"y[{bad[0]}] = {np.asarray(y)[bad[:1]].tolist()[0]!r} is none of the classes {self.classes_.tolist()}"
+            )
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(probabilities[np.arange(len(places)), places]))
+
+    def _own_likelihood(self) -> Likelihood:
+        return Bernoulli()
+
+    def _read(self, X: Any, y: Any, reset: bool, classes: Any = None) -> Rows:
+        """±1 for the second class of two, or for each class against the rest."""
+        source = None
+        if self._is_stream(X):
+            source = self._rows(X, y, reset)
+            X, y = source.inputs, np.array(source.outputs[:, 0])
+        else:
+            X, y = validated(self, X, y, dtype=(np.float64, np.float32), reset=reset)
+        if reset:
+            check_classification_targets(y)
+            self.classes_: npt.NDArray[Any] = np.unique(y if classes is None else classes)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y has one class only, {self.classes_.tolist()[0]!r}: a classifier needs two")
+        unknown = np.flatnonzero(~np.isin(y, self.classes_))
+        if len(unknown):
+            raise ValueError(
+                f"y[{unknown[0]}] = {y[unknown[:1]].tolist()[0]!r} is none of the classes {self.classes_.tolist()}"
+            )
+        hit = y[:, None] == (self.classes_[1:] if len(self.classes_) == 2 else self.classes_)
+        return Rows(X, np.where(hit, 1.0, -1.0), keep=source)

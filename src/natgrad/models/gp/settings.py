@@ -1,0 +1,207 @@
+"""The settings of a sparse Gaussian process: kernel, inducing inputs and noise; their matrices, and their gradient step.
+
+JAX evaluates the kernel and pulls gradients of matrices back to θ and Z, and optax's Adam moves them; for a single stationary
+kernel, the default, the same is done in closed form (`natgrad.covariance._direct`), and nothing is compiled. All the linear
+algebra between, which is most of the work, is BLAS on these matrices (`natgrad.models.gp.problem`). Every call enters 64-bit
+mode for itself. Functions are compiled once for each structure of a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+import optax
+
+from natgrad._jax import in_64_bits
+from natgrad.covariance import Covariance, direct_of
+
+__all__ = ["Gradient", "Learned", "Matrices", "Settings", "compiled", "leaves_of", "settings_of"]
+
+Array = Any
+Floats = npt.NDArray[np.float64]
+# Rows that a kernel matrix is evaluated for at once, and the fewest: lengths between are rounded up to a power of two, so that
+# few shapes are compiled.
+MOST_ROWS, LEAST_ROWS = 4096, 64
+# Structures whose compiled functions are kept.
+MOST_STRUCTURES = 64
+_KEPT: dict[Any, Matrices] = {}
+
+
+class Settings(NamedTuple):
+    """log parameters of the kernel, inducing inputs [M, D], ψ of the noise [P], and what Adam remembers."""
+
+    theta: tuple[Array, ...]
+    inducing: Array
+    psi: Array
+    adam: Any = None
+
+
+class Learned(NamedTuple):
+    """Which settings a fit moves."""
+
+    kernel: bool = True
+    noise: bool = True
+    inducing: bool = True
+
+
+class Gradient(NamedTuple):
+    """Slopes of the bound in K_mm [M, M], K_nm [N, M], k_nn [N] and ψ [P]."""
+
+    k_mm: Floats
+    k_nm: Floats
+    k_nn: Floats
+    psi: Floats
+
+
+def adam_step(learned: Learned, rate: float, settings: Settings, uphill: Settings) -> Settings:
+    """The step of ``optax.scale_by_adam`` with its usual constants, in NumPy: for small arrays a call of it costs more."""
+    slope = _flat(uphill)
+    if not np.isfinite(slope).all():
+        return settings
+    adam = settings.adam
+    count = int(adam.count) + 1
+    mu, nu = 0.9 * _flat(adam.mu) + 0.1 * slope, 0.999 * _flat(adam.nu) + 0.001 * slope**2
+    step = mu / (1.0 - 0.9**count) / (np.sqrt(nu / (1.0 - 0.999**count)) + 1e-8)
+    moved = _shaped(_flat(settings) + rate * step, settings)
+    return Settings(
+        moved.theta if learned.kernel else settings.theta,
+        moved.inducing if learned.inducing else settings.inducing,
+        moved.psi if learned.noise else settings.psi,
+        adam._replace(count=np.asarray(count, np.int32), mu=_shaped(mu, settings), nu=_shaped(nu, settings)),
+    )
+
+
+def _flat(settings: Settings) -> Floats:
+    """All of them but Adam's, one after the other: one operation is faster than one for each."""
+    return np.concatenate([np.ravel(part) for part in (*settings.theta, settings.inducing, settings.psi)])
+
+
+def _shaped(flat: Floats, like: Settings) -> Settings:
+    """`_flat` undone, as views."""
+    parts, begin = [], 0
+    for part in (*like.theta, like.inducing, like.psi):
+        end = begin + np.size(part)
+        parts.append(flat[begin:end].reshape(np.shape(part)))
+        begin = end
+    return Settings(tuple(parts[:-2]), parts[-2], parts[-1])
+
+
+def leaves_of(settings: Settings) -> tuple[Array, ...]:
+    """All numbers of the settings, Adam's included, one array after the other."""
+    return tuple(jax.tree.leaves(settings))
+
+
+def settings_of(leaves: Sequence[Array], matrices: Matrices, kernel: Covariance) -> Settings:
+    """The settings from their leaves."""
+    n_theta = len(kernel.theta)
+    started = matrices.started(Settings(tuple(leaves[:n_theta]), leaves[n_theta], leaves[n_theta + 1]))
+    out: Settings = jax.tree.unflatten(jax.tree.structure(started), [np.asarray(leaf) for leaf in leaves])
+    return out
+
+
+def compiled(kernel: Covariance) -> Matrices:
+    """The functions of a kernel's structure, compiled once."""
+    key = kernel.structure
+    if key not in _KEPT:
+        if len(_KEPT) >= MOST_STRUCTURES:
+            _KEPT.pop(next(iter(_KEPT)))
+        _KEPT[key] = Matrices(kernel)
+    return _KEPT[key]
+
+
+class Matrices:
+    """Kernel matrices as NumPy arrays, and their pull-backs."""
+
+    def __init__(self, kernel: Covariance) -> None:
+        self._kernel = kernel
+        self._all = jax.jit(self._matrices)
+        self._square = jax.jit(kernel.matrix)
+        self._rows = jax.jit(lambda theta, z, x: (kernel.matrix(theta, x, z), kernel.diagonal(theta, x)))
+        self._move = jax.jit(self._moved, static_argnums=0)
+        self._pull = jax.jit(self._pulled)
+        self._direct = direct_of(kernel)
+        self._last: tuple[Any, Any, Any] | None = None
+
+    def all(self, settings: Settings, x: Floats) -> tuple[Floats, Floats, Floats]:
+        """K_mm, K_nm and k_nn of a batch, in one call."""
+        if self._direct is not None:
+            found = self._direct.evaluate(settings.theta, settings.inducing, x)
+            self._last = settings, x, found
+            return found[:3]
+        k_mm, k_nm, k_nn = self._in_64_bits(self._all, settings.theta, settings.inducing, x)
+        return k_mm, k_nm, k_nn
+
+    def square(self, settings: Settings) -> Floats:
+        """K_mm."""
+        if self._direct is not None:
+            return self._direct.square(settings.theta, settings.inducing)
+        return self._in_64_bits(lambda *a: (self._square(*a),), settings.theta, settings.inducing)[0]
+
+    def rows(self, settings: Settings, x: Floats) -> tuple[Floats, Floats]:
+        """K_nm and k_nn of any number of rows up to `MOST_ROWS`."""
+        if self._direct is not None:
+            return self._direct.rows(settings.theta, settings.inducing, x)
+        n = len(x)
+        size = max(LEAST_ROWS, 1 << (n - 1).bit_length())
+        padded = x if size == n else np.concatenate([x, np.zeros((size - n, x.shape[1]))])
+        k_nm, k_nn = self._in_64_bits(self._rows, settings.theta, settings.inducing, padded)
+        return k_nm[:n], k_nn[:n]
+
+    def moved(self, learned: Learned, rate: float, settings: Settings, x: Floats, gradient: Gradient) -> Settings:
+        """One step of Adam uphill; a gradient that is not finite moves nothing."""
+        if self._direct is not None:
+            return adam_step(learned, rate, settings, self.pulled(settings, x, gradient))
+        with in_64_bits():
+            out: Settings = self._move(learned, rate, settings, x, gradient)
+            return out
+
+    def pulled(self, settings: Settings, x: Floats, gradient: Gradient) -> Settings:
+        """The gradient of the bound in the settings themselves."""
+        if self._direct is not None:
+            known = self._last is not None and self._last[0] is settings and self._last[1] is x
+            at = self._last[2] if known and self._last else self._direct.evaluate(settings.theta, settings.inducing, x)
+            theta, inducing = self._direct.pulled(at, gradient.k_mm, gradient.k_nm, gradient.k_nn)
+            return Settings(theta, inducing, gradient.psi)
+        with in_64_bits():
+            out: Settings = self._pull(settings, x, gradient)
+            return out
+
+    def started(self, settings: Settings) -> Settings:
+        """The settings as 64-bit arrays, with an Adam that remembers nothing yet."""
+        moving: Settings = jax.tree.map(lambda a: np.array(a, np.float64), settings._replace(adam=None))
+        memory = (jax.tree.map(np.zeros_like, moving) for _ in range(2))
+        return moving._replace(adam=optax.ScaleByAdamState(np.zeros((), np.int32), *memory))
+
+    @staticmethod
+    def _in_64_bits(function: Callable[..., Any], *arguments: Any) -> tuple[Floats, ...]:
+        with in_64_bits():
+            return tuple(np.asarray(part) for part in function(*arguments))
+
+    def _matrices(self, theta: tuple[Array, ...], z: Array, x: Array) -> tuple[Array, Array, Array]:
+        kernel = self._kernel
+        return kernel.matrix(theta, z), kernel.matrix(theta, x, z), kernel.diagonal(theta, x)
+
+    def _pulled(self, settings: Settings, x: Array, gradient: Gradient) -> Settings:
+        _, back = jax.vjp(partial(self._matrices, x=x), settings.theta, settings.inducing)
+        theta, inducing = back((gradient.k_mm, gradient.k_nm, gradient.k_nn))
+        return Settings(theta, inducing, gradient.psi)
+
+    def _moved(self, learned: Learned, rate: Array, settings: Settings, x: Array, gradient: Gradient) -> Settings:
+        uphill = self._pulled(settings, x, gradient)
+        here = settings._replace(adam=None)
+        direction, adam = optax.scale_by_adam().update(uphill, settings.adam)
+        finite = jnp.array([jnp.isfinite(part).all() for part in jax.tree.leaves(uphill)]).all()
+        moving = Settings(
+            tuple(learned.kernel for _ in settings.theta), learned.inducing, learned.noise and bool(settings.psi.size)
+        )
+        after = jax.tree.map(
+            lambda old, step, on: jnp.where(finite & on, old + rate * step, old), here, direction, moving
+        )
+        kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), adam, settings.adam)
+        return Settings(after.theta, after.inducing, after.psi, kept)

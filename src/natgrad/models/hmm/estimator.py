@@ -1,0 +1,400 @@
+"""What all hidden Markov models share: sequences in; states, transitions and emissions with their uncertainty out.
+
+    x_1 ~ Cat(π),   x_t ~ Cat(A_{x_{t−1}}),   y_t ~ p(y | φ_{x_t});   q(π) q(A) q(φ) q(x)
+
+Batch VB runs forward–backward over all data; its bound never falls. Long data are read as subchains of L times with steps of the
+natural gradient (Foti, Xu, Laird and Fox, 2014). The loop, the steps and the guard are those of every network.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+from natgrad.data.outputs import RowWriter
+from natgrad.data.sequences import Sequences, as_ends, as_labels, columns_and_lengths, is_stream
+from natgrad.inference.callbacks import asked, told
+from natgrad.inference.engine import Limits, Result, run
+from natgrad.inference.executors.threads import sharing
+from natgrad.inference.methods import SVI, VB, Method
+from natgrad.inference.step_sizes import Step
+from natgrad.inference.steppers.groups import ONE_PASS, SampledGroups
+from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.models.hmm.files import HMMFiles, run_table
+from natgrad.models.hmm.priors import chain_priors
+from natgrad.posterior.export import Posterior, factors_of
+from natgrad.posterior.fit_options import (
+    Watched,
+    all_or_nothing,
+    checked_method,
+    checked_step,
+    fitted_at,
+    fitted_to_parts,
+    keeper_of,
+    refuse_to_keep,
+    run_settings,
+)
+from natgrad.validation import real_number, whole_number
+
+if TYPE_CHECKING:
+    from natgrad.inference.checkpoint import Keeper
+    from natgrad.inference.problem import State
+    from natgrad.models.hmm.emissions import Emission
+    from natgrad.models.hmm.problem import HMMModel, SequenceProblem, Subchains
+
+__all__ = ["HiddenMarkov"]
+
+Floats = npt.NDArray[np.float64]
+Array = npt.NDArray[Any]
+# Up to so many times, exact sweeps take less than a second or two; beyond, a part of one pass of subchains does as well.
+EXACT_TIMES = 300_000
+# Memoised VB needs enough sequences to cut into batches.
+LEAST_SEQUENCES, BATCHES = 50, 10
+
+
+class _Plan(NamedTuple):
+    """How a fit is run, and why."""
+
+    problem: SequenceProblem
+    method: Method | None
+    steps: int
+    words: str
+
+
+@dataclass(repr=False, eq=False)  # writes __init__ with every setting by name; the rest is scikit-learn's
+class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
+    """A hidden Markov model without its emissions: what `GaussianHMM`, `CategoricalHMM`, `PoissonHMM` and `BernoulliHMM` share.
+
+    Parameters
+    ----------
+    n_states : int, K
+    initial_prior : float or array [K]
+        Concentration of the first states; 0 forbids.
+    transition_prior : float or array [K, K]
+        Concentration of each row of transitions; 0 forbids.
+    sticky : float
+        Added to the diagonal of transition_prior: states last longer.
+    topology : "ergodic" or "left-to-right"
+        Left to right begins in state 0 and only stays, or goes on to the next state.
+    method, step : as in ``Network.fit``
+        By default exact sweeps of short data, memoised VB of many sequences, and subchains of long ones; `trace_.choice` says
+        why. `VB()`; `SVI({"subchain": M})`; `SVI({"sequence": size})`.
+    subchain_length, n_subchains : int, optional
+        L and M of sampled subchains.
+    buffer : None, int or "grow"
+        Times read on both sides of a subchain and left out of its counts. "grow": as many as it takes until nothing that lies
+        beyond can change q(x_S) by more than ``buffer_tol`` (total variation).
+    buffer_tol : float
+    n_init : int
+        Starts that are improved on a slice of the data; the best one goes on.
+    max_sweeps : int
+        Most readings of the data by exact methods.
+    passes : float
+        What sampled subchains read, in readings of the data.
+    tol : float
+        Nats a time left to gain, as the last sweeps tell, below which the fit has converged; 0 runs all sweeps.
+    seed : int
+        Every random choice is a function of the seed and the number of the step.
+    n_jobs : int, optional
+        Threads; by default all. The result is the same for any number.
+    executor : None, an address, `distributed.Client` or cluster, or `natgrad.Dask`
+        Who computes: this process, or the workers of a Dask cluster, which hold the data; a .npy file that they see they read
+        themselves. The result is the same.
+    verbose : bool, optional
+        Show a progress bar; by default on a terminal.
+
+    Attributes
+    ----------
+    startprob_, transmat_ : arrays [K], [K, K], E[π] and E[A]
+    posterior_ : {"initial", "transition", "emission"}, a Factor each
+    elbo_, trace_, stop_ : the bound (of sampled subchains: its estimate), its history, and why the run ended
+    """
+
+    n_states: int = 4
+    _: KW_ONLY
+    initial_prior: Any = 1.0
+    transition_prior: Any = 1.0
+    sticky: float = 0.0
+    topology: Literal["ergodic", "left-to-right"] = "ergodic"
+    method: Method | None = None
+    step: Step | None = None
+    subchain_length: int | None = None
+    n_subchains: int | None = None
+    buffer: int | Literal["grow"] | None = None
+    buffer_tol: float = 1e-3
+    n_init: int = 8
+    max_sweeps: int = 200
+    passes: float = 1.0
+    tol: float = 1e-6
+    seed: int = 0
+    n_jobs: int | None = None
+    executor: Any = None
+    verbose: bool | None = None
+
+    @abstractmethod
+    def _emission(self, X: Array) -> Emission:
+        """The emission with its prior; what the user left open follows from the data."""
+
+    @abstractmethod
+    def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
+        """Set the attributes that users of this kind of emission expect."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    # -- fitting --
+
+    @told
+    def fit(
+        self, X: Any, y: Any = None, lengths: Any = None, *, labels: Any = None, **keep: Unpack[Watched]
+    ) -> HiddenMarkov:
+        """Fit to sequences.
+
+        Parameters
+        ----------
+        X : array [T, D] (NumPy, memory-mapped, a table), a list of such sequences, the name of a .npy or .parquet file, or an
+            iterator of parts
+        y : optional
+            With an entry for each row of X a target, as scikit-learn passes it, and ignored; anything else is ``lengths``, as
+            hmmlearn's users write it: ``fit(X, [700, 800])``.
+        lengths : ints, optional
+            Of the sequences in X, one after the other; by default X is one sequence. Parts of an iterator are sequences.
+        labels : ints [T], optional
+            Known states; −1 where the state is unknown.
+        checkpoint, every, resume, callbacks : as in ``Network.fit``; not for iterators
+        """
+        if is_stream(X):
+            refuse_to_keep(keep)
+            if asked() or not all(given is None for given in (y, lengths, labels)):
+                raise ValueError("an iterator takes no lengths, labels or callbacks: call partial_fit with each part")
+            self.__dict__ = fitted_to_parts(self, X)
+            return self
+        columns, lengths = self._columns(X, y, lengths)
+        model = self._model(columns)
+        data = self._sequences(columns, lengths, labels, model.emission)
+        plan = self._plan(data, model)
+        keeper = keeper_of(keep, run_settings(self), lambda: run_table(model))
+        self._run(plan, lambda: self._start(plan.problem), Trace(), keeper)
+        self.n_times_seen_ = data.n_times
+        return self
+
+    @all_or_nothing
+    def partial_fit(
+        self, X: Any, y: Any = None, lengths: Any = None, *, labels: Any = None, n_times: float | None = None
+    ) -> HiddenMarkov:
+        """One step from a part of a stream: λ ← (1 − ρ) λ + ρ (η̃ + scale · counts).
+
+        Parameters
+        ----------
+        X, y, lengths, labels : as in `fit`
+        n_times : float, optional
+            How many times the stream stands for; by default those seen so far.
+        """
+        from natgrad.models.hmm.problem import SequenceProblem
+
+        columns, lengths = self._columns(X, y, lengths)
+        fresh = not hasattr(self, "_state")
+        model = self._model(columns) if fresh else self._model_
+        data = self._sequences(columns, lengths, labels, model.emission)
+        seen = data.n_times + (0 if fresh else self.n_times_seen_)
+        population = len(data) * max(seen, n_times or 0) / data.n_times
+        problem = SequenceProblem(data, model, population=population, n_jobs=self.n_jobs)
+        state = self._start(problem) if fresh else self._state
+        step = ONE_PASS if self.step is None else self.step
+        with sharing(problem, self.executor, len(data)):
+            after, info = SampledGroups(problem, len(data), *problem.local_limits, step).step(state, int(self.seed))
+        if not all(bool(block.valid) for block in info.blocks.values()):
+            raise FloatingPointError(f"step {after.t} left the space of valid parameters; take a smaller step=")
+        self._publish(model, after)
+        self.n_times_seen_, self.elbo_ = seen, info.estimate
+        return self
+
+    # -- states and scores --
+
+    def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
+        """Log p(X) of sequences at the mean of q; neither batches nor subchains change it. See `fit` for ``y``."""
+        problem = self._held_out(X, lengths, y)
+        return self._counted(problem, None)
+
+    def score_samples(self, X: Any, lengths: Any = None, *, out: Any = None) -> tuple[float, Array]:
+        """Log p(X) and the probabilities of the states [T, K]; see `predict_proba` for ``out``."""
+        problem = self._held_out(X, lengths)
+        with RowWriter(out, (problem.data.n_times, problem.model.n_states), np.float64) as rows:
+            log_prob = self._counted(problem, rows)
+        return log_prob, rows.result
+
+    def predict_proba(self, X: Any, lengths: Any = None, *, out: Any = None) -> Array:
+        """p(x_t | X) at the mean of q [T, K].
+
+        ``out``, an array of yours or the name of a .npy file, is written stretch by stretch; then nothing of this size is held.
+        The rows of a file are returned mapped into memory.
+        """
+        return self.score_samples(X, lengths, out=out)[1]
+
+    def decode(self, X: Any, lengths: Any = None, *, out: Any = None) -> tuple[float, Array]:
+        """The log probability of the likeliest path of each sequence, summed, and the states on it [T].
+
+        See `predict_proba` for ``out``. A file has the smallest whole numbers that hold the states.
+        """
+        from natgrad.models.hmm.forward_backward import paths
+
+        problem = self._held_out(X, lengths)
+        smallest = np.min_scalar_type(problem.model.n_states - 1)
+        with RowWriter(out, (problem.data.n_times,), np.int64, smallest) as rows:
+            log_prob = paths(problem.at_point(self._state), problem.data, problem.n_jobs, rows)
+        return log_prob + problem.data.base, rows.result
+
+    def predict(self, X: Any, lengths: Any = None, *, out: Any = None) -> Array:
+        """The states on the likeliest path (Viterbi) [T]; see `decode` for ``out``."""
+        return self.decode(X, lengths, out=out)[1]
+
+    def sample(self, n: int = 1, seed: int | None = None) -> tuple[Array, Array]:
+        """A sequence of ``n`` observations from the model at the mean of q, and its states."""
+        self._check_fitted()
+        rng = np.random.default_rng(seed)
+        rows = np.cumsum(np.vstack([self.startprob_, self.transmat_]), axis=1)
+        states = np.empty(whole_number(n, "n"), np.int64)
+        here = -1
+        for t, u in enumerate(rng.random(len(states))):
+            here = states[t] = min(int(np.searchsorted(rows[here + 1], u, side="right")), len(self.startprob_) - 1)
+        return self._model_.emission.draw(self._state.lam["emission"], states, rng), states
+
+    # -- parts --
+
+    def _run(self, plan: _Plan, start: Callable[[], State], trace: Trace, keeper: Keeper | None) -> None:
+        problem = plan.problem
+        step = checked_step(self.step, plan.method, problem)
+        size = plan.method.size if isinstance(plan.method, SVI) else problem.batch_size
+        with sharing(problem, self.executor, size):
+            result: Result = run(
+                problem, start, plan.method, step, tuple(problem.blocks), seed=int(self.seed), trace=trace,
+                limits=Limits(plan.steps, self.tol, share=problem.data.n_times), progress=self.verbose, keeper=keeper,
+                bound_every="never" if problem.overlapping else None, model_at=fitted_at(self, problem.model),
+            )  # fmt: skip
+        result.trace.choice = f"{plan.words}; {result.trace.choice}" if plan.words else result.trace.choice
+        self.trace_: Trace = result.trace
+        self.stop_: Stop = result.stop
+        if problem.overlapping and not result.stop.diverged:
+            read = f"subchains have read {self.passes:g} times the data, as passes asks, in {len(result.trace)} steps"
+            self.stop_ = Stop(Reason.STEPS, read)
+        self._publish(problem.model, result.state)
+        records = result.trace.records
+        # Of sampled steps, the mean of what the later half of them said.
+        said = [r.elbo_estimate for r in records[len(records) // 2 :]] if problem.overlapping else [records[-1].elbo]
+        self.elbo_ = float(np.mean(said))
+
+    def _plan(self, data: Sequences, model: HMMModel) -> _Plan:
+        """What the user fixed, and the rest by the size of the data."""
+        from natgrad.models.hmm.problem import SequenceProblem, SubchainProblem
+
+        method = checked_method(self.method)
+        longest, total = int(data.lengths.max()), data.n_times
+        words = f"{total:,} times in {len(data):,} sequences"
+        if (isinstance(method, SVI) and method.plate == "subchain") or (
+            method is None and self.step is None and total > EXACT_TIMES and longest * LEAST_SEQUENCES > total
+        ):  # fmt: skip
+            how = self._subchains(longest, method.size if isinstance(method, SVI) else None)
+            problem = SubchainProblem(data, model, how, self.n_jobs)
+            steps = max(1, round(self.passes * total / (how.size * how.length)))
+            why = f"{words}: a pass takes long, so subchains of {how.length} times are sampled"
+            return _Plan(problem, SVI({"subchain": how.size}), steps, "" if method is not None else why)
+        if method is None and self.step is None and len(data) >= LEAST_SEQUENCES and total > EXACT_TIMES:
+            size = -(-len(data) // BATCHES)
+            return _Plan(
+                SequenceProblem(data, model, batch_size=size, n_jobs=self.n_jobs),
+                None,
+                BATCHES * self.max_sweeps,
+                words,
+            )
+        whole = SequenceProblem(data, model, n_jobs=self.n_jobs)
+        if isinstance(method, SVI):
+            whole = SequenceProblem(data, model, batch_size=method.size, n_jobs=self.n_jobs)
+            return _Plan(whole, method, -(-len(data) // method.size) * self.max_sweeps, words)
+        return _Plan(whole, VB() if method is None else method, self.max_sweeps, f"{words}: exact sweeps are cheap")
+
+    def _subchains(self, longest: int, size: int | None) -> Subchains:
+        from natgrad.models.hmm.problem import Subchains
+
+        usual = Subchains()
+        length = (
+            usual.length if self.subchain_length is None else whole_number(self.subchain_length, "subchain_length", 2)
+        )
+        if self.buffer is not None and self.buffer != "grow":
+            whole_number(self.buffer, "buffer", 0)
+        n = size or (usual.size if self.n_subchains is None else whole_number(self.n_subchains, "n_subchains"))
+        # A sequence shorter than a subchain is read as a whole; if all are, so is every group.
+        return usual._replace(length=max(2, min(length, longest)), size=n, buffer=self.buffer, tol=self.buffer_tol)
+
+    def _start(self, problem: SequenceProblem) -> State:
+        from natgrad.models.hmm.start import best_start
+
+        return best_start(problem.data, problem.model, int(self.seed), int(self.n_init), self.n_jobs)
+
+    def _publish(self, model: HMMModel, state: State) -> None:
+        from natgrad.models.hmm.problem import blocks_of
+
+        self._state, self._model_ = state._replace(memory={}), model
+        axes = {"initial": ("state",), "transition": ("next_state",)}
+        self.posterior_ = Posterior(factors_of(blocks_of(model), state), axes=axes)
+        self.startprob_: Floats = self.posterior_["initial"].mean()
+        self.transmat_: Floats = self.posterior_["transition"].mean()
+        self.n_steps_: int = state.t
+        self._name(model.emission, state.lam["emission"])
+
+    def _sequences(self, columns: Array, lengths: Any, labels: Any, emission: Emission) -> Sequences:
+        self.n_features_in_: int = columns.shape[1] if not hasattr(self, "_state") else self.n_features_in_
+        if columns.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {columns.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
+                "input"
+            )
+        seen = emission.observe(columns)
+        ends = as_ends(lengths, len(columns))
+        known = as_labels(labels, len(columns), int(self.n_states))
+        return Sequences(seen.codes, seen.values, ends, seen.patterns, known, seen.base)
+
+    def _columns(self, X: Any, y: Any, lengths: Any) -> tuple[Array, Any]:
+        return columns_and_lengths(X, y, lengths, one_dimensional=self.__sklearn_tags__().input_tags.one_d_array)
+
+    def _held_out(self, X: Any, lengths: Any, y: Any = None) -> SequenceProblem:
+        from natgrad.models.hmm.problem import SequenceProblem
+
+        self._check_fitted()
+        data = self._sequences(*self._columns(X, y, lengths), None, self._model_.emission)
+        return SequenceProblem(data, self._model_, n_jobs=self.n_jobs)
+
+    def _counted(self, problem: SequenceProblem, out: RowWriter | None) -> float:
+        from natgrad.models.hmm.forward_backward import count, whole_sequences
+
+        weights = problem.at_point(self._state)
+        windows = whole_sequences(weights, problem.data, None, problem.n_jobs)
+        return count(weights, windows, problem.n_sums, problem.n_jobs, out).log_z + problem.data.base
+
+    def _model(self, X: Array) -> HMMModel:
+        """Priors, with all settings checked."""
+        from natgrad.models.hmm.problem import HMMModel
+
+        n_states = whole_number(self.n_states, "n_states")
+        for name, least in (("n_init", 1), ("max_sweeps", 1), ("seed", 0)):
+            whole_number(getattr(self, name), name, least)
+        if self.n_jobs is not None:
+            whole_number(self.n_jobs, "n_jobs")
+        if not real_number(self.passes, "passes") > 0:
+            raise ValueError(f"passes must be > 0, got {self.passes!r}")
+        if not 0 < real_number(self.buffer_tol, "buffer_tol") < 1:
+            raise ValueError(f"buffer_tol must lie in (0, 1), got {self.buffer_tol!r}")
+        initial, rows = chain_priors(self.initial_prior, self.transition_prior, self.sticky, self.topology, n_states)
+        return HMMModel(initial, rows, self._emission(X))
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "_state"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(X) or partial_fit(X)")

@@ -1,0 +1,176 @@
+"""What a model file keeps of a fitted hidden Markov model: q of its parameters and their priors; not the sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from natgrad.inference.schema import check, either, like, refuse, state_of
+from natgrad.inference.trace import Stop, Trace
+from natgrad.models.base import SaveMixin
+from natgrad.posterior.files.tables import RUN, groups_of
+
+if TYPE_CHECKING:
+    from natgrad.inference.problem import State
+    from natgrad.models.hmm.problem import HMMModel
+
+__all__ = ["HMMFiles"]
+
+# There after a fit, but not after partial_fit alone.
+OF_A_RUN = ("trace_", "stop_")
+SETTINGS: dict[str, Any] = {
+    **RUN,
+    "n_states": "size state",
+    "initial_prior": "nonnegative | nonnegative list [state]",
+    "transition_prior": "nonnegative | nonnegative list [state, state]",
+    "sticky": "nonnegative",
+    "topology": "'ergodic' | 'left-to-right'",
+    "subchain_length": "none | natural",
+    "n_subchains": "none | natural",
+    "buffer": "none | 'grow' | whole",
+    "buffer_tol": "real in (0, 1)",
+    "n_init": "natural",
+    "max_sweeps": "natural",
+    "passes": "positive",
+}
+FITTED: dict[str, Any] = {
+    "initial": "positive [state]",
+    "transition": "positive [state, state]",
+    "n_times_seen": "natural",
+    "n_features": "size column",
+    "elbo": "float",
+    "run": either({}, {"trace_": Trace, "stop_": Stop}),
+}
+GAUSSIAN = {
+    "n_states": "size state",
+    "mean": "real [column] in [-1e100, 1e100]",
+    "scale": "real in (0, 1e100]",
+    "dof": "real in (0, 1e100]",
+    "origin?": "real [column] in [-1e100, 1e100]",
+}
+PAIR = "none | positive list [2]"
+
+
+class Kind(NamedTuple):
+    """The tables of an emission: q(φ), what its prior is made of, the model it belongs to and the settings of that."""
+
+    family: str
+    arguments: dict[str, Any]
+    model: str
+    settings: dict[str, Any]
+
+
+def _gaussian(covariance: str, rate: str) -> dict[str, Any]:
+    return {
+        "covariance": f"'{covariance}'",
+        "mean_prior": "none | real list [column]",
+        "mean_scale": "positive",
+        "dof_prior": "none | positive",
+        "scale_prior": f"none | {rate}",
+    }
+
+
+KINDS = {
+    "FullGaussians": Kind(
+        "NormalWishart [state; column]",
+        {**GAUSSIAN, "rate": "real [column, column]"},
+        "GaussianHMM",
+        _gaussian("full", "real list [column, column]"),
+    ),
+    "IndependentGaussians": Kind(
+        "NormalGamma [state, column]",
+        {**GAUSSIAN, "rate": "positive [column]"},
+        "GaussianHMM",
+        _gaussian("diag", "positive list [column]"),
+    ),
+    "Poissons": Kind(
+        "Gamma [state, column]",
+        {"n_states": "size state", "n_columns": "size column", "shape": "positive", "rate": "positive"},
+        "PoissonHMM",
+        {"rate_prior": PAIR},
+    ),
+    "Bernoullis": Kind(
+        "Beta [state, column]",
+        {"n_states": "size state", "n_columns": "size column", "a": "positive", "b": "positive"},
+        "BernoulliHMM",
+        {"track_prior": PAIR},
+    ),
+    "Categories": Kind(
+        "Dirichlet [state; category]",
+        {
+            "n_states": "size state",
+            "n_categories": "size category",
+            "concentration": "positive [] | positive [state, category]",
+        },
+        "CategoricalHMM",
+        {"n_categories": "none | size category", "emission_prior": "positive | positive list [state, category]"},
+    ),
+}
+
+
+def state_table(emission: str) -> Any:
+    """The table of a state with emissions of this kind; q(x) is never remembered."""
+    blocks = {
+        "initial": "Dirichlet [; state]",
+        "transition": "Dirichlet [state; state]",
+        "emission": KINDS[emission].family,
+    }
+    return state_of(blocks, memory=groups_of({name: like(rule) for name, rule in blocks.items()}, ()))
+
+
+def run_table(model: HMMModel) -> tuple[Any, dict[str, int]]:
+    """The table of a state of a run, and its sizes."""
+    sizes = {"state": model.n_states, "column": getattr(model.emission, "n_columns", 1)}
+    sizes["category"] = getattr(model.emission, "n_categories", 1)
+    return state_table(type(model.emission).__name__), sizes
+
+
+class HMMFiles(SaveMixin):
+    """The hooks of `SaveMixin` for hidden Markov models."""
+
+    n_times_seen_: int
+    n_features_in_: int
+    elbo_: float
+    _state: State
+    _model_: HMMModel
+
+    def _publish(self, model: HMMModel, state: State) -> None:
+        raise NotImplementedError
+
+    @classmethod
+    def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
+        name = fitted.get("emission")
+        check(name, " | ".join(f"'{kind}'" for kind in KINDS), where="fitted['emission']")
+        kind = KINDS[str(name)]
+        if kind.model != cls.__name__:
+            refuse("fitted['emission']", f"= {name!r} is not for a {cls.__name__}")
+        table = {"state": state_table(str(name)), "emission": "text", "arguments": kind.arguments, **FITTED}
+        if name == "Categories":
+            table["n_features"] = "whole in [1, 1]"
+        return {**SETTINGS, **kind.settings}, table
+
+    def _saved(self) -> dict[str, Any]:
+        model = self._model_
+        return {
+            "state": self._state,
+            "initial": model.initial,
+            "transition": model.transition,
+            "emission": type(model.emission).__name__,
+            "arguments": model.emission.arguments,
+            "n_times_seen": self.n_times_seen_,
+            "n_features": self.n_features_in_,
+            "elbo": self.elbo_,
+            "run": {name: getattr(self, name) for name in OF_A_RUN if hasattr(self, name)},
+        }
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        from natgrad.models.hmm.emissions import EMISSIONS  # Numba takes a while to import
+        from natgrad.models.hmm.problem import HMMModel
+
+        emission = EMISSIONS[saved["emission"]](**saved["arguments"])
+        self._publish(HMMModel(saved["initial"], saved["transition"], emission), saved["state"])
+        self.n_times_seen_, self.n_features_in_ = saved["n_times_seen"], saved["n_features"]
+        self.elbo_ = saved["elbo"]
+        for name in OF_A_RUN:
+            if name in saved["run"]:
+                setattr(self, name, saved["run"][name])

@@ -1,0 +1,286 @@
+"""The four hidden Markov models: `GaussianHMM`, `CategoricalHMM`, `PoissonHMM` and `BernoulliHMM`."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.models.hmm.estimator import HiddenMarkov
+from natgrad.validation import real_number, require, whole_number
+
+if TYPE_CHECKING:
+    from natgrad.models.hmm.emissions import Emission
+
+__all__ = ["BernoulliHMM", "CategoricalHMM", "GaussianHMM", "PoissonHMM"]
+
+Floats = npt.NDArray[np.float64]
+Array = npt.NDArray[Any]
+# More categories than this are numbers that mean something else; a smaller prior gives a probability of exactly zero.
+MOST_CATEGORIES, LEAST_PRIOR = 1_000_000, 1e-8
+# Rows from which priors are read off, evenly from all over the data.
+PRIOR_ROWS = 200_000
+# Columns whose mean is so many standard deviations from zero are measured from there.
+FAR = 1e2
+
+
+@final
+@dataclass(repr=False, eq=False)
+class GaussianHMM(HiddenMarkov):
+    """A hidden Markov model of real vectors: each state has a mean and a precision, N(μ_k, Λ_k⁻¹).
+
+    Parameters
+    ----------
+    n_states : int, K
+    covariance : "full" or "diag"
+        Full: q(μ_k, Λ_k) is Normal–Wishart, and a row with a NaN is missing. Diagonal: Normal–Gamma for each column, and
+        single entries may be missing.
+    mean_prior : array [D], optional
+        By default the mean of each column.
+    mean_scale : float, κ
+        How many observations the prior mean is worth.
+    dof_prior : float, optional
+        ν of Λ ~ Wishart(ν, R), E[Λ] = ν R⁻¹; of the diagonal, τ ~ Gamma(ν/2, R_d/2). By default D + 2.
+    scale_prior : array [D, D] (full) or [D] (diagonal), optional
+        R. By default the variance of each column divided by K^(2/D), a guess of what one state covers.
+    Further settings are those of every hidden Markov model, see `HiddenMarkov`.
+
+    Attributes
+    ----------
+    means_ : array [K, D], E[μ]
+    covars_ : array [K, D, D], or [K, D] of the diagonal, E[Λ]⁻¹
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> states = np.repeat([0, 1, 0, 1], 100)
+    >>> X = np.array([[-2.0, 0.0], [2.0, 0.0]])[states] + rng.normal(size=(400, 2))
+    >>> model = GaussianHMM(n_states=2, seed=0).fit(X)
+    >>> sorted(model.means_[:, 0].round().tolist())
+    [-2.0, 2.0]
+    >>> bool(np.mean(model.predict(X) == model.predict(X)[0]) > 0.4)
+    True
+    """
+
+    _: KW_ONLY
+    covariance: Literal["full", "diag"] = "full"
+    mean_prior: Any = None
+    mean_scale: float = 0.01
+    dof_prior: float | None = None
+    scale_prior: Any = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.covariance == "diag"  # full: whole rows, but no single entries
+        return tags
+
+    def _emission(self, X: Array) -> Emission:
+        from natgrad.models.hmm.emissions import FullGaussians, IndependentGaussians
+
+        if self.covariance not in ("full", "diag"):
+            raise ValueError(f'covariance must be "full" or "diag", got {self.covariance!r}')
+        n_columns, n_states = X.shape[1], int(self.n_states)
+        mean, variance = _mean_and_variance(X)
+        # Squares of numbers far from zero lose the digits that matter; ordinary data stay where they are, and are not copied.
+        origin = mean if np.any(np.abs(mean) > FAR * np.sqrt(variance)) else None
+        if self.mean_prior is not None:
+            mean = _numbers(self.mean_prior, "mean_prior", [(n_columns,)])
+        dof = n_columns + 2.0 if self.dof_prior is None else real_number(self.dof_prior, "dof_prior")
+        scale = real_number(self.mean_scale, "mean_scale")
+        full = self.covariance == "full"
+        rate = variance * n_states ** (-2.0 / n_columns)
+        if self.scale_prior is not None:
+            rate = _numbers(self.scale_prior, "scale_prior", [(n_columns, n_columns)] if full else [(n_columns,)])
+        elif full:
+            rate = np.diag(rate)
+        if full:
+            return FullGaussians(n_states, mean, scale, dof, rate, origin)
+        return IndependentGaussians(n_states, mean, scale, dof, rate, origin)
+
+    def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
+        packed = emission.family.mean(lam)
+        self.means_: Floats = packed[..., 0] if emission.origin is None else packed[..., 0] + emission.origin[:, 0]
+        precision = packed[..., 1:]
+        self.covars_: Floats = np.linalg.inv(precision) if self.covariance == "full" else 1.0 / precision[..., 0]
+
+
+@final
+@dataclass(repr=False, eq=False)
+class CategoricalHMM(HiddenMarkov):
+    """A hidden Markov model of symbols 0 … V − 1: each state has its own probabilities of them.
+
+    Parameters
+    ----------
+    n_states : int, K
+    n_categories : int, optional
+        V; by default the largest symbol plus one. A symbol that never occurs keeps its prior.
+    emission_prior : float or array [K, V]
+        Concentration of the categories.
+    Further settings are those of every hidden Markov model, see `HiddenMarkov`.
+
+    Attributes
+    ----------
+    emissionprob_ : array [K, V], E[φ]
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([0, 1] * 20 + [2, 3] * 20)[:, None]
+    >>> model = CategoricalHMM(n_states=4, seed=0).fit(X)
+    >>> model.emissionprob_.shape
+    (4, 4)
+    """
+
+    _: KW_ONLY
+    n_categories: int | None = None
+    emission_prior: Any = 1.0
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False  # one column of symbols
+        tags.input_tags.categorical = True
+        return tags
+
+    def _emission(self, X: Array) -> Emission:
+        from natgrad.models.hmm.emissions import Categories
+
+        n_states = int(self.n_states)
+        if self.n_categories is None:
+            seen = np.asarray(X[np.isfinite(X)], dtype=np.float64)
+            n_categories = int(seen.max(initial=0.0)) + 1
+            if n_categories > MOST_CATEGORIES:
+                place = np.unravel_index(np.nanargmax(np.where(np.isfinite(X), X, np.nan)), X.shape)
+                raise ValueError(
+                    f"X[{place[0]}, {place[1]}] = {X[place]:g}: categories are numbered 0, 1, 2, …, without gaps, and there are "
+                    f"at most {MOST_CATEGORIES:,}; number them, np.unique(X, return_inverse=True)[1], or give n_categories"
+                )
+        else:
+            n_categories = whole_number(self.n_categories, "n_categories")
+        prior = _numbers(self.emission_prior, "emission_prior", [(), (n_states, n_categories)])
+        require(prior >= LEAST_PRIOR, prior, "emission_prior", f"≥ {LEAST_PRIOR:g}")
+        return Categories(n_states, n_categories, prior)
+
+    def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
+        self.emissionprob_: Floats = emission.family.mean(lam)
+
+
+@final
+@dataclass(repr=False, eq=False)
+class PoissonHMM(HiddenMarkov):
+    """A hidden Markov model of counts: each state has a rate for each column.
+
+    Parameters
+    ----------
+    n_states : int, K
+    rate_prior : (shape, rate), optional
+        Of the Gamma prior of the rates; by default shape 1 and the mean of X.
+    Further settings are those of every hidden Markov model, see `HiddenMarkov`.
+
+    Attributes
+    ----------
+    lambdas_ : array [K, D], E of the rates
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).poisson(np.repeat([1.0, 20.0], 50))[:, None]
+    >>> sorted(PoissonHMM(n_states=2, seed=0).fit(X).lambdas_.ravel().round(-1).tolist())
+    [0.0, 20.0]
+    """
+
+    _: KW_ONLY
+    rate_prior: tuple[float, float] | None = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = tags.input_tags.categorical = True  # whole numbers ≥ 0
+        return tags
+
+    def _emission(self, X: Array) -> Emission:
+        from natgrad.models.hmm.emissions import Poissons
+
+        if self.rate_prior is None:
+            mean, _ = _mean_and_variance(X, words=False)
+            return Poissons(int(self.n_states), X.shape[1], 1.0, 1.0 / max(float(mean.mean()), 1e-3))
+        return Poissons(int(self.n_states), X.shape[1], *_pair(self.rate_prior, "rate_prior"))
+
+    def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
+        self.lambdas_: Floats = emission.family.mean(lam)
+
+
+@final
+@dataclass(repr=False, eq=False)
+class BernoulliHMM(HiddenMarkov):
+    """A hidden Markov model of binary tracks: each state has a probability for each column, as in chromatin segmentation.
+
+    Parameters
+    ----------
+    n_states : int, K
+    track_prior : (a, b)
+        Of the Beta prior of the probabilities.
+    Further settings are those of every hidden Markov model, see `HiddenMarkov`.
+
+    Attributes
+    ----------
+    probs_ : array [K, D], E of the probabilities
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = (rng.random((200, 3)) < np.repeat([[0.9, 0.1, 0.5], [0.1, 0.9, 0.5]], 100, axis=0)).astype(int)
+    >>> BernoulliHMM(n_states=2, seed=0).fit(X).probs_.shape
+    (2, 3)
+    """
+
+    _: KW_ONLY
+    track_prior: tuple[float, float] = (1.0, 1.0)
+
+    def _emission(self, X: Array) -> Emission:
+        from natgrad.models.hmm.emissions import Bernoullis
+
+        return Bernoullis(int(self.n_states), X.shape[1], *_pair(self.track_prior, "track_prior"))
+
+    def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
+        self.probs_: Floats = emission.family.mean(lam)
+
+
+def _mean_and_variance(X: Array, words: bool = True) -> tuple[Floats, Floats]:
+    """Of each column, from rows all over the data; a column that never varies gets a variance all the same."""
+    rows = np.asarray(X[:: max(1, len(X) // PRIOR_ROWS)], dtype=np.float64)
+    seen = np.isfinite(rows)
+    size = np.maximum(seen.sum(0), 1)
+    mean = np.where(seen, rows, 0.0).sum(0) / size
+    variance = (np.where(seen, rows - mean, 0.0) ** 2).sum(0) / size
+    lowest, highest = np.where(seen, rows, np.inf).min(0), np.where(seen, rows, -np.inf).max(0)
+    flat = lowest >= highest
+    if words and flat.any() and len(X) > 1 and not np.isinf(rows).any():
+        warnings.warn(
+            f"X[:, {int(np.argmax(flat))}] does not vary ({int(flat.sum())} such columns): it tells nothing about the states",
+            stacklevel=5,
+        )
+    return mean, np.where(flat, np.where(mean == 0, 1.0, mean**2), variance)
+
+
+def _numbers(value: Any, what: str, shapes: list[tuple[int, ...]]) -> Floats:
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what} must hold numbers, got {value!r}") from None
+    if array.shape not in shapes or not np.isfinite(array).all():
+        raise ValueError(f"{what} must be finite, of shape {' or '.join(str(s) for s in shapes)}, got {value!r}")
+    return array
+
+
+def _pair(value: Any, what: str) -> tuple[float, float]:
+    try:
+        first, second = (real_number(v, what) for v in value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{what} must be two numbers > 0, got {value!r}") from None
+    if not (first > 0 and second > 0):
+        raise ValueError(f"{what} must be two numbers > 0, got {value!r}")
+    return first, second

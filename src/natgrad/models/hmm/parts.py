@@ -1,0 +1,135 @@
+"""A run of times, the weights of a model and places in the run in; expected counts out: a part of a step.
+
+A part is a pure function of what it is given, so it may be computed anywhere. Counts are added up in the order of the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.mapped import Mapped
+from natgrad.inference.executors.threads import Recipe
+from natgrad.kernels.hmm.emissions import LANES
+from natgrad.models.hmm.forward_backward import Counts, Weights, Windows, blocks_of_sequences, count, grown
+
+__all__ = ["Chosen", "Stretch", "Subchains", "added", "count_sequences", "count_subchains", "shard_of"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
+
+
+class Subchains(NamedTuple):
+    """Subchains of L times, M in a batch, with a buffer on both sides: None, a number of times, or "grow"."""
+
+    length: int = 64
+    # With the head of a sequence, for π, they fill a row of lanes.
+    size: int = LANES - 1
+    buffer: int | str | None = None
+    tol: float = 1e-3
+    unit: int = 8
+    most: int = 512
+
+    @property
+    def reach(self) -> int:
+        """The most times beyond a subchain that are read."""
+        return self.buffer if isinstance(self.buffer, int) else self.most + self.unit if self.buffer == "grow" else 0
+
+
+class Stretch(NamedTuple):
+    """A run of consecutive times: codes, values and known states; those that are not there are empty."""
+
+    codes: Array
+    values: Array
+    labels: Array
+
+    def weights(self, sent: Weights) -> Weights:
+        """The weights of a model over these times."""
+        seen = [np.asarray(part).view() for part in self]
+        for view in seen:  # as kernels are compiled for
+            view.flags.writeable = False
+        return sent._replace(codes=seen[0], values=seen[1], labels=seen[2])
+
+
+def shard_of(codes: Array, values: Array, labels: Array, begin: int, end: int) -> Stretch | Recipe:
+    """A run of the times of a path; where they are mapped from a file, which file and where, for those who read it themselves."""
+    found = [Mapped.of(part) for part in (codes, values)]
+    files = tuple(part.file for part in found if part is not None)
+    pair = ((codes, values)[n][begin:end] if part is None else part.rows(begin, end) for n, part in enumerate(found))
+    shard = (*pair, labels[begin:end])
+    return Recipe(read_stretch, shard, files) if files else read_stretch(*shard)
+
+
+def read_stretch(*parts: Array | Mapped) -> Stretch:
+    """A run of times, from where they lie."""
+    return Stretch(*(part.opened() if isinstance(part, Mapped) else part for part in parts))
+
+
+class Chosen(NamedTuple):
+    """Subchains [n] of a stretch: where they start, where their sequences begin and end, and whole sequences that are shorter.
+
+    ``head`` is the start and the length of a sequence whose first state is read, for π; None if another part reads one.
+    """
+
+    start: Ints
+    low: Ints
+    high: Ints
+    short: Ints
+    short_lengths: Ints
+    head: tuple[int, int] | None
+
+
+def count_sequences(
+    stretch: Stretch, sent: Weights, starts: Ints, lengths: Ints, n_sums: int, n_jobs: int = 1
+) -> Counts:
+    """Exact counts of whole sequences."""
+    weights = stretch.weights(sent)
+    return count(weights, blocks_of_sequences(weights, starts, lengths, n_jobs).ordered(), n_sums, n_jobs)
+
+
+def count_subchains(
+    stretch: Stretch, sent: Weights, chosen: Chosen, how: Subchains, typical: Floats, n_sums: int, n_jobs: int = 1
+) -> tuple[Counts, Counts, int]:
+    """Counts of subchains, of sequences too short for one, and the times that were read."""
+    weights = stretch.weights(sent)
+    windows = _windows(weights, chosen, how, typical, n_jobs)
+    short = blocks_of_sequences(weights, chosen.short, chosen.short_lengths, n_jobs)
+    read = int(windows.length.sum() + chosen.short_lengths.sum())
+    return count(weights, windows, n_sums, n_jobs), count(weights, short.ordered(), n_sums, n_jobs), read
+
+
+def added(parts: Sequence[Counts]) -> Counts:
+    """The sum, in order."""
+    total = parts[0]
+    for part in parts[1:]:
+        heads, pairs, sums = total.heads + part.heads, total.pairs + part.pairs, total.sums + part.sums
+        total = Counts(heads, pairs, sums, total.log_z + part.log_z)
+    return total
+
+
+def _windows(weights: Weights, chosen: Chosen, how: Subchains, typical: Floats, n_jobs: int) -> Windows:
+    """Subchains with their buffers, and the head of one sequence, of which nothing but the first state counts."""
+    start, low, high, n_states = chosen.start, chosen.low, chosen.high, len(weights.initial)
+    margin = how.buffer if isinstance(how.buffer, int) else 0
+    begin, end = np.maximum(low, start - margin), np.minimum(high, start + how.length + margin)
+    before = np.where((begin == low)[:, None], weights.initial, typical)
+    behind = np.ones((len(start), n_states))
+    if how.buffer == "grow":
+        lengths = np.full(len(start), how.length)
+        found = grown(weights, typical, start, lengths, low, high, how.unit, how.tol, how.most, n_jobs)
+        before, behind = found.before, found.behind
+    spans = np.zeros((len(start), 4), np.int64)
+    spans[:, 0], spans[:, 1], spans[:, 2] = start - begin, start - begin + how.length, how.length - 1
+    windows = Windows(begin, end - begin, before, behind, spans)
+    if chosen.head is None:
+        return windows
+    first, size = chosen.head
+    longest = int((end - begin).max(initial=how.length))
+    return Windows(
+        np.append(begin, first), np.append(end - begin, min(longest, size)), np.vstack([before, weights.initial]),
+        np.vstack([behind, np.ones(n_states)]), np.vstack([spans, [0, 0, 0, 1]]),
+    )  # fmt: skip

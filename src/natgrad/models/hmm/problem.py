@@ -1,0 +1,384 @@
+"""Hidden Markov models as the engine's Problem: blocks π, A and φ; the groups are whole sequences, or subchains of them.
+
+    π ~ Dir,   A_i ~ Dir,   φ_k ~ prior,   x_1 ~ Cat(π),   x_t ~ Cat(A_{x_{t−1}}),   y_t ~ p(y | φ_{x_t})
+    q = q(π) q(A) q(φ) q(x)                                                          structured mean field
+
+Given q(π) q(A) q(φ), the best q(x) is a chain with weights exp E log π, exp E log A and exp E log p(y | φ), none of which are
+normalised; its log Z, less ⟨messages, moments⟩, is what a sequence adds to the bound.
+
+Subchains (Foti, Xu, Laird and Fox, 2014): all starts of L consecutive times are equally likely, so the expected counts of one are
+(L − 1)/(T − L + 1) of all pairs and L/(T − L + 1) of all times, up to the edges. Counts divided by L − 1 and L are messages
+of T − L + 1 groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.sequences import Sequences
+from natgrad.families import Dirichlet
+from natgrad.inference.executors.threads import Call, Placed, Recipe, even_cuts
+from natgrad.inference.problem import Block, ChildSet, State
+from natgrad.inference.step_sizes import RobbinsMonro, Step
+from natgrad.inference.steppers.group_problem import WholeGroups
+from natgrad.inference.steppers.groups import GroupResult
+from natgrad.kernels.hmm.emissions import n_statistics
+from natgrad.models.hmm.emissions import Emission
+from natgrad.models.hmm.forward_backward import Counts, Weights, n_threads, pattern_statistics, weights_of
+from natgrad.models.hmm.parts import Chosen, Stretch, Subchains, added, count_sequences, count_subchains, shard_of
+from natgrad.models.hmm.priors import stationary
+
+__all__ = ["HMMModel", "SequenceProblem", "SubchainProblem", "Subchains", "blocks_of", "stationary"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Stats = tuple[Any, ...]
+# A shard's part of a batch has at least so many times, if its groups are spread evenly: it is worth a trip to a worker.
+PART = 2**19
+
+
+class HMMModel(NamedTuple):
+    """Priors: concentrations of π [K] and of the rows of A [K, K], and the emission with its own."""
+
+    initial: Floats
+    transition: Floats
+    emission: Emission
+
+    @property
+    def n_states(self) -> int:
+        """K."""
+        return len(self.initial)
+
+
+def blocks_of(model: HMMModel) -> dict[str, Block]:
+    """The global variables of a model."""
+    emission = model.emission
+    return {
+        "initial": Block("initial", Dirichlet(), (), ()),
+        "transition": Block("transition", Dirichlet(), ("state",), (model.n_states,)),
+        "emission": Block(
+            "emission",
+            emission.family,
+            ("state", "column")[: len(emission.shape)],
+            emission.shape,
+            origin=emission.origin,
+        ),
+    }
+
+
+class SequenceProblem(WholeGroups):
+    """Whole sequences as groups; exact.
+
+    Parameters
+    ----------
+    data : Sequences
+    model : HMMModel
+    batch_size : int, optional
+        Sequences in a batch of memoised VB; all by default.
+    population : float, optional
+        Sequences that these stand for.
+    n_jobs : int, optional
+    """
+
+    group_plate = "sequence"
+    gauges: tuple[tuple[str, str], ...] = ()
+    messages = None
+    local_limits = (1e-6, 1)  # q(x) of a sequence is exact after one pass
+    row_bytes = 0
+    overlapping = False
+
+    def __init__(
+        self,
+        data: Sequences,
+        model: HMMModel,
+        *,
+        batch_size: int | None = None,
+        population: float | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.data, self.model, self.n_jobs = data, model, n_threads(n_jobs)
+        self.batch_size = batch_size or len(data)
+        self.given_population = population
+        self._weights: tuple[Any, Weights] | None = None
+        # Set while shards are placed; see `natgrad.inference.executors.threads.sharing`.
+        self.placed: Placed | None = None
+
+    @property
+    def n_groups(self) -> int:
+        """Sequences."""
+        return len(self.data)
+
+    @property
+    def population(self) -> float:
+        """Sequences that these stand for."""
+        return float(self.n_groups if self.given_population is None else self.given_population)
+
+    @cached_property
+    def blocks(self) -> Mapping[str, Block]:
+        """First states, rows of transitions, emissions."""
+        return blocks_of(self.model)
+
+    @property
+    def observed(self) -> Mapping[str, Ints]:
+        """All times; their numbers are never needed, so they take no memory."""
+        return {"y": np.broadcast_to(np.int64(0), (self.data.n_times,))}
+
+    def child_sets(self, name: str) -> list[ChildSet]:
+        """Every state's emission and row of A are read at every time; π at the first ones."""
+        n_reads = len(self.data) if name == "initial" else self.data.n_times
+        ends, sizes = np.array([0, n_reads]), {"time": n_reads}
+        children = np.broadcast_to(np.int64(0), (n_reads,))
+        block = Block(name, self.blocks[name].family, ("state",), (self.model.n_states,))
+        return [ChildSet("y" if name == "emission" else "x", name == "emission", 0, block, (), sizes, children, ends)]
+
+    def coupling(self, name: str) -> int:
+        """ω: a state and what it chooses."""
+        return 2
+
+    def neighbours(self, name: str) -> set[str]:
+        """No other block; q(x) is inside."""
+        return set()
+
+    @property
+    def message_bytes(self) -> int:
+        """Of all blocks."""
+        return 8 * (
+            self.model.n_states * (self.model.n_states + 1) + sum(np.size(p) for p in self.full_prior("emission"))
+        )
+
+    def full_prior(self, name: str) -> Stats:
+        """η̃ at the shape of the block."""
+        if name != "emission":
+            return self.prior_of(name)
+        shape = self.model.emission.shape
+        events = (p.shape[len(shape) :] for p in self.model.emission.prior)
+        return tuple(np.broadcast_to(p, (*shape, *e)) for p, e in zip(self.model.emission.prior, events, strict=True))
+
+    def prior_of(self, name: str) -> Stats:
+        """η̃."""
+        if name == "emission":
+            return self.model.emission.prior
+        return ((self.model.initial if name == "initial" else self.model.transition) - 1.0,)
+
+    def moments(self, block: Block, lam: Any) -> Stats:
+        """μ = ∇A(λ)."""
+        return block.family.expected_stats(lam)
+
+    def at(self, lam: Mapping[str, Stats], t: int = 0) -> State:
+        """The state with these natural parameters."""
+        full = {name: tuple(np.array(part, dtype=np.float64) for part in lam[name]) for name in self.blocks}
+        return State(full, {name: self.moments(block, full[name]) for name, block in self.blocks.items()}, t)
+
+    def from_counts(self, heads: Floats, pairs: Floats, sums: Floats, scale: float = 1.0) -> State:
+        """The state after an update from expected counts."""
+        told = self._messages(Counts(heads, pairs, sums, 0.0), scale, scale, scale)
+        prior = {name: self.full_prior(name) for name in self.blocks}
+        return self.at({n: tuple(p + m for p, m in zip(prior[n], told[n], strict=True)) for n in self.blocks})
+
+    def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
+        """Σ_blocks [⟨m + η̃ − λ, μ⟩ + A(λ) − A(η̃)]."""
+        total = 0.0
+        for name, block in self.blocks.items():
+            family, prior = block.family, self.full_prior(name)
+            slack = tuple(m + p - g for m, p, g in zip(messages[name], prior, lam[name], strict=True))
+            normalizers = family.log_normalizer(lam[name]) - family.log_normalizer(prior)
+            total += float(np.sum(family.inner(slack, mu[name]) + normalizers))
+        return total
+
+    def weights(self, state: State) -> Weights:
+        """Exp E log of everything; of the last moments, kept."""
+        key = state.mu["emission"][0]
+        if self._weights is None or self._weights[0] is not key:
+            mu, emission = state.mu, self.model.emission
+            forms = emission.weights(mu["emission"])
+            made = weights_of(emission, self.data, np.exp(mu["initial"][0]), np.exp(mu["transition"][0]), forms)
+            self._weights = (key, made)
+        return self._weights[1]
+
+    def at_point(self, state: State) -> Weights:
+        """The model itself at the mean of q."""
+        emission, lam = self.model.emission, state.lam
+        initial, transition = (self.blocks[n].family.mean(lam[n]) for n in ("initial", "transition"))
+        return weights_of(emission, self.data, initial, transition, emission.weights(emission.point(lam["emission"])))
+
+    @property
+    def n_sums(self) -> int:
+        """Rows of the kernels' sums."""
+        if len(self.data.codes) == 0:
+            return n_statistics(self.model.emission.kind, self.data.values.shape[1], 0)
+        if self.data.patterns is not None:
+            return len(self.data.patterns)
+        n_rows: int = self.model.emission.prior[0].shape[-1] + 1
+        return n_rows
+
+    def solve(self, state: State, groups: Ints | None, rows: Stats | None, tol: float, limit: int) -> GroupResult:
+        """q(x) of some sequences, and what they tell."""
+        numbers = np.arange(len(self.data)) if groups is None else np.asarray(groups)
+        sent, calls = self._sent(state), []
+        for shard, part, first in self._parts(numbers):
+            calls.append((shard, (sent, self.data.ends[part] - first, self.data.lengths[part], self.n_sums)))
+        found = self._possible(added(self._counted(count_sequences, calls)))
+        told = self._messages(found)
+        times = int(self.data.lengths[numbers].sum())
+        base = self.data.base * (1.0 if groups is None else times / self.data.n_times)
+        return GroupResult((), told, found.log_z + base - self._told(told, state), 1, self._reads(times))
+
+    # -- shards --
+
+    def shards(self, size: int) -> list[Stretch | Recipe]:
+        """The data cut so that batches of this many groups have enough times in each shard; a function of the data alone."""
+        times = self.data.n_times * min(size, self.n_groups) // self.n_groups
+        cuts = even_cuts(self.data.lengths, max(1, times // PART))
+        self._cuts, self._begins = cuts, self.data.ends[cuts[:-1]]
+        return self._cut(self._begins, self.data.ends[cuts[1:]])
+
+    def _cut(self, begins: Ints, ends: Ints) -> list[Stretch | Recipe]:
+        """The times from each of these to each of those; of a file that is mapped, where they lie."""
+        data = self.data
+        return [
+            shard_of(data.codes, data.values, data.labels, int(a), int(b)) for a, b in zip(begins, ends, strict=True)
+        ]
+
+    def _stretch(self, begin: int, end: int) -> Stretch:
+        return Stretch(self.data.codes[begin:end], self.data.values[begin:end], self.data.labels[begin:end])
+
+    def _parts(self, chosen: Ints) -> Iterator[tuple[int, Ints, int]]:
+        """The sorted groups of each shard that has some, and the first time of that shard."""
+        if self.placed is None:
+            yield 0, chosen, 0
+            return
+        ends = np.searchsorted(chosen, self._cuts)
+        for shard, (a, b) in enumerate(pairwise(ends)):
+            if a < b:
+                yield shard, chosen[a:b], int(self._begins[shard])
+
+    def _sent(self, state: State) -> Weights:
+        """The weights of a state without the data."""
+        return self.weights(state)._replace(**self._stretch(0, 0)._asdict())
+
+    def _counted(self, function: Callable[..., Any], calls: list[Call]) -> list[Any]:
+        """The function of the shards of all calls."""
+        if self.placed is not None:
+            return list(self.placed.run(function, calls))
+        whole = self._stretch(0, self.data.n_times)
+        return [function(whole, *arguments, self.n_jobs) for _, arguments in calls]
+
+    def bound(self, state: State) -> float:
+        """The evidence lower bound, with every q(x) optimal."""
+        found = self.solve(state, None, None, *self.local_limits)
+        return found.rest + self.global_bound(state.lam, state.mu, found.messages)
+
+    # -- parts --
+
+    def _messages(self, found: Counts, heads: float = 1.0, pairs: float = 1.0, times: float = 1.0) -> dict[str, Stats]:
+        """What counts tell each block, each kind of them multiplied."""
+        sums = found.sums
+        if len(self.data.codes) and self.data.patterns is not None:
+            sums = pattern_statistics(self.data.patterns).T @ sums
+        return {
+            "initial": (found.heads * heads,),
+            "transition": (found.pairs * pairs,),
+            "emission": tuple(part * times for part in self.model.emission.message(sums)),
+        }
+
+    def _told(self, messages: Mapping[str, Stats], state: State) -> float:
+        """Σ ⟨m, μ⟩."""
+        return float(sum(
+            np.sum(self.blocks[name].family.inner(messages[name], state.mu[name])) for name in self.blocks
+        ))  # fmt: skip
+
+    def _reads(self, times: int) -> int:
+        return 2 * self.model.n_states * times
+
+    def _possible(self, found: Counts) -> Counts:
+        """The counts, if some path is possible."""
+        if not np.isfinite(found.log_z):
+            raise ValueError(
+                f"no path of states is possible: log Z is {found.log_z}. Labels contradict the transitions that "
+                "transition_prior forbids (zeros), or X has values beyond what floats can hold"
+            )
+        return found
+
+
+class SubchainProblem(SequenceProblem):
+    """Subchains as groups: all T − L + 1 places where one can begin; sequences shorter than L are groups as they are."""
+
+    group_plate = "subchain"
+    overlapping = True
+    # Noise averages out, and the first steps, of a random start, are forgotten quickly.
+    step: Step = RobbinsMonro(delay=1.0, forgetting=0.6)
+
+    def __init__(self, data: Sequences, model: HMMModel, subchains: Subchains, n_jobs: int | None = None) -> None:
+        super().__init__(data, model, batch_size=subchains.size, n_jobs=n_jobs)
+        self.subchains = subchains
+        self.n_starts = np.maximum(data.lengths - subchains.length + 1, 1)
+        self._first = np.concatenate([[0], np.cumsum(self.n_starts)])
+
+    @property
+    def n_groups(self) -> int:
+        """Starts of subchains."""
+        return int(self._first[-1])
+
+    def solve(self, state: State, groups: Ints | None, rows: Stats | None, tol: float, limit: int) -> GroupResult:
+        """q(x_S) of subchains, and what each of them tells as one of all that there could be."""
+        if groups is None:
+            return super().solve(state, None, rows, tol, limit)
+        chosen, length = np.asarray(groups), self.subchains.length
+        typical = stationary(self.blocks["transition"].family.mean(state.lam["transition"]))
+        sent, head, calls = self._sent(state), self._head(chosen), []
+        start = self._first[head]
+        alone = start not in chosen
+        for shard, part, first in self._parts(np.union1d(chosen, [start])):
+            own = part[part != start] if alone else part
+            here = self._chosen(own, first, head if start in part else None)
+            calls.append((shard, (sent, here, self.subchains, typical, self.n_sums)))
+        parts = self._counted(count_subchains, calls)
+        found, short = (self._possible(added([part[place] for part in parts])) for place in (0, 1))
+        scale = len(chosen) / self.n_groups
+        told = self._messages(found, len(self.data) * scale, 1.0 / (length - 1), 1.0 / length)
+        rest = (found.log_z - self._told(self._messages(found, 0.0), state)) / length
+        if (self.data.lengths[self._number(chosen)] < length).any():
+            more = self._messages(short, 0.0)
+            rest += short.log_z - self._told(more, state)
+            told = {n: tuple(a + b for a, b in zip(told[n], more[n], strict=True)) for n in told}
+        reads = self._reads(sum(part[2] for part in parts))
+        return GroupResult((), told, rest + self.data.base * scale, 1, reads)
+
+    def shards(self, size: int) -> list[Stretch | Recipe]:
+        """Runs of starts, each with the times that its subchains and their buffers reach."""
+        n_shards = max(1, min(size, self.n_groups) * self.subchains.length // PART)
+        self._cuts = np.unique(np.linspace(0, self.n_groups, n_shards + 1).astype(np.int64))
+        # The head of a sequence is as long as a subchain with both its buffers.
+        reach = 2 * self.subchains.reach
+        first, last = self._time(self._cuts[:-1]), self._time(self._cuts[1:] - 1)
+        self._begins = np.maximum(first - reach, 0)
+        ends = np.minimum(last + self.subchains.length + reach, self.data.n_times)
+        return self._cut(self._begins, ends)
+
+    def _number(self, groups: Ints) -> Ints:
+        """The sequence that each group lies in."""
+        return np.asarray(np.searchsorted(self._first, groups, side="right") - 1)
+
+    def _time(self, groups: Ints) -> Ints:
+        """Where each group starts."""
+        number = self._number(groups)
+        return np.asarray(self.data.ends[number] + groups - self._first[number])
+
+    def _chosen(self, groups: Ints, first: int, head: int | None) -> Chosen:
+        """Groups, and perhaps the head of a sequence, in times of the shard."""
+        number, start = self._number(groups), self._time(groups)
+        whole = self.data.lengths[number] < self.subchains.length
+        low, high = self.data.ends[number], self.data.ends[number + 1]
+        begin = None if head is None else (int(self.data.ends[head]) - first, int(self.data.lengths[head]))
+        long, lengths = ~whole, self.data.lengths[number[whole]]
+        return Chosen(start[long] - first, low[long] - first, high[long] - first, start[whole] - first, lengths, begin)
+
+    def _head(self, chosen: Ints) -> int:
+        """A sequence whose first state is read, for π: a function of the sample, as likely as any other."""
+        return int(chosen.sum() % len(self.data))

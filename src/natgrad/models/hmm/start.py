@@ -1,0 +1,195 @@
+"""Where a hidden Markov model starts: several guesses, each improved on a slice of the data and ranked by its bound there.
+
+Local optima decide over the quality of a fit, far more than the last digits of the bound. A guess puts the times of the slice
+into K clusters by k-means++ (of values; of the frequencies nearby, for categories) and counts states and
+pairs as if they were known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linear_sum_assignment
+
+from natgrad.data.sequences import Sequences
+from natgrad.inference.problem import State
+from natgrad.kernels.hmm.emissions import BY_COLUMN
+from natgrad.models.hmm.forward_backward import in_threads, n_threads, pattern_statistics
+from natgrad.models.hmm.priors import FORBIDDEN
+from natgrad.models.hmm.problem import HMMModel, SequenceProblem
+from natgrad.random import Stream, generator
+
+__all__ = ["best_start", "sliced"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+# Times of the slice, from this many places of the data.
+SLICE, PLACES = 20_000, 5
+# Sweeps of every guess, and then of those that lead: a half, a quarter, ….
+SWEEPS, LATER_SWEEPS = 6, 10
+# Rows among which centres are drawn, and rounds of k-means.
+CANDIDATES, ROUNDS = 4_000, 8
+# Times on each side whose categories make up a row.
+NEARBY = 12
+# A cluster's times count this much for it, the rest for all states alike: hard counts would be an optimum of their own.
+CERTAIN = 0.9
+
+
+def best_start(data: Sequences, model: HMMModel, seed: int, n_init: int, n_jobs: int | None) -> State:
+    """The best of ``n_init`` guesses, scaled from the slice to all data."""
+    part = sliced(data, generator(seed, Stream.START))
+    problem = SequenceProblem(part, model, n_jobs=1)
+    rows = _rows(part)
+
+    def improved(task: tuple[State | int, int]) -> tuple[State, float]:
+        start, sweeps = task
+        own = SequenceProblem(part, model, n_jobs=1)  # keeps the weights of one state: not to be shared by threads
+        state = (
+            _guess(own, rows, model.n_states, generator(seed, Stream.START, start)) if isinstance(start, int) else start
+        )
+        bound = -np.inf
+        for _ in range(sweeps):
+            state, bound, *_ = own.sweep(state, ())
+        return state, bound
+
+    threads = n_threads(n_jobs)
+    found = in_threads(improved, [(number, SWEEPS) for number in range(n_init)], threads)
+    while len(found) > 1:
+        found = sorted(found, key=lambda pair: -pair[1])[: len(found) // 2]
+        found = in_threads(improved, [(state, LATER_SWEEPS) for state, _ in found], threads)
+    return _scaled(problem, found[0][0], data.n_times / part.n_times)
+
+
+def sliced(data: Sequences, rng: np.random.Generator) -> Sequences:
+    """A few long stretches from all over the data, at most SLICE times; everything if there is no more."""
+    if data.n_times <= SLICE:
+        return data
+    length = SLICE // PLACES
+    begins = np.linspace(0, data.n_times - length, PLACES).astype(int)
+    begins[1:-1] += rng.integers(0, max(1, (data.n_times - PLACES * length) // (2 * PLACES)), PLACES - 2)
+    cuts = [data.cut(int(b), int(b) + length) for b in begins]
+    lengths = np.concatenate([part.lengths for part in cuts])
+    codes, values, labels = (
+        np.concatenate([getattr(part, name) for part in cuts]) for name in ("codes", "values", "labels")
+    )
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    return replace(data, codes=codes, values=values, labels=labels, ends=ends, base=sum(part.base for part in cuts))
+
+
+def _rows(part: Sequences) -> Floats:
+    """A row of features for each time, columns of variance 1, missing ones at the mean."""
+    if len(part.codes) == 0:
+        rows = part.values.astype(np.float64)
+    elif part.patterns is not None:
+        rows = part.patterns[part.codes]
+    else:
+        rows = _nearby(part)
+    seen = ~np.isnan(rows)
+    size = np.maximum(seen.sum(0), 1)
+    mean = np.where(seen, rows, 0.0).sum(0) / size
+    centred = np.where(seen, rows - mean, 0.0)
+    spread = np.sqrt((centred**2).sum(0) / size)
+    return np.asarray(centred / np.where(spread > 0, spread, 1.0))
+
+
+def _nearby(part: Sequences) -> Floats:
+    """Frequencies of categories around each time, and the category itself."""
+    n_codes = int(part.codes.max()) + 1
+    here = np.zeros((part.n_times, n_codes))
+    here[np.arange(part.n_times), part.codes] = 1.0
+    sums = np.vstack([np.zeros(n_codes), np.cumsum(here, axis=0)])
+    time = np.arange(part.n_times)
+    high, low = np.minimum(time + NEARBY + 1, part.n_times), np.maximum(time - NEARBY, 0)
+    return np.hstack([(sums[high] - sums[low]) / (high - low)[:, None], 0.3 * here])
+
+
+def _guess(problem: SequenceProblem, rows: Floats, n_states: int, rng: np.random.Generator) -> State:
+    """Clusters as if they were states."""
+    data = problem.data
+    if np.tril(problem.model.transition, -1).max(initial=0.0) <= FORBIDDEN and n_states > 1:
+        nearest = _segments(data, n_states, rng)
+    else:
+        centres = _centres(rows[rng.choice(len(rows), min(CANDIDATES, len(rows)), replace=False)], n_states, rng)
+        nearest = _nearest(rows, centres)
+    if len(data.labels):
+        nearest = _labelled(nearest, data.labels, n_states)
+    states = np.full((data.n_times, n_states), (1.0 - CERTAIN) / n_states)
+    states[np.arange(data.n_times), nearest] += CERTAIN
+    pairs = np.zeros((n_states, n_states))
+    inside = np.ones(data.n_times, bool)
+    inside[data.ends[:-1]] = False
+    later = np.flatnonzero(inside)
+    np.add.at(pairs, (nearest[later - 1], nearest[later]), CERTAIN)
+    pairs += (1.0 - CERTAIN) * len(later) / n_states**2
+    heads = np.where(problem.model.initial > FORBIDDEN, states[data.ends[:-1]].sum(0), 0.0)
+    pairs = np.where(problem.model.transition > FORBIDDEN, pairs, 0.0)
+    return problem.from_counts(heads, pairs, _sums(problem, states))
+
+
+def _segments(data: Sequences, n_states: int, rng: np.random.Generator) -> Ints:
+    """Left to right: every sequence cut into one stretch for each state, at random."""
+    states = np.empty(data.n_times, np.int64)
+    for begin, end in zip(data.ends[:-1], data.ends[1:], strict=True):
+        shares = np.cumsum(rng.dirichlet(np.full(n_states, 5.0)))
+        states[begin:end] = np.searchsorted(shares, (np.arange(end - begin) + 0.5) / (end - begin))
+    return np.minimum(states, n_states - 1)
+
+
+def _labelled(nearest: Ints, labels: npt.NDArray[np.int32], n_states: int) -> Ints:
+    """Clusters renamed after the labels that they share most times with, and labels themselves where they are known."""
+    known = labels >= 0
+    table = np.zeros((n_states, n_states))
+    np.add.at(table, (nearest[known], labels[known]), 1.0)
+    _, name = linear_sum_assignment(-table)
+    return np.where(known, labels, name[nearest])
+
+
+def _sums(problem: SequenceProblem, states: Floats) -> Floats:
+    """Statistics weighted with states, as the kernels sum them."""
+    data = problem.data
+    if len(data.codes):
+        out = np.zeros((problem.n_sums, states.shape[1]))
+        np.add.at(out, data.codes, states)
+        return out
+    if problem.model.emission.kind == BY_COLUMN:
+        return np.asarray(pattern_statistics(data.values.astype(np.float64)).T @ states)
+    values = data.values.astype(np.float64)
+    seen = np.asarray(~np.isnan(values).any(1))
+    clean = np.where(seen[:, None], values, 0.0)
+    rows, columns = np.triu_indices(values.shape[1])
+    return np.vstack([seen @ states, clean.T @ states, (clean[:, rows] * clean[:, columns]).T @ states])
+
+
+def _centres(rows: Floats, n: int, rng: np.random.Generator) -> Floats:
+    """k-means++, then a few rounds of k-means."""
+    centres = rows[[rng.integers(len(rows))]]
+    distance = np.full(len(rows), np.inf)
+    for _ in range(n - 1):
+        distance = np.minimum(distance, ((rows - centres[-1]) ** 2).sum(1))
+        total = distance.sum()
+        chance = distance / total if total > 0 else np.full(len(rows), 1.0 / len(rows))
+        centres = np.vstack([centres, rows[rng.choice(len(rows), p=chance)]])
+    for _ in range(ROUNDS):
+        nearest = _nearest(rows, centres)
+        for k in range(n):
+            members = rows[nearest == k]
+            if len(members):
+                centres[k] = members.mean(0)
+    return np.asarray(centres)
+
+
+def _nearest(rows: Floats, centres: Floats) -> Ints:
+    found: Ints = np.argmin((centres**2).sum(1) - 2.0 * rows @ centres.T, axis=1)
+    return found
+
+
+def _scaled(problem: SequenceProblem, state: State, factor: float) -> State:
+    """The state that ``factor`` times as much of the same data would give."""
+    lam = {
+        name: tuple(p + factor * (g - p) for g, p in zip(state.lam[name], problem.full_prior(name), strict=True))
+        for name in problem.blocks
+    }
+    lam["initial"] = state.lam["initial"]  # the number of sequences does not grow with their length
+    return problem.at(lam)

@@ -1,0 +1,398 @@
+"""`LDA`: documents in; topics with their uncertainty, and each document's shares of them out.
+
+    θ_d ~ Dir(α),   φ_k ~ Dir(β),   z ~ Cat(θ_d),   w ~ Cat(φ_z)
+
+Blei, Ng and Jordan (2003); Pritchard, Stephens and Donnelly (2000); Hoffman, Blei and Bach (2010). The loop, the steps and the
+guard are those of every network; `natgrad.models.lda.problem` has the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import NotFittedError
+
+from natgrad.data.corpora import Corpus, as_corpus, with_words
+from natgrad.data.streams import as_stream
+from natgrad.inference.callbacks import told
+from natgrad.inference.engine import Limits, Result, run
+from natgrad.inference.executors.threads import sharing
+from natgrad.inference.methods import SVI, VB, Method
+from natgrad.inference.step_sizes import Step
+from natgrad.inference.steppers.groups import rows_of
+from natgrad.inference.trace import Stop, Trace
+from natgrad.models.lda.coherence import How, c_v, npmi, of_documents, of_windows
+from natgrad.models.lda.files import LDAFiles, state_table
+from natgrad.models.lda.settings import LearnPriors
+from natgrad.models.lda.single_document import OneDocument
+from natgrad.models.lda.stream import LDAStream, fit_stream
+from natgrad.models.lda.topics import Alignment, By, aligned, completed, ranked_words, split_tokens, tell_empty_topics
+from natgrad.posterior.export import Posterior, factors_of
+from natgrad.posterior.factor import Factor
+from natgrad.posterior.fit_options import (
+    Watched,
+    all_or_nothing,
+    checked_method,
+    checked_step,
+    fitted_at,
+    keeper_of,
+    run_settings,
+)
+from natgrad.validation import whole_number
+
+if TYPE_CHECKING:
+    from natgrad.inference.checkpoint import Keeper
+    from natgrad.inference.problem import State
+    from natgrad.models.lda.problem import Inferred, LDAProblem
+
+__all__ = ["LDA"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+# Held-out documents are solved more finely than those of a fit: nothing averages their errors out.
+FINE_TOL, FINE_ROUNDS = 1e-4, 1000
+SLICE = 20_000
+
+
+class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Latent Dirichlet allocation: topics of documents, by variational inference.
+
+    Parameters
+    ----------
+    n_topics : int, K
+    doc_prior : float or array [K], α of a document's shares
+    topic_prior : float, β of a topic's words
+    learn_priors : bool, "doc" or "topic"
+        Learn α, one for each topic ("doc"), β ("topic"), or both (True), from the values given on. Newton steps that are
+        taken only if they raise the objective, which still never falls; α and β stay between 0.001 and 1000.
+    method, step : as in ``Network.fit``
+        By default memoised VB in batches, whose bound never falls once all documents were seen; `VB()`; `SVI({"doc": size})`.
+    local : "vb" or "map"
+        What stands for a topic when documents are read. "vb": its geometric mean under q, and `elbo_` is a lower bound of
+        log p(w). "map": its mean; that is EM for a point estimate of the topics under Dir(β + 1), `elbo_` is a lower bound of
+        log p(w, topics), and held-out words are predicted better.
+    finish : None or "gibbs"
+        "gibbs": after variational inference, sweeps of collapsed Gibbs sampling, of which the second half is averaged. Held-out
+        words are predicted better still. The objective is then no bound: `elbo_` and `trace_` are those of the variational part,
+        `components_` and `topics_` those of the samples, and held-out documents are read with E[φ], as with local="map".
+    finish_sweeps : int
+        Sweeps of the finish.
+    batch_size : int, optional
+        Documents in a batch, if the method does not say.
+    local_tol, local_steps : float, int
+        A document is done when its γ changes by less in the mean over topics, or after so many rounds.
+    skip : float
+        Topics with less than this part of a document's words sit out while the others are solved; a round over all topics has
+        the last word. 0: every round is over all topics, which is slower.
+    dtype : "float32" or "float64"
+        Of the inner loops; sums over documents are always double.
+    max_passes : int
+        Most readings of the corpus.
+    tol : float
+        Nats a word left to gain, as the last passes tell, below which the fit has converged; 0 runs all passes.
+    seed : int
+        Every random choice is a function of the seed and the number of the step.
+    n_jobs : int, optional
+        Threads; by default all. The result is the same for any number.
+    executor : None, an address, `distributed.Client` or cluster, or `natgrad.Dask`
+        Who computes: this process, or the workers of a Dask cluster, which hold the documents. The result is the same.
+    verbose : bool, optional
+        Show a progress bar; by default on a terminal.
+
+    Attributes
+    ----------
+    components_ : array [K, V], concentrations of the topics, as in scikit-learn
+    topics_ : array [K, V], E[φ]
+    doc_prior_, topic_prior_ : array [K] and float, α and β; as given, or as learned
+    vocabulary_ : array [V] of words, or of their numbers
+    elbo_, trace_, stop_ : the bound, its history, and why the run ended
+    log_likelihood_ : array [finish_sweeps], mean log probability of a token given all others; only with a finish
+    posterior_ : {"phi": Factor, "theta": Factor}; θ only if the method remembers the documents
+
+    Examples
+    --------
+    >>> texts = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 5
+    >>> model = LDA(n_topics=2, seed=1).fit(texts)
+    >>> sorted(" ".join(sorted(words)) for words in model.top_words(3))
+    ['apple pear plum', 'bolt nut screw']
+    >>> model.transform(["apple plum"]).shape
+    (1, 2)
+    """
+
+    n_documents_seen_: int
+    elbo_: float
+
+    def __init__(
+        self,
+        n_topics: int = 50,
+        *,
+        doc_prior: Any = 0.1,
+        topic_prior: float = 0.05,
+        learn_priors: LearnPriors = False,
+        method: Method | None = None,
+        step: Step | None = None,
+        local: Literal["vb", "map"] = "vb",
+        finish: Literal["gibbs"] | None = None,
+        finish_sweeps: int = 100,
+        batch_size: int | None = None,
+        local_tol: float = 1e-3,
+        local_steps: int = 100,
+        skip: float = 1e-4,
+        dtype: str = "float32",
+        max_passes: int = 50,
+        tol: float = 1e-4,
+        seed: int = 0,
+        n_jobs: int | None = None,
+        executor: Any = None,
+        verbose: bool | None = None,
+    ) -> None:
+        self.n_topics = n_topics
+        self.doc_prior = doc_prior
+        self.topic_prior = topic_prior
+        self.learn_priors = learn_priors
+        self.method = method
+        self.step = step
+        self.local = local
+        self.finish = finish
+        self.finish_sweeps = finish_sweeps
+        self.batch_size = batch_size
+        self.local_tol = local_tol
+        self.local_steps = local_steps
+        self.skip = skip
+        self.dtype = dtype
+        self.max_passes = max_passes
+        self.tol = tol
+        self.seed = seed
+        self.n_jobs = n_jobs
+        self.executor = executor
+        self.verbose = verbose
+
+    @told
+    def fit(
+        self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None, n_documents: float | None = None,
+        **keep: Unpack[Watched],
+    ) -> LDA:  # fmt: skip
+        """Fit to documents.
+
+        Parameters
+        ----------
+        X : counts [D, V] (sparse, dense, a DataFrame, an AnnData), texts, lists of words or (word, count), a Corpus, or a stream:
+            an iterator is read once, a source with ``chunks()`` or another iterable up to ``max_passes`` times, by sampled steps
+        y : ignored
+        vocabulary : the V words, optional; of a stream by default those of its first chunk
+        n_documents : how many documents a stream has, if that is known
+        checkpoint, every, resume, callbacks : as in ``Network.fit``; of these, streams take callbacks alone
+        """
+        stream = as_stream(X, self.batch_size)
+        if stream is not None:
+            fit_stream(self, stream, vocabulary, n_documents, keep)
+            return self
+        problem = self._problem(with_words(as_corpus(X, vocabulary)))
+        sizes = {"topic": problem.n_topics, "word": problem.corpus.n_words}
+        keeper = keeper_of(keep, run_settings(self), lambda: (state_table(problem.local.topics, problem.learn), sizes))
+        with self._threads():
+            self._run(problem, lambda: problem.start(int(self.seed)), Trace(), keeper=keeper)
+        return self
+
+    @all_or_nothing
+    def continue_(self, X: Any, max_passes: int | None = None) -> LDA:
+        """Go on from where the last fit ended, on the same documents; the trace continues."""
+        self._check_fitted()
+        problem = self._problem(as_corpus(X, self._names, len(self.vocabulary_)))
+        with self._threads():
+            self._run(problem, self._resumed(problem), Trace(list(self.trace_.records)), max_passes)
+        return self
+
+    @all_or_nothing
+    def partial_fit(
+        self,
+        X: Any,
+        y: None = None,
+        *,
+        vocabulary: Sequence[Any] | None = None,
+        n_documents: float | None = None,
+    ) -> LDA:
+        """One step from the documents of a stream: λ ← (1 − ρ) λ + ρ (η̃ + scale · counts).
+
+        Parameters
+        ----------
+        X : as in `fit`
+        y : ignored
+        vocabulary : the words of the columns of X; words that were never seen join the topics with their prior
+        n_documents : float, optional
+            How many documents the stream stands for; by default those seen so far.
+        """
+        corpus = self._arriving(X, vocabulary)
+        seen = getattr(self, "n_documents_seen_", 0) + len(corpus)
+        info = self._learn(corpus, max(seen, n_documents or 0))
+        self.n_documents_seen_, self.elbo_ = seen, info.estimate
+        return self
+
+    def transform(self, X: Any, return_std: bool = False) -> Any:
+        """The expected topic shares of documents [D, K]; with ``return_std``, also their standard deviations under q."""
+        gamma = self._inferred(self._held_out(X)).gamma.astype(np.float64)
+        total = gamma.sum(1, keepdims=True)
+        mean = gamma / total
+        return (mean, np.sqrt(mean * (1.0 - mean) / (total + 1.0))) if return_std else mean
+
+    def infer(self, document: Any) -> Floats:
+        """The topic shares [K] of one document: a text, counts [V] (dense or sparse), or a list of (word number, count).
+
+        The same as a row of `transform`, in well under a millisecond.
+        """
+        self._check_fitted()
+        one: OneDocument | None = getattr(self, "_one", None)
+        if one is None or one.state is not self._state or one.names is not self._names:
+            self._one = one = OneDocument(self._fitted, self._state, self._names)
+        return one.shares(document, FINE_TOL, FINE_ROUNDS)
+
+    def score(self, X: Any, y: None = None) -> float:
+        """The bound per word of documents given the fitted topics: Σ_d [E log p(w_d | θ, φ) − KL(θ_d)] / words.
+
+        The topics' own terms are left out: they belong to the fit. Neither batches nor the number of documents change it.
+        """
+        corpus = self._held_out(X)
+        if corpus.n_tokens == 0:
+            raise ValueError("X has no words to score")
+        return float(self._inferred(corpus).bound.sum() / corpus.n_tokens)
+
+    def perplexity(self, X: Any, how: Literal["bound", "completion"] = "bound") -> float:
+        """The exponential of minus the mean log probability of a word; lower is better.
+
+        "bound" takes `score`, so it is an upper bound of the perplexity. "completion" infers the shares of each document from
+        a random half of its tokens and predicts the other half with the means of θ and φ.
+        """
+        if how == "bound":
+            return float(np.exp(-self.score(X)))
+        if how != "completion":
+            raise ValueError(f'how must be "bound" or "completion", got {how!r}')
+        read, predicted = split_tokens(self._held_out(X), np.random.default_rng([int(self.seed), 1]))
+        if predicted.n_tokens == 0:
+            raise ValueError("X has too few words to predict any")
+        return float(np.exp(-completed(self.transform(read), self.topics_, predicted) / predicted.n_tokens))
+
+    def top_words(self, n: int = 10, by: By = "probability") -> list[list[Any]]:
+        """The n first words of each topic: the likeliest, the most typical ("lift"), or both ("relevance")."""
+        self._check_fitted()
+        counts = self.components_.sum(1)
+        return [self.vocabulary_[row].tolist() for row in ranked_words(self.topics_, counts / counts.sum(), n, by)]
+
+    def coherence(self, X: Any, n: int = 10, how: How = "npmi") -> Floats:
+        """How well each topic's n likeliest words go together [K]: their NPMI, or C_v (Röder, Both and Hinneburg, 2015).
+
+        Words go together that are in one document; for C_v of texts, in one window of 110 tokens.
+        """
+        if how not in ("npmi", "c_v"):
+            raise ValueError(f'how must be "npmi" or "c_v", got {how!r}')
+        corpus, counts = self._held_out(X), self.components_.sum(1)
+        words = ranked_words(self.topics_, counts / counts.sum(), n, "probability")
+        if how == "npmi":
+            return npmi(of_documents(words, corpus))
+        texts = isinstance(X[0], str) if isinstance(X, Sequence) else False
+        return c_v(of_windows(words, X, self.vocabulary_) if texts else of_documents(words, corpus))
+
+    def similar_documents(self, query: Any, X: Any, n: int = 10) -> tuple[Ints, Floats]:
+        """The n documents of X nearest to one document, and Σ_k √(θ_k θ'_k) with each: 1 for the same shares, 0 for none."""
+        closeness = np.sqrt(self.transform(X)) @ np.sqrt(self.infer(query))
+        order = np.argsort(-closeness, kind="stable")[: whole_number(n, "n")]
+        return order, closeness[order]
+
+    def align(self, other: LDA) -> Alignment:
+        """The one-to-one match with the topics of another fit, by total variation over the words that both have."""
+        self._check_fitted()
+        other._check_fitted()
+        mine = {word: place for place, word in enumerate(self.vocabulary_.tolist())}
+        both = [(mine[word], place) for place, word in enumerate(other.vocabulary_.tolist()) if word in mine]
+        if not both:
+            raise ValueError("the two vocabularies have no word in common")
+        here, there = np.array(both).T
+        return aligned(self.topics_[:, here], other.topics_[:, there])
+
+    # -- parts --
+
+    def _run(
+        self, problem: LDAProblem, start: Any, trace: Trace, max_passes: int | None = None, keeper: Keeper | None = None
+    ) -> None:
+        method = checked_method(self.method)
+        step = checked_step(self.step, method, problem)
+        size = method.size if isinstance(method, SVI) else problem.batch_size
+        alone = isinstance(method, VB) or (method is None and self.step is not None)
+        per_pass = 1 if alone else -(-problem.n_groups // size)
+        passes = whole_number(self.max_passes if max_passes is None else max_passes, "max_passes")
+        with sharing(problem, self.executor, problem.n_groups if alone else size):
+            result: Result = run(
+                problem, start, method, step, ("phi",), limits=Limits(passes * per_pass, self.tol, share=problem.corpus.n_tokens),
+                seed=int(self.seed), progress=self.verbose, trace=trace, keeper=keeper, model_at=fitted_at(self, problem),
+            )  # fmt: skip
+            last = result.trace.last.elbo if len(result.trace) else np.nan
+            self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
+        self.trace_: Trace = result.trace
+        self.stop_: Stop = result.stop
+        self.n_documents_seen_ = problem.n_groups
+        self._publish(problem, result.state)
+        if self.finish == "gibbs":
+            self._sample(problem, result.state)
+        tell_empty_topics(self.components_, self.topic_prior_)
+
+    def _sample(self, problem: LDAProblem, state: State) -> None:
+        """Gibbs sweeps from the fitted topics; from here on these are a point, the mean over samples."""
+        from natgrad.models.lda.gibbs import gibbs_finish
+
+        here = problem.given(state)
+        found = gibbs_finish(
+            problem.corpus, self.components_, here.doc_prior, here.topic_prior, self.finish_sweeps, int(self.seed), problem.learn
+        )  # fmt: skip
+        self.log_likelihood_: Floats = found.log_likelihood
+        point = problem.with_topics("map")
+        state = point.at(found.counts + found.topic_prior, state.t)
+        hyper = {"doc_prior": found.doc_prior, "topic_prior": found.topic_prior}
+        self._publish(point, state._replace(hyper=hyper))
+
+    def _publish(self, problem: LDAProblem, state: State, seed: int | None = None) -> None:
+        block = problem.blocks["phi"]
+        # The seed is kept apart from the parameter, which may be changed before the next fit.
+        self._state, self._fitted, self._seed = state, problem, int(self.seed) if seed is None else seed
+        posterior = factors_of(problem.blocks, state)
+        if rows := rows_of(problem, state, self._seed):
+            gamma = np.empty((problem.n_groups, problem.n_topics))
+            for groups, (part,) in rows:
+                gamma[slice(None) if groups is None else groups] = part
+            posterior["theta"] = Factor("theta", block.family, ("doc",), (gamma - 1.0,))
+        self._names = names = problem.corpus.vocabulary
+        self.posterior_ = Posterior(posterior, axes={"phi": ("word",), "theta": ("topic",)}, labels={"word": names})
+        self.components_: Floats = np.ascontiguousarray(state.lam["phi"][0] + 1.0)
+        self.topics_: Floats = self.components_ / self.components_.sum(1, keepdims=True)
+        self.vocabulary_: npt.NDArray[Any] = np.arange(problem.corpus.n_words) if names is None else names
+        self.n_features_in_: int = problem.corpus.n_words
+        self._n_features_out = problem.n_topics
+        self.n_steps_: int = state.t
+        here = problem.given(state)
+        self.doc_prior_: Floats = here.doc_prior
+        self.topic_prior_: float = here.topic_prior
+
+    def _held_out(self, X: Any) -> Corpus:
+        self._check_fitted()
+        return as_corpus(X, self._names, len(self.vocabulary_))
+
+    def _inferred(self, corpus: Corpus) -> Inferred:
+        """Documents given the fitted topics; those of the fit may have been solved less finely."""
+        problem = self._fitted.of(corpus, self._state)
+        with self._threads():
+            parts = [
+                problem.infer(self._state, groups, FINE_TOL, FINE_ROUNDS)
+                for groups in np.array_split(np.arange(len(corpus)), -(-len(corpus) // SLICE))
+            ]
+        return type(parts[0])(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.positive_only = True
+        return tags
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "_state"):
+            raise NotFittedError("this LDA is not fitted yet: call fit(X) or partial_fit(X)")

@@ -1,0 +1,358 @@
+"""A corpus as the engine's Problem, with compiled kernels: one global block, the topics; the groups are documents.
+
+    θ_d ~ Dir(α),   φ_k ~ Dir(β),   z ~ Cat(θ_d),   w ~ Cat(φ_z);   one responsibility for each (document, word)
+
+The same numbers as the network that declares this model (a test demands it). Arrays of the topics [K, V] lie in memory word
+after word, so that a document gathers short contiguous rows. The topics may also be a point, E[φ] under the same update: then
+coordinate ascent is EM for the prior Dir(β + 1), and its objective bounds log p(w, φ) instead of log p(w).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import copy
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.special as sp
+
+from natgrad.data.corpora import Corpus
+from natgrad.families import Dirichlet
+from natgrad.inference.executors.threads import Call, Placed, Shared, even_cuts
+from natgrad.inference.problem import Block, ChildSet, State
+from natgrad.inference.steppers.group_problem import WholeGroups
+from natgrad.inference.steppers.groups import GroupResult
+from natgrad.kernels.lda.documents import LANES, row_products
+from natgrad.kernels.memory import aligned_empty
+from natgrad.kernels.special import elog_columns, lgamma_columns
+from natgrad.models.lda.dirichlet_prior import best_concentrations, best_symmetric, log_prior, log_shares
+from natgrad.models.lda.parts import (
+    Inferred,
+    Local,
+    PartResult,
+    Topics,
+    View,
+    infer_view,
+    make_view,
+    solve_shard,
+    solve_view,
+)
+from natgrad.models.lda.start import first_topics, revived_topics
+from natgrad.models.threads import threads_for
+from natgrad.random import Stream, generator
+
+__all__ = ["Inferred", "LDAProblem", "Local"]
+
+Floats = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+Stats = tuple[Any, ...]
+# Relative to a word's likeliest topic; below it a weight is nothing, and every word keeps some weight in every topic.
+LEAST_WEIGHT = 1e-20
+# A visit ends with an update of all K·V numbers; batches this many times V entries long make it a small part.
+ENTRIES_PER_WORD, MOST_BATCHES = 20, 50
+# But topics that move several times in the first passes end in better optima: this many batches, of this many documents.
+LEAST_BATCHES, LEAST_SIZE = 10, 20
+# Documents that are evaluated at once, when all of them are.
+SLICE = 20_000
+# A shard's part of a batch has at least so many entries, and so many for each word, if its documents are spread evenly: it is
+# worth a trip to a worker, and so are the rows of its words.
+PART, PART_PER_WORD = 2**18, 4
+# A part with more than this share of the words reads the rows of all of them, which travel once to each worker.
+MANY = 0.5
+
+
+class LDAProblem(WholeGroups):
+    """Latent Dirichlet allocation of a corpus.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    doc_prior : array [K], α
+    topic_prior : float, β
+    local : Local
+    batch_size : int, optional
+        Documents in a batch; by default as few as keep the update of the topics a small part of the work.
+    population : float, optional
+        Documents that these stand for.
+    shares : array [D, K], optional
+        Where documents start: a point mass for each. By default equal shares.
+    learn : which priors are learned, of "doc" (α, asymmetric) and "topic" (β)
+    """
+
+    group_plate = "doc"
+    gauges: tuple[tuple[str, str], ...] = ()
+    messages = None
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        doc_prior: Floats,
+        topic_prior: float,
+        local: Local | None = None,
+        *,
+        batch_size: int | None = None,
+        population: float | None = None,
+        shares: Floats | None = None,
+        learn: frozenset[str] = frozenset(),
+    ) -> None:
+        self.learn = learn
+        self.corpus, self.topic_prior, self.local = corpus, float(topic_prior), local or Local()
+        self.doc_prior = np.asarray(doc_prior, dtype=np.float64)
+        self.n_topics, self.n_groups = len(self.doc_prior), len(corpus)
+        self.population = float(self.n_groups if population is None else population)
+        self._shares = shares
+        cheap = len(corpus.words) // (ENTRIES_PER_WORD * max(1, corpus.n_words))
+        least = min(LEAST_BATCHES, self.n_groups // LEAST_SIZE)
+        self.batch_size = batch_size or -(-self.n_groups // max(1, least, min(cheap, MOST_BATCHES)))
+        self._views: dict[int, tuple[Ints | None, View]] = {}
+        self._weights_of: tuple[Any, Floats, Floats] | None = None
+        # Set while shards are placed; see `natgrad.inference.executors.threads.sharing`.
+        self.placed: Placed | None = None
+
+    # -- what the engine asks --
+
+    @cached_property
+    def blocks(self) -> Mapping[str, Block]:
+        """The topics."""
+        return {"phi": Block("phi", Dirichlet(), ("topic",), (self.n_topics,))}
+
+    @cached_property
+    def observed(self) -> Mapping[str, Ints]:
+        """All pairs of a document and a word in it."""
+        return {"w": np.arange(len(self.corpus.words))}
+
+    def child_sets(self, name: str) -> list[ChildSet]:
+        """Every topic is read by every pair."""
+        ends = np.array([0, len(self.corpus.words)])
+        sizes = {"cell": len(self.corpus.words)}
+        return [ChildSet("w", True, 0, self.blocks[name], (), sizes, self.observed["w"], ends)]
+
+    def coupling(self, name: str) -> int:
+        """ω: a word's topic and its category."""
+        return 2
+
+    def neighbours(self, name: str) -> set[str]:
+        """No other block; local variables are inside."""
+        return set()
+
+    @property
+    def local_limits(self) -> tuple[float, int]:
+        """Of documents."""
+        return self.local.tol, self.local.limit
+
+    @property
+    def row_bytes(self) -> int:
+        """γ of a document."""
+        return self.n_topics * np.dtype(self.local.dtype).itemsize
+
+    @property
+    def message_bytes(self) -> int:
+        """Counts of topics by word."""
+        return self.n_topics * self.corpus.n_words * np.dtype(self.local.dtype).itemsize
+
+    def prior_of(self, name: str) -> Stats:
+        """β − 1."""
+        return (np.full((1, 1), self.topic_prior - 1.0),)
+
+    def given(self, state: State) -> LDAProblem:
+        """The model with the priors that a state has learned; what was prepared from the documents is shared."""
+        if not state.hyper:
+            return self
+        other = copy(self)
+        other.doc_prior, other.topic_prior = state.hyper["doc_prior"], state.hyper["topic_prior"]
+        return other
+
+    def with_topics(self, topics: Literal["vb", "map"]) -> LDAProblem:
+        """The same documents with another thing that stands for a topic."""
+        other = copy(self)
+        other.local, other._weights_of = self.local._replace(topics=topics), None
+        return other
+
+    def relearn(self, state: State, messages: Mapping[str, Stats], rho: float) -> State:
+        """Newton for α given Σ_d E[log θ_d], and for β given Σ E[log φ]."""
+        alpha, beta = self.doc_prior, self.topic_prior
+        if "doc" in self.learn:
+            sums, n_filled = messages["theta"]
+            best = best_concentrations(alpha, sums, float(n_filled[0]))
+            alpha = (1.0 - rho) * alpha + rho * best
+        if "topic" in self.learn:
+            total, shift = float(state.mu["phi"][0].sum()), float(self.local.topics == "map")
+            beta = (1.0 - rho) * beta + rho * best_symmetric(beta, total, self.n_topics, self.corpus.n_words, shift)
+        return state._replace(hyper={"doc_prior": alpha, "topic_prior": beta}) if self.learn else state
+
+    def start(self, seed: int) -> State:
+        """Topics near one another, each leaning towards a document of its own."""
+        return self.at(first_topics(self.corpus, self.n_topics, generator(seed, Stream.START)))
+
+    def revived(self, state: State, seed: int) -> State:
+        """Topics that hold less than their part of the words start anew, each from a document of its own."""
+        anew = revived_topics(
+            state.lam["phi"][0] + 1.0, self.topic_prior, self.corpus, generator(seed, Stream.START, 1)
+        )
+        return state if anew is None else self.at(anew, state.t)._replace(memory=state.memory, hyper=state.hyper)
+
+    def at(self, concentration: Floats, t: int = 0) -> State:
+        """The state whose topics have these concentrations [K, V]."""
+        lam = (np.asfortranarray(concentration, dtype=np.float64) - 1.0,)
+        return State({"phi": lam}, {"phi": self.moments(self.blocks["phi"], lam)}, t)
+
+    def moments(self, block: Block, lam: Any) -> Stats:
+        """E[log φ]; of topics that are a point, log E[φ]."""
+        concentration = _by_word(lam[0]) + 1.0
+        totals = concentration.sum(0)
+        if self.local.topics == "map":
+            return (np.log(concentration / totals).T,)
+        out = np.empty_like(concentration)
+        with threads_for(concentration.size):
+            elog_columns(concentration, sp.digamma(totals), out)
+        return (out.T,)
+
+    def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
+        """What the topics add: ⟨m + η̃, μ⟩ + entropy, or the log density of the point that they are."""
+        natural, elog, counts = (_by_word(part["phi"][0]) for part in (lam, mu, messages))
+        n_words, beta = self.corpus.n_words, self.topic_prior
+        shares = 0.0
+        if "theta" in messages:
+            sums, n_filled = messages["theta"]
+            shares = log_prior(self.doc_prior, sums, float(n_filled[0]))
+        if self.local.topics == "map":
+            constant = self.n_topics * (sp.gammaln(n_words * (beta + 1.0)) - n_words * sp.gammaln(beta + 1.0))
+            return float(((counts + beta) * elog).sum() + constant) + shares
+        concentration = natural + 1.0
+        by_word = np.empty(n_words)
+        with threads_for(concentration.size):
+            lgamma_columns(concentration, by_word)
+        normalizer = by_word.sum() - sp.gammaln(concentration.sum(0)).sum()
+        constant = self.n_topics * (sp.gammaln(n_words * beta) - n_words * sp.gammaln(beta))
+        return float((((counts + beta) - concentration) * elog).sum() + normalizer + constant) + shares
+
+    def solve(self, state: State, groups: Ints | None, rows: Stats | None, tol: float, limit: int) -> GroupResult:
+        """The documents of a batch, and what they count for each topic and word."""
+        elog, warm = state.mu["phi"][0], rows is not None
+        start = None if rows is None else rows[0]
+        if rows is None and self._shares is not None:
+            start = self._shares if groups is None else self._shares[groups]
+        if self.placed is None:
+            view = self._view(groups, keep=warm)
+            found = solve_view(view, self._topics(elog), self.local, start, warm, tol, limit)
+        else:
+            found = self._solve_placed(elog, groups, start, (self.local, warm, tol, limit))
+        inner = np.empty(self.corpus.n_words)
+        with threads_for(found.counts.size):
+            row_products(found.counts, _by_word(elog), inner)
+        rest = float(found.bound - inner.sum())
+        # Words are gathered once for a document, however many rounds it takes.
+        sizes = np.diff(self.corpus.start)
+        reads = int((sizes if groups is None else sizes[groups]).sum()) * self.n_topics
+        told: dict[str, Stats] = {"phi": (found.counts.T,)}
+        if "doc" in self.learn:
+            # Σ E[log θ] and the number of documents: what α is learned from; its own term is no longer a part of the rest.
+            filled = (self.corpus.lengths if groups is None else self.corpus.lengths[groups]) > 0
+            sums, n_filled = log_shares(found.gamma[filled]), float(filled.sum())
+            told["theta"] = (sums, np.array([n_filled]))
+            rest -= log_prior(self.doc_prior, sums, n_filled)
+        return GroupResult((found.gamma,), told, rest, found.rounds, reads)
+
+    # -- shards --
+
+    def shards(self, size: int) -> list[Corpus]:
+        """The documents cut so that batches of this many have enough in each shard; a function of the data alone."""
+        entries = len(self.corpus.words) * min(size, self.n_groups) // max(1, self.n_groups)
+        least = max(PART, PART_PER_WORD * self.corpus.n_words)
+        self._cuts = even_cuts(np.diff(self.corpus.start), max(1, entries // least))
+        documents = replace(self.corpus, vocabulary=None)
+        return [documents.run(int(a), int(b)) for a, b in pairwise(self._cuts)]
+
+    def _solve_placed(self, elog: Floats, groups: Ints | None, start: Any, how: tuple[Any, ...]) -> PartResult:
+        """The documents of a batch shard by shard, where the shards are; sums in the order of the shards."""
+        assert self.placed is not None
+        corpus, topics, words_of = self.corpus, self._topics(elog), []
+        everything = Shared(topics)
+        ends = self._cuts if groups is None else np.searchsorted(groups, self._cuts)
+
+        def calls() -> Iterator[Call]:
+            for shard, (a, b) in enumerate(pairwise(ends)):
+                if a < b:
+                    chosen = None if groups is None else groups[a:b] - self._cuts[shard]
+                    part = corpus.run(int(a), int(b)) if groups is None else corpus.documents(groups[a:b])
+                    seen = np.zeros(corpus.n_words, np.bool_)
+                    seen[part.words] = True
+                    words = np.flatnonzero(seen)
+                    words_of.append(words)
+                    told = everything if len(words) > MANY * corpus.n_words else topics.rows(words)
+                    yield shard, (told, words, chosen, None if start is None else start[a:b], *how)
+
+        counts: Floats = np.zeros((corpus.n_words, self.n_topics), self.local.dtype)
+        bound, rounds, gamma = 0.0, 0, []
+        for number, found in enumerate(self.placed.run(solve_shard, calls())):
+            counts[words_of[number]] += found.counts
+            gamma.append(found.gamma)
+            bound, rounds = bound + found.bound, max(rounds, found.rounds)
+        return PartResult(np.concatenate(gamma), counts, bound, rounds)
+
+    def of(self, corpus: Corpus, state: State) -> LDAProblem:
+        """The same model with other documents; the weights of the state's topics, made once, come along."""
+        self._topics(state.mu["phi"][0])
+        here = self.given(state)
+        other = LDAProblem(corpus, here.doc_prior, here.topic_prior, self.local)
+        other._weights_of = self._weights_of
+        return other
+
+    def infer(self, state: State, groups: Ints | None = None, tol: float = 1e-4, limit: int = 1000) -> Inferred:
+        """Documents given the topics, from equal shares."""
+        topics = self._topics(state.mu["phi"][0])
+        return infer_view(self._view(groups, keep=False), topics, self.local, None, False, tol, limit)
+
+    def infer_few(self, corpus: Corpus, state: State, tol: float, limit: int) -> Floats:
+        """γ [D, K] of a few other documents, as `infer` has it, without what takes as long as the vocabulary."""
+        none = np.empty(0, np.int64)
+        counts: Floats = corpus.counts.astype(self.local.dtype)
+        view = View(corpus, counts, np.array([0, len(corpus)]), none.astype(np.int32), none, none)
+        return infer_view(view, self._topics(state.mu["phi"][0]), self.local, None, False, tol, limit).gamma
+
+    def bound(self, state: State) -> float:
+        """The evidence lower bound at these topics, with every document optimised from equal shares."""
+        here, rest = self.given(state), 0.0
+        total: dict[str, Stats] = {}
+        for begin in range(0, self.n_groups, SLICE):
+            groups = np.arange(begin, min(begin + SLICE, self.n_groups))
+            found = here.solve(state, None if len(groups) == self.n_groups else groups, None, *self.local_limits)
+            rest += found.rest
+            total = {
+                name: tuple(part + more for part, more in zip(total.get(name, (0.0,) * len(told)), told, strict=True))
+                for name, told in found.messages.items()
+            }
+        return rest + here.global_bound(state.lam, state.mu, total)
+
+    # -- parts --
+
+    def _topics(self, elog: Floats) -> Topics:
+        """What documents read of the topics; of the last ones, kept."""
+        if self._weights_of is None or self._weights_of[0] is not elog:
+            by_word = _by_word(elog)
+            top = by_word.max(1)
+            width = -(-self.n_topics // LANES) * LANES
+            weights: Floats = aligned_empty(len(by_word), width, self.local.dtype)
+            weights[:, : self.n_topics] = np.maximum(np.exp(by_word - top[:, None]), LEAST_WEIGHT)
+            weights[:, self.n_topics :] = 0.0
+            self._weights_of = (elog, weights, top)
+        return Topics(*self._weights_of[1:], self.doc_prior)
+
+    def _view(self, groups: Ints | None, keep: bool) -> View:
+        key = id(groups)
+        if key in self._views and self._views[key][0] is groups:
+            return self._views[key][1]
+        view = make_view(self.corpus if groups is None else self.corpus.documents(groups), self.local.dtype)
+        # Batches of a fixed cut come again and again; those drawn anew do not.
+        if keep or groups is None:
+            self._views[key] = (groups, view)
+        return view
+
+
+def _by_word(array: Any) -> Floats:
+    """[K, V] as contiguous [V, K]: a view of an array that lies word after word, otherwise a copy."""
+    return np.ascontiguousarray(np.asarray(array).T)

@@ -1,0 +1,71 @@
+"""The settings of `LDA` checked, every mistake named, and the problem that they make of documents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.validation import real_number, whole_number
+
+if TYPE_CHECKING:
+    from natgrad.data.corpora import Corpus
+    from natgrad.models.lda.problem import LDAProblem
+
+__all__ = ["LearnPriors", "check_settings", "checked_priors", "problem_of"]
+
+LearnPriors = bool | Literal["doc", "topic"]
+LEARNED: dict[Any, frozenset[str]] = {
+    False: frozenset(),
+    True: frozenset({"doc", "topic"}),
+    "doc": frozenset({"doc"}),
+    "topic": frozenset({"topic"}),
+}
+
+
+def checked_priors(model: Any) -> tuple[npt.NDArray[np.float64], frozenset[str]]:
+    """α [K], and which priors are learned."""
+    n_topics = whole_number(model.n_topics, "n_topics")
+    if not isinstance(model.learn_priors, (bool, int, str)) or model.learn_priors not in LEARNED:
+        raise ValueError(f'learn_priors must be True, False, "doc" or "topic", got {model.learn_priors!r}')
+    if not real_number(model.topic_prior, "topic_prior (β)") > 0:
+        raise ValueError(f"topic_prior (β) must be > 0, got {model.topic_prior!r}")
+    alpha = np.asarray(model.doc_prior, dtype=np.float64)
+    if alpha.shape not in ((), (n_topics,)) or not (np.isfinite(alpha) & (alpha > 0)).all():
+        raise ValueError(
+            f"doc_prior (α) must be > 0, a number or one for each of {n_topics} topics, got {model.doc_prior!r}"
+        )
+    return np.broadcast_to(alpha, (n_topics,)).copy(), LEARNED[model.learn_priors]
+
+
+def check_settings(model: Any) -> None:
+    """What is neither a prior nor a method."""
+    if model.finish not in (None, "gibbs"):
+        raise ValueError(f'finish must be None or "gibbs", got {model.finish!r}')
+    whole_number(model.finish_sweeps, "finish_sweeps")
+    if model.local not in ("vb", "map"):
+        raise ValueError(f'local must be "vb" or "map", got {model.local!r}')
+    if model.dtype not in ("float32", "float64"):
+        raise ValueError(f'dtype must be "float32" or "float64", got {model.dtype!r}')
+    if not real_number(model.local_tol, "local_tol") >= 0:
+        raise ValueError(f"local_tol must be ≥ 0, got {model.local_tol!r}")
+    if not 0 <= real_number(model.skip, "skip") <= 0.1:
+        raise ValueError(f"skip must lie in [0, 0.1], got {model.skip!r}: it is a small part of a document's words")
+    whole_number(model.local_steps, "local_steps")
+    whole_number(model.seed, "seed", least=0)
+    for name, value in (("batch_size", model.batch_size), ("n_jobs", model.n_jobs)):
+        if value is not None:
+            whole_number(value, name)
+
+
+def problem_of(model: Any, corpus: Corpus, population: float | None = None) -> LDAProblem:
+    """The problem that an `LDA` is, with its settings checked, on documents that stand for so many."""
+    from natgrad.models.lda.problem import LDAProblem, Local  # Numba takes a while to import
+
+    alpha, learn = checked_priors(model)
+    check_settings(model)
+    local = Local(model.local, model.local_tol, model.local_steps, float(model.skip), np.dtype(model.dtype).type)
+    return LDAProblem(
+        corpus, alpha, model.topic_prior, local, batch_size=model.batch_size, population=population, learn=learn
+    )

@@ -1,0 +1,1 @@
+"""A declaration in, a Plan out: terms, blocks, who reads whom, what can be solved together."""

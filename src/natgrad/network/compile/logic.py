@@ -1,0 +1,142 @@
+"""A plan in; the known tables that tie several hidden categories so hard that independent factors cannot follow, out.
+
+q = Π q_i gives every hidden category a factor of its own. Where a known table says that one is a function of others (an "or", a
+copy), or nearly so, the posterior lies on combinations: q settles on one of them and is sure of it. What counts is not that a
+table has zeros but that they tie: for hidden a and b, the log odds ratio
+
+    log p(a, b) − log p(a', b) − log p(a, b') + log p(a', b')
+
+is 0 if the table factorises, and zeros of a product form (a = 0 and b = 0 for certain) do no harm either. Two symmetric binary
+variables have two mean-field optima from 4 nats on; a thousand to one is far beyond that.
+"""
+
+from __future__ import annotations
+
+import warnings
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import CoupledCategories
+from natgrad.network.compile.plan import Plan, PlannedTerm
+from natgrad.network.compile.polynomial import Factor, Monomial, Take
+from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial
+from natgrad.network.language.nodes import Node
+
+__all__ = ["Tie", "ties_of", "warn_of_ties"]
+
+Floats = npt.NDArray[np.float64]
+# Odds ratios from here on count as logic, probabilities below as zero.
+STRONG, ZERO = float(np.log(1e3)), float(np.log(1e-9))
+LOWEST = 1e6  # in place of −∞, so that differences are numbers
+# Larger tables are compared with their row and column means, not pair by pair.
+MOST = 20_000_000
+
+
+class Tie(NamedTuple):
+    """Hidden nodes, the node whose known table ties them, and the log odds ratio (inf: zeros)."""
+
+    hidden: tuple[str, ...]
+    node: str
+    nats: float
+
+
+def warn_of_ties(plan: Plan) -> None:
+    """One warning for all tables that a factorised q cannot follow, where `fit` was called."""
+    found = ties_of(plan)
+    if not found:
+        return
+    shown = "; ".join(f"{' and '.join(map(repr, tie.hidden))} by the table of {tie.node!r}" for tie in found[:3])
+    more = f" ({len(found)} such tables)" if len(found) > 3 else ""
+    warnings.warn(
+        f"hidden categories are tied by tables with probabilities (near) 0 or 1: {shown}{more}. q is a product of independent "
+        "factors, so their probabilities may be far off, and the bound is only a bound. Observe all but one of them, or put them "
+        "into one Categorical over their combinations",
+        CoupledCategories,
+        stacklevel=3,
+    )
+
+
+def ties_of(plan: Plan) -> list[Tie]:
+    """The tables that tie hidden categories, in the order of declaration."""
+    found = []
+    for term in plan.terms.values():
+        if not isinstance(plan.nodes[term.node], (Bernoulli, Binomial, Categorical, Multinomial)):
+            continue
+        groups: dict[tuple[Factor, ...], list[Monomial]] = {}
+        for monomial in term.monomials:
+            hidden = tuple(factor for factor in monomial.factors if not factor.known)
+            if len(hidden) > 1 and all(_is_category(plan.nodes.get(factor.source)) for factor in hidden):
+                groups.setdefault(hidden, []).append(monomial)
+        nats = max((_strength(plan, term, hidden, some) for hidden, some in groups.items()), default=0.0)
+        if nats >= STRONG:
+            names = dict.fromkeys(f.source for hidden in groups for f in hidden)
+            found.append(Tie(tuple(names), term.node, nats))
+    return found
+
+
+def _is_category(node: Node | None) -> bool:
+    return isinstance(node, (Bernoulli, Categorical, MarkovChain))
+
+
+def _strength(plan: Plan, term: PlannedTerm, hidden: tuple[Factor, ...], monomials: list[Monomial]) -> float:
+    """The largest log odds ratio between two hidden factors of one term."""
+    total: Floats | None = None
+    for monomial in monomials:
+        tables = [factor for factor in monomial.factors if factor.known and _chosen_by(factor, hidden)]
+        if len(tables) != 1:
+            return 0.0
+        part = monomial.coefficient * _table(plan, tables[0], hidden)
+        total = part if total is None else total + part if total.shape == part.shape else None
+        if total is None:
+            return 0.0
+    assert total is not None
+    for place, factor in enumerate(hidden):
+        if isinstance(plan.nodes[factor.source], Bernoulli):  # log p(x): what depends on the others alone is no tie
+            total = total - np.logaddexp.reduce(total, axis=place, keepdims=True)
+    strongest = 0.0
+    for one, other in combinations(range(len(hidden)), 2):
+        pair = np.moveaxis(total, (one, other), (0, 1))
+        strongest = max(strongest, _odds_ratio(pair.reshape(*pair.shape[:2], -1)))
+    return strongest
+
+
+def _chosen_by(factor: Factor, hidden: tuple[Factor, ...]) -> bool:
+    return any(axis == own.axes[-1] for own in hidden if own.axes for axis in factor.axes)
+
+
+def _table(plan: Plan, factor: Factor, hidden: tuple[Factor, ...]) -> Floats:
+    """Log probabilities [category of each hidden factor…, whatever else the table has]; 0 and 1 for a Bernoulli."""
+    array = np.clip(np.asarray(plan.known[factor.source], dtype=np.float64), -LOWEST, LOWEST)
+    for place, axis in enumerate(factor.axes):
+        if isinstance(axis, Take):  # only what was observed, or is read, matters
+            array = np.take(array, np.unique(plan.known[axis.index]), axis=place)
+    places = [factor.axes.index(own.axes[-1]) if own.axes and own.axes[-1] in factor.axes else None for own in hidden]
+    first = [place for place in places if place is not None]
+    rest = [place for place in range(array.ndim) if place not in first]
+    array = np.transpose(array, [*first, *rest]).reshape(*(array.shape[p] for p in first), -1)
+    for position, own in enumerate(places):
+        if own is None:  # x log p + …: what x = 1 adds to x = 0
+            array = np.stack([np.zeros_like(array), array], axis=position)
+    return array
+
+
+def _odds_ratio(tables: Floats) -> float:
+    """The largest log odds ratio of tables [A, B, tables]; infinite if zeros tie a and b."""
+    strongest = 0.0
+    for place in range(tables.shape[2]):
+        table = tables[:, :, place]
+        possible = table > table.max() + ZERO
+        rows, columns = possible.any(1), possible.any(0)
+        inside = table[rows][:, columns]
+        if not possible[rows][:, columns].all():
+            return np.inf
+        if inside.shape[0] * inside.size > MOST:
+            off = inside - inside.mean(0) - inside.mean(1, keepdims=True) + inside.mean()
+            strongest = max(strongest, float(np.ptp(off)))
+            continue
+        apart = inside[:, None] - inside[None]
+        strongest = max(strongest, float(np.ptp(apart, axis=-1).max()))
+    return strongest

@@ -1,0 +1,342 @@
+"""Nodes in; the number from which each location is measured, and the same nodes measured from there, out.
+
+Squares of numbers that are large against their spread cancel: of 10⁹ ± 1, E[x²] − 2 E[x] E[m] + E[m²] keeps no digit of the
+variance. So a plan writes x = c + x̃ with a known origin c for each Normal and MultivariateNormal node (one number, or one
+vector, for all its elements) and computes with x̃ alone. In the term of a node the constants meet as numbers, before anything is
+squared:
+
+    x − m = x̃ − m̃ + (c_x − c_m),      c_m = the mean expression with every node at its origin
+
+An origin is free to choose: it changes no result but its rounding. Nodes that stand in a product with another random node keep
+c = 0, because there c would not stay a constant. What the engine holds, λ and μ, is of x̃; `Block.origin` is c, and whoever shows
+values or takes them adds or subtracts it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.network.language.continuous import Gamma, MultivariateNormal, Normal, Wishart
+from natgrad.network.language.expressions import REAL, VECTOR, Access, Constant, Expression, as_access
+from natgrad.network.language.nodes import Node
+from natgrad.network.language.operators import _Dot as Dot
+from natgrad.network.language.operators import _Product as Product
+from natgrad.network.language.operators import _Sum as Sum
+from natgrad.network.language.operators import _Transformed as Transformed
+from natgrad.network.language.tables import Known
+
+__all__ = ["centred_mean", "find_origins", "placed"]
+
+Floats = npt.NDArray[np.float64]
+Origins = Mapping[str, Floats]
+# Numbers on the plates of a node (then its event axis): all of them, or a sample of the plates' elements.
+Pick = Callable[[Floats, int], Floats]
+# Below this ratio of centre to spread four digits of sixteen are lost at most, and nothing is measured anew.
+FAR = 1e2
+# Elements of a term that are enough to place a vector of weights.
+ROWS = 256
+# Observed terms come first, then what links hidden nodes; repeated from where the last solution ended, this is a strict order.
+LINK, REPEATS = 1e-3, 4
+
+
+def find_origins(nodes: Sequence[Node]) -> dict[str, Floats]:
+    """The origin of every node that needs one: none at all unless some data lie far from zero.
+
+    Parameters
+    ----------
+    nodes : all nodes of a network, parents first
+    """
+    located = [node for node in nodes if isinstance(node, (Normal, MultivariateNormal))]
+    seen = [node for node in located if node.is_observed]
+    if not any(_is_far(node) for node in seen):
+        return {}
+    mixed = {access.node.name for node in located for access in _products(node.parameters["mean"])}
+    hidden = [node for node in located if not node.is_observed and node.name not in mixed]
+    found = {node.name: _centre(node)[0] for node in seen}
+    found.update(_solved(seen, hidden, found))
+    return {name: origin for name, origin in found.items() if np.any(origin)}
+
+
+def placed(node: Node, origins: Origins) -> Node:
+    """The node with everything in its term measured from the origins: a twin that is only asked for its term."""
+    if not origins or not isinstance(node, (Normal, MultivariateNormal)):
+        return node
+    mean, constant = centred_mean(node, node.parameters["mean"], origins)
+    twin = copy.copy(node)
+    if node.value is not None:
+        twin.value = node.value - constant
+    elif np.any(rest := constant - origins.get(node.name, 0.0)):
+        mean = _number(node, rest) if isinstance(mean, Constant) else Sum(mean, _number(node, rest))
+    twin.parameters = {**node.parameters, "mean": mean}
+    return twin
+
+
+def centred_mean(node: Node, mean: Expression, origins: Origins) -> tuple[Expression, Floats]:
+    """A mean of ``node`` less its value with every node at its origin, and that value."""
+    if not origins:
+        return mean, np.zeros(())
+    rest = _centred(mean, origins)
+    return _number(node, np.zeros(())) if rest is None else rest, _constant(mean, origins, _whole)
+
+
+def _number(node: Node, value: Floats) -> Constant:
+    if node.kind == VECTOR and value.ndim == 0:
+        value = np.full(node.size or 0, float(value))
+    return Constant(node.kind, value, node.size if node.kind == VECTOR else None)
+
+
+# -- expressions that are linear in random nodes, with known coefficients --
+
+
+def _is_linear(expression: Expression) -> bool:
+    """Whether the expression's origin is a number: a reading, a sum, a known multiple, a known map."""
+    if isinstance(expression, (Constant, Sum)) or as_access(expression) is not None:
+        return True
+    if isinstance(expression, Product):
+        return isinstance(expression.left, Constant)
+    if isinstance(expression, Transformed):
+        return True
+    if isinstance(expression, Dot):
+        known, random = _sides(expression)
+        if known is None or known.value.ndim == 0:
+            return False
+        # Along a plate, the numbers inside a sum would have axes of their own.
+        return random.kind == VECTOR or as_access(random) is not None
+    return False
+
+
+def _sides(expression: Dot) -> tuple[Constant | None, Expression]:
+    """The known side of a dot, if there is one, and the random one."""
+    left, right = expression.left, expression.right
+    if isinstance(right, Constant):
+        return right, left
+    return (left if isinstance(left, Constant) else None), right
+
+
+def _parts(expression: Expression) -> Iterator[Expression]:
+    """What a linear expression is made of."""
+    if isinstance(expression, Sum):
+        yield from expression.parts
+    elif isinstance(expression, Product):
+        yield expression.right
+    elif isinstance(expression, Transformed):
+        yield expression.vector
+    elif isinstance(expression, Dot):
+        yield _sides(expression)[1]
+
+
+def _products(expression: Expression) -> Iterator[Access]:
+    """The readings inside parts that are not linear."""
+    waiting = [expression]
+    while waiting:
+        part = waiting.pop()
+        if not _is_linear(part):
+            yield from part.accesses()
+        else:
+            waiting += _parts(part)
+
+
+def _centred(expression: Expression, origins: Origins) -> Expression | None:
+    """The expression of x̃ in place of x; None where nothing random is left."""
+    if isinstance(expression, Constant):
+        return None
+    if not _is_linear(expression):
+        return expression
+    access = as_access(expression)
+    if access is not None:
+        return _reading(access, origins)
+    if isinstance(expression, Sum):
+        terms = [part for part in (_centred(side, origins) for side in expression.parts) if part is not None]
+        total = terms[0] if terms else None
+        for part in terms[1:]:
+            total = Sum(total, part)  # type: ignore[arg-type]
+        return total
+    inner = _centred(next(_parts(expression)), origins)
+    if inner is None:
+        return None
+    if isinstance(expression, Product):
+        return Product(expression.left, inner)
+    if isinstance(expression, Transformed):
+        return Transformed(expression.matrix, inner)
+    assert isinstance(expression, Dot)
+    known, _ = _sides(expression)
+    assert known is not None
+    left, right = (known, inner) if expression.left is known else (inner, known)
+    return Dot(left, right, expression.over)
+
+
+def _reading(access: Access, origins: Origins) -> Expression:
+    """A reading of x̃; of an observed node or a table, of its values less the origin."""
+    if not access.node.is_observed:
+        return access
+    twin: Any = copy.copy(access.node)
+    start = _origin(access, origins)
+    if isinstance(twin, Known):
+        twin.constant = Constant(twin.kind, twin.constant.value - start, twin.constant.size)
+    else:
+        twin.value = twin.value - start
+    return Access(twin, access.selectors)
+
+
+def _origin(access: Access, origins: Origins) -> Floats:
+    """Of the node that is read; a table, which is no node, is measured from the middle of its values."""
+    known: Any = access.node
+    if isinstance(known, Known):
+        return np.asarray(known.constant.value.mean(tuple(range(len(known.plates)))))
+    return np.asarray(origins.get(known.name, 0.0), dtype=np.float64)
+
+
+def _constant(expression: Expression, origins: Origins, pick: Pick) -> Floats:
+    """The expression with every node at its origin, on the plates of its reader."""
+    if isinstance(expression, Constant):
+        return pick(expression.value, int(expression.kind == VECTOR and expression.value.ndim > 0))
+    if not _is_linear(expression):
+        return np.zeros(())
+    access = as_access(expression)
+    if access is not None:
+        return _origin(access, origins)
+    if isinstance(expression, Sum):
+        return np.asarray(sum(_constant(part, origins, pick) for part in expression.parts))
+    inner = _constant(next(_parts(expression)), origins, pick)
+    if not np.any(inner):
+        return np.zeros(())
+    if isinstance(expression, Product):
+        factor = _constant(expression.left, origins, pick)
+        return factor[..., None] * inner if expression.kind == VECTOR and factor.ndim else factor * inner
+    if isinstance(expression, Transformed):
+        return inner @ expression.matrix.T
+    known = pick(_sides(expression)[0].value, 1)  # type: ignore[arg-type, union-attr]
+    return np.asarray((known * inner).sum(-1))
+
+
+def _whole(array: Floats, events: int) -> Floats:
+    return array
+
+
+# -- where the origins are --
+
+
+def _centre(node: Node) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of observed values, over all elements."""
+    assert node.value is not None
+    events = node.value.shape[len(node.plates) :]
+    rows = node.value.reshape(-1, *events)
+    if node.mask is not None:
+        rows = rows[node.mask.reshape(-1) > 0]
+    scale = np.abs(rows).max(0)  # squares of numbers near the ends of the range would overflow
+    scale = np.where(scale > 0, scale, 1.0)
+    mean = (rows / scale).mean(0) * scale
+    return np.asarray(mean), np.asarray(((rows - mean) / scale).std(0) * scale)
+
+
+def _is_far(node: Node) -> bool:
+    mean, sd = _centre(node)
+    spread = np.where(sd > 0, sd, 1.0 / np.sqrt(_precision(node)))
+    return bool(np.any(np.abs(mean) > FAR * spread))
+
+
+def _precision(node: Node) -> Floats:
+    """The precision that a node expects before the data: of each entry, and 1 where it is not said in numbers."""
+    given = node.parameters["precision"]
+    value: Any = np.ones(())
+    if isinstance(given, Constant):
+        value = given.value
+    elif isinstance(given, Gamma) and isinstance(given.parameters["rate"], Constant):
+        value = np.asarray(given.parameters["shape"].value / given.parameters["rate"].value)  # type: ignore[attr-defined]
+        value = np.exp(np.log(value).mean())
+    elif isinstance(given, Wishart) and isinstance(given.parameters["rate"], Constant):
+        rate = given.parameters["rate"].value
+        dof = np.asarray(given.parameters["dof"].value).max()  # type: ignore[attr-defined]
+        value = dof / rate if rate.ndim == 0 else dof * np.linalg.inv(rate)
+    if node.kind == VECTOR and value.ndim >= 2:
+        value = np.diagonal(value, axis1=-2, axis2=-1)
+        return np.asarray(value.reshape(-1, value.shape[-1]).mean(0))
+    return np.asarray(np.mean(value))
+
+
+def _solved(seen: Sequence[Node], hidden: Sequence[Node], origins: Origins) -> dict[str, Floats]:
+    """Origins of the hidden nodes such that means meet the data, then that nodes meet their own means, by least squares."""
+    widths = [node.size or 1 if node.kind == VECTOR else 1 for node in hidden]
+    ends = np.cumsum([0, *widths])
+    places = {node.name: slice(end - width, end) for node, width, end in zip(hidden, widths, ends[1:], strict=True)}
+    scale = max(float(np.abs(origins[node.name]).max()) for node in seen)
+    if not hidden:
+        return {}
+    strongest = max(float(_precision(node).max()) for node in hidden)
+    tables, goals, links = [], [], []
+    for node in (*seen, *hidden):
+        table, constant = _equations(node, hidden, places, origins, scale)
+        goal = (origins[node.name] if node.is_observed else 0.0) - constant
+        weight = 1.0 if node.is_observed else LINK * float(np.sqrt(_precision(node).mean() / strongest))
+        weight /= np.sqrt(len(table))
+        tables.append(weight * table.reshape(-1, ends[-1]))
+        goals.append(weight / scale * np.broadcast_to(goal, table.shape[:2]).reshape(-1))
+        links.append(np.full(goals[-1].shape, not node.is_observed))
+    table, goal, link = np.concatenate(tables), np.concatenate(goals), np.concatenate(links)
+    norms = np.sqrt((table**2).sum(0))
+    norms[norms == 0] = 1.0
+    inverse = np.linalg.pinv(table / norms, rcond=1e-12)
+    found = np.zeros(ends[-1])
+    for repeat in range(REPEATS):
+        # Hidden terms count once; from then on they only hold together what moves.
+        missing = goal - table @ found
+        found += inverse @ (missing if repeat == 0 else np.where(link, 0.0, missing)) / norms
+    parts = [scale * found[places[node.name]] for node in hidden]
+    return {n.name: part if n.kind == VECTOR else np.asarray(part[0]) for n, part in zip(hidden, parts, strict=True)}
+
+
+def _equations(
+    node: Node, hidden: Sequence[Node], places: Mapping[str, slice], origins: Origins, scale: float
+) -> tuple[Floats, Floats]:
+    """d(mean − own) / d(origins) at some elements of a node [elements, events, origins], and the mean's known part there."""
+    mean = node.parameters["mean"]
+    events = node.size or 1 if node.kind == VECTOR else 1
+    lead = tuple(plate.size for plate in node.plates)
+    n_elements = int(np.prod(lead))
+    varies = any(isinstance(part, Dot) or _is_known(getattr(part, "left", None)) for part in _linear(mean))
+    n_rows = min(n_elements, ROWS) if varies else 1
+    chosen = np.unravel_index(np.linspace(0, n_elements - 1, n_rows).astype(np.int64), lead or (1,))
+
+    def pick(array: Floats, trailing: int) -> Floats:
+        if array.ndim <= trailing:
+            return array
+        end = array.shape[array.ndim - trailing :]
+        if not varies:
+            return np.asarray(array.reshape(-1, *end).mean(0))
+        return np.broadcast_to(array, (*lead, *end))[chosen]
+
+    def over(array: Floats) -> Floats:
+        return np.broadcast_to(array[..., None] if node.kind == REAL else array, (n_rows, events))
+
+    known = {name: origin for name, origin in origins.items() if name not in places}
+    constant = over(_constant(mean, known, pick))
+    table = np.zeros((n_rows, events, max(place.stop for place in places.values())))
+    read = {access.node.name for access in mean.accesses()}
+    for other in (parent for parent in hidden if parent.name in read):
+        place = places[other.name]
+        for entry, unit in enumerate(scale * np.eye(place.stop - place.start)):
+            moved = {**known, other.name: unit if other.kind == VECTOR else unit[0]}
+            table[:, :, place.start + entry] = (over(_constant(mean, moved, pick)) - constant) / scale
+    if node.name in places:
+        table[:, :, places[node.name]] -= np.eye(events)
+    return table, constant
+
+
+def _is_known(side: Expression | None) -> bool:
+    """Whether a factor has numbers of its own for each element."""
+    return isinstance(side, Constant) and side.value.ndim > 0
+
+
+def _linear(expression: Expression) -> Iterator[Expression]:
+    """Every part of an expression that is linear, itself first."""
+    waiting = [expression]
+    while waiting:
+        part = waiting.pop()
+        if _is_linear(part):
+            yield part
+            waiting += _parts(part)

@@ -1,0 +1,257 @@
+"""From declared nodes to a Plan: terms, blocks and known arrays; everything the compiler needs and nothing it must guess."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import NotConjugate, PlateMismatch
+from natgrad.inference.problem import Block
+from natgrad.network.compile.origins import find_origins, placed
+from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take
+from natgrad.network.language.nodes import Node
+from natgrad.network.language.scope import Reading
+
+__all__ = ["Plan", "PlannedTerm", "last_touch", "make_plan", "weight_key", "with_gates"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTerm:
+    """One node's expected log density with gates, missing values and plate weights multiplied in.
+
+    ``gates`` names the category behind every gated label; ``present`` says which elements are observed, if not all are.
+    """
+
+    node: str
+    plates: tuple[str, ...]
+    sizes: Mapping[Label, int]
+    monomials: tuple[Monomial, ...]
+    readings: Mapping[str, tuple[Reading, ...]]
+    present: npt.NDArray[np.bool_] | None
+    gates: Mapping[Label, str]  # which category chooses along a gated label
+
+    def touching(self, name: str) -> tuple[Monomial, ...]:
+        """The monomials in which a node's moments appear."""
+        return tuple(m for m in self.monomials if any(f.source == name and not f.known for f in m.factors))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A compiled declaration: nodes in order of declaration, one term each, one block for each hidden node."""
+
+    nodes: Mapping[str, Node]
+    terms: Mapping[str, PlannedTerm]
+    blocks: Mapping[str, Block]
+    known: dict[str, npt.NDArray[Any]]
+    weights: Mapping[str, npt.NDArray[np.float64]]
+    origins: Mapping[
+        str, npt.NDArray[np.float64]
+    ]  # from where locations are measured; zero for those that are not here
+
+    def terms_of(self, name: str) -> list[PlannedTerm]:
+        """The terms that touch a node: its own first, then those of its children."""
+        own = [self.terms[name]]
+        return own + [term for term in self.terms.values() if term.node != name and name in term.readings]
+
+
+def weight_key(plate: str) -> str:
+    """The key of a plate's weights among the known arrays."""
+    return f"weight:{plate}"
+
+
+def make_plan(nodes: Sequence[Node]) -> Plan:
+    """Compile nodes (parents first) into a plan."""
+    known: dict[str, npt.NDArray[Any]] = {}
+    weights: dict[str, npt.NDArray[np.float64]] = {}
+    for node in nodes:
+        for plate in node.plates:
+            if plate.weight is not None:
+                weights[plate.name] = known[weight_key(plate.name)] = plate.weight
+    origins = find_origins(nodes)
+    declared = {node.name: placed(node, origins).term(known) for node in nodes}
+    terms: dict[str, PlannedTerm] = {}
+    coupled: dict[str, set[str]] = {}
+    for node in nodes:
+        term = declared[node.name]
+        scope = term.scope
+        extra = tuple(Factor(weight_key(name), 0, (name,), known=True) for name in scope.plate_names if name in weights)
+        extra += (term.mask,) if term.mask is not None else ()
+        monomials = tuple(with_gates(m.settled(), scope.gates, extra) for m in term.polynomial.monomials)
+        present = None if node.mask is None else node.mask.astype(bool)
+        readings = {name: tuple(found) for name, found in scope.readings.items() if name != node.name}
+        terms[node.name] = PlannedTerm(
+            node.name, scope.plate_names, dict(scope.sizes), _merged(monomials), readings, present,
+            {label: factor.source for label, factor in scope.gates.items() if not factor.known},
+        )  # fmt: skip
+        for name, label in scope.coupled.items():
+            coupled.setdefault(name, set()).add(label)
+    blocks = {
+        node.name: _block(node, coupled.get(node.name, set()), terms, known, origins.get(node.name))
+        for node in nodes
+        if not node.is_observed
+    }
+    return Plan({node.name: node for node in nodes}, terms, blocks, known, weights, origins)
+
+
+def with_gates(monomial: Monomial, gates: Mapping[Label, Factor], extra: tuple[Factor, ...]) -> Monomial:
+    """Multiply in the category behind every gated label; a monomial without the label needs none, as Σ_k E[z_k] = 1."""
+    factors, done = monomial.factors, set[Label]()
+    while missing := [label for label in _labels(factors) if label in gates and label not in done]:
+        factors += (gates[missing[0]],)
+        done.add(missing[0])
+    return Monomial(monomial.coefficient, factors + extra)
+
+
+def _labels(factors: tuple[Factor, ...]) -> list[Label]:
+    return [label for factor in factors for label in factor.labels]
+
+
+def _merged(monomials: tuple[Monomial, ...]) -> tuple[Monomial, ...]:
+    """Add up the coefficients of equal monomials (the two cross terms of a square, say); the first keeps its factors' order."""
+    totals: dict[frozenset[tuple[Factor, int]], tuple[float, tuple[Factor, ...]]] = {}
+    for monomial in monomials:
+        key = frozenset(Counter(monomial.factors).items())
+        value, factors = totals.get(key, (0.0, monomial.factors))
+        totals[key] = value + monomial.coefficient, factors
+    return tuple(Monomial(value, factors) for value, factors in totals.values() if value != 0.0)
+
+
+def _block(
+    node: Node,
+    plates: set[str],
+    terms: Mapping[str, PlannedTerm],
+    known: Mapping[str, npt.NDArray[Any]],
+    origin: npt.NDArray[np.float64] | None,
+) -> Block:
+    names = tuple(plate.name for plate in node.block_plates)
+    shape = tuple(plate.size for plate in node.block_plates)
+    twice = [term for term in terms.values() if len(term.readings.get(node.name, ())) > 1]
+    if plates and twice:
+        raise NotConjugate(
+            f"{twice[0].node!r} reads {node.name!r} twice, summed over plate {min(plates)!r} and in another way; for an element "
+            "in both, the product of expectations is not the expectation of the product. Put both into one dot by adding to "
+            "its known numbers, or use a second node"
+        )
+    if len(plates) > 1:
+        raise NotConjugate(
+            f"{node.name!r} is summed over plates {sorted(plates)} in different terms; its elements cannot be updated in turn "
+            "along one axis. Use a MultivariateNormal, or separate nodes"
+        )
+    if plates:
+        _check_weights(node, terms)
+    _check_left_out(node, terms, known)
+    axis = names.index(next(iter(plates))) if plates else None
+    colours = _colours(node, shape, twice, known) if twice else None
+    return Block(node.name, node.family, names, shape, axis, colours, origin)
+
+
+def _check_weights(node: Node, terms: Mapping[str, PlannedTerm]) -> None:
+    """Elements that are updated in turn must meet their children one by one along plates with weights."""
+    for position, plate in enumerate(node.plates):
+        for term in terms.values() if plate.weight is not None else ():
+            if any(reading.axes[position] != plate.name for reading in term.readings.get(node.name, ())):
+                raise PlateMismatch(
+                    f"{node.name!r} lies on plate {plate.name!r}, which has weights, and {term.node!r} reads it there through a "
+                    f"dot or an index: this has no exact update. Put the weights on the plates of {term.node!r}"
+                )
+
+
+def _check_left_out(node: Node, terms: Mapping[str, PlannedTerm], known: Mapping[str, npt.NDArray[Any]]) -> None:
+    """An element of weight 0 has neither prior nor entropy: nothing would hold it against the message of a child."""
+    for position, plate in enumerate(node.block_plates):
+        if plate.weight is None or plate.weight.all():
+            continue
+        for term in terms.values():
+            for reading in term.readings.get(node.name, ()):
+                axis = reading.axes[position]
+                if axis == plate.name:
+                    continue
+                read = known[axis.index] if isinstance(axis, Take) else np.arange(plate.size)
+                if (left_out := np.ravel(read)[plate.weight[np.ravel(read)] == 0]).size:
+                    raise PlateMismatch(
+                        f"{term.node!r} reads element {int(left_out[0])} of {node.name!r} along plate {plate.name!r}, where its "
+                        "weight is 0: it is left out, and has no prior. Give it a weight > 0, or do not read it"
+                    )
+
+
+def _colours(
+    node: Node, shape: tuple[int, ...], terms: list[PlannedTerm], known: Mapping[str, npt.NDArray[Any]]
+) -> npt.NDArray[np.int32]:
+    """Greedy colouring of the elements that meet in some child, largest degree first."""
+    pairs: set[tuple[int, int]] = set()
+    for term in terms:
+        if not _meets_itself(term, node, len(shape)):
+            continue
+        keys = [element_keys(term, reading, shape, known)[0] for reading in term.readings[node.name]]
+        for i, first in enumerate(keys):
+            for second in keys[i + 1 :]:
+                if (same := np.flatnonzero(first == second)).size:
+                    raise NotConjugate(
+                        f"{term.node!r} reads element {int(first[same[0]])} of {node.name!r} twice (its element {int(same[0])}): "
+                        "the product of expectations is not the expectation of the product. Remove it, or use two nodes"
+                    )
+                pairs.update(zip(np.minimum(first, second).tolist(), np.maximum(first, second).tolist(), strict=True))
+    neighbours: list[list[int]] = [[] for _ in range(int(np.prod(shape)))]
+    for a, b in pairs:
+        neighbours[a].append(b)
+        neighbours[b].append(a)
+    colours = np.full(len(neighbours), -1, dtype=np.int32)
+    for element in sorted(range(len(neighbours)), key=lambda e: -len(neighbours[e])):
+        used = {int(colours[other]) for other in neighbours[element]}
+        colours[element] = next(c for c in range(len(used) + 1) if c not in used)
+    return colours.reshape(shape)
+
+
+def _meets_itself(term: PlannedTerm, node: Node, n_plates: int) -> bool:
+    """Whether two readings of a node are multiplied; one that reads a whole plate (a diagonal) must not be among them."""
+    own = [[f.occurrence for f in m.factors if f.source == node.name and not f.known] for m in term.monomials]
+    if not any(len(set(occurrences)) > 1 for occurrences in own):
+        return False
+    axes = [axis for reading in term.readings[node.name] for axis in reading.axes[:n_plates]]
+    if any(not isinstance(axis, Take) and axis not in term.plates and axis not in term.gates for axis in axes):
+        raise NotConjugate(
+            f"{term.node!r} reads {node.name!r} twice, once along a whole plate; for an element in both, the product of "
+            "expectations is not the expectation of the product. Use two nodes"
+        )
+    return True
+
+
+def element_keys(
+    term: PlannedTerm, reading: Reading, shape: tuple[int, ...], known: Mapping[str, npt.NDArray[Any]]
+) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
+    """For each element of a term, flattened: which element of the node it reads.
+
+    Returns the flat key over the axes that are chosen by the term's element, and the positions of these axes; the other
+    axes (gated, or summed) are read whole.
+    """
+    sizes = [term.sizes[label] for label in term.plates]
+    n_elements = int(np.prod(sizes))
+    coordinates: dict[Label, npt.NDArray[Any]] = dict(
+        zip(term.plates, np.unravel_index(np.arange(n_elements), sizes or (1,)), strict=False)
+    )
+    chosen, parts = [], []
+    for position, axis in enumerate(reading.axes[: len(shape)]):
+        if isinstance(axis, Take):
+            index = known[axis.index][tuple(coordinates[label] for label in axis.labels)]
+            parts.append(np.broadcast_to(index.astype(np.int64), n_elements))
+            chosen.append(position)
+        elif axis in term.plates:
+            parts.append(coordinates[axis])
+            chosen.append(position)
+    if not parts:
+        return np.zeros(n_elements, dtype=np.int64), ()
+    return np.ravel_multi_index(parts, [shape[p] for p in chosen]), tuple(chosen)
+
+
+def last_touch(plan: Plan, order: Iterable[str]) -> dict[str, str | None]:
+    """For each term, the block of the sweep after whose update it changes no more."""
+    last: dict[str, str | None] = dict.fromkeys(plan.terms, None)
+    for name in order:
+        for term in plan.terms_of(name):
+            last[term.node] = name
+    return last

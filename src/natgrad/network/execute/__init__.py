@@ -1,0 +1,1 @@
+"""A Plan in, sweeps, targets and bounds out."""

@@ -1,0 +1,121 @@
+"""Labelled arrays in, one labelled array out: the single contraction that evaluates every term.
+
+Each factor is an array with one label per axis. Labels that are not wanted in the result are summed over. The order of
+pairwise contractions is the cheapest in operations (opt_einsum's search); each pair is a matrix product where it is one,
+and otherwise a product and a sum, which XLA fuses (a batched `dot_general` over a long batch axis is much slower).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import opt_einsum
+from jax import lax
+
+from natgrad.network.compile.polynomial import Label
+
+__all__ = ["Labelled", "aligned", "contract"]
+
+Array = Any
+# A batched matrix product pays only while the batch axis is short; beyond it, product-and-sum fuses better.
+LONGEST_MATMUL_BATCH = 64
+
+
+class Labelled(NamedTuple):
+    """An array and the label of each of its axes."""
+
+    array: Array
+    labels: tuple[Label, ...]
+
+
+def contract(out: tuple[Label, ...], factors: list[Labelled]) -> Array:
+    """The product of the factors summed over every label that is not in ``out``, axes ordered as ``out``."""
+    parts = [_sum_private(_diagonal(factor), factors, position, out) for position, factor in enumerate(factors)]
+    while len(parts) > 1:
+        left, right = _cheapest_pair(out, parts)
+        first, second = parts[left], parts[right]
+        rest = [part for position, part in enumerate(parts) if position not in (left, right)]
+        needed = set(out).union(*(part.labels for part in rest))
+        parts = [*rest, _pair(first, second, needed)]
+    array, labels = parts[0]
+    gone = tuple(axis for axis, label in enumerate(labels) if label not in out)
+    array = jnp.sum(array, axis=gone) if gone else array
+    kept = tuple(label for label in labels if label in out)
+    return jnp.transpose(array, [kept.index(label) for label in out])
+
+
+def _cheapest_pair(out: tuple[Label, ...], parts: list[Labelled]) -> tuple[int, int]:
+    """The pair that opt_einsum would contract first; found from sizes alone, at tracing time."""
+    if len(parts) == 2:
+        return 0, 1
+    symbols: dict[Label, str] = {}
+    for part in parts:
+        for label in part.labels:
+            symbols.setdefault(label, opt_einsum.get_symbol(len(symbols)))
+    spec = ",".join("".join(symbols[label] for label in part.labels) for part in parts)
+    spec += "->" + "".join(symbols[label] for label in out)
+    shapes = [part.array.shape for part in parts]
+    path, _ = opt_einsum.contract_path(spec, *shapes, shapes=True, optimize="optimal" if len(parts) < 7 else "greedy")
+    first = tuple(path[0])
+    return (first[0], first[1]) if len(first) == 2 else (0, 1)
+
+
+def _pair(first: Labelled, second: Labelled, needed: set[Label]) -> Labelled:
+    a, b = _drop(first, second.labels, needed), _drop(second, first.labels, needed)
+    shared = [label for label in a.labels if label in b.labels]
+    batch = [label for label in shared if label in needed]
+    summed = [label for label in shared if label not in needed]
+    sizes = dict(zip(a.labels, a.array.shape, strict=True))
+    if summed and math.prod(sizes[label] for label in batch) <= LONGEST_MATMUL_BATCH:
+        return _matrix_product(a, b, batch, summed)
+    union = [*a.labels, *(label for label in b.labels if label not in a.labels)]
+    product = aligned(a, union) * aligned(b, union)
+    gone = tuple(union.index(label) for label in summed)
+    kept = tuple(label for label in union if label not in summed)
+    return Labelled(jnp.sum(product, axis=gone) if gone else product, kept)
+
+
+def _matrix_product(a: Labelled, b: Labelled, batch: list[Label], summed: list[Label]) -> Labelled:
+    def places(part: Labelled, labels: list[Label]) -> tuple[int, ...]:
+        return tuple(part.labels.index(label) for label in labels)
+
+    dimensions = ((places(a, summed), places(b, summed)), (places(a, batch), places(b, batch)))
+    array = lax.dot_general(a.array, b.array, dimensions)
+    free = [label for part in (a, b) for label in part.labels if label not in batch and label not in summed]
+    return Labelled(array, (*batch, *free))
+
+
+def _drop(part: Labelled, others: tuple[Label, ...], needed: set[Label]) -> Labelled:
+    """Sum out the labels nobody else has."""
+    gone = tuple(i for i, label in enumerate(part.labels) if label not in others and label not in needed)
+    if not gone:
+        return part
+    kept = tuple(label for i, label in enumerate(part.labels) if i not in gone)
+    return Labelled(jnp.sum(part.array, axis=gone), kept)
+
+
+def _sum_private(part: Labelled, factors: list[Labelled], position: int, out: tuple[Label, ...]) -> Labelled:
+    others = tuple(label for i, factor in enumerate(factors) if i != position for label in factor.labels)
+    return _drop(part, others, set(out))
+
+
+def _diagonal(part: Labelled) -> Labelled:
+    """A label that stands twice on one factor means the diagonal of these two axes."""
+    array, labels = part
+    for label in dict.fromkeys(labels):
+        while labels.count(label) > 1:
+            i = labels.index(label)
+            j = labels.index(label, i + 1)
+            array = jnp.diagonal(array, axis1=i, axis2=j)
+            labels = (*labels[:i], *labels[i + 1 : j], *labels[j + 1 :], label)
+    return Labelled(array, labels)
+
+
+def aligned(part: Labelled, union: Sequence[Label]) -> Array:
+    """The array with its axes in the order of ``union``, and axes of length one for labels that it has not."""
+    order = [part.labels.index(label) for label in union if label in part.labels]
+    array = jnp.transpose(part.array, order)
+    return array[tuple(slice(None) if label in part.labels else None for label in union)]

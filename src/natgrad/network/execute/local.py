@@ -1,0 +1,73 @@
+"""The local variables of a batch, optimised with the globals held fixed; traceable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from natgrad.inference.problem import Block, Sampled
+from natgrad.network.execute.program import Program
+from natgrad.network.execute.updates import change, choose, put_column, take_column
+
+__all__ = ["solve_rows"]
+
+Array = Any
+Stats = tuple[Array, ...]
+
+
+def solve_rows(
+    program: Program, blocks: Mapping[str, Block], layouts: Any, mu: Any, lam: Any, arrays: Any, tol: Any, limit: Any,
+    known: Any,
+) -> Any:  # fmt: skip
+    """Exact updates of the batch's rows, block after block, until no moment changes by more than ``tol`` of its size.
+
+    ``arrays`` has for each block its rows, which of them are not padding, and its samples. Rows of padding keep what they
+    have: nothing tells them anything, and a q that nothing tells anything is not valid (a Normal of precision 0); a weight of
+    0 would not undo that.
+    """
+
+    def sweep(carry: Any) -> Any:
+        lam, local, _, count = carry
+        largest = jnp.zeros(())
+        for (name, entries), (rows, real, values) in zip(layouts, arrays, strict=True):
+            samples = list(map(Sampled.rebuilt, entries, values))
+            new, fresh = _update(program, blocks[name], {**mu, **local}, lam[name], rows, real, samples, known)
+            changes = [change(a, b) for a, b in zip(fresh, local[name], strict=True)]
+            largest = jnp.maximum(largest, jnp.max(jnp.stack(changes)))
+            lam, local = {**lam, name: new}, {**local, name: fresh}
+        return lam, local, largest, count + 1
+
+    def going(carry: Any) -> Any:
+        return (carry[2] > tol) & (carry[3] < limit)
+
+    start = {name: blocks[name].family.expected_stats(value) for name, value in lam.items()}
+    first = sweep((lam, start, jnp.zeros(()), jnp.int32(0)))
+    lam, local, _, count = lax.while_loop(going, sweep, first)
+    entropy = {
+        name: blocks[name].family.moments(value)[1] - blocks[name].family.inner(value, local[name])
+        for name, value in lam.items()
+    }
+    return lam, local, count, entropy
+
+
+def _update(
+    program: Program, block: Block, mu: Any, lam: Stats, rows: Any, real: Array, samples: list[Sampled], known: Any
+) -> tuple[Stats, Stats]:
+    """The exact update of a batch's rows of one local block, column after column where they are coupled."""
+    if block.column_axis is None:
+        target = choose(block, real, program.target(block, mu, known, (), samples, rows=rows), lam)
+        return target, block.family.expected_stats(target)
+    (real,) = take_column(block, (real,), 0)  # the same in every column: groups are not coupled
+
+    def column(number: Array, carry: tuple[Stats, Stats]) -> tuple[Stats, Stats]:
+        old, stats = carry
+        target = program.target(block, {**mu, block.name: stats}, known, (), samples, number, rows)
+        target = choose(block, real, target, take_column(block, old, number))
+        fresh = block.family.expected_stats(target)
+        return put_column(block, old, target, number), put_column(block, stats, fresh, number)
+
+    result: tuple[Stats, Stats] = lax.fori_loop(0, block.n_columns, column, (lam, mu[block.name]))
+    return result

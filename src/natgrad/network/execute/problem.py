@@ -1,0 +1,365 @@
+"""A compiled network as the engine's Problem: blocks, exact sweeps, sampled targets, the bound.
+
+Numbers are arguments of the compiled functions and structure is static, so a second fit of the same network compiles
+nothing. Every call enters 64-bit mode for itself; the user's process keeps its own setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from jax import lax
+
+from natgrad._jax import in_64_bits
+from natgrad.inference.problem import (
+    Block,
+    BlockInfo,
+    ChildSet,
+    LocalPart,
+    LocalResult,
+    Messages,
+    Sampled,
+    State,
+    SweepResult,
+)
+from natgrad.network.compile.gauge import find_gauges
+from natgrad.network.compile.incidence import child_sets, coupling, present_elements
+from natgrad.network.compile.plan import Plan, last_touch
+from natgrad.network.execute.joint import JointMeans
+from natgrad.network.execute.local import solve_rows
+from natgrad.network.execute.program import Program
+from natgrad.network.execute.updates import all_valid, blend, choose, moved, put_column, settle, take_column
+from natgrad.network.language.expressions import LOG_ZERO
+
+__all__ = ["LocalPart", "LocalResult", "NetworkProblem"]
+
+Array = Any
+Stats = tuple[Array, ...]
+# Numbers in a block up to which its first moments are found without compiling.
+SMALL = 200_000
+# A bound below this has met the logarithm of a probability of 0.
+IMPOSSIBLE = 1e-10 * LOG_ZERO
+
+
+class NetworkProblem:
+    """The compiled functions of one plan, with its known arrays on the device."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.program = Program(plan)
+        self.blocks: Mapping[str, Block] = plan.blocks
+        self._compiled: dict[Any, Callable[..., Any]] = {}
+        self._device: dict[str, Array] = {}
+        self._child_sets: dict[str, list[ChildSet]] = {}
+
+    @cached_property
+    def observed(self) -> dict[str, npt.NDArray[np.int64]]:
+        """For every observed node, its elements that are not missing."""
+        return {name: present_elements(self.plan.terms[name]) for name, n in self.plan.nodes.items() if n.is_observed}
+
+    def child_sets(self, name: str) -> list[ChildSet]:
+        """Who reads the block, found once."""
+        if name not in self._child_sets:
+            self._child_sets[name] = child_sets(self.plan, self.blocks[name])
+        return self._child_sets[name]
+
+    def coupling(self, name: str) -> int:
+        """ω: the most variables that meet a block's element in one term, itself included."""
+        return coupling(self.plan, self.blocks[name])
+
+    def neighbours(self, name: str) -> set[str]:
+        """The other blocks that share a term with a block."""
+        terms = self.plan.terms_of(name)
+        return {other for term in terms for other in (term.node, *term.readings) if other in self.blocks} - {name}
+
+    @property
+    def messages(self) -> Messages | None:
+        """A network remembers the local variables of its groups, not single messages."""
+        return None
+
+    @cached_property
+    def gauges(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of blocks that their children see only through an inner product."""
+        return find_gauges(self.plan)
+
+    def prior(self, fixed: Mapping[str, Stats]) -> State:
+        """Every block at its prior, given its parents there; ``fixed`` gives the moments of those that start elsewhere."""
+        lam: dict[str, Stats] = {}
+        mu: dict[str, Stats] = {}
+        for name, block in self.blocks.items():
+            parents = {parent.name: mu[parent.name] for parent in self.plan.nodes[name].parents() if parent.name in mu}
+            lam[name] = self.compiled(("prior", name), partial(self._prior, block))(parents)
+            mu[name] = fixed[name] if name in fixed else self._first_moments(block, lam[name])
+        return State(lam, mu, 0)
+
+    def _prior(self, block: Block) -> Callable[..., Any]:
+        def function(parents: Mapping[str, Stats], known: Any) -> Stats:
+            empty = tuple(jnp.zeros(shape) for shape in self.plan.nodes[block.name].stat_shapes())
+            return self.program.target(block, {**parents, block.name: empty}, known, (block.name,))
+
+        return function
+
+    def _first_moments(self, block: Block, lam: Stats) -> Stats:
+        """Moments at the start: in NumPy, because compiling them for one use would take longer unless it is large."""
+        if max(part.size for part in lam) > SMALL:
+            return self.moments(block, lam)
+        return block.family.expected_stats(tuple(np.asarray(part) for part in lam))
+
+    # -- exact --
+
+    def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
+        """Update every block once, in order, each from the freshest neighbours; the bound comes with it."""
+        exact = rho == 1.0
+        function = self.compiled(("sweep", order, exact), lambda: self._sweep(order, exact))
+        lam, mu, numbers = function(state.lam, state.mu, rho)
+        bound, *rest = np.asarray(numbers)  # one transfer for all of them
+        info = {name: BlockInfo(rest[2 * i] == 1.0, rest[2 * i + 1]) for i, name in enumerate(order)}
+        new = State(lam, mu, state.t + 1, state.memory)
+        if bound < IMPOSSIBLE and state.t > 0:  # the start may rule out more than the data do, a second sweep may not
+            raise ValueError(self._impossible(new))
+        return SweepResult(new, float(bound), info)
+
+    def _impossible(self, state: State) -> str:
+        ruled = [repr(name) for name, value in self.bound_by_node(state).items() if value < IMPOSSIBLE]
+        return (
+            f"the data have probability 0: whatever is hidden, {' and '.join(ruled)} would have taken a value with a known "
+            "probability of 0. Look for the 0 in its table or for a wrong observation, or give what can happen a small one"
+        )
+
+    def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
+        """The same sweep, after the Gaussian means that meet in a term were solved together."""
+        if state.t == 0 or not self.joint.groups:  # a start counts as it is
+            return self.sweep(state, order)
+        solved, reads = self.joint.solved(state)
+        return self.sweep(solved, order)._replace(reads=reads)
+
+    @cached_property
+    def joint(self) -> JointMeans:
+        """The groups of Gaussian blocks that are solved together."""
+        return JointMeans(self)
+
+    def bound(self, state: State) -> float:
+        """The evidence lower bound at a state."""
+        return float(sum(self.bound_by_node(state).values()))
+
+    def bound_by_node(self, state: State) -> dict[str, float]:
+        """E[log p(x | parents)] of each node, plus its entropy where it is hidden; they add up to the bound."""
+        values = self.compiled("bound", self._bounds)(state.lam)
+        return {name: float(value) for name, value in values.items()}
+
+    def target(
+        self,
+        block: Block,
+        state: State,
+        full: tuple[str, ...] | None = None,
+        sampled: tuple[Sampled, ...] = (),
+        column: int | None = None,
+    ) -> Stats:
+        """λ^temp of eq. (6): prior message plus messages of children, whole terms in ``full``, the rest sampled."""
+        layouts = tuple(s.layout for s in sampled)
+        key = ("target", block.name, full, layouts, column is not None)
+        arrays = [s.arrays for s in sampled]
+
+        def build() -> Callable[..., Any]:
+            def function(mu: Any, arrays: Any, column: Any, known: Any) -> Stats:
+                samples = list(map(Sampled.rebuilt, layouts, arrays))
+                return self.program.target(block, mu, known, full, samples, column)
+
+            return function
+
+        result: Stats = self.compiled(key, build)(state.mu, arrays, None if column is None else np.int32(column))
+        return result
+
+    def advance(
+        self, block: Block, state: State, target: Stats, rho: Any, column: int | None = None
+    ) -> tuple[State, BlockInfo]:
+        """λ ← (1 − ρ) λ + ρ λ^temp for a block or one column of it; ρ is a number or one for each element."""
+        rate = np.asarray(rho, dtype=np.float64)
+
+        def build() -> Callable[..., Any]:
+            def function(lam: Stats, mu: Stats, target: Stats, rho: Array, column: Any, known: Any) -> Any:
+                old, stats = (
+                    (lam, mu) if column is None else (take_column(block, lam, column), take_column(block, mu, column))
+                )
+                new, fresh, _, info = blend(block, old, target, rho)
+                if rho.ndim:  # an element that does not step keeps its moments, those of a point mass too
+                    fresh = choose(block, rho > 0, fresh, stats)
+                if column is not None:
+                    new, fresh = put_column(block, lam, new, column), put_column(block, mu, fresh, column)
+                return new, fresh, info
+
+            return function
+
+        function = self.compiled(("advance", block.name, rate.ndim, column is not None), build)
+        name = block.name
+        number = None if column is None else np.int32(column)
+        new, fresh, info = function(state.lam[name], state.mu[name], target, rate, number)
+        return state._replace(lam={**state.lam, name: new}, mu={**state.mu, name: fresh}), info
+
+    def partial_bound(
+        self, state: State, whole: tuple[str, ...], sampled: tuple[Sampled, ...], blocks: tuple[str, ...]
+    ) -> float:
+        """The bound of some terms whole and others sampled, with the entropies of the named blocks."""
+        layouts = tuple(s.layout for s in sampled)
+        arrays = [s.arrays for s in sampled]
+
+        def build() -> Callable[..., Any]:
+            def function(lam: Any, mu: Any, arrays: Any, known: Any) -> Array:
+                total = sum((self.program.log_joint(name, mu, known) for name in whole), jnp.zeros(()))
+                for sample in map(Sampled.rebuilt, layouts, arrays):
+                    total = total + self.program.sampled_value(sample, mu, known)
+                for name in blocks:
+                    block = self.blocks[name]
+                    stats, normalizer = block.family.moments(lam[name])
+                    total = total + self.program.entropy(block, lam[name], stats, normalizer, known)
+                return total
+
+            return function
+
+        lam = {name: state.lam[name] for name in blocks}
+        return float(self.compiled(("partial", whole, layouts, blocks), build)(lam, state.mu, arrays))
+
+    def moments(self, block: Block, lam: Stats) -> Stats:
+        """μ = ∇A(λ)."""
+
+        def build() -> Callable[..., Any]:
+            return lambda lam, known: block.family.moments(lam)[0]
+
+        result: Stats = self.compiled(("moments", block.name), build)(lam)
+        return result
+
+    # -- local variables of a batch (Hoffman's SVI) --
+
+    def solve_local(
+        self, state: State, parts: tuple[LocalPart, ...], lam: dict[str, Stats], tol: float, limit: int
+    ) -> LocalResult:
+        """Optimise the local blocks of a batch to tolerance, the globals held fixed.
+
+        ``lam`` holds the batch's rows of each local block; the result has the new rows and their moments.
+        """
+        layouts = tuple((part.block, tuple(s.layout for s in part.sampled)) for part in parts)
+        arrays = [(dict(part.rows), part.real, [s.arrays for s in part.sampled]) for part in parts]
+        function = self.compiled(("local", layouts), lambda: partial(solve_rows, self.program, self.blocks, layouts))
+        new, mu, iterations, entropy = function(state.mu, lam, arrays, float(tol), np.int32(limit))
+        return LocalResult(new, mu, int(iterations), entropy)
+
+    # -- compilation --
+
+    def _sweep(self, order: tuple[str, ...], exact: bool) -> Callable[..., Any]:
+        program, last = self.program, last_touch(self.plan, order)
+
+        def function(lam: Any, mu: Any, rho: Array, known: Any) -> Any:
+            lam, mu, info = dict(lam), dict(mu), {}
+            total = sum(
+                (program.log_joint(name, mu, known) for name, block in last.items() if block is None),
+                jnp.zeros(()),
+            )
+            for name in order:
+                block = self.blocks[name]
+                ending = [term for term, final in last.items() if final == name]
+                if block.n_columns == 1 and not any(plate in self.plan.weights for plate in block.plates):
+                    update = self._tracked(block, lam, mu, None if exact else rho, known, ending)
+                else:
+                    update = self._in_turn(block, lam, mu, rho, known, ending)
+                lam[name], mu[name], info[name], gained = update
+                total = total + gained
+            flat = [entry for name in order for entry in (info[name].valid.astype(total.dtype), info[name].moved)]
+            return lam, mu, jnp.stack([total, *flat])
+
+        return function
+
+    def _tracked(self, block: Block, lam: Any, mu: Any, rho: Array | None, known: Any, ending: list[str]) -> Any:
+        """One exact update; the terms that change no more in this sweep hand over their value for free.
+
+        What touches μ_i in a term is linear in it, so its value after the update is ⟨gradient, μ_i⟩: nothing is read again.
+        """
+        program, name = self.program, block.name
+        total: Array = jnp.zeros(())
+        last: Stats = tuple(jnp.zeros_like(s) for s in mu[name])
+        other = last
+        for term in self.plan.terms_of(name):
+            for piece in program.pieces(term):
+                gradient = program.term_gradient(piece, block, mu, known)
+                if term.node not in ending:
+                    other = tuple(a + b for a, b in zip(other, gradient, strict=True))
+                    continue
+                last = tuple(a + b for a, b in zip(last, gradient, strict=True))
+                apart = tuple(m for m in piece.monomials if all(f.known or f.source != name for f in m.factors))
+                total = total + program.term_value(piece._replace(monomials=apart), mu, known)
+        target = block.family.project(tuple(a + b for a, b in zip(last, other, strict=True)))
+        if rho is None:
+            new, fresh, normalizer, info = settle(block, lam[name], target, program.shared_plates(block))
+        else:
+            new, fresh, normalizer, info = blend(block, lam[name], target, rho)
+        total = total + sum(jnp.sum(g * f) for g, f in zip(last, fresh, strict=True))
+        return new, fresh, info, total + program.entropy(block, new, fresh, normalizer, known)
+
+    def _in_turn(self, block: Block, lam: Any, mu: Any, rho: Array, known: Any, ending: list[str]) -> Any:
+        """Exact updates of one column (or colour) after the other, for elements that are each other's co-parents."""
+        program, name = self.program, block.name
+
+        def column(number: Array, carry: tuple[Stats, Stats]) -> tuple[Stats, Stats]:
+            old, stats = carry
+            here = {**mu, name: stats}
+            if block.column_axis is not None:
+                target = program.target(block, here, known, column=number)
+                new, fresh, _, _ = blend(block, take_column(block, old, number), target, rho)
+                return put_column(block, old, new, number), put_column(block, stats, fresh, number)
+            target = program.target(block, here, known)
+            new, fresh, _, _ = blend(block, old, target, rho)
+            chosen = True if block.colours is None else jnp.asarray(block.colours) == number
+            return choose(block, chosen, new, old), choose(block, chosen, fresh, stats)
+
+        if block.n_columns == 1:
+            new, fresh = column(0, (lam[name], mu[name]))
+        else:
+            new, fresh = lax.fori_loop(0, block.n_columns, column, (lam[name], mu[name]))
+        _, normalizer = block.family.moments(new)
+        here = {**mu, name: fresh}
+        total = sum((program.log_joint(term, here, known) for term in ending), jnp.zeros(()))
+        info = BlockInfo(all_valid(block, new, normalizer), moved(lam[name], new))
+        return new, fresh, info, total + program.entropy(block, new, fresh, normalizer, known)
+
+    def _bounds(self) -> Callable[..., Any]:
+        """The bound of q with parameters λ; a point mass of the start counts as the q that stands behind it."""
+
+        def function(lam: Any, known: Any) -> dict[str, Array]:
+            pairs = {name: block.family.moments(lam[name]) for name, block in self.blocks.items()}
+            mu = {name: stats for name, (stats, _) in pairs.items()}
+            values = {name: self.program.log_joint(name, mu, known) for name in self.plan.terms}
+            for name, block in self.blocks.items():
+                entropy = self.program.entropy(block, lam[name], mu[name], pairs[name][1], known)
+                values[name] = values[name] + entropy
+            return values
+
+        return function
+
+    def compiled(self, key: Any, build: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+        """A jitted function with the known arrays as its last argument, called in 64-bit mode."""
+        if key not in self._compiled:
+            self._compiled[key] = jax.jit(build())
+        compiled = self._compiled[key]
+
+        def call(*arguments: Any) -> Any:
+            with in_64_bits():
+                self._fold_everything()
+                return compiled(*arguments, self._device)
+
+        return call
+
+    def _fold_everything(self) -> None:
+        """Put the known arrays on the device once; folding happens here so that tracing never meets a new one."""
+        if self._device:
+            return
+        for term in self.plan.terms.values():
+            self.program.pieces(term)
+            for name in (term.node, *term.readings):
+                if name in self.blocks:
+                    self.program.pieces(term, self.program.dropped(self.blocks[name], term))
+        self._device = {key: jax.device_put(array) for key, array in self.program.known.items()}

@@ -1,0 +1,1 @@
+"""Declared networks with independent groups: which ones, and steps that read some of them."""

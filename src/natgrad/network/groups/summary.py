@@ -1,0 +1,199 @@
+"""What a batch of groups tells the globals, as numbers that add up over the groups.
+
+Each monomial of a grouped term is a product of global factors, local factors and data. Contract all but the global ones over
+the elements of a batch: what is left is an array S with the axes of the global factors, and the monomial is ⟨S, globals⟩.
+S is a sum over groups, so it can be kept, and the part of a batch exchanged when its local variables change: Σ z, Σ z x and
+Σ z x xᵀ of a mixture, word counts by topic of a topic model. Every update of the globals, and the bound, then cost no reads.
+
+A global that a group reads through an index (``phi[z]`` at an observed word) gets the sums by element of that index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from natgrad.inference.problem import Block, BlockInfo, Sampled
+from natgrad.network.compile.plan import PlannedTerm
+from natgrad.network.compile.polynomial import Axis, Factor, Label, Mark, Monomial, Take, ordered_labels
+from natgrad.network.execute.contraction import Labelled, contract
+from natgrad.network.execute.evaluate import SAMPLE, View, read_factor
+from natgrad.network.execute.problem import NetworkProblem
+from natgrad.network.execute.program import Piece
+from natgrad.network.execute.updates import all_valid, moved, put_column
+
+__all__ = ["NotAdditive", "Summary"]
+
+Array = Any
+Stats = tuple[Array, ...]
+Moments = Mapping[str, Stats]
+
+
+class NotAdditive(ValueError):
+    """A term has no finite summary: two globals are read through different indices, or a global has plate weights."""
+
+
+class Entry(NamedTuple):
+    """One monomial cut in two: what a batch contributes (``inner``) and what the globals do with it (``outer``)."""
+
+    inner: tuple[Factor, ...]
+    outer: Monomial
+    kept: tuple[Label, ...]
+    scatter: tuple[str, int] | None  # known index array and its range, if the sums go by element of an index
+
+
+class Summary:
+    """The statistics of the grouped terms of a network.
+
+    Parameters
+    ----------
+    problem : NetworkProblem
+    local, globals_ : names of the blocks inside and outside the groups, in order of update
+    plate_of : for each term, the plate along which groups lie in it, or None
+    """
+
+    def __init__(
+        self,
+        problem: NetworkProblem,
+        local: tuple[str, ...],
+        globals_: tuple[str, ...],
+        plate_of: Mapping[str, str | None],
+    ) -> None:
+        self.problem, self.local, self.globals = problem, local, globals_
+        self.plate_of = plate_of
+        self.whole = tuple(name for name, plate in plate_of.items() if plate is None)
+        plan = problem.plan
+        for name in globals_:
+            if any(plate in plan.weights for plate in problem.blocks[name].plates):
+                raise NotAdditive(f"{name!r} lies on a plate with weights")
+            if problem.blocks[name].colours is not None:
+                raise NotAdditive(f"{name!r} is read twice by one term")
+        self.entries: dict[str, list[Entry]] = {}
+        self.pieces: dict[str, Piece] = {}
+        for term in plan.terms.values():
+            if plate_of[term.node] is not None:
+                self._cut(term)
+
+    def _cut(self, term: PlannedTerm) -> None:
+        sizes: dict[Label, int] = dict(term.sizes)
+        entries = [self._entry(term, number, monomial, sizes) for number, monomial in enumerate(term.monomials)]
+        self.entries[term.node] = entries
+        self.pieces[term.node] = Piece(tuple(entry.outer for entry in entries), sizes, term.plates, None)
+
+    def _entry(self, term: PlannedTerm, number: int, monomial: Monomial, sizes: dict[Label, int]) -> Entry:
+        plate = self.plate_of[term.node]
+        assert plate is not None
+        inner, outer = [], []
+        scatter: dict[Label, tuple[str, int]] = {}
+        for factor in monomial.factors:
+            if factor.known or factor.source in self.local:
+                inner.append(factor)
+                continue
+            axes: list[Axis] = []
+            for position, axis in enumerate(factor.axes):
+                if not isinstance(axis, Take) or plate not in axis.labels:
+                    axes.append(axis)
+                    continue
+                if axis.labels != (plate,):
+                    raise NotAdditive(f"{term.node!r} reads {factor.source!r} through an index with several axes")
+                label = Mark(f"by {axis.index}")
+                size = self.problem.plan.nodes[factor.source].stat_shapes()[factor.stat][position]
+                if scatter.setdefault(label, (axis.index, size))[1] != size:
+                    raise NotAdditive(f"{term.node!r} reads globals of different sizes through one index")
+                sizes[label] = size
+                axes.append(label)
+            outer.append(Factor(factor.source, factor.stat, tuple(axes), False, factor.occurrence))
+        if len(scatter) > 1:
+            raise NotAdditive(f"{term.node!r} reads globals through different indices")
+        wanted = {label for factor in outer for label in factor.labels}
+        present = ordered_labels(inner)
+        kept = tuple(label for label in present if label in wanted and label != plate)
+        statistic = Factor(_key(term.node, number), 0, (*scatter, *kept), known=True)
+        folded = Monomial(monomial.coefficient, (statistic, *outer), counted=frozenset(present) - set(kept) | {plate})
+        return Entry(tuple(inner), folded, kept, next(iter(scatter.values()), None))
+
+    # -- traceable --
+
+    def contribution(
+        self, lam: Mapping[str, Stats], weights: Mapping[str, Array], samples: Sequence[Sampled], known: Any
+    ) -> tuple[dict[str, Array], Array]:
+        """S of a batch, and the weighted entropy of its local variables."""
+        mu, entropy = {}, jnp.zeros(())
+        for name, value in lam.items():
+            family = self.problem.blocks[name].family
+            mu[name], normalizer = family.moments(value)
+            entropy = entropy + jnp.sum((normalizer - family.inner(value, mu[name])) * weights[name])
+        return self.statistics(mu, samples, known), entropy
+
+    def statistics(self, local: Moments, samples: Sequence[Sampled], known: Mapping[str, Array]) -> dict[str, Array]:
+        """S of a batch, from the moments of its local variables."""
+        found = {}
+        for sample in samples:
+            view = View(dict(sample.zipped), Labelled(sample.weight, (SAMPLE,)), None, dict(sample.moved))
+            (plate,) = sample.zipped
+            for number, entry in enumerate(self.entries[sample.term]):
+                factors = [read_factor(factor, local, known, view, None, None) for factor in entry.inner]
+                assert view.weight is not None
+                factors.append(view.weight)
+                if entry.scatter is None:
+                    array = contract(entry.kept, factors)
+                else:
+                    index, size = entry.scatter
+                    rows = contract((SAMPLE, *entry.kept), factors)
+                    array = jax.ops.segment_sum(rows, known[index][sample.zipped[plate]], num_segments=size)
+                found[_key(sample.term, number)] = array
+        return found
+
+    def update(
+        self, block: Block, lam: dict[str, Stats], mu: dict[str, Stats], stats: Mapping[str, Array], known: Any
+    ) -> tuple[Stats, Stats, BlockInfo]:
+        """The exact update of a global block from the statistics; column after column where they are coupled."""
+        name = block.name
+        known = {**known, **stats}
+        if block.n_columns == 1:
+            target = self._target(block, mu, known, None)
+            fresh, normalizer = block.family.moments(target)
+            info = BlockInfo(all_valid(block, target, normalizer), moved(lam[name], target))
+            return target, fresh, info
+        assert block.column_axis is not None
+
+        def column(number: Array, carry: tuple[Stats, Stats]) -> tuple[Stats, Stats]:
+            old, own = carry
+            target = self._target(block, {**mu, name: own}, known, number)
+            fresh = block.family.expected_stats(target)
+            return put_column(block, old, target, number), put_column(block, own, fresh, number)
+
+        new, fresh = jax.lax.fori_loop(0, block.n_columns, column, (lam[name], mu[name]))
+        _, normalizer = block.family.moments(new)
+        return new, fresh, BlockInfo(all_valid(block, new, normalizer), moved(lam[name], new))
+
+    def _target(self, block: Block, mu: Moments, known: Any, column: Array | None) -> Stats:
+        program = self.problem.program
+        terms = [term.node for term in self.problem.plan.terms_of(block.name)]
+        total = program.target(block, mu, known, [name for name in terms if name in self.whole], (), column)
+        for name in terms:
+            if name in self.pieces:
+                gradient = program.term_gradient(self.pieces[name], block, mu, known, column)
+                total = tuple(a + b for a, b in zip(total, block.family.project(gradient), strict=True))
+        return total
+
+    def bound(
+        self, lam: Mapping[str, Stats], mu: Moments, stats: Mapping[str, Array], entropy: Array, known: Any
+    ) -> Array:
+        """The exact bound, from the statistics of all groups and the entropy of their local variables."""
+        program, known = self.problem.program, {**known, **stats}
+        total = entropy + sum((program.log_joint(name, mu, known) for name in self.whole), jnp.zeros(()))
+        for piece in self.pieces.values():
+            total = total + program.term_value(piece, mu, known)
+        for name in self.globals:
+            block = self.problem.blocks[name]
+            _, normalizer = block.family.moments(lam[name])
+            total = total + program.entropy(block, lam[name], mu[name], normalizer, known)
+        return total
+
+
+def _key(term: str, number: int) -> str:
+    return f"statistic:{term}:{number}"

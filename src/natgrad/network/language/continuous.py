@@ -1,0 +1,302 @@
+"""Continuous nodes: Normal, MultivariateNormal, Gamma, Exponential, Wishart, Dirichlet, Beta.
+
+Each node declares its conditional once, as its expected log density; messages, targets, natural gradients and the bound
+are all derived from these polynomials. Precision everywhere:
+``Normal(mean, precision)``, ``Gamma(shape, rate)``, ``Wishart(dof, rate)`` with E = dof · rate⁻¹.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln, multigammaln
+
+from natgrad import families
+from natgrad.errors import PlateMismatch
+from natgrad.network.compile.polynomial import Polynomial
+from natgrad.network.language.expressions import MATRIX, POSITIVE, REAL, SIMPLEX, UNIT, VECTOR
+from natgrad.network.language.node_helpers import Plates, ScalarNode, event_length, given_size, known, numbers
+from natgrad.network.language.nodes import Node, Slot
+from natgrad.network.language.scope import Scope
+from natgrad.network.language.slots import SUM_TOLERANCE, check_precision
+from natgrad.validation import first, require, where
+
+__all__ = ["Beta", "Dirichlet", "Exponential", "Gamma", "MultivariateNormal", "Normal", "Wishart"]
+
+LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+@final
+class Normal(ScalarNode):
+    """x ~ N(mean, 1/precision).
+
+    Examples
+    --------
+    >>> import natgrad as ng
+    >>> mu = ng.Normal("mu", 0.0, 0.1)
+    >>> ng.Normal("x", mu, 2.0, plate=ng.Plate("n", 3), observed=[1.2, -0.3, 0.8])
+    <Normal 'x' on n=3 observed>
+    """
+
+    family = families.Normal()
+    kind = REAL
+    slots_of = (Slot("mean", REAL), Slot("precision", POSITIVE))
+
+    def __init__(
+        self,
+        name: str,
+        mean: Any,
+        precision: Any,
+        *,
+        plate: Plates = None,
+        observed: Any = None,
+        mask: Any = None,
+    ) -> None:
+        super().__init__(name, {"mean": mean, "precision": precision}, plate, observed, mask)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        mean, precision = self.parameters["mean"], self.parameters["precision"]
+        x, xx = self.own("x", scope), self.own("xx", scope)
+        m, mm = mean.stat("x", scope), mean.stat("xx", scope)
+        t, log_t = precision.stat("x", scope), precision.stat("log", scope)
+        return t * (x * m - 0.5 * xx - 0.5 * mm) + 0.5 * log_t - 0.5 * LOG_2PI
+
+
+@final
+class MultivariateNormal(Node):
+    """x ~ N(mean, precision⁻¹) for vectors of length ``size`` (found from the parameters or the data)."""
+
+    family = families.MultivariateNormal()
+    kind = VECTOR
+    slots_of = (Slot("mean", VECTOR), Slot("precision", MATRIX))
+
+    def __init__(
+        self,
+        name: str,
+        mean: Any,
+        precision: Any,
+        *,
+        size: int | None = None,
+        plate: Plates = None,
+        observed: Any = None,
+        mask: Any = None,
+    ) -> None:
+        self._size = given_size(name, size)
+        super().__init__(name, {"mean": mean, "precision": precision}, plate, observed, mask)
+
+    def _event_size(self, observed: Any) -> int | None:
+        sizes = [self._size, *(event_length(self.parameters[name]) for name in ("mean", "precision"))]
+        known = [size for size in sizes if size is not None]
+        if not known and observed is not None and (shape := np.shape(observed)):
+            return int(shape[-1])
+        if not known:
+            raise PlateMismatch(
+                f"{self.name!r}: the length of the vectors cannot be told from mean or precision: give size="
+            )
+        return known[0]
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        mean, precision = self.parameters["mean"], self.parameters["precision"]
+        assert self.size is not None
+        i, j = scope.fresh("i", self.size), scope.fresh("i", self.size)
+        quadratic = self.own("x", scope, (i,)) * mean.stat("x", scope, (j,))
+        quadratic += -0.5 * self.own("xx", scope, (i, j)) - 0.5 * mean.stat("xx", scope, (i, j))
+        constant = 0.5 * precision.stat("log", scope) - 0.5 * self.size * LOG_2PI
+        return precision.stat("x", scope, (i, j)) * quadratic + constant
+
+
+@final
+class Gamma(ScalarNode):
+    """x ~ Gamma(shape, rate), mean shape/rate; conjugate for precisions and for rates."""
+
+    family = families.Gamma()
+    kind = POSITIVE
+    slots_of = (Slot("shape", POSITIVE, fixed=True), Slot("rate", POSITIVE))
+
+    def __init__(
+        self,
+        name: str,
+        shape: Any,
+        rate: Any,
+        *,
+        plate: Plates = None,
+        observed: Any = None,
+        mask: Any = None,
+    ) -> None:
+        super().__init__(name, {"shape": shape, "rate": rate}, plate, observed, mask)
+
+    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        return _positive(self, value, present)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        shape, rate = numbers(self.parameters["shape"]), self.parameters["rate"]
+        log_x, x = self.own("log", scope), self.own("x", scope)
+        a = known(scope, shape)
+        return (
+            a * rate.stat("log", scope)
+            + known(scope, shape - 1.0) * log_x
+            - rate.stat("x", scope) * x
+            - known(scope, gammaln(shape))
+        )
+
+
+@final
+class Exponential(ScalarNode):
+    """x ~ Exp(rate), mean 1/rate: a Gamma with shape 1."""
+
+    family = families.Gamma()
+    kind = POSITIVE
+    slots_of = (Slot("rate", POSITIVE),)
+
+    def __init__(self, name: str, rate: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None) -> None:
+        super().__init__(name, {"rate": rate}, plate, observed, mask)
+
+    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        self._support(value, value >= 0, present, "values ≥ 0")
+        return np.where(present, value, 1.0)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        rate = self.parameters["rate"]
+        return rate.stat("log", scope) - rate.stat("x", scope) * self.own("x", scope)
+
+
+@final
+class Wishart(Node):
+    """X ~ Wishart(dof, rate), E[X] = dof · rate⁻¹: the prior of a precision matrix."""
+
+    family = families.Wishart()
+    kind = MATRIX
+    slots_of = (Slot("dof", POSITIVE, fixed=True), Slot("rate", MATRIX))
+
+    def __init__(
+        self,
+        name: str,
+        dof: Any,
+        rate: Any,
+        *,
+        size: int | None = None,
+        plate: Plates = None,
+        observed: Any = None,
+        mask: Any = None,
+    ) -> None:
+        self._size = given_size(name, size)
+        super().__init__(name, {"dof": dof, "rate": rate}, plate, observed, mask)
+
+    def _event_size(self, observed: Any) -> int | None:
+        size = self._size if self._size is not None else event_length(self.parameters["rate"])
+        if size is None:
+            raise PlateMismatch(
+                f"{self.name!r}: the size of the matrix cannot be told from rate: give size=, or a matrix"
+            )
+        dof = numbers(self.parameters["dof"])
+        require(dof > size - 1, dof, f"{self.name!r}: dof", f"> {size - 1}, the size of the matrix less one")
+        return size
+
+    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        filled = np.where(present[..., None, None], value, np.eye(value.shape[-1]))
+        check_precision(f"{self.name!r}: observed", filled)
+        return filled
+
+    def observed_stat(self, name: str) -> npt.NDArray[Any]:
+        assert self.value is not None
+        return np.linalg.slogdet(self.value)[1] if name == "log" else self.value
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        dof, rate, size = numbers(self.parameters["dof"]), self.parameters["rate"], self.size
+        assert size is not None
+        i, j = scope.fresh("i", size), scope.fresh("i", size)
+        normaliser = 0.5 * dof * size * np.log(2.0) + multigammaln(0.5 * dof, size)
+        return (
+            known(scope, 0.5 * dof) * rate.stat("log", scope)
+            - 0.5 * rate.stat("x", scope, (i, j)) * self.own("x", scope, (i, j))
+            + known(scope, 0.5 * (dof - size - 1.0)) * self.own("log", scope)
+            - known(scope, normaliser)
+        )
+
+
+@final
+class Dirichlet(Node):
+    """x ~ Dir(concentration), probabilities over ``size`` categories; one number means a symmetric prior."""
+
+    family = families.Dirichlet()
+    kind = SIMPLEX
+    slots_of = (Slot("concentration", POSITIVE, fixed=True, events=1),)
+
+    def __init__(
+        self,
+        name: str,
+        concentration: Any,
+        *,
+        size: int | None = None,
+        plate: Plates = None,
+        observed: Any = None,
+        mask: Any = None,
+    ) -> None:
+        self._size = given_size(name, size, least=2)
+        super().__init__(name, {"concentration": concentration}, plate, observed, mask)
+
+    def _event_size(self, observed: Any) -> int | None:
+        values = numbers(self.parameters["concentration"])
+        size = self._size if self._size is not None else (values.shape[-1] if values.ndim else None)
+        if size is None or size < 2:
+            got = "the number" if size is None else "a vector with one entry,"
+            raise PlateMismatch(
+                f"{self.name!r}: the number of categories cannot be told from concentration, {got} {values.flat[0]:g}: give "
+                "size=, at least 2"
+            )
+        return int(size)
+
+    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        self._support(value, value > 0, present, "positive entries that sum to 1")
+        total = np.asarray(value.sum(-1))
+        if (place := first(present & (np.abs(total - 1) > SUM_TOLERANCE))) is not None:
+            raise ValueError(
+                f"{self.name!r}: observed{where(place)} sums to {total[place]:g}, not to 1: divide by the sum"
+            )
+        return np.where(present[..., None], value, 1.0)
+
+    def concentration(self) -> npt.NDArray[np.float64]:
+        """The prior's parameter with its event axis written out."""
+        values = numbers(self.parameters["concentration"])
+        assert self.size is not None
+        return np.broadcast_to(values, (*values.shape[:-1], self.size)) if values.ndim else np.full(self.size, values)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        alpha = self.concentration()
+        assert self.size is not None
+        k = scope.fresh("k", self.size)
+        normaliser = gammaln(alpha.sum(-1)) - gammaln(alpha).sum(-1)
+        return Polynomial.of([scope.constant(alpha - 1.0, (k,))]) * self.own("log", scope, (k,)) + known(
+            scope, normaliser
+        )
+
+
+@final
+class Beta(ScalarNode):
+    """x ~ Beta(a, b), a probability."""
+
+    family = families.Beta()
+    kind = UNIT
+    slots_of = (Slot("a", POSITIVE, fixed=True), Slot("b", POSITIVE, fixed=True))
+
+    def __init__(
+        self, name: str, a: Any, b: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None
+    ) -> None:
+        super().__init__(name, {"a": a, "b": b}, plate, observed, mask)
+
+    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        self._support(value, (value > 0) & (value < 1), present, "values strictly between 0 and 1")
+        return np.where(present, value, 0.5)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        a, b = numbers(self.parameters["a"]), numbers(self.parameters["b"])
+        normaliser = gammaln(a + b) - gammaln(a) - gammaln(b)
+        log_x, log_rest = self.own("log", scope), self.own("log1m", scope)
+        return known(scope, a - 1.0) * log_x + known(scope, b - 1.0) * log_rest + known(scope, normaliser)
+
+
+def _positive(node: Node, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    node._support(value, value > 0, present, "values > 0")
+    return np.where(present, value, 1.0).astype(np.float64)

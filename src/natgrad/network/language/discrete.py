@@ -1,0 +1,350 @@
+"""Discrete nodes: Categorical, Bernoulli, Binomial, Multinomial, Poisson, MarkovChain.
+
+Each node declares its conditional once, as its expected log density; messages, targets, natural gradients and the bound
+are all derived from these polynomials. Observed categories
+are indices into tables of log probabilities, never one-hot arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln
+
+from natgrad import families
+from natgrad.errors import PlateMismatch
+from natgrad.network.compile.polynomial import Factor, Label, Monomial, Polynomial
+from natgrad.network.language.expressions import CATEGORY, COUNT, POSITIVE, SIMPLEX, UNIT, Access, Constant
+from natgrad.network.language.node_helpers import Plates, ScalarNode, event_length, known, must_be_observed, numbers
+from natgrad.network.language.nodes import Node, Slot, category_take
+from natgrad.network.language.plates import Index, Plate, as_plates
+from natgrad.network.language.scope import Scope
+from natgrad.network.language.slots import checked_categories, spread
+from natgrad.validation import as_numbers, first, require, where, whole_number
+
+__all__ = ["Bernoulli", "Binomial", "Categorical", "MarkovChain", "Multinomial", "Poisson"]
+
+
+@final
+class Categorical(Node):
+    """z ~ Cat(probs): an integer 0 … K − 1. Hidden, it chooses components: ``mu[z]``."""
+
+    family = families.Categorical()
+    kind = CATEGORY
+    slots_of = (Slot("probs", SIMPLEX),)
+
+    def __init__(self, name: str, probs: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None) -> None:
+        super().__init__(name, {"probs": probs}, plate, observed, mask)
+
+    def _event_size(self, observed: Any) -> int | None:
+        return event_length(self.parameters["probs"])
+
+    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        assert self.size is not None
+        categories = checked_categories(f"{self.name!r}: observed", value, self.size, present)
+        if isinstance(probs := self.parameters["probs"], Constant):
+            table = np.broadcast_to(probs.value, (*categories.shape, self.size))
+            chance = np.take_along_axis(table, categories[..., None], -1)[..., 0]
+            _check_possible(self, categories, chance > 0, present)
+        return categories
+
+    def observed_index(self, access: Access) -> Index | None:
+        return _observed_index(self, access)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        probs = self.parameters["probs"]
+        assert self.size is not None
+        if not self.is_observed:
+            k = scope.fresh("k", self.size)
+            return self.own("x", scope, (k,)) * probs.stat("log", scope, (k,))
+        k = scope.fresh("k", self.size)
+        table, take = probs.stat("log", scope, (k,)), category_take(self, scope)
+        return Polynomial(tuple(_picked(monomial, k, take) for monomial in table.monomials))
+
+
+@final
+class Bernoulli(ScalarNode):
+    """x ~ Bernoulli(prob): 0 or 1."""
+
+    family = families.Bernoulli()
+    kind = COUNT
+    slots_of = (Slot("prob", UNIT),)
+
+    def __init__(self, name: str, prob: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None) -> None:
+        super().__init__(name, {"prob": prob}, plate, observed, mask)
+
+    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        self._support(value, (value == 0) | (value == 1), present, "0 or 1")
+        if isinstance(prob := self.parameters["prob"], Constant):
+            _check_possible(self, value, np.where(value == 1, prob.value > 0, prob.value < 1), present)
+        return np.where(present, value, 0).astype(np.float64)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        prob, x = self.parameters["prob"], self.own("x", scope)
+        # 1 − x in one piece where it is known: log 0 may meet it, which must not be added and taken away again.
+        rest = 1.0 + -1.0 * x if self.value is None else known(scope, 1.0 - self.value)
+        return x * prob.stat("log", scope) + rest * prob.stat("log1m", scope)
+
+
+@final
+class Binomial(ScalarNode):
+    """x ~ Binomial(trials, prob), observed."""
+
+    family = families.Bernoulli()
+    kind = COUNT
+    slots_of = (Slot("trials", POSITIVE, fixed=True), Slot("prob", UNIT))
+
+    def __init__(
+        self,
+        name: str,
+        trials: Any,
+        prob: Any,
+        *,
+        plate: Plates = None,
+        observed: Any = None,
+        mask: Any = None,
+    ) -> None:
+        must_be_observed(name, observed, "Binomial")
+        super().__init__(name, {"trials": trials, "prob": prob}, plate, observed, mask)
+
+    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        trials = numbers(self.parameters["trials"])
+        require(trials == np.round(trials), trials, f"{self.name!r}: trials", "a whole number")
+        self._support(
+            value,
+            (value >= 0) & (value <= trials) & (value == np.round(value)),
+            present,
+            "whole numbers 0 … trials",
+        )
+        if isinstance(prob := self.parameters["prob"], Constant):
+            possible = ((prob.value > 0) | (value == 0)) & ((prob.value < 1) | (value == trials))
+            _check_possible(self, value, possible, present)
+        return np.where(present, value, 0).astype(np.float64)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        assert self.value is not None
+        trials, prob = numbers(self.parameters["trials"]), self.parameters["prob"]
+        x = self.own("x", scope)
+        ways = gammaln(trials + 1.0) - gammaln(self.value + 1.0) - gammaln(trials - self.value + 1.0)
+        rest = known(scope, trials - self.value)
+        return x * prob.stat("log", scope) + rest * prob.stat("log1m", scope) + known(scope, ways)
+
+
+@final
+class Multinomial(Node):
+    """Counts [K] of ``trials`` draws from ``probs``, observed; ``trials=None`` takes the row sums."""
+
+    family = families.Dirichlet()  # only for the shape of a value: a vector
+    kind = COUNT
+    slots_of = (Slot("probs", SIMPLEX),)
+
+    def __init__(
+        self,
+        name: str,
+        trials: Any,
+        probs: Any,
+        *,
+        plate: Plates = None,
+        observed: Any = None,
+        mask: Any = None,
+    ) -> None:
+        must_be_observed(name, observed, "Multinomial")
+        self._trials = None if trials is None else as_numbers(trials, f"{name!r}: trials", "known numbers or None")
+        super().__init__(name, {"probs": probs}, plate, observed, mask)
+
+    def _event_size(self, observed: Any) -> int | None:
+        return event_length(self.parameters["probs"])
+
+    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        self._support(value, (value >= 0) & (value == np.round(value)), present, "whole numbers ≥ 0")
+        if isinstance(probs := self.parameters["probs"], Constant):
+            _check_possible(self, value, (probs.value > 0) | (value == 0), present)
+        filled = np.where(present[..., None], value, 0).astype(np.float64)
+        if self._trials is not None:
+            self._check_trials(np.asarray(filled.sum(-1)), self._trials, present)
+        return filled
+
+    def _check_trials(self, total: npt.NDArray[Any], trials: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> None:
+        try:
+            wanted = np.broadcast_to(trials, total.shape)
+        except ValueError:
+            raise PlateMismatch(
+                f"{self.name!r}: trials has shape {trials.shape}, but {total.shape} is needed, one number for each row"
+            ) from None
+        if (place := first(present & (total != wanted))) is not None:
+            raise ValueError(
+                f"{self.name!r}: observed{where(place)} sums to {total[place]:g}, but trials = {wanted[place]:g}; trials=None "
+                "takes the row sums"
+            )
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        assert self.size is not None
+        assert self.value is not None
+        k = scope.fresh("k", self.size)
+        ways = gammaln(self.value.sum(-1) + 1.0) - gammaln(self.value + 1.0).sum(-1)
+        return self.own("x", scope, (k,)) * self.parameters["probs"].stat("log", scope, (k,)) + known(scope, ways)
+
+
+@final
+class Poisson(ScalarNode):
+    """x ~ Poisson(rate): a count."""
+
+    family = families.Poisson()
+    kind = COUNT
+    slots_of = (Slot("rate", POSITIVE),)
+
+    def __init__(self, name: str, rate: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None) -> None:
+        super().__init__(name, {"rate": rate}, plate, observed, mask)
+
+    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        self._support(value, (value >= 0) & (value == np.round(value)), present, "whole numbers ≥ 0")
+        return np.where(present, value, 0).astype(np.float64)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        rate, x = self.parameters["rate"], self.own("x", scope)
+        density = x * rate.stat("log", scope) - rate.stat("x", scope)
+        # A hidden count has the same base measure −log x! in q, so the two cancel in the bound.
+        return density if self.value is None else density - known(scope, gammaln(self.value + 1.0))
+
+
+@final
+class MarkovChain(Node):
+    """z_1 ~ Cat(initial), z_t ~ Cat(transition[z_{t−1}]) along the last plate: one factor for the whole chain.
+
+    Parameters
+    ----------
+    initial : Dirichlet or probabilities [K]
+    transition : Dirichlet on a plate of K states, or probabilities [K, K]; row i holds P(next | i)
+    plate : Plate or several
+        The last one is time; those before it are independent sequences of equal length.
+    lengths : ints, optional
+        Several sequences laid end to end on the time plate: the length of each.
+    """
+
+    kind = CATEGORY
+    slots_of = (Slot("initial", SIMPLEX), Slot("transition", SIMPLEX, events=2))
+
+    def __init__(
+        self,
+        name: str,
+        initial: Any,
+        transition: Any,
+        *,
+        plate: Plates,
+        lengths: Any = None,
+        observed: Any = None,
+    ) -> None:
+        if observed is not None:
+            raise TypeError(
+                f"{name!r}: an observed chain is a Categorical with probs=transition[previous state]; leave out observed="
+            )
+        plates = as_plates(name, plate)
+        if not plates:
+            raise PlateMismatch(f"{name!r}: a chain needs a plate of time steps: give plate=Plate('time', n)")
+        if plates[-1].weight is not None:
+            raise PlateMismatch(f"{name!r}: the time plate {plates[-1].name!r} of a chain cannot carry weights")
+        self.family = families.MarkovChain(_checked_lengths(name, lengths, plates[-1]))
+        super().__init__(name, {"initial": initial, "transition": transition}, plates)
+
+    @property
+    def block_plates(self) -> tuple[Plate, ...]:
+        return self.plates[:-1]
+
+    def stat_shapes(self) -> list[tuple[int, ...]]:
+        marginals, first, pairs = super().stat_shapes()
+        return [(*marginals[:-2], self.plates[-1].size, marginals[-1]), first, pairs]
+
+    def _event_size(self, observed: Any) -> int | None:
+        sizes = {name: event_length(self.parameters[name]) for name in ("initial", "transition")}
+        if sizes["initial"] != sizes["transition"]:
+            raise PlateMismatch(
+                f"{self.name!r}: initial has {sizes['initial']} states, but the rows of transition have {sizes['transition']}"
+            )
+        return sizes["initial"]
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        # The term lives on the sequences; time is inside the factor.
+        scope.plates = self.block_plates
+        initial, transition, size = self.parameters["initial"], self.parameters["transition"], self.size
+        assert size is not None
+        for slot, expression in self.parameters.items():
+            if any(plate.name == self.plates[-1].name for a in expression.accesses() for plate in a.leftover(scope)):
+                raise PlateMismatch(
+                    f"{self.name!r}: {slot} = {expression} lies on the time plate {self.plates[-1].name!r}, but a chain has one "
+                    f"{slot} for all times"
+                )
+        i, j, k = (scope.fresh("k", size) for _ in range(3))
+        if transition.is_known:
+            table = transition.stat("log", scope, (i, j))
+        else:
+            plate = scope.single_leftover(transition, f"transition = {transition}, a row for each state,")
+            scope.check_size(plate, i, f"transition = {transition}, a row for each state,")
+            table = transition.stat("log", scope, (j,), {plate.name: i})
+        return (
+            self._chain("first", scope, (k,)) * initial.stat("log", scope, (k,))
+            + self._chain("pairs", scope, (i, j)) * table
+        )
+
+    def _chain(self, name: str, scope: Scope, labels: tuple[Label, ...]) -> Polynomial:
+        stat = self.family.stat_names.index(name)
+        axes = (*scope.plate_names, *labels)
+        return Polynomial.of([Factor(self.name, stat, axes, known=False)])
+
+
+def _checked_lengths(name: str, lengths: Any, time: Plate) -> tuple[int, ...] | None:
+    if lengths is None:
+        return None
+    if np.ndim(lengths) != 1 or isinstance(lengths, str):
+        raise TypeError(f"{name!r}: lengths must be a list of whole numbers, one for each sequence, got {lengths!r}")
+    checked = tuple(whole_number(n, f"{name!r}: lengths[{i}]") for i, n in enumerate(lengths))
+    if sum(checked) != time.size:
+        raise PlateMismatch(
+            f"{name!r}: lengths sum to {sum(checked)}, but plate {time.name!r} has {time.size} elements"
+        )
+    return checked
+
+
+def _check_possible(
+    node: Node, value: npt.NDArray[Any], possible: npt.NDArray[np.bool_], present: npt.NDArray[np.bool_]
+) -> None:
+    """Known probabilities must allow what was observed; log 0 would swallow the whole bound."""
+    if (place := first(spread(present, value.ndim) & ~possible)) is not None:
+        slot = node.slots_of[-1].name
+        raise ValueError(
+            f"{node.name!r}: observed{where(place)} = {value[place]:g} has probability 0 under the {slot} given"
+        )
+
+
+def _picked(monomial: Monomial, label: Label, take: Any) -> Monomial:
+    """The same monomial with one event axis read through observed categories."""
+    factors = []
+    for factor in monomial.factors:
+        axes = tuple(take if axis == label else axis for axis in factor.axes)
+        factors.append(Factor(factor.source, factor.stat, axes, factor.known, factor.occurrence))
+    return Monomial(monomial.coefficient, tuple(factors), monomial.deltas)
+
+
+def _observed_index(node: Node, access: Access) -> Index | None:
+    if node.value is None:
+        return None
+    if node.mask is not None:
+        place = first(node.mask == 0)
+        raise ValueError(
+            f"{node.name!r} chooses components, but observed{where(place)} is missing: fill in what is missing, or leave out "
+            "observed= to infer all of it"
+        )
+    if any(isinstance(selector, Access) for selector in access.selectors):
+        return None  # a hidden category chooses which observed one does: a gate, though one with known numbers
+    values, names = node.value, tuple(plate.name for plate in node.plates)
+    indices = [selector for selector in access.selectors if isinstance(selector, Index)]
+    if not indices:
+        return Index(values, names, (node,))
+    if len(indices) < len(names) or len({(index.plates, index.values.shape) for index in indices}) > 1:
+        raise PlateMismatch(
+            f"{access}: an observed category on several plates is read with one index for each of them, all on the same plates; "
+            "otherwise index its values"
+        )
+    chosen = tuple(entry for index in indices for entry in index.categories)
+    return Index(values[tuple(index.values for index in indices)], indices[0].plates, (*chosen, node))

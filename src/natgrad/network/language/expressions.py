@@ -1,0 +1,315 @@
+"""Expressions over nodes: what may stand in a parameter slot, and the moments it offers to a term.
+
+An expression answers ``stat(name, scope, labels)`` with a polynomial: its expected statistic ``name`` inside the term of
+one node. Scalars offer x and xx, vectors x[i] and xx[i, j], positive things x and log, matrices x[i, j] and
+log-determinant "log", simplices log[i], probabilities log and log1m. That is the whole interface; gathers, gates, dots
+and sums are ways of writing one expression's polynomial in those of others (seed paper, section 2.2: every message is
+multi-linear in the expectations of the neighbours).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import NotConjugate, PlateMismatch
+from natgrad.network.compile.polynomial import Delta, Label, Polynomial, number
+from natgrad.network.language.plates import Index, Plate
+from natgrad.validation import as_index, as_numbers, first, require, where
+
+if TYPE_CHECKING:
+    from natgrad.network.language.nodes import Node
+    from natgrad.network.language.scope import Scope
+
+__all__ = ["Access", "Constant", "Expression", "Kind", "Selector", "Untyped", "as_access"]
+
+Kind = str
+REAL, VECTOR, POSITIVE, MATRIX = "real", "vector", "positive", "matrix"
+SIMPLEX, UNIT, CATEGORY, COUNT = "simplex", "probability", "category", "count"
+NOUN = {
+    REAL: "a real number",
+    VECTOR: "a vector",
+    POSITIVE: "a positive number",
+    MATRIX: "a precision matrix",
+    SIMPLEX: "a vector of probabilities",
+    UNIT: "a probability",
+    CATEGORY: "a category",
+    COUNT: "a count",
+}
+# A probability of zero: finite, so that 0 · log 0 is 0 and never NaN, yet exp() of it is 0.
+LOG_ZERO = -1e100
+Bind = dict[str, Label]
+Read = tuple[str, tuple[Any, ...]]
+
+
+class Expression(ABC):
+    """Something with expected statistics. ``kind`` says which, ``size`` the length of its event axis (if any)."""
+
+    kind: Kind
+    size: int | None = None
+    # What an error adds where this does not fit.
+    advice: str = ""
+    # Whether it is known numbers alone, which lie along no plate of their own.
+    is_known: bool = False
+
+    @abstractmethod
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
+        """Statistic ``name`` with its event axes called ``labels``; ``bind`` renames plates that are summed over."""
+
+    @abstractmethod
+    def accesses(self) -> Iterator[Access]:
+        """Every reading of a node inside."""
+
+    @abstractmethod
+    def __str__(self) -> str: ...
+
+    # Array-likes on the left must ask us, not broadcast over us; and an index that never ends is not a sequence.
+    __array_ufunc__ = None
+    __iter__ = None
+
+    def __add__(self, other: Any) -> Expression:
+        from natgrad.network.language.operators import add  # sums are expressions themselves
+
+        return add(self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Expression:
+        return self + (-other if isinstance(other, (Expression, Untyped)) else -as_numbers(other, f"{self} − x: x"))
+
+    def __rsub__(self, other: Any) -> Expression:
+        return (-self).__add__(other)
+
+    def __neg__(self) -> Expression:
+        return self * -1.0
+
+    def __mul__(self, other: Any) -> Expression:
+        from natgrad.network.language.operators import multiply
+
+        return multiply(self, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Expression:
+        if isinstance(other, Expression):
+            raise _ratio(self, other)
+        divisor = as_numbers(other, f"{self} / x: x")
+        require(divisor != 0, divisor, f"{self} / x: x", "different from 0")
+        return self * (1.0 / divisor)
+
+    def __rtruediv__(self, other: Any) -> Expression:
+        raise _ratio("constant", self)
+
+    def __pow__(self, other: Any) -> Expression:
+        raise NotConjugate(
+            f"{self} ** {other}: the expectation of a power has no closed form; only sums, known multiples, products of two "
+            "different nodes and dot do"
+        )
+
+    def __matmul__(self, other: Any) -> Expression:
+        raise TypeError(f"@ is not defined for {self}: write natgrad.dot(rows, {self}), one row for each element")
+
+    def __rmatmul__(self, other: Any) -> Expression:
+        if self.kind != VECTOR:
+            return self.__matmul__(other)
+        from natgrad.network.language.operators import transform
+
+        return transform(other, self)
+
+    def __array__(self, *args: Any, **options: Any) -> npt.NDArray[Any]:
+        raise TypeError(f"{self} is random and cannot become an array: for X @ w write natgrad.dot(X, w)")
+
+    def __getitem__(self, key: Any) -> Expression:
+        raise TypeError(f"{self} cannot be indexed: index the nodes inside it instead, as in a[i] + b[j]")
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"{self} is random: it has no truth value")
+
+
+class Untyped(ABC):
+    """Known numbers that take their kind from the place where they stand, as plain arrays do."""
+
+    @abstractmethod
+    def of_kind(self, kind: Kind, events: int, what: str) -> Expression:
+        """An expression of the kind, with ``events`` axes for each element; ``what`` names the place in errors."""
+
+    @abstractmethod
+    def __neg__(self) -> Untyped: ...
+
+
+class Constant(Expression):
+    """Known numbers in a slot of the given kind; leading axes broadcast over the plates of the reader, as in NumPy."""
+
+    is_known = True
+
+    def __init__(self, kind: Kind, value: npt.ArrayLike, size: int | None = None) -> None:
+        self.kind = kind
+        self.value = np.asarray(value, dtype=np.float64)
+        self.size = size
+        self._logs: dict[str, npt.NDArray[np.float64]] = {}
+
+    def accesses(self) -> Iterator[Access]:
+        yield from ()
+
+    def __str__(self) -> str:
+        return f"{self.value:g}" if self.value.ndim == 0 else f"array{list(self.value.shape)}"
+
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
+        if name == "xx":
+            first = self.stat("x", scope, labels[:1] if self.kind == VECTOR else labels)
+            return first * self.stat("x", scope, labels[1:] if self.kind == VECTOR else labels)
+        if self.kind == MATRIX and self.value.ndim == 0:
+            return self._scalar_matrix(name, labels)
+        array = self.array(name)
+        if array.ndim == 0:
+            return number(float(array))
+        return Polynomial.of([scope.constant(array, labels)])
+
+    def _scalar_matrix(self, name: str, labels: tuple[Label, ...]) -> Polynomial:
+        assert self.size is not None
+        if name == "log":
+            return number(self.size * float(np.log(self.value)))
+        return float(self.value) * Polynomial.of([], Delta(*labels))
+
+    def array(self, name: str) -> npt.NDArray[np.float64]:
+        """The numbers, or their logarithms."""
+        if name == "x":
+            return self.value
+        if name not in self._logs:
+            self._logs[name] = self._log(name)
+        return self._logs[name]
+
+    def _log(self, name: str) -> npt.NDArray[np.float64]:
+        if self.kind == MATRIX:
+            return np.asarray(np.linalg.slogdet(self.value)[1])
+        value = 1.0 - self.value if name == "log1m" else self.value
+        with np.errstate(divide="ignore"):
+            return np.maximum(np.log(value), LOG_ZERO)
+
+
+Selector = Union[Index, "Access", None]
+
+
+class Access(Expression):
+    """A node read through selectors, one for each of its plates: as it is, by integers (gather), by a category (gate)."""
+
+    def __init__(self, node: Node, selectors: tuple[Selector, ...]) -> None:
+        self.node = node
+        self.selectors = selectors
+        self.kind = node.kind
+        self.size = node.size
+        self.is_known = not node.is_declared
+
+    def accesses(self) -> Iterator[Access]:
+        yield self
+        for selector in self.selectors:
+            if isinstance(selector, Access):
+                yield from selector.accesses()
+
+    def nodes(self) -> list[Node]:
+        """The node that is read, and the observed categories that choose among its elements."""
+        chosen = (node for s in self.selectors if isinstance(s, Index) for node in s.categories)
+        return [*([self.node] if self.node.is_declared else []), *chosen]
+
+    def __str__(self) -> str:
+        parts = [":" if s is None else (str(s) if isinstance(s, Access) else "…") for s in self.selectors]
+        while parts and parts[-1] == ":":
+            parts.pop()
+        return self.node.name + (f"[{', '.join(parts)}]" if parts else "")
+
+    def __getitem__(self, key: Any) -> Expression:
+        return Access(self.node, _select(self, key))
+
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
+        return scope.statistic(self, name, labels, bind or {})
+
+    def leftover(self, scope: Scope) -> list[Plate]:
+        """Plates read as they are that the reader does not have: a dot, a diag or a chain must use them up."""
+        return [
+            plate
+            for plate, selector in zip(self.node.plates, self.selectors, strict=True)
+            if selector is None and plate.name not in scope.plate_names
+        ]
+
+    def key(self) -> Read:
+        """Equal for two readings of the same elements."""
+        parts: list[Any] = []
+        for selector in self.selectors:
+            if isinstance(selector, Access):
+                parts.append(selector.key())
+            elif selector is None:
+                parts.append(None)
+            else:
+                parts.append((selector.plates, selector.values.shape, selector.values.tobytes()))
+        return self.node.name, tuple(parts)
+
+
+def _select(access: Access, key: Any) -> tuple[Selector, ...]:
+    keys = key if isinstance(key, tuple) else (key,)
+    plates = access.node.plates
+    if len(keys) > len(plates):
+        names = ", ".join(repr(plate.name) for plate in plates)
+        raise PlateMismatch(
+            f"{access.node.name}[…] got {len(keys)} indices, but {access.node.name!r} has {len(plates)} plate(s): {names}. Only "
+            "plates are indexed, not the entries of a vector"
+        )
+    selectors = list(access.selectors)
+    for position, entry in enumerate(keys):
+        if isinstance(entry, slice) and entry == slice(None):
+            continue
+        plate, old = plates[position], selectors[position]
+        if isinstance(old, Access):
+            raise PlateMismatch(
+                f"{access}: plate {plate.name!r} is already chosen by {old}; index the category instead, as in mu[z[i]]"
+            )
+        new = _selector(access, plate, entry)
+        if isinstance(old, Index):
+            if not isinstance(new, Index):
+                raise PlateMismatch(
+                    f"{access}: plate {plate.name!r} is already chosen by integers; a category must choose from all of it"
+                )
+            new = Index(old.values[new.values], new.plates, (*old.categories, *new.categories))
+        selectors[position] = new
+    return tuple(selectors)
+
+
+def _selector(access: Access, plate: Plate, entry: Any) -> Selector:
+    if isinstance(entry, Expression):
+        gate = as_access(entry)
+        if gate is None or gate.kind != CATEGORY:
+            raise TypeError(
+                f"{access.node.name}[{entry}]: only a Categorical or a MarkovChain can choose among components, and {entry} is "
+                f"{NOUN[entry.kind] if gate is None else 'a ' + type(gate.node).__name__}"
+            )
+        if gate.size != plate.size:
+            raise PlateMismatch(
+                f"{access.node.name}[{gate}]: {gate} has {gate.size} categories, but plate {plate.name!r} of "
+                f"{access.node.name!r} has {plate.size} elements"
+            )
+        observed = gate.node.observed_index(gate)
+        return gate if observed is None else observed
+    index = entry if isinstance(entry, Index) else Index(as_index(entry, f"{access.node.name}[…]: index"))
+    outside = (index.values < 0) | (index.values >= plate.size)
+    if (place := first(outside)) is not None:
+        more = f" ({int(outside.sum())} such)" if index.values.ndim else ""
+        raise IndexError(
+            f"{access.node.name}[…]: index{where(place)} = {index.values[place]} is outside plate {plate.name!r} with elements "
+            f"0 … {plate.size - 1}{more}"
+        )
+    return index
+
+
+def _ratio(above: Any, below: Any) -> NotConjugate:
+    return NotConjugate(
+        f"{above} / {below}: the expectation of a ratio has no closed form; give Normal a precision and Gamma a rate, which "
+        "multiply instead of divide"
+    )
+
+
+def as_access(value: Expression) -> Access | None:
+    """A node or a reading of it as a reading; None for anything else."""
+    return value if isinstance(value, Access) else getattr(value, "whole", None)

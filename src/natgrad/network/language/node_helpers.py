@@ -1,0 +1,57 @@
+"""Small helpers that the nodes share: constants as arrays or polynomials, and the length of an event axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.network.compile.polynomial import Polynomial, number
+from natgrad.network.language.expressions import Constant
+from natgrad.network.language.nodes import Node
+from natgrad.network.language.plates import Plate
+from natgrad.network.language.scope import Scope
+from natgrad.validation import whole_number
+
+__all__ = ["Plates", "ScalarNode", "event_length", "given_size", "known", "must_be_observed", "numbers"]
+
+Plates = Plate | tuple[Plate, ...] | list[Plate] | None
+
+
+class ScalarNode(Node):
+    """A node whose elements are single numbers."""
+
+    def _event_size(self, observed: Any) -> int | None:
+        return None
+
+
+def numbers(expression: Any) -> npt.NDArray[np.float64]:
+    """The values of a slot that takes only constants."""
+    assert isinstance(expression, Constant)
+    return expression.value
+
+
+def known(scope: Scope, array: Any) -> Polynomial:
+    """Numbers on the plates of a node as a polynomial."""
+    values = np.asarray(array, dtype=np.float64)
+    return number(float(values)) if values.ndim == 0 else Polynomial.of([scope.constant(values)])
+
+
+def event_length(expression: Any) -> int | None:
+    """The length of the event axis of what stands in a slot, if it has one."""
+    if isinstance(expression, Constant):
+        return int(expression.value.shape[-1]) if expression.value.ndim else None
+    size = expression.size
+    return None if size is None else int(size)
+
+
+def given_size(name: str, size: Any, least: int = 1) -> int | None:
+    """The ``size=`` argument of a node, if there is one."""
+    return None if size is None else whole_number(size, f"{name!r}: size", least)
+
+
+def must_be_observed(name: str, observed: Any, what: str) -> None:
+    """Some counts have no use hidden."""
+    if observed is None:
+        raise TypeError(f"{name!r}: a {what} must be observed: give observed=counts")

@@ -1,0 +1,312 @@
+"""Nodes: a name, a family, parameter slots, plates and perhaps data; checked when declared.
+
+`continuous.py` and `discrete.py` have the concrete nodes. A node's whole mathematics is `log_density`: the expected log
+density of its conditional, written once as a polynomial in the moments of its slots and of itself.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import NotConjugate, PlateMismatch
+from natgrad.families import Family
+from natgrad.network.compile.polynomial import Factor, Label, Polynomial, Take
+from natgrad.network.language.expressions import NOUN, VECTOR, Access, Constant, Expression, Untyped
+from natgrad.network.language.plates import Index, Plate, as_plates, plates_in_words
+from natgrad.network.language.scope import Scope
+from natgrad.network.language.slots import ACCEPTED, Slot, check_range, spread
+from natgrad.validation import as_numbers, as_observed, first, where
+
+__all__ = ["Node", "Slot", "Term"]
+
+
+class Term(NamedTuple):
+    """The expected log density of one node, ready to be compiled."""
+
+    node: str
+    polynomial: Polynomial
+    scope: Scope
+    mask: Factor | None
+
+
+class Node(Expression):
+    """A random variable, or a plate of them. Use the concrete nodes (`Normal`, `Gamma`, …)."""
+
+    family: Family
+    is_declared: ClassVar[bool] = True
+    slots_of: ClassVar[tuple[Slot, ...]]
+
+    def __init__(
+        self,
+        name: str,
+        parameters: dict[str, Any],
+        plate: Plate | tuple[Plate, ...] | list[Plate] | None,
+        observed: Any = None,
+        mask: Any = None,
+    ) -> None:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"a node's name comes first and is a non-empty string, got {name!r}")
+        self.name = name
+        self.plates = as_plates(name, plate)
+        self.parameters = {slot.name: self._filled(slot, parameters[slot.name]) for slot in self.slots_of}
+        data = None if observed is None else as_observed(observed, f"{name!r}: observed")
+        self.size = self._event_size(data)
+        for slot in self.slots_of:
+            self._check_slot_size(slot)
+        self.is_observed = data is not None
+        self.mask: npt.NDArray[np.float64] | None = None
+        self.value: npt.NDArray[Any] | None = None
+        if data is not None:
+            self._observe(data, mask)
+        elif mask is not None:
+            raise ValueError(f"{name!r}: mask says which observations count, but there are none: give observed= too")
+        self._check_parents_present()
+        self.term({})  # every mistake in the declaration is found here, where the user's line is on the stack
+        self._is_sealed = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_is_sealed" in self.__dict__:
+            raise AttributeError(
+                f"{self.name!r}: {name} cannot be set, a node stays as it was declared: declare it anew with observed= or other "
+                "parameters, and a new Network of it"
+            )
+        super().__setattr__(name, value)
+
+    def __copy__(self) -> Node:
+        """A twin that may still be changed, for those who compute with a node other than the declared one."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update({name: value for name, value in self.__dict__.items() if name != "_is_sealed"})
+        return twin
+
+    # -- what a concrete node adds --
+
+    @abstractmethod
+    def log_density(self, scope: Scope) -> Polynomial:
+        """The expected log density of one element, as a polynomial in moments."""
+
+    @abstractmethod
+    def _event_size(self, observed: Any) -> int | None:
+        """The length of the event axis, from the parameters or the data."""
+
+    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        """The observed values checked against the node's support; missing entries are replaced by anything finite."""
+        return np.where(spread(present, value.ndim), value, 0.0)
+
+    # -- reading a node --
+
+    @property
+    def whole(self) -> Access:
+        """The node as an expression: every plate as it is."""
+        return Access(self, (None,) * len(self.plates))
+
+    @property
+    def block_plates(self) -> tuple[Plate, ...]:
+        """The plates over which the approximation factorises."""
+        return self.plates
+
+    def stat_shapes(self) -> list[tuple[int, ...]]:
+        """The shape of each statistic's array: plates, then events."""
+        plates = tuple(plate.size for plate in self.block_plates)
+        return [plates + (self.size or 0,) * ndim for ndim in self.family.stat_ndims]
+
+    def stat(
+        self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: dict[str, Label] | None = None
+    ) -> Polynomial:
+        return self.whole.stat(name, scope, labels, bind)
+
+    def accesses(self) -> Iterator[Access]:
+        yield self.whole
+
+    def __getitem__(self, key: Any) -> Expression:
+        if not self.plates:
+            raise PlateMismatch(f"{self.name}[…]: {self.name!r} has no plates, and only plates are indexed")
+        return self.whole[key]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        plates = ", ".join(f"{plate.name}={plate.size}" for plate in self.plates)
+        return (
+            f"<{type(self).__name__} {self.name!r}{' on ' + plates if plates else ''}{' observed' * self.is_observed}>"
+        )
+
+    def parents(self) -> list[Node]:
+        """The nodes in the parameter slots, hidden and observed categories that choose included, each once."""
+        found: dict[str, Node] = {}
+        accesses = (access for expression in self.parameters.values() for access in expression.accesses())
+        for node in (node for access in accesses for node in access.nodes()):
+            if found.setdefault(node.name, node) is not node:
+                raise ValueError(f"two different nodes are called {node.name!r}: give each node its own name")
+        return list(found.values())
+
+    def term(self, known: dict[str, npt.NDArray[Any]]) -> Term:
+        """The node's expected log density and everything that is needed to evaluate it."""
+        scope = Scope(self.name, self.plates, known)
+        polynomial = self.log_density(scope)
+        mask = None
+        if self.mask is not None:
+            mask = Factor(scope.register(self.mask), 0, scope.plate_names, known=True)
+        return Term(self.name, polynomial, scope, mask)
+
+    def own(self, name: str, scope: Scope, labels: tuple[Label, ...] = ()) -> Polynomial:
+        """The node's own statistic inside its own term."""
+        return scope.statistic(self.whole, name, labels, {})
+
+    # -- data --
+
+    def observed_stat(self, name: str) -> npt.NDArray[Any]:
+        """A statistic of the data, as an array on the plates."""
+        assert self.value is not None
+        if name == "x":
+            return self.value
+        # A missing entry was replaced by some finite value; its logarithm must be finite too, weight 0 or not.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(1.0 - self.value) if name == "log1m" else np.log(self.value)
+        return np.nan_to_num(logs, nan=0.0, neginf=0.0)
+
+    def observed_index(self, access: Access) -> Index | None:
+        """For an observed category that chooses components: its values as an index."""
+        return None
+
+    def _observe(self, value: npt.NDArray[Any], mask: Any) -> None:
+        self._check_observed_shape(value.shape)
+        shape = tuple(plate.size for plate in self.plates)
+        counted = np.ones(shape, dtype=bool) if mask is None else self._checked_mask(mask, shape)
+        events = tuple(range(-self.family.event_ndim, 0))
+        missing = np.isnan(value)
+        if (place := first(counted & missing.any(events) & ~missing.all(events))) is not None:
+            raise ValueError(
+                f"{self.name!r}: observed{where(place)} is partly NaN, but a vector is observed as a whole: use Normal on two "
+                "plates for single missing entries, or set the whole row to NaN"
+            )
+        present = counted & ~missing.any(events)
+        if not present.any():
+            raise ValueError(
+                f"{self.name!r}: every observation is missing: there is nothing to learn from. Leave out observed= if it "
+                "is hidden"
+            )
+        if (place := first(np.isinf(value) & spread(present, value.ndim))) is not None:
+            raise ValueError(
+                f"{self.name!r}: observed{where(place)} = {value[place]} is not finite; NaN marks missing values"
+            )
+        self.value = self._clean(value, present)
+        self.value.setflags(write=False)
+        self.mask = None if present.all() else present.astype(np.float64)
+
+    def _check_observed_shape(self, found: tuple[int, ...]) -> None:
+        events = self.family.event_ndim
+        wanted = (*(plate.size for plate in self.plates), *(self.size or 0,) * events)
+        if found == wanted:
+            return
+        event = ("", f", vectors of length {self.size}", f", matrices of size {self.size}")[events]
+        advice = f": give plate=Plate('name', {found[0]})" if not self.plates and len(found) == 1 + events else ""
+        raise PlateMismatch(
+            f"{self.name!r}: observed has shape {found}, but {wanted or 'one number'} is needed "
+            f"({plates_in_words(self.plates)}{event}){advice}"
+        )
+
+    def _check_parents_present(self) -> None:
+        """What was not observed of a parent is unknown: nothing may be computed from it."""
+        for access in (a for expression in self.parameters.values() for a in expression.accesses()):
+            parent = access.node
+            if parent.mask is None:
+                continue
+            same_plates = [plate.name for plate in parent.plates] == [plate.name for plate in self.plates]
+            aligned = same_plates and all(selector is None for selector in access.selectors)
+            if not aligned or self.mask is None or (self.mask > parent.mask).any():
+                raise ValueError(
+                    f"{self.name!r} reads {access}, but {parent.name}'s observed{where(first(parent.mask == 0))} is missing: "
+                    f"fill it in, or mask the same elements of {self.name!r}"
+                )
+
+    def _checked_mask(self, mask: Any, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+        array = np.asarray(mask)
+        if array.dtype != bool:
+            raise TypeError(f"{self.name!r}: mask must be booleans, True where observed, got dtype {array.dtype}")
+        if array.shape != shape:
+            raise PlateMismatch(
+                f"{self.name!r}: mask has shape {array.shape}, but {shape} is needed, one for each element"
+            )
+        return array
+
+    def _support(
+        self, value: npt.NDArray[Any], good: npt.NDArray[np.bool_], present: npt.NDArray[np.bool_], what: str
+    ) -> None:
+        """Raise for the first observed element outside the support."""
+        bad = spread(present, good.ndim) & ~good
+        if (place := first(bad)) is not None:
+            more = f" ({int(bad.sum())} such)" if bad.ndim else ""
+            kind = type(self).__name__
+            raise ValueError(
+                f"{self.name!r}: observed{where(place)} = {value[place]:g}, but {'an' if kind[0] == 'E' else 'a'} {kind} takes "
+                f"{what}{more}"
+            )
+
+    # -- slots --
+
+    def _filled(self, slot: Slot, value: Any) -> Expression:
+        if isinstance(value, Expression):
+            return self._checked_parent(slot, value)
+        what = f"{self.name!r}: {slot.name}"
+        if isinstance(value, Untyped) and not slot.fixed:
+            return value.of_kind(slot.kind, slot.event_ndim, what)
+        array = as_numbers(value, what, "known numbers" if slot.fixed else "numbers, a node or an expression")
+        check_range(what, slot.kind, array)
+        return Constant(slot.kind, array)
+
+    def _checked_parent(self, slot: Slot, value: Expression) -> Expression:
+        if slot.fixed:
+            raise NotConjugate(
+                f"{self.name!r}: {slot.name} cannot be random, but {value} was given: the edge {value} → {self.name} has no "
+                f"closed-form message. {slot.name} takes known numbers"
+            )
+        if value.kind != slot.kind:
+            given = f"the {type(value).__name__} {value}" if isinstance(value, Node) else f"{value}, {NOUN[value.kind]}"
+            raise NotConjugate(
+                f"{self.name!r}: {slot.name} cannot be {given}: the edge {value} → {self.name} is not conjugate. {slot.name} "
+                f"takes {ACCEPTED[slot.kind]}{value.advice}"
+            )
+        return value
+
+    def _check_slot_size(self, slot: Slot) -> None:
+        """What stands in a slot must have the size of the node's vectors and, if known, broadcast over its plates."""
+        expression = self.parameters[slot.name]
+        if not isinstance(expression, Constant):
+            if slot.event_ndim and None not in (expression.size, self.size) and expression.size != self.size:
+                raise PlateMismatch(
+                    f"{self.name!r}: {slot.name} = {expression} has size {expression.size}, but {self.size} is needed"
+                )
+            return
+        if slot.event_ndim:
+            expression.size = self.size
+        if slot.kind == VECTOR and expression.value.ndim == 0:
+            expression.value = np.full(self.size or 0, float(expression.value))
+        self._check_shape(slot, expression.value.shape)
+
+    def _check_shape(self, slot: Slot, found: tuple[int, ...]) -> None:
+        plates = tuple(plate.size for plate in self.block_plates)
+        events = (self.size or 0,) * slot.event_ndim if found else ()
+        wanted = plates + events
+        short = len(found) < len(events) or len(found) > len(wanted)
+        ends = zip(found[::-1], wanted[::-1], strict=False)
+        # A concentration of length 1 is the same for all categories; other event axes are written out.
+        if not short and all(n == m or (n == 1 and (i >= len(events) or slot.fixed)) for i, (n, m) in enumerate(ends)):
+            return
+        reason = f"({plates_in_words(self.block_plates)}); leading axes may be left out or be 1"
+        if not plates:
+            reason = "" if events else f"as {self.name!r} has no plates: give plate=Plate('name', {found[0]})"
+        raise PlateMismatch(
+            f"{self.name!r}: {slot.name} has shape {found}, but {wanted or 'one number'} is needed {reason}".rstrip()
+        )
+
+
+def category_take(node: Node, scope: Scope) -> Take:
+    """The axis of a table of log probabilities that an observed category picks from: a take, never one-hot."""
+    assert node.value is not None
+    return Take(scope.register(node.value.astype(np.int32)), scope.plate_names)

@@ -1,0 +1,399 @@
+"""Operators on expressions: sums, products, dots and diagonal matrices, each written in the statistics of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import NotConjugate, PlateMismatch
+from natgrad.network.compile.polynomial import Delta, Label, Polynomial
+from natgrad.network.language.expressions import (
+    CATEGORY,
+    MATRIX,
+    NOUN,
+    POSITIVE,
+    REAL,
+    VECTOR,
+    Access,
+    Bind,
+    Constant,
+    Expression,
+    Kind,
+    Read,
+    Untyped,
+)
+from natgrad.network.language.plates import Plate
+from natgrad.validation import as_numbers, require
+
+if TYPE_CHECKING:
+    from natgrad.network.language.scope import Scope
+
+__all__ = ["add", "diag", "dot", "multiply", "transform"]
+
+# A sum of more terms than this is shortened in errors.
+LONGEST_SHOWN = 8
+
+
+def dot(left: Any, right: Any, over: Plate | None = None) -> Expression:
+    """The inner product of two vectors, random or known, or of scalar nodes along a plate.
+
+    Parameters
+    ----------
+    left, right : node, expression or array
+        Vectors (`MultivariateNormal`, or known rows ``[N, D]``), or scalars (`Normal` on plates) that share a plate which
+        the reading node does not have; the sum runs over that plate.
+    over : Plate, optional
+        The plate to sum over, when several would do.
+
+    Examples
+    --------
+    >>> import natgrad as ng, numpy as np
+    >>> w = ng.MultivariateNormal("w", np.zeros(3), np.eye(3))
+    >>> y = ng.Normal("y", ng.dot(np.ones((5, 3)), w), 1.0, plate=ng.Plate("n", 5), observed=np.zeros(5))
+    """
+    sides = [side if isinstance(side, Expression) else None for side in (left, right)]
+    if sides[0] is None and sides[1] is None:
+        raise TypeError("dot needs at least one node: two known arrays can be multiplied with NumPy")
+    kinds = {side.kind for side in sides if side is not None}
+    if not kinds <= {REAL, VECTOR} or len(kinds) > 1:
+        names = ("array" if side is None else str(side) for side in sides)
+        raise NotConjugate(
+            f"dot({', '.join(names)}): both sides must be MultivariateNormal vectors, or Normal scalars along a plate (or known "
+            f"numbers), not {' and '.join(NOUN[kind] for kind in sorted(kinds))}"
+        )
+    if over is not None and not isinstance(over, Plate):
+        raise TypeError(f"dot: over must be the Plate to sum over, got {over!r}")
+    kind = next(iter(kinds))
+    size = next(side.size for side in sides if side is not None)
+    a, b = (
+        _known_side(raw, kind, size, f"dot: {place}") if side is None else side
+        for raw, side, place in zip((left, right), sides, ("left", "right"), strict=True)
+    )
+    if kind == VECTOR:
+        _check_lengths(a, b, f"dot({a}, {b})")
+    return _Dot(a, b, over)
+
+
+def _known_side(value: Any, kind: Kind, size: int | None, what: str) -> Expression:
+    """Known rows of a dot: an array, or what a category chooses from a table."""
+    if isinstance(value, Untyped):
+        return value.of_kind(kind, 1, what)
+    return Constant(kind, as_numbers(value, what), size)
+
+
+def diag(entries: Any) -> Expression:
+    """A diagonal precision matrix whose entries are a Gamma along a plate: the ARD prior of a weight vector."""
+    if not isinstance(entries, Expression):
+        raise TypeError(
+            f"diag takes a Gamma along a plate, got {type(entries).__name__}: a known diagonal is written numpy.diag(values)"
+        )
+    return _Diag(entries)
+
+
+def transform(matrix: Any, vector: Expression) -> Expression:
+    """Matrix · vector: a known linear map of a random vector, written ``matrix @ vector``.
+
+    Examples
+    --------
+    >>> import natgrad as ng, numpy as np
+    >>> w = ng.MultivariateNormal("w", np.zeros(2), np.eye(2))
+    >>> x = ng.MultivariateNormal("x", np.ones((3, 2)) @ w, np.eye(3), observed=np.zeros(3))
+    """
+    known = as_numbers(matrix, f"matrix @ {vector}: matrix")
+    if known.ndim != 2 or (vector.size is not None and known.shape[1] != vector.size):
+        raise PlateMismatch(
+            f"matrix @ {vector}: the matrix must have shape [any, {vector.size}], got {list(known.shape)}; for a row of numbers "
+            f"for each element write dot(rows, {vector})"
+        )
+    return _Transformed(known, vector)
+
+
+def add(left: Expression, right: Any) -> Expression:
+    """Left + right; numbers take the kind of the other side."""
+    return _Sum(left, _as_operand(right, left, "+"))
+
+
+def multiply(expression: Expression, factor: Any) -> Expression:
+    """Factor · expression: a known scale, or an independent scalar."""
+    other = _as_operand(factor, expression, "·", factor=True)
+    if other.kind in (VECTOR, MATRIX) and expression.kind not in (VECTOR, MATRIX):
+        other, expression = expression, other
+    return _Product(other, expression)
+
+
+class _Sum(Expression):
+    """a + b + … for scalars or vectors: E[(Σ a)(Σ a)ᵀ] = Σ E[aaᵀ] + Σ_{a ≠ b} E[a]E[b]ᵀ.
+
+    A sum of sums is one sum: a long one must not be deeper than Python's stack.
+    """
+
+    def __init__(self, left: Expression, right: Expression) -> None:
+        self.parts = (*_parts(left), *_parts(right))
+        self.kind = left.kind
+        self.size = left.size if left.size is not None else right.size
+        if left.kind != right.kind or self.kind not in (REAL, VECTOR):
+            raise NotConjugate(
+                f"{left} + {right}: {NOUN[left.kind]} plus {NOUN[right.kind]} has no closed form; a sum is of Normal scalars and "
+                "dots, or of MultivariateNormal vectors (and constants)"
+            )
+        if self.kind == VECTOR:
+            _check_lengths(left, right, f"{left} + {right}")
+        self.reads = _reads(left) | _reads(right)
+        _check_independent(left, right, lambda: f"{left} + {right}", "Write it once: 2 * a, or dot(X1 + X2, w)")
+
+    def accesses(self) -> Iterator[Access]:
+        for part in self.parts:
+            yield from part.accesses()
+
+    def __str__(self) -> str:
+        shown = self.parts if len(self.parts) <= LONGEST_SHOWN else (*self.parts[: LONGEST_SHOWN - 1], "…")
+        return f"({' + '.join(map(str, shown))})"
+
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
+        if name == "x":
+            return _added(part.stat("x", scope, labels, bind) for part in self.parts)
+        squares = _added(part.stat("xx", scope, labels, bind) for part in self.parts)
+        first = [part.stat("x", scope, labels[:1], bind) for part in self.parts]
+        if self.kind == REAL:
+            return squares + 2.0 * _added(a * b for i, a in enumerate(first) for b in first[i + 1 :])
+        second = [part.stat("x", scope, labels[1:], bind) for part in self.parts]
+        return squares + _added(a * b for i, a in enumerate(first) for j, b in enumerate(second) if i != j)
+
+
+def _parts(expression: Expression) -> tuple[Expression, ...]:
+    return expression.parts if isinstance(expression, _Sum) else (expression,)
+
+
+def _added(polynomials: Iterable[Polynomial]) -> Polynomial:
+    return Polynomial(tuple(monomial for polynomial in polynomials for monomial in polynomial.monomials))
+
+
+class _Product(Expression):
+    """a · b of independent factors, or a known scale: every statistic multiplies, logarithms add."""
+
+    def __init__(self, left: Expression, right: Expression) -> None:
+        self.left, self.right = left, right
+        self.kind = right.kind
+        self.size = right.size
+        if self.kind not in (REAL, VECTOR, POSITIVE, MATRIX):
+            raise NotConjugate(
+                f"{self}: {NOUN[self.kind]} cannot be scaled, only Normals, vectors, Gammas and Wisharts can"
+            )
+        scalar = POSITIVE if self.kind in (POSITIVE, MATRIX) else REAL
+        if left.kind != scalar:
+            fitting = "a Gamma or a positive constant" if scalar == POSITIVE else "a Normal or a constant"
+            raise NotConjugate(
+                f"{self}: {NOUN[left.kind]} times {NOUN[self.kind]} has no closed form; {NOUN[self.kind]} is multiplied by "
+                f"{fitting}"
+            )
+        _check_independent(left, right, self.__str__, "Use two nodes")
+
+    def accesses(self) -> Iterator[Access]:
+        yield from self.left.accesses()
+        yield from self.right.accesses()
+
+    def __str__(self) -> str:
+        return f"{self.left}·{self.right}"
+
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
+        if name == "log":
+            times = 1.0 if self.kind == POSITIVE else float(_order(self.right, scope))
+            return times * self.left.stat("log", scope, (), bind) + self.right.stat("log", scope, labels, bind)
+        return self.left.stat(name, scope, (), bind) * self.right.stat(name, scope, labels, bind)
+
+
+def _order(matrix: Expression, scope: Scope) -> int:
+    """The number of rows of a matrix; that of a diagonal is known where it is read."""
+    if isinstance(matrix, _Product):
+        return _order(matrix.right, scope)
+    return scope.single_leftover(matrix.entries, str(matrix)).size if isinstance(matrix, _Diag) else matrix.size or 1
+
+
+class _Dot(Expression):
+    """Σ_i a_i b_i: of two vectors, or of scalars along a plate that the reader does not have."""
+
+    kind = REAL
+
+    def __init__(self, left: Expression, right: Expression, over: Plate | None) -> None:
+        self.left, self.right, self.over = left, right, over
+        _check_independent(left, right, self.__str__, "Use two nodes")
+
+    def accesses(self) -> Iterator[Access]:
+        yield from self.left.accesses()
+        yield from self.right.accesses()
+
+    def __str__(self) -> str:
+        return f"dot({self.left}, {self.right})"
+
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
+        if VECTOR in (self.left.kind, self.right.kind):
+            size = self.left.size or self.right.size or 0
+            axes = tuple(scope.fresh("i", size) for _ in range(1 if name == "x" else 2))
+            return self.left.stat(name, scope, axes, bind) * self.right.stat(name, scope, axes, bind)
+        plate = self._contracted(scope)
+        scope.couple(self, plate)
+        f, g = scope.fresh(plate.name, plate.size), scope.fresh(plate.name, plate.size)
+        sides = self.left, self.right
+        left, right = (_along(side, name, scope, plate, f) for side in sides)
+        if name == "x":
+            return _summed(left * right, {f: plate.size})
+        # E[(Σ_f a_f b_f)²] = Σ_fg E[a_f a_g] E[b_f b_g] + Σ_f (E[a_f²] E[b_f²] − the same with g = f), where E[a_f a_g] is
+        # written for f ≠ g. Two elements are independent, but for what lacks the plate: all of them share it.
+        one, other = (_pair(side, scope, plate, f, g) for side in sides)
+        same, same_other = (_pair(side, scope, plate, f, f) for side in sides)
+        return _summed(one * other, {f: plate.size, g: plate.size}) + _summed(
+            left * right - same * same_other, {f: plate.size}
+        )
+
+    def _contracted(self, scope: Scope) -> Plate:
+        left, right = (
+            None if side.is_known else {p.name: p for a in side.accesses() for p in a.leftover(scope)}
+            for side in (self.left, self.right)
+        )
+        found = left if right is None else right if left is None else {n: p for n, p in left.items() if n in right}
+        found = found or {}
+        if self.over is not None:
+            found = {name: plate for name, plate in found.items() if name == self.over.name}
+        if len(found) != 1:
+            asked = "one plate" if self.over is None else f"plate {self.over.name!r}, one"
+            advice = "Say which with dot(a, b, over=plate)" if found else "Multiply with * if no sum is meant"
+            raise PlateMismatch(
+                f"{scope.node!r}: {self} must be summed over {asked} that both sides have and {scope.node!r} has not; found "
+                f"{sorted(found) or 'none'}. {advice}"
+            )
+        return next(iter(found.values()))
+
+
+class _Transformed(Expression):
+    """A x for a known matrix: E[A x] = A E[x], E[A x xᵀ Aᵀ] = A E[x xᵀ] Aᵀ."""
+
+    kind = VECTOR
+
+    def __init__(self, matrix: npt.NDArray[np.float64], vector: Expression) -> None:
+        self.matrix, self.vector, self.size = matrix, vector, len(matrix)
+        self.advice = f". For a row of numbers for each element write natgrad.dot(rows, {vector})"
+
+    def accesses(self) -> Iterator[Access]:
+        yield from self.vector.accesses()
+
+    def __str__(self) -> str:
+        return f"array{list(self.matrix.shape)} @ {self.vector}"
+
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
+        inner = tuple(scope.fresh("i", self.matrix.shape[1]) for _ in labels)
+        found = self.vector.stat(name, scope, inner, bind)
+        for outside, inside in zip(labels, inner, strict=True):
+            found = Polynomial.of([scope.constant(self.matrix, (outside, inside))]) * found
+        return found
+
+
+class _Diag(Expression):
+    """A diagonal matrix of positive entries that lie along a plate (automatic relevance determination)."""
+
+    kind = MATRIX
+
+    def __init__(self, entries: Expression) -> None:
+        if entries.kind != POSITIVE:
+            raise NotConjugate(
+                f"diag({entries}): a precision matrix needs positive entries, a Gamma along a plate, not {NOUN[entries.kind]}"
+            )
+        self.entries = entries
+
+    def accesses(self) -> Iterator[Access]:
+        yield from self.entries.accesses()
+
+    def __str__(self) -> str:
+        return f"diag({self.entries})"
+
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
+        plate = scope.single_leftover(self.entries, f"diag({self.entries})")
+        if name == "log":
+            label = scope.fresh(plate.name, plate.size)
+            return _summed(self.entries.stat("log", scope, (), {plate.name: label}), {label: plate.size})
+        first, second = labels
+        scope.check_size(plate, first, str(self))
+        return self.entries.stat("x", scope, (), {plate.name: first}) * Polynomial.of([], Delta(first, second))
+
+
+def _along(side: Expression, name: str, scope: Scope, plate: Plate, label: Label) -> Polynomial:
+    """A statistic of one side of a dot at element ``label`` of the plate that is summed over."""
+    if side.is_known:
+        return side.stat(name, scope, (label,))
+    return side.stat(name, scope, (), {plate.name: label})
+
+
+def _pair(side: Expression, scope: Scope, plate: Plate, f: Label, g: Label, outer: bool = True) -> Polynomial:
+    """E[a_f a_g] for two different elements of the plate; ``outer`` says that numbers lie along it, as on a side of a dot."""
+    if side.is_known and not outer:
+        return side.stat("xx", scope)
+    chosen = (access for access in side.accesses() if access.kind != CATEGORY)  # what chooses shares its label anyway
+    apart = [plate.name in {open_.name for open_ in access.leftover(scope)} for access in chosen]
+    if side.is_known or all(apart):
+        return _along(side, "x", scope, plate, f) * _along(side, "x", scope, plate, g)
+    if not any(apart):
+        return side.stat("xx", scope)
+    if isinstance(side, _Product):
+        return _pair(side.left, scope, plate, f, g, False) * _pair(side.right, scope, plate, f, g, False)
+    if isinstance(side, _Sum):
+        first, second = (
+            [p.stat("x", scope) if p.is_known else _along(p, "x", scope, plate, label) for p in side.parts]
+            for label in (f, g)
+        )
+        squares = _added(_pair(part, scope, plate, f, g, False) for part in side.parts)
+        return squares + _added(a * b for i, a in enumerate(first) for j, b in enumerate(second) if i != j)
+    raise NotConjugate(
+        f"{scope.node!r}: {side} is summed over plate {plate.name!r}, and in it a part that repeats over this plate stands in a "
+        "dot beside one that does not: this has no closed form here. Write the dot as a sum of dots"
+    )
+
+
+def _summed(polynomial: Polynomial, sizes: dict[Label, int]) -> Polynomial:
+    """A sum over labels: a monomial that lacks one of them is the same for all its elements, and counts as often."""
+    monomials = []
+    for monomial in polynomial.monomials:
+        times = prod(size for label, size in sizes.items() if label not in monomial.labels)
+        monomials.append(replace(monomial, coefficient=times * monomial.coefficient))
+    return Polynomial(tuple(monomials))
+
+
+def _as_operand(value: Any, other: Expression, sign: str, factor: bool = False) -> Expression:
+    if isinstance(value, Expression):
+        return value
+    kind = other.kind if not factor else (POSITIVE if other.kind in (POSITIVE, MATRIX) else REAL)
+    what = f"{other} {sign} x: x"
+    if isinstance(value, Untyped):
+        return value.of_kind(kind, 1 if kind == VECTOR else 0, what)
+    array = as_numbers(value, what)
+    if kind == POSITIVE and factor:
+        require(array > 0, array, what, f"> 0, as {other} is {NOUN[other.kind]}")
+    return Constant(kind, array, other.size if not factor else None)
+
+
+def _check_lengths(left: Expression, right: Expression, what: str) -> None:
+    lengths = [
+        side.value.shape[-1] if isinstance(side, Constant) and side.value.ndim else side.size for side in (left, right)
+    ]
+    if None not in lengths and lengths[0] != lengths[1]:
+        raise PlateMismatch(f"{what}: the vectors have lengths {lengths[0]} and {lengths[1]}")
+
+
+def _reads(expression: Expression) -> frozenset[Read]:
+    """The readings of hidden nodes inside, but for categories: what these choose shares one label and is counted once."""
+    if isinstance(expression, _Sum):
+        return expression.reads
+    hidden = (a for a in expression.accesses() if a.kind != CATEGORY and not a.node.is_observed)
+    return frozenset(access.key() for access in hidden)
+
+
+def _check_independent(left: Expression, right: Expression, what: Callable[[], str], advice: str) -> None:
+    if shared := _reads(left) & _reads(right):
+        name = min(name for name, _ in shared)
+        raise NotConjugate(
+            f"{what()}: {name!r} stands on both sides, and the product of expectations is not the expectation of the product. "
+            f"{advice}"
+        )

@@ -1,0 +1,101 @@
+"""Plates: the named axes along which a node repeats, with an optional weight for each element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import PlateMismatch
+from natgrad.validation import as_index, as_numbers, require, whole_number
+
+__all__ = ["Index", "Plate", "as_plates", "plates_in_words"]
+
+
+class Plate:
+    """A named axis with ``size`` elements; ``weight`` says how often each element counts.
+
+    Parameters
+    ----------
+    name : str
+        What errors, traces and results call this axis.
+    size : int
+        Number of elements, at least one.
+    weight : array [size], optional
+        Non-negative multiplicity of each element (counts of a bag of words, importance weights). An element with
+        weight 2 contributes what two identical rows would.
+
+    Examples
+    --------
+    >>> import natgrad as ng
+    >>> ng.Plate("document", 300)
+    Plate('document', 300)
+    """
+
+    def __init__(self, name: str, size: int, weight: npt.ArrayLike | None = None) -> None:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"a plate's name must be a non-empty string, got {name!r}")
+        self.name = name
+        self.size = whole_number(size, f"plate {name!r}: size")
+        self.weight = None if weight is None else _checked_weight(name, self.size, weight)
+
+    def index(self, values: npt.ArrayLike) -> Index:
+        """An index array that is known to live on this plate, for when sizes alone do not tell."""
+        array = as_index(values, f"plate {self.name!r}: index")
+        if array.shape != (self.size,):
+            raise PlateMismatch(
+                f"plate {self.name!r}: index has shape {array.shape}, but ({self.size},) is needed: one integer for each element"
+            )
+        return Index(array, (self.name,))
+
+    def __repr__(self) -> str:
+        return f"Plate({self.name!r}, {self.size})"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Index:
+    """Integers that pick elements of a plate; ``plates`` names the axes they live on, if known.
+
+    ``categories`` are the observed nodes whose values they are: ancestors like any other.
+    """
+
+    values: npt.NDArray[np.int64]
+    plates: tuple[str, ...] | None = None
+    categories: tuple[Any, ...] = ()
+
+
+def as_plates(node: str, plate: Any) -> tuple[Plate, ...]:
+    """The ``plate=`` argument as a tuple, checked."""
+    if plate is None:
+        return ()
+    plates = tuple(plate) if isinstance(plate, Iterable) and not isinstance(plate, str) else (plate,)
+    for entry in plates:
+        if not isinstance(entry, Plate):
+            raise TypeError(f"{node!r}: plate must be a Plate or several, got {entry!r}: write Plate('name', size)")
+    names = [entry.name for entry in plates]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"{node!r}: plate {max(names, key=names.count)!r} is given twice: use two plates with names of their own"
+        )
+    return plates
+
+
+def plates_in_words(plates: tuple[Plate, ...]) -> str:
+    """Names and sizes for an error message."""
+    sizes = {plate.name: plate.size for plate in plates}
+    return f"plates {sizes}" if sizes else "no plates"
+
+
+def _checked_weight(name: str, size: int, weight: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    what = f"plate {name!r}: weight"
+    array = as_numbers(weight, what)
+    if array.shape != (size,):
+        raise PlateMismatch(f"{what} has shape {array.shape}, but ({size},) is needed: one number for each element")
+    require(array >= 0, array, what, "≥ 0", ": give elements that do not count weight 0")
+    if not array.any():
+        raise ValueError(f"{what} is 0 everywhere: there is nothing to learn from")
+    array.setflags(write=False)
+    return array

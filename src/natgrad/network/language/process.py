@@ -1,0 +1,133 @@
+"""`GaussianProcess`: a kernel and inducing inputs in; an expression for every set of inputs out.
+
+    f = ng.GaussianProcess("f", kernel, inducing=Z)
+    y = ng.Normal("y", f(X), tau, plate=rows, observed=Y)
+
+The node is v ~ N(0, I) with f(Z) = L v and K_mm = L Lᵀ. At an input, f_n = a_nᵀ v + rest with a_n = L⁻¹ k_n known and a rest of
+variance k_nn − a_nᵀ a_n that belongs to the prior: the trace term of the bound. Hensman, Fusi and Lawrence (2013).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.covariance import Covariance, Inducing, factorised
+from natgrad.network.compile.polynomial import Label, Polynomial
+from natgrad.network.language.continuous import MultivariateNormal
+from natgrad.network.language.expressions import REAL, Access, Bind, Expression
+from natgrad.network.language.node_helpers import known
+from natgrad.network.language.operators import dot
+from natgrad.network.language.scope import Scope
+from natgrad.validation import as_numbers, real_number
+
+__all__ = ["GaussianProcess"]
+
+Floats = npt.NDArray[np.float64]
+
+
+class Function(NamedTuple):
+    """Mean and variance of f at some inputs, both [N]."""
+
+    mean: Floats
+    var: Floats
+
+
+@final
+class GaussianProcess:
+    """f ~ GP(0, kernel) through its values at inducing inputs; ``f(X)`` stands wherever a Normal mean can.
+
+    Parameters
+    ----------
+    name : str
+    kernel : natgrad.covariance function, fixed
+    inducing : array [M, D]
+    jitter : float
+        Added to the diagonal of K_mm, as a part of its mean.
+
+    Examples
+    --------
+    >>> import natgrad as ng
+    >>> x = np.linspace(0, 6, 40)[:, None]
+    >>> f = ng.GaussianProcess("f", ng.covariance.RBF(), inducing=x[::5])
+    >>> tau = ng.Gamma("tau", 1.0, 0.01)
+    >>> y = ng.Normal("y", f(x), tau, plate=ng.Plate("n", 40), observed=np.sin(x[:, 0]))
+    >>> fit = ng.Network(y).fit()
+    >>> bool(abs(f.at(fit["f"], [[1.0]]).mean[0] - np.sin(1.0)) < 0.05)
+    True
+    """
+
+    def __init__(self, name: str, kernel: Covariance, *, inducing: Any, jitter: float = 1e-8) -> None:
+        if not isinstance(kernel, Covariance):
+            raise TypeError(f"{name!r}: kernel must be a natgrad.covariance function, got {kernel!r}")
+        self.kernel, self.inducing = kernel, _inputs(inducing, f"{name!r}: inducing")
+        if not 0 <= real_number(jitter, f"{name!r}: jitter") < 1e-2:
+            raise ValueError(
+                f"{name!r}: jitter must lie in [0, 0.01), as a part of the kernel's variance, got {jitter!r}"
+            )
+        try:
+            self.factor: Inducing = factorised(kernel(self.inducing), float(jitter))
+        except FloatingPointError as error:
+            raise FloatingPointError(f"{name!r}: kernel {kernel!r}: {error}") from None
+        size = len(self.inducing)
+        self.node = MultivariateNormal(name, np.zeros(size), np.eye(size))
+
+    def __call__(self, X: Any) -> Expression:
+        """The values of f at rows X [N, D], one for each element of the node that reads it."""
+        rows, rest = self._rows(X)
+        return _Values(self.node, rows, rest)
+
+    def at(self, factor: Any, X: Any) -> Function:
+        """Mean and variance of f at new inputs, given the fitted factor of this node: ``f.at(fit["f"], X)``."""
+        rows, rest = self._rows(X)
+        moments = factor.moments
+        mean = rows @ moments["x"]
+        second = np.einsum("ni,ij,nj->n", rows, moments["xx"], rows, optimize=True)
+        return Function(mean, rest + second - mean**2)
+
+    def _rows(self, X: Any) -> tuple[Floats, Floats]:
+        """a_n [N, M], and k_nn − a_n·a_n [N]."""
+        x = _inputs(X, f"{self.node.name!r}(X): X")
+        if x.shape[1] != self.inducing.shape[1]:
+            columns = self.inducing.shape[1]
+            raise ValueError(
+                f"{self.node.name!r}(X): X has {x.shape[1]} columns, and the inducing inputs have {columns}"
+            )
+        rows = self.kernel(x, self.inducing) @ self.factor.inverse.T
+        own = np.asarray(self.kernel.diagonal(self.kernel.theta, x))
+        return rows, np.maximum(own - (rows**2).sum(1), 0.0)
+
+    def __repr__(self) -> str:
+        return f"<GaussianProcess {self.node.name!r}: {self.kernel!r}, {len(self.inducing)} inducing inputs>"
+
+
+class _Values(Expression):
+    """a_nᵀ v + rest: E[f] is that of the dot, E[f²] has the variance of the rest added."""
+
+    kind = REAL
+
+    def __init__(self, node: MultivariateNormal, rows: Floats, rest: Floats) -> None:
+        self.node, self.rest = node, rest
+        self.dot = dot(rows, node)
+
+    def accesses(self) -> Iterator[Access]:
+        yield from self.dot.accesses()
+
+    def __str__(self) -> str:
+        return f"{self.node.name}(X)"
+
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
+        value = self.dot.stat(name, scope, labels, bind)
+        return value if name == "x" else value + known(scope, self.rest)
+
+
+def _inputs(value: Any, what: str) -> Floats:
+    array = as_numbers(value, what)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise ValueError(f"{what} must be rows of inputs [rows, columns], got shape {array.shape}")
+    return array

@@ -1,0 +1,97 @@
+"""Parameter slots of nodes: what fits into each, and the checks on known numbers that are put there."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import PlateMismatch
+from natgrad.network.language.expressions import MATRIX, POSITIVE, REAL, SIMPLEX, UNIT, VECTOR, Kind
+from natgrad.validation import first, require, where
+
+__all__ = ["ACCEPTED", "Slot", "check_range", "checked_categories", "spread"]
+
+# Probabilities that were normalised in single precision, or written out with six digits, count as normalised.
+SUM_TOLERANCE = 1e-6
+EVENT_NDIM = {VECTOR: 1, MATRIX: 2, SIMPLEX: 1}
+ACCEPTED = {
+    REAL: "a constant, a Normal, a dot, a sum or a known multiple of these",
+    VECTOR: "a constant vector, a MultivariateNormal, a sum or a known multiple of these",
+    POSITIVE: "a positive constant, a Gamma or an Exponential (a known multiple of it too)",
+    MATRIX: "a positive-definite constant, a Wishart, or diag of a Gamma",
+    SIMPLEX: "constant probabilities or a Dirichlet",
+    UNIT: "a constant probability or a Beta",
+}
+
+
+class Slot(NamedTuple):
+    """A parameter slot: its name, what kind of expression it takes, and whether only known numbers fit.
+
+    ``events`` is the number of event axes of a constant, where the kind alone does not tell.
+    """
+
+    name: str
+    kind: Kind
+    fixed: bool = False
+    events: int | None = None
+
+    @property
+    def event_ndim(self) -> int:
+        """How many of the last axes of a constant belong to one element."""
+        return EVENT_NDIM.get(self.kind, 0) if self.events is None else self.events
+
+
+def check_range(what: str, kind: Kind, array: npt.NDArray[np.float64]) -> None:
+    """Constants in a slot must be possible values of what the slot stands for."""
+    if kind == POSITIVE or (kind == MATRIX and array.ndim == 0):
+        require(array > 0, array, what, "> 0")
+    elif kind in (UNIT, SIMPLEX):
+        require((array >= 0) & (array <= 1), array, what, "between 0 and 1")
+    if kind == SIMPLEX:
+        if array.ndim == 0:
+            raise ValueError(f"{what} must be a vector of probabilities, got the number {array:g}")
+        total = np.asarray(array.sum(-1))
+        if (place := first(np.abs(total - 1) > SUM_TOLERANCE)) is not None:
+            raise ValueError(f"{what}{where(place)} sums to {total[place]:g}, not to 1: divide by the sum")
+    if kind == MATRIX and array.ndim:
+        check_precision(what, array)
+
+
+def check_precision(what: str, array: npt.NDArray[Any]) -> None:
+    """Symmetric and positive definite, with the first matrix that is not."""
+    if array.ndim < 2 or array.shape[-1] != array.shape[-2]:
+        raise PlateMismatch(
+            f"{what} must be a square matrix, got shape {array.shape}; for a diagonal one numpy.diag(values)"
+        )
+    mirrored = np.swapaxes(array, -1, -2)
+    if (place := first(~np.isclose(array, mirrored))) is not None:
+        raise ValueError(
+            f"{what} must be symmetric, but its element {where(place)} = {array[place]:g} and "
+            f"{where((*place[:-2], place[-1], place[-2]))} = {mirrored[place]:g}: use (m + m.T) / 2"
+        )
+    smallest = np.asarray(np.linalg.eigvalsh(array)[..., 0])
+    if (place := first(smallest <= 0)) is not None:
+        raise ValueError(
+            f"{what}{where(place)} must be positive definite, but its smallest eigenvalue is {smallest[place]:g}"
+        )
+
+
+def checked_categories(
+    what: str, value: npt.NDArray[Any], size: int, present: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """Integer categories 0 … size − 1, with the first offender named."""
+    value = np.where(present, value, 0)
+    if (place := first(value != np.round(value))) is not None:
+        raise ValueError(f"{what}{where(place)} = {value[place]:g}, but categories are whole numbers 0 … {size - 1}")
+    outside = (value < 0) | (value >= size)
+    if (place := first(outside)) is not None:
+        more = f" ({int(outside.sum())} such)" if value.ndim else ""
+        raise ValueError(f"{what}{where(place)} = {value[place]:g} is outside the categories 0 … {size - 1}{more}")
+    return value.astype(np.int64)
+
+
+def spread(present: npt.NDArray[np.bool_], ndim: int) -> npt.NDArray[np.bool_]:
+    """A flag for each element of the plates as an array that broadcasts over the event axes."""
+    return present.reshape(present.shape + (1,) * (ndim - present.ndim))

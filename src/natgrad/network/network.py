@@ -1,0 +1,276 @@
+"""`Network`: a declared graph collected from its observed leaves, compiled once, fitted as often as wanted."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad._version import __version__
+from natgrad.errors import PlateMismatch, UnreachedNode
+from natgrad.inference.callbacks import as_callbacks
+from natgrad.inference.engine import TOLERANCE, BoundEvery, Limits, Result, run
+from natgrad.inference.executors.threads import Threads, opened
+from natgrad.inference.methods import Method
+from natgrad.inference.problem import State
+from natgrad.inference.step_sizes import Step
+from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.network.compile.logic import warn_of_ties
+from natgrad.network.compile.plan import make_plan
+from natgrad.network.language.expressions import Expression
+from natgrad.network.language.nodes import Node
+from natgrad.network.results import records as _records  # noqa: F401  (what files may hold)
+from natgrad.network.results.files import shapes_of, state_table
+from natgrad.network.results.fit import Fit, Settings
+from natgrad.network.start.initial import Init, make_start, started_nodes, symmetry_watch
+from natgrad.network.start.order import default_order
+from natgrad.posterior.fit_options import Keep, checked_every, checked_method, checked_step, keeper_of
+from natgrad.showing import reporter
+from natgrad.validation import whole_number
+
+if TYPE_CHECKING:
+    from natgrad.network.execute.problem import NetworkProblem
+
+__all__ = ["Network"]
+
+
+class Network:
+    """A Bayesian network, collected from its observed nodes.
+
+    Parameters
+    ----------
+    *observed : nodes
+        The observed leaves; every ancestor comes along.
+
+    Examples
+    --------
+    >>> import natgrad as ng
+    >>> n = ng.Plate("n", 5)
+    >>> mu = ng.Normal("mu", 0.1, 0.5)
+    >>> x = ng.Normal("x", mu, 2.0, plate=n, observed=[1.2, -0.3, 0.8, 2.1, 0.4])
+    >>> fit = ng.Network(x).fit()
+    >>> print(f"{fit['mu'].mean():.4f}  {fit.elbo:.6f}")
+    0.8048  -7.726467
+    """
+
+    def __init__(self, *observed: Any) -> None:
+        if not observed:
+            raise TypeError("Network needs the observed nodes: Network(y), or Network(y1, y2)")
+        for node in observed:
+            if not isinstance(node, Node):
+                hint = ": write Network(*nodes)" if isinstance(node, (list, tuple)) else ""
+                hint = ": give the node, not its name" if isinstance(node, str) else hint
+                given = f"the expression {node}" if isinstance(node, Expression) else type(node).__name__
+                raise TypeError(f"Network takes nodes, got {given}{hint}")
+        self.nodes: dict[str, Node] = _collected(observed)
+        _check_plates(self.nodes.values())
+        if not any(node.is_observed for node in self.nodes.values()):
+            raise ValueError(f"no node is observed among {', '.join(self.nodes)}: give observed= to at least one")
+        _warn_unreached(self.nodes)
+
+    @cached_property
+    def problem(self) -> NetworkProblem:
+        """The compiled network; made at the first fit and kept, so that a second fit compiles nothing."""
+        from natgrad.network.execute.problem import NetworkProblem  # JAX takes a second and 200 MB to import
+
+        return NetworkProblem(make_plan(list(self.nodes.values())))
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Names of the hidden nodes, parents first."""
+        return tuple(name for name, node in self.nodes.items() if not node.is_observed)
+
+    def draw(self) -> Any:
+        """The network as an SVG: parents above children, observed nodes shaded, plates as boxes; ``.save(path)`` writes it."""
+        return reporter("drawing").draw_network(self.nodes)
+
+    def _repr_html_(self) -> str:
+        return str(self.draw())
+
+    def fit(
+        self,
+        method: Method | None = None,
+        *,
+        step: Step | None = None,
+        steps: int = 1000,
+        tol: float = TOLERANCE,
+        seconds: float | None = None,
+        accesses: int | None = None,
+        seed: int = 0,
+        init: Init = None,
+        order: Sequence[str] | None = None,
+        callbacks: Sequence[Any] = (),
+        bound_every: BoundEvery = None,
+        executor: Any = None,
+        progress: bool | None = None,
+        **keep: Unpack[Keep],
+    ) -> Fit:
+        """Fit the approximation q = Π q_i to the data.
+
+        Parameters
+        ----------
+        method : VB, Children, GlobalBatch or SVI, optional
+            Which data each step reads; all of it by default.
+        step : step size, optional
+            ``RobbinsMonro``, ``Constant``, ``HoldThenDecay`` or ``PerNode``. By default exact updates for `VB` and
+            per-node steps, which need no tuning, for sampled methods.
+        steps, seconds, accesses, tol : limits
+            Most steps, most time, most messages read, and the nats left to gain below which the fit has converged (0 runs all
+            steps). A step is a pass over all data, unless ``method`` reads a part of them.
+        seed : int
+            Every random choice is a function of the seed and the number of the step.
+        init : mapping, "random", "kmeans", optional
+            Where nodes start: values (a point mass until the first update), a draw from the prior, or clusters. The others
+            start at their priors. Nodes that are multiplied with one another and would both start at zero are drawn.
+        order : names, optional
+            The order of updates in a sweep: every hidden node once. By default it follows from the graph and from what has a
+            start, not from how the network was written.
+        callbacks : functions of the progress, or experiment trackers
+            Called after each step with its numbers, the state, and ``model()``, the fit if it ended there; one that returns True
+            ends the fit. Objects with ``log_metrics``, ``log_metric`` or ``add_scalar`` (MLflow, TensorBoard) get the numbers.
+            What a callback has as ``memory`` (plain values and arrays) is part of a checkpoint.
+        bound_every : int or "log", optional
+            How often a sampled method evaluates the exact bound: every so many steps, or evenly on a logarithmic axis of
+            accesses; by default at every step when that is cheap.
+        executor : None, an address, `distributed.Client` or cluster, or `natgrad.Dask`
+            Who computes: this process, or the workers of a Dask cluster, for networks with independent groups (`SVI`). Every
+            worker holds the network; the groups of a batch are shared out among them. The result is the same.
+        progress : bool, optional
+            Show a progress bar; by default on a terminal.
+        checkpoint : folder, optional
+            Where to keep the state of the run, so that nothing is lost: the last two files are kept, each written as a whole or
+            not at all. Ctrl-C and SIGTERM finish the step, and write it.
+        every : int or str
+            So many steps (100) or seconds ("60s", the default) are between two checkpoints.
+        resume : bool
+            Whether to go on from there, if the folder has a state of this run; the result is that of a run that never stopped.
+        """
+        method = checked_method(method)
+        limits = Limits(steps, tol, seconds, accesses)
+        settings = Settings(
+            method,
+            checked_step(step, method, self.problem),
+            self._checked_order(order, init),
+            whole_number(seed, "seed", least=0),
+            __version__,
+        )
+        warn_of_ties(self.problem.plan)
+        watchers = (*as_callbacks(callbacks), symmetry_watch(self.problem))
+        every, trace = checked_every(bound_every), Trace()
+        about = {"method": method, "step": settings.step, "init": init}
+        keeper = keeper_of(keep, about, lambda: (state_table(shapes_of(self.problem)), {}))
+        with opened(executor) as where:
+            result = run(
+                self.problem, lambda: make_start(self.problem, init, settings.seed), method, settings.step, settings.order,
+                limits=limits, seed=settings.seed, callbacks=watchers, bound_every=every, progress=progress, trace=trace,
+                keeper=keeper, model_at=self._model_at(settings, trace),
+                executor=None if isinstance(where, Threads) else where,
+            )  # fmt: skip
+        return Fit(self.problem, result, settings, self._continue)
+
+    def _model_at(self, settings: Settings, trace: Trace) -> Callable[[State], Fit]:
+        going = Stop(Reason.CALLBACK, "the run goes on")
+        return lambda state: Fit(self.problem, Result(state, trace, going), settings, self._continue)
+
+    def _continue(
+        self,
+        fit: Fit,
+        method: Method | None,
+        *,
+        step: Step | None = None,
+        steps: int = 1000,
+        tol: float = TOLERANCE,
+        seconds: float | None = None,
+        accesses: int | None = None,
+        callbacks: Sequence[Any] = (),
+        bound_every: BoundEvery = None,
+        progress: bool | None = None,
+    ) -> Fit:
+        old = fit.settings
+        chosen = old.method if method is None else checked_method(method)
+        rule = old.step if method is None and step is None else checked_step(step, chosen, self.problem)
+        settings = Settings(chosen, rule, old.order, old.seed, old.version)
+        trace = Trace(list(fit.trace.records))
+        result = run(
+            self.problem, fit.state, chosen, rule, old.order,
+            limits=Limits(steps, tol, seconds, accesses), seed=old.seed, callbacks=as_callbacks(callbacks),
+            bound_every=checked_every(bound_every), progress=progress, trace=trace, model_at=self._model_at(settings, trace),
+        )  # fmt: skip
+        return Fit(self.problem, result, settings, self._continue)
+
+    def _checked_order(self, order: Any, init: Init) -> tuple[str, ...]:
+        default = default_order(self.problem.plan, started_nodes(self.problem, init))
+        if order is None:
+            return default
+        names = tuple(order) if isinstance(order, Iterable) and not isinstance(order, str) else (None,)
+        if not all(isinstance(name, str) for name in names):
+            raise TypeError(f"order must be a list of the hidden nodes' names, such as {list(default)}, got {order!r}")
+        wrong = [f"{name!r} is missing" for name in default if name not in names]
+        for name in dict.fromkeys(names):
+            if name not in default:
+                wrong.append(f"{name!r} is {'observed' if name in self.nodes else 'not in this network'}")
+            elif names.count(name) > 1:
+                wrong.append(f"{name!r} is there {names.count(name)} times")
+        if wrong:
+            raise ValueError(f"order must name every hidden node once: {', '.join(wrong)}")
+        return names
+
+    def __repr__(self) -> str:
+        return f"Network({', '.join(repr(node) for node in self.nodes.values())})"
+
+
+def _collected(roots: Iterable[Node]) -> dict[str, Node]:
+    """Every ancestor, parents before children."""
+    found: dict[str, Node] = {}
+    met: dict[str, Node] = {}
+    for root in roots:
+        # A chain of nodes may be longer than Python's stack: what waits is kept in a list, not in calls.
+        waiting = [(root, iter(root.parents()))]
+        while waiting:
+            node, parents = waiting[-1]
+            if met.setdefault(node.name, node) is not node:
+                raise ValueError(f"two different nodes are called {node.name!r}: give each node its own name")
+            parent = None if node.name in found else next(parents, None)
+            if parent is None:
+                found.setdefault(node.name, node)
+                waiting.pop()
+            else:
+                waiting.append((parent, iter(parent.parents())))
+    return found
+
+
+def _check_plates(nodes: Iterable[Node]) -> None:
+    seen: dict[str, Any] = {}
+    for node in nodes:
+        for plate in node.plates:
+            other = seen.setdefault(plate.name, plate)
+            if other.size != plate.size or not _same_weight(other.weight, plate.weight):
+                what = (
+                    f"of sizes {other.size} and {plate.size}" if other.size != plate.size else "with different weights"
+                )
+                raise PlateMismatch(
+                    f"{node.name!r}: there are two plates called {plate.name!r}, {what}; use one Plate for both, or two names"
+                )
+
+
+def _same_weight(first: npt.NDArray[Any] | None, second: npt.NDArray[Any] | None) -> bool:
+    return first is second or (first is not None and second is not None and np.array_equal(first, second))
+
+
+def _warn_unreached(nodes: dict[str, Node]) -> None:
+    reached: set[str] = set()
+    for node in reversed(list(nodes.values())):
+        if node.is_observed or node.name in reached:
+            reached.update(parent.name for parent in node.parents())
+    for name, node in nodes.items():
+        if not node.is_observed and name not in reached:
+            warnings.warn(
+                f"{name!r} is hidden and has no path to data: its posterior will be its prior. Leave it out, or observe a "
+                "node that depends on it",
+                UnreachedNode,
+                stacklevel=3,
+            )

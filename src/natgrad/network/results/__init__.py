@@ -1,0 +1,1 @@
+"""What a fitted network answers: factors, predictions, diagnostics, files."""

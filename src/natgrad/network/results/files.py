@@ -1,0 +1,130 @@
+"""What a model file may hold of a network's fit: contents in, an error if they are no consistent fit.
+
+The shapes come from the file itself, since the network is not there; ``SavedFit.attach`` compares them with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from natgrad.families import Family
+from natgrad.inference.problem import State
+from natgrad.inference.schema import check, either, record, refuse
+from natgrad.inference.trace import Stop, Trace
+from natgrad.network.groups.memoised import Remembered
+from natgrad.network.results.fit import SavedFit, Settings
+from natgrad.posterior.factor import Factor
+from natgrad.posterior.files.tables import METHOD, STEP, memory_of
+
+if TYPE_CHECKING:
+    from natgrad.network.execute.problem import NetworkProblem
+
+__all__ = ["check_fit", "saved_fit", "shapes_of", "state_table"]
+
+Sizes = dict[str, int]
+FIT: dict[str, Any] = {
+    "factors": dict,
+    "state": State,
+    "trace": Trace,
+    "stop": Stop,
+    "settings": record(Settings, method=METHOD, step=STEP, order=["text"], seed="whole", version="text"),
+    "elbo": "float",
+}
+
+
+def saved_fit(content: Any) -> SavedFit:
+    """The fit that a file holds, checked."""
+    check_fit(content)
+    return SavedFit(**content)
+
+
+def check_fit(content: Any) -> None:
+    """Refuse contents that are no fit of a network."""
+    check(content, FIT, where="the fit")
+    if type(content["settings"].order) is not tuple or sorted(content["settings"].order) != sorted(content["factors"]):
+        refuse("settings.order", "does not name every node once")
+    blocks = {}
+    for name, factor in content["factors"].items():
+        check(name, "text", where="the name of a node")
+        check(factor, record(Factor, plates=["text"], lam=tuple), where=f"factors[{name!r}]")
+        if factor.name != name or not isinstance(factor.family, Family) or type(factor.plates) is not tuple:
+            refuse(f"factors[{name!r}]", "is not the factor of this node")
+        shapes = [np.shape(part) for part in factor.lam]
+        if len(shapes) != len(factor.family.stat_ndims):
+            refuse(f"factors[{name!r}]", f"is not the natural parameter of a {factor.family.name}")
+        plates = shapes[0][: len(factor.plates)]
+        for shape, ndim in zip(shapes, factor.family.stat_ndims, strict=True):
+            if len(shape) != len(plates) + ndim or shape[: len(plates)] != plates:
+                refuse(f"factors[{name!r}]", f"has the shapes {shapes} on {len(plates)} plates")
+        _check_origin(factor, f"factors[{name!r}]")
+        blocks[name] = factor.family, shapes
+    check(content["state"], state_table(blocks), where="state")
+    for name, factor in content["factors"].items():
+        if not all(map(np.array_equal, factor.lam, content["state"].lam[name])):
+            refuse(f"factors[{name!r}]", "is not that of the state")
+
+
+def _check_origin(factor: Factor, where: str) -> None:
+    """A location is measured from a point of its own kind."""
+    if factor.origin is None:
+        return
+    if factor.family.name not in ("Normal", "MultivariateNormal"):
+        refuse(where, f"is a {factor.family.name}, which is measured from zero")
+    check(factor.origin, f"real {list(np.shape(factor.origin))} in [-1e300, 1e300]", where=f"{where}.origin")
+    shape = np.shape(factor.lam[0])
+    if np.broadcast_shapes(np.shape(factor.origin), shape) != shape:
+        refuse(where, f"is measured from a point of shape {list(np.shape(factor.origin))}, and has shape {list(shape)}")
+
+
+def _block_table(family: Family, shapes: Any) -> Any:
+    """Natural parameters of a family with these shapes."""
+    parts = tuple(f"float {list(shape)}" for shape in shapes)
+
+    def of(value: Any, sizes: Sizes, where: str) -> None:
+        check(value, parts, sizes, where)
+        moments, _ = family.moments(value)
+        if [np.shape(part) for part in moments] != [tuple(shape) for shape in shapes]:
+            refuse(where, f"has shapes that no {family.name} has")
+        if not np.all(family.valid(value)):
+            refuse(where, f"is outside the natural parameters of a {family.name}")
+
+    return of
+
+
+def shapes_of(problem: NetworkProblem) -> dict[str, tuple[Family, Any]]:
+    """The family and the shapes of every hidden node of a network."""
+    return {name: (block.family, problem.plan.nodes[name].stat_shapes()) for name, block in problem.blocks.items()}
+
+
+def state_table(blocks: Mapping[str, tuple[Family, Any]]) -> Any:
+    """The state of a network with blocks of these families and shapes.
+
+    A node that was not updated yet may be a point mass, so that moments need not follow from natural parameters.
+    """
+    lam = {name: _block_table(*block) for name, block in blocks.items()}
+    mu = {name: tuple(f"real {list(shape)}" for shape in shapes) for name, (_, shapes) in blocks.items()}
+    points = {
+        name: mu[name][:1] if family.name in ("Normal", "MultivariateNormal") else lam[name]
+        for name, (family, _) in blocks.items()
+    }
+    memory = memory_of(points, (lam, mu))
+    rows = {f"{name}?": tuple for name in blocks}
+    memory["memoised?"] = record(
+        Remembered,
+        cut=("text", "natural", "whole"),
+        stats=_arrays,
+        entropy="real | real []",
+        rows=[either("none", rows)],
+    )
+    return record(State, lam=lam, mu=mu, t="whole in [0, 1e12]", memory=memory, hyper={})
+
+
+def _arrays(value: Any, sizes: Sizes, where: str) -> None:
+    """Arrays of finite numbers by name; their shapes are those of a network that is not there."""
+    if not isinstance(value, Mapping):
+        refuse(where, "is not a mapping")
+    for name, part in value.items():
+        check(part, f"real | real {list(np.shape(part))}", sizes, f"{where}[{str(name)[:60]!r}]")

@@ -1,0 +1,237 @@
+"""What a fit returns: named factors, the bound, the trace, why it stopped, and ways to go on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.inference.auto import Control
+from natgrad.inference.engine import Result
+from natgrad.inference.methods import Method
+from natgrad.inference.problem import Block, State
+from natgrad.inference.schema import Misfit, check
+from natgrad.inference.trace import Stop, Trace
+from natgrad.network.language.nodes import Node
+from natgrad.posterior.export import ExportMixin
+from natgrad.posterior.factor import Factor, shifted
+from natgrad.posterior.files.container import write_model
+from natgrad.posterior.files.records import register
+from natgrad.showing import ShowMixin
+
+if TYPE_CHECKING:
+    from natgrad.network.execute.problem import NetworkProblem
+    from natgrad.network.results.predictive import Predictive
+
+if TYPE_CHECKING:
+    from natgrad.network.results.psis import Importance
+
+__all__ = ["Fit", "SavedFit", "Settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a fit was made, so that it can be repeated and continued."""
+
+    method: Method | None
+    step: Control
+    order: tuple[str, ...]
+    seed: int
+    version: str
+
+
+register(Settings)
+
+
+class Fit(ExportMixin, ShowMixin):
+    """The posterior of a network. ``fit["mu"]``, or ``fit[mu]`` with the node itself, is the factor of node ``mu``.
+
+    Attributes
+    ----------
+    elbo : float, the exact evidence lower bound
+    trace : Trace, one entry a step: ``fit.trace["elbo"]``, ``["accesses"]``, ``["rho"]``, ``["seconds"]``
+    stop : Stop, why the run ended; ``fit.stop.converged``, ``str(fit.stop)``
+    settings : method, step, order, seed and version
+    """
+
+    def __init__(self, problem: NetworkProblem, result: Result, settings: Settings, resume: Callable[..., Fit]) -> None:
+        self._problem = problem
+        self._resume = resume
+        self.state: State = result.state
+        self.trace: Trace = result.trace
+        self.stop: Stop = result.stop
+        self.settings = settings
+
+    def _name(self, key: str | Node) -> str:
+        """The name of a node that was given by its name or itself."""
+        if not isinstance(key, Node):
+            return key
+        if self._problem.plan.nodes.get(key.name) is not key:
+            raise KeyError(f"{key!r} is not in this network; nodes are {', '.join(self._problem.plan.nodes)}")
+        return key.name
+
+    def __getitem__(self, name: str | Node) -> Factor:
+        name = self._name(name)
+        block = self._problem.blocks.get(name)
+        if block is None:
+            what = "is observed" if name in self._problem.plan.nodes else "is not in this network"
+            raise KeyError(f"{name!r} {what}; hidden nodes are {', '.join(self._problem.blocks)}")
+        lam = tuple(np.asarray(part, dtype=np.float64) for part in self.state.lam[name])
+        return Factor(name, block.family, block.plates, lam, block.origin)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._problem.blocks)
+
+    def __contains__(self, name: object) -> bool:
+        if isinstance(name, Node):
+            return self._problem.plan.nodes.get(name.name) is name and name.name in self._problem.blocks
+        return name in self._problem.blocks
+
+    @property
+    def elbo(self) -> float:
+        """The exact bound at the final state."""
+        return self._problem.bound(self.state)
+
+    def elbo_by_node(self) -> dict[str, float]:
+        """The bound's parts: E[log p(x | parents)] of each node, plus the entropy of q where it is hidden."""
+        return self._problem.bound_by_node(self.state)
+
+    def natural_gradient(self, name: str | Node) -> tuple[npt.NDArray[Any], ...]:
+        """λ* − λ of one node, on all the data: the direction in which a step of length one is the exact update."""
+        block = self._problem.blocks[self[name].name]
+        name = block.name
+        target = self._problem.target(block, self.state)
+        change = tuple(np.asarray(t) - np.asarray(old) for t, old in zip(target, self.state.lam[name], strict=True))
+        return shifted(block.family, change, block.origin)
+
+    def predictive(self, name: str | Node, *, sizes: dict[Any, int] | None = None, **slots: Any) -> Predictive:
+        """The distribution of new data of a node under the posterior.
+
+        Parameters
+        ----------
+        name : str or node
+            The node, usually an observed one.
+        sizes : {plate: size}, optional
+            New sizes of plates; found from the new arrays where they tell.
+        **slots
+            Parameters of the node written anew with new gathers and constants, as in
+            ``fit.predictive("y", mean=ng.dot(X_new, w))``; those left out stay as declared.
+
+        Hidden nodes that live on a resized plate (the categories of new points) are drawn from their own conditional.
+        """
+        from natgrad.network.results.predictive import make_predictive
+
+        return make_predictive(self._problem.plan, self.state.lam, self._name(name), sizes or {}, slots)
+
+    def psis(self, n: int = 1000, seed: int = 0) -> Importance:
+        """How far q can be trusted, by Pareto-smoothed importance weights of ``n`` draws; needs arviz-stats.
+
+        A ``k_hat`` above 0.7 comes with a `PoorApproximation` warning: q misses too much of the posterior.
+        """
+        from natgrad.network.results.psis import importance
+
+        return importance(self._problem, self.state, n, seed)
+
+    def continue_(self, method: Method | None = None, **options: Any) -> Fit:
+        """Go on from here for more steps; takes the arguments of ``Network.fit``. The trace continues."""
+        return self._resume(self, method, **options)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fit to one file; `natgrad.load` gives a `SavedFit`, which needs the network only to go on or to predict.
+
+        Parameters
+        ----------
+        path : where to; the folder must exist
+        overwrite : bool
+            Whether a file that is there may be replaced; otherwise it is a FileExistsError.
+        """
+        content = {
+            "factors": {name: self[name] for name in self},
+            "state": self.state,
+            "trace": self.trace,
+            "stop": self.stop,
+            "settings": self.settings,
+            "elbo": self.elbo,
+        }
+        write_model(path, "Fit", content, overwrite=overwrite)
+
+    def __repr__(self) -> str:
+        return f"<Fit of {', '.join(self._problem.blocks)}: {self.trace!r}; {self.stop}>"
+
+
+@dataclass(frozen=True)
+class SavedFit(ExportMixin, ShowMixin):
+    """A fit that was loaded from a file: what it found, without the network and the data that it was found with.
+
+    ``saved["mu"]`` is the factor of node ``mu``. `attach` gives the whole `Fit` back.
+
+    Attributes
+    ----------
+    factors : {name: Factor}
+    elbo, trace, stop, settings, state : as in `Fit`
+    """
+
+    factors: Mapping[str, Factor]
+    state: State
+    trace: Trace
+    stop: Stop
+    settings: Settings
+    elbo: float
+
+    def __getitem__(self, name: str) -> Factor:
+        if name not in self.factors:
+            raise KeyError(f"{name!r} is not a hidden node of this fit; these are {', '.join(self.factors)}")
+        return self.factors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.factors)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.factors
+
+    def attach(self, network: Any) -> Fit:
+        """The fit of a network that is declared as it was: predictions, and more steps with ``continue_``.
+
+        Parameters
+        ----------
+        network : Network, with the same hidden nodes; its data are not compared
+        """
+        blocks = network.problem.blocks
+        if list(blocks) != list(self.factors):
+            raise ValueError(f"the network has hidden nodes {', '.join(blocks)}, and the fit {', '.join(self.factors)}")
+        for name, factor in self.factors.items():
+            block, shape = blocks[name], factor.lam[0].shape[: len(factor.plates)]
+            if (block.family, block.plates, tuple(block.shape)) != (factor.family, factor.plates, shape):
+                raise ValueError(
+                    f"{name!r} is {block.family.name} on {dict(zip(block.plates, block.shape, strict=True))} in the network, and "
+                    f"{factor.family.name} on {dict(zip(factor.plates, shape, strict=True))} in the fit"
+                )
+        from natgrad.network.results.files import shapes_of, state_table
+
+        try:
+            check(self.state, state_table(shapes_of(network.problem)), where="the state")
+        except Misfit as reason:
+            raise ValueError(f"the fit is not one of this network: {reason}") from None
+        state = _measured_anew(self.state, self.factors, blocks)
+        return Fit(network.problem, Result(state, self.trace, self.stop), self.settings, network._continue)
+
+    def __repr__(self) -> str:
+        return f"<SavedFit of {', '.join(self.factors)}: {self.trace!r}; {self.stop}>"
+
+
+def _measured_anew(state: State, factors: Mapping[str, Factor], blocks: Mapping[str, Block]) -> State:
+    """The state of a network whose locations are measured from elsewhere, because its data are others."""
+    lam, mu = dict(state.lam), dict(state.mu)
+    moved = False
+    for name, block in blocks.items():
+        old, new = (np.zeros(()) if o is None else o for o in (factors[name].origin, block.origin))
+        if np.any(old != new):
+            moved = True
+            lam[name] = shifted(block.family, lam[name], old - new)
+            mu[name] = block.family.expected_stats(lam[name])
+    # What a method remembers is in the old coordinates, and a method can do without.
+    return state._replace(lam=lam, mu=mu, memory={}) if moved else state

@@ -1,0 +1,387 @@
+"""The predictive distribution of a node: parents drawn from the posterior, the node from its conditional.
+
+A statistic of a slot is the same polynomial as in inference; here it is evaluated at drawn values (point masses) with one
+more axis, `DRAW`, instead of at expectations.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+from scipy.special import logsumexp
+
+from natgrad._jax import in_64_bits
+from natgrad.errors import PlateMismatch
+from natgrad.network.compile.origins import centred_mean
+from natgrad.network.compile.plan import Plan, with_gates
+from natgrad.network.compile.polynomial import Factor, Label, Mark, Polynomial
+from natgrad.network.execute.contraction import Labelled, contract
+from natgrad.network.execute.evaluate import FULL, read_factor
+from natgrad.network.language.continuous import Beta, Exponential, Gamma, MultivariateNormal, Normal
+from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Poisson
+from natgrad.network.language.expressions import Constant, Expression
+from natgrad.network.language.nodes import Node
+from natgrad.network.language.plates import Index, Plate
+from natgrad.network.language.scope import Scope
+from natgrad.network.language.slots import checked_categories
+from natgrad.validation import as_numbers
+
+__all__ = ["Predictive", "make_predictive"]
+
+Array = npt.NDArray[Any]
+DRAW = Mark("draw")
+STATISTIC = {"simplex": "log", "probability": "log"}
+
+
+class Predictive:
+    """The distribution of a node's new values; arrays have its plates first."""
+
+    def __init__(
+        self,
+        node: Node,
+        lam: Mapping[str, tuple[Any, ...]],
+        new: Mapping[str, Node],
+        origins: Mapping[str, Array],
+        n_draws: int = 2000,
+    ) -> None:
+        self.node = node
+        self.n_draws = n_draws
+        self._lam = lam
+        self._new = new
+        self._origins = origins  # λ of a location is measured from there
+        _check_supported(node)
+
+    def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Array:
+        """Draws of new values: ``n`` along a new first axis, or one without it."""
+        if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1):
+            raise ValueError(f"n must be a whole number of draws ≥ 1, or None for a single one, got {n!r}")
+        generator = np.random.default_rng(rng)
+        values = self._draw_node(self.node, generator, n or 1, {})
+        return values if n is not None else values[0]
+
+    def probabilities(self) -> Array:
+        """Of a category, the probability of each: plates, then categories; averaged over draws of the parents."""
+        if not isinstance(self.node, Categorical):
+            raise TypeError(
+                f"{self.node.name!r}: only categories have probabilities; use mean(), interval() or sample()"
+            )
+        drawn = self._slots(self.node, np.random.default_rng(0), self.n_draws, {})["probs"]
+        shape = (*(plate.size for plate in self.node.plates), self.node.size or 0)
+        return np.broadcast_to(drawn.mean(axis=0), shape).copy()
+
+    def _check_ordered(self, what: str) -> None:
+        if isinstance(self.node, Categorical):
+            raise TypeError(
+                f"{self.node.name!r}: categories have no {what}, their numbers are only names: use probabilities(), or sample()"
+            )
+
+    def mean(self) -> Array:
+        """The expected value: exact for Normal and MultivariateNormal, an average over draws for the others."""
+        self._check_ordered("mean")
+        if isinstance(self.node, (Normal, MultivariateNormal)):
+            if any(parent.name in self._new for parent in self.node.parents()):
+                return np.asarray(self.sample(0, self.n_draws).mean(axis=0))
+            return self._expected("mean", "x") + self._constant()
+        return np.asarray(self.sample(0, self.n_draws).mean(axis=0))
+
+    def var(self) -> Array:
+        """The variance of each element, over draws; exact for a Normal whose precision is known or one Gamma."""
+        self._check_ordered("variance")
+        exact = self._exact_variance()
+        return self.sample(0, self.n_draws).var(axis=0) if exact is None else exact
+
+    def std(self) -> Array:
+        """The standard deviation of each element."""
+        return np.sqrt(self.var())
+
+    def interval(self, mass: float = 0.9, rng: np.random.Generator | int | None = 0) -> tuple[Array, Array]:
+        """Central interval of each element with probability ``mass``, from draws."""
+        if not 0 < mass < 1:
+            raise ValueError(f"mass must lie in (0, 1), got {mass}")
+        self._check_ordered("interval")
+        draws = self.sample(rng, self.n_draws)
+        low, high = np.quantile(draws, [(1 - mass) / 2, (1 + mass) / 2], axis=0)
+        return low, high
+
+    def log_density(self, values: npt.ArrayLike, rng: np.random.Generator | int | None = 0, n: int = 200) -> Array:
+        """Log p(values | data) of each element: the average density over ``n`` draws of the parents."""
+        generator = np.random.default_rng(rng)
+        points = self._checked_values(values)
+        slots = self._slots(self.node, generator, n, {})
+        logs = LOG_DENSITY[type(self.node)](points, slots)
+        return np.asarray(logsumexp(logs, axis=0) - np.log(n))
+
+    def _checked_values(self, values: Any) -> Array:
+        points = as_numbers(values, f"log_density of {self.node.name!r}: values")
+        shape = tuple(plate.size for plate in self.node.plates) + (self.node.size or 0,) * self.node.family.event_ndim
+        if points.shape != shape:
+            raise PlateMismatch(
+                f"log_density of {self.node.name!r}: values have shape {points.shape}, but {shape} is needed"
+            )
+        if isinstance(self.node, Categorical):
+            present = np.ones(points.shape, dtype=bool)
+            return checked_categories(
+                f"log_density of {self.node.name!r}: values", points, self.node.size or 0, present
+            )
+        return points
+
+    # -- drawing --
+
+    def _draw_node(self, node: Node, rng: np.random.Generator, n: int, drawn: dict[str, Array]) -> Array:
+        slots = self._slots(node, rng, n, drawn)
+        return SAMPLE[type(node)](node, slots, rng, (n, *(plate.size for plate in node.plates)))
+
+    def _slots(self, node: Node, rng: np.random.Generator, n: int, drawn: dict[str, Array]) -> dict[str, Array]:
+        """The value of every parameter slot for each draw: [draw, plates, event]."""
+        for parent in node.parents():
+            if parent.is_observed or parent.name in drawn:
+                continue
+            if parent.name in self._new:
+                drawn[parent.name] = self._draw_node(self._new[parent.name], rng, n, drawn)
+            else:
+                lam = tuple(np.asarray(part) for part in self._lam[parent.name])
+                drawn[parent.name] = parent.family.sample(lam, rng, n) + self._origins.get(parent.name, 0)
+        found = {}
+        for slot in node.slots_of:
+            statistic = STATISTIC.get(slot.kind, "x")
+            moments = {
+                parent.name: parent.family.stats_of(drawn[parent.name], parent.size)
+                for parent in node.parents()
+                if not parent.is_observed
+            }
+            value = _field(node, node.parameters[slot.name], statistic, moments, n)
+            found[slot.name] = np.exp(value) if statistic == "log" else value
+        return found
+
+    # -- exact moments --
+
+    def _expected(self, slot: str, statistic: str) -> Array:
+        """A statistic of a slot; a mean is measured from `_constant`."""
+        moments = {
+            parent.name: parent.family.expected_stats(tuple(np.asarray(p) for p in self._lam[parent.name]))
+            for parent in self.node.parents()
+            if not parent.is_observed
+        }
+        expression = self.node.parameters[slot]
+        if slot == "mean":
+            expression = centred_mean(self.node, expression, self._origins)[0]
+        return _field(self.node, expression, statistic, moments, None)
+
+    def _constant(self) -> Array:
+        return centred_mean(self.node, self.node.parameters["mean"], self._origins)[1]
+
+    def _exact_variance(self) -> Array | None:
+        if not isinstance(self.node, Normal) or any(parent.name in self._new for parent in self.node.parents()):
+            return None
+        precision = self.node.parameters["precision"]
+        if isinstance(precision, Constant):
+            noise = 1.0 / self._expected("precision", "x")
+        elif isinstance(precision, Gamma) and not precision.plates and not precision.is_observed:
+            usual = precision.family.usual(tuple(np.asarray(p) for p in self._lam[precision.name]))
+            if not usual["shape"] > 1:
+                return None
+            noise = usual["rate"] / (usual["shape"] - 1.0)
+        else:
+            return None
+        return np.asarray(self._expected("mean", "xx") - self._expected("mean", "x") ** 2 + noise)
+
+
+def make_predictive(
+    plan: Plan,
+    lam: Mapping[str, tuple[Any, ...]],
+    name: str,
+    sizes: Mapping[Any, int],
+    slots: Mapping[str, Any],
+) -> Predictive:
+    """A copy of a node with new parameters and new plate sizes, ready to be drawn."""
+    if name not in plan.nodes:
+        raise KeyError(f"{name!r} is not in this network; nodes are {', '.join(plan.nodes)}")
+    original = plan.nodes[name]
+    if not isinstance(sizes, Mapping):
+        raise TypeError(
+            f"predictive({name!r}): sizes maps plates to their new sizes, as in {{plate: 100}}, got {sizes!r}"
+        )
+    names = [slot.name for slot in original.slots_of]
+    for slot in slots:
+        if slot not in names:
+            raise TypeError(
+                f"predictive({name!r}): there is no parameter {slot!r}; {type(original).__name__} has {', '.join(names)}"
+            )
+    new_sizes = {(plate.name if isinstance(plate, Plate) else str(plate)): size for plate, size in sizes.items()}
+    known = {plate.name for node in plan.nodes.values() for plate in node.plates}
+    for plate in new_sizes:
+        if plate not in known:
+            raise PlateMismatch(f"predictive({name!r}): there is no plate {plate!r}; the network has {sorted(known)}")
+    filled = {slot.name: original._filled(slot, slots[slot.name]) for slot in original.slots_of if slot.name in slots}
+    if filled and not new_sizes:
+        new_sizes = _found_size(original, filled)
+    node = _resized(original, new_sizes, filled)
+    new = {
+        other.name: _resized(other, new_sizes, {})
+        for other in plan.nodes.values()
+        if not other.is_observed and any(p.name in new_sizes and p.size != new_sizes[p.name] for p in other.plates)
+    }
+    for parent in node.parents():
+        if not parent.is_observed and plan.nodes.get(parent.name) is not parent:
+            raise ValueError(
+                f"predictive({name!r}): {parent.name!r} is not a node of this network; write the new parameters with the nodes "
+                "that were fitted"
+            )
+    return Predictive(node, lam, new, plan.origins)
+
+
+def _found_size(node: Node, filled: Mapping[str, Expression]) -> dict[str, int]:
+    """The size of a node's only plate, as its new arrays say it."""
+    if len(node.plates) != 1:
+        return {}
+    lengths = set()
+    for expression in filled.values():
+        for part in _walk(expression):
+            if isinstance(part, Constant):
+                events = (
+                    1
+                    if part.kind == "vector"
+                    else (2 if part.kind == "matrix" else (1 if part.kind == "simplex" else 0))
+                )
+                if part.value.ndim > events:
+                    lengths.add(part.value.shape[0])
+        for access in expression.accesses():
+            lengths.update(len(s.values) for s in access.selectors if isinstance(s, Index) and s.values.ndim == 1)
+    if len(lengths) > 1:
+        raise PlateMismatch(f"predictive({node.name!r}): the new arrays have different lengths {sorted(lengths)}")
+    return {node.plates[0].name: lengths.pop()} if lengths else {}
+
+
+def _walk(expression: Expression) -> list[Expression]:
+    found = [expression]
+    for side in ("left", "right", "entries"):
+        if isinstance(inner := getattr(expression, side, None), Expression):
+            found += _walk(inner)
+    for part in getattr(expression, "parts", ()):
+        found += _walk(part)
+    return found
+
+
+def _resized(node: Node, sizes: Mapping[str, int], filled: Mapping[str, Expression]) -> Node:
+    twin = copy.copy(node)
+    twin.plates = tuple(Plate(p.name, sizes[p.name]) if p.name in sizes else p for p in node.plates)
+    twin.parameters = {**node.parameters, **filled}
+    for slot in node.slots_of:
+        if slot.name in filled:
+            twin._check_slot_size(slot)
+    twin.is_observed, twin.value, twin.mask = False, None, None
+    return twin
+
+
+def _field(
+    node: Node, expression: Expression, statistic: str, moments: Mapping[str, tuple[Any, ...]], n: int | None
+) -> Array:
+    """A statistic of a slot as an array [draw, plates, event]; without draws when n is None."""
+    known: dict[str, npt.NDArray[Any]] = {}
+    scope = Scope(node.name, node.plates, known, frozenset(plate.name for plate in node.plates))
+    events = {"vector": 1, "matrix": 2, "simplex": 1}.get(expression.kind, 0)
+    labels = tuple(scope.fresh("e", node.size or 0) for _ in range(events))
+    if isinstance(node, MarkovChain):
+        raise PlateMismatch(f"{node.name!r}: draw a chain with fit[{node.name!r}].sample(); its future is not a plate")
+    polynomial = expression.stat(statistic, scope, labels)
+    lead = () if n is None else (DRAW,)
+    out = (*lead, *scope.plate_names, *labels)
+    sizes = {**scope.sizes, DRAW: n or 1}
+    with in_64_bits():
+        total = jnp.zeros(tuple(sizes[label] for label in out))
+        for factors, coefficient in _settled(polynomial, scope, labels):
+            arrays = [read_factor(_drawn(f, n), moments, known, FULL, None, None) for f in factors]
+            total = total + coefficient * _broadcast(arrays, out, sizes)
+        return np.asarray(total)
+
+
+def _settled(polynomial: Polynomial, scope: Scope, labels: tuple[Label, ...]) -> list[tuple[tuple[Factor, ...], float]]:
+    found = []
+    for monomial in polynomial.monomials:
+        if monomial.deltas and labels:
+            # A diagonal matrix is wanted as a matrix here: an explicit identity carries the two labels.
+            for delta in monomial.deltas:
+                key = scope.register(np.eye(scope.sizes[delta.first]))
+                identity = Factor(key, 0, (delta.first, delta.second), known=True)
+                monomial = type(monomial)(monomial.coefficient, (*monomial.factors, identity))
+        whole = with_gates(monomial.settled(), scope.gates, ())
+        found.append((whole.factors, whole.coefficient))
+    return found
+
+
+def _drawn(factor: Factor, n: int | None) -> Factor:
+    if factor.known or n is None:
+        return factor
+    return Factor(factor.source, factor.stat, (DRAW, *factor.axes), False, factor.occurrence)
+
+
+def _broadcast(factors: list[Labelled], out: tuple[Label, ...], sizes: Mapping[Label, int]) -> Any:
+    present = {label for factor in factors for label in factor.labels}
+    kept = tuple(label for label in out if label in present)
+    array = contract(kept, factors) if factors else jnp.ones(())
+    shaped = array.reshape([sizes[label] if label in kept else 1 for label in out])
+    return jnp.broadcast_to(shaped, tuple(sizes[label] for label in out))
+
+
+def _check_supported(node: Node) -> None:
+    if type(node) not in SAMPLE:
+        raise TypeError(
+            f"{node.name!r}: a {type(node).__name__} has no predictive distribution; ask its parents or children"
+        )
+
+
+def _sample_vector(node: Any, s: dict[str, Array], rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    lam = node.family.natural(mean=s["mean"], precision=s["precision"])
+    return np.asarray(node.family.sample(lam, rng))
+
+
+def _sample_category(node: Any, s: dict[str, Array], rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    probabilities = np.broadcast_to(s["probs"], (*shape, s["probs"].shape[-1]))
+    cumulative = np.cumsum(probabilities, axis=-1)
+    return np.asarray((rng.random((*shape, 1)) * cumulative[..., -1:] > cumulative).sum(-1))
+
+
+def _numbers(node: Any, name: str) -> Array:
+    return np.asarray(node.parameters[name].value)
+
+
+SAMPLE: dict[type, Callable[..., Array]] = {
+    Normal: lambda node, s, rng, shape: rng.normal(s["mean"], 1.0 / np.sqrt(s["precision"]), shape),
+    MultivariateNormal: _sample_vector,
+    Gamma: lambda node, s, rng, shape: rng.gamma(s["shape"], 1.0 / s["rate"], shape),
+    Exponential: lambda node, s, rng, shape: rng.exponential(1.0 / s["rate"], shape),
+    Poisson: lambda node, s, rng, shape: rng.poisson(s["rate"], shape),
+    Bernoulli: lambda node, s, rng, shape: (rng.random(shape) < s["prob"]).astype(np.int64),
+    Binomial: lambda node, s, rng, shape: rng.binomial(_numbers(node, "trials").astype(np.int64), s["prob"], shape),
+    Categorical: _sample_category,
+    Beta: lambda node, s, rng, shape: rng.beta(s["a"], s["b"], shape),
+}
+LOG_DENSITY: dict[type, Callable[[Array, dict[str, Array]], Array]] = {
+    Normal: lambda x, s: stats.norm.logpdf(x, s["mean"], 1.0 / np.sqrt(s["precision"])),
+    MultivariateNormal: lambda x, s: _vector_density(x, s["mean"], s["precision"]),
+    Gamma: lambda x, s: stats.gamma.logpdf(x, s["shape"], scale=1.0 / s["rate"]),
+    Exponential: lambda x, s: stats.expon.logpdf(x, scale=1.0 / s["rate"]),
+    Poisson: lambda x, s: stats.poisson.logpmf(x, s["rate"]),
+    Bernoulli: lambda x, s: stats.bernoulli.logpmf(x, s["prob"]),
+    Binomial: lambda x, s: stats.binom.logpmf(x, s["trials"], s["prob"]),
+    Categorical: lambda x, s: _category_density(x, s["probs"]),
+    Beta: lambda x, s: stats.beta.logpdf(x, s["a"], s["b"]),
+}
+
+
+def _category_density(x: Array, probabilities: Array) -> Array:
+    places = np.broadcast_to(x[..., None], (*probabilities.shape[:-1], 1))
+    with np.errstate(divide="ignore"):  # a draw of the parents may rule a category out
+        return np.asarray(np.log(np.take_along_axis(probabilities, places, -1))[..., 0])
+
+
+def _vector_density(x: Array, mean: Array, precision: Array) -> Array:
+    difference = x - mean
+    quadratic = np.einsum("...i,...ij,...j->...", difference, precision, difference)
+    return np.asarray(0.5 * np.linalg.slogdet(precision)[1] - 0.5 * quadratic - 0.5 * x.shape[-1] * np.log(2 * np.pi))

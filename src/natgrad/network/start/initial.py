@@ -1,0 +1,269 @@
+"""Where a run starts: priors, given values (point masses), random draws, or k-means for the gates of a mixture."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import PlateMismatch, SymmetricStart
+from natgrad.inference.callbacks import Progress
+from natgrad.inference.problem import State
+from natgrad.network.compile.incidence import told_apart
+from natgrad.network.language.expressions import CATEGORY, COUNT, REAL, SIMPLEX, UNIT, VECTOR
+from natgrad.network.language.nodes import Node
+from natgrad.network.language.slots import check_range, checked_categories
+from natgrad.network.start.clusters import best_clusters, choices_of
+from natgrad.network.start.order import default_order
+from natgrad.network.start.products import fitted_products, zero_products
+from natgrad.random import Stream, generator
+from natgrad.validation import as_numbers, require
+
+if TYPE_CHECKING:
+    from natgrad.network.execute.problem import NetworkProblem
+
+__all__ = ["Init", "make_start", "started_nodes", "symmetry_watch"]
+
+Init = Mapping[Any, Any] | str | None  # keys are nodes or their names
+Stats = tuple[Any, ...]
+Values = dict[str, Any]
+DRAWN_KINDS = (REAL, VECTOR, SIMPLEX, UNIT, CATEGORY)
+
+
+def make_start(problem: NetworkProblem, init: Init, seed: int) -> State:
+    """The state before the first step.
+
+    Parameters
+    ----------
+    problem : NetworkProblem
+    init : mapping, "random", "kmeans" or None
+        Values for some nodes (a point mass until the node's first update), or a way to find them, by node or for all.
+    seed : int
+        Of the random draws.
+    """
+    wanted = _by_node(problem, init)
+    nodes = problem.plan.nodes
+    values = {name: _value(nodes[name], entry) for name, entry in wanted.items() if not isinstance(entry, str)}
+    drawn = [name for name, entry in wanted.items() if isinstance(entry, str) and entry == "random"]
+    gates = [gate for gate, entry in wanted.items() if isinstance(entry, str) and entry == "kmeans"]
+    order = default_order(problem.plan, started_nodes(problem, init))
+    trial = functools.partial(_trial, problem, values, drawn, seed, order) if len(gates) == 1 else None
+    for gate in gates:
+        found = best_clusters(problem, gate, values, problem.prior({}), generator(seed, Stream.START), trial)
+        values = {**found, **values}
+    state = _started(problem, values, drawn, seed)
+    _check_symmetry(problem, state)
+    return state
+
+
+def _trial(
+    problem: NetworkProblem,
+    given: Values,
+    drawn: list[str],
+    seed: int,
+    order: tuple[str, ...],
+    values: Values,
+    sweeps: int,
+) -> float:
+    """The bound after some sweeps from a start; what the user gave comes before what was found."""
+    state, bound = _started(problem, {**values, **given}, drawn, seed), -math.inf
+    for _ in range(sweeps):
+        result = problem.sweep(state, order)
+        if not math.isfinite(result.bound) or not all(bool(info.valid) for info in result.info.values()):
+            return bound
+        state, bound = result.state, result.bound
+    return bound
+
+
+def _started(problem: NetworkProblem, values: Values, drawn: list[str], seed: int) -> State:
+    """Point masses at values, draws, everything else at its prior; products that would be zero fitted to the data."""
+    nodes = problem.plan.nodes
+    # From here on locations are measured from their origins.
+    origins = {name: problem.blocks[name].origin for name in values}
+    values = {name: value if origins[name] is None else value - origins[name] for name, value in values.items()}
+    soft = {name for name, value in values.items() if nodes[name].kind == CATEGORY and value.dtype.kind == "f"}
+    points = {name: value for name, value in values.items() if name not in soft}
+    fixed = {name: nodes[name].family.stats_of(value, nodes[name].size) for name, value in points.items()}
+    state = problem.prior({name: _spread(nodes[name], stats) for name, stats in fixed.items()})
+    lam, mu = dict(state.lam), dict(state.mu)
+    for name, value in values.items():
+        prior = tuple(np.asarray(part) for part in lam[name])
+        centre = nodes[name].family.centred(value, prior)
+        lam[name] = tuple(np.broadcast_to(c, p.shape) for c, p in zip(centre, prior, strict=True))
+        if name in soft:
+            mu[name] = problem.moments(problem.blocks[name], lam[name])
+    # A number for each node that does not depend on how the network was written.
+    numbers = {name: number for number, name in enumerate(default_order(problem.plan))}
+    for name in drawn:
+        if name not in values:
+            lam[name] = _random(nodes[name], lam[name], generator(seed, Stream.START, numbers[name]))
+            mu[name] = problem.moments(problem.blocks[name], lam[name])
+    state = State(lam, mu, 0)
+    groups = zero_products(problem, mu)
+    if not groups:
+        return state
+    _check_zeros(groups, values)
+
+    def draw(name: str) -> Any:
+        prior = tuple(np.asarray(part) for part in state.lam[name])
+        return nodes[name].family.sample(prior, generator(seed, Stream.START, numbers[name]))
+
+    return fitted_products(problem, state, groups, draw)
+
+
+def started_nodes(problem: NetworkProblem, init: Init) -> set[str]:
+    """The nodes that ``init`` gives a start of their own.
+
+    Where components and the category that chooses among them are both drawn, the components count: memberships that are drawn
+    for each observation tell them apart much less.
+    """
+    wanted = _by_node(problem, init)
+    drawn = {name for name, entry in wanted.items() if isinstance(entry, str) and entry == "random"}
+    chosen = {gate for gate, choices in choices_of(problem).items() if drawn & {name for _, name, _ in choices}}
+    return set(wanted) - (drawn & chosen)
+
+
+def _by_node(problem: NetworkProblem, init: Init) -> dict[str, Any]:
+    if init is None:
+        return {}
+    if isinstance(init, str):
+        if init == "random":
+            return {name: "random" for name in problem.blocks if problem.plan.nodes[name].kind in DRAWN_KINDS}
+        if init == "kmeans":
+            gates = {gate: "kmeans" for gate in choices_of(problem)}
+            if not gates:
+                raise ValueError('init="kmeans" needs a mixture: no category chooses components in this network')
+            return gates
+        raise ValueError(f'init must be {{name: values}}, "random" or "kmeans", got {init!r}')
+    if not isinstance(init, Mapping):
+        raise TypeError(f'init must be {{name: values}}, "random" or "kmeans", got {type(init).__name__}')
+    init = {name.name if isinstance(name, Node) else name: entry for name, entry in init.items()}
+    for name, entry in init.items():
+        if not isinstance(name, str):
+            raise TypeError(f"init: keys must be the names of nodes, got {name!r}")
+        if name not in problem.blocks:
+            what = (
+                "is observed: it starts and stays at its data"
+                if name in problem.plan.nodes
+                else "is not in this network"
+            )
+            raise ValueError(f"init: {name!r} {what}; hidden nodes are {', '.join(problem.blocks)}")
+        if isinstance(entry, str) and entry not in ("random", "kmeans"):
+            raise ValueError(f'init[{name!r}] must be an array, "random" or "kmeans", got {entry!r}')
+    return dict(init)
+
+
+def _value(node: Node, value: Any) -> npt.NDArray[Any]:
+    """A start as an array over the node's plates; of a category, integers, or floats that are its probabilities."""
+    what = f"init[{node.name!r}]"
+    array = as_numbers(value, what)
+    plates = tuple(plate.size for plate in node.plates)
+    if node.kind == CATEGORY:
+        if array.shape == (*plates, node.size):
+            check_range(what, SIMPLEX, array)
+            return array
+        return checked_categories(what, _over(plates, array, what), node.size or 0, np.ones(plates, dtype=bool))
+    array = _over(plates + (node.size or 0,) * node.family.event_ndim, array, what)
+    if node.kind == SIMPLEX:
+        require(array > 0, array, what, "> 0")
+    elif node.kind == UNIT:
+        require((array > 0) & (array < 1), array, what, "strictly between 0 and 1")
+    elif node.kind == COUNT:
+        require(array >= 0, array, what, "≥ 0")
+    check_range(what, node.kind, array)
+    return array
+
+
+def _over(shape: tuple[int, ...], array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError:
+        raise PlateMismatch(f"{what} has shape {array.shape}, but {shape} is needed") from None
+
+
+def _spread(node: Node, stats: Stats) -> Stats:
+    return tuple(
+        np.broadcast_to(s, shape).astype(np.float64) for s, shape in zip(stats, node.stat_shapes(), strict=True)
+    )
+
+
+def _random(node: Node, prior: Stats, rng: np.random.Generator) -> Stats:
+    """λ centred at a draw from the prior, with the prior's precision; Dirichlets at prior plus exponential counts."""
+    prior = tuple(np.asarray(part) for part in prior)
+    if node.kind in (SIMPLEX, UNIT):
+        # A draw from a sparse Dirichlet has entries that are zero to machine precision; adding counts has not.
+        return tuple(part + rng.exponential(size=part.shape) for part in prior)
+    if node.kind == CATEGORY:
+        logits = prior[0] + np.log(rng.gamma(1.0, size=prior[0].shape) + 1e-12)
+        return (logits, *prior[1:])
+    if node.kind not in (REAL, VECTOR):
+        return prior
+    return node.family.centred(node.family.sample(prior, rng), prior)
+
+
+def _check_symmetry(problem: NetworkProblem, state: State) -> None:
+    """A mixture whose components and memberships are all alike would stay so for ever."""
+    for gate, names in _components(problem).items():
+        members = np.asarray(state.mu[gate][0])
+        flat = members.reshape(-1, members.shape[-1])
+        # A category that is known tells them apart, be it the same one everywhere.
+        if not flat[0].all() or not np.allclose(flat, flat[0], rtol=1e-12, atol=1e-14):
+            continue
+        if all(_alike(state, name, axis) for name, axis in names):
+            raise SymmetricStart(_symmetric_words(gate, names, "all start equal"))
+
+
+def symmetry_watch(problem: NetworkProblem) -> Callable[[Progress], None]:
+    """A callback that refuses a run whose components are all alike after the first pass, however that came about."""
+    waiting = True
+
+    def watch(seen: Progress) -> None:
+        nonlocal waiting
+        # Without a bound the first pass is still under way, and components may wait for its end.
+        if not waiting or math.isnan(seen.elbo):
+            return
+        waiting = False
+        for gate, names in _components(problem).items():
+            if all(_alike(seen.state, name, axis) for name, axis in names):
+                words = "are all equal after the first sweep: the start did not tell them apart"
+                raise SymmetricStart(_symmetric_words(gate, names, words))
+
+    return watch
+
+
+def _components(problem: NetworkProblem) -> dict[str, list[tuple[str, int]]]:
+    """For every category that chooses among more than one: the hidden nodes that it chooses from, and along which axis."""
+    found, apart = {}, told_apart(problem.plan)
+    for gate, choices in choices_of(problem).items():
+        hidden = [(name, axis) for _, name, axis in choices if name in problem.blocks]
+        if hidden and gate not in apart and (problem.plan.nodes[gate].size or 0) > 1:
+            found[gate] = list(dict.fromkeys(hidden))
+    return found
+
+
+def _alike(state: State, name: str, axis: int) -> bool:
+    stats = [np.asarray(stat) for stat in state.mu[name]]
+    return all(np.ptp(stat, axis=axis).max() <= 1e-12 * np.abs(stat).max() for stat in stats)
+
+
+def _symmetric_words(gate: str, names: list[tuple[str, int]], what: str) -> str:
+    listed = ", ".join(repr(name) for name in dict.fromkeys(name for name, _ in names))
+    return (
+        f"the components that {gate!r} chooses from ({listed}) {what}, so no update can tell them apart. Give a "
+        f'start: init={{"{names[0][0]}": values}}, init="random", or init="kmeans" for continuous data'
+    )
+
+
+def _check_zeros(groups: list[tuple[str, ...]], values: dict[str, Any]) -> None:
+    for group in groups:
+        for name in group:
+            if name in values:
+                others = ", ".join(repr(other) for other in group if other != name)
+                raise SymmetricStart(
+                    f"init[{name!r}] is zero everywhere, and so is {others}, with which it is multiplied: no update leaves that "
+                    "point. Give numbers that are not zero, or leave it out: it is then drawn"
+                )

@@ -1,0 +1,81 @@
+"""The order of a sweep, when the user names none: a network and what was given a start in; the hidden nodes in order out.
+
+The order follows from the graph alone, never from how a declaration was written: `dot(w, x)` and `dot(x, w)` are one model.
+
+    1  categories that choose from what is observed: they read where the components start
+    2  means: first those that enter linearly (levels, offsets), then the sides of products; local ones before global ones
+    3  precisions, relevances, probabilities: after what they govern has seen data, or they would explain it away
+    4  categories that were given a start: what reads them comes first, so that the start counts before it is overwritten
+
+Inside each, children come before parents and large nodes before small ones; a name decides only between nodes that nothing else
+tells apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from natgrad.network.language.expressions import CATEGORY, REAL, VECTOR
+
+if TYPE_CHECKING:
+    from natgrad.network.compile.plan import Plan
+
+__all__ = ["default_order", "factors_of_products"]
+
+
+def default_order(plan: Plan, started: Collection[str] = ()) -> tuple[str, ...]:
+    """Every hidden node once; ``started`` are those that were given a start."""
+    depth, products = _depths(plan), set(factors_of_products(plan))
+
+    def key(name: str) -> tuple[int, bool, bool, int, int, str]:
+        # A started mean comes after the others: they read it first.
+        later = name in started
+        return _stage(plan, name, started), later, name in products, depth[name], -_numbers(plan, name), name
+
+    return tuple(sorted(plan.blocks, key=key))
+
+
+def factors_of_products(plan: Plan) -> dict[str, set[str]]:
+    """For every hidden mean that is multiplied with others, these others.
+
+    The square of a product has the second moments of both factors in one monomial; that of a sum has not.
+    """
+    found: dict[str, set[str]] = {}
+    for term in plan.terms.values():
+        for monomial in term.monomials:
+            squares = {f.source for f in monomial.factors if not f.known and f.stat == 1 and f.source != term.node}
+            names = {name for name in squares if _is_mean(plan, name)}
+            for name in names if len(names) > 1 else ():
+                found.setdefault(name, set()).update(names - {name})
+    return found
+
+
+def _stage(plan: Plan, name: str, started: Collection[str]) -> int:
+    if plan.nodes[name].kind != CATEGORY:
+        return 2 if _is_mean(plan, name) else 4
+    if name in started:
+        return 6
+    children = [term.node for term in plan.terms_of(name) if term.node != name]
+    if any(_is_mean(plan, child) for child in children):
+        return 3  # it chooses among priors of means that have to see data first
+    around = {other for term in plan.terms_of(name) for other in (term.node, *term.readings)} & set(started)
+    return 5 if around and all(plan.nodes[other].kind == CATEGORY for other in around) else 1
+
+
+def _is_mean(plan: Plan, name: str) -> bool:
+    return name in plan.blocks and plan.nodes[name].kind in (REAL, VECTOR)
+
+
+def _numbers(plan: Plan, name: str) -> int:
+    return math.prod(plan.nodes[name].stat_shapes()[0])
+
+
+def _depths(plan: Plan) -> dict[str, int]:
+    """The longest way from a node down to a leaf; nodes of a plan come parents first."""
+    depth = dict.fromkeys(plan.nodes, 0)
+    for name in reversed(list(plan.nodes)):
+        for parent in plan.nodes[name].parents():
+            depth[parent.name] = max(depth[parent.name], depth[name] + 1)
+    return depth

@@ -1,0 +1,94 @@
+"""The classes of natgrad that model files may hold, each under a name that stays for good.
+
+A class that is not here is refused when a model is saved, so a file can never ask for anything else when it is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from natgrad import covariance, families
+from natgrad.data.ratings import Ratings
+from natgrad.inference import auto, methods, step_sizes
+from natgrad.inference.problem import State
+from natgrad.inference.schema import check
+from natgrad.inference.steppers import accelerated, checked, groups, message_memory
+from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
+from natgrad.posterior.factor import Factor
+from natgrad.posterior.files.values import register
+
+__all__ = ["register"]
+
+INTEGERS = ("t", "accesses")
+
+
+def _trace_fields(trace: Trace) -> dict[str, Any]:
+    columns = {name: trace[name].astype(np.int64 if name in INTEGERS else np.float64) for name in Trace.columns}
+    return {"columns": columns, "choice": trace.choice}
+
+
+def _trace_of(kept: Mapping[str, Any]) -> Trace:
+    _check_trace(kept)
+    names = [name for name in Trace.columns if name in kept["columns"]]  # an older file may have fewer
+    columns = [kept["columns"][name].tolist() for name in names]
+    trace = Trace([StepRecord(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)])
+    trace.choice = kept["choice"]
+    return trace
+
+
+def _check_trace(kept: Mapping[str, Any]) -> None:
+    """One number for each step and column."""
+    columns = {f"{name}?": f"{'whole' if name in INTEGERS else 'float'} [_]" for name in Trace.columns}
+    check(kept, {"columns": columns, "choice": "text"}, where="the trace")
+
+
+def _stop_of(kept: Mapping[str, Any]) -> Stop:
+    check(kept, {"reason": " | ".join(f"'{reason.name}'" for reason in Reason), "words": "text"}, where="the stop")
+    return Stop(Reason[kept["reason"]], kept["words"])
+
+
+def _svi_fields(method: methods.SVI) -> dict[str, Any]:
+    return {
+        "batch": {method.plate: method.size},
+        "local_tol": method.local_tol,
+        "local_steps": method.local_steps,
+    }
+
+
+def _ratings_fields(ratings: Ratings) -> dict[str, Any]:
+    names = ("users", "items", "values", "user_ids", "item_ids")
+    return {name: getattr(ratings, name) for name in names}
+
+
+_PLAIN: dict[str, tuple[type, ...]] = {
+    "family": (
+        families.Bernoulli, families.Beta, families.Categorical, families.Dirichlet, families.Gamma, families.MarkovChain,
+        families.MultivariateNormal, families.Normal, families.NormalGamma, families.NormalWishart, families.Poisson,
+        families.Wishart,
+    ),
+    "method": (methods.VB, methods.Children, methods.GlobalBatch),
+    "step": (step_sizes.RobbinsMonro, step_sizes.Constant, step_sizes.HoldThenDecay, step_sizes.PerNode, auto.Auto),
+    "memory": (accelerated.History, groups.Kept, groups.Remembered, message_memory.Checked, checked.Snapshot),
+}  # fmt: skip
+for _group, _classes in _PLAIN.items():
+    for _class in _classes:
+        register(_class, f"{_group}.{_class.__name__}")
+register(methods.SVI, "method.SVI", _svi_fields)
+register(State)
+register(Factor)
+register(Trace, None, _trace_fields, _trace_of)
+register(Stop, None, lambda stop: {"reason": stop.reason.name, "words": stop.words}, _stop_of)
+register(Ratings, None, _ratings_fields, lambda kept: Ratings.numbered(**kept))
+for _name in covariance.__all__:
+    _class = getattr(covariance, _name)
+    if isinstance(_class, type) and issubclass(_class, covariance.Covariance) and _class is not covariance.Covariance:
+        # The expression as data; a Function of the user's own is code, and refuses.
+        register(
+            _class,
+            f"covariance.{_name}",
+            lambda kernel: {"data": kernel.to_data()},
+            lambda kept: covariance.covariance_from_data(kept["data"]),
+        )

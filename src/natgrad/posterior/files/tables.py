@@ -1,0 +1,104 @@
+"""Tables that the files of all models share: the settings of a run, and what methods remember from step to step.
+
+A method that remembers something else gets a line here, and its record one in `natgrad.posterior.files.records`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from natgrad.inference.auto import Auto
+from natgrad.inference.methods import SVI, VB, Children, GlobalBatch
+from natgrad.inference.schema import check, either, record, refuse
+from natgrad.inference.steppers.accelerated import History
+from natgrad.inference.steppers.checked import Snapshot
+from natgrad.inference.steppers.groups import Kept, Remembered
+from natgrad.inference.steppers.message_memory import Checked
+
+__all__ = ["METHOD", "RUN", "STEP", "groups_of", "memory_of"]
+
+Sizes = dict[str, int]
+
+
+def _stored_method(value: Any, sizes: Sizes, where: str) -> None:
+    """A method of ours with numbers in it; a function cannot come from a file."""
+    if value is not None and not isinstance(value, (VB, Children, GlobalBatch, SVI)):
+        refuse(where, f"is no method but a {type(value).__name__}")
+    if isinstance(value, Children):
+        check(value.C, "positive", sizes, f"{where}.C")
+
+
+def _stored_step(value: Any, sizes: Sizes, where: str) -> None:
+    """A step of ours, or one whose class the program itself has registered."""
+    if value is not None and not isinstance(value, Auto) and not callable(getattr(value, "rate", None)):
+        refuse(where, f"is no step but a {type(value).__name__}")
+
+
+# The settings of a run that every model has, as a file may hold them. Who computes (``executor``) is no part of a model: no table
+# has it, so no file can name a machine, a path or a function.
+METHOD, STEP = _stored_method, _stored_step
+RUN: dict[str, Any] = {
+    "method": METHOD,
+    "step": STEP,
+    "tol": "nonnegative",
+    "seed": "whole",
+    "n_jobs": "none | whole in [1, 65536]",
+    "verbose": "none | flag",
+}
+
+
+def memory_of(points: Mapping[str, Any], whole: Any, messages: Any = None) -> dict[str, Any]:
+    """The table of what exact, guarded and message-passing steps remember.
+
+    Parameters
+    ----------
+    points : {block: table of its coordinates}: the mean of a Gaussian, otherwise natural parameters
+    whole : the table of (λ, μ) of all blocks
+    messages : the table of the messages that a problem remembers, if it can
+    """
+    point = {f"{name}?": rule for name, rule in points.items()}
+    checks = {"bound": "float", "checks": "whole", "passes": "nonnegative", "turning": "flag"}
+    table: dict[str, Any] = {
+        "accelerated?": record(
+            History, bound="float", start=point, end=point, before=either("none", point),
+            age="real in [-1, 1e15]", turning="flag", rest="whole in [0, 1000]", failures="whole in [0, 1e5]",
+        ),
+        "safeguard?": _both(record(Snapshot, damping="share", **checks), whole),
+        "live?": whole,
+    }  # fmt: skip
+    if messages is not None:
+        last = record(Checked, over="real in (0, 2]", restored="whole", **checks)
+        table["messages?"] = (messages, _both(last, whole))
+    return table
+
+
+def groups_of(said: Mapping[str, Any], rows: Any) -> dict[str, Any]:
+    """The table of what memoised groups remember.
+
+    Parameters
+    ----------
+    said : {block: table of the messages of a batch}
+    rows : the table of the local variables of a batch
+    """
+
+    def of(value: Any, sizes: Sizes, where: str) -> None:
+        record(Remembered, rest="real", batches=[either("none", Kept)])(value, sizes, where)
+        seen = [kept for kept in value.batches if kept is not None]
+        # Of a single batch only the sums are kept.
+        own = {} if len(value.batches) == 1 else dict(said)
+        check(value.messages, dict(said) if seen else {}, sizes, f"{where}.messages")
+        for number, kept in enumerate(seen):
+            record(Kept, rows=rows, messages=own, rest="real")(kept, sizes, f"{where}.batches[{number}]")
+
+    return {"groups?": of, "before?": {name: part for name, part in said.items() if name != "theta"}}
+
+
+def _both(own: Any, whole: Any) -> Any:
+    """A record, with λ and μ in it that belong together."""
+
+    def of(value: Any, sizes: Sizes, where: str) -> None:
+        own(value, sizes, where)
+        check((value.lam, value.mu), whole, sizes, where)
+
+    return of

@@ -1,0 +1,170 @@
+"""What a user asks of a fit in; the method, the step and how often the bound is wanted, checked, out.
+
+Here the defaults are chosen, for networks and ready models alike.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ParamSpec, TypedDict, TypeVar
+
+from natgrad.inference.auto import Auto, Control
+from natgrad.inference.engine import BoundEvery, default_step
+from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
+from natgrad.inference.problem import Problem, State
+from natgrad.inference.step_sizes import Step
+from natgrad.posterior.files.checkpoints import Checkpoints
+from natgrad.validation import whole_number
+
+__all__ = [
+    "Keep",
+    "Watched",
+    "all_or_nothing",
+    "checked_every",
+    "checked_method",
+    "checked_step",
+    "fitted_at",
+    "fitted_to_parts",
+    "keeper_of",
+    "refuse_to_keep",
+    "run_settings",
+]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+# Settings that a resumed run may have changed: limits may be raised, and who computes changes nothing.
+FREE = ("max_steps", "max_passes", "max_sweeps", "max_seconds", "max_accesses", "tol", "n_jobs", "executor", "verbose")
+
+
+class Keep(TypedDict, total=False):
+    """How a fit is kept, so that nothing is lost when it is stopped; arguments of every ``fit``.
+
+    ``checkpoint`` is a folder for its state, written there ``every`` so many steps (100) or seconds ("60s", the default),
+    as a whole or not at all; the last two are kept. Ctrl-C and SIGTERM finish the step, and write it. With ``resume=True`` the
+    fit goes on from there, if there is something, and ends with the bits of one that never stopped.
+    """
+
+    checkpoint: str | os.PathLike[str] | None
+    every: int | str
+    resume: bool
+
+
+class Watched(Keep, total=False):
+    """The same with ``callbacks``, which `natgrad.inference.callbacks.told` takes out."""
+
+    callbacks: Sequence[Any]
+
+
+def all_or_nothing(method: Callable[P, T]) -> Callable[P, T]:
+    """Have a method of an estimator done as a whole: whatever ends it early, Ctrl-C too, leaves the estimator as it was.
+
+    What a fit sets is replaced, never changed in place, so the attributes that were there are enough.
+    """
+
+    @functools.wraps(method)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        (estimator, *_), before = args, dict(vars(args[0]))
+        try:
+            return method(*args, **kwargs)
+        except BaseException:
+            estimator.__dict__ = before
+            raise
+
+    return wrapped
+
+
+def fitted_to_parts(estimator: Any, parts: Iterable[Any]) -> dict[str, Any]:
+    """The attributes of an estimator with these settings, fitted part by part: of an earlier fit nothing is left."""
+    new = type(estimator)(**estimator.get_params(deep=False))
+    before = set(vars(new))
+    for part in parts:
+        new.partial_fit(part)
+    if set(vars(new)) == before:
+        raise ValueError("X is an iterator that gave nothing: there is nothing to fit to")
+    fitted: dict[str, Any] = vars(new)
+    return fitted
+
+
+def checked_method(method: Any) -> Method | None:
+    """The method; None leaves the choice to `Auto`."""
+    if method is None:
+        return None
+    if not isinstance(method, (VB, Children, GlobalBatch, SVI)):
+        raise TypeError(f"method must be VB(), Children(C), GlobalBatch(size) or SVI(batch), got {method!r}")
+    return method
+
+
+def checked_step(step: Any, method: Method | None, problem: Problem) -> Control:
+    """The step size; `Auto` by default, but exact for a `VB` that was asked for."""
+    if step is None:
+        return default_step(method, problem)
+    if isinstance(step, Auto):
+        return step
+    if isinstance(step, type) or not callable(getattr(step, "rate", None)):
+        raise TypeError(
+            f"step must be RobbinsMonro(…), Constant(ρ), HoldThenDecay(…), PerNode() or Auto(), got {step!r}"
+        )
+    rule: Step = step
+    return rule
+
+
+def checked_every(bound_every: Any) -> BoundEvery:
+    """How often the exact bound is evaluated."""
+    if bound_every is None:
+        return None
+    if isinstance(bound_every, str):
+        if bound_every != "log":
+            raise ValueError(f'bound_every must be a whole number ≥ 1, "log" or None, got {bound_every!r}')
+        return "log"
+    return whole_number(bound_every, "bound_every")
+
+
+def fitted_at(model: Any, subject: Any) -> Callable[[State], Any]:
+    """What a callback sees: a copy of the estimator as it would be if the run ended at a state.
+
+    Parameters
+    ----------
+    model : the estimator, whose ``_publish(subject, state)`` sets what a fit sets
+    subject : what it publishes along with the state
+    """
+
+    def at(state: State) -> Any:
+        shown = copy.copy(model)
+        shown._publish(subject, state)
+        return shown
+
+    return at
+
+
+def run_settings(estimator: Any) -> dict[str, Any]:
+    """The settings that make a run what it is."""
+    return {name: value for name, value in estimator.get_params(deep=False).items() if name not in FREE}
+
+
+def keeper_of(
+    keep: Keep, settings: Mapping[str, Any], table: Callable[[], tuple[Any, Mapping[str, int]]] | None = None
+) -> Checkpoints | None:
+    """Who keeps checkpoints of a run with these settings and a state of this table; None if no folder is given."""
+    unknown = [name for name in keep if name not in Keep.__annotations__]
+    if unknown:
+        raise TypeError(f"fit() got an unexpected keyword argument {unknown[0]!r}")
+    folder, resume = keep.get("checkpoint"), keep.get("resume", False)
+    if folder is None:
+        if resume:
+            raise ValueError("resume=True needs checkpoint=, the folder in which the earlier run kept its state")
+        if "every" in keep:
+            raise ValueError(f"every={keep['every']!r} needs checkpoint=, a folder for what is kept")
+        return None
+    return Checkpoints(folder, keep.get("every", "60s"), resume, settings, None if table is None else table())
+
+
+def refuse_to_keep(keep: Keep) -> None:
+    """A stream cannot be read again from where a run stopped."""
+    if keeper_of(keep, {}) is not None:
+        raise ValueError(
+            "checkpoint= is not for streams, which cannot be read again: call partial_fit chunk by chunk, and save the model "
+            "in between"
+        )

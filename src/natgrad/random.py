@@ -1,0 +1,73 @@
+"""Random numbers as functions of the seed and of their place in a run; draws without replacement, many rows at once."""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Stream", "draw_rows", "generator"]
+
+Ints = npt.NDArray[np.int64]
+# Floyd's method compares each draw with the earlier ones of its row: quadratic in the draws, so only for few.
+MOST_FLOYD_DRAWS = 64
+
+
+class Stream(enum.IntEnum):
+    """What random numbers are for, where that is not the step itself: each use has a number of its own, far from any step."""
+
+    START = 2**31 - 1
+    BATCH_CUT = 2**31 - 2
+    BATCH_ORDER = 2**31 - 3
+    CHILD_ORDER = 2**31 - 4
+    OBSERVATION_ORDER = 2**31 - 5
+    PROBE = 2**31 - 6
+    REVIVAL = 2**31 - 7
+    STREAM_ORDER = 2**31 - 8
+    GIBBS = 2**31 - 9
+    NEGATIVES = 2**31 - 10
+
+
+def generator(seed: int, *where: int) -> np.random.Generator:
+    """The random numbers of one place in a run: the same (seed, t, block, …) gives the same numbers, always."""
+    return np.random.default_rng([seed, *where])
+
+
+def draw_rows(rng: np.random.Generator, start: Ints, counts: Ints) -> tuple[Ints, Ints]:
+    """For each row r, ``counts[r]`` positions of ``start[r] … start[r+1]`` without replacement.
+
+    Parameters
+    ----------
+    rng : Generator
+    start : ints [R + 1], row boundaries
+    counts : ints [R], at most the length of each row
+
+    Returns
+    -------
+    positions, rows : ints [Σ counts], in order of rows
+    """
+    lengths = np.diff(start)
+    rows = np.repeat(np.arange(len(counts)), counts)
+    if np.array_equal(lengths, counts):
+        return np.arange(start[-1]), rows
+    most = int(counts.max(initial=0))
+    if most > MOST_FLOYD_DRAWS:
+        return _by_sorting(rng, start, counts), rows
+    chosen = np.full((len(counts), most), -1)
+    # Floyd: draw j-th from 0 … n − c + j; if taken already, take n − c + j itself.
+    for j in range(most):
+        top = lengths - counts + j
+        draw = np.floor(rng.random(len(counts)) * (top + 1)).astype(np.int64)
+        taken = (chosen[:, :j] == draw[:, None]).any(axis=1)
+        chosen[:, j] = np.where(taken, top, draw)
+    wanted = np.arange(most)[None, :] < counts[:, None]
+    return (chosen + start[:-1, None])[wanted], rows
+
+
+def _by_sorting(rng: np.random.Generator, start: Ints, counts: Ints) -> Ints:
+    lengths = np.diff(start)
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    shuffled = np.lexsort((rng.random(int(start[-1])), row))
+    rank = np.arange(int(start[-1])) - np.repeat(start[:-1], lengths)
+    return shuffled[rank < np.repeat(counts, lengths)]

@@ -1,0 +1,1 @@
+"""What each model shows on its page."""

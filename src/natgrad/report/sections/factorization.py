@@ -1,0 +1,133 @@
+"""The page of a matrix factorisation: how much each factor carries, whether its uncertainty is honest, and examples.
+
+Calibration is judged on held-out ratings where there are any, otherwise on those of the fit, and the page says which.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.ratings import Ratings
+from natgrad.report.charts.calibration import Judged, coverage, reliability, verdict
+from natgrad.report.charts.svg import Axis, bar_chart
+from natgrad.report.format import count, short
+from natgrad.report.html import Html, join, table, tag
+from natgrad.report.sections.contribution import Fact, Section, Subject
+
+__all__ = ["facts", "sections"]
+
+Floats = npt.NDArray[np.float64]
+MOST_JUDGED, USERS, ITEMS = 200_000, 6, 5
+
+
+def facts(subject: Subject) -> list[Fact]:
+    """How many ratings, users and items; the score on held-out ratings."""
+    model = subject.model
+    found = []
+    ratings = _ratings(subject)
+    if ratings is not None:
+        found = [
+            Fact("ratings", count(len(ratings.values))),
+            Fact("users", count(ratings.n_users)),
+            Fact("items", count(ratings.n_items)),
+        ]
+    found += [Fact("factors", count(model.n_factors)), Fact("seed", str(model.seed))]
+    if subject.held_out is not None:
+        judged = _judged(subject)
+        error = float(np.sqrt(np.mean((judged.values - judged.mean) ** 2))) if judged else float("nan")
+        score = model.score(subject.held_out)
+        found.append(Fact("held-out", f"{short(score)} nats a rating, root mean square error {short(error)}"))
+    return found
+
+
+def sections(subject: Subject) -> list[Section]:
+    """Factors, calibration and examples."""
+    found = [Section("factors", "Factors", _factors(subject.model))]
+    judged = _judged(subject)
+    if judged is not None:
+        found.append(Section("calibration", "Calibration", _calibration(subject.model, judged)))
+    ratings = _ratings(subject)
+    if ratings is not None:
+        found.append(Section("examples", "Examples", _examples(subject.model, ratings)))
+    return found
+
+
+def _ratings(subject: Subject) -> Ratings | None:
+    found = getattr(subject.model, "ratings_", None)
+    return found if isinstance(found, Ratings) else None
+
+
+# -- how much each factor carries --
+
+
+def _factors(model: Any) -> Html:
+    """√(E[u²] E[v²]) of each factor, averaged over users and items: what it adds to a rating, in the ratings' own unit."""
+    spread = np.ones(1)
+    for side in (model.user_factors_, model.item_factors_):
+        spread = spread * np.sqrt(np.mean(side.mean**2 + side.sd**2, axis=0))
+    order = np.argsort(-spread, kind="stable")
+    names = ", ".join(f"{k}: {short(float(spread[k]), 3)}" for k in order[:10])
+    chart = bar_chart(
+        spread[order], Axis("factors, largest first"), Axis("typical size in a rating", low=0.0),
+        title="How much each factor carries", description=f"By factor number: {names}.",
+    )  # fmt: skip
+    words = (
+        "The root mean square of what each factor adds to a rating. Factors that are not needed shrink towards zero."
+    )
+    return join([tag("p", words), tag("div", tag("figure", chart), class_="charts")])
+
+
+# -- whether the uncertainty is honest --
+
+
+def _judged(subject: Subject) -> Judged | None:
+    from natgrad.models.factorization.estimator import as_ratings
+
+    ratings = _ratings(subject) if subject.held_out is None else as_ratings(subject.held_out)
+    if ratings is None or not len(ratings.values):
+        return None
+    n = len(ratings.values)
+    chosen = (
+        np.arange(n) if n <= MOST_JUDGED else np.sort(np.random.default_rng(0).choice(n, MOST_JUDGED, replace=False))
+    )
+    users, items = ratings.user_ids[ratings.users[chosen]], ratings.item_ids[ratings.items[chosen]]
+    mean, sd = subject.model.predict(users, items, return_std=True)
+    return Judged(ratings.values[chosen], mean, sd, "ratings", subject.held_out is not None)
+
+
+def _calibration(model: Any, judged: Judged) -> Html:
+    """Intervals for ratings; for likes and counts, whose predictions are no Gaussians, what was seen against what was said."""
+    kind = getattr(model, "likelihood", "gaussian")
+    if kind == "gaussian":
+        return join([verdict(judged), tag("div", coverage(judged), class_="charts")])
+    what = "share of likes" if kind == "bernoulli" else "count"
+    return tag("div", reliability(judged, what), class_="charts")
+
+
+# -- examples --
+
+
+def _examples(model: Any, ratings: Ratings) -> Html:
+    """A few users, from busy to quiet: what they liked best, and what the model would offer them."""
+    degree = np.bincount(ratings.users, minlength=ratings.n_users)
+    busy = np.argsort(-degree, kind="stable")
+    able = busy[degree[busy] < ratings.n_items]
+    rows = []
+    for number in able[np.unique(np.linspace(0, len(able) - 1, min(USERS, len(able))).round().astype(int))]:
+        own = np.flatnonzero(ratings.users == number)
+        best = own[np.argsort(-ratings.values[own], kind="stable")[:ITEMS]]
+        liked = ", ".join(f"{ratings.item_ids[ratings.items[n]]} ({short(float(ratings.values[n]))})" for n in best)
+        rows.append([str(ratings.user_ids[number]), count(len(own)), liked, _offered(model, ratings, int(number), own)])
+    head = ("user", "ratings", "rated highest", "predicted highest among the others")
+    return table(head, rows, caption="Some users, from the busiest to the quietest", numeric=(1,))
+
+
+def _offered(model: Any, ratings: Ratings, number: int, own: npt.NDArray[np.int64]) -> str:
+    new = np.setdiff1d(np.arange(ratings.n_items), ratings.items[own])
+    who = np.repeat(ratings.user_ids[[number]], len(new))
+    mean, sd = model.predict(who, ratings.item_ids[new], return_std=True)
+    best = np.argsort(-mean, kind="stable")[:ITEMS]
+    return ", ".join(f"{ratings.item_ids[new[i]]} ({mean[i]:.2f} ± {sd[i]:.2f})" for i in best)

@@ -1,0 +1,207 @@
+"""The page of a hidden Markov model: transitions, emissions, and the path of states with a zoom."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.report.charts.heatmap import heat_table
+from natgrad.report.charts.svg import picture, thinned
+from natgrad.report.format import count, percent, short
+from natgrad.report.html import Html, join, json_block, table, tag
+from natgrad.report.sections.contribution import Fact, Section, Subject
+
+__all__ = ["facts", "sections"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+# Of a long path the page keeps so many stretches and points; shorter stretches than a pixel of the whole are left out.
+MOST_STRETCHES, MOST_POINTS, MOST_COLUMNS = 6000, 3000, 30
+STRIP = (900.0, 120.0)
+BUTTONS = (
+    ("in", "+", "Zoom in"),
+    ("out", "−", "Zoom out"),
+    ("back", "←", "Earlier"),
+    ("on", "→", "Later"),
+    ("all", "All", "All of the path"),
+)
+
+
+class Path(NamedTuple):
+    """The likeliest states [T], the first column of the data, and where sequences end."""
+
+    states: Ints
+    values: Floats
+    ends: Ints
+
+
+def facts(subject: Subject) -> list[Fact]:
+    """How much was read, and how well other sequences are predicted."""
+    model = subject.model
+    found = [
+        Fact("times", count(getattr(model, "n_times_seen_", 0))),
+        Fact("states", count(len(model.startprob_))),
+        Fact("columns", count(model.n_features_in_)),
+        Fact("seed", str(model.seed)),
+    ]
+    if subject.held_out is not None:
+        X, lengths = _parts(subject.held_out)
+        score = model.score(X, lengths) / len(X)
+        found.append(Fact("held-out", f"{short(score)} nats a time"))
+    return found
+
+
+def sections(subject: Subject) -> list[Section]:
+    """States, emissions and, with data, the path."""
+    model = subject.model
+    path = _path(subject)
+    found = [
+        Section("states", "States", _states(model, path)),
+        Section("emissions", "Emissions", _emissions(model)),
+    ]
+    if path is not None:
+        found.append(Section("path", "The path of states", _path_section(path, len(model.startprob_)), "path.js"))
+    return found
+
+
+def _parts(data: Any) -> tuple[Any, Any]:
+    """Data are an array, or a pair of an array and the lengths of its sequences."""
+    X, lengths = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
+    array = np.asarray(X)
+    return (array[:, None] if array.ndim == 1 else array), lengths
+
+
+def _path(subject: Subject) -> Path | None:
+    if subject.data is None:
+        return None
+    X, lengths = _parts(subject.data)
+    states = np.asarray(subject.model.predict(X, lengths), dtype=np.int64)
+    ends = np.array([len(states)]) if lengths is None else np.cumsum(lengths)
+    return Path(states, X[:, 0].astype(np.float64), ends.astype(np.int64))
+
+
+# -- states --
+
+
+def _states(model: Any, path: Path | None) -> Html:
+    A = np.asarray(model.transmat_)
+    K = len(A)
+    names = [f"state {k}" for k in range(K)]
+    texts = [[percent(float(value)) for value in row] for row in A]
+    matrix = heat_table(A, names, names, caption="Transitions: from the row to the column, means", texts=texts, scale=A)
+    share = _stationary(A) if path is None else np.bincount(path.states, minlength=K) / len(path.states)
+    stay = np.clip(np.diag(A), 0.0, 1.0 - 1e-12)
+    low, high = model.posterior_["transition"].interval(0.9)
+    rows = [
+        [name, percent(float(share[k])), short(float(1.0 / (1.0 - stay[k])), 3), percent(float(A[k, k])),
+         f"{percent(float(low[k, k]))} to {percent(float(high[k, k]))}"]
+        for k, name in enumerate(names)
+    ]  # fmt: skip
+    what = "part of the time in the long run" if path is None else "part of the times"
+    head = ("state", what, "expected stay", "stays", "90 % interval")
+    return join([table(head, rows, caption="How long states last", numeric=(1, 2, 3, 4)), matrix])
+
+
+def _stationary(A: Floats) -> Floats:
+    """The left eigenvector of the transitions for 1, as shares."""
+    values, vectors = np.linalg.eig(A.T)
+    found = np.abs(np.real(vectors[:, np.argmin(np.abs(values - 1.0))]))
+    return np.asarray(found / found.sum())
+
+
+# -- emissions --
+
+
+def _emissions(model: Any) -> Html:
+    """What each state emits: means with standard deviations, probabilities or rates."""
+    K = len(model.startprob_)
+    names = [f"state {k}" for k in range(K)]
+    if hasattr(model, "means_"):
+        mean, spread = np.asarray(model.means_), np.asarray(model.covars_)
+        sd = np.sqrt(spread if spread.ndim == 2 else np.diagonal(spread, axis1=1, axis2=2))
+        texts = [
+            [f"{short(m, 3)} ± {short(s, 2)}" for m, s in zip(*rows, strict=True)]
+            for rows in zip(mean, sd, strict=True)
+        ]
+        scale = (mean - mean.min(0)) / np.maximum(np.ptp(mean, axis=0), 1e-300)
+        return _emission_table(
+            mean, names, "Means ± standard deviations of the observations in each state", texts, scale
+        )
+    for attribute, words in (
+        ("emissionprob_", "Probabilities of the symbols in each state"),
+        ("lambdas_", "Expected counts in each state"),
+        ("probs_", "Probability that a track is on, in each state"),
+    ):
+        if hasattr(model, attribute):
+            return _emission_table(np.asarray(getattr(model, attribute)), names, words, None, None)
+    return tag("p", "This kind of emission has no table yet.")
+
+
+def _emission_table(
+    values: Floats, names: list[str], caption: str, texts: list[list[str]] | None, scale: Floats | None
+) -> Html:
+    shown = min(values.shape[1], MOST_COLUMNS)
+    if shown < values.shape[1]:
+        caption += f" (the first {shown} of {values.shape[1]} columns)"
+    columns = [str(d) for d in range(shown)]
+    return heat_table(
+        values[:, :shown], names, columns, caption=caption,
+        texts=None if texts is None else [row[:shown] for row in texts], scale=None if scale is None else scale[:, :shown],
+    )  # fmt: skip
+
+
+# -- the path --
+
+
+def _path_section(path: Path, K: int) -> Html:
+    starts = np.flatnonzero(np.diff(path.states, prepend=-1))
+    lengths = np.diff(np.append(starts, len(path.states)))
+    if len(starts) > MOST_STRETCHES:
+        # The longest ones, in order: the rest would be thinner than a line.
+        keep = np.sort(np.argsort(-lengths, kind="stable")[:MOST_STRETCHES])
+        starts, lengths = starts[keep], lengths[keep]
+    at, values = thinned(np.arange(len(path.values), dtype=np.float64), path.values, MOST_POINTS)
+    payload = {
+        "times": len(path.states),
+        "states": K,
+        "stretches": [[int(s), int(n), int(path.states[s])] for s, n in zip(starts, lengths, strict=True)],
+        "values": [[int(t), float(f"{v:.4g}")] for t, v in zip(at, values, strict=True) if np.isfinite(v)],
+        "ends": path.ends[:-1].tolist()[:1000],
+    }
+    buttons = [tag("button", text, type="button", id=f"path-{key}", aria_label=label) for key, text, label in BUTTONS]
+    legend = [
+        tag("li", tag("span", class_="patch", style=_colour(k, K), aria_hidden="true"), f"state {k}") for k in range(K)
+    ]
+    strip = tag("div", _strip(path, starts, lengths, K), id="path-strip", tabindex="0", role="application",
+                aria_label="The path of states. Plus and minus zoom, arrows move, 0 shows all.")  # fmt: skip
+    return join(
+        [
+            tag(
+                "p",
+                "The likeliest path of states, above it the first column of the data. + and − zoom.",
+            ),
+            tag("div", buttons, tag("span", id="path-range", class_="note", aria_live="polite"), class_="controls"),
+            tag("ul", legend, class_="legend"),
+            strip,
+            json_block("path-data", payload),
+        ]
+    )
+
+
+def _strip(path: Path, starts: Ints, lengths: Ints, K: int) -> Html:
+    """The whole path, for a page without a script."""
+    width, height = STRIP
+    scale = width / len(path.states)
+    bars = []
+    for start, length in zip(starts[:1500], lengths[:1500], strict=True):
+        place = {"x": f"{start * scale:.2f}", "y": f"{height - 26:.0f}", "width": f"{max(length * scale, 0.3):.2f}"}
+        bars.append(tag("rect", **place, height=26, style=_colour(int(path.states[start]), K)))
+    share = ", ".join(f"state {k}: {percent(float(np.mean(path.states == k)))}" for k in range(K))
+    return picture(width, height, bars, title="The path of states", description=share)
+
+
+def _colour(k: int, K: int) -> str:
+    """States are far apart on the colour wheel; the numbers say the same for those who do not see colours."""
+    return f"--hue:{(k * 360 // max(K, 1) + 205) % 360}"

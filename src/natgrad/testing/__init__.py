@@ -1,1 +1,0 @@
-"""Slow and obvious twins of the compiled kernels, for tests only."""
