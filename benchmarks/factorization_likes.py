@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 import natgrad as ng
-from natgrad.data.generate import paper_ratings
+from natgrad.data.datasets.generated.ratings import paper_ratings
 from natgrad.models.factorization.metrics import ranking_scores
 
 SHOWN = 20

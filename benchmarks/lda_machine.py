@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 from threadpoolctl import threadpool_limits
 
-from natgrad.data.corpora import Corpus
+from natgrad.data.corpus import Corpus
 from natgrad.kernels.memory import aligned_empty
 from natgrad.models.lda.parts import infer_view
 from natgrad.models.lda.problem import LDAProblem, Local

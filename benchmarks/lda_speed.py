@@ -25,7 +25,7 @@ import scipy.sparse as sparse
 from lda_machine import dense_part
 
 import natgrad as ng
-from natgrad.data.corpora import as_corpus
+from natgrad.data.corpus import as_corpus
 from natgrad.kernels._threads import at_most
 from natgrad.models.lda.parts import infer_view
 from natgrad.models.lda.problem import LDAProblem, Local

@@ -27,7 +27,7 @@ from distributed import Client, LocalCluster
 from threadpoolctl import threadpool_limits
 
 import natgrad as ng
-from natgrad.data.corpora import as_corpus
+from natgrad.data.corpus import as_corpus
 from natgrad.inference.executors.threads import Dask, sharing
 from natgrad.inference.step_sizes import RobbinsMonro
 from natgrad.inference.steppers.groups import SampledGroups

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 import natgrad as ng
-from natgrad.data.corpora import as_corpus
+from natgrad.data.corpus import as_corpus
 from natgrad.inference.step_sizes import RobbinsMonro
 from natgrad.inference.steppers.groups import SampledGroups
 from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors

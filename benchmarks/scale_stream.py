@@ -32,7 +32,7 @@ CAP = 1e9
 class Stream:
     """Chunks until so many bytes were handed out."""
 
-    again, n_total = False, None
+    rereadable, n_total = False, None
 
     def __init__(self, n_bytes: float) -> None:
         self.n_bytes, self.given = n_bytes, 0

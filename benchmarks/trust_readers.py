@@ -27,13 +27,13 @@ import scipy.sparse as sparse
 from adversary.inputs import mutated
 
 import natgrad as ng
-from natgrad.data.corpora import read_docword, read_ldac
-from natgrad.data.document_files import read_documents
-from natgrad.data.matrix_market import read_matrix_market
-from natgrad.data.number_files import read_numbers
-from natgrad.data.rating_files import as_ratings, read_ratings
-from natgrad.data.sources import open_source
-from natgrad.data.text_sources import DocwordSource, LdacSource, SvmlightSource
+from natgrad.data.corpus import read_docword, read_ldac
+from natgrad.data.io.documents import read_documents
+from natgrad.data.io.line_sources import DocwordSource, LdacSource, SvmlightSource
+from natgrad.data.io.matrix_market import read_matrix_market
+from natgrad.data.io.numbers import read_numbers
+from natgrad.data.io.ratings import as_ratings, read_ratings
+from natgrad.data.stream import open_source
 
 RESULTS = Path(__file__).resolve().parent / "results"
 CAP = 4 << 30

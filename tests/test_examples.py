@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from natgrad import data
-from natgrad.data.docstrings import Docstrings
+from natgrad.data.datasets.docstrings import Docstrings
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = {path.stem: path for path in sorted((ROOT / "examples").glob("*.py"))}

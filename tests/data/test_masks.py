@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.data.corpora import as_corpus
+from natgrad.data.corpus import as_corpus
 
 TABLE = np.random.default_rng(0).integers(1, 6, (12, 8)).astype(float)
 MASK = np.random.default_rng(1).random(TABLE.shape) < 0.3

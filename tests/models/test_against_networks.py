@@ -14,7 +14,7 @@ import scipy.sparse
 import scipy.special as sp
 
 import natgrad as ng
-from natgrad.data.corpora import as_corpus
+from natgrad.data.corpus import as_corpus
 from natgrad.data.sequences import Sequences, as_ends
 from natgrad.inference.engine import Limits, run
 from natgrad.inference.problem import State

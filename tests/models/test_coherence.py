@@ -5,7 +5,7 @@ import pytest
 from reference.coherence import c_v_slowly, windows_slowly
 
 import natgrad as ng
-from natgrad.data.corpora import as_corpus
+from natgrad.data.corpus import as_corpus
 from natgrad.models.lda.coherence import c_v, npmi, of_documents, of_windows
 
 

@@ -10,7 +10,7 @@ from reference.gibbs import enumerated_counts, sampled_counts, tokens_of
 from reference.lda import draw_documents
 
 import natgrad as ng
-from natgrad.data.corpora import as_corpus
+from natgrad.data.corpus import as_corpus
 from natgrad.models.lda.gibbs import Sampler, gibbs_finish
 from natgrad.models.lda.topics import aligned
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference.lda import draw_documents, naive_documents, naive_sparse_document
 
-from natgrad.data.corpora import as_corpus
+from natgrad.data.corpus import as_corpus
 from natgrad.kernels._threads import at_most
 from natgrad.kernels.special import bits_like, elog_columns, exp_digamma, lgamma_columns, series_for
 from natgrad.models.lda.problem import LDAProblem, Local

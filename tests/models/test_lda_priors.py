@@ -5,7 +5,7 @@ import pytest
 from reference.lda import draw_documents
 
 import natgrad as ng
-from natgrad.data.corpora import as_corpus
+from natgrad.data.corpus import as_corpus
 from natgrad.inference.engine import Limits, run
 from natgrad.inference.steppers.groups import KEY
 from natgrad.inference.steppers.hyper import given

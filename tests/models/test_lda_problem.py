@@ -9,7 +9,7 @@ from reference.lda import draw_documents
 from sklearn.decomposition import LatentDirichletAllocation
 
 import natgrad as ng
-from natgrad.data.corpora import as_corpus
+from natgrad.data.corpus import as_corpus
 from natgrad.inference.engine import Limits, run
 from natgrad.inference.steppers.groups import KEY, MemoisedGroups, rows_of
 from natgrad.models.lda.problem import LDAProblem, Local

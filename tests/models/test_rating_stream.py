@@ -11,9 +11,9 @@ from natgrad.models.factorization.stream import UsersProblem
 class Chunks:
     """Users of a low-rank table, a few hundred at a time."""
 
-    def __init__(self, n_chunks=8, users=150, again=True, names=str):
+    def __init__(self, n_chunks=8, users=150, rereadable=True, names=str):
         rng = np.random.default_rng(0)
-        self.again, self.items = again, rng.normal(size=(40, 3))
+        self.rereadable, self.items = rereadable, rng.normal(size=(40, 3))
         self.parts = []
         for number in range(n_chunks):
             table = 3.0 + rng.normal(size=(users, 3)) @ self.items.T + 0.3 * rng.normal(size=(users, 40))
@@ -66,14 +66,14 @@ def test_the_estimate_of_the_bound_from_all_users_is_the_bound():
 
 
 def test_what_cannot_be_read_again_is_read_once():
-    model = ng.MatrixFactorization(3).fit(Chunks(n_chunks=3, again=False))
+    model = ng.MatrixFactorization(3).fit(Chunks(n_chunks=3, rereadable=False))
     assert model.n_steps_ == 3
     assert "read once" in str(model.stop_)
     assert model.item_factors_.mean.shape == (40, 3)
 
 
 def test_a_refused_chunk_leaves_the_model_as_it_was():
-    model = ng.MatrixFactorization(3).fit(Chunks(n_chunks=2, again=False))
+    model = ng.MatrixFactorization(3).fit(Chunks(n_chunks=2, rereadable=False))
     before, stream = model.item_factors_.mean.copy(), Chunks(n_chunks=2)
     stream.parts.insert(1, np.full((2, 2), np.nan))
     with pytest.raises(ValueError, match="chunk 1 of the stream: X of shape"):

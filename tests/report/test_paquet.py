@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import natgrad as ng
 from natgrad.cli import main as command
-from natgrad.data.generate import paper_ratings
-from natgrad.data.rating_files import read_ratings
+from natgrad.data.datasets.generated.ratings import paper_ratings
+from natgrad.data.io.ratings import read_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.models.factorization.scalar_problem import RatingsProblem
 from natgrad.reproduce import paquet, paquet_runs

@@ -18,7 +18,7 @@ import numpy as np
 
 import natgrad as ng
 from natgrad.cli.common import Command, emit, json_option, make_table
-from natgrad.data.generate import paper_ratings
+from natgrad.data.datasets.generated.ratings import paper_ratings
 from natgrad.report.format import short
 
 __all__ = ["bench"]

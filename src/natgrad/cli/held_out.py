@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from natgrad.cli.common import UserError
 from natgrad.cli.inputs import Input
-from natgrad.data.corpora import Corpus
+from natgrad.data.corpus import Corpus
 from natgrad.data.ratings import Ratings
 from natgrad.report.format import count
 

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from natgrad.data.corpora import Corpus
-from natgrad.data.document_files import KINDS, Documents, count_words, read_documents
+from natgrad.data.corpus import Corpus
 from natgrad.data.ids import as_ids
-from natgrad.data.number_files import column_names, read_numbers, runs_of
-from natgrad.data.rating_files import read_ratings
+from natgrad.data.io.documents import KINDS, Documents, count_words, read_documents
+from natgrad.data.io.numbers import column_names, read_numbers, run_lengths
+from natgrad.data.io.ratings import read_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.models.registry import model_class
 from natgrad.report.format import count
@@ -204,7 +204,7 @@ def _chosen(options: dict[str, Any]) -> list[str] | None:
 def _read_sequences(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     name = options.get("sequence")
     found = read_numbers(path, _chosen(options), [name] if name else [], encoding=options.get("encoding"))
-    lengths = runs_of(found.apart[name]) if name else np.array([len(found.rows)])
+    lengths = run_lengths(found.apart[name]) if name else np.array([len(found.rows)])
     words = f"{count(len(found.rows))} times in {count(len(lengths))} sequences, columns {', '.join(found.names)}"
     return Input((found.rows, lengths), (found.rows, lengths), None, words)
 

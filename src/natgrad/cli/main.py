@@ -19,8 +19,8 @@ from natgrad.cli import fit as command_fit
 from natgrad.cli import predict as command_use
 from natgrad.cli import resume as command_resume
 from natgrad.cli.common import Command, UserError
-from natgrad.data.generate import paper_ratings
-from natgrad.data.rating_files import read_ratings
+from natgrad.data.datasets.generated.ratings import paper_ratings
+from natgrad.data.io.ratings import read_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.reproduce import paquet, paquet_table
 from natgrad.reproduce.paquet_figures import draw_figure

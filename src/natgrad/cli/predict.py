@@ -23,9 +23,9 @@ from natgrad.cli.common import (
     the_only,
 )
 from natgrad.cli.inputs import ids_like, model_of, pair_options, reading_options
-from natgrad.data.number_files import Numbers, read_numbers
+from natgrad.data.io.numbers import Numbers, read_numbers
+from natgrad.data.io.tables import read_table
 from natgrad.data.rating_columns import rating_columns
-from natgrad.data.tables import read_table
 from natgrad.report.format import percent, short
 from natgrad.report.page import write_report
 

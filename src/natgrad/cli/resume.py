@@ -21,7 +21,7 @@ import numpy as np
 from natgrad.cli.common import Command, UserError, json_option, load_model
 from natgrad.cli.inputs import MODELS, Input, Model, model_of, reading_options
 from natgrad.cli.options import estimator_options
-from natgrad.data.corpora import Corpus
+from natgrad.data.corpus import Corpus
 from natgrad.data.ratings import Ratings
 from natgrad.posterior.files.checkpoints import checkpoints_in
 from natgrad.posterior.files.container import read_model

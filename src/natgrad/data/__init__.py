@@ -4,20 +4,20 @@ Real text and tables that are on every machine (`load_…`), generated data with
 public sets, which only `download` fetches.
 """
 
-from natgrad.data.bundled import TABLES, load_table
-from natgrad.data.docstrings import load_docstrings
-from natgrad.data.download import DATASETS, download
-from natgrad.data.generate import make_ratings
-from natgrad.data.generated.ancestry import make_ancestry
-from natgrad.data.generated.cells import make_cells
-from natgrad.data.generated.chromatin import make_chromatin
-from natgrad.data.generated.flights import make_flights
-from natgrad.data.generated.match import match_rows
-from natgrad.data.generated.spectra import make_spectra
+from natgrad.data.datasets.bundled import TABLES, load_table
+from natgrad.data.datasets.docstrings import load_docstrings
+from natgrad.data.datasets.download import DATASETS, download
+from natgrad.data.datasets.generated.ancestry import make_ancestry
+from natgrad.data.datasets.generated.cells import make_cells
+from natgrad.data.datasets.generated.chromatin import make_chromatin
+from natgrad.data.datasets.generated.flights import make_flights
+from natgrad.data.datasets.generated.match import match_rows
+from natgrad.data.datasets.generated.ratings import make_ratings
+from natgrad.data.datasets.generated.spectra import make_spectra
 from natgrad.data.genotypes import allele_frequencies, genotypes
-from natgrad.data.rating_files import read_ratings
-from natgrad.data.rating_sources import RatingsSource
-from natgrad.data.sources import open_source
+from natgrad.data.io.rating_source import RatingsSource
+from natgrad.data.io.ratings import read_ratings
+from natgrad.data.stream import open_source
 
 __all__ = [
     "DATASETS",

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
-from natgrad.data.corpora import Corpus, as_corpus
+from natgrad.data.corpus import Corpus, as_corpus
 
 __all__ = ["allele_frequencies", "genotypes"]
 

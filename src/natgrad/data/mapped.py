@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Mapped", "Stamp", "stamp_of"]
+__all__ = ["FileIdentity", "Mapped", "file_identity"]
 
 Array = npt.NDArray[Any]
 
 
-class Stamp(NamedTuple):
+class FileIdentity(NamedTuple):
     """A file by its name, its size in bytes and when it was changed (ns): a machine that finds the same sees the same file."""
 
     path: str
@@ -22,19 +22,19 @@ class Stamp(NamedTuple):
     changed: int
 
 
-def stamp_of(path: str) -> Stamp | None:
+def file_identity(path: str) -> FileIdentity | None:
     """The file of this name here; None if there is none."""
     try:
         found = os.stat(path)
     except OSError:
         return None
-    return Stamp(path, found.st_size, found.st_mtime_ns)
+    return FileIdentity(path, found.st_size, found.st_mtime_ns)
 
 
 class Mapped(NamedTuple):
     """An array in a file, from a byte of it on, row after row."""
 
-    file: Stamp
+    file: FileIdentity
     dtype: str
     offset: int
     shape: tuple[int, ...]
@@ -47,7 +47,7 @@ class Mapped(NamedTuple):
             if not isinstance(base, np.ndarray):
                 return None
             base = base.base
-        file = stamp_of(os.path.abspath(base.filename)) if isinstance(base.filename, (str, os.PathLike)) else None
+        file = file_identity(os.path.abspath(base.filename)) if isinstance(base.filename, (str, os.PathLike)) else None
         if file is None or base.mode != "r" or not array.flags.c_contiguous or not array.size:
             return None
         offset = base.offset + array.ctypes.data - base.ctypes.data
@@ -60,7 +60,7 @@ class Mapped(NamedTuple):
 
     def opened(self) -> Array:
         """The array, mapped from the file where this is called; an error if that is not the file it was."""
-        found = stamp_of(self.file.path)
+        found = file_identity(self.file.path)
         if found != self.file:
             what = (
                 "is not there"

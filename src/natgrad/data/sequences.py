@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.npy import load_array
-from natgrad.data.sources import ParquetSource
+from natgrad.data.io.npy import load_array
+from natgrad.data.stream import ParquetSource
 
 __all__ = [
     "Sequences",

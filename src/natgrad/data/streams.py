@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sparse
 
-from natgrad.data.corpora import Corpus, has_names
+from natgrad.data.corpus import Corpus, has_names
+from natgrad.data.stream import is_rereadable
 
 __all__ = ["Stream", "as_stream"]
 
@@ -22,10 +23,10 @@ CHUNK = 2_000
 
 
 class Stream(NamedTuple):
-    """``read()`` begins anew; ``again`` says whether it may be called twice; ``n_total`` counts the documents, if known."""
+    """``read()`` begins anew; ``rereadable`` says whether it may be called twice; ``n_total`` counts the documents, if known."""
 
     read: Callable[[], Iterator[Any]]
-    again: bool
+    rereadable: bool
     n_total: int | None = None
 
 
@@ -45,7 +46,7 @@ def as_stream(X: Any, size: int | None = None) -> Stream | None:
     [2, 1]
     """
     if callable(getattr(X, "chunks", None)):
-        return Stream(lambda: iter(X.chunks()), bool(getattr(X, "again", True)), getattr(X, "n_total", None))
+        return Stream(lambda: iter(X.chunks()), is_rereadable(X, silent=True), getattr(X, "n_total", None))
     if isinstance(X, Iterator):
         return Stream(lambda: _grouped(X, size or CHUNK), False)
     if isinstance(X, (list, tuple)) and len(X) and all(_is_table(part) for part in X):

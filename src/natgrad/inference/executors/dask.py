@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, final
 
 from natgrad.blas import ONE_BLAS_THREAD
-from natgrad.data.mapped import Stamp, stamp_of
+from natgrad.data.mapped import FileIdentity, file_identity
 from natgrad.inference.executors.threads import Call, Everywhere, Recipe, Shared
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class OnWorkers:
         self._tasks = itertools.count()
         self._held: dict[int, Any] = {}
         self._home: dict[int, str] = {}
-        self._seen: dict[Stamp, bool] = {}
+        self._seen: dict[FileIdentity, bool] = {}
         self._common: dict[int, tuple[Any, Any]] = {}
 
     def run(self, function: Callable[..., Any], calls: Iterable[Call]) -> Iterator[Any]:
@@ -147,7 +147,7 @@ class OnWorkers:
         self._held[number] = held
         return held
 
-    def _is_seen(self, files: tuple[Stamp, ...]) -> bool:
+    def _is_seen(self, files: tuple[FileIdentity, ...]) -> bool:
         """Whether all workers see the files as they are here; asked once for each."""
         unknown = [file for file in files if file not in self._seen]
         if unknown:
@@ -190,9 +190,9 @@ class OnWorkers:
         return {n: result for number in finished for n, result in self._gathered({number: finished[number]}).items()}
 
 
-def _stamps(paths: list[str]) -> list[Stamp | None]:
+def _stamps(paths: list[str]) -> list[FileIdentity | None]:
     """On a worker: the files that it sees."""
-    return [stamp_of(path) for path in paths]
+    return [file_identity(path) for path in paths]
 
 
 def _losses() -> tuple[type[Exception], ...]:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 
-from natgrad.data.mapped import Stamp
+from natgrad.data.mapped import FileIdentity
 
 __all__ = [
     "Call",
@@ -46,7 +46,7 @@ class Recipe(NamedTuple):
 
     make: Callable[..., Any]
     arguments: tuple[Any, ...]
-    files: tuple[Stamp, ...] = ()
+    files: tuple[FileIdentity, ...] = ()
 
     def made(self) -> Any:
         """The data, here."""

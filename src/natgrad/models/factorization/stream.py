@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.rating_files import as_ratings
+from natgrad.data.io.ratings import as_ratings
 from natgrad.data.ratings import Ratings, joined_ids
+from natgrad.data.stream import is_rereadable
 from natgrad.inference.engine import Result
 from natgrad.inference.executors.threads import sharing
 from natgrad.inference.problem import Block, State
@@ -127,7 +128,7 @@ def fit_rating_stream(
     if any(part is not None for part in features):
         raise ValueError("user_features, item_features: a source of ratings takes none; leave them out")
     stream = _Stream(model, settings, n_users)
-    again, seen_before = bool(getattr(source, "again", False)), None
+    again, seen_before = is_rereadable(source, silent=False), None
     means: list[float] = []
     stop = Stop(Reason.STEPS, "the stream was read once; what cannot be read again is not")
     while True:

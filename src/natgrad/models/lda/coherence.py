@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
-from natgrad.data.corpora import Corpus
+from natgrad.data.corpus import Corpus
 
 __all__ = ["How", "c_v", "npmi", "of_documents", "of_windows"]
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
-from natgrad.data.corpora import Corpus, as_corpus, with_words
+from natgrad.data.corpus import Corpus, as_corpus, with_words
 from natgrad.data.streams import as_stream
 from natgrad.inference.callbacks import told
 from natgrad.inference.engine import Limits, Result, run

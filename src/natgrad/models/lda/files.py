@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from natgrad.data.corpora import Corpus
+from natgrad.data.corpus import Corpus
 from natgrad.inference.schema import check, either, like, state_of
 from natgrad.inference.steppers.groups import n_remembered
 from natgrad.inference.trace import Stop, Trace

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.special as sp
 
-from natgrad.data.corpora import Corpus
+from natgrad.data.corpus import Corpus
 from natgrad.kernels.lda.gibbs import count_topics, merge_shards, rising_sums, rising_total, sweep_shards, word_tables
 from natgrad.models.lda.dirichlet_prior import RANGE
 from natgrad.models.threads import threads_for

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.corpora import Corpus
+from natgrad.data.corpus import Corpus
 from natgrad.kernels.factorization.ratings import group_rows
 from natgrad.kernels.lda.documents import solve_documents, topic_counts
 from natgrad.kernels.memory import aligned_empty

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.special as sp
 
-from natgrad.data.corpora import Corpus
+from natgrad.data.corpus import Corpus
 from natgrad.families import Dirichlet
 from natgrad.inference.executors.threads import Call, Placed, Shared, even_cuts
 from natgrad.inference.problem import Block, ChildSet, State

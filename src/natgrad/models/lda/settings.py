@@ -10,7 +10,7 @@ import numpy.typing as npt
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
-    from natgrad.data.corpora import Corpus
+    from natgrad.data.corpus import Corpus
     from natgrad.models.lda.problem import LDAProblem
 
 __all__ = ["LearnPriors", "check_settings", "checked_priors", "problem_of"]

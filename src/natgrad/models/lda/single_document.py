@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
-from natgrad.data.corpora import NO_COUNT, Corpus
+from natgrad.data.corpus import NO_COUNT, Corpus
 from natgrad.data.numbers import refuse_masked
 
 if TYPE_CHECKING:

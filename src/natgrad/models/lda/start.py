@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
-from natgrad.data.corpora import Corpus
+from natgrad.data.corpus import Corpus
 
 __all__ = ["first_topics", "revived_topics"]
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad import random
-from natgrad.data.corpora import Corpus, as_corpus, has_names, with_words
+from natgrad.data.corpus import Corpus, as_corpus, has_names, with_words
 from natgrad.data.streams import Stream
 from natgrad.inference.callbacks import Teller, asked
 from natgrad.inference.executors.threads import sharing
@@ -123,7 +123,7 @@ def fit_stream(
     refuse_to_keep(keep)
     if model.finish is not None:
         raise ValueError(f"finish={model.finish!r} needs all documents in memory: leave it out for a stream")
-    passes = whole_number(model.max_passes, "max_passes") if stream.again else 1
+    passes = whole_number(model.max_passes, "max_passes") if stream.rereadable else 1
     worker, trace, begin = type(model)(**model.get_params(deep=False)), Trace(), time.perf_counter()
     trace.choice = "sampled steps: the data are a stream, nothing is remembered"
     total, stop = n_documents or stream.n_total, None
@@ -154,7 +154,7 @@ def fit_stream(
             break
     if stop is None:
         once = "the stream was read once; what cannot be read again is not"
-        stop = Stop(Reason.STEPS, "all passes were made" if stream.again else once)
+        stop = Stop(Reason.STEPS, "all passes were made" if stream.rereadable else once)
     worker.n_documents_seen_, worker.elbo_, worker.trace_, worker.stop_ = seen, means[-1], trace, stop
     settings = model.get_params(deep=False)
     for name, value in vars(worker).items():

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy.optimize
 import scipy.sparse as sparse
 
-from natgrad.data.corpora import Corpus
+from natgrad.data.corpus import Corpus
 
 __all__ = ["Alignment", "By", "aligned", "completed", "ranked_words", "split_tokens", "tell_empty_topics"]
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.corpora import Corpus, as_corpus
+from natgrad.data.corpus import Corpus, as_corpus
 from natgrad.models.lda.estimator import LDA
 from natgrad.report.charts.svg import picture
 from natgrad.report.charts.topic_map import (

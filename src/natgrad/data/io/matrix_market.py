@@ -1,0 +1,99 @@
+"""A Matrix Market file in, its matrix out; whole, as its entries may come in any order. May be gzipped.
+
+    %%MatrixMarket matrix coordinate integer general
+    % comments
+    rows columns entries
+    row column value                (from 1; no value if the field is "pattern")
+
+"array" files have rows and columns, and then the values, column after column. SciPy's own reader of this format ends the process
+(a segmentation fault) on some damaged files, so it is not used.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sparse
+
+from natgrad.data.io.file_errors import raises_file_error
+from natgrad.data.io.text import open_text
+
+__all__ = ["read_matrix_market"]
+
+FORMATS, FIELDS = ("coordinate", "array"), ("real", "double", "integer", "pattern")
+# How the entry below the diagonal comes back above it.
+MIRRORED = {"general": 0.0, "symmetric": 1.0, "skew-symmetric": -1.0}
+# Rows or columns beyond this are a mistake.
+MOST = 2**31 - 1
+
+
+class _Head(NamedTuple):
+    format: str
+    field: str
+    mirrored: float
+    sizes: list[int]
+    n_lines: int
+
+
+@raises_file_error
+def read_matrix_market(path: Path) -> Any:
+    """The matrix: sparse if the file has coordinates, otherwise an array."""
+    with open_text(Path(path)) as file:
+        head = _read_head(file)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a matrix without entries
+            width = 1 if head.format == "array" else 2 if head.field == "pattern" else 3
+            table = np.loadtxt(file, dtype=np.float64, ndmin=2, comments="%").reshape(-1, width)
+    if head.format == "array":
+        return _dense(table[:, 0], head)
+    return _sparse(table, head)
+
+
+def _read_head(file: TextIO) -> _Head:
+    banner = file.readline().lower().split()
+    if len(banner) != 5 or banner[:2] != ["%%matrixmarket", "matrix"]:
+        raise ValueError("line 1: expected %%MatrixMarket matrix, and a format, a field and a symmetry")
+    for given, known in zip(banner[2:], (FORMATS, FIELDS, tuple(MIRRORED)), strict=True):
+        if given not in known:
+            raise ValueError(f"line 1: expected one of {', '.join(known)}, got {given[:40]!r}")
+    number, text = 2, file.readline()
+    while text.startswith("%") or (text and not text.strip()):
+        number, text = number + 1, file.readline()
+    sizes, wanted = text.split(), 3 if banner[2] == "coordinate" else 2
+    if len(sizes) != wanted or not all(size.isdecimal() and int(size) <= MOST for size in sizes):
+        raise ValueError(f"line {number}: expected {wanted} whole numbers, the sizes, got {text.strip()[:40]!r}")
+    found = _Head(banner[2], banner[3], MIRRORED[banner[4]], [int(size) for size in sizes], number)
+    if found.mirrored and found.sizes[0] != found.sizes[1]:
+        raise ValueError(f"line {number}: a symmetric matrix has as many rows as columns, got {text.strip()[:40]!r}")
+    if found.format == "array" and (found.field == "pattern" or found.mirrored):
+        raise ValueError("line 1: an array must be general, with values")
+    return found
+
+
+def _sparse(table: npt.NDArray[np.float64], head: _Head) -> Any:
+    rows, columns, n_entries = head.sizes
+    if len(table) != n_entries:
+        raise ValueError(f"line {head.n_lines} announces {n_entries:,} entries, and there are {len(table):,}")
+    for column, most, what in ((0, rows, "row"), (1, columns, "column")):
+        place = table[:, column]
+        if len(bad := np.flatnonzero(~((place >= 1) & (place <= most) & (place == np.floor(place))))):
+            entry = bad[0]
+            raise ValueError(f"entry {entry + 1}: expected a {what} from 1 to {most}, got {place[entry]:g}")
+    i, j = table[:, 0].astype(np.int64) - 1, table[:, 1].astype(np.int64) - 1
+    values = np.ones(len(table)) if head.field == "pattern" else table[:, 2]
+    if head.mirrored:
+        off = i != j
+        i, j = np.concatenate([i, j[off]]), np.concatenate([j, i[off]])
+        values = np.concatenate([values, head.mirrored * values[off]])
+    return sparse.csr_array(sparse.coo_array((values, (i, j)), shape=(rows, columns)))
+
+
+def _dense(values: npt.NDArray[np.float64], head: _Head) -> npt.NDArray[np.float64]:
+    rows, columns = head.sizes
+    if len(values) != rows * columns:
+        raise ValueError(f"line {head.n_lines} announces {rows:,} × {columns:,} values, and there are {len(values):,}")
+    return np.ascontiguousarray(values.reshape(columns, rows).T)
