@@ -269,7 +269,7 @@ def test_a_turn_that_lowers_the_bound_is_taken_back_for_good(monkeypatch):
     stepper, state = AcceleratedStepper(problem, order), problem.start(0)
     for _ in range(3):
         state, _ = stepper.step(state, 0)
-    assert state.memory[KEY].turning
+    assert state.memory[KEY].use_rotation
     calls = []
 
     def spoiled(problem, pair, state, carried):
@@ -281,7 +281,7 @@ def test_a_turn_that_lowers_the_bound_is_taken_back_for_good(monkeypatch):
     before = state.memory[KEY].bound
     after, info = stepper.step(state, 0)
     assert len(calls) == 1
-    assert not after.memory[KEY].turning
+    assert not after.memory[KEY].use_rotation
     assert info.bound >= before
     assert info.accesses == 3 * stepper.accesses
     wanted = problem.sweep_jointly(state, order)

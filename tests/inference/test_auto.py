@@ -124,8 +124,8 @@ def test_each_problem_gets_its_stepper_and_the_words_for_it(name, method, auto, 
     stepper, said = chosen(name, method, auto)
     assert type(stepper) is kind
     assert re.search(words, said), said
-    if hasattr(stepper, "turning"):
-        assert stepper.turning == (auto.rotate and bool(problem_of(name).gauges))
+    if hasattr(stepper, "use_rotation"):
+        assert stepper.use_rotation == (auto.rotate and bool(problem_of(name).gauges))
 
 
 def test_a_memory_just_large_enough_is_used():

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sparse
 
 import natgrad as ng
-from natgrad.inference.executors.threads import Dask, Recipe, Shared
+from natgrad.inference.executors.threads import BroadcastArgument, Dask, ShardSpec
 from natgrad.models.lda import problem as lda_problem
 
 distributed = pytest.importorskip("distributed")
@@ -105,7 +105,7 @@ def test_chains_are_the_bits_of_threads(cluster, rng, monkeypatch):
 
 
 def test_workers_read_a_file_that_they_see(cluster, rng, monkeypatch, tmp_path):
-    from natgrad.inference.executors.dask import OnWorkers
+    from natgrad.inference.executors.dask import DaskShards
     from natgrad.models.hmm import problem as hmm_problem
 
     monkeypatch.setattr(hmm_problem, "PART", 2000)
@@ -119,7 +119,7 @@ def test_workers_read_a_file_that_they_see(cluster, rng, monkeypatch, tmp_path):
     same(here, ng.GaussianHMM(**settings).fit(file, lengths))
     assert not sent
     # A file that workers do not see is read here.
-    monkeypatch.setattr(OnWorkers, "_is_seen", lambda self, files: False)
+    monkeypatch.setattr(DaskShards, "_is_seen", lambda self, files: False)
     same(here, ng.GaussianHMM(**settings).fit(file, lengths))
     assert sent
 
@@ -166,7 +166,7 @@ def test_an_error_of_a_part_is_raised_as_it_is(cluster):
 @pytest.mark.parametrize("kind", ["data", "recipe"])
 def test_a_killed_worker_costs_time_and_nothing_else(cluster, kind):
     executor = Dask(cluster)
-    shards = [np.ones(n) if kind == "data" else Recipe(make_ones, (n,)) for n in (3, 4, 5, 6)]
+    shards = [np.ones(n) if kind == "data" else ShardSpec(make_ones, (n,)) for n in (3, 4, 5, 6)]
     placed = executor.place(shards)
     calls = [(number, (float(number),)) for number in range(4)]
     wanted = [3.0, 5.0, 7.0, 9.0]
@@ -184,7 +184,7 @@ def test_a_killed_worker_costs_time_and_nothing_else(cluster, kind):
 @pytest.mark.parametrize("kind", ["data", "recipe"])
 def test_all_workers_may_die_at_once(mortal, kind):
     executor = Dask(mortal)
-    placed = executor.place([np.ones(n) if kind == "data" else Recipe(make_ones, (n,)) for n in (3, 4, 5, 6)])
+    placed = executor.place([np.ones(n) if kind == "data" else ShardSpec(make_ones, (n,)) for n in (3, 4, 5, 6)])
     calls = [(number, (0.0,)) for number in range(4)]
     assert list(placed.run(add, calls)) == [3.0, 4.0, 5.0, 6.0]
     for pid in workers_of(executor.client).values():
@@ -196,9 +196,9 @@ def test_all_workers_may_die_at_once(mortal, kind):
 @pytest.mark.parametrize("kind", ["data", "recipe"])
 def test_what_is_shared_is_not_sent_to_the_dead(mortal, kind):
     executor = Dask(mortal)
-    placed = executor.place([np.ones(n) if kind == "data" else Recipe(make_ones, (n,)) for n in (3, 4, 5, 6)])
+    placed = executor.place([np.ones(n) if kind == "data" else ShardSpec(make_ones, (n,)) for n in (3, 4, 5, 6)])
     for _ in range(2):
-        common, begin = Shared(np.float64(1.0)), time.monotonic()
+        common, begin = BroadcastArgument(np.float64(1.0)), time.monotonic()
         assert list(placed.run(add, [(number, (common,)) for number in range(4)])) == [4.0, 5.0, 6.0, 7.0]
         assert time.monotonic() - begin < 15.0
         os.kill(next(iter(workers_of(executor.client).values())), signal.SIGKILL)

@@ -9,7 +9,16 @@ import scipy.sparse as sparse
 
 import natgrad as ng
 from natgrad.data.mapped import Mapped
-from natgrad.inference.executors.threads import Dask, Everywhere, Recipe, Shared, Threads, even_cuts, opened, sharing
+from natgrad.inference.executors.threads import (
+    Broadcast,
+    BroadcastArgument,
+    Dask,
+    ShardSpec,
+    Threads,
+    even_cuts,
+    opened,
+    place_shards,
+)
 from natgrad.models.factorization import parts as rating_parts
 from natgrad.models.hmm import problem as hmm_problem
 from natgrad.models.lda import problem as lda_problem
@@ -25,16 +34,16 @@ class Elsewhere:
         self.bytes, self.calls = 0, []
 
     def place(self, shards):
-        self.shards = [pickle.dumps(shard.data if isinstance(shard, Everywhere) else shard) for shard in shards]
+        self.shards = [pickle.dumps(shard.data if isinstance(shard, Broadcast) else shard) for shard in shards]
         found = [pickle.loads(shard) for shard in self.shards]
-        self.made = [shard.made() if isinstance(shard, Recipe) else shard for shard in found]
+        self.made = [shard.made() if isinstance(shard, ShardSpec) else shard for shard in found]
         return self
 
     def run(self, function, calls):
         found, calls = {}, list(calls)
         for number in reversed(range(len(calls))):
             shard, arguments = calls[number]
-            arguments = tuple(part.value if isinstance(part, Shared) else part for part in arguments)
+            arguments = tuple(part.value if isinstance(part, BroadcastArgument) else part for part in arguments)
             sent = pickle.dumps((function, arguments))
             self.bytes += len(sent)
             self.calls.append(shard)
@@ -143,7 +152,7 @@ def test_chains_in_a_file_are_read_by_those_who_compute(kind, settings, small_pa
     other = Elsewhere()
     here, there = kind(**settings).fit(X, lengths), kind(**settings, executor=other).fit(str(file), lengths)
     assert len(set(other.calls)) > 1
-    assert all(isinstance(pickle.loads(shard), Recipe) and len(shard) < 1000 for shard in other.shards)
+    assert all(isinstance(pickle.loads(shard), ShardSpec) and len(shard) < 1000 for shard in other.shards)
     same(here, there)
 
 
@@ -244,7 +253,10 @@ def test_factors_with_known_precisions_are_the_same_bits_elsewhere(settings, sma
 
 
 def test_what_cannot_be_shared_out_says_so():
-    with pytest.raises(TypeError, match="cannot be shared out; leave executor= out"), sharing(object(), Elsewhere()):
+    with (
+        pytest.raises(TypeError, match="cannot be shared out; leave executor= out"),
+        place_shards(object(), Elsewhere()),
+    ):
         pass
 
 
@@ -258,7 +270,7 @@ def test_threads_are_the_default_and_follow_recipes():
     for given in (None, "threads"):
         with opened(given) as found:
             assert isinstance(found, Threads)
-            placed = found.place([np.ones(3), Recipe(np.zeros, (2,))])
+            placed = found.place([np.ones(3), ShardSpec(np.zeros, (2,))])
             assert list(placed.run(len, [(1, ()), (0, ())])) == [2, 3]
 
 

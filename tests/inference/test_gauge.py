@@ -8,7 +8,7 @@ from networks import CASES
 from threadpoolctl import threadpool_limits
 
 import natgrad as ng
-from natgrad.inference.rotation import Side, _climb, apply_turn, best_rotation, rotated
+from natgrad.inference.rotation import Side, _climb, apply_rotation, best_rotation, rotated
 from natgrad.models.factorization.scalar_problem import RatingsProblem
 from natgrad.network.start.initial import make_start
 
@@ -159,7 +159,7 @@ def test_the_gain_of_a_turn_is_the_change_of_the_bound(name):
         second = np.asarray(state.mu[block][1])
         precision = -2.0 * np.asarray(problem.target(problem.blocks[block], state, (block,))[1])[0]
         found.append(Side(second.sum(0), len(second), precision))
-    turn = turned.turns[pair[0]]
+    turn = turned.matrices[pair[0]]
     wanted = gain(*found, turn) - gain(*found, np.eye(len(turn)))
     assert problem.bound(turned.state) - problem.bound(state) == pytest.approx(wanted, rel=1e-7)
 
@@ -168,8 +168,8 @@ def test_of_vectors_mean_and_covariance_turn_exactly():
     problem, state = fitted("blocks")
     (pair,) = problem.gauges
     turned = rotated(problem, pair, state)
-    np.testing.assert_allclose(turned.turns[pair[0]] @ turned.turns[pair[1]].T, np.eye(2), atol=1e-12)
-    for name, turn in turned.turns.items():
+    np.testing.assert_allclose(turned.matrices[pair[0]] @ turned.matrices[pair[1]].T, np.eye(2), atol=1e-12)
+    for name, turn in turned.matrices.items():
         family = problem.blocks[name].family
         old, new = (family.expected_stats(tuple(np.asarray(p) for p in s.lam[name])) for s in (state, turned.state))
         np.testing.assert_allclose(new[0], old[0] @ turn.T, rtol=1e-9, atol=1e-11)
@@ -182,7 +182,7 @@ def test_of_scalars_the_means_turn_and_the_covariance_keeps_its_diagonal():
     problem, state = fitted("factorised")
     (pair,) = problem.gauges
     turned = rotated(problem, pair, state)
-    for name, turn in turned.turns.items():
+    for name, turn in turned.matrices.items():
         (linear, half), (new_linear, new_half) = (
             tuple(np.asarray(p) for p in s.lam[name]) for s in (state, turned.state)
         )
@@ -190,7 +190,7 @@ def test_of_scalars_the_means_turn_and_the_covariance_keeps_its_diagonal():
         np.testing.assert_allclose(-0.5 * new_linear / new_half, mean @ turn.T, rtol=1e-10, atol=1e-12)
         covariance = np.einsum("ij,nj,kj->nik", turn, variance, turn)
         np.testing.assert_allclose(-0.5 / new_half, np.diagonal(covariance, axis1=1, axis2=2), rtol=1e-10)
-        np.testing.assert_allclose(apply_turn(problem.blocks[name], mean, turn), mean @ turn.T, rtol=1e-12)
+        np.testing.assert_allclose(apply_rotation(problem.blocks[name], mean, turn), mean @ turn.T, rtol=1e-12)
         # The turn was found from Σ E[x xᵀ] of independent scalars: squares of means beside the diagonal, E[x²] on it.
         moment = mean.T @ mean
         np.fill_diagonal(moment, (mean**2 + variance).sum(0))

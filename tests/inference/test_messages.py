@@ -62,7 +62,7 @@ def test_when_nothing_moves_every_natural_gradient_is_zero():
     exact = result.state
     for _ in range(500):
         exact = problem.sweep_jointly(exact, ORDER).state
-    stepper = stepper_of(problem, turning=False)
+    stepper = stepper_of(problem, use_rotation=False)
     still, memory = stepper._read_all(exact, memory := problem.messages.begin(exact)), memory
     for t in range(8):
         for name in ORDER:
@@ -86,20 +86,20 @@ def test_a_pass_over_children_reads_every_edge_once_from_each_side():
 
 @given(st.integers(0, 50), st.integers(1, 30), st.integers(0, 5), st.integers(21, 90))
 @settings(max_examples=40)
-def test_edges_of_a_row_are_read_equally_often_and_rows_by_their_degree(seed, turns, which, n):
+def test_edges_of_a_row_are_read_equally_often_and_rows_by_their_degree(seed, matrices, which, n):
     problem = make(which, 1, n=n)
     stepper = stepper_of(problem)
     for name in ORDER:
         children = stepper.sets[name]
         times = np.zeros(n)
-        for turn in range(turns):
+        for turn in range(matrices):
             positions = stepper._next(name, turn, seed)
             assert (np.diff(positions) > 0).all()  # sorted, none twice
             times[positions] += 1
         for row, degree in enumerate(children.degree):
             here = times[children.start[row] : children.start[row + 1]]
             assert here.max() - here.min() <= 1
-            assert abs(here.sum() - turns * stepper.rate * degree) < 1.0 + 1e-9
+            assert abs(here.sum() - matrices * stepper.rate * degree) < 1.0 + 1e-9
 
 
 @pytest.mark.parametrize("size", [8, 10, 7])
@@ -171,10 +171,10 @@ def checks_of(stepper, state, seed, steps):
 @pytest.mark.parametrize(
     "method", [ng.Children(1), ng.Children(2, "b"), ng.GlobalBatch(8), ng.GlobalBatch(8, "b")], ids=str
 )
-@pytest.mark.parametrize("turning", [True, False])
-def test_the_bounds_at_the_checks_never_fall(method, turning):
+@pytest.mark.parametrize("use_rotation", [True, False])
+def test_the_bounds_at_the_checks_never_fall(method, use_rotation):
     problem = make(5, 4)
-    bounds, state = checks_of(stepper_of(problem, method, turning), problem.start(0), 1, 60)
+    bounds, state = checks_of(stepper_of(problem, method, use_rotation), problem.start(0), 1, 60)
     assert len(bounds) >= 5
     # What is remembered is in single precision.
     assert np.diff(bounds).min() >= -1e-7 * np.abs(bounds).max()
@@ -186,7 +186,7 @@ def test_the_bounds_at_the_checks_never_fall(method, turning):
 
 def test_a_bound_that_fell_brings_back_the_last_check_swept(monkeypatch):
     problem = make(6)
-    stepper = stepper_of(problem, turning=False)
+    stepper = stepper_of(problem, use_rotation=False)
     state, bounds = problem.start(2), []
     while len(bounds) < 2:
         state, info = stepper.step(state, 4)
@@ -221,11 +221,11 @@ def test_a_turn_that_fell_is_given_up_before_anything_is_restored():
     stepper = stepper_of(problem)
     bounds, state = checks_of(stepper, problem.start(2), 4, 10)
     memory, last = state.memory[KEY]
-    assert last.turning
+    assert last.use_rotation
     prior = problem.prior()  # a saddle below every fit, which neither a turn nor a sweep leaves
     back, now, sweeps = stepper._check(prior._replace(t=state.t), memory, last)
     assert sweeps == 3
-    assert not now.turning
+    assert not now.use_rotation
     assert now.restored == 1
     assert now.bound >= bounds[-1]
     assert problem.bound(back) == pytest.approx(now.bound, rel=1e-12)

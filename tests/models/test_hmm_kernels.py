@@ -9,7 +9,7 @@ from reference import hmm as twin
 from natgrad.data.io.row_writer import RowWriter
 from natgrad.data.sequences import Sequences
 from natgrad.kernels.hmm.emissions import BY_COLUMN, QUADRATIC
-from natgrad.models.hmm.forward_backward import Windows, count, grown, paths, weights_of, whole_sequences
+from natgrad.models.hmm.forward_backward import Windows, count, grown, viterbi, weights_of, whole_sequences
 
 NO_CODES = np.zeros(0, np.uint8)
 
@@ -112,7 +112,7 @@ def test_reference_likelihood(reference):
 
 def best_paths(weights, data):
     with RowWriter(None, (data.n_times,), np.int64) as rows:
-        score = paths(weights, data, 2, rows)
+        score = viterbi(weights, data, 2, rows)
     return rows.result, score
 
 

@@ -54,8 +54,8 @@ def test_an_interrupted_partial_fit_leaves_the_model_as_it_was(name):
     calls = [interrupted_at(0, lambda held=held: held.partial_fit(*data)) for held in again][1]
     assert calls > 20
     # All over it, and at each of the last calls, in which the results are published.
-    turns, ended = {*range(2, calls, max(1, calls // 12)), *range(max(2, calls - 20), calls + 1)}, 0
-    for turn in sorted(turns):
+    matrices, ended = {*range(2, calls, max(1, calls // 12)), *range(max(2, calls - 20), calls + 1)}, 0
+    for turn in sorted(matrices):
         held = copy.deepcopy(fitted)
         before = dict(vars(held))
         if interrupted_at(turn, lambda held=held: held.partial_fit(*data)) < turn:
@@ -63,7 +63,7 @@ def test_an_interrupted_partial_fit_leaves_the_model_as_it_was(name):
             continue
         assert vars(held).keys() == before.keys()
         assert all(vars(held)[key] is value for key, value in before.items())
-    assert ended < len(turns) // 2
+    assert ended < len(matrices) // 2
     # Nor was anything inside changed.
     assert copy.deepcopy(fitted).partial_fit(*data).elbo_ == wanted.elbo_
 

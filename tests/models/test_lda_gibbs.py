@@ -102,7 +102,7 @@ def test_priors_climb_the_evidence_to_its_maximum():
 
     values = [evidence(sampler.alpha)]
     for _ in range(100):
-        sampler.relearn(frozenset({"doc", "topic"}))
+        sampler.update_hyper(frozenset({"doc", "topic"}))
         values.append(evidence(sampler.alpha))
     assert np.diff(values).min() > -1e-9 * abs(values[0])
     best = scipy.optimize.minimize(lambda log: -evidence(np.exp(log)), np.zeros(3), method="BFGS")

@@ -8,7 +8,7 @@ import natgrad as ng
 from natgrad.data.corpus import as_corpus
 from natgrad.inference.engine import Limits, run
 from natgrad.inference.steppers.groups import KEY
-from natgrad.inference.steppers.hyper import given
+from natgrad.inference.steppers.hyper import with_hyper
 from natgrad.models.lda.dirichlet_prior import RANGE, best_concentrations
 from natgrad.models.lda.problem import LDAProblem, Local
 
@@ -128,7 +128,7 @@ def test_a_stream_learns_priors_and_held_out_documents_use_them():
 
 def test_a_problem_that_learns_nothing_is_given_as_it_is():
     ours = problem(learn=frozenset())
-    assert given(ours, ours.start(0)) is ours
+    assert with_hyper(ours, ours.start(0)) is ours
 
 
 @pytest.mark.parametrize("value", ["all", 1.5, None])

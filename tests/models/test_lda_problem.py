@@ -196,7 +196,7 @@ def test_sweep_target_and_advance_agree():
     state = ours.start(0)
     block = ours.blocks["phi"]
     target = ours.target(block, state)
-    moved, info = ours.advance(block, state, target, 1.0)
+    moved, info = ours.step_block(block, state, target, 1.0)
     swept = ours.sweep(state, ("phi",))
     assert info.valid
     np.testing.assert_allclose(moved.lam["phi"][0], swept.state.lam["phi"][0], rtol=1e-12)
@@ -224,5 +224,5 @@ def test_words_say_why_nothing_is_remembered():
 
 
 def test_a_step_with_a_length_is_not_called_rising():
-    assert not MemoisedGroups(problem(), 1, 1e-3, 5, ng.Constant(0.5)).rising
-    assert MemoisedGroups(problem(), 1, 1e-3, 5).rising
+    assert not MemoisedGroups(problem(), 1, 1e-3, 5, ng.Constant(0.5)).monotone
+    assert MemoisedGroups(problem(), 1, 1e-3, 5).monotone

@@ -136,11 +136,11 @@ def test_a_step_of_length_zero_keeps_moments_and_an_invalid_one_says_so():
     state, block = ours.start(0), ours.blocks["u"]
     target = ours.target(block, state)
     rho = np.where(np.arange(N_USERS)[:, None] == 0, 0.0, np.ones((N_USERS, N_FACTORS)))
-    moved, info = ours.advance(block, state, target, rho)
+    moved, info = ours.step_block(block, state, target, rho)
     assert info.valid
     np.testing.assert_array_equal(moved.lam["u"][0][0], state.lam["u"][0][0])
     np.testing.assert_array_equal(moved.mu["u"][0][0], state.mu["u"][0][0])
-    _, info = ours.advance(block, state, (target[0], -target[1]), 1.0)
+    _, info = ours.step_block(block, state, (target[0], -target[1]), 1.0)
     assert not info.valid
 
 

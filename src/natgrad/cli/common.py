@@ -26,7 +26,7 @@ __all__ = [
     "load_model",
     "make_table",
     "output_option",
-    "the_only",
+    "require_model",
 ]
 
 # What the library raises when something from outside does not fit; anything else is a bug and shows its traceback.
@@ -104,7 +104,7 @@ def load_model(path: Path) -> Any:
     return ng.load(path)
 
 
-def the_only(model: Any, kinds: tuple[str, ...], what: str) -> None:
+def require_model(model: Any, kinds: tuple[str, ...], what: str) -> None:
     """Refuse a model that cannot do what was asked."""
     if type(model).__name__ not in kinds:
         raise UserError(f"{what} is for {' and '.join(kinds)} models, and this is {type(model).__name__}")

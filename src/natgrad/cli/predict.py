@@ -20,7 +20,7 @@ from natgrad.cli.common import (
     load_model,
     make_table,
     output_option,
-    the_only,
+    require_model,
 )
 from natgrad.cli.inputs import ids_like, model_of, pair_options, reading_options
 from natgrad.data.io.numbers import Numbers, read_numbers
@@ -74,7 +74,7 @@ def predict(
     to; a classifier gives the class and its probability.
     """
     fitted = load_model(model)
-    the_only(fitted, ("MatrixFactorization", *PROCESSES), "predict")
+    require_model(fitted, ("MatrixFactorization", *PROCESSES), "predict")
     if type(fitted).__name__ in PROCESSES:
         chosen = None if columns is None else columns.split(",")
         _predict_rows(fitted, read_numbers(file, chosen, encoding=encoding), output)
@@ -117,7 +117,7 @@ def _predict_pairs(
 def transform(model: Path, file: Path, output: Path | None, **options: Any) -> None:
     """Shares of the topics in documents, a row for each."""
     fitted = load_model(model)
-    the_only(fitted, ("LDA",), "transform")
+    require_model(fitted, ("LDA",), "transform")
     source = model_of(fitted).read(file, options, fitted)
     shares = fitted.transform(*source.arguments)
     names = source.names or [str(d) for d in range(len(shares))]
@@ -139,7 +139,7 @@ def transform(model: Path, file: Path, output: Path | None, **options: Any) -> N
 def topics(model: Path, n: int, by: Any, as_json: bool) -> None:
     """The words of each topic, largest topic first."""
     fitted = load_model(model)
-    the_only(fitted, ("LDA",), "topics")
+    require_model(fitted, ("LDA",), "topics")
     words = [[str(word) for word in row] for row in fitted.top_words(n, by=by)]
     counts = (
         fitted.components_.sum(1) - getattr(fitted, "topic_prior_", fitted.topic_prior) * fitted.components_.shape[1]
@@ -159,7 +159,7 @@ def topics(model: Path, n: int, by: Any, as_json: bool) -> None:
 def decode(model: Path, file: Path, output: Path | None, **options: Any) -> None:
     """The likeliest path of hidden states, a row for each time, with the probability of the state at that time."""
     fitted = load_model(model)
-    the_only(fitted, HMMS, "decode")
+    require_model(fitted, HMMS, "decode")
     source = model_of(fitted).read(file, options, fitted)
     _, states = fitted.decode(*source.arguments)
     sure = fitted.predict_proba(*source.arguments)[np.arange(len(states)), states]
@@ -176,7 +176,7 @@ def decode(model: Path, file: Path, output: Path | None, **options: Any) -> None
 def recommend(model: Path, user: str, n: int, as_json: bool) -> None:
     """The items that a user has not rated and would rate highest, with standard deviations."""
     fitted = load_model(model)
-    the_only(fitted, ("MatrixFactorization",), "recommend")
+    require_model(fitted, ("MatrixFactorization",), "recommend")
     ratings = fitted.ratings_
     who = ids_like(ratings.user_ids, [user])
     if who.tolist()[0] not in ratings.user_ids.tolist():

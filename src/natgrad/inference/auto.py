@@ -142,8 +142,8 @@ def _best(problem: Problem, auto: Auto, order: tuple[str, ...]) -> Choice:
     return _sampled(problem, Children(1), auto, order)
 
 
-def _accelerated(problem: Problem, order: tuple[str, ...], turning: bool, why: str) -> Choice:
-    return Choice(AcceleratedStepper(problem, order, turning), f"accelerated exact sweeps: {why}")
+def _accelerated(problem: Problem, order: tuple[str, ...], use_rotation: bool, why: str) -> Choice:
+    return Choice(AcceleratedStepper(problem, order, use_rotation), f"accelerated exact sweeps: {why}")
 
 
 def _is_network(problem: Problem) -> TypeGuard[NetworkProblem]:

@@ -20,7 +20,7 @@ from natgrad.inference.problem import State
 from natgrad.inference.schema import check, refuse
 from natgrad.inference.trace import Reason, Stop, Trace
 
-__all__ = ["LOG", "Callback", "HeldOut", "Progress", "Teller", "as_callbacks", "asked", "told"]
+__all__ = ["LOG", "Callback", "CallbackList", "HeldOut", "Progress", "as_callbacks", "asked", "told"]
 
 LOG = logging.getLogger("natgrad")
 LOG.addHandler(logging.NullHandler())  # silent, unless the user asks for it
@@ -114,7 +114,7 @@ def _one_by_one(log: Callable[..., Any], seen: Progress) -> None:
 
 
 @dataclass(frozen=True)
-class Teller:
+class CallbackList:
     """Tells the callbacks and the log of a step, and hears whether one wants the run to end."""
 
     callbacks: tuple[Callback, ...]

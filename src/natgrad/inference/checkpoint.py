@@ -1,7 +1,7 @@
 """The state of a run: all that the next step, the trace and the stopping rules depend on, in one record.
 
 A step is a function of a `State` and the seed, so a run that goes on from its `RunState` ends with the bits of one that never
-stopped. Who keeps these records, and where, is a `Keeper`; `natgrad.posterior.files.checkpoints` is one.
+stopped. Who keeps these records, and where, is a `Checkpointer`; `natgrad.posterior.files.checkpoints` is one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from natgrad.inference.problem import Problem, State
 from natgrad.inference.trace import Stop, Trace
 
-__all__ = ["Keeper", "RunState", "about_run", "noted", "remind"]
+__all__ = ["Checkpointer", "RunState", "callback_states", "restore_callback_states", "run_fingerprint"]
 
 
 class RunState(NamedTuple):
@@ -34,7 +34,7 @@ class RunState(NamedTuple):
     stop: Stop | None
 
 
-class Keeper(AbstractContextManager[Any], Protocol):
+class Checkpointer(AbstractContextManager[Any], Protocol):
     """Who keeps the states of a run."""
 
     def begin(self, about: dict[str, Any]) -> RunState | None:
@@ -46,7 +46,7 @@ class Keeper(AbstractContextManager[Any], Protocol):
         ...
 
 
-def about_run(problem: Problem, seed: int, order: tuple[str, ...], choice: str) -> dict[str, Any]:
+def run_fingerprint(problem: Problem, seed: int, order: tuple[str, ...], choice: str) -> dict[str, Any]:
     """What a run is, in plain values: its blocks, the number of its data, the seed, and how its steps are taken."""
     return {
         "blocks": {name: [block.family.name, *map(int, block.shape)] for name, block in problem.blocks.items()},
@@ -57,12 +57,12 @@ def about_run(problem: Problem, seed: int, order: tuple[str, ...], choice: str) 
     }
 
 
-def noted(callbacks: Sequence[Callable[..., Any]]) -> tuple[Any, ...]:
+def callback_states(callbacks: Sequence[Callable[..., Any]]) -> tuple[Any, ...]:
     """What callbacks remember from one step to the next: their ``memory``, None of those that have none."""
     return tuple(getattr(callback, "memory", None) for callback in callbacks)
 
 
-def remind(callbacks: Sequence[Any], notes: tuple[Any, ...]) -> None:
+def restore_callback_states(callbacks: Sequence[Any], notes: tuple[Any, ...]) -> None:
     """Give callbacks back what they remembered."""
     for callback, memory in zip(callbacks, notes, strict=False):
         if memory is not None and hasattr(callback, "memory"):

@@ -21,8 +21,14 @@ from typing import Any, Literal
 
 from natgrad.blas import ONE_BLAS_THREAD
 from natgrad.inference.auto import Auto, Control, choose, largest_coupling
-from natgrad.inference.callbacks import LOG, Progress, Teller, as_callbacks, asked
-from natgrad.inference.checkpoint import Keeper, RunState, about_run, noted, remind
+from natgrad.inference.callbacks import LOG, CallbackList, Progress, as_callbacks, asked
+from natgrad.inference.checkpoint import (
+    Checkpointer,
+    RunState,
+    callback_states,
+    restore_callback_states,
+    run_fingerprint,
+)
 from natgrad.inference.executors.threads import Executor
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.probes import tried
@@ -41,7 +47,7 @@ __all__ = ["TOLERANCE", "BoundEvery", "Limits", "Progress", "Result", "default_s
 CHEAP_BOUND = 200_000
 BOUND_SHARE = 0.25
 # A bound this many times further below zero than the first one has left for good; means that diverge grow exponentially.
-LOST = 1e6
+DIVERGENCE_FACTOR = 1e6
 # Nats left to gain when a run has converged: 0.045 posterior standard deviations, if all of it is in one mean.
 TOLERANCE = 1e-3
 # A quarter of all passes that gains less than so many tolerances creeps.
@@ -113,7 +119,7 @@ def run(
     progress: bool | None = None,
     trace: Trace | None = None,
     executor: Executor | None = None,
-    keeper: Keeper | None = None,
+    checkpointer: Checkpointer | None = None,
     model_at: Callable[[State], Any] | None = None,
 ) -> Result:
     """Run until a limit is reached or the guard says stop.
@@ -121,39 +127,43 @@ def run(
     ``start`` is a state, or a function that makes it. ``bound_every`` is for sampled methods: the exact bound every so many
     steps, or "log": at about twenty counts of accesses for each power of ten, evenly on a logarithmic axis; "never" where a
     reading of all data is too much, and a diverging run is then seen only by its parameters; None leaves it to the cost.
-    ``keeper`` is told of every step, and may know of an earlier run to go on with. ``model_at`` makes what a callback sees of a
-    state; by default the state itself.
+    ``checkpointer`` is told of every step, and may know of an earlier run to go on with. ``model_at`` makes what a callback sees
+    of a state; by default the state itself.
     """
     stepper, words = choose(problem, method, step, order, executor)
     trace = Trace() if trace is None else trace  # an empty one is false
-    tell = Teller((*as_callbacks(callbacks), *asked()), trace, model_at or (lambda state: state))
+    tell = CallbackList((*as_callbacks(callbacks), *asked()), trace, model_at or (lambda state: state))
     LOG.info("fit of %s: %s", ", ".join(problem.blocks), words)
     with (
-        nullcontext() if keeper is None else keeper,
+        nullcontext() if checkpointer is None else checkpointer,
         ONE_BLAS_THREAD,
         progress_bar(limits.steps, progress) as bar,
     ):
-        kept = None if keeper is None else keeper.begin(about_run(problem, seed, order, words))
+        kept = None if checkpointer is None else checkpointer.begin(run_fingerprint(problem, seed, order, words))
         if kept is not None:
             trace.take_over(kept.trace)
-            remind(tell.callbacks, kept.notes)
+            restore_callback_states(tell.callbacks, kept.notes)
         trace.choice = words
-        watch = _Watch(problem, method, step, stepper, limits, bound_every, trace)
+        watch = RunMonitor(problem, method, step, stepper, limits, bound_every, trace)
         state, stop = watch.begin(start, kept)
         while stop is None:
             stop, state = _one_step(stepper, watch, state, seed, tell)
             if watch.creeps() if stop is None else stop is watch.settled:
                 stop, state = _probed(watch, stop, state, order, seed, tell)
             bar(watch.trace)
-            if keeper is not None:
-                keeper.after(
-                    RunState(state, trace, watch.begun, watch.unread, watch.first, noted(tell.callbacks), stop)
+            if checkpointer is not None:
+                checkpointer.after(
+                    RunState(
+                        state, trace, watch.begun, watch.unread, watch.first, callback_states(tell.callbacks), stop
+                    )
                 )
         LOG.log(logging.WARNING if stop.diverged else logging.INFO, "fit ended after %d steps: %s", state.t, stop)
         return Result(stepper.finish(state), trace, stop)
 
 
-def _one_step(stepper: Stepper, watch: _Watch, state: State, seed: int, tell: Teller) -> tuple[Stop | None, State]:
+def _one_step(
+    stepper: Stepper, watch: RunMonitor, state: State, seed: int, tell: CallbackList
+) -> tuple[Stop | None, State]:
     new, info = stepper.step(state, seed)
     stop = watch.guard(new, info)
     if stop is not None:
@@ -166,10 +176,10 @@ def _one_step(stepper: Stepper, watch: _Watch, state: State, seed: int, tell: Te
 
 
 def _probed(
-    watch: _Watch, stop: Stop | None, state: State, order: tuple[str, ...], seed: int, tell: Teller
+    watch: RunMonitor, stop: Stop | None, state: State, order: tuple[str, ...], seed: int, tell: CallbackList
 ) -> tuple[Stop | None, State]:
     """The run goes on from where a probe leads, if that is higher than where it has settled; what the probes read is counted."""
-    stepper = watch.stepper if watch.stepper.rising else ExactStepper(watch.problem, VB(), Constant(1.0), order)
+    stepper = watch.stepper if watch.stepper.monotone else ExactStepper(watch.problem, VB(), Constant(1.0), order)
     trials = tried(
         watch.problem, stepper, watch.stepper.finish(state), watch.bounds[-1], order, seed, watch.limits.nats
     )
@@ -183,7 +193,7 @@ def _probed(
 
 
 @dataclass
-class _Watch:
+class RunMonitor:
     """The guard, the trace and the stopping rules of one run."""
 
     problem: Problem
@@ -219,7 +229,7 @@ class _Watch:
             return kept.state, kept.stop if ended else self._out_of_steps(kept.state)
         state = start() if callable(start) else start
         self.begun = state.t
-        if not self.stepper.rising and self.bound_every != "never":
+        if not self.stepper.monotone and self.bound_every != "never":
             self.first = self.problem.bound(state)
         return state, None
 
@@ -249,7 +259,7 @@ class _Watch:
         bound = info.bound
         if bound is None and self._bound_is_due(state.t, info.accesses):
             bound, self.unread = self.problem.bound(state), 0
-        if bound is not None and not (self.stepper.rising and math.isnan(bound)):
+        if bound is not None and not (self.stepper.monotone and math.isnan(bound)):
             self.bounds.append(bound)
         moved = max((float(block.moved) for block in info.blocks.values()), default=0.0)
         self.trace.append(
@@ -276,7 +286,7 @@ class _Watch:
             return None
         first = self.first if math.isfinite(self.first) else self.bounds[0]
         last = self.bounds[-1]
-        if math.isfinite(last) and last > first - LOST * (abs(first) + 1.0):
+        if math.isfinite(last) and last > first - DIVERGENCE_FACTOR * (abs(first) + 1.0):
             return None
         record = self.trace.pop()
         return self._diverged(f"the bound went from {first:.6g} to {last:.6g}", record.t, record.rho)
@@ -297,8 +307,8 @@ class _Watch:
     def _settled(self) -> Stop | None:
         if self.limits.tol == 0:
             return None
-        if self.stepper.rising or isinstance(self.method, VB):
-            left = left_to_gain(self.bounds, self.stepper.steps_per_pass, self.stepper.rising)
+        if self.stepper.monotone or isinstance(self.method, VB):
+            left = left_to_gain(self.bounds, self.stepper.steps_per_pass, self.stepper.monotone)
         else:
             left = left_to_gain_noisy(self.bounds)
         if left is None or not left.below(self.limits.nats):
@@ -315,7 +325,7 @@ class _Watch:
         Asked after 32 passes, 64, 128, …, of the last quarter of them: a probe costs as much as some passes.
         """
         passes, rest = divmod(len(self.bounds), self.stepper.steps_per_pass)
-        if self.limits.tol == 0 or not self.stepper.rising or rest or passes < 32 or passes & (passes - 1):
+        if self.limits.tol == 0 or not self.stepper.monotone or rest or passes < 32 or passes & (passes - 1):
             return False
         return self.bounds[-1] - self.bounds[-1 - passes // 4 * self.stepper.steps_per_pass] <= CREEP * self.limits.nats
 

@@ -122,7 +122,7 @@ def shifted_components(problem: Problem, state: State, order: tuple[str, ...], s
     for gate in (name for name in order if name in gates):
         block = problem.blocks[gate]
         # The components would be drawn back by memberships that were not told.
-        shifted, _ = problem.advance(block, shifted, problem.target(block, shifted), 1.0)
+        shifted, _ = problem.step_block(block, shifted, problem.target(block, shifted), 1.0)
     return shifted
 
 
@@ -169,11 +169,11 @@ def _as_likely(problem: NetworkProblem, state: State, gate: str, heavy: int, lig
             part[..., light, :] = part[..., heavy, :]
         even.append(part)
     goal = tuple(np.asarray(t) - np.asarray(o) + e for t, o, e in zip(target, own, even, strict=True))
-    state, _ = problem.advance(block, state, goal, 1.0)
+    state, _ = problem.step_block(block, state, goal, 1.0)
     for parent in problem.plan.nodes[gate].parents():
         if parent.name in problem.blocks:
             above = problem.blocks[parent.name]
-            state, _ = problem.advance(above, state, problem.target(above, state), 1.0)
+            state, _ = problem.step_block(above, state, problem.target(above, state), 1.0)
     return state
 
 

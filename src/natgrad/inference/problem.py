@@ -290,7 +290,7 @@ class Problem(Protocol):
         """λ^temp of eq. (6): prior message plus messages of children, whole terms in ``full``, the rest sampled."""
         ...
 
-    def advance(
+    def step_block(
         self, block: Block, state: State, target: Stats, rho: Any, column: int | None = None
     ) -> tuple[State, BlockInfo]:
         """λ ← (1 − ρ) λ + ρ λ^temp for a block or one column of it; ρ is a number or one for each element."""

@@ -23,7 +23,7 @@ import scipy.optimize
 
 from natgrad.inference.problem import Block, Problem, State
 
-__all__ = ["Rotation", "Side", "apply_turn", "best_rotation", "rotated", "turned"]
+__all__ = ["Rotation", "Side", "apply_rotation", "best_rotation", "rotate_pair", "rotated"]
 
 Floats = npt.NDArray[np.float64]
 Stats = tuple[Any, ...]
@@ -41,19 +41,19 @@ class Rotation(NamedTuple):
     """A turned state, and the matrix that turned each of the two nodes; ``shifts`` were added to them after it."""
 
     state: State
-    turns: dict[str, Floats]
+    matrices: dict[str, Floats]
     shifts: Mapping[str, Floats] = {}
 
 
-def rotated(
+def rotate_pair(
     problem: Problem, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None
 ) -> Rotation | None:
     """The state with the pair turned; None where the priors have a mean, or differ from row to row.
 
-    A problem that knows more of its gauge, biases and learned precisions for example, has a method ``turned`` of its own. It
+    A problem that knows more of its gauge, biases and learned precisions for example, has a method ``rotated`` of its own. It
     may leave alone blocks that are not among ``needed``: the next sweep updates them before it reads them.
     """
-    own = getattr(problem, "turned", None)
+    own = getattr(problem, "rotated", None)
     if own is not None:
         found: Rotation | None = own(pair, state, needed)
         return found
@@ -66,23 +66,23 @@ def rotated(
     turn = best_rotation(first, second)
     lam, mu = dict(state.lam), dict(state.mu)
     inverse = np.asarray(np.linalg.inv(turn).T, dtype=np.float64)
-    turns = dict(zip(pair, (turn, inverse), strict=True))
-    for name, matrix in turns.items():
+    matrices = dict(zip(pair, (turn, inverse), strict=True))
+    for name, matrix in matrices.items():
         block = problem.blocks[name]
-        lam[name] = _turned(block, state.lam[name], matrix)
+        lam[name] = _rotated_lam(block, state.lam[name], matrix)
         mu[name] = problem.moments(block, lam[name])
-    return Rotation(state._replace(lam=lam, mu=mu), turns)
+    return Rotation(state._replace(lam=lam, mu=mu), matrices)
 
 
-def turned(problem: Problem, state: State) -> State:
+def rotated(problem: Problem, state: State) -> State:
     """The state with every gauge of the problem in its best position."""
     for pair in problem.gauges:
-        found = rotated(problem, pair, state)
+        found = rotate_pair(problem, pair, state)
         state = state if found is None else found.state
     return state
 
 
-def apply_turn(block: Block, mean: Floats, matrix: Floats) -> Floats:
+def apply_rotation(block: Block, mean: Floats, matrix: Floats) -> Floats:
     """G x for every row of a block."""
     if block.column_axis is None:
         return mean @ matrix.T
@@ -162,7 +162,7 @@ def _side(problem: Problem, name: str, state: State) -> Side | None:
     return Side(moment, len(square), np.diag(precisions[0]))
 
 
-def _turned(block: Block, lam: Stats, matrix: Floats) -> Stats:
+def _rotated_lam(block: Block, lam: Stats, matrix: Floats) -> Stats:
     """Natural parameters of G x: exact for a vector, the diagonal of its covariance for scalars."""
     if block.column_axis is None:
         inverse = np.linalg.inv(matrix)

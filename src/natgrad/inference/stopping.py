@@ -48,7 +48,7 @@ class Left(NamedTuple):
         return self.gain <= max(tol, self.noise)
 
 
-def left_to_gain(bounds: Sequence[float], per_pass: int = 1, rising: bool = True) -> Left | None:
+def left_to_gain(bounds: Sequence[float], per_pass: int = 1, monotone: bool = True) -> Left | None:
     """The pessimistic estimate after the last two passes; None while there were too few.
 
     Parameters
@@ -57,7 +57,7 @@ def left_to_gain(bounds: Sequence[float], per_pass: int = 1, rising: bool = True
         After each step.
     per_pass : int
         Steps in a pass over all data.
-    rising : bool
+    monotone : bool
         Whether the bound cannot fall but for rounding; otherwise a fall is as far from the end as a gain.
     """
     ends = np.asarray(bounds[::-per_pass][: 2 * LENGTHS[-1] + 2][::-1])
@@ -65,9 +65,9 @@ def left_to_gain(bounds: Sequence[float], per_pass: int = 1, rising: bool = True
         return None
     gains = np.diff(ends)
     falls = -gains[-RECENT:][gains[-RECENT:] < 0]
-    fallen = float(falls.max()) if rising and len(falls) >= FALLS else 0.0
+    fallen = float(falls.max()) if monotone and len(falls) >= FALLS else 0.0
     noise = max(ROUNDING * abs(float(ends[-1])), fallen)
-    gains = np.abs(gains) if not rising else np.maximum(gains, 0.0)
+    gains = np.abs(gains) if not monotone else np.maximum(gains, 0.0)
     if gains[-2:].max() <= noise:
         return Left(float(gains[-2:].max()), noise)
     if len(gains) < 4:

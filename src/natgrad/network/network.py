@@ -28,7 +28,13 @@ from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.start.initial import Init, make_start, started_nodes, symmetry_watch
 from natgrad.network.start.order import default_order
-from natgrad.posterior.fit_options import Keep, checked_every, checked_method, checked_step, keeper_of
+from natgrad.posterior.fit_options import (
+    CheckpointOptions,
+    checked_every,
+    checked_method,
+    checked_step,
+    checkpointer_of,
+)
 from natgrad.showing import reporter
 from natgrad.validation import whole_number
 
@@ -107,7 +113,7 @@ class Network:
         bound_every: BoundEvery = None,
         executor: Any = None,
         progress: bool | None = None,
-        **keep: Unpack[Keep],
+        **keep: Unpack[CheckpointOptions],
     ) -> Fit:
         """Fit the approximation q = Π q_i to the data.
 
@@ -162,12 +168,12 @@ class Network:
         watchers = (*as_callbacks(callbacks), symmetry_watch(self.problem))
         every, trace = checked_every(bound_every), Trace()
         about = {"method": method, "step": settings.step, "init": init}
-        keeper = keeper_of(keep, about, lambda: (state_table(shapes_of(self.problem)), {}))
+        checkpointer = checkpointer_of(keep, about, lambda: (state_table(shapes_of(self.problem)), {}))
         with opened(executor) as where:
             result = run(
                 self.problem, lambda: make_start(self.problem, init, settings.seed), method, settings.step, settings.order,
                 limits=limits, seed=settings.seed, callbacks=watchers, bound_every=every, progress=progress, trace=trace,
-                keeper=keeper, model_at=self._model_at(settings, trace),
+                checkpointer=checkpointer, model_at=self._model_at(settings, trace),
                 executor=None if isinstance(where, Threads) else where,
             )  # fmt: skip
         return Fit(self.problem, result, settings, self._continue)

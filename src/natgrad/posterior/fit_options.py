@@ -20,16 +20,16 @@ from natgrad.posterior.files.checkpoints import Checkpoints
 from natgrad.validation import whole_number
 
 __all__ = [
-    "Keep",
-    "Watched",
+    "CheckpointOptions",
+    "FitOptions",
     "all_or_nothing",
     "checked_every",
     "checked_method",
     "checked_step",
-    "fitted_at",
+    "checkpointer_of",
+    "estimator_at",
     "fitted_to_parts",
-    "keeper_of",
-    "refuse_to_keep",
+    "refuse_checkpoint",
     "run_settings",
 ]
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 FREE = ("max_steps", "max_passes", "max_sweeps", "max_seconds", "max_accesses", "tol", "n_jobs", "executor", "verbose")
 
 
-class Keep(TypedDict, total=False):
+class CheckpointOptions(TypedDict, total=False):
     """How a fit is kept, so that nothing is lost when it is stopped; arguments of every ``fit``.
 
     ``checkpoint`` is a folder for its state, written there ``every`` so many steps (100) or seconds ("60s", the default),
@@ -52,7 +52,7 @@ class Keep(TypedDict, total=False):
     resume: bool
 
 
-class Watched(Keep, total=False):
+class FitOptions(CheckpointOptions, total=False):
     """The same with ``callbacks``, which `natgrad.inference.callbacks.told` takes out."""
 
     callbacks: Sequence[Any]
@@ -122,7 +122,7 @@ def checked_every(bound_every: Any) -> BoundEvery:
     return whole_number(bound_every, "bound_every")
 
 
-def fitted_at(model: Any, subject: Any) -> Callable[[State], Any]:
+def estimator_at(model: Any, subject: Any) -> Callable[[State], Any]:
     """What a callback sees: a copy of the estimator as it would be if the run ended at a state.
 
     Parameters
@@ -144,11 +144,13 @@ def run_settings(estimator: Any) -> dict[str, Any]:
     return {name: value for name, value in estimator.get_params(deep=False).items() if name not in FREE}
 
 
-def keeper_of(
-    keep: Keep, settings: Mapping[str, Any], table: Callable[[], tuple[Any, Mapping[str, int]]] | None = None
+def checkpointer_of(
+    keep: CheckpointOptions,
+    settings: Mapping[str, Any],
+    table: Callable[[], tuple[Any, Mapping[str, int]]] | None = None,
 ) -> Checkpoints | None:
     """Who keeps checkpoints of a run with these settings and a state of this table; None if no folder is given."""
-    unknown = [name for name in keep if name not in Keep.__annotations__]
+    unknown = [name for name in keep if name not in CheckpointOptions.__annotations__]
     if unknown:
         raise TypeError(f"fit() got an unexpected keyword argument {unknown[0]!r}")
     folder, resume = keep.get("checkpoint"), keep.get("resume", False)
@@ -161,9 +163,9 @@ def keeper_of(
     return Checkpoints(folder, keep.get("every", "60s"), resume, settings, None if table is None else table())
 
 
-def refuse_to_keep(keep: Keep) -> None:
+def refuse_checkpoint(keep: CheckpointOptions) -> None:
     """A stream cannot be read again from where a run stopped."""
-    if keeper_of(keep, {}) is not None:
+    if checkpointer_of(keep, {}) is not None:
         raise ValueError(
             "checkpoint= is not for streams, which cannot be read again: call partial_fit chunk by chunk, and save the model "
             "in between"

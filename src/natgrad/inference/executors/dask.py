@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, final
 
 from natgrad.blas import ONE_BLAS_THREAD
 from natgrad.data.mapped import FileIdentity, file_identity
-from natgrad.inference.executors.threads import Call, Everywhere, Recipe, Shared
+from natgrad.inference.executors.threads import Broadcast, BroadcastArgument, Call, ShardSpec
 
 if TYPE_CHECKING:
     from natgrad.inference.executors.threads import Dask
 
-__all__ = ["OnWorkers"]
+__all__ = ["DaskShards"]
 
 # Arguments above this many bytes go to a worker directly, below it with the task.
 LARGE = 1_000_000
@@ -35,7 +35,7 @@ AHEAD = 64
 
 
 @final
-class OnWorkers:
+class DaskShards:
     """Shards as futures, placed when they are first wanted and again when they are lost."""
 
     def __init__(self, dask: Dask, shards: list[Any]) -> None:
@@ -48,7 +48,7 @@ class OnWorkers:
         self._common: dict[int, tuple[Any, Any]] = {}
 
     def run(self, function: Callable[..., Any], calls: Iterable[Call]) -> Iterator[Any]:
-        """As `natgrad.inference.executors.threads.Placed` says; results are fetched as they come, whatever their order."""
+        """As `natgrad.inference.executors.threads.PlacedShards` says; results are fetched as they come, whatever their order."""
         self.step += 1
         self._common = {}
         made, begun, found = [], {}, {}
@@ -98,9 +98,9 @@ class OnWorkers:
         client = self.dask.client
         key = f"natgrad-{self.token}-shard{shard}-step{self.step}-{next(self._tasks)}"
         held = self._shard(shard)
-        common = [self._shared(part, shard) for part in arguments if isinstance(part, Shared)]
-        own: Any = tuple(None if isinstance(part, Shared) else part for part in arguments)
-        places = [place for place, part in enumerate(arguments) if isinstance(part, Shared)]
+        common = [self._shared(part, shard) for part in arguments if isinstance(part, BroadcastArgument)]
+        own: Any = tuple(None if isinstance(part, BroadcastArgument) else part for part in arguments)
+        places = [place for place, part in enumerate(arguments) if isinstance(part, BroadcastArgument)]
         there = [self._home[shard]] if shard in self._home else None
         if sum(getattr(part, "nbytes", 0) for part in own) > LARGE:
             own = client.scatter([own], hash=False, direct=self.dask.direct, workers=there, timeout=LOOK)[0]
@@ -109,7 +109,7 @@ class OnWorkers:
         how = {"workers": there, "allow_other_workers": there is not None, "priority": -number}
         return client.submit(_apply, function, held, own, places, *common, key=key, pure=False, **how)
 
-    def _shared(self, part: Shared, shard: int) -> Any:
+    def _shared(self, part: BroadcastArgument, shard: int) -> Any:
         """The future of what the calls of a step have in common: sent to some workers at once, from which others take it."""
         kept = self._common.get(id(part.value))
         if kept is None:
@@ -131,18 +131,18 @@ class OnWorkers:
         client, shard = self.dask.client, self.shards[number]
         workers = sorted(self.dask.workers())
         home = [workers[number % len(workers)]]
-        if isinstance(shard, Recipe) and not self._is_seen(shard.files):
+        if isinstance(shard, ShardSpec) and not self._is_seen(shard.files):
             shard = shard.made()
-        if isinstance(shard, Everywhere):
+        if isinstance(shard, Broadcast):
             held = client.scatter([shard.data], hash=False, direct=self.dask.direct, workers=workers, broadcast=True)[0]
-        elif isinstance(shard, Recipe):
+        elif isinstance(shard, ShardSpec):
             key = f"natgrad-{self.token}-shard-{number}-{next(self._tasks)}"
             held = client.submit(
                 shard.make, *shard.arguments, key=key, pure=False, workers=home, allow_other_workers=True
             )
         else:
             held = client.scatter([shard], hash=False, direct=self.dask.direct, workers=home, timeout=LOOK)[0]
-        if not isinstance(shard, Everywhere):
+        if not isinstance(shard, Broadcast):
             self._home[number] = home[0]
         self._held[number] = held
         return held

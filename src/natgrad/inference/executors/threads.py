@@ -22,23 +22,23 @@ import numpy as np
 from natgrad.data.mapped import FileIdentity
 
 __all__ = [
+    "Broadcast",
+    "BroadcastArgument",
     "Call",
     "Dask",
-    "Everywhere",
     "Executor",
-    "Placed",
-    "Recipe",
-    "Shared",
+    "PlacedShards",
+    "ShardSpec",
     "Threads",
     "even_cuts",
     "opened",
-    "sharing",
+    "place_shards",
 ]
 
 Call = tuple[int, tuple[Any, ...]]
 
 
-class Recipe(NamedTuple):
+class ShardSpec(NamedTuple):
     """A shard as a description: ``make(*arguments)`` is the data, on whatever machine they are wanted.
 
     ``files`` are those that it reads. If some worker does not see them as this process does, the data are made here and sent.
@@ -53,19 +53,19 @@ class Recipe(NamedTuple):
         return self.make(*self.arguments)
 
 
-class Everywhere(NamedTuple):
+class Broadcast(NamedTuple):
     """Data that every worker holds: any of them may answer a call."""
 
     data: Any
 
 
-class Shared(NamedTuple):
+class BroadcastArgument(NamedTuple):
     """An argument that all calls of a step have in common: it travels once to each worker."""
 
     value: Any
 
 
-class Placed(Protocol):
+class PlacedShards(Protocol):
     """Shards where they are computed on."""
 
     def run(self, function: Callable[..., Any], calls: Iterable[Call]) -> Iterator[Any]:
@@ -84,7 +84,7 @@ class Executor(Protocol):
         """How many calls it computes at a time."""
         ...
 
-    def place(self, shards: Sequence[Any]) -> Placed:
+    def place(self, shards: Sequence[Any]) -> PlacedShards:
         """Shards, recipes for them, or what is to be everywhere; they stay until the result is thrown away."""
         ...
 
@@ -123,7 +123,7 @@ def opened(executor: Any) -> Iterator[Executor]:
 
 
 @contextmanager
-def sharing(problem: Any, executor: Any, size: int = 1, by_row: bool = False) -> Iterator[None]:
+def place_shards(problem: Any, executor: Any, size: int = 1, by_row: bool = False) -> Iterator[None]:
     """The shards of a problem placed where they are computed on, as long as the block runs.
 
     ``by_row``: nothing is added up over shards. They are cut for as many as compute at a time, and here, where it would save
@@ -155,7 +155,7 @@ class Threads:
 
     n_threads = 1
 
-    def place(self, shards: Sequence[Any]) -> Placed:
+    def place(self, shards: Sequence[Any]) -> PlacedShards:
         """Nothing moves; a recipe is followed whenever its shard is wanted."""
         return _Here(shards)
 
@@ -168,7 +168,9 @@ class _Here(NamedTuple):
 
     def run(self, function: Callable[..., Any], calls: Iterable[Call]) -> Iterator[Any]:
         for number, arguments in calls:
-            yield function(_made(self.shards[number]), *(a.value if isinstance(a, Shared) else a for a in arguments))
+            yield function(
+                _made(self.shards[number]), *(a.value if isinstance(a, BroadcastArgument) else a for a in arguments)
+            )
 
 
 @final
@@ -252,11 +254,11 @@ class Dask:
         if self.client.status not in ("running", "connecting"):
             raise ConnectionError(f"the scheduler of {self!r} does not answer: {error}") from error
 
-    def place(self, shards: Sequence[Any]) -> Placed:
+    def place(self, shards: Sequence[Any]) -> PlacedShards:
         """Shards on workers, in turn; a recipe is followed by the worker that is to hold its shard."""
-        from natgrad.inference.executors.dask import OnWorkers
+        from natgrad.inference.executors.dask import DaskShards
 
-        return OnWorkers(self, list(shards))
+        return DaskShards(self, list(shards))
 
     def close(self) -> None:
         """Close the connection, if it is our own."""
@@ -266,6 +268,6 @@ class Dask:
 
 
 def _made(shard: Any) -> Any:
-    if isinstance(shard, Everywhere):
+    if isinstance(shard, Broadcast):
         return shard.data
-    return shard.made() if isinstance(shard, Recipe) else shard
+    return shard.made() if isinstance(shard, ShardSpec) else shard

@@ -10,7 +10,7 @@ made instead (both are counted). Gaussian blocks are extrapolated in their means
 
 Where a pair of nodes has a gauge (`natgrad.inference.rotation`), it is turned to its best position after each sweep, and the
 history is turned along. A plain sweep that ends lower than the last one, which only the projection of scalar factors after a
-turn can bring about, ends the turning for good.
+turn can bring about, ends the use_rotation for good.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.problem import Block, Problem, State, SweepResult
-from natgrad.inference.rotation import Rotation, apply_turn, rotated
+from natgrad.inference.rotation import Rotation, apply_rotation, rotate_pair
 from natgrad.inference.steppers.checked import rose
 from natgrad.inference.steppers.sampled import NothingToFinish, StepInfo, full_accesses
 
@@ -50,7 +50,7 @@ class History(NamedTuple):
     end: Point
     before: Point | None
     age: int
-    turning: bool
+    use_rotation: bool
     rest: int
     failures: int
 
@@ -58,11 +58,11 @@ class History(NamedTuple):
 class AcceleratedStepper(NothingToFinish):
     """One step is one sweep, or two when an extrapolation failed."""
 
-    rising, steps_per_pass = True, 1
+    monotone, steps_per_pass = True, 1
 
-    def __init__(self, problem: Problem, order: tuple[str, ...], turning: bool = True) -> None:
+    def __init__(self, problem: Problem, order: tuple[str, ...], use_rotation: bool = True) -> None:
         self.problem, self.order = problem, order
-        self.turning = turning and bool(problem.gauges)
+        self.use_rotation = use_rotation and bool(problem.gauges)
         self.accesses = full_accesses(problem)
         self.carried = carried_blocks(problem, order)
 
@@ -72,25 +72,25 @@ class AcceleratedStepper(NothingToFinish):
             set(p) == set(self.carried) for p in (past.start, past.end, past.before or past.end)
         ):
             past = None  # what is remembered is of another order
-        turned, here = (state, None) if past is None else self._turned(state, past)
-        start = None if here is None or here.rest > 0 else self._extrapolated(turned, here)
+        rotated, here = (state, None) if past is None else self._rotated(state, past)
+        start = None if here is None or here.rest > 0 else self._extrapolated(rotated, here)
         last = -math.inf if past is None else past.bound
-        results = [self._sweep(turned if start is None else start)]
+        results = [self._sweep(rotated if start is None else start)]
         if start is not None and not rose(results[-1], last):
-            results, start = [*results, self._sweep(turned)], None
+            results, start = [*results, self._sweep(rotated)], None
             here = self._failed(here)
-        if turned is not state and past is not None and not rose(results[-1], last):
-            results, turned = [*results, self._sweep(state)], state
-            here = past._replace(age=-1, before=None, turning=False)
+        if rotated is not state and past is not None and not rose(results[-1], last):
+            results, rotated = [*results, self._sweep(state)], state
+            here = past._replace(age=-1, before=None, use_rotation=False)
         result = results[-1]
         after = History(
             result.bound,
-            self._point(turned if start is None else start),
+            self._point(rotated if start is None else start),
             self._point(result.state),
             None if here is None else here.end,
             0 if here is None else here.age + 1,
-            self.turning if here is None else here.turning,
-            (0 if self.turning else WARM_UP) if here is None else max(0, here.rest - 1),
+            self.use_rotation if here is None else here.use_rotation,
+            (0 if self.use_rotation else WARM_UP) if here is None else max(0, here.rest - 1),
             0 if here is None else here.failures,
         )
         accesses = len(results) * self.accesses + sum(found.reads for found in results)
@@ -101,7 +101,7 @@ class AcceleratedStepper(NothingToFinish):
         """The momentum starts anew; where nothing is turned, after a rest that doubles each time."""
         if here is None:
             return None
-        rest = 0 if self.turning else min(2 ** (here.failures + 1), LONGEST_REST) + 1
+        rest = 0 if self.use_rotation else min(2 ** (here.failures + 1), LONGEST_REST) + 1
         return here._replace(age=-1, before=None, rest=rest, failures=here.failures + 1)
 
     def _sweep(self, state: State) -> SweepResult:
@@ -147,10 +147,10 @@ class AcceleratedStepper(NothingToFinish):
 
     # -- rotation --
 
-    def _turned(self, state: State, past: History) -> tuple[State, History]:
+    def _rotated(self, state: State, past: History) -> tuple[State, History]:
         """The state and its history with every gauge in its best position."""
-        for pair in self.problem.gauges if past.turning else ():
-            found = rotated(self.problem, pair, state, self.carried)
+        for pair in self.problem.gauges if past.use_rotation else ():
+            found = rotate_pair(self.problem, pair, state, self.carried)
             if found is not None:
                 state = found.state
                 start, end, before = (self._along(p, found) for p in (past.start, past.end, past.before))
@@ -162,9 +162,11 @@ class AcceleratedStepper(NothingToFinish):
     def _along(self, point: Point | None, found: Rotation) -> Point | None:
         if point is None:
             return None
-        blocks, turns, shifts = self.problem.blocks, found.turns, found.shifts
+        blocks, matrices, shifts = self.problem.blocks, found.matrices, found.shifts
         return {
-            name: (apply_turn(blocks[name], part[0], turns[name]) + shifts.get(name, 0.0),) if name in turns else part
+            name: (apply_rotation(blocks[name], part[0], matrices[name]) + shifts.get(name, 0.0),)
+            if name in matrices
+            else part
             for name, part in point.items()
         }
 

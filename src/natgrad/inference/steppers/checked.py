@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from natgrad.inference.problem import Problem, State, SweepResult
-from natgrad.inference.rotation import turned
+from natgrad.inference.rotation import rotated
 from natgrad.inference.steppers.sampled import ChildrenStepper, GlobalBatchStepper, StepInfo, full_accesses
 
-__all__ = ["SafeguardedStepper", "Snapshot", "due", "higher", "live", "rose"]
+__all__ = ["SafeguardedStepper", "Snapshot", "higher", "live", "next_check", "rose"]
 
 KEY, LIVE = "safeguard", "live"
 # Checks after these numbers of passes, then every so many more.
@@ -35,23 +35,23 @@ class Snapshot(NamedTuple):
     checks: int
     passes: float
     damping: float
-    turning: bool
+    use_rotation: bool
 
 
 class SafeguardedStepper:
     """Wraps the stepper of a sampled method, whose steps it makes shorter when they led downhill."""
 
-    rising, steps_per_pass = False, 1
+    monotone, steps_per_pass = False, 1
 
     def __init__(
         self,
         problem: Problem,
         inner: ChildrenStepper | GlobalBatchStepper,
         order: tuple[str, ...],
-        turning: bool = True,
+        use_rotation: bool = True,
     ) -> None:
         self.problem, self.inner, self.order = problem, inner, order
-        self.turning = turning and bool(problem.gauges)
+        self.use_rotation = use_rotation and bool(problem.gauges)
         self.sweep_accesses = full_accesses(problem)
         self.plain = inner.schedule
 
@@ -59,13 +59,13 @@ class SafeguardedStepper:
         state = live(state)
         last: Snapshot | None = state.memory.get(KEY)
         if last is None:
-            last = Snapshot(state.lam, state.mu, self.problem.bound(state), 0, 0.0, 1.0, self.turning)
+            last = Snapshot(state.lam, state.mu, self.problem.bound(state), 0, 0.0, 1.0, self.use_rotation)
         self.inner.schedule = Damped(self.plain, last.damping)
         new, info = self.inner.step(state._replace(memory={}), seed)
         passes = last.passes + info.accesses / self.sweep_accesses
         lost = not all(bool(block.valid) for block in info.blocks.values())
         last = last._replace(passes=passes)
-        if not lost and passes < due(last.checks, FIRST_CHECKS, CHECK_EVERY):
+        if not lost and passes < next_check(last.checks, FIRST_CHECKS, CHECK_EVERY):
             return new._replace(memory={KEY: last}), info
         # One sweep repairs much, so that its bound alone would hide steps that run away: they must hold the last check's.
         lost = lost or not self.problem.bound(new) >= last.bound - NOISE * abs(last.bound)
@@ -82,21 +82,23 @@ class SafeguardedStepper:
         """One exact sweep, turned if that is allowed and helps; from the last check if the steps led downhill."""
         tries = []
         if new is not None:
-            tries = [(turned(self.problem, new), True)] if last.turning else []
+            tries = [(rotated(self.problem, new), True)] if last.use_rotation else []
             tries.append((new, False))
         back = old._replace(lam=last.lam, mu=last.mu)
         damping = last.damping
         sweeps = 0
-        for state, is_turned in [*tries, (back, False)]:
+        for state, is_rotated in [*tries, (back, False)]:
             sweeps += 1
             result = self.problem.sweep_jointly(state, self.order)
             if state is back:
                 damping /= 2
             if state is back or rose(result, last.bound):
                 break
-            last = last._replace(turning=last.turning and not is_turned)
+            last = last._replace(use_rotation=last.use_rotation and not is_rotated)
         checks = last.checks + (new is not None)
-        kept = Snapshot(result.state.lam, result.state.mu, result.bound, checks, last.passes, damping, last.turning)
+        kept = Snapshot(
+            result.state.lam, result.state.mu, result.bound, checks, last.passes, damping, last.use_rotation
+        )
         return result, sweeps, kept
 
 
@@ -133,6 +135,6 @@ class Damped:
         return rate if self.factor == 1.0 else self.factor * np.asarray(rate)
 
 
-def due(checks: int, first: tuple[float, ...], every: float) -> float:
+def next_check(checks: int, first: tuple[float, ...], every: float) -> float:
     """The passes after which the next check comes, when ``checks`` of them were made."""
     return first[checks] if checks < len(first) else first[-1] + (checks - len(first) + 1) * every

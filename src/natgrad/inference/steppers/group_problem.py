@@ -53,7 +53,7 @@ class WholeGroups:
         told = self.solve_all(state).messages[block.name]
         return tuple(p + m for p, m in zip(self.prior_of(block.name), told, strict=True))
 
-    def advance(
+    def step_block(
         self: _Whole, block: Block, state: State, target: Any, rho: Any, column: int | None = None
     ) -> tuple[State, BlockInfo]:
         """λ ← (1 − ρ) λ + ρ λ^temp of one block; the others say what they hold."""

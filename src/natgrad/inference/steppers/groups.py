@@ -23,7 +23,7 @@ import numpy.typing as npt
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.problem import Block, BlockInfo, Problem, State
 from natgrad.inference.step_sizes import Constant, RobbinsMonro, Step
-from natgrad.inference.steppers.hyper import given, relearned
+from natgrad.inference.steppers.hyper import update_hyper, with_hyper
 from natgrad.inference.steppers.sampled import NothingToFinish, StepInfo, Stepper
 from natgrad.random import Stream, generator
 
@@ -123,7 +123,7 @@ def is_additive(problem: Problem) -> TypeGuard[AdditiveProblem]:
     return all(hasattr(type(problem), name) for name in ("prior_of", "solve", "global_bound"))
 
 
-class Kept(NamedTuple):
+class BatchMemory(NamedTuple):
     """What is remembered of one batch."""
 
     rows: Stats
@@ -131,12 +131,12 @@ class Kept(NamedTuple):
     rest: float
 
 
-class Remembered(NamedTuple):
+class GroupMemory(NamedTuple):
     """Messages and rest summed over the batches seen; what each batch holds, None if it was not seen."""
 
     messages: dict[str, Stats]
     rest: float
-    batches: tuple[Kept | None, ...]
+    batches: tuple[BatchMemory | None, ...]
 
 
 class MemoisedGroups(NothingToFinish):
@@ -159,14 +159,14 @@ class MemoisedGroups(NothingToFinish):
     ) -> None:
         self.problem, self.tol, self.limit = problem, tol, limit
         self.schedule = Constant(1.0) if step is None else step
-        self.rising = self.schedule == Constant(1.0)
+        self.monotone = self.schedule == Constant(1.0)
         self.n_batches = self.steps_per_pass = n_batches
         self.first = first
         self._batches: dict[int, list[Ints | None]] = {}
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         batches, n_groups = self._cut(seed), self.problem.n_groups
-        problem = given(self.problem, state)
+        problem = with_hyper(self.problem, state)
         if self.first is not None and state.t == self.n_batches and hasattr(problem, "revived"):
             # What a sampled pass has lost comes back before anything is remembered, so that no bound falls.
             state = problem.revived(state, seed)
@@ -176,7 +176,7 @@ class MemoisedGroups(NothingToFinish):
             after, info = _sampled_step(self.problem, state, chosen, self.tol, self.limit, self.first)
             return after, info._replace(bound=math.nan)
         if memory is None or not _fits(memory, [_length(batch, n_groups) for batch in batches]):
-            memory = Remembered({}, 0.0, (None,) * len(batches))
+            memory = GroupMemory({}, 0.0, (None,) * len(batches))
         number = self._next(state, seed)
         before = memory.batches[number]
         rows = None if before is None else before.rows
@@ -184,8 +184,8 @@ class MemoisedGroups(NothingToFinish):
         if (
             memory.messages and memory.messages.keys() != found.messages.keys()
         ):  # priors that were not learned then are now
-            memory = Remembered({}, 0.0, (None,) * len(batches))
-        memory = _exchanged(memory, number, found)
+            memory = GroupMemory({}, 0.0, (None,) * len(batches))
+        memory = _replace_batch(memory, number, found)
         seen = sum(_length(b, n_groups) for b, kept in zip(batches, memory.batches, strict=True) if kept is not None)
         scale = n_groups / seen
         rho = float(np.mean(self.schedule.rate(state.t + 1)))
@@ -197,8 +197,8 @@ class MemoisedGroups(NothingToFinish):
             }
         totals = memory.messages if scale == 1.0 else _completed(memory.messages, before_all, scale)
         after, moves = move_blocks(problem, state, totals, rho)
-        after = relearned(problem, after, totals, rho) if seen == n_groups and state.t >= self.n_batches else after
-        bound = scale * memory.rest + given(problem, after).global_bound(after.lam, after.mu, totals)
+        after = update_hyper(problem, after, totals, rho) if seen == n_groups and state.t >= self.n_batches else after
+        bound = scale * memory.rest + with_hyper(problem, after).global_bound(after.lam, after.mu, totals)
         kept = {KEY: memory} if before_all is None or seen == n_groups else {KEY: memory, BEFORE: before_all}
         after = after._replace(t=state.t + 1, memory=kept)
         return after, StepInfo(moves, rho, found.reads, bound if seen == n_groups else math.nan, bound)
@@ -220,7 +220,7 @@ class MemoisedGroups(NothingToFinish):
 class SampledGroups(NothingToFinish):
     """A batch of groups at each step, nothing remembered; drawn anew, or ``in_passes`` through all of them."""
 
-    rising, steps_per_pass = False, 1
+    monotone, steps_per_pass = False, 1
 
     def __init__(
         self, problem: AdditiveProblem, size: int, tol: float, limit: int, step: Step, in_passes: bool = False
@@ -306,14 +306,14 @@ def _sampled_step(
     problem: AdditiveProblem, state: State, chosen: Ints | None, tol: float, limit: int, schedule: Step
 ) -> tuple[State, StepInfo]:
     """λ ← (1 − ρ) λ + ρ (η̃ + groups/batch Σ_g m_g) from some groups; the estimate of the bound is theirs."""
-    problem = given(problem, state)
+    problem = with_hyper(problem, state)
     found = problem.solve(state, chosen, None, tol, limit)
     scale = problem.population / _length(chosen, problem.n_groups)
     rho = float(np.mean(schedule.rate(state.t + 1, scale)))
     totals = _scaled(found.messages, scale)
     after, info = move_blocks(problem, state, totals, rho)
-    after = relearned(problem, after, totals, rho) if state.t >= LEARN_AFTER else after
-    estimate = scale * found.rest + given(problem, after).global_bound(after.lam, after.mu, totals)
+    after = update_hyper(problem, after, totals, rho) if state.t >= LEARN_AFTER else after
+    estimate = scale * found.rest + with_hyper(problem, after).global_bound(after.lam, after.mu, totals)
     return after._replace(t=state.t + 1, memory={}), StepInfo(info, rho, found.reads, estimate=estimate)
 
 
@@ -326,7 +326,7 @@ def _length(batch: Ints | None, n_groups: int) -> int:
     return n_groups if batch is None else len(batch)
 
 
-def _fits(memory: Remembered, lengths: list[int]) -> bool:
+def _fits(memory: GroupMemory, lengths: list[int]) -> bool:
     """Whether what is remembered is of batches with so many groups."""
     return len(memory.batches) == len(lengths) and all(
         kept is None or all(len(part) == length for part in kept.rows)
@@ -334,14 +334,14 @@ def _fits(memory: Remembered, lengths: list[int]) -> bool:
     )
 
 
-def _exchanged(memory: Remembered, number: int, found: GroupResult) -> Remembered:
+def _replace_batch(memory: GroupMemory, number: int, found: GroupResult) -> GroupMemory:
     """The old contribution of a batch taken out, the new one put in; of a single batch only the sums are kept."""
     old = memory.batches[number]
     alone = len(memory.batches) == 1
-    kept = Kept(found.rows, {} if alone else found.messages, found.rest)
+    kept = BatchMemory(found.rows, {} if alone else found.messages, found.rest)
     batches = (*memory.batches[:number], kept, *memory.batches[number + 1 :])
     if alone or not memory.messages:
-        return Remembered(found.messages, found.rest, batches)
+        return GroupMemory(found.messages, found.rest, batches)
     messages = {
         name: tuple(
             _swapped(total, new, None if old is None else old.messages[name][place])
@@ -349,7 +349,7 @@ def _exchanged(memory: Remembered, number: int, found: GroupResult) -> Remembere
         )
         for name, parts in memory.messages.items()
     }
-    return Remembered(messages, memory.rest + found.rest - (0.0 if old is None else old.rest), batches)
+    return GroupMemory(messages, memory.rest + found.rest - (0.0 if old is None else old.rest), batches)
 
 
 def _swapped(total: Any, new: Any, old: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeGuard, TypeVar
 
 from natgrad.inference.problem import State
 
-__all__ = ["Learner", "given", "relearned"]
+__all__ = ["Learner", "update_hyper", "with_hyper"]
 
 P = TypeVar("P")
 
@@ -18,27 +18,27 @@ P = TypeVar("P")
 class Learner(Protocol):
     """What a problem has that learns hyper-parameters."""
 
-    def given(self, state: State) -> Any:
+    def with_hyper(self, state: State) -> Any:
         """The problem at the hyper-parameters of a state."""
         ...
 
-    def relearn(self, state: State, messages: Mapping[str, Any], rho: float) -> State:
+    def update_hyper(self, state: State, messages: Mapping[str, Any], rho: float) -> State:
         """Better hyper-parameters, a part ρ of the way to the best; the bound of these messages does not fall."""
         ...
 
 
-def given(problem: P, state: State) -> P:
+def with_hyper(problem: P, state: State) -> P:
     """The problem at the hyper-parameters of a state, if it learns any."""
     if not _learns(problem):
         return problem
-    here: P = problem.given(state)
+    here: P = problem.with_hyper(state)
     return here
 
 
-def relearned(problem: Any, state: State, messages: Mapping[str, Any], rho: float) -> State:
+def update_hyper(problem: Any, state: State, messages: Mapping[str, Any], rho: float) -> State:
     """The state with better hyper-parameters, if the problem learns any."""
-    return problem.relearn(state, messages, rho) if _learns(problem) else state
+    return problem.update_hyper(state, messages, rho) if _learns(problem) else state
 
 
 def _learns(problem: Any) -> TypeGuard[Learner]:
-    return hasattr(type(problem), "relearn")
+    return hasattr(type(problem), "update_hyper")

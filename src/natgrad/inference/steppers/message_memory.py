@@ -7,7 +7,7 @@ one, some of them a little old:
     visit   the next children in the node's own shuffled order; heavy nodes read more of them, so that a pass reads every
             edge once from each side
     move    (a) λ_i = λ_new at once;  (b) λ_i += β_i (λ_new − λ_i) together, β_i = 1/(1 + (ω − 1) c/N_i), ω blocks in a child
-    check   now and then one exact sweep, after turning the gauge where there is one; all messages are fresh after it. If its
+    check   now and then one exact sweep, after use_rotation the gauge where there is one; all messages are fresh after it. If its
             bound fell since the last check, the state of then is restored and swept exactly until it rises
 
 Nothing here can run away: given any memory, the means of a row solve a system whose matrix is at least its prior's. Only the
@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from natgrad.inference.methods import Children, GlobalBatch
 from natgrad.inference.problem import BlockInfo, ChildSet, Messages, Problem, State
-from natgrad.inference.rotation import turned
-from natgrad.inference.steppers.checked import due, higher, live
+from natgrad.inference.rotation import rotated
+from natgrad.inference.steppers.checked import higher, live, next_check
 from natgrad.inference.steppers.sampled import StepInfo, full_accesses
 from natgrad.random import Stream, generator
 
@@ -50,7 +50,7 @@ class Checked(NamedTuple):
     bound: float
     checks: int
     passes: float
-    turning: bool
+    use_rotation: bool
     over: float
     restored: int
 
@@ -61,7 +61,7 @@ class MessageStepper:
     A step touches few rows of large arrays, so it changes those of the state before it; a new run copies them once.
     """
 
-    rising, steps_per_pass = False, 1
+    monotone, steps_per_pass = False, 1
 
     def __init__(
         self,
@@ -69,10 +69,10 @@ class MessageStepper:
         messages: Messages,
         method: Children | GlobalBatch,
         order: tuple[str, ...],
-        turning: bool = True,
+        use_rotation: bool = True,
     ) -> None:
         self.problem, self.messages, self.method, self.order = problem, messages, method, order
-        self.turning = turning and bool(problem.gauges)
+        self.use_rotation = use_rotation and bool(problem.gauges)
         self.sets: dict[str, ChildSet] = {}
         for name in order:
             (self.sets[name],) = problem.child_sets(name)
@@ -99,7 +99,7 @@ class MessageStepper:
             for block in self.order:
                 positions = self._next(block, state.t * self.rounds + number, seed)
                 reads += len(positions) * self.sets[block].n_sharing
-                over = last.over if last.passes >= OVER_FROM and not last.turning else 1.0
+                over = last.over if last.passes >= OVER_FROM and not last.use_rotation else 1.0
                 rows, target = self.messages.read(block, here, memory, positions, over)
                 beta = self._beta(block, positions, rows)
                 if self.method.option == "a":
@@ -114,7 +114,7 @@ class MessageStepper:
             self.messages.rebuild(memory)
         here = here._replace(t=state.t + 1)
         last = last._replace(passes=passes)
-        if passes < due(last.checks, FIRST_CHECKS, CHECK_EVERY):
+        if passes < next_check(last.checks, FIRST_CHECKS, CHECK_EVERY):
             return self._state(here, memory, last), StepInfo(info, 1.0, reads)
         here, last, sweeps = self._check(here, memory, last)
         accesses = reads + sweeps * self.sweep_accesses
@@ -135,7 +135,7 @@ class MessageStepper:
             self._empty_to_prior(here)
             self._owned = memory = self.messages.begin(here)
             over = OVER if isinstance(self.method, Children) else 1.0
-            last = Checked(state.lam, state.mu, -math.inf, 0, 0.0, self.turning, over, 0)
+            last = Checked(state.lam, state.mu, -math.inf, 0, 0.0, self.use_rotation, over, 0)
             if state.t > 0:  # going on from another method: remember where it ended
                 here, reads = self._read_all(here, memory), self.sweep_accesses
             return here, memory, last, reads
@@ -215,17 +215,17 @@ class MessageStepper:
 
     def _check(self, here: State, memory: Any, last: Checked) -> tuple[State, Checked, int]:
         """An exact sweep that refreshes all messages; back to the last check, and exactly on, if the bound fell."""
-        state, sweeps = self._read_all(turned(self.problem, here) if last.turning else here, memory), 1
-        bound, turning, over, restored = self.problem.bound(state), last.turning, last.over, last.restored
-        if not bound >= last.bound - ROUNDING * abs(last.bound) and last.turning:
-            state, sweeps, turning = self._read_all(here, memory), sweeps + 1, False
+        state, sweeps = self._read_all(rotated(self.problem, here) if last.use_rotation else here, memory), 1
+        bound, use_rotation, over, restored = self.problem.bound(state), last.use_rotation, last.over, last.restored
+        if not bound >= last.bound - ROUNDING * abs(last.bound) and last.use_rotation:
+            state, sweeps, use_rotation = self._read_all(here, memory), sweeps + 1, False
             bound = self.problem.bound(state)
         if not bound >= last.bound - ROUNDING * abs(last.bound):
             back = here._replace(lam=last.lam, mu=last.mu)
             state, sweeps = self._read_all(back, memory), sweeps + 1
             bound, over, restored = self.problem.bound(state), 1.0 + (over - 1.0) / 2, restored + 1
         saved = _copied(state)
-        kept = Checked(saved.lam, saved.mu, bound, last.checks + 1, last.passes, turning, over, restored)
+        kept = Checked(saved.lam, saved.mu, bound, last.checks + 1, last.passes, use_rotation, over, restored)
         return state, kept, sweeps
 
     def _read_all(self, state: State, memory: Any) -> State:

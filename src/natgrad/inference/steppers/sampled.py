@@ -17,10 +17,10 @@ from natgrad.inference.step_sizes import Step
 from natgrad.random import draw_rows, generator
 
 __all__ = [
+    "BlockUpdates",
     "ChildrenStepper",
     "ExactStepper",
     "GlobalBatchStepper",
-    "Moves",
     "NothingToFinish",
     "StepInfo",
     "Stepper",
@@ -46,10 +46,10 @@ class StepInfo(NamedTuple):
 class Stepper(Protocol):
     """A method bound to a problem.
 
-    ``rising`` says that its bound cannot fall, so that the change over ``steps_per_pass`` steps tells when it has converged.
+    ``monotone`` says that its bound cannot fall, so that the change over ``steps_per_pass`` steps tells when it has converged.
     """
 
-    rising: bool
+    monotone: bool
     steps_per_pass: int
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
@@ -84,7 +84,7 @@ class ExactStepper(NothingToFinish):
 
     def __init__(self, problem: Problem, method: VB, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order
-        self.rising = method.option == "a"
+        self.monotone = method.option == "a"
         self.accesses = full_accesses(problem)
         self.coupled = max((problem.coupling(name) for name in problem.blocks), default=1)
 
@@ -94,15 +94,15 @@ class ExactStepper(NothingToFinish):
             result = self.problem.sweep(state, self.order, rho)
             # What another method remembered is out of date now.
             return result.state._replace(memory={}), StepInfo(result.info, rho, self.accesses, result.bound)
-        moves = Moves(self.problem, state, together=True)
+        moves = BlockUpdates(self.problem, state, together=True)
         for name in self.order:
             block = self.problem.blocks[name]
             moves.move(block, self.problem.target(block, state), rho)
         return moves.finish(), StepInfo(moves.info, rho, self.accesses)
 
 
-class Moves:
-    """Moves blocks as they come (option a), or remembers the targets and moves them together at the end (option b)."""
+class BlockUpdates:
+    """BlockUpdates blocks as they come (option a), or remembers the targets and moves them together at the end (option b)."""
 
     def __init__(self, problem: Problem, state: State, together: bool) -> None:
         self.problem, self.state, self.together = problem, state, together
@@ -130,7 +130,7 @@ class Moves:
         return float(np.mean(self.lengths)) if self.lengths else 0.0
 
     def _apply(self, block: Block, target: Stats, rho: Any, column: int | None) -> None:
-        self.state, info = self.problem.advance(block, self.state, target, rho, column)
+        self.state, info = self.problem.step_block(block, self.state, target, rho, column)
         before = self.info.get(block.name)
         if before is not None:
             info = BlockInfo(before.valid & info.valid, before.moved + info.moved)
@@ -140,7 +140,7 @@ class Moves:
 class ChildrenStepper(NothingToFinish):
     """Algorithm 1: every hidden variable reads its own sample of children."""
 
-    rising, steps_per_pass = False, 1
+    monotone, steps_per_pass = False, 1
 
     def __init__(self, problem: Problem, method: Children, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order
@@ -149,7 +149,7 @@ class ChildrenStepper(NothingToFinish):
         self.ratios = {name: self._ratio(name) for name in order}
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
-        moves = Moves(self.problem, state, together=self.method.option == "b")
+        moves = BlockUpdates(self.problem, state, together=self.method.option == "b")
         accesses = 0
         for number, name in enumerate(self.order):
             block = self.problem.blocks[name]
@@ -186,7 +186,7 @@ class ChildrenStepper(NothingToFinish):
 class GlobalBatchStepper(NothingToFinish):
     """Algorithm 2: one batch of observations for all."""
 
-    rising, steps_per_pass = False, 1
+    monotone, steps_per_pass = False, 1
 
     def __init__(self, problem: Problem, method: GlobalBatch, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order
@@ -206,7 +206,7 @@ class GlobalBatchStepper(NothingToFinish):
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         together = self.method.option == "b"
         batch = self._draw(generator(seed, state.t))
-        moves = Moves(self.problem, state, together)
+        moves = BlockUpdates(self.problem, state, together)
         accesses = 0
         seen = [name for name in self.order if self.sets[name]]
         for name in [*seen, *(name for name in self.order if name not in seen)]:
@@ -253,7 +253,7 @@ class GlobalBatchStepper(NothingToFinish):
 
 
 def _rate(schedule: Step, t: int, ratio: Any, problem: Problem, block: Block, together: bool) -> Any:
-    """The step lengths of a block: coupled with all that move at the same time, or with the columns that take turns."""
+    """The step lengths of a block: coupled with all that move at the same time, or with the columns that take matrices."""
     coupled = problem.coupling(block.name) if together else block.n_columns
     return schedule.rate(t, ratio, coupled=coupled, together=together)
 

@@ -69,7 +69,7 @@ class TunedGroups:
     """A batch at each step: q first, then the settings; at the end one exact pass for q."""
 
     # No exact bound comes with a step, and none is asked for: it would read all the data.
-    rising, steps_per_pass = True, 1
+    monotone, steps_per_pass = True, 1
 
     def __init__(self, problem: TunedProblem, size: int, step: Step) -> None:
         if size > problem.n_groups:

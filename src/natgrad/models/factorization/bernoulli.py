@@ -21,7 +21,7 @@ import scipy.special
 
 from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import Result
-from natgrad.inference.executors.threads import Placed
+from natgrad.inference.executors.threads import PlacedShards
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 from natgrad.inference.rotation import Rotation
@@ -30,7 +30,7 @@ from natgrad.kernels.factorization.pairs import logistic_bound
 from natgrad.models.factorization.blending import owned
 from natgrad.models.factorization.likelihoods import (
     WARM_UP,
-    Part,
+    Phase,
     RatingSettings,
     extended_state,
     features_of,
@@ -38,9 +38,9 @@ from natgrad.models.factorization.likelihoods import (
 )
 from natgrad.models.factorization.parts import Likes as SentLikes
 from natgrad.models.factorization.parts import PlacedRows
-from natgrad.models.factorization.predictors import Binary, Predictor
+from natgrad.models.factorization.predictors import BernoulliPredictor, Predictor
 from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors
-from natgrad.models.factorization.sides import OTHER, ItsRatings, packed
+from natgrad.models.factorization.sides import OTHER, SideRatings, packed
 from natgrad.random import Stream, generator
 
 __all__ = ["Likes", "LikesProblem"]
@@ -80,7 +80,7 @@ class LikesProblem:
         self.order = self.inner.order
         self.n_factors, self.size = n_factors, self.inner.size
         # Set while shards are placed; see `natgrad.inference.executors.threads.sharing`.
-        self.placed: Placed | None = None
+        self.placed: PlacedShards | None = None
 
     @property
     def blocks(self) -> Mapping[str, Block]:
@@ -109,9 +109,9 @@ class LikesProblem:
         """Those of ratings."""
         return self.inner.gauges
 
-    def turned(self, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None) -> Rotation | None:
+    def rotated(self, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None) -> Rotation | None:
         """As for ratings: the likelihood does not change. Both sides are needed, since ξ is read from them."""
-        return self.inner.turned(pair, state)
+        return self.inner.rotated(pair, state)
 
     def start(self, seed: int, sd: float = 1.0) -> State:
         """As for ratings."""
@@ -157,11 +157,11 @@ class LikesProblem:
         """λ^temp with the best ξ."""
         return self._as_ratings(state)[0].target(block, state, full, sampled, column)
 
-    def advance(
+    def step_block(
         self, block: Block, state: State, target: Any, rho: Any, column: int | None = None
     ) -> tuple[State, BlockInfo]:
         """As for ratings."""
-        return self.inner.advance(block, state, target, rho, column)
+        return self.inner.step_block(block, state, target, rho, column)
 
     def _as_ratings(self, state: State) -> tuple[FullRatingsProblem, float]:
         """The ratings that the likes are to a state, and what the bound has besides theirs."""
@@ -172,8 +172,8 @@ class LikesProblem:
         logistic_bound(mean, square, self.offset, side.rows.place, self.ratings.values, *by_user, values, trust, rest)
         rows, items = side.rows, self.inner.sides["v"].rows
         sides = {
-            "u": ItsRatings(rows._replace(values=by_user[0]), self.priors.biases, trust=by_user[1]),
-            "v": ItsRatings(items._replace(values=values[items.place]), self.priors.biases, trust=trust[items.place]),
+            "u": SideRatings(rows._replace(values=by_user[0]), self.priors.biases, trust=by_user[1]),
+            "v": SideRatings(items._replace(values=values[items.place]), self.priors.biases, trust=trust[items.place]),
         }
         rest_of_users = np.empty(side.n_rows)
         sum_rows(rows.start, rest, rest_of_users)
@@ -186,7 +186,7 @@ class LikesProblem:
         for name, other in OTHER.items():
             rows = self.inner.sides[name].rows
             asked[name] = SentLikes(tell[name], tell[other], name == "u", self.offset, np.empty(len(tell[name])))
-            sides[name] = ItsRatings(rows, self.priors.biases)
+            sides[name] = SideRatings(rows, self.priors.biases)
             sides[name].elsewhere = PlacedRows(self.placed, self.inner.cuts[name], asked[name])
         return self.inner.at(sides, self.ratings.values, np.ones(1)), asked["u"]
 
@@ -194,7 +194,7 @@ class LikesProblem:
         """For the rest of the bound, where no sweep of theirs brings it along."""
         ratings.sides["u"].errors(owned(state.mu["u"]), owned(state.mu["v"]), np.ones(len(state.mu["v"][0])))
 
-    def shards(self, n_threads: int) -> list[ItsRatings]:
+    def shards(self, n_threads: int) -> list[SideRatings]:
         """Users, then items, in runs of rows."""
         return self.inner.shards(n_threads)
 
@@ -236,7 +236,7 @@ class Likes:
         """Vectors drawn from the prior, biases zero."""
         return self._problem(ratings).start(seed, scale)
 
-    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Part:
+    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
         """Some sweeps on each draw of dislikes, precisions held at first."""
         exact = method is None or isinstance(method, VB)
         hold = (growing and self.settings.learn_priors) or (exact and t < self.warm_up)
@@ -244,7 +244,7 @@ class Likes:
         problem = self._problem(self._pairs(ratings, seed, draw), hold)
         ends = [(draw + 1) * SWEEPS] if self.one_class and draw < DRAWS else []
         ends += [self.warm_up] if hold and not growing else []
-        return Part(problem, problem.order, min(ends, default=None), fresh=self.one_class and t % SWEEPS == 0)
+        return Phase(problem, problem.order, min(ends, default=None), fresh=self.one_class and t % SWEEPS == 0)
 
     def is_done(self, result: Result) -> bool:
         """Not before the last part."""
@@ -266,7 +266,7 @@ class Likes:
         popular = np.asarray(self.learned["popularity"]) if self.one_class else None
         n_items = len(state.mu["v"][0])
         log_popular = np.zeros(0) if popular is None else np.log(np.append(popular, [0.5] * (n_items - len(popular))))
-        return Binary(state.mu["u"], state.mu["v"], self.settings.biases, self.offset, log_popular)
+        return BernoulliPredictor(state.mu["u"], state.mu["v"], self.settings.biases, self.offset, log_popular)
 
     def saved(self) -> dict[str, Any]:
         """Settings, and what was taken from the data."""

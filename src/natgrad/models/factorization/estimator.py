@@ -24,7 +24,7 @@ from natgrad.data.io.ratings import as_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.inference.callbacks import told
 from natgrad.inference.engine import BoundEvery, Limits, Result, run
-from natgrad.inference.executors.threads import sharing
+from natgrad.inference.executors.threads import place_shards
 from natgrad.inference.methods import Method
 from natgrad.inference.problem import Problem, State
 from natgrad.inference.step_sizes import Step
@@ -32,20 +32,20 @@ from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.factorization.checks import check_settings
 from natgrad.models.factorization.features import known_features
 from natgrad.models.factorization.files import RatingFiles, run_table
-from natgrad.models.factorization.likelihoods import Kind, RatingSettings, kind_of
+from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
 from natgrad.models.factorization.recommend import RecommendMixin
 from natgrad.models.factorization.tables import FOLD_STEPS, check_columns
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.files.checkpoints import Checkpoints
 from natgrad.posterior.fit_options import (
-    Watched,
+    FitOptions,
     all_or_nothing,
     checked_every,
     checked_method,
     checked_step,
-    keeper_of,
-    refuse_to_keep,
+    checkpointer_of,
+    refuse_checkpoint,
     run_settings,
 )
 from natgrad.validation import real_number, whole_number
@@ -199,7 +199,7 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         user_features: Any = None,
         item_features: Any = None,
         n_users: float | None = None,
-        **keep: Unpack[Watched],
+        **keep: Unpack[FitOptions],
     ) -> MatrixFactorization:
         """Fit to ratings.
 
@@ -223,12 +223,12 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         if callable(getattr(X, "chunks", None)):
             from natgrad.models.factorization.stream import fit_rating_stream  # Numba takes a while to import
 
-            refuse_to_keep(keep)
+            refuse_checkpoint(keep)
             return fit_rating_stream(self, X, settings, n_users, (user_features, item_features))
         ratings, features = known_features(as_ratings(X, y), user_features, item_features)
-        kind = kind_of(settings, ratings, None, features)
-        keeper = keeper_of(keep, run_settings(self), lambda: run_table(kind, ratings))
-        self._run(kind, ratings, None, limits, Trace(), keeper=keeper)
+        kind = likelihood_of(settings, ratings, None, features)
+        checkpointer = checkpointer_of(keep, run_settings(self), lambda: run_table(kind, ratings))
+        self._run(kind, ratings, None, limits, Trace(), checkpointer=checkpointer)
         return self
 
     @all_or_nothing
@@ -241,7 +241,7 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         settings = self._settings()
         chunk = as_ratings(X)
         if not hasattr(self, "posterior_"):
-            kind = kind_of(settings, chunk)
+            kind = likelihood_of(settings, chunk)
             self._run(kind, chunk, None, self._limits(2 * PARTIAL_STEPS, None, None), Trace(), growing=True)
             return self
         check_columns(X, self.ratings_.n_items)
@@ -289,20 +289,20 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
 
     def _run(
         self,
-        kind: Kind,
+        kind: LikelihoodModel,
         ratings: Ratings,
         state: State | None,
         limits: Limits,
         trace: Trace,
         growing: bool = False,
-        keeper: Checkpoints | None = None,
+        checkpointer: Checkpoints | None = None,
     ) -> None:
         from natgrad.models.threads import at_most  # Numba takes a while to import
 
         method, seed, left = checked_method(self.method), int(self.seed), limits.steps
         state = kind.start(ratings, seed, float(self.init_scale)) if state is None else state
-        if keeper is not None:  # the part that goes on is the one that began there
-            state, left = state._replace(t=keeper.begun), left - keeper.begun
+        if checkpointer is not None:  # the part that goes on is the one that began there
+            state, left = state._replace(t=checkpointer.begun), left - checkpointer.begun
         while True:
             began = state.t
             part = kind.part(ratings, seed, began, method, growing)
@@ -310,12 +310,12 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
             handed = [state._replace(memory={}) if part.fresh else state]
             del state
             steps = left if part.until is None else min(left, part.until - began)
-            with at_most(self.n_jobs), sharing(part.problem, self.executor, by_row=True):
+            with at_most(self.n_jobs), place_shards(part.problem, self.executor, by_row=True):
                 result = run(
                     part.problem, handed.pop(), method, checked_step(self.step, method, part.problem), part.order,
                     limits=replace(limits, steps=steps, tol=limits.tol if part.until is None else 0.0, share=len(ratings)),
                     seed=seed, bound_every=checked_every(self.bound_every), progress=self.verbose, trace=trace,
-                    keeper=keeper, model_at=self._model_at(kind, ratings, part.problem, trace),
+                    checkpointer=checkpointer, model_at=self._model_at(kind, ratings, part.problem, trace),
                 )  # fmt: skip
             left -= result.state.t - began
             ended = part.until is None or left <= 0 or result.state.t < part.until or kind.is_done(result)
@@ -330,7 +330,9 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         self.elbo_: float = part.problem.bound(state)
         self._publish(kind, ratings, result, factors_of(part.problem.blocks, state))
 
-    def _model_at(self, kind: Kind, ratings: Ratings, problem: Problem, trace: Trace) -> Callable[[State], Any]:
+    def _model_at(
+        self, kind: LikelihoodModel, ratings: Ratings, problem: Problem, trace: Trace
+    ) -> Callable[[State], Any]:
         """What a callback sees: a copy as it would be if the run ended at a state."""
 
         def at(state: State) -> MatrixFactorization:
@@ -341,7 +343,9 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
 
         return at
 
-    def _publish(self, kind: Kind, ratings: Ratings, result: Result, posterior: Mapping[str, Factor] | None) -> None:
+    def _publish(
+        self, kind: LikelihoodModel, ratings: Ratings, result: Result, posterior: Mapping[str, Factor] | None
+    ) -> None:
         self.ratings_ = ratings
         self.n_features_in_: int = ratings.n_items
         self.result_: Result = result

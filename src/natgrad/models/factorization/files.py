@@ -13,7 +13,7 @@ from natgrad.inference.schema import check, pair_of, point_of, record, refuse, s
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import SaveMixin
 from natgrad.models.factorization.checks import check_settings
-from natgrad.models.factorization.likelihoods import Kind, RatingSettings, kind_of
+from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.files.tables import RUN, memory_of
 
@@ -119,7 +119,7 @@ def _sizes_of(kind: Mapping[str, Any], sizes: dict[str, int]) -> None:
     sizes.update(factor=int(kind["n_factors"]), number=int(kind["n_factors"]) + int(bool(kind["biases"])))
 
 
-def run_table(kind: Kind, ratings: Ratings) -> tuple[Any, dict[str, int]]:
+def run_table(kind: LikelihoodModel, ratings: Ratings) -> tuple[Any, dict[str, int]]:
     """The table of a state of a run, and its sizes."""
     saved = kind.saved()
     features = (saved.get("learned") or {}).get("features") or {}
@@ -138,9 +138,11 @@ class RatingFiles(SaveMixin):
     stop_: Stop
     posterior_: Posterior
     elbo_: float
-    _kind: Kind
+    _kind: LikelihoodModel
 
-    def _publish(self, kind: Kind, ratings: Ratings, result: Result, posterior: Mapping[str, Factor] | None) -> None:
+    def _publish(
+        self, kind: LikelihoodModel, ratings: Ratings, result: Result, posterior: Mapping[str, Factor] | None
+    ) -> None:
         raise NotImplementedError
 
     def _saved(self) -> dict[str, Any]:
@@ -159,7 +161,7 @@ class RatingFiles(SaveMixin):
         result = Result(saved["state"], saved["trace"], saved["stop"])
         self.elbo_ = saved["elbo"]
         kept = saved.get("kind") or _kind_of_old(vars(self), saved)
-        kind = kind_of(RatingSettings(**kept["settings"]), saved["ratings"], kept.get("learned"))
+        kind = likelihood_of(RatingSettings(**kept["settings"]), saved["ratings"], kept.get("learned"))
         self._publish(kind, saved["ratings"], result, saved["posterior"])
 
     @classmethod

@@ -1,6 +1,6 @@
 """What a factorisation is of: settings and ratings in; problems, starts and predictors of each kind out.
 
-A kind turns ratings into the engine's Problem, part by part of a run, and the state of one into a `Predictor`.
+A kind matrices ratings into the engine's Problem, part by part of a run, and the state of one into a `Predictor`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from natgrad.inference.engine import Result
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import Problem, State
 from natgrad.models.factorization.features import padded_features
-from natgrad.models.factorization.predictors import Predictor, Rated, ScalarRated
+from natgrad.models.factorization.predictors import GaussianPredictor, Predictor, ScalarGaussianPredictor
 
 __all__ = [
     "Bare",
     "Gaussian",
-    "Kind",
-    "Part",
+    "LikelihoodModel",
+    "Phase",
     "RatingSettings",
     "extended_state",
     "features_of",
     "folded_state",
-    "kind_of",
+    "likelihood_of",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -52,7 +52,7 @@ class RatingSettings(NamedTuple):
     negatives: float
 
 
-class Part(NamedTuple):
+class Phase(NamedTuple):
     """A stretch of a run: its problem, the order of the blocks, and the step at which the next part begins (None: the last).
 
     ``fresh``: the bound is not comparable with that of the part before.
@@ -64,7 +64,7 @@ class Part(NamedTuple):
     fresh: bool = False
 
 
-class Kind(Protocol):
+class LikelihoodModel(Protocol):
     """One of the models that a factorisation can be."""
 
     n_factors: int
@@ -76,7 +76,7 @@ class Kind(Protocol):
         """The state before the first step."""
         ...
 
-    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Part:
+    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
         """What to run after step t; ``growing``: more ratings are to come."""
         ...
 
@@ -101,12 +101,12 @@ class Kind(Protocol):
         ...
 
 
-def kind_of(
+def likelihood_of(
     settings: RatingSettings,
     ratings: Ratings,
     learned: Mapping[str, Any] | None = None,
     features: Mapping[str, Floats] | None = None,
-) -> Kind:
+) -> LikelihoodModel:
     """The kind that settings ask for; ``learned`` is what a saved one had taken from the data."""
     bare = not (settings.biases or settings.learn_noise or settings.learn_priors or settings.noise_by)
     if features and (settings.likelihood == "poisson" or (bare and settings.likelihood == "gaussian")):
@@ -151,9 +151,9 @@ class Bare:
         state: State = self._problem(ratings).start(seed, scale)
         return state
 
-    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Part:
+    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
         """Users first, factor after factor, as the paper does."""
-        return Part(self._problem(ratings), ("u", "v"))
+        return Phase(self._problem(ratings), ("u", "v"))
 
     def is_done(self, result: Result) -> bool:
         """There is one part."""
@@ -170,9 +170,9 @@ class Bare:
     def predictor(self, state: State) -> Predictor:
         """Of scalars, or of vectors."""
         if self.settings.factorized:
-            return ScalarRated(state.mu["u"], state.mu["v"], 1.0 / self.noise)
+            return ScalarGaussianPredictor(state.mu["u"], state.mu["v"], 1.0 / self.noise)
         ones = np.ones(len(state.mu["u"][0])), np.ones(len(state.mu["v"][0]))
-        return Rated(state.mu["u"], state.mu["v"], False, 0.0, 1.0 / self.noise, *ones)
+        return GaussianPredictor(state.mu["u"], state.mu["v"], False, 0.0, 1.0 / self.noise, *ones)
 
     def saved(self) -> dict[str, Any]:
         """Settings."""
@@ -229,18 +229,18 @@ class Gaussian:
         state: State = self._problem(ratings).start(seed, scale)
         return state
 
-    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Part:
+    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
         """Learned precisions of factors are held for the first sweeps, and while ratings come in.
 
         What the first of many ratings cannot tell from noise, later ones may; a factor that was switched off stays so.
         """
         if growing:
             problem = self._problem(ratings, hold=self.settings.learn_priors)
-            return Part(problem, problem.order)
+            return Phase(problem, problem.order)
         exact = method is None or isinstance(method, VB)
         hold = exact and t < self.warm_up
         problem = self._problem(ratings, hold)
-        return Part(problem, problem.order, self.warm_up if hold else None)
+        return Phase(problem, problem.order, self.warm_up if hold else None)
 
     def is_done(self, result: Result) -> bool:
         """A run that ended early has ended."""
@@ -261,7 +261,7 @@ class Gaussian:
         sizes = {"user_noise": len(state.mu["u"][0]), "item_noise": len(state.mu["v"][0])}
         rows = [mean_inverse(state.lam[name]) if name in state.lam else np.ones(n) for name, n in sizes.items()]
         noise = float(mean_inverse(state.lam["noise"])) if "noise" in state.lam else 1.0 / self.priors.noise
-        return Rated(state.mu["u"], state.mu["v"], self.settings.biases, self.offset, noise, *rows)
+        return GaussianPredictor(state.mu["u"], state.mu["v"], self.settings.biases, self.offset, noise, *rows)
 
     def saved(self) -> dict[str, Any]:
         """Settings, and what the data had said of mean and variance."""

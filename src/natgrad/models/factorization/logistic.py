@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from natgrad.kernels.factorization.gather import sum_rows
 from natgrad.kernels.factorization.pairs import logistic_bound
-from natgrad.models.factorization.sides import ItsRatings
+from natgrad.models.factorization.sides import SideRatings
 
 __all__ = ["likes_as_ratings"]
 
@@ -18,8 +18,8 @@ Floats = npt.NDArray[np.float64]
 
 
 def likes_as_ratings(
-    likes: ItsRatings, own: Floats, others: Floats, *, size: int, of_users: bool, offset: float
-) -> tuple[ItsRatings, Floats]:
+    likes: SideRatings, own: Floats, others: Floats, *, size: int, of_users: bool, offset: float
+) -> tuple[SideRatings, Floats]:
     """The ratings, and of each row what the bound has besides theirs.
 
     ``own`` are packed moments of the rows, users or items, and ``others`` of those they have likes with.
@@ -30,4 +30,4 @@ def likes_as_ratings(
     # Here likes are at their places: both orders are the same.
     logistic_bound(*moments, offset, np.arange(n), rows.values, values, trust, values, trust, rest)
     sum_rows(rows.start, rest, by_row)
-    return ItsRatings(rows._replace(values=values), likes.biased, trust=trust), by_row
+    return SideRatings(rows._replace(values=values), likes.biased, trust=trust), by_row

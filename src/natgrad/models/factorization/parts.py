@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ratings import RatingsRows
-from natgrad.inference.executors.threads import Call, Placed, Shared, even_cuts
+from natgrad.inference.executors.threads import BroadcastArgument, Call, PlacedShards, even_cuts
 from natgrad.kernels.factorization.gather import unpack
 from natgrad.models.factorization.logistic import likes_as_ratings
-from natgrad.models.factorization.sides import ItsRatings, Moved, Sent, aligned, empty_rows, packed, unpacked
+from natgrad.models.factorization.sides import Moved, SideRatings, SweepInputs, aligned, empty_rows, packed, unpacked
 
 __all__ = ["CutRows", "Likes", "PlacedRows", "cut_sides"]
 
@@ -34,7 +34,7 @@ MANY = 0.5
 
 
 @dataclass(slots=True)
-class Told:
+class OtherSide:
     """What parts read of the other side: packed moments and noise of all its rows, or of those ``seen``, of so many."""
 
     tell: Floats
@@ -57,7 +57,7 @@ class Told:
         return tell, weight
 
 
-class Before(NamedTuple):
+class PreviousMoments(NamedTuple):
     """Moments of a part's rows before a sweep, whether they are users, and m: by these likes are ratings in it."""
 
     own: Floats
@@ -71,12 +71,12 @@ class Before(NamedTuple):
 
 
 def sweep_shard(
-    shard: ItsRatings,
-    told: Told,
-    sent: Sent,
+    shard: SideRatings,
+    told: OtherSide,
+    sent: SweepInputs,
     lam: Floats | None,
-    before: Before | None = None,
-    others: Told | None = None,
+    before: PreviousMoments | None = None,
+    others: OtherSide | None = None,
 ) -> tuple[Floats, ...]:
     """The rows of a shard: λ and moments packed, log |Λ|, errors, and for likes what the bound has besides ratings.
 
@@ -91,14 +91,21 @@ def sweep_shard(
 
 
 def errors_of_shard(
-    shard: ItsRatings, told: Told, own: Floats, size: int, before: Before | None = None, others: Told | None = None
+    shard: SideRatings,
+    told: OtherSide,
+    own: Floats,
+    size: int,
+    before: PreviousMoments | None = None,
+    others: OtherSide | None = None,
 ) -> Pair:
     """Σ_n E[t] E[(r − …)²] of the rows of a shard, and for likes what the bound has besides ratings."""
     shard, rest = _as_ratings(shard, size, before, others)
     return shard.errors_told(unpacked(own, size), *told.spread()), rest
 
 
-def _as_ratings(shard: ItsRatings, size: int, before: Before | None, others: Told | None) -> tuple[ItsRatings, Floats]:
+def _as_ratings(
+    shard: SideRatings, size: int, before: PreviousMoments | None, others: OtherSide | None
+) -> tuple[SideRatings, Floats]:
     """The shard itself, or the ratings that its likes are."""
     shard.rows = RatingsRows(*(aligned(part) for part in shard.rows))
     if before is None or others is None:
@@ -151,11 +158,11 @@ class Likes:
 class PlacedRows(NamedTuple):
     """The shards of one side where they are computed on; if they are ``likes``, as the ratings that these are."""
 
-    placed: Placed
+    placed: PlacedShards
     cut: CutRows
     likes: Likes | None = None
 
-    def swept(self, sent: Sent, lam: Pair) -> Moved:
+    def swept(self, sent: SweepInputs, lam: Pair) -> Moved:
         """Every row at its optimum given the other side, or ρ of the way to it."""
         none, told, before = np.empty((0, sent.tell.shape[1])), self._told(sent.tell, sent.other_weight), self._before()
 
@@ -192,7 +199,7 @@ class PlacedRows(NamedTuple):
         likes, borders = self.likes, self.cut.borders
         told = self._told(likes.others, np.empty(len(likes.others)))
         return lambda number: (
-            Before(likes.own[borders[number] : borders[number + 1]], likes.of_users, likes.offset),
+            PreviousMoments(likes.own[borders[number] : borders[number + 1]], likes.of_users, likes.offset),
             told(number),
         )
 
@@ -200,6 +207,6 @@ class PlacedRows(NamedTuple):
         """What each shard is to be told."""
         others = self.cut.others
         if sum(map(len, others)) > MANY * len(others) * len(tell):
-            everything = Shared(Told(tell, weight))
+            everything = BroadcastArgument(OtherSide(tell, weight))
             return lambda number: everything
-        return lambda number: Told(tell[others[number]], weight[others[number]], others[number], len(tell))
+        return lambda number: OtherSide(tell[others[number]], weight[others[number]], others[number], len(tell))

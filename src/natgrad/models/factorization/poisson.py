@@ -20,14 +20,14 @@ import scipy.special
 from natgrad.data.ratings import Ratings
 from natgrad.families import Gamma
 from natgrad.inference.engine import Result
-from natgrad.inference.executors.threads import Placed, Shared
+from natgrad.inference.executors.threads import BroadcastArgument, PlacedShards
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 from natgrad.kernels.factorization.counts import share_counts
 from natgrad.models.factorization.blending import blended_block, distance, length, owned
-from natgrad.models.factorization.likelihoods import Part, RatingSettings, extended_state, folded_state
+from natgrad.models.factorization.likelihoods import Phase, RatingSettings, extended_state, folded_state
 from natgrad.models.factorization.parts import cut_sides
-from natgrad.models.factorization.predictors import Counted, Predictor
+from natgrad.models.factorization.predictors import PoissonPredictor, Predictor
 from natgrad.models.factorization.rows import Side, make_side, run_kernel
 from natgrad.models.factorization.sides import OTHER, PLATE, aligned
 from natgrad.random import Stream, generator
@@ -61,7 +61,7 @@ class CountsProblem:
         self.ratings, self.n_factors = ratings, n_factors
         self.sides = {"u": make_side(ratings.sorted_by_user), "v": make_side(ratings.sorted_by_item)}
         # Set while shards are placed; see `natgrad.inference.executors.threads.sharing`.
-        self.placed: Placed | None = None
+        self.placed: PlacedShards | None = None
         self.constant = -float(scipy.special.gammaln(ratings.values + 1.0).sum())
 
     @cached_property
@@ -166,7 +166,7 @@ class CountsProblem:
         rate = mu[RATE[name]][0][:, None] + mu[OTHER[name]][0].sum(0)
         return -rate, SHAPE - 1.0 + self._shared(name, mu)[0]
 
-    def advance(
+    def step_block(
         self, block: Block, state: State, target: Any, rho: Any, column: int | None = None
     ) -> tuple[State, BlockInfo]:
         """λ ← (1 − ρ) λ + ρ λ^temp."""
@@ -204,7 +204,7 @@ class CountsProblem:
     def _elsewhere(self, name: str, own: Floats, other: Floats) -> tuple[Floats, Floats]:
         """The sums of every row, where the shards are."""
         assert self.placed is not None
-        cut, told = self._cuts[name], Shared(other)
+        cut, told = self._cuts[name], BroadcastArgument(other)
         calls = [(cut.first + n, (own[a:b], told)) for n, (a, b) in enumerate(pairwise(cut.borders))]
         out, logs = zip(*self.placed.run(share_rows, calls), strict=True)
         return np.concatenate(out), np.concatenate(logs)
@@ -238,11 +238,11 @@ class Counts:
         """Factors around the mean."""
         return CountsProblem(ratings, self.n_factors).start(seed, scale)
 
-    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Part:
+    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
         """One part."""
         if method is not None and not isinstance(method, VB):
             raise ValueError(f'likelihood="poisson" reads all counts at each step, got method={method}: leave it out')
-        return Part(CountsProblem(ratings, self.n_factors), ORDER)
+        return Phase(CountsProblem(ratings, self.n_factors), ORDER)
 
     def is_done(self, result: Result) -> bool:
         """There is one part."""
@@ -260,7 +260,7 @@ class Counts:
         """Moments of both sides."""
         pairs = [(GAMMA.mean(state.lam[side]), GAMMA.var(state.lam[side])) for side in self.sides]
         user, item = ((mean, variance + mean**2) for mean, variance in pairs)
-        return Counted(user, item)
+        return PoissonPredictor(user, item)
 
     def saved(self) -> dict[str, Any]:
         """Settings."""

@@ -10,7 +10,14 @@ import scipy.special
 
 from natgrad.models.factorization.sides import pair_moments
 
-__all__ = ["Binary", "Counted", "Predictor", "Rated", "ScalarRated", "probit_mean"]
+__all__ = [
+    "BernoulliPredictor",
+    "GaussianPredictor",
+    "PoissonPredictor",
+    "Predictor",
+    "ScalarGaussianPredictor",
+    "probit_mean",
+]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -52,7 +59,7 @@ class Predictor(Protocol):
 
 
 @final
-class Rated(NamedTuple):
+class GaussianPredictor(NamedTuple):
     """Gaussian ratings with a Gaussian for each row.
 
     ``user_noise``, ``item_noise`` are E[1/s] and E[1/t] of each row, ``noise`` is E[1/τ].
@@ -85,7 +92,7 @@ class Rated(NamedTuple):
 
 
 @final
-class ScalarRated(NamedTuple):
+class ScalarGaussianPredictor(NamedTuple):
     """Gaussian ratings with a factor of q for every number: moments [rows, K]."""
 
     user: Pair
@@ -112,7 +119,7 @@ class ScalarRated(NamedTuple):
 
 
 @final
-class Binary(NamedTuple):
+class BernoulliPredictor(NamedTuple):
     """Likes: P(1) = σ(u·v + b + c + offset); ``log_popular`` of items is added to their scores, if it is not empty."""
 
     user: Pair
@@ -147,7 +154,7 @@ class Binary(NamedTuple):
 
 
 @final
-class Counted(NamedTuple):
+class PoissonPredictor(NamedTuple):
     """Counts: Poisson(θ·β) with Gamma factors; ``user`` and ``item`` hold E[x] and E[x²]."""
 
     user: Pair

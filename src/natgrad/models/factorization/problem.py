@@ -21,14 +21,14 @@ import numpy.typing as npt
 
 from natgrad.data.ratings import Ratings
 from natgrad.families import Gamma, MultivariateNormal
-from natgrad.inference.executors.threads import Placed
+from natgrad.inference.executors.threads import PlacedShards
 from natgrad.inference.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 from natgrad.inference.rotation import Rotation
 from natgrad.kernels.factorization import vectors as rating_vectors
 from natgrad.models.factorization.blending import blended_block, owned
 from natgrad.models.factorization.parts import PlacedRows, cut_sides
 from natgrad.models.factorization.rotation import SideSums, best_turn, moved_rows
-from natgrad.models.factorization.sides import OTHER, PLATE, ItsRatings
+from natgrad.models.factorization.sides import OTHER, PLATE, SideRatings
 from natgrad.models.factorization.sweep import MAP, NOISE, PRECISION, SIDE, RatingSweep
 from natgrad.random import Stream, generator
 
@@ -115,29 +115,29 @@ class FullRatingsProblem:
         self.ratings, self.n_factors, self.priors, self.hold = ratings, n_factors, priors, hold
         self.size = n_factors + priors.biases
         self.values, self.trust, self.offset = ratings.values, np.ones(1), offset
-        self._placed: Placed | None = None
+        self._placed: PlacedShards | None = None
         self.sides = {
-            "u": ItsRatings(ratings.sorted_by_user, priors.biases, offset),
-            "v": ItsRatings(ratings.sorted_by_item, priors.biases, offset),
+            "u": SideRatings(ratings.sorted_by_user, priors.biases, offset),
+            "v": SideRatings(ratings.sorted_by_item, priors.biases, offset),
         }
 
     @property
-    def placed(self) -> Placed | None:
+    def placed(self) -> PlacedShards | None:
         """Where the shards of both sides are, if they are placed."""
         return self._placed
 
     @placed.setter
-    def placed(self, placed: Placed | None) -> None:
+    def placed(self, placed: PlacedShards | None) -> None:
         self._placed = placed
         for name, side in self.sides.items():
             side.elsewhere = None if placed is None else PlacedRows(placed, self.cuts[name])
 
-    def shards(self, n_threads: int) -> list[ItsRatings]:
+    def shards(self, n_threads: int) -> list[SideRatings]:
         """Users, then items, in runs of rows with about equally many ratings; a step reads all of them."""
         self.cuts = cut_sides({name: side.rows for name, side in self.sides.items()}, n_threads)
-        return [ItsRatings(run, self.priors.biases, self.offset) for cut in self.cuts.values() for run in cut.runs]
+        return [SideRatings(run, self.priors.biases, self.offset) for cut in self.cuts.values() for run in cut.runs]
 
-    def at(self, sides: dict[str, ItsRatings], values: Floats, trust: Floats) -> FullRatingsProblem:
+    def at(self, sides: dict[str, SideRatings], values: Floats, trust: Floats) -> FullRatingsProblem:
         """The same with other values of the ratings, and a noise precision for each of them."""
         made = copy.copy(self)
         made.sides, made.values, made.trust, made.offset = sides, values, trust, 0.0
@@ -298,10 +298,10 @@ class FullRatingsProblem:
         """E[log p] of each node, plus its entropy where it is hidden; they add up to the bound."""
         return RatingSweep(self, state, afresh=True).parts()
 
-    def turned(self, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None) -> Rotation | None:
+    def rotated(self, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None) -> Rotation | None:
         """The pair in the best position that the ratings cannot tell from the present one, and the precisions that fit it.
 
-        A side that is not ``needed`` stays as it was: turning it takes as long as updating it.
+        A side that is not ``needed`` stays as it was: use_rotation it takes as long as updating it.
         """
         sums = {}
         for side in pair:
@@ -317,7 +317,7 @@ class FullRatingsProblem:
         if best is None:
             return None
         lam, mu = dict(state.lam), dict(state.mu)
-        for side, turn in zip(("u", "v"), best.turns, strict=True):
+        for side, turn in zip(("u", "v"), best.matrices, strict=True):
             if needed is None or side in needed:
                 lam[side], mu[side] = moved_rows(owned(mu[side]), owned(lam[side]), turn)
         if learning:
@@ -326,11 +326,11 @@ class FullRatingsProblem:
                 prior = self.prior_of(name)
                 lam[name] = prior[0] - 0.5 * diagonal, prior[1] + 0.5 * sums[side].rows
                 mu[name] = self.moments(self.blocks[name], lam[name])
-        turns = dict(zip(("u", "v"), best.turns, strict=True))
+        matrices = dict(zip(("u", "v"), best.matrices, strict=True))
         return Rotation(
             state._replace(lam=lam, mu=mu),
-            {side: turn.matrix for side, turn in turns.items()},
-            {side: turn.shift for side, turn in turns.items()},
+            {side: turn.matrix for side, turn in matrices.items()},
+            {side: turn.shift for side, turn in matrices.items()},
         )
 
     # -- sampled --
@@ -355,7 +355,7 @@ class FullRatingsProblem:
             work.add_sample(name, sample, out)
         return out
 
-    def advance(
+    def step_block(
         self, block: Block, state: State, target: Any, rho: Any, column: int | None = None
     ) -> tuple[State, BlockInfo]:
         """λ ← (1 − ρ) λ + ρ λ^temp; ρ is a number or one for each element."""

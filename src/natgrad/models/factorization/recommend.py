@@ -17,7 +17,7 @@ from natgrad.validation import whole_number
 if TYPE_CHECKING:
     from natgrad.data.ratings import Ratings
     from natgrad.inference.engine import Result
-    from natgrad.models.factorization.likelihoods import Kind
+    from natgrad.models.factorization.likelihoods import LikelihoodModel
     from natgrad.models.factorization.predictors import Predictor
 
 __all__ = ["RecommendMixin", "Recommendations"]
@@ -42,7 +42,7 @@ class RecommendMixin:
     if TYPE_CHECKING:
         ratings_: Ratings
         _predictor: Predictor
-        _kind: Kind
+        _kind: LikelihoodModel
         result_: Result
 
         def _check_fitted(self) -> None: ...

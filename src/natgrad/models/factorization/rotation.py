@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from natgrad.kernels.factorization.blocks import move_rows
 
-__all__ = ["Affine", "BestTurn", "SideSums", "best_turn", "moved_rows"]
+__all__ = ["Affine", "BestRotation", "SideSums", "best_turn", "moved_rows"]
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]
@@ -50,18 +50,20 @@ class SideSums(NamedTuple):
         return self._replace(mean=mean + self.rows * shift, second=second + self.rows * np.outer(shift, shift))
 
 
-class BestTurn(NamedTuple):
+class BestRotation(NamedTuple):
     """The maps of both sides, and the diagonals of Σ E[x xᵀ] after them."""
 
-    turns: tuple[Affine, Affine]
+    matrices: tuple[Affine, Affine]
     diagonals: tuple[Floats, Floats]
 
 
-def best_turn(users: SideSums, items: SideSums, n_factors: int, gamma: tuple[float, Floats] | None) -> BestTurn | None:
+def best_turn(
+    users: SideSums, items: SideSums, n_factors: int, gamma: tuple[float, Floats] | None
+) -> BestRotation | None:
     """The best maps; None where they would not raise the bound. ``gamma``: shape and rates of learned precisions."""
     size = len(users.mean)
     sides = [users, items]
-    turns = [Affine(np.eye(size), np.zeros(size)) for _ in sides]
+    matrices = [Affine(np.eye(size), np.zeros(size)) for _ in sides]
     before = sum(_height(side, gamma) for side in sides)
     if size > n_factors:
         for one, other in ((0, 1), (1, 0)):
@@ -70,7 +72,7 @@ def best_turn(users: SideSums, items: SideSums, n_factors: int, gamma: tuple[flo
             shear[n_factors, :n_factors] = -shift[:n_factors]
             for place, matrix, offset in ((one, np.eye(size), shift), (other, shear, np.zeros(size))):
                 sides[place] = sides[place].moved(matrix, offset)
-                turns[place] = turns[place].then(matrix, offset)
+                matrices[place] = matrices[place].then(matrix, offset)
     turn = _best_rotation(sides[0], sides[1], n_factors, gamma)
     if turn is None:
         return None
@@ -79,10 +81,10 @@ def best_turn(users: SideSums, items: SideSums, n_factors: int, gamma: tuple[flo
         matrix = np.eye(size)
         matrix[:n_factors, :n_factors] = part
         sides[place] = sides[place].moved(matrix, np.zeros(size))
-        turns[place] = turns[place].then(matrix, np.zeros(size))
+        matrices[place] = matrices[place].then(matrix, np.zeros(size))
     if not sum(_height(side, gamma) for side in sides) + volume >= before:
         return None
-    return BestTurn((turns[0], turns[1]), (np.diag(sides[0].second).copy(), np.diag(sides[1].second).copy()))
+    return BestRotation((matrices[0], matrices[1]), (np.diag(sides[0].second).copy(), np.diag(sides[1].second).copy()))
 
 
 def _height(side: SideSums, gamma: tuple[float, Floats] | None) -> float:
@@ -132,8 +134,8 @@ def _best_squares(values: Floats, n_users: int, n_items: int, gamma: tuple[float
         log_square = 0.5 * (low + high)
         square = np.exp(log_square)
         slope = (shape + 0.5 * n_items) * values / (2.0 * rate * square + values) + 0.5 * (n_users - n_items)
-        rising = slope > (shape + 0.5 * n_users) * square / (2.0 * rate + square)
-        low, high = np.where(rising, log_square, low), np.where(rising, high, log_square)
+        monotone = slope > (shape + 0.5 * n_users) * square / (2.0 * rate + square)
+        low, high = np.where(monotone, log_square, low), np.where(monotone, high, log_square)
     return np.asarray(np.exp(0.5 * (low + high)))
 
 

@@ -15,7 +15,7 @@ from natgrad.data.ratings import RatingsRows
 from natgrad.families import Family, MultivariateNormal, Normal
 from natgrad.kernels.factorization import ratings
 from natgrad.kernels.factorization import vectors as rating_vectors
-from natgrad.models.factorization.sides import LEAST_RATINGS, ItsRatings, add_sampled, aligned, run_alone
+from natgrad.models.factorization.sides import LEAST_RATINGS, SideRatings, add_sampled, aligned, run_alone
 
 __all__ = ["Law", "Scalars", "Side", "Updated", "Vectors", "make_side", "move_rows", "run_kernel"]
 
@@ -184,9 +184,9 @@ class Vectors:
     family: Family = MultivariateNormal()
     column_axis: int | None = None
 
-    def side(self, rows: RatingsRows) -> ItsRatings:
+    def side(self, rows: RatingsRows) -> SideRatings:
         """As for the full model."""
-        return ItsRatings(rows, biased=False)
+        return SideRatings(rows, biased=False)
 
     def coupling(self, n_factors: int) -> int:
         """A user and an item."""
@@ -203,7 +203,7 @@ class Vectors:
         return mu, log_det
 
     def sweep(
-        self, side: ItsRatings, lam: Pair, mu: Pair, others: Pair, numbers: Numbers, rho: float, last: bool
+        self, side: SideRatings, lam: Pair, mu: Pair, others: Pair, numbers: Numbers, rho: float, last: bool
     ) -> Updated:
         """Row by row, each whole; errors come by themselves."""
         n_rows, size = mu[0].shape
@@ -212,12 +212,12 @@ class Vectors:
         moved = side.sweep(others, *weights, prior, nowhere, numbers.noise, rho, lam)
         return Updated(moved.lam, moved.mu, moved.errors)
 
-    def sweep_jointly(self, side: ItsRatings, mu: Pair, others: Pair, numbers: Numbers, last: bool) -> Updated:
+    def sweep_jointly(self, side: SideRatings, mu: Pair, others: Pair, numbers: Numbers, last: bool) -> Updated:
         """The same: the factors of a row are one variable."""
         # With ρ = 1 the old λ counts for nothing; any array of its shape will do.
         return self.sweep(side, mu, mu, others, numbers, 1.0, last)
 
-    def full_target(self, side: ItsRatings, mu: Pair, others: Pair, numbers: Numbers, column: int | None) -> Pair:
+    def full_target(self, side: SideRatings, mu: Pair, others: Pair, numbers: Numbers, column: int | None) -> Pair:
         """Of every row."""
         n_rows, size = mu[0].shape
         out = self.prior(n_rows, size, numbers.prior)
@@ -230,7 +230,7 @@ class Vectors:
         """To the rows that were sampled."""
         add_sampled(*sample[:3], numbers.noise * sample.weight, others, False, out)
 
-    def errors(self, side: ItsRatings, mu: Pair, others: Pair) -> Floats:
+    def errors(self, side: SideRatings, mu: Pair, others: Pair) -> Floats:
         """From the sums of each row."""
         return side.errors(mu, others, np.ones(len(others[0])))
 

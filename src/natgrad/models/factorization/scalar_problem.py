@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ratings import Ratings
-from natgrad.inference.executors.threads import Placed, Shared
+from natgrad.inference.executors.threads import BroadcastArgument, PlacedShards
 from natgrad.inference.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
 from natgrad.models.factorization.blending import blended_block, distance, length, owned
 from natgrad.models.factorization.messages import RatingMessages
@@ -59,7 +59,7 @@ class RatingsProblem:
         self.law: Law = Scalars() if factorized else Vectors()
         self._sides = {"u": self.law.side(ratings.sorted_by_user), "v": self.law.side(ratings.sorted_by_item)}
         # Set while shards are placed; see `natgrad.inference.executors.threads.sharing`.
-        self.placed: Placed | None = None
+        self.placed: PlacedShards | None = None
 
     @cached_property
     def blocks(self) -> Mapping[str, Block]:
@@ -156,7 +156,7 @@ class RatingsProblem:
         others, how = mu[OTHER[name]], (self.law, self.numbers, rho, last)
         if self.placed is None:
             return move_rows(self._sides[name], lam[name], mu[name], others, *how)
-        cut, told = self._cuts[name], Shared(others)
+        cut, told = self._cuts[name], BroadcastArgument(others)
         calls = [
             (cut.first + n, (_run(lam[name], a, b), _run(mu[name], a, b), told, *how))
             for n, (a, b) in enumerate(pairwise(cut.borders))
@@ -238,7 +238,7 @@ class RatingsProblem:
         own, other = (users, items) if name == "u" else (items, users)
         return Sample(own, other, self.ratings.values[places], np.ascontiguousarray(sample.weight, dtype=np.float64))
 
-    def advance(
+    def step_block(
         self, block: Block, state: State, target: Any, rho: Any, column: int | None = None
     ) -> tuple[State, BlockInfo]:
         """λ ← (1 − ρ) λ + ρ λ^temp for a block or one column of it; ρ is a number or one for each element."""

@@ -15,8 +15,18 @@ from natgrad.kernels.factorization.pairs import linear_forms, moments_of_columns
 from natgrad.models.threads import at_most
 
 __all__ = [
-    "OTHER", "PLATE", "ItsRatings", "Moved", "Sent", "add_sampled", "aligned", "empty_rows", "packed", "pair_moments",
-    "run_alone", "unpacked",
+    "OTHER",
+    "PLATE",
+    "Moved",
+    "SideRatings",
+    "SweepInputs",
+    "add_sampled",
+    "aligned",
+    "empty_rows",
+    "packed",
+    "pair_moments",
+    "run_alone",
+    "unpacked",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
@@ -44,7 +54,7 @@ class Moved(NamedTuple):
     errors: Floats
 
 
-class Sent(NamedTuple):
+class SweepInputs(NamedTuple):
     """What an update of some rows reads: packed moments and noise of the other side, their own noise, the prior, τ and ρ."""
 
     tell: Floats
@@ -56,10 +66,10 @@ class Sent(NamedTuple):
     rho: float
 
 
-class Elsewhere(Protocol):
+class RemoteSide(Protocol):
     """The same rows, computed by others."""
 
-    def swept(self, sent: Sent, lam: Pair) -> Moved:
+    def swept(self, sent: SweepInputs, lam: Pair) -> Moved:
         """Every row at its optimum given the other side, or ρ of the way to it."""
         ...
 
@@ -68,7 +78,7 @@ class Elsewhere(Protocol):
         ...
 
 
-class ItsRatings:
+class SideRatings:
     """The ratings of every row of one side.
 
     Parameters
@@ -86,7 +96,7 @@ class ItsRatings:
         self.rows, self.biased, self.offset = rows, biased, offset
         self.trust = EVERYWHERE if trust is None else trust
         # Who computes, while that is not this process.
-        self.elsewhere: Elsewhere | None = None
+        self.elsewhere: RemoteSide | None = None
 
     @property
     def n_rows(self) -> int:
@@ -106,10 +116,12 @@ class ItsRatings:
     ) -> Moved:
         """Every row at its optimum given the other side, or ρ of the way to it."""
         # Threads look out for more work for a while after they are done, and those who send would wait for them.
-        sent = Sent(packed(other, alone=self.elsewhere is not None), other_weight, own_weight, prior, pull, tau, rho)
+        sent = SweepInputs(
+            packed(other, alone=self.elsewhere is not None), other_weight, own_weight, prior, pull, tau, rho
+        )
         return self.swept(sent, lam) if self.elsewhere is None else self.elsewhere.swept(sent, lam)
 
-    def swept(self, sent: Sent, lam: Pair) -> Moved:
+    def swept(self, sent: SweepInputs, lam: Pair) -> Moved:
         """As `sweep`, here, with the moments of the other side packed."""
         new = empty_rows(*lam[0].shape)
         numbers = sent.own_weight, sent.prior, sent.pull, sent.tau, self.biased, sent.rho

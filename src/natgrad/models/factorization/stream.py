@@ -24,7 +24,7 @@ from natgrad.data.io.ratings import as_ratings
 from natgrad.data.ratings import Ratings, joined_ids
 from natgrad.data.stream import is_rereadable
 from natgrad.inference.engine import Result
-from natgrad.inference.executors.threads import sharing
+from natgrad.inference.executors.threads import place_shards
 from natgrad.inference.problem import Block, State
 from natgrad.inference.steppers.groups import ONE_PASS, GroupResult, SampledGroups
 from natgrad.inference.stopping import left_to_gain
@@ -135,7 +135,7 @@ def fit_rating_stream(
         estimates = stream.read(source.chunks(), seen_before)
         means.append(float(np.mean(estimates)) if estimates else np.nan)
         seen_before = stream.seen
-        left = left_to_gain(means, rising=False)
+        left = left_to_gain(means, monotone=False)
         if again and model.tol > 0 and left is not None and left.below(model.tol * stream.n_ratings):
             words = f"about {left.gain:.1e} nats are left to gain in {stream.n_ratings:,} ratings"
             stop = Stop(Reason.TOLERANCE, words)
@@ -178,7 +178,7 @@ class _Stream:
             problem.population = float(max(self.seen, total or 0, self.n_users or 0))
             step = ONE_PASS if self.model.step is None else self.model.step
             stepper = SampledGroups(cast("Any", problem), problem.n_groups, *problem.local_limits, step)
-            with sharing(problem.full, self.model.executor, by_row=True):
+            with place_shards(problem.full, self.model.executor, by_row=True):
                 self.state, info = stepper.step(self.state, int(self.model.seed))
             if not all(bool(block.valid) for block in info.blocks.values()):
                 raise FloatingPointError(

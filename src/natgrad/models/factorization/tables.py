@@ -18,7 +18,7 @@ from natgrad.data.ratings import Ratings
 from natgrad.inference.problem import State
 
 if TYPE_CHECKING:
-    from natgrad.models.factorization.likelihoods import Kind
+    from natgrad.models.factorization.likelihoods import LikelihoodModel
     from natgrad.models.factorization.predictors import Predictor
 
 __all__ = ["FOLD_STEPS", "check_columns", "completed", "halves", "shape_of", "with_new"]
@@ -48,7 +48,7 @@ def check_columns(X: Any, n_items: int) -> None:
         )
 
 
-def completed(kind: Kind, state: State, item_ids: npt.NDArray[Any], X: Any) -> tuple[Floats, Floats]:
+def completed(kind: LikelihoodModel, state: State, item_ids: npt.NDArray[Any], X: Any) -> tuple[Floats, Floats]:
     """Mean and variance [rows, items] of the ratings of rows, given those that are there (the others are NaN)."""
     if hasattr(X, "tocoo"):
         raise TypeError(
@@ -67,7 +67,7 @@ def completed(kind: Kind, state: State, item_ids: npt.NDArray[Any], X: Any) -> t
     return mean, variance
 
 
-def halves(kind: Kind, state: State, item_ids: npt.NDArray[Any], held: Ratings) -> Iterator[Asked]:
+def halves(kind: LikelihoodModel, state: State, item_ids: npt.NDArray[Any], held: Ratings) -> Iterator[Asked]:
     """Who predicts, and the users, items and ratings to predict: every second rating of new users given the others, twice."""
     by_user = held.by_user
     rows = np.repeat(np.arange(held.n_users), np.diff(by_user.start))
@@ -79,7 +79,7 @@ def halves(kind: Kind, state: State, item_ids: npt.NDArray[Any], held: Ratings) 
         yield predictor, first + rows[asked], by_user.other[asked].astype(np.int64), by_user.values[asked]
 
 
-def with_new(kind: Kind, state: State, new_users: int, new_items: int) -> Predictor:
+def with_new(kind: LikelihoodModel, state: State, new_users: int, new_items: int) -> Predictor:
     """Who predicts for the users and items of the fit, and for so many behind them of whom only the prior is known."""
     n_users, n_items = (len(state.mu[side][0]) for side in ("u", "v"))
     ids = np.arange(n_users + new_users), np.arange(n_items + new_items)
@@ -101,7 +101,7 @@ def _put_behind(parts: Any, known: int, row: tuple[Floats, Floats]) -> tuple[Flo
 
 
 def _of_rows(
-    kind: Kind, state: State, item_ids: npt.NDArray[Any], n_rows: int, rows: Ints, items: Any, values: Floats
+    kind: LikelihoodModel, state: State, item_ids: npt.NDArray[Any], n_rows: int, rows: Ints, items: Any, values: Floats
 ) -> tuple[Predictor, int]:
     """Who predicts for so many new users with these ratings, and the number of the first of them."""
     n_users = len(state.mu["u"][0])

@@ -32,12 +32,12 @@ from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
 from natgrad.posterior.files.checkpoints import Checkpoints
 from natgrad.posterior.fit_options import (
-    Keep,
+    CheckpointOptions,
     all_or_nothing,
     checked_method,
     checked_step,
-    fitted_at,
-    keeper_of,
+    checkpointer_of,
+    estimator_at,
     run_settings,
 )
 from natgrad.random import Stream, generator
@@ -109,13 +109,13 @@ class SparseGP(GPFiles, BaseEstimator):
         self._run(problem, self._state, held, Trace(earlier), max_steps)
         return self
 
-    def _fit_rows(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, keep: Keep) -> None:
+    def _fit_rows(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, keep: CheckpointOptions) -> None:
         self._check_settings()
         rows, held = self._held_out(rows.standardised(standard_outputs) if self.standardize else rows)
         problem, settings = self._begun(rows, likelihood, whole_number(self.seed, "seed", least=0))
         sizes = {"output": problem.n_outputs, "inducing": problem.n_inducing, "column": rows.n_columns}
-        keeper = keeper_of(keep, run_settings(self), lambda: (state_table(problem.kernel), sizes))
-        self._run(problem, problem.start(settings), held, Trace(), None, keeper)
+        checkpointer = checkpointer_of(keep, run_settings(self), lambda: (state_table(problem.kernel), sizes))
+        self._run(problem, problem.start(settings), held, Trace(), None, checkpointer)
 
     def _held_out(self, rows: Rows) -> tuple[Rows, Rows | None]:
         """The rows to learn from, and those that judge; the same for the same seed."""
@@ -132,7 +132,7 @@ class SparseGP(GPFiles, BaseEstimator):
         held: Rows | None,
         trace: Trace,
         max_steps: int | None,
-        keeper: Checkpoints | None = None,
+        checkpointer: Checkpoints | None = None,
     ) -> None:
         watch = _Settled(self, problem, trace, held, float(self.tol))
         method = checked_method(self.method)
@@ -141,8 +141,8 @@ class SparseGP(GPFiles, BaseEstimator):
         )
         result = run(
             problem, state, method, checked_step(self.step, method, problem), ("v",), limits=limits,
-            seed=whole_number(self.seed, "seed", least=0), callbacks=(watch,), progress=self.verbose, trace=trace, keeper=keeper,
-            model_at=fitted_at(self, problem),
+            seed=whole_number(self.seed, "seed", least=0), callbacks=(watch,), progress=self.verbose, trace=trace,
+            checkpointer=checkpointer, model_at=estimator_at(self, problem),
         )  # fmt: skip
         self.trace_, self.stop_ = result.trace, result.stop
         if result.stop.reason is Reason.STEPS and self.tol > 0:

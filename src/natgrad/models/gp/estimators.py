@@ -24,7 +24,7 @@ from natgrad.inference.methods import Method
 from natgrad.inference.step_sizes import Step
 from natgrad.models.gp.base import SparseGP
 from natgrad.models.gp.likelihoods import Bernoulli, Gaussian, Likelihood, StudentT, likelihood_named
-from natgrad.posterior.fit_options import Watched, all_or_nothing
+from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.validation import real_number, whole_number
 
 __all__ = ["SparseGPClassifier", "SparseGPRegressor"]
@@ -133,7 +133,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         self.verbose = verbose
 
     @told
-    def fit(self, X: Any, y: Any = None, **keep: Unpack[Watched]) -> SparseGPRegressor:
+    def fit(self, X: Any, y: Any = None, **keep: Unpack[FitOptions]) -> SparseGPRegressor:
         """Fit to rows.
 
         Parameters
@@ -316,7 +316,7 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         self.verbose = verbose
 
     @told
-    def fit(self, X: Any, y: Any = None, **keep: Unpack[Watched]) -> SparseGPClassifier:
+    def fit(self, X: Any, y: Any = None, **keep: Unpack[FitOptions]) -> SparseGPClassifier:
         """Fit to rows [N, D] and classes [N]; in Parquet files and iterators of (X, y) the classes are numbers.
 
         ``checkpoint``, ``every``, ``resume`` and ``callbacks`` are those of ``Network.fit``.

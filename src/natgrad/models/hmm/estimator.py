@@ -22,7 +22,7 @@ from natgrad.data.io.row_writer import RowWriter
 from natgrad.data.sequences import Sequences, as_ends, as_labels, columns_and_lengths, is_stream
 from natgrad.inference.callbacks import asked, told
 from natgrad.inference.engine import Limits, Result, run
-from natgrad.inference.executors.threads import sharing
+from natgrad.inference.executors.threads import place_shards
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.steppers.groups import ONE_PASS, SampledGroups
@@ -31,20 +31,20 @@ from natgrad.models.hmm.files import HMMFiles, run_table
 from natgrad.models.hmm.priors import chain_priors
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.fit_options import (
-    Watched,
+    FitOptions,
     all_or_nothing,
     checked_method,
     checked_step,
-    fitted_at,
+    checkpointer_of,
+    estimator_at,
     fitted_to_parts,
-    keeper_of,
-    refuse_to_keep,
+    refuse_checkpoint,
     run_settings,
 )
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
-    from natgrad.inference.checkpoint import Keeper
+    from natgrad.inference.checkpoint import Checkpointer
     from natgrad.inference.problem import State
     from natgrad.models.hmm.emissions import Emission
     from natgrad.models.hmm.problem import HMMModel, SequenceProblem, Subchains
@@ -155,7 +155,7 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
 
     @told
     def fit(
-        self, X: Any, y: Any = None, lengths: Any = None, *, labels: Any = None, **keep: Unpack[Watched]
+        self, X: Any, y: Any = None, lengths: Any = None, *, labels: Any = None, **keep: Unpack[FitOptions]
     ) -> HiddenMarkov:
         """Fit to sequences.
 
@@ -173,7 +173,7 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         checkpoint, every, resume, callbacks : as in ``Network.fit``; not for iterators
         """
         if is_stream(X):
-            refuse_to_keep(keep)
+            refuse_checkpoint(keep)
             if asked() or not all(given is None for given in (y, lengths, labels)):
                 raise ValueError("an iterator takes no lengths, labels or callbacks: call partial_fit with each part")
             self.__dict__ = fitted_to_parts(self, X)
@@ -182,8 +182,8 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         model = self._model(columns)
         data = self._sequences(columns, lengths, labels, model.emission)
         plan = self._plan(data, model)
-        keeper = keeper_of(keep, run_settings(self), lambda: run_table(model))
-        self._run(plan, lambda: self._start(plan.problem), Trace(), keeper)
+        checkpointer = checkpointer_of(keep, run_settings(self), lambda: run_table(model))
+        self._run(plan, lambda: self._start(plan.problem), Trace(), checkpointer)
         self.n_times_seen_ = data.n_times
         return self
 
@@ -210,7 +210,7 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         problem = SequenceProblem(data, model, population=population, n_jobs=self.n_jobs)
         state = self._start(problem) if fresh else self._state
         step = ONE_PASS if self.step is None else self.step
-        with sharing(problem, self.executor, len(data)):
+        with place_shards(problem, self.executor, len(data)):
             after, info = SampledGroups(problem, len(data), *problem.local_limits, step).step(state, int(self.seed))
         if not all(bool(block.valid) for block in info.blocks.values()):
             raise FloatingPointError(f"step {after.t} left the space of valid parameters; take a smaller step=")
@@ -235,7 +235,7 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
     def predict_proba(self, X: Any, lengths: Any = None, *, out: Any = None) -> Array:
         """p(x_t | X) at the mean of q [T, K].
 
-        ``out``, an array of yours or the name of a .npy file, is written stretch by stretch; then nothing of this size is held.
+        ``out``, an array of yours or the name of a .npy file, is written segment by segment; then nothing of this size is held.
         The rows of a file are returned mapped into memory.
         """
         return self.score_samples(X, lengths, out=out)[1]
@@ -245,12 +245,12 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
 
         See `predict_proba` for ``out``. A file has the smallest whole numbers that hold the states.
         """
-        from natgrad.models.hmm.forward_backward import paths
+        from natgrad.models.hmm.forward_backward import viterbi
 
         problem = self._held_out(X, lengths)
         smallest = np.min_scalar_type(problem.model.n_states - 1)
         with RowWriter(out, (problem.data.n_times,), np.int64, smallest) as rows:
-            log_prob = paths(problem.at_point(self._state), problem.data, problem.n_jobs, rows)
+            log_prob = viterbi(problem.at_point(self._state), problem.data, problem.n_jobs, rows)
         return log_prob + problem.data.base, rows.result
 
     def predict(self, X: Any, lengths: Any = None, *, out: Any = None) -> Array:
@@ -270,15 +270,15 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
 
     # -- parts --
 
-    def _run(self, plan: _Plan, start: Callable[[], State], trace: Trace, keeper: Keeper | None) -> None:
+    def _run(self, plan: _Plan, start: Callable[[], State], trace: Trace, checkpointer: Checkpointer | None) -> None:
         problem = plan.problem
         step = checked_step(self.step, plan.method, problem)
         size = plan.method.size if isinstance(plan.method, SVI) else problem.batch_size
-        with sharing(problem, self.executor, size):
+        with place_shards(problem, self.executor, size):
             result: Result = run(
                 problem, start, plan.method, step, tuple(problem.blocks), seed=int(self.seed), trace=trace,
-                limits=Limits(plan.steps, self.tol, share=problem.data.n_times), progress=self.verbose, keeper=keeper,
-                bound_every="never" if problem.overlapping else None, model_at=fitted_at(self, problem.model),
+                limits=Limits(plan.steps, self.tol, share=problem.data.n_times), progress=self.verbose, checkpointer=checkpointer,
+                bound_every="never" if problem.overlapping else None, model_at=estimator_at(self, problem.model),
             )  # fmt: skip
         result.trace.choice = f"{plan.words}; {result.trace.choice}" if plan.words else result.trace.choice
         self.trace_: Trace = result.trace

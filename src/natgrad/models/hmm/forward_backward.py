@@ -22,7 +22,8 @@ from natgrad.kernels.hmm.lanes import run_windows
 from natgrad.models.hmm.emissions import Emission
 
 __all__ = [
-    "Buffers", "Counts", "Weights", "Windows", "blocks_of_sequences", "count", "grown", "paths", "weights_of", "whole_sequences",
+    "Buffers", "Counts", "Weights", "Windows", "blocks_of_sequences", "count", "grown", "viterbi", "weights_of",
+    "whole_sequences",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
@@ -214,7 +215,7 @@ def grown(
     return found
 
 
-def paths(weights: Weights, data: Sequences, n_jobs: int, out: RowWriter) -> float:
+def viterbi(weights: Weights, data: Sequences, n_jobs: int, out: RowWriter) -> float:
     """The likeliest states of all sequences are written to ``out``; the log probability of the paths is returned."""
     with np.errstate(divide="ignore"):
         log_transition, log_initial = np.log(weights.transition), np.log(weights.initial)

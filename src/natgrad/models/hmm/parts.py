@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.mapped import Mapped
-from natgrad.inference.executors.threads import Recipe
+from natgrad.inference.executors.threads import ShardSpec
 from natgrad.kernels.hmm.emissions import LANES
 from natgrad.models.hmm.forward_backward import Counts, Weights, Windows, blocks_of_sequences, count, grown
 
-__all__ = ["Chosen", "Stretch", "Subchains", "added", "count_sequences", "count_subchains", "shard_of"]
+__all__ = ["Segment", "SubchainBatch", "Subchains", "count_sequences", "count_subchains", "shard_of", "sum_counts"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -40,7 +40,7 @@ class Subchains(NamedTuple):
         return self.buffer if isinstance(self.buffer, int) else self.most + self.unit if self.buffer == "grow" else 0
 
 
-class Stretch(NamedTuple):
+class Segment(NamedTuple):
     """A run of consecutive times: codes, values and known states; those that are not there are empty."""
 
     codes: Array
@@ -55,22 +55,22 @@ class Stretch(NamedTuple):
         return sent._replace(codes=seen[0], values=seen[1], labels=seen[2])
 
 
-def shard_of(codes: Array, values: Array, labels: Array, begin: int, end: int) -> Stretch | Recipe:
+def shard_of(codes: Array, values: Array, labels: Array, begin: int, end: int) -> Segment | ShardSpec:
     """A run of the times of a path; where they are mapped from a file, which file and where, for those who read it themselves."""
     found = [Mapped.of(part) for part in (codes, values)]
     files = tuple(part.file for part in found if part is not None)
     pair = ((codes, values)[n][begin:end] if part is None else part.rows(begin, end) for n, part in enumerate(found))
     shard = (*pair, labels[begin:end])
-    return Recipe(read_stretch, shard, files) if files else read_stretch(*shard)
+    return ShardSpec(read_stretch, shard, files) if files else read_stretch(*shard)
 
 
-def read_stretch(*parts: Array | Mapped) -> Stretch:
+def read_stretch(*parts: Array | Mapped) -> Segment:
     """A run of times, from where they lie."""
-    return Stretch(*(part.opened() if isinstance(part, Mapped) else part for part in parts))
+    return Segment(*(part.opened() if isinstance(part, Mapped) else part for part in parts))
 
 
-class Chosen(NamedTuple):
-    """Subchains [n] of a stretch: where they start, where their sequences begin and end, and whole sequences that are shorter.
+class SubchainBatch(NamedTuple):
+    """Subchains [n] of a segment: where they start, where their sequences begin and end, and whole sequences that are shorter.
 
     ``head`` is the start and the length of a sequence whose first state is read, for π; None if another part reads one.
     """
@@ -84,25 +84,31 @@ class Chosen(NamedTuple):
 
 
 def count_sequences(
-    stretch: Stretch, sent: Weights, starts: Ints, lengths: Ints, n_sums: int, n_jobs: int = 1
+    segment: Segment, sent: Weights, starts: Ints, lengths: Ints, n_sums: int, n_jobs: int = 1
 ) -> Counts:
     """Exact counts of whole sequences."""
-    weights = stretch.weights(sent)
+    weights = segment.weights(sent)
     return count(weights, blocks_of_sequences(weights, starts, lengths, n_jobs).ordered(), n_sums, n_jobs)
 
 
 def count_subchains(
-    stretch: Stretch, sent: Weights, chosen: Chosen, how: Subchains, typical: Floats, n_sums: int, n_jobs: int = 1
+    segment: Segment,
+    sent: Weights,
+    chosen: SubchainBatch,
+    how: Subchains,
+    at_rest: Floats,
+    n_sums: int,
+    n_jobs: int = 1,
 ) -> tuple[Counts, Counts, int]:
     """Counts of subchains, of sequences too short for one, and the times that were read."""
-    weights = stretch.weights(sent)
-    windows = _windows(weights, chosen, how, typical, n_jobs)
+    weights = segment.weights(sent)
+    windows = _windows(weights, chosen, how, at_rest, n_jobs)
     short = blocks_of_sequences(weights, chosen.short, chosen.short_lengths, n_jobs)
     read = int(windows.length.sum() + chosen.short_lengths.sum())
     return count(weights, windows, n_sums, n_jobs), count(weights, short.ordered(), n_sums, n_jobs), read
 
 
-def added(parts: Sequence[Counts]) -> Counts:
+def sum_counts(parts: Sequence[Counts]) -> Counts:
     """The sum, in order."""
     total = parts[0]
     for part in parts[1:]:
@@ -111,16 +117,16 @@ def added(parts: Sequence[Counts]) -> Counts:
     return total
 
 
-def _windows(weights: Weights, chosen: Chosen, how: Subchains, typical: Floats, n_jobs: int) -> Windows:
+def _windows(weights: Weights, chosen: SubchainBatch, how: Subchains, at_rest: Floats, n_jobs: int) -> Windows:
     """Subchains with their buffers, and the head of one sequence, of which nothing but the first state counts."""
     start, low, high, n_states = chosen.start, chosen.low, chosen.high, len(weights.initial)
     margin = how.buffer if isinstance(how.buffer, int) else 0
     begin, end = np.maximum(low, start - margin), np.minimum(high, start + how.length + margin)
-    before = np.where((begin == low)[:, None], weights.initial, typical)
+    before = np.where((begin == low)[:, None], weights.initial, at_rest)
     behind = np.ones((len(start), n_states))
     if how.buffer == "grow":
         lengths = np.full(len(start), how.length)
-        found = grown(weights, typical, start, lengths, low, high, how.unit, how.tol, how.most, n_jobs)
+        found = grown(weights, at_rest, start, lengths, low, high, how.unit, how.tol, how.most, n_jobs)
         before, behind = found.before, found.behind
     spans = np.zeros((len(start), 4), np.int64)
     spans[:, 0], spans[:, 1], spans[:, 2] = start - begin, start - begin + how.length, how.length - 1

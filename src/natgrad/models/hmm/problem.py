@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from natgrad.data.sequences import Sequences
 from natgrad.families import Dirichlet
-from natgrad.inference.executors.threads import Call, Placed, Recipe, even_cuts
+from natgrad.inference.executors.threads import Call, PlacedShards, ShardSpec, even_cuts
 from natgrad.inference.problem import Block, ChildSet, State
 from natgrad.inference.step_sizes import RobbinsMonro, Step
 from natgrad.inference.steppers.group_problem import WholeGroups
@@ -31,7 +31,15 @@ from natgrad.inference.steppers.groups import GroupResult
 from natgrad.kernels.hmm.emissions import n_statistics
 from natgrad.models.hmm.emissions import Emission
 from natgrad.models.hmm.forward_backward import Counts, Weights, n_threads, pattern_statistics, weights_of
-from natgrad.models.hmm.parts import Chosen, Stretch, Subchains, added, count_sequences, count_subchains, shard_of
+from natgrad.models.hmm.parts import (
+    Segment,
+    SubchainBatch,
+    Subchains,
+    count_sequences,
+    count_subchains,
+    shard_of,
+    sum_counts,
+)
 from natgrad.models.hmm.priors import stationary
 
 __all__ = ["HMMModel", "SequenceProblem", "SubchainProblem", "Subchains", "blocks_of", "stationary"]
@@ -107,7 +115,7 @@ class SequenceProblem(WholeGroups):
         self.given_population = population
         self._weights: tuple[Any, Weights] | None = None
         # Set while shards are placed; see `natgrad.inference.executors.threads.sharing`.
-        self.placed: Placed | None = None
+        self.placed: PlacedShards | None = None
 
     @property
     def n_groups(self) -> int:
@@ -223,7 +231,7 @@ class SequenceProblem(WholeGroups):
         sent, calls = self._sent(state), []
         for shard, part, first in self._parts(numbers):
             calls.append((shard, (sent, self.data.ends[part] - first, self.data.lengths[part], self.n_sums)))
-        found = self._possible(added(self._counted(count_sequences, calls)))
+        found = self._possible(sum_counts(self._counted(count_sequences, calls)))
         told = self._messages(found)
         times = int(self.data.lengths[numbers].sum())
         base = self.data.base * (1.0 if groups is None else times / self.data.n_times)
@@ -231,22 +239,22 @@ class SequenceProblem(WholeGroups):
 
     # -- shards --
 
-    def shards(self, size: int) -> list[Stretch | Recipe]:
+    def shards(self, size: int) -> list[Segment | ShardSpec]:
         """The data cut so that batches of this many groups have enough times in each shard; a function of the data alone."""
         times = self.data.n_times * min(size, self.n_groups) // self.n_groups
         cuts = even_cuts(self.data.lengths, max(1, times // PART))
         self._cuts, self._begins = cuts, self.data.ends[cuts[:-1]]
         return self._cut(self._begins, self.data.ends[cuts[1:]])
 
-    def _cut(self, begins: Ints, ends: Ints) -> list[Stretch | Recipe]:
+    def _cut(self, begins: Ints, ends: Ints) -> list[Segment | ShardSpec]:
         """The times from each of these to each of those; of a file that is mapped, where they lie."""
         data = self.data
         return [
             shard_of(data.codes, data.values, data.labels, int(a), int(b)) for a, b in zip(begins, ends, strict=True)
         ]
 
-    def _stretch(self, begin: int, end: int) -> Stretch:
-        return Stretch(self.data.codes[begin:end], self.data.values[begin:end], self.data.labels[begin:end])
+    def _stretch(self, begin: int, end: int) -> Segment:
+        return Segment(self.data.codes[begin:end], self.data.values[begin:end], self.data.labels[begin:end])
 
     def _parts(self, chosen: Ints) -> Iterator[tuple[int, Ints, int]]:
         """The sorted groups of each shard that has some, and the first time of that shard."""
@@ -330,16 +338,16 @@ class SubchainProblem(SequenceProblem):
         if groups is None:
             return super().solve(state, None, rows, tol, limit)
         chosen, length = np.asarray(groups), self.subchains.length
-        typical = stationary(self.blocks["transition"].family.mean(state.lam["transition"]))
+        at_rest = stationary(self.blocks["transition"].family.mean(state.lam["transition"]))
         sent, head, calls = self._sent(state), self._head(chosen), []
         start = self._first[head]
         alone = start not in chosen
         for shard, part, first in self._parts(np.union1d(chosen, [start])):
             own = part[part != start] if alone else part
             here = self._chosen(own, first, head if start in part else None)
-            calls.append((shard, (sent, here, self.subchains, typical, self.n_sums)))
+            calls.append((shard, (sent, here, self.subchains, at_rest, self.n_sums)))
         parts = self._counted(count_subchains, calls)
-        found, short = (self._possible(added([part[place] for part in parts])) for place in (0, 1))
+        found, short = (self._possible(sum_counts([part[place] for part in parts])) for place in (0, 1))
         scale = len(chosen) / self.n_groups
         told = self._messages(found, len(self.data) * scale, 1.0 / (length - 1), 1.0 / length)
         rest = (found.log_z - self._told(self._messages(found, 0.0), state)) / length
@@ -350,7 +358,7 @@ class SubchainProblem(SequenceProblem):
         reads = self._reads(sum(part[2] for part in parts))
         return GroupResult((), told, rest + self.data.base * scale, 1, reads)
 
-    def shards(self, size: int) -> list[Stretch | Recipe]:
+    def shards(self, size: int) -> list[Segment | ShardSpec]:
         """Runs of starts, each with the times that its subchains and their buffers reach."""
         n_shards = max(1, min(size, self.n_groups) * self.subchains.length // PART)
         self._cuts = np.unique(np.linspace(0, self.n_groups, n_shards + 1).astype(np.int64))
@@ -370,14 +378,16 @@ class SubchainProblem(SequenceProblem):
         number = self._number(groups)
         return np.asarray(self.data.ends[number] + groups - self._first[number])
 
-    def _chosen(self, groups: Ints, first: int, head: int | None) -> Chosen:
+    def _chosen(self, groups: Ints, first: int, head: int | None) -> SubchainBatch:
         """Groups, and perhaps the head of a sequence, in times of the shard."""
         number, start = self._number(groups), self._time(groups)
         whole = self.data.lengths[number] < self.subchains.length
         low, high = self.data.ends[number], self.data.ends[number + 1]
         begin = None if head is None else (int(self.data.ends[head]) - first, int(self.data.lengths[head]))
         long, lengths = ~whole, self.data.lengths[number[whole]]
-        return Chosen(start[long] - first, low[long] - first, high[long] - first, start[whole] - first, lengths, begin)
+        return SubchainBatch(
+            start[long] - first, low[long] - first, high[long] - first, start[whole] - first, lengths, begin
+        )
 
     def _head(self, chosen: Ints) -> int:
         """A sequence whose first state is read, for π: a function of the sample, as likely as any other."""

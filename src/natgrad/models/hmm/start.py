@@ -129,7 +129,7 @@ def _guess(problem: SequenceProblem, rows: Floats, n_states: int, rng: np.random
 
 
 def _segments(data: Sequences, n_states: int, rng: np.random.Generator) -> Ints:
-    """Left to right: every sequence cut into one stretch for each state, at random."""
+    """Left to right: every sequence cut into one segment for each state, at random."""
     states = np.empty(data.n_times, np.int64)
     for begin, end in zip(data.ends[:-1], data.ends[1:], strict=True):
         shares = np.cumsum(rng.dirichlet(np.full(n_states, 5.0)))

@@ -20,7 +20,7 @@ from natgrad.data.corpus import Corpus, as_corpus, with_words
 from natgrad.data.streams import as_stream
 from natgrad.inference.callbacks import told
 from natgrad.inference.engine import Limits, Result, run
-from natgrad.inference.executors.threads import sharing
+from natgrad.inference.executors.threads import place_shards
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.steppers.groups import rows_of
@@ -34,18 +34,18 @@ from natgrad.models.lda.topics import Alignment, By, aligned, completed, ranked_
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.fit_options import (
-    Watched,
+    FitOptions,
     all_or_nothing,
     checked_method,
     checked_step,
-    fitted_at,
-    keeper_of,
+    checkpointer_of,
+    estimator_at,
     run_settings,
 )
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
-    from natgrad.inference.checkpoint import Keeper
+    from natgrad.inference.checkpoint import Checkpointer
     from natgrad.inference.problem import State
     from natgrad.models.lda.problem import Inferred, LDAProblem
 
@@ -174,7 +174,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     @told
     def fit(
         self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None, n_documents: float | None = None,
-        **keep: Unpack[Watched],
+        **keep: Unpack[FitOptions],
     ) -> LDA:  # fmt: skip
         """Fit to documents.
 
@@ -193,9 +193,11 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             return self
         problem = self._problem(with_words(as_corpus(X, vocabulary)))
         sizes = {"topic": problem.n_topics, "word": problem.corpus.n_words}
-        keeper = keeper_of(keep, run_settings(self), lambda: (state_table(problem.local.topics, problem.learn), sizes))
+        checkpointer = checkpointer_of(
+            keep, run_settings(self), lambda: (state_table(problem.local.topics, problem.learn), sizes)
+        )
         with self._threads():
-            self._run(problem, lambda: problem.start(int(self.seed)), Trace(), keeper=keeper)
+            self._run(problem, lambda: problem.start(int(self.seed)), Trace(), checkpointer=checkpointer)
         return self
 
     @all_or_nothing
@@ -315,7 +317,12 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     # -- parts --
 
     def _run(
-        self, problem: LDAProblem, start: Any, trace: Trace, max_passes: int | None = None, keeper: Keeper | None = None
+        self,
+        problem: LDAProblem,
+        start: Any,
+        trace: Trace,
+        max_passes: int | None = None,
+        checkpointer: Checkpointer | None = None,
     ) -> None:
         method = checked_method(self.method)
         step = checked_step(self.step, method, problem)
@@ -323,10 +330,11 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         alone = isinstance(method, VB) or (method is None and self.step is not None)
         per_pass = 1 if alone else -(-problem.n_groups // size)
         passes = whole_number(self.max_passes if max_passes is None else max_passes, "max_passes")
-        with sharing(problem, self.executor, problem.n_groups if alone else size):
+        with place_shards(problem, self.executor, problem.n_groups if alone else size):
             result: Result = run(
                 problem, start, method, step, ("phi",), limits=Limits(passes * per_pass, self.tol, share=problem.corpus.n_tokens),
-                seed=int(self.seed), progress=self.verbose, trace=trace, keeper=keeper, model_at=fitted_at(self, problem),
+                seed=int(self.seed), progress=self.verbose, trace=trace, checkpointer=checkpointer,
+                model_at=estimator_at(self, problem),
             )  # fmt: skip
             last = result.trace.last.elbo if len(result.trace) else np.nan
             self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
@@ -342,7 +350,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """Gibbs sweeps from the fitted topics; from here on these are a point, the mean over samples."""
         from natgrad.models.lda.gibbs import gibbs_finish
 
-        here = problem.given(state)
+        here = problem.with_hyper(state)
         found = gibbs_finish(
             problem.corpus, self.components_, here.doc_prior, here.topic_prior, self.finish_sweeps, int(self.seed), problem.learn
         )  # fmt: skip
@@ -370,7 +378,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self.n_features_in_: int = problem.corpus.n_words
         self._n_features_out = problem.n_topics
         self.n_steps_: int = state.t
-        here = problem.given(state)
+        here = problem.with_hyper(state)
         self.doc_prior_: Floats = here.doc_prior
         self.topic_prior_: float = here.topic_prior
 

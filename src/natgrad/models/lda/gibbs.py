@@ -21,7 +21,7 @@ from natgrad.models.lda.dirichlet_prior import RANGE
 from natgrad.models.threads import threads_for
 from natgrad.random import Stream, generator
 
-__all__ = ["Finished", "Sampler", "gibbs_finish", "whole_counts"]
+__all__ = ["GibbsResult", "Sampler", "gibbs_finish", "whole_counts"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -37,7 +37,7 @@ CHUNK = 1_000
 COST = 20
 
 
-class Finished(NamedTuple):
+class GibbsResult(NamedTuple):
     """Mean counts [K, V] of the samples, α, β, and for every sweep the mean log probability of a token given all others."""
 
     counts: Floats
@@ -54,7 +54,7 @@ def gibbs_finish(
     sweeps: int,
     seed: int,
     learn: frozenset[str],
-) -> Finished:
+) -> GibbsResult:
     """Sweeps from the topics with concentrations ``components`` [K, V]; the second half of them is averaged."""
     sampler = Sampler(corpus, doc_prior, topic_prior, seed)
     sampler.settle(components)
@@ -63,9 +63,9 @@ def gibbs_finish(
     for number in range(sweeps):
         sampling = number >= burn
         if not sampling and number >= LEARN_FROM * burn:
-            sampler.relearn(learn)
+            sampler.update_hyper(learn)
         trace[number] = sampler.sweep(fresh=number <= burn, averaged=sampling)
-    return Finished(sampler.sums.T / (sweeps - burn), sampler.alpha, sampler.beta, trace / max(1.0, corpus.n_tokens))
+    return GibbsResult(sampler.sums.T / (sweeps - burn), sampler.alpha, sampler.beta, trace / max(1.0, corpus.n_tokens))
 
 
 class Sampler:
@@ -125,7 +125,7 @@ class Sampler:
         self.totals[:] = self.by_word.sum(0, dtype=np.int64)
         return value
 
-    def relearn(self, learn: frozenset[str]) -> None:
+    def update_hyper(self, learn: frozenset[str]) -> None:
         """A few rounds of the fixed point for the priors that are learned."""
         for _ in range(ROUNDS):
             if "doc" in learn and len(self.topics):

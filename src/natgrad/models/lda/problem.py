@@ -22,7 +22,7 @@ import scipy.special as sp
 
 from natgrad.data.corpus import Corpus
 from natgrad.families import Dirichlet
-from natgrad.inference.executors.threads import Call, Placed, Shared, even_cuts
+from natgrad.inference.executors.threads import BroadcastArgument, Call, PlacedShards, even_cuts
 from natgrad.inference.problem import Block, ChildSet, State
 from natgrad.inference.steppers.group_problem import WholeGroups
 from natgrad.inference.steppers.groups import GroupResult
@@ -111,7 +111,7 @@ class LDAProblem(WholeGroups):
         self._views: dict[int, tuple[Ints | None, View]] = {}
         self._weights_of: tuple[Any, Floats, Floats] | None = None
         # Set while shards are placed; see `natgrad.inference.executors.threads.sharing`.
-        self.placed: Placed | None = None
+        self.placed: PlacedShards | None = None
 
     # -- what the engine asks --
 
@@ -158,7 +158,7 @@ class LDAProblem(WholeGroups):
         """β − 1."""
         return (np.full((1, 1), self.topic_prior - 1.0),)
 
-    def given(self, state: State) -> LDAProblem:
+    def with_hyper(self, state: State) -> LDAProblem:
         """The model with the priors that a state has learned; what was prepared from the documents is shared."""
         if not state.hyper:
             return self
@@ -172,7 +172,7 @@ class LDAProblem(WholeGroups):
         other.local, other._weights_of = self.local._replace(topics=topics), None
         return other
 
-    def relearn(self, state: State, messages: Mapping[str, Stats], rho: float) -> State:
+    def update_hyper(self, state: State, messages: Mapping[str, Stats], rho: float) -> State:
         """Newton for α given Σ_d E[log θ_d], and for β given Σ E[log φ]."""
         alpha, beta = self.doc_prior, self.topic_prior
         if "doc" in self.learn:
@@ -271,7 +271,7 @@ class LDAProblem(WholeGroups):
         """The documents of a batch shard by shard, where the shards are; sums in the order of the shards."""
         assert self.placed is not None
         corpus, topics, words_of = self.corpus, self._topics(elog), []
-        everything = Shared(topics)
+        everything = BroadcastArgument(topics)
         ends = self._cuts if groups is None else np.searchsorted(groups, self._cuts)
 
         def calls() -> Iterator[Call]:
@@ -297,7 +297,7 @@ class LDAProblem(WholeGroups):
     def of(self, corpus: Corpus, state: State) -> LDAProblem:
         """The same model with other documents; the weights of the state's topics, made once, come along."""
         self._topics(state.mu["phi"][0])
-        here = self.given(state)
+        here = self.with_hyper(state)
         other = LDAProblem(corpus, here.doc_prior, here.topic_prior, self.local)
         other._weights_of = self._weights_of
         return other
@@ -316,7 +316,7 @@ class LDAProblem(WholeGroups):
 
     def bound(self, state: State) -> float:
         """The evidence lower bound at these topics, with every document optimised from equal shares."""
-        here, rest = self.given(state), 0.0
+        here, rest = self.with_hyper(state), 0.0
         total: dict[str, Stats] = {}
         for begin in range(0, self.n_groups, SLICE):
             groups = np.arange(begin, min(begin + SLICE, self.n_groups))

@@ -23,15 +23,15 @@ import numpy.typing as npt
 from natgrad import random
 from natgrad.data.corpus import Corpus, as_corpus, has_names, with_words
 from natgrad.data.streams import Stream
-from natgrad.inference.callbacks import Teller, asked
-from natgrad.inference.executors.threads import sharing
+from natgrad.inference.callbacks import CallbackList, asked
+from natgrad.inference.executors.threads import place_shards
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.steppers.groups import ONE_PASS, SampledGroups
 from natgrad.inference.steppers.sampled import StepInfo
 from natgrad.inference.stopping import left_to_gain
 from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
 from natgrad.models.lda.settings import problem_of
-from natgrad.posterior.fit_options import Keep, refuse_to_keep
+from natgrad.posterior.fit_options import CheckpointOptions, refuse_checkpoint
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class LDAStream:
         state = self._grown(problem) if hasattr(self, "_state") else problem.start(int(self.seed))
         step = self.step if self.step is not None else ONE_PASS
         tol, limit = problem.local_limits
-        with self._threads(), sharing(problem, self.executor, len(corpus)):
+        with self._threads(), place_shards(problem, self.executor, len(corpus)):
             after, info = SampledGroups(problem, len(corpus), tol, limit, step).step(state, int(self.seed))
         if not all(bool(block.valid) for block in info.blocks.values()):
             raise FloatingPointError(f"step {after.t} left the space of valid topics; take a smaller step=")
@@ -117,10 +117,10 @@ class LDAStream:
 
 
 def fit_stream(
-    model: LDA, stream: Stream, vocabulary: Sequence[Any] | None, n_documents: float | None, keep: Keep
+    model: LDA, stream: Stream, vocabulary: Sequence[Any] | None, n_documents: float | None, keep: CheckpointOptions
 ) -> None:
     """Fit a model to a stream; if a chunk is refused, the model stays as it was."""
-    refuse_to_keep(keep)
+    refuse_checkpoint(keep)
     if model.finish is not None:
         raise ValueError(f"finish={model.finish!r} needs all documents in memory: leave it out for a stream")
     passes = whole_number(model.max_passes, "max_passes") if stream.rereadable else 1
@@ -128,7 +128,7 @@ def fit_stream(
     trace.choice = "sampled steps: the data are a stream, nothing is remembered"
     total, stop = n_documents or stream.n_total, None
     means: list[float] = []
-    tell = Teller(asked(), trace, lambda state: copy.copy(worker))
+    tell = CallbackList(asked(), trace, lambda state: copy.copy(worker))
     for epoch in range(passes):
         seen, n_words, estimates = 0, 0.0, []
         for batch in _batches(worker, stream, vocabulary):
@@ -148,7 +148,7 @@ def fit_stream(
         means.append(float(np.mean(estimates)))
         if stop is not None:
             break
-        left = left_to_gain(means, rising=False)
+        left = left_to_gain(means, monotone=False)
         if model.tol > 0 and left is not None and left.below(model.tol * n_words):
             stop = Stop(Reason.TOLERANCE, f"about {left.gain:.1e} nats are left to gain in {n_words:,.0f} words")
             break

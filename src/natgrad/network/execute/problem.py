@@ -176,7 +176,7 @@ class NetworkProblem:
         result: Stats = self.compiled(key, build)(state.mu, arrays, None if column is None else np.int32(column))
         return result
 
-    def advance(
+    def step_block(
         self, block: Block, state: State, target: Stats, rho: Any, column: int | None = None
     ) -> tuple[State, BlockInfo]:
         """λ ← (1 − ρ) λ + ρ λ^temp for a block or one column of it; ρ is a number or one for each element."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from natgrad.inference.executors.threads import Everywhere, Executor, Threads
+from natgrad.inference.executors.threads import Broadcast, Executor, Threads
 from natgrad.inference.methods import SVI
 from natgrad.inference.problem import BlockInfo, Sampled, State
 from natgrad.inference.steppers.sampled import StepInfo
@@ -68,7 +68,7 @@ class Visit(NamedTuple):
 class MemoisedStepper:
     """A fixed cut of the groups into batches, visited in a new random order in each pass."""
 
-    rising = True
+    monotone = True
 
     def __init__(
         self, problem: NetworkProblem, method: SVI, order: tuple[str, ...], executor: Executor | None = None
@@ -90,7 +90,7 @@ class MemoisedStepper:
         # What the last step remembered; anything else comes from elsewhere, perhaps from a file.
         self._mine: Remembered | None = None
         where = Threads() if executor is None else executor
-        self._placed = where.place([Everywhere(_Elsewhere(problem.plan, method, order, self))])
+        self._placed = where.place([Broadcast(_Elsewhere(problem.plan, method, order, self))])
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         parts = self._cut(seed)
@@ -100,7 +100,7 @@ class MemoisedStepper:
         first = self._next(state, seed) * self.n_parts
         numbers = range(first, first + self.n_parts)
         for number, visit in zip(numbers, self._visited(state, memory, numbers, parts), strict=True):
-            memory = _exchanged(memory, number, visit)
+            memory = _replace_batch(memory, number, visit)
             reads += visit.iterations * sum(self.groups.reads(name, parts[number]) for name in self.groups.local)
             reads += sum(self.groups.reads(name, parts[number]) for name in self.groups.globals)
         self._mine = memory
@@ -175,7 +175,7 @@ class MemoisedStepper:
         names = self.groups.globals if state.t else self.leading
         for number, batch in enumerate(parts):
             rows = self.groups.rows(state, batch)
-            memory = _exchanged(memory, number, Visit(rows, 0, *self.contribution(rows, batch), None))
+            memory = _replace_batch(memory, number, Visit(rows, 0, *self.contribution(rows, batch), None))
             reads += sum(self.groups.reads(name, batch) for name in names)
         lam, mu, _, _ = self._settle(state, memory, 1.0, names)
         state = state._replace(lam={**state.lam, **lam}, mu={**state.mu, **mu})
@@ -246,7 +246,7 @@ class MemoisedStepper:
 class WholePasses:
     """Memoised VB where the user fixed no batches: a step is a pass over all of them, as it is for a sweep."""
 
-    rising, steps_per_pass = True, 1
+    monotone, steps_per_pass = True, 1
 
     def __init__(self, inner: MemoisedStepper) -> None:
         self.inner = inner
@@ -269,7 +269,7 @@ def _shapes(stats: Stats) -> list[tuple[int, ...]]:
     return [np.shape(part) for part in stats]
 
 
-def _exchanged(memory: Remembered, number: int, visit: Visit) -> Remembered:
+def _replace_batch(memory: Remembered, number: int, visit: Visit) -> Remembered:
     """S and the entropy with what a part said before taken out, and what it says now put in."""
     stats, entropy = visit.stats, memory.entropy + visit.entropy
     if memory.stats:

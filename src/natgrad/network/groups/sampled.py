@@ -12,7 +12,7 @@ import numpy as np
 from natgrad.inference.methods import SVI
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.steppers.sampled import Moves, NothingToFinish, StepInfo, step_parts
+from natgrad.inference.steppers.sampled import BlockUpdates, NothingToFinish, StepInfo, step_parts
 from natgrad.network.groups.groups import Batch, Groups
 from natgrad.random import generator
 
@@ -25,7 +25,7 @@ __all__ = ["SVIStepper"]
 class SVIStepper(NothingToFinish):
     """A batch of groups, local variables inside."""
 
-    rising, steps_per_pass = False, 1
+    monotone, steps_per_pass = False, 1
 
     def __init__(self, problem: NetworkProblem, method: SVI, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule = problem, method, step
@@ -45,7 +45,7 @@ class SVIStepper(NothingToFinish):
         batch = Batch(groups, chosen)
         local = groups.solve(state, groups.rows(state, batch), batch, self.method.local_tol, self.method.local_steps)
         here = state._replace(mu={**state.mu, **local.mu})
-        moves = Moves(self.problem, here, together=False)
+        moves = BlockUpdates(self.problem, here, together=False)
         rho = self.schedule.rate(state.t + 1, self.scale)
         reads = local.iterations * sum(groups.reads(name, batch) for name in groups.local)
         for name in groups.globals:

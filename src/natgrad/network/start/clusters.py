@@ -75,7 +75,7 @@ def best_clusters(
     if score is None:
         return found[0]
     if not alike and size <= MOST_EXCHANGED:
-        found = [_exchanged(gate, values, size, score) for values in found]
+        found = [_replace_batch(gate, values, size, score) for values in found]
     if len(found) == 1:
         return found[0]
     first = sorted(found, key=lambda values: -score(values, FIRST_SWEEPS))[:FINALISTS]
@@ -179,7 +179,7 @@ def _matched(problem: NetworkProblem, data: _Data, centres: Any, prior: State) -
     return place
 
 
-def _exchanged(gate: str, values: Values, size: int, score: Score) -> Values:
+def _replace_batch(gate: str, values: Values, size: int, score: Score) -> Values:
     """Exchange two components as long as that raises the bound after one sweep."""
     best, bound = values, score(values, 1)
     risen = True

@@ -62,7 +62,7 @@ CONTENT = {
 
 @final
 class Checkpoints:
-    """Writes checkpoints of a run into a folder, and finds the last one; a `natgrad.inference.checkpoint.Keeper`.
+    """Writes checkpoints of a run into a folder, and finds the last one; a `natgrad.inference.checkpoint.Checkpointer`.
 
     Parameters
     ----------

@@ -71,12 +71,18 @@ _PLAIN: dict[str, tuple[type, ...]] = {
     ),
     "method": (methods.VB, methods.Children, methods.GlobalBatch),
     "step": (step_sizes.RobbinsMonro, step_sizes.Constant, step_sizes.HoldThenDecay, step_sizes.PerNode, auto.Auto),
-    "memory": (accelerated.History, groups.Kept, groups.Remembered, message_memory.Checked, checked.Snapshot),
 }  # fmt: skip
 for _group, _classes in _PLAIN.items():
     for _class in _classes:
         register(_class, f"{_group}.{_class.__name__}")
 register(methods.SVI, "method.SVI", _svi_fields)
+# What methods remember; names in files are those of the first version.
+_ROTATION = {"turning": "use_rotation"}
+register(accelerated.History, "memory.History", renamed=_ROTATION)
+register(checked.Snapshot, "memory.Snapshot", renamed=_ROTATION)
+register(message_memory.Checked, "memory.Checked", renamed=_ROTATION)
+register(groups.BatchMemory, "memory.Kept")
+register(groups.GroupMemory, "memory.Remembered")
 register(State)
 register(Factor)
 register(Trace, None, _trace_fields, _trace_of)

@@ -13,7 +13,7 @@ from natgrad.inference.methods import SVI, VB, Children, GlobalBatch
 from natgrad.inference.schema import check, either, record, refuse
 from natgrad.inference.steppers.accelerated import History
 from natgrad.inference.steppers.checked import Snapshot
-from natgrad.inference.steppers.groups import Kept, Remembered
+from natgrad.inference.steppers.groups import BatchMemory, GroupMemory
 from natgrad.inference.steppers.message_memory import Checked
 
 __all__ = ["METHOD", "RUN", "STEP", "groups_of", "memory_of"]
@@ -58,11 +58,11 @@ def memory_of(points: Mapping[str, Any], whole: Any, messages: Any = None) -> di
     messages : the table of the messages that a problem remembers, if it can
     """
     point = {f"{name}?": rule for name, rule in points.items()}
-    checks = {"bound": "float", "checks": "whole", "passes": "nonnegative", "turning": "flag"}
+    checks = {"bound": "float", "checks": "whole", "passes": "nonnegative", "use_rotation": "flag"}
     table: dict[str, Any] = {
         "accelerated?": record(
             History, bound="float", start=point, end=point, before=either("none", point),
-            age="real in [-1, 1e15]", turning="flag", rest="whole in [0, 1000]", failures="whole in [0, 1e5]",
+            age="real in [-1, 1e15]", use_rotation="flag", rest="whole in [0, 1000]", failures="whole in [0, 1e5]",
         ),
         "safeguard?": _both(record(Snapshot, damping="share", **checks), whole),
         "live?": whole,
@@ -83,13 +83,13 @@ def groups_of(said: Mapping[str, Any], rows: Any) -> dict[str, Any]:
     """
 
     def of(value: Any, sizes: Sizes, where: str) -> None:
-        record(Remembered, rest="real", batches=[either("none", Kept)])(value, sizes, where)
+        record(GroupMemory, rest="real", batches=[either("none", BatchMemory)])(value, sizes, where)
         seen = [kept for kept in value.batches if kept is not None]
         # Of a single batch only the sums are kept.
         own = {} if len(value.batches) == 1 else dict(said)
         check(value.messages, dict(said) if seen else {}, sizes, f"{where}.messages")
         for number, kept in enumerate(seen):
-            record(Kept, rows=rows, messages=own, rest="real")(kept, sizes, f"{where}.batches[{number}]")
+            record(BatchMemory, rows=rows, messages=own, rest="real")(kept, sizes, f"{where}.batches[{number}]")
 
     return {"groups?": of, "before?": {name: part for name, part in said.items() if name != "theta"}}
 

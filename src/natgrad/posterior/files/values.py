@@ -48,6 +48,7 @@ def register(
     name: str | None = None,
     fields: Callable[[Any], Fields] | None = None,
     make: Callable[[Fields], Any] | None = None,
+    renamed: Mapping[str, str] | None = None,
 ) -> None:
     """Let model files hold instances of a class.
 
@@ -57,8 +58,14 @@ def register(
     name : what it is called in files, for good; by default the name of the class
     fields : a function from an instance to a dict of what is kept
     make : a function from that dict to an instance; a field that an older file does not have is not in it
+    renamed : {name in older files: name now} of fields
     """
-    codec = Codec(name or cls.__name__, fields or _own_fields, make or (lambda kept: cls(**kept)))
+    new, build = renamed or {}, make or (lambda kept: cls(**kept))
+    codec = Codec(
+        name or cls.__name__,
+        fields or _own_fields,
+        lambda kept: build({new.get(field, field): value for field, value in kept.items()}),
+    )
     if codec.name in _by_name and _by_name[codec.name] is not _by_class.get(cls):
         raise ValueError(f"{codec.name!r} is the name of another class in model files: give name=")
     _by_class[cls] = _by_name[codec.name] = codec
