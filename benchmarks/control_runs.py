@@ -144,36 +144,36 @@ def _ratings_run(run: Run) -> Record:
     every = max(1, round(run.every * full / per_step.get(run.method, full))) if run.every else "log"
     model = ng.MatrixFactorization(
         run.n_factors, biases=False, learn_noise=False, learn_priors=False, factorized=True,
-        method=method, step=step, max_steps=10**8, max_accesses=round(run.sweeps * full), tol=run.tol,
+        method=method, step=step, max_steps=10**8, max_messages=round(run.sweeps * full), tol=run.tol,
         bound_every=every, init_scale=run.init_scale, seed=run.seed, verbose=False,
     ).fit(ratings)  # fmt: skip
     for more in run.longer:
         if model.elbo_ < run.goal and not model.stop_.diverged:
-            model.continue_(max_accesses=round(more * full) - int(model.trace_["accesses"][-1]))
+            model.continue_(max_messages=round(more * full) - int(model.trace_["messages_read"][-1]))
     means = np.concatenate([model.user_factors_.mean.ravel(), model.item_factors_.mean.ravel()])
     return _record(model.trace_, model.elbo_, model.stop_, full) | {"finite_means": bool(np.isfinite(means).all())}
 
 
 def _network_run(run: Run) -> Record:
-    from natgrad.inference.steppers.sampled import full_accesses
+    from natgrad.inference.steppers.sampled import sweep_messages
 
     case = load_network(run.data, run.quick)
-    full = full_accesses(case.network.problem)
+    full = sweep_messages(case.network.problem)
     method, step = (None, None) if run.method == "svi" else run.how()
     every = 1
     if run.method == "svi":
         method = ng.SVI({case.plate: case.batch}, local_steps=run.size)
         step = ng.RobbinsMonro(first=run.first, forgetting=run.kappa)
         every = max(1, round(run.every * 50))  # a batch is a fiftieth of the groups
-    limits = {"steps": 10**6, "accesses": round(run.sweeps * full), "tol": run.tol, "bound_every": every}
+    limits = {"max_steps": 10**6, "max_messages": round(run.sweeps * full), "tol": run.tol, "bound_every": every}
     # Factorisations start at a draw of their own accord; the others are asked to.
     init = "random" if case.plate else None
-    fit = case.network.fit(method, step=step, seed=run.seed, init=init, progress=False, **limits)
+    fit = case.network.fit(method, step=step, seed=run.seed, init=init, verbose=False, **limits)
     return _record(fit.trace, fit.elbo, fit.stop, full)
 
 
 def _record(trace: Any, elbo: float, stop: Any, full: int) -> Record:
-    bound, accesses, seconds = trace["elbo"], trace["accesses"], trace["seconds"]
+    bound, accesses, seconds = trace["elbo"], trace["messages_read"], trace["seconds"]
     seen = np.isfinite(bound)
     curve = [(a / full, b, s) for a, b, s in zip(accesses[seen], bound[seen], seconds[seen], strict=True)]
     spent = float(accesses[-1]) / full if len(accesses) else 0.0
@@ -189,5 +189,5 @@ def _record(trace: Any, elbo: float, stop: Any, full: int) -> Record:
         "steps": len(accesses),
         "diverged": stop.diverged,
         "words": str(stop),
-        "choice": trace.choice,
+        "choice": trace.strategy,
     }

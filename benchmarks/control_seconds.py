@@ -96,10 +96,10 @@ def cost_rows(options: argparse.Namespace) -> tuple[list[dict[str, object]], flo
     ):
         model = ng.MatrixFactorization(
             5, biases=False, learn_noise=False, learn_priors=False, factorized=True,
-            method=method, step=step, tol=0, max_steps=10**8, max_accesses=round(1.5 * full), bound_every=10**8,
+            method=method, step=step, tol=0, max_steps=10**8, max_messages=round(1.5 * full), bound_every=10**8,
             verbose=False,
         ).fit(ratings)  # fmt: skip
-        spent, read = (np.ptp(model.trace_[column]) for column in ("seconds", "accesses"))
+        spent, read = (np.ptp(model.trace_[column]) for column in ("seconds", "messages_read"))
         kept = f"{edge:.0f}" if isinstance(step, ng.Auto) else "0"
         rows.append(cost_row(name, float(spent / read * full), full, kept))
     ratio = seconds["full sweep of the declared network"] / seconds["full sweep"]

@@ -47,7 +47,7 @@ def factorisation() -> ng.Network:
 def final_bound(network: ng.Network, method: ng.Children, step: Any, steps: int) -> str:
     bounds = []
     for seed in range(3):
-        fit = network.fit(method, step=step, steps=steps, tol=0, seed=seed, bound_every=50)
+        fit = network.fit(method, step=step, max_steps=steps, tol=0, seed=seed, bound_every=50)
         bounds.append(-np.inf if fit.stop.diverged else fit.elbo)
     middle = float(np.median(bounds))
     return "diverged" if not np.isfinite(middle) else f"{middle:,.0f}"
@@ -56,7 +56,7 @@ def final_bound(network: ng.Network, method: ng.Children, step: Any, steps: int)
 def main() -> None:
     print("| network | option | C | ρ₁ = C/N | corrected | full VB |\n|---|---|---:|---:|---:|---:|")
     for name, network, steps in (("regression", regression(), 1500), ("factorisation", factorisation(), 400)):
-        full = network.fit(steps=300, tol=0).elbo
+        full = network.fit(max_steps=300, tol=0).elbo
         for option in ("a", "b"):
             for count in (1, 5):
                 method = ng.Children(count, option=option)

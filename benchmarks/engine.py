@@ -160,7 +160,7 @@ def markdown(rows: list[dict]) -> str:
         "",
         "The same networks, data, starts and order of updates. Seconds are medians without the first sweep,",
         "and include the bound. *Difference* is the largest relative difference of the two bounds over all",
-        "sweeps that both made; *first fit* is natgrad's `fit(steps=1)` in a fresh process, compilation",
+        "sweeps that both made; *first fit* is natgrad's `fit(max_steps=1)` in a fresh process, compilation",
         "included, and *break-even* the number of sweeps after which that first fit has paid for itself; memory",
         "is the peak of the process in MB, natgrad's and BayesPy's.",
         "",

@@ -96,7 +96,7 @@ def quality(options):
     found = {}
     if options.peer in (None, "natgrad"):
         warm_up()
-        for name, more in (("natgrad", {}), ("natgrad, noise by user", {"noise_by": "user"})):
+        for name, more in (("natgrad", {}), ("natgrad, noise by user", {"noise_per": "user"})):
             ratings = ng.Ratings(*train, shape=shape)
             began = time.perf_counter()
             model = ng.MatrixFactorization(RANK, verbose=False, **more).fit(ratings)

@@ -45,7 +45,9 @@ def compared(train, test, shape, truth, rank, ask):
 
     ratings = ng.Ratings(*train, shape=shape)
     began = time.perf_counter()
-    model = ng.MatrixFactorization(rank, likelihood="bernoulli", negatives=2, max_steps=25, verbose=False).fit(ratings)
+    model = ng.MatrixFactorization(rank, likelihood="bernoulli", n_negatives=2, max_steps=25, verbose=False).fit(
+        ratings
+    )
     seconds = time.perf_counter() - began
     best = model._best(None, SHOWN, True)[0]
     found = {"natgrad": {"version": f"natgrad {ng.__version__}", "seconds": seconds, **judged(best)}}

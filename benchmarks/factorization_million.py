@@ -91,7 +91,7 @@ def measure(variant: str, path: Path, sweeps: int) -> dict:
     network = ng.Network(r)
     before = _peak_mb()
     begin = time.perf_counter()
-    trace = network.fit(ng.VB(), steps=sweeps, tol=0, init={"v": arrays["start_v"]}, order=["u", "v"]).trace
+    trace = network.fit(ng.VB(), max_steps=sweeps, tol=0, init={"v": arrays["start_v"]}, order=["u", "v"]).trace
     total = time.perf_counter() - begin
     seconds = np.diff(trace["seconds"])
     return {

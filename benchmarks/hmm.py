@@ -133,7 +133,7 @@ def fitted(model, X, test):
     begin, cpu = time.perf_counter(), time.process_time()
     model.fit(X)
     seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
-    read = model.trace_.last.accesses / (2 * model.n_states * len(X))
+    read = model.trace_.last.messages_read / (2 * model.n_states * len(X))
     return {"held_out": model.score(test) / len(test), "passes": read, "seconds": seconds, "cpu": cpu}
 
 
@@ -160,7 +160,7 @@ def genome_task(args):
     earlier = RESULTS / "hmm-genome.json"
     rows = json.loads(earlier.read_text()) if args.only else []
     runs = {
-        "batch VB": (X, {"method": ng.VB(), "max_sweeps": 100}),
+        "batch VB": (X, {"method": ng.VB(), "max_passes": 100}),
         "subchains": (X, {"passes": 1.0}),
         "batch VB, first 500 k": (X[:500_000], {"method": ng.VB()}),
         "hmmlearn EM, first 500 k, 3 starts": (X[:500_000], None),
@@ -248,9 +248,9 @@ def one_long(args):
 
     X = np.load(args.data, mmap_mode="r")
     begin = time.perf_counter()
-    model = ng.CategoricalHMM(8, n_categories=4, passes=0.05).fit(X)
+    model = ng.CategoricalHMM(8, n_categories=4, max_passes=0.05).fit(X)
     row = {
-        "run": "subchains of 64", "passes": model.trace_.last.accesses / (16 * len(X)),
+        "run": "subchains of 64", "passes": model.trace_.last.messages_read / (16 * len(X)),
         "seconds": time.perf_counter() - begin, "peak_MB": peak_megabytes(),
     }  # fmt: skip
     begin = time.perf_counter()

@@ -1,6 +1,6 @@
 """Seconds per sweep of natgrad on one problem: an .npz file comes in, a JSON record goes out.
 
-Run by ``benchmarks/engine.py`` in a fresh process, so that ``cold_seconds``, the first ``fit(steps=1)``,
+Run by ``benchmarks/engine.py`` in a fresh process, so that ``cold_seconds``, the first ``fit(max_steps=1)``,
 includes every compilation:
 
     python benchmarks/natgrad_engine.py mixture_small arrays.npz result.json --sweeps 10
@@ -119,7 +119,7 @@ def main() -> None:
         case = MODELS[options.model]({name: file[name] for name in file.files})
 
     def sweep(steps: int) -> Mapping[str, np.ndarray]:
-        return case.network.fit(ng.VB(), steps=steps, tol=0, init=case.init, order=case.order).trace
+        return case.network.fit(ng.VB(), max_steps=steps, tol=0, init=case.init, order=case.order).trace
 
     begin = time.perf_counter()
     sweep(1)

@@ -36,7 +36,7 @@ def factors(rng):
 
 
 def chain(rng):
-    return ng.GaussianHMM(2, n_init=1, max_sweeps=3).fit(rng.normal(size=(100, 2)))
+    return ng.GaussianHMM(2, n_init=1, max_passes=3).fit(rng.normal(size=(100, 2)))
 
 
 def process(rng):

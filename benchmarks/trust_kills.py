@@ -66,7 +66,7 @@ def chain(**keep):
     states = np.repeat(rng.integers(0, 3, 300), 10)
     values = states[:, None] + 0.3 * rng.normal(size=(3000, 1))
     method = ng.SVI({"subchain": 4})
-    return ng.GaussianHMM(3, method=method, subchain_length=20, passes=2.0, n_init=2, n_jobs=1).fit(values, **keep)
+    return ng.GaussianHMM(3, method=method, subchain_length=20, max_passes=2.0, n_init=2, n_jobs=1).fit(values, **keep)
 
 
 def process(**keep):
@@ -93,7 +93,7 @@ def network(**keep):
     z = ng.Categorical("z", share, plate=point)
     values = rng.normal(4.0 * rng.integers(0, 3, 200), 1.0)
     net = ng.Network(ng.Normal("x", mean[z], precision[z], plate=point, observed=values))
-    return net.fit(init={"mean": np.array([-1.0, 4.0, 9.0])}, steps=60, tol=0, **keep)
+    return net.fit(init={"mean": np.array([-1.0, 4.0, 9.0])}, max_steps=60, tol=0, **keep)
 
 
 # The last word says whether the fit may run before the fork.

@@ -21,7 +21,7 @@ def network(make: Any, *settings: Any, **options: Any) -> Callable[..., Any]:
 
     def fit(**keep: Any) -> Any:
         net, init, order = made()
-        return net.fit(*settings, init=init, order=order, **{"steps": STEPS, "tol": 0, **options}, **keep)
+        return net.fit(*settings, init=init, order=order, **{"max_steps": STEPS, "tol": 0, **options}, **keep)
 
     return fit
 
@@ -51,7 +51,7 @@ def chains(kind: type, values: str, lengths: Any = None, **settings: Any) -> Cal
         "real": states[:, None] + 0.3 * rng.normal(size=(600, 1)),
         "codes": (states + rng.integers(0, 2, 600))[:, None],
     }
-    return lambda **keep: kind(3, **{"n_init": 2, "max_sweeps": STEPS, "tol": 0, "n_jobs": 1, **settings}).fit(
+    return lambda **keep: kind(3, **{"n_init": 2, "max_passes": STEPS, "tol": 0, "n_jobs": 1, **settings}).fit(
         data[values], lengths=lengths, **keep
     )
 
@@ -87,7 +87,7 @@ CASES: dict[str, Callable[..., Any]] = {
     "LDA, learned priors, SVI": topics(learn_priors=True, method=ng.SVI({"doc": 20}), step=MONRO, local="map"),
     "LDA, Gibbs": topics(finish="gibbs", finish_sweeps=4),
     "MF, default": factors(),
-    "MF, noise by user": factors(noise_by="user"),
+    "MF, noise by user": factors(noise_per="user"),
     "MF, VB": factors(method=ng.VB(), **KNOWN),
     "MF, messages": factors(method=ng.Children(2), **KNOWN),
     "MF, messages of a batch": factors(method=ng.GlobalBatch(20), **KNOWN),
@@ -96,9 +96,9 @@ CASES: dict[str, Callable[..., Any]] = {
     "MF, counts": factors("counts", likelihood="poisson"),
     "HMM, Gaussian": chains(ng.GaussianHMM, "real"),
     "HMM, categories": chains(ng.CategoricalHMM, "codes", sticky=2.0),
-    "HMM, subchains": chains(ng.GaussianHMM, "real", method=ng.SVI({"subchain": 4}), subchain_length=20, passes=2.0),
+    "HMM, subchains": chains(ng.GaussianHMM, "real", method=ng.SVI({"subchain": 4}), subchain_length=20, max_passes=2.0),
     "HMM, growing buffer": chains(ng.PoissonHMM, "codes", method=ng.SVI({"subchain": 2}), subchain_length=20, buffer="grow"),
-    "HMM, sequences": chains(ng.GaussianHMM, "real", [60] * 10, method=ng.SVI({"sequence": 2}), max_sweeps=3),
+    "HMM, sequences": chains(ng.GaussianHMM, "real", [60] * 10, method=ng.SVI({"sequence": 2}), max_passes=3),
     "GP, regression": rows(ng.SparseGPRegressor),
     "GP, VB": rows(ng.SparseGPRegressor, method=ng.VB(), learn_kernel=False),
     "GP, sum of kernels": rows(ng.SparseGPRegressor, kernel=SUM),

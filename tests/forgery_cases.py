@@ -63,7 +63,7 @@ def look(model: Any) -> None:
         factor.std(), factor.interval(), factor.sample(0)
     if hasattr(model, "trace_"):
         assert len(model.trace_["elbo"]) == len(model.trace_)
-        str(model.stop_), model.trace_.choice
+        str(model.stop_), model.trace_.strategy
 
 
 def use_topics(model: Any) -> None:
@@ -138,7 +138,7 @@ def use_fit(declared: Callable[[], ng.Network]) -> Callable[[Any], None]:
         len(saved.trace["elbo"]), str(saved.stop)
         fit = attached(saved, kept[0])
         if fit is not None:
-            fit.continue_(steps=2, tol=0)
+            fit.continue_(max_steps=2, tol=0)
             fit.elbo_by_node()
 
     return use
@@ -155,7 +155,7 @@ def attached(saved: Any, network: ng.Network) -> Any:
 
 
 def hmm(cls: Any, X: Any, **settings: Any) -> Case:
-    return Case(lambda **keep: cls(2, n_init=1, max_sweeps=4, tol=0, **settings).fit(X, **keep), use_chain(X))
+    return Case(lambda **keep: cls(2, n_init=1, max_passes=4, tol=0, **settings).fit(X, **keep), use_chain(X))
 
 
 def factors(values: Any, **settings: Any) -> Case:
@@ -179,7 +179,7 @@ CASES = {
     "ratings": factors(STARS),
     "ratings, paper": factors(STARS, factorized=True, **BARE),
     "ratings, messages": factors(STARS, factorized=True, method=ng.Children(2), **BARE),
-    "ratings, guarded": factors(STARS, method=ng.Children(2), noise_by="both"),
+    "ratings, guarded": factors(STARS, method=ng.Children(2), noise_per="both"),
     "likes": factors((STARS > 0) * 1.0, likelihood="bernoulli"),
     "likes alone": factors(np.ones(len(STARS)), likelihood="bernoulli", max_steps=25),
     "counts": factors(np.round(np.exp(STARS)), likelihood="poisson"),
@@ -190,10 +190,10 @@ CASES = {
     "BernoulliHMM": hmm(ng.BernoulliHMM, TRACKS),
     "SparseGPRegressor": process(ng.SparseGPRegressor, TARGET),
     "SparseGPClassifier": process(ng.SparseGPClassifier, KINDS),
-    "network": Case(lambda **keep: network().fit(steps=5, tol=0, **keep), use_fit(network)),
+    "network": Case(lambda **keep: network().fit(max_steps=5, tol=0, **keep), use_fit(network)),
     "mixture": Case(
         lambda **keep: mixture().fit(
-            ng.SVI({"n": 20}), step=ng.Auto(), steps=7, tol=0, init={"mu": [0.0, 3.0]}, **keep
+            ng.SVI({"n": 20}), step=ng.Auto(), max_steps=7, tol=0, init={"mu": [0.0, 3.0]}, **keep
         ),
         use_fit(mixture),
     ),

@@ -24,8 +24,8 @@ def make(seed=0, size=3, prior=1.0, noise=1.0, **more):
     return RatingsProblem(ratings(seed, **more), size, prior, noise)
 
 
-def stepper_of(problem, method=None, turning=True):
-    return MessageStepper(problem, problem.messages, method or ng.Children(1), ORDER, turning)
+def stepper_of(problem, method=None, use_rotation=True):
+    return MessageStepper(problem, problem.messages, method or ng.Children(1), ORDER, use_rotation)
 
 
 def random_state(rng, problem):

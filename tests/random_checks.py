@@ -230,7 +230,7 @@ def _one_step(case: Case, method: Any) -> State:
 
     result = run(
         case.problem, case.state, method, ng.Constant(1.0), case.order, limits=Limits(1, 0.0, None, None), seed=case.seed,
-        callbacks=(), bound_every=1, progress=False,
+        callbacks=(), bound_every=1, verbose=False,
     )  # fmt: skip
     return result.state
 

@@ -39,8 +39,8 @@ def network(declared: Any, method: Any = None, step: Any = None, **start: Any) -
         net, options = (declared() if callable(declared) else declared), start
         if hasattr(net, "network"):
             net, options = net.network, {"init": net.init, "order": net.order, **start}
-        fit = net.fit(method, step=step, steps=3000, **options)
-        later = fit.continue_(steps=max(LEAST, 9 * len(fit.trace)), tol=0)
+        fit = net.fit(method, step=step, max_steps=3000, **options)
+        later = fit.continue_(max_steps=max(LEAST, 9 * len(fit.trace)), tol=0)
         return Loss(len(fit.trace), fit.elbo, later.elbo, 1e-3, fit.stop.converged, str(fit.stop))
 
     return judged
@@ -277,7 +277,7 @@ NETWORKS: dict[str, Row] = {
 READY: dict[str, Row] = {
     "LDA": estimator(quick(ng.LDA, 5), COUNTS, "max_passes", WORDS),
     "LDA in batches": estimator(quick(ng.LDA, 5, batch_size=12), COUNTS, "max_passes", WORDS, 10),
-    "LDA, double precision": estimator(quick(ng.LDA, 5, dtype="float64", skip=0.0), COUNTS, "max_passes", WORDS),
+    "LDA, double precision": estimator(quick(ng.LDA, 5, dtype="float64", skip_below=0.0), COUNTS, "max_passes", WORDS),
     "LDA, learned priors": estimator(quick(ng.LDA, 5, learn_priors=True), COUNTS, "max_passes", WORDS),
     "MatrixFactorization": estimator(quick(ng.MatrixFactorization, 3), STARS, "max_steps", len(STARS)),
     "MatrixFactorization, scalars": estimator(
@@ -289,10 +289,10 @@ READY: dict[str, Row] = {
     "MatrixFactorization, plain sweeps": estimator(
         quick(ng.MatrixFactorization, 3, method=ng.VB(), step=ng.Constant(1.0)), STARS, "max_steps", len(STARS)
     ),
-    "GaussianHMM": estimator(quick(ng.GaussianHMM, 3), signal(1000, 3.0), "max_sweeps", 1000),
-    "GaussianHMM, overlapping": estimator(quick(ng.GaussianHMM, 3), signal(1000, 1.0), "max_sweeps", 1000),
+    "GaussianHMM": estimator(quick(ng.GaussianHMM, 3), signal(1000, 3.0), "max_passes", 1000),
+    "GaussianHMM, overlapping": estimator(quick(ng.GaussianHMM, 3), signal(1000, 1.0), "max_passes", 1000),
     "PoissonHMM": estimator(
-        quick(ng.PoissonHMM, 3), np.random.default_rng(0).poisson(3 * signal(800, 3.0).clip(0.1)), "max_sweeps", 800
+        quick(ng.PoissonHMM, 3), np.random.default_rng(0).poisson(3 * signal(800, 3.0).clip(0.1)), "max_passes", 800
     ),
 }
 READY["SparseGPRegressor"] = estimator(quick(ng.SparseGPRegressor, n_inducing=12), WAVE, "max_steps", len(WAVE[1]))

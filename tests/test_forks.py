@@ -29,9 +29,9 @@ FITS = {
     "lda": lambda: ng.LDA(2, max_passes=2, verbose=False).fit(counts).elbo_,
     "gibbs": lambda: ng.LDA(2, finish="gibbs", max_passes=2, verbose=False).fit(counts).components_.sum(),
     "factors": lambda: ng.MatrixFactorization(2, max_steps=3, verbose=False).fit(table).elbo_,
-    "hmm": lambda: ng.GaussianHMM(2, max_sweeps=3, n_init=1, n_jobs=2, verbose=False).fit(series).elbo_,
+    "hmm": lambda: ng.GaussianHMM(2, max_passes=3, n_init=1, n_jobs=2, verbose=False).fit(series).elbo_,
     "gp": lambda: ng.SparseGPRegressor(n_inducing=5, max_steps=5, verbose=False).fit(series[:, :1], series[:, 1]).elbo_,
-    "network": lambda: ng.Network(data).fit(progress=False).elbo,
+    "network": lambda: ng.Network(data).fit(verbose=False).elbo,
 }
 
 

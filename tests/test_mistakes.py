@@ -50,7 +50,7 @@ def sequence():
 
 @cache
 def fitted():
-    return simple().fit(steps=2)
+    return simple().fit(max_steps=2)
 
 
 # fmt: off
@@ -190,9 +190,9 @@ MISTAKES = [
      "order must name every hidden node once: 'mu' is there 2 times, 'y' is observed, 'nope' is not in this network"),
     (lambda: simple().fit(order="mu"), TypeError,
      "order must be a list of the hidden nodes' names, such as ['mu', 'tau'], got 'mu'"),
-    (lambda: simple().fit(steps=0), ValueError,
+    (lambda: simple().fit(max_steps=0), ValueError,
      "steps must be a whole number ≥ 1, got 0"),
-    (lambda: simple().fit(steps=1.5), TypeError,
+    (lambda: simple().fit(max_steps=1.5), TypeError,
      "steps must be a whole number ≥ 1, got 1.5"),
     (lambda: simple().fit(tol=-1), ValueError,
      "tol must be ≥ 0, got -1: 0 runs all steps"),
@@ -200,7 +200,7 @@ MISTAKES = [
      "seed must be a whole number ≥ 0, got -1"),
     (lambda: simple().fit(seed=None), TypeError,
      "seed must be a whole number ≥ 0, got None"),
-    (lambda: simple().fit(seconds=0), ValueError,
+    (lambda: simple().fit(max_seconds=0), ValueError,
      "seconds must be > 0, got 0: None means no limit"),
     (lambda: simple().fit(callbacks=3), TypeError,
      "callbacks must be a list of functions, got 3: a function of the progress, or an object with log_metrics, log_metric or "

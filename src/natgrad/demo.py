@@ -109,7 +109,7 @@ def plan_runs(data: Ratings, budget: float = BUDGET, sweeps: int = VB_SWEEPS) ->
 def run_all(network: ng.Network, runs: Sequence[Run], seed: int = SEED) -> list[Fit]:
     """Fit the network in every way, all from the same start: a draw from the prior."""
     common: dict[str, Any] = {"tol": 0, "init": "random", "seed": seed, "order": ("u", "v"), "progress": False}
-    return [network.fit(run.method, step=run.step, steps=run.steps, **common) for run in runs]
+    return [network.fit(run.method, step=run.step, max_steps=run.steps, **common) for run in runs]
 
 
 def start_bound(network: ng.Network, seed: int = SEED) -> float:
@@ -132,7 +132,7 @@ def verdict(runs: Sequence[Run], fits: Sequence[Fit]) -> list[str]:
 
 def curves(runs: Sequence[Run], fits: Sequence[Fit]) -> tuple[list[Curve], float]:
     """The traces as lines to draw, messages counted in full sweeps, and the best bound among them."""
-    sweep = float(fits[0].trace["accesses"][0])
+    sweep = float(fits[0].trace["messages_read"][0])
     colours = {"all": "black", "1": "tab:red", "8": "tab:blue"}
     lines = []
     for run, fit in zip(runs, fits, strict=True):
@@ -142,7 +142,7 @@ def curves(runs: Sequence[Run], fits: Sequence[Fit]) -> tuple[list[Curve], float
             Curve(
                 run.name + sample,
                 (run.option,) if run.option else ("a", "b"),
-                fit.trace["accesses"] / sweep,
+                fit.trace["messages_read"] / sweep,
                 fit.trace["elbo"],
                 fit.stop.diverged,
                 colours.get(run.size, "tab:green"),
@@ -207,10 +207,10 @@ def _table(runs: Sequence[Run], fits: Sequence[Fit]) -> Table:
     table.add_column("what happened")
     for name in ("bound", "sweeps"):
         table.add_column(name, justify="right")
-    sweep = fits[0].trace["accesses"][0]
+    sweep = fits[0].trace["messages_read"][0]
     for run, fit in zip(runs, fits, strict=True):
         lost = fit.stop.diverged
-        read = fit.trace["accesses"][-1] / sweep if len(fit.trace) else 0.0
+        read = fit.trace["messages_read"][-1] / sweep if len(fit.trace) else 0.0
         table.add_row(
             type(run.method).__name__,
             run.option,
@@ -249,7 +249,7 @@ def _show_mixture(console: Console) -> None:
     true = np.array([[-3.0, 0.0], [0.0, 3.0], [3.0, 0.0]])
     points = true[rng.choice(3, 400, p=[0.5, 0.3, 0.2])] + rng.normal(size=(400, 2))
     _show_code(console, "2. A mixture of Gaussians", mixture)
-    fit = mixture(points, 3).fit(init="kmeans", seed=0, progress=False)
+    fit = mixture(points, 3).fit(init="kmeans", seed=0, verbose=False)
     (low, high), mean = fit["mu"].interval(0.9), fit["mu"].mean()
     table = Table(box=None, padding=(0, 1), header_style="bold")
     for name in ("weight", "mean, with 90 % intervals", "generated around"):
@@ -292,9 +292,7 @@ def _show_topics(console: Console) -> None:
     doc_of, word = np.nonzero(counts)
     _show_code(console, "3. A topic model", topics)
     network = topics(doc_of, word, counts[doc_of, word], len(names), 3)
-    fit = max(
-        (network.fit(init="random", seed=seed, progress=False) for seed in range(3)), key=lambda found: found.elbo
-    )
+    fit = max((network.fit(init="random", seed=seed, verbose=False) for seed in range(3)), key=lambda found: found.elbo)
     (low, high), mean = fit["phi"].interval(0.9), fit["phi"].mean()
     for k in range(3):
         best = np.argsort(-mean[k])[:6]

@@ -36,7 +36,7 @@ def bits_of(fitted: Any) -> str:
             part.pop(name, None)
     columns = {name: trace[name] for name in trace.columns if name != "seconds"}
     encoder = Encoder()
-    tree = encoder.tree({"kept": kept, "columns": columns, "choice": trace.choice}, "fit")
+    tree = encoder.tree({"kept": kept, "columns": columns, "choice": trace.strategy}, "fit")
     digest = hashlib.sha256(json.dumps(tree).encode())
     for array in encoder.arrays.values():
         digest.update(array.tobytes())

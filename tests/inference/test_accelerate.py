@@ -12,7 +12,7 @@ from natgrad.inference.problem import Block, BlockInfo, ChildSet, State, SweepRe
 from natgrad.inference.rotation import Rotation
 from natgrad.inference.steppers import accelerated as accelerate
 from natgrad.inference.steppers.accelerated import KEY, AcceleratedStepper, carried_blocks
-from natgrad.inference.steppers.sampled import full_accesses
+from natgrad.inference.steppers.sampled import sweep_messages
 from natgrad.models.factorization.scalar_problem import RatingsProblem
 
 
@@ -26,8 +26,8 @@ def assert_equal_states(one, other):
 @pytest.mark.parametrize("name", CASES)
 def test_the_bound_never_falls_and_is_that_of_the_state(name):
     case = CASES[name]()
-    fit = case.network.fit(ng.VB(), step=ng.Auto(), steps=25, tol=0, init=case.init, order=case.order)
-    assert "accelerated" in fit.trace.choice
+    fit = case.network.fit(ng.VB(), step=ng.Auto(), max_steps=25, tol=0, init=case.init, order=case.order)
+    assert "accelerated" in fit.trace.strategy
     bounds = fit.trace["elbo"]
     assert len(bounds) == 25
     assert np.isfinite(bounds).all()
@@ -61,8 +61,8 @@ def regression():
 
 @pytest.mark.parametrize("network", [gaussian, regression], ids=lambda f: f.__name__)
 def test_with_one_mode_it_ends_where_coordinate_ascent_ends(network):
-    slow = network().fit(ng.VB(), steps=3000, tol=0)
-    quick = network().fit(ng.VB(), step=ng.Auto(), steps=300, tol=0)
+    slow = network().fit(ng.VB(), max_steps=3000, tol=0)
+    quick = network().fit(ng.VB(), step=ng.Auto(), max_steps=300, tol=0)
     assert quick.elbo == pytest.approx(slow.elbo, rel=1e-9)
     for name in slow:
         np.testing.assert_allclose(quick[name].mean(), slow[name].mean(), rtol=1e-5)
@@ -71,17 +71,19 @@ def test_with_one_mode_it_ends_where_coordinate_ascent_ends(network):
 
 
 def test_correlated_coefficients_need_fewer_reads():
-    plain = regression().fit(ng.VB(), steps=40, tol=0)
-    quick = regression().fit(ng.VB(), step=ng.Auto(), steps=40, accesses=int(plain.trace["accesses"][-1]), tol=0)
-    assert quick.trace["accesses"][-1] <= plain.trace["accesses"][-1] + 2 * plain.trace["accesses"][0]
+    plain = regression().fit(ng.VB(), max_steps=40, tol=0)
+    quick = regression().fit(
+        ng.VB(), step=ng.Auto(), max_steps=40, max_messages=int(plain.trace["messages_read"][-1]), tol=0
+    )
+    assert quick.trace["messages_read"][-1] <= plain.trace["messages_read"][-1] + 2 * plain.trace["messages_read"][0]
     assert quick.elbo > plain.elbo
 
 
 @pytest.mark.parametrize("name", ["pca", "pca_missing", "blocks"])
 def test_turning_the_gauge_ends_no_lower_than_coordinate_ascent(name):
     case = CASES[name]()
-    slow = case.network.fit(ng.VB(), steps=150, tol=0, init=case.init, order=case.order)
-    quick = case.network.fit(ng.VB(), step=ng.Auto(), steps=150, tol=0, init=case.init, order=case.order)
+    slow = case.network.fit(ng.VB(), max_steps=150, tol=0, init=case.init, order=case.order)
+    quick = case.network.fit(ng.VB(), step=ng.Auto(), max_steps=150, tol=0, init=case.init, order=case.order)
     assert quick.elbo >= slow.elbo - 1e-6 * abs(slow.elbo)
 
 
@@ -89,21 +91,21 @@ def test_turning_the_gauge_ends_no_lower_than_coordinate_ascent(name):
 def test_going_on_is_exact_to_the_bit(name):
     case = CASES[name]()
     options = {"step": ng.Auto(), "tol": 0, "init": case.init, "order": case.order}
-    whole = case.network.fit(ng.VB(), steps=8, **options)
-    half = case.network.fit(ng.VB(), steps=4, **options)
-    rest = half.continue_(steps=4, tol=0)
+    whole = case.network.fit(ng.VB(), max_steps=8, **options)
+    half = case.network.fit(ng.VB(), max_steps=4, **options)
+    rest = half.continue_(max_steps=4, tol=0)
     assert_equal_states(rest.state, whole.state)
-    for column in ("elbo", "accesses", "moved"):
+    for column in ("elbo", "messages_read", "relative_change"):
         np.testing.assert_array_equal(rest.trace[column], whole.trace[column])
-    assert_equal_states(half.continue_(steps=4, tol=0).state, whole.state)
+    assert_equal_states(half.continue_(max_steps=4, tol=0).state, whole.state)
 
 
 @pytest.mark.parametrize("name", ["pca", "factorised"])
 def test_going_on_after_plain_sweeps_does_not_go_back_to_where_the_acceleration_ended(name):
     case = CASES[name]()
-    fit = case.network.fit(ng.VB(), step=ng.Auto(), steps=3, tol=0, init=case.init, order=case.order)
-    later = fit.continue_(ng.VB(), steps=40, tol=0)
-    again = later.continue_(ng.VB(), step=ng.Auto(), steps=3, tol=0)
+    fit = case.network.fit(ng.VB(), step=ng.Auto(), max_steps=3, tol=0, init=case.init, order=case.order)
+    later = fit.continue_(ng.VB(), max_steps=40, tol=0)
+    again = later.continue_(ng.VB(), step=ng.Auto(), max_steps=3, tol=0)
     assert np.diff(again.trace["elbo"]).min() >= -1e-10 * abs(later.elbo)
 
 
@@ -132,8 +134,8 @@ def test_a_sweep_is_a_function_of_the_carried_blocks_alone(name):
     order = tuple(case.order or reversed(case.network.hidden))
     problem = case.network.problem
     carried = carried_blocks(problem, order)
-    fit = case.network.fit(ng.VB(), steps=2, tol=0, init=case.init, order=order)
-    earlier = case.network.fit(ng.VB(), steps=1, tol=0, init=case.init, order=order)
+    fit = case.network.fit(ng.VB(), max_steps=2, tol=0, init=case.init, order=order)
+    earlier = case.network.fit(ng.VB(), max_steps=1, tol=0, init=case.init, order=order)
     dropped = [n for n in order if n not in carried]
     assert dropped
     mixed = fit.state._replace(
@@ -199,9 +201,9 @@ def test_an_extrapolated_sweep_that_fell_is_thrown_away_and_both_are_counted():
     plain = [8.0, 4.0, 2.0, 1.0, 0.5]
     problem = OneNumber(lambda x: x / 2, lambda x: -x if x in plain else -1e3)
     state, infos = run(problem, problem.state(8.0), 4)
-    one = full_accesses(problem)
+    one = sweep_messages(problem)
     assert one == 2
-    assert [info.accesses for info in infos] == [one, 2 * one, 2 * one, 2 * one]
+    assert [info.messages_read for info in infos] == [one, 2 * one, 2 * one, 2 * one]
     assert [info.bound for info in infos] == [-8.0, -4.0, -2.0, -1.0]
     assert float(state.lam["x"][1][0]) == 0.5
     # γ (y − x) beyond y, then y itself; no momentum is left after a failure.
@@ -213,7 +215,7 @@ def test_without_a_gauge_extrapolation_waits_and_rests_longer_after_each_failure
     plain = [2.0**-k for k in range(-3, 30)]
     problem = OneNumber(lambda x: x / 2, lambda x: -x if x in plain else -1e3)
     _, infos = run(problem, problem.state(8.0), 20)
-    tried = [t for t, info in enumerate(infos, start=1) if info.accesses == 2 * full_accesses(problem)]
+    tried = [t for t, info in enumerate(infos, start=1) if info.messages_read == 2 * sweep_messages(problem)]
     assert tried == [5, 8, 13]  # after three sweeps and one to extrapolate from; then rests of 2, 4 and 8
 
 
@@ -225,7 +227,7 @@ def test_an_extrapolated_sweep_that_is_not_valid_or_not_finite_is_thrown_away():
         OneNumber(lambda x: x / 2, lambda x: -x if x in plain else np.nan),
     ):
         state, infos = run(problem, problem.state(8.0), 2)
-        assert infos[1].accesses == 2 * infos[0].accesses
+        assert infos[1].messages_read == 2 * infos[0].messages_read
         assert float(state.lam["x"][1][0]) == 2.0
 
 
@@ -233,7 +235,7 @@ def test_an_extrapolated_sweep_that_is_not_valid_or_not_finite_is_thrown_away():
 def test_an_extrapolated_sweep_that_rose_is_kept_and_momentum_grows():
     problem = OneNumber(lambda x: x + 1.0, lambda x: x)
     state, infos = run(problem, problem.state(1.0), 4)
-    assert [info.accesses for info in infos] == [2, 2, 2, 2]
+    assert [info.messages_read for info in infos] == [2, 2, 2, 2]
     # x' = y + 0.6 (y − x) + a/(a + 3) (y − y₋₁)
     first = 2.0 + 0.6
     second = first + 1.0 + 0.6 + 0.25 * (first + 1.0 - 2.0)
@@ -255,7 +257,7 @@ def test_an_extrapolation_that_stays_outside_is_dropped():
     problem = OneNumber(lambda x: -1.0 + 1e-6, lambda x: 0.0)
     _, infos = run(problem, problem.state(0.1), 2)
     np.testing.assert_allclose(problem.starts, [0.1, -1.0 + 1e-6], rtol=1e-12)
-    assert infos[1].accesses == infos[0].accesses
+    assert infos[1].messages_read == infos[0].messages_read
 
 
 # -- scalar factors: a turn may lower the bound --
@@ -283,7 +285,7 @@ def test_a_turn_that_lowers_the_bound_is_taken_back_for_good(monkeypatch):
     assert len(calls) == 1
     assert not after.memory[KEY].use_rotation
     assert info.bound >= before
-    assert info.accesses == 3 * stepper.accesses
+    assert info.messages_read == 3 * stepper.messages_read
     wanted = problem.sweep_jointly(state, order)
     assert info.bound == wanted.bound
     stepper.step(after, 0)

@@ -66,24 +66,24 @@ def test_a_method_with_a_step_is_taken_as_asked(method, kind):
 def test_settings_keep_what_was_asked(method):
     case = CASES["scalar_mixture"]()
     step = ng.Constant(0.5)
-    fit = case.network.fit(method, step=step, steps=1, tol=0, init=case.init)
+    fit = case.network.fit(method, step=step, max_steps=1, tol=0, init=case.init)
     assert fit.settings.method is method
     assert fit.settings.step is step
-    assert fit.trace.choice.endswith("as asked")
-    on = fit.continue_(steps=1, tol=0)
+    assert fit.trace.strategy.endswith("as asked")
+    on = fit.continue_(max_steps=1, tol=0)
     assert (on.settings.method, on.settings.step) == (method, step)
-    assert on.trace.choice == fit.trace.choice
-    assert fit.trace.choice in str(fit.trace)
+    assert on.trace.strategy == fit.trace.strategy
+    assert fit.trace.strategy in str(fit.trace)
     if not isinstance(method, ng.GlobalBatch):  # whose mean length counts variables that it does not touch
         np.testing.assert_array_equal(on.trace["rho"], 0.5)
 
 
 def test_settings_say_that_nothing_was_fixed():
     case = CASES["scalar_mixture"]()
-    fit = case.network.fit(steps=1, tol=0, init=case.init)
+    fit = case.network.fit(max_steps=1, tol=0, init=case.init)
     assert fit.settings.method is None
     assert fit.settings.step == ng.Auto()
-    exact = case.network.fit(ng.VB(), steps=1, tol=0, init=case.init)
+    exact = case.network.fit(ng.VB(), max_steps=1, tol=0, init=case.init)
     assert exact.settings.step == ng.Constant(1.0)
 
 
@@ -186,19 +186,19 @@ def guarded(method, steps, network=None, **options):
     """A default fit, and its last check after every step."""
     seen = []
     fit = (network or regression()).fit(
-        method, steps=steps, tol=0, callbacks=[lambda p: seen.append(p.state.memory[KEY])], **options
+        method, max_steps=steps, tol=0, callbacks=[lambda p: seen.append(p.state.memory[KEY])], **options
     )
     return fit, seen
 
 
 @pytest.mark.parametrize("method", [ng.Children(5, "b"), ng.GlobalBatch(10, "b")], ids=str)
 def test_steps_that_diverge_on_their_own_are_brought_back_damped_and_end_higher(method):
-    alone = regression().fit(method, step=ng.PerNode(), steps=100, tol=0)
+    alone = regression().fit(method, step=ng.PerNode(), max_steps=100, tol=0)
     assert alone.stop.diverged
     fit, seen = guarded(method, 150)
     assert not fit.stop.diverged
     assert np.isfinite(fit.trace["elbo"]).all()
-    first = regression().fit(ng.VB(), steps=1, tol=0).elbo
+    first = regression().fit(ng.VB(), max_steps=1, tol=0).elbo
     assert seen[-1].bound > first + 50.0  # the exact sweeps alone do not stand still, nor do the steps between them
     assert seen[-1].damping < 1.0
     bounds = np.array([last.bound for last in seen if np.isfinite(last.bound)])
@@ -211,7 +211,7 @@ def test_a_step_out_of_the_space_goes_back_to_the_last_check_at_half_the_length(
     case = CASES["scalar_mixture"]()
     problem = case.network.problem
     stepper, _ = choose(problem, ng.Children(3), ng.Auto(), tuple(case.order))
-    state = case.network.fit(ng.VB(), steps=2, tol=0, init=case.init, order=case.order).state
+    state = case.network.fit(ng.VB(), max_steps=2, tol=0, init=case.init, order=case.order).state
     for _ in range(30):
         state, _ = stepper.step(state, 0)
     last = state.memory[KEY]
@@ -230,7 +230,7 @@ def test_a_step_out_of_the_space_goes_back_to_the_last_check_at_half_the_length(
     assert now.damping == last.damping / 2
     assert now.checks == last.checks
     assert after.t == state.t + 1
-    assert info.accesses > stepper.sweep_accesses
+    assert info.messages_read > stepper.sweep_messages
     stepper.inner.step = inner
     stepper.step(after, 0)
     assert stepper.inner.schedule.factor == now.damping
@@ -248,7 +248,7 @@ def test_a_damped_step_is_a_part_of_its_own_length():
 )
 def test_sampled_steps_of_a_network_end_near_coordinate_ascent_without_a_step_size(method):
     case = CASES["factorised"]()
-    wanted = case.network.fit(ng.VB(), steps=200, tol=0, init=case.init, order=case.order).elbo
+    wanted = case.network.fit(ng.VB(), max_steps=200, tol=0, init=case.init, order=case.order).elbo
     fit, seen = guarded(method, 150, case.network, init=case.init, order=case.order)
     assert np.isfinite(fit.trace["elbo"]).all()
     assert fit.trace["elbo"].max() >= wanted - 0.01 * abs(wanted)
@@ -259,9 +259,9 @@ def test_sampled_steps_of_a_network_end_near_coordinate_ascent_without_a_step_si
 
 def test_going_on_under_the_safeguard_is_exact_to_the_bit():
     network = CASES["factorised"]().network
-    whole = network.fit(ng.Children(2), steps=20, tol=0, init="random")
-    first = network.fit(ng.Children(2), steps=9, tol=0, init="random")
-    rest = first.continue_(steps=11, tol=0)
+    whole = network.fit(ng.Children(2), max_steps=20, tol=0, init="random")
+    first = network.fit(ng.Children(2), max_steps=9, tol=0, init="random")
+    rest = first.continue_(max_steps=11, tol=0)
     np.testing.assert_array_equal(rest["u"].mean(), whole["u"].mean())
     np.testing.assert_array_equal(rest.trace["elbo"], whole.trace["elbo"])
-    np.testing.assert_array_equal(rest.trace["accesses"], whole.trace["accesses"])
+    np.testing.assert_array_equal(rest.trace["messages_read"], whole.trace["messages_read"])

@@ -69,7 +69,7 @@ MODELS = {
         (rng.normal(size=(6, 5)),),
         (ng.Ratings([0, 1], [2, 3], [0.5, -0.5]),),
     ),
-    "GaussianHMM": lambda rng: (ng.GaussianHMM(2, n_init=1, max_sweeps=3, tol=0), (series(rng),), (series(rng),)),
+    "GaussianHMM": lambda rng: (ng.GaussianHMM(2, n_init=1, max_passes=3, tol=0), (series(rng),), (series(rng),)),
     "SparseGPRegressor": lambda rng: (ng.SparseGPRegressor(n_inducing=5, max_steps=4, tol=0), rows(rng), rows(rng)),
     "SparseGPClassifier": lambda rng: (
         ng.SparseGPClassifier(n_inducing=5, max_steps=4, tol=0),
@@ -102,10 +102,10 @@ def test_what_a_callback_sees_is_the_fit_that_would_be(rng):
     tau = ng.Gamma("tau", 1.0, 1.0)
     network = ng.Network(ng.Normal("x", mu, tau, plate=ng.Plate("n", 30), observed=data))
     seen = []
-    fit = network.fit(ng.VB(), steps=3, tol=0, callbacks=[lambda step: seen.append(step.model())])
+    fit = network.fit(ng.VB(), max_steps=3, tol=0, callbacks=[lambda step: seen.append(step.model())])
     # A sweep sums the bound in another order than `elbo` does.
     np.testing.assert_allclose([part.elbo for part in seen], fit.trace["elbo"], rtol=1e-14)
-    short = network.fit(ng.VB(), steps=2, tol=0)
+    short = network.fit(ng.VB(), max_steps=2, tol=0)
     np.testing.assert_array_equal(short["mu"].mean(), seen[1]["mu"].mean())
 
 

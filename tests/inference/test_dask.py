@@ -100,7 +100,7 @@ def test_chains_are_the_bits_of_threads(cluster, rng, monkeypatch):
 
     monkeypatch.setattr(hmm_problem, "PART", 2000)
     X, lengths = rng.normal(size=(20_000, 2)), [500] * 40
-    settings = {"n_states": 3, "n_init": 1, "tol": 0.0, "max_sweeps": 3, "method": ng.VB()}
+    settings = {"n_states": 3, "n_init": 1, "tol": 0.0, "max_passes": 3, "method": ng.VB()}
     same(ng.GaussianHMM(**settings).fit(X, lengths), ng.GaussianHMM(**settings, executor=cluster).fit(X, lengths))
 
 
@@ -113,7 +113,7 @@ def test_workers_read_a_file_that_they_see(cluster, rng, monkeypatch, tmp_path):
     np.save(file, X)
     scatter = distributed.Client.scatter
     monkeypatch.setattr(distributed.Client, "scatter", lambda *a, **how: sent.append(a[1]) or scatter(*a, **how))
-    settings = {"n_states": 3, "n_init": 1, "tol": 0.0, "max_sweeps": 3, "method": ng.VB(), "executor": cluster}
+    settings = {"n_states": 3, "n_init": 1, "tol": 0.0, "max_passes": 3, "method": ng.VB(), "executor": cluster}
     lengths = [500] * 40
     here = ng.GaussianHMM(**{**settings, "executor": None}).fit(X, lengths)
     same(here, ng.GaussianHMM(**settings).fit(file, lengths))
@@ -148,7 +148,7 @@ def test_a_network_is_the_bits_of_threads(cluster, monkeypatch):
 
     monkeypatch.setattr(memoised, "PART", 20)
     case = networks.scalar_mixture(n=240)
-    settings = {"method": ng.SVI({"point": 80}), "init": case.init, "order": case.order, "steps": 6, "tol": 0.0}
+    settings = {"method": ng.SVI({"point": 80}), "init": case.init, "order": case.order, "max_steps": 6, "tol": 0.0}
     here, there = case.network.fit(**settings), case.network.fit(**settings, executor=cluster)
     assert here.elbo == there.elbo
     np.testing.assert_array_equal(here.state.lam["mu"][0], there.state.lam["mu"][0])

@@ -25,18 +25,18 @@ def states(fit):
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_same_seed_same_fit_and_going_on_is_never_having_stopped(method):
     case = CASES["factorised"]()
-    whole = case.network.fit(method, steps=8, tol=0, seed=3, init="random")
-    again = case.network.fit(method, steps=8, tol=0, seed=3, init="random")
-    half = case.network.fit(method, steps=5, tol=0, seed=3, init="random").continue_(steps=3, tol=0)
+    whole = case.network.fit(method, max_steps=8, tol=0, seed=3, init="random")
+    again = case.network.fit(method, max_steps=8, tol=0, seed=3, init="random")
+    half = case.network.fit(method, max_steps=5, tol=0, seed=3, init="random").continue_(max_steps=3, tol=0)
     for a, b, c in zip(states(whole), states(again), states(half), strict=True):
         np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(a, c)
     np.testing.assert_array_equal(whole.trace["elbo"], half.trace["elbo"])
-    np.testing.assert_array_equal(whole.trace["accesses"], half.trace["accesses"])
+    np.testing.assert_array_equal(whole.trace["messages_read"], half.trace["messages_read"])
     assert whole.trace["t"].tolist() == half.trace["t"].tolist() == list(range(1, 9))
     assert (np.diff(half.trace["seconds"]) >= 0).all()
     if method != ng.VB():
-        other = case.network.fit(method, steps=8, tol=0, seed=4, init="random")
+        other = case.network.fit(method, max_steps=8, tol=0, seed=4, init="random")
         assert not np.array_equal(states(whole)[0], states(other)[0])
 
 
@@ -44,7 +44,7 @@ def test_same_seed_same_fit_and_going_on_is_never_having_stopped(method):
 def test_default_steps_do_not_diverge_with_one_child(name):
     case = CASES[name]()
     for option in ("a", "b"):
-        fit = case.network.fit(ng.Children(1, option=option), steps=60, tol=0, init=case.init, order=case.order)
+        fit = case.network.fit(ng.Children(1, option=option), max_steps=60, tol=0, init=case.init, order=case.order)
         assert fit.stop.reason is Reason.STEPS, str(fit.stop)
         assert np.isfinite(fit.trace["elbo"]).all()
         # The first step may have been to the optimum, around which sampled steps wander.
@@ -55,7 +55,7 @@ def test_default_steps_do_not_diverge_with_one_child(name):
 
 def test_the_textbook_recipe_diverges_and_the_guard_keeps_the_last_good_state():
     case = factorised(size=5, n_users=30, n_items=20, n_ratings=400)
-    fit = case.network.fit(ng.Children(1), step=ng.RobbinsMonro(), steps=300, tol=0, init="random")
+    fit = case.network.fit(ng.Children(1), step=ng.RobbinsMonro(), max_steps=300, tol=0, init="random")
     assert fit.stop.diverged
     assert not fit.stop.converged
     words = str(fit.stop)
@@ -74,7 +74,7 @@ def test_an_invalid_parameter_names_its_node():
     tau = ng.Gamma("tau", 2.0, 50.0)
     y = ng.Normal("y", 0.0, tau, plate=ng.Plate("n", 3), observed=[0.0, 0.1, 0.0])
     network = ng.Network(y)
-    fit = network.fit(ng.VB(), step=ng.Constant(2.0), init={"tau": 1e-6}, steps=50, tol=0)
+    fit = network.fit(ng.VB(), step=ng.Constant(2.0), init={"tau": 1e-6}, max_steps=50, tol=0)
     assert fit.stop.diverged
     assert "'tau'" in str(fit.stop)
     assert (fit["tau"].parameters["rate"] > 0).all()
@@ -83,12 +83,12 @@ def test_an_invalid_parameter_names_its_node():
 def test_accesses_count_pairs_of_a_rating_and_a_scalar():
     case = factorised(size=3)
     n_ratings = len(ratings()["values"])
-    fit = case.network.fit(ng.VB(), steps=2, tol=0, init="random")
-    assert fit.trace["accesses"].tolist() == [2 * 3 * n_ratings, 4 * 3 * n_ratings]
-    fit = case.network.fit(ng.Children(1), step=ng.PerNode(), steps=2, tol=0, init="random")
-    assert fit.trace["accesses"].tolist() == [3 * (8 + 6), 6 * (8 + 6)]
-    fit = case.network.fit(ng.GlobalBatch(7), step=ng.PerNode(), steps=1, tol=0, init="random")
-    assert fit.trace["accesses"].tolist() == [2 * 3 * 7]
+    fit = case.network.fit(ng.VB(), max_steps=2, tol=0, init="random")
+    assert fit.trace["messages_read"].tolist() == [2 * 3 * n_ratings, 4 * 3 * n_ratings]
+    fit = case.network.fit(ng.Children(1), step=ng.PerNode(), max_steps=2, tol=0, init="random")
+    assert fit.trace["messages_read"].tolist() == [3 * (8 + 6), 6 * (8 + 6)]
+    fit = case.network.fit(ng.GlobalBatch(7), step=ng.PerNode(), max_steps=1, tol=0, init="random")
+    assert fit.trace["messages_read"].tolist() == [2 * 3 * 7]
 
 
 def test_stops_by_tolerance_time_and_callback():
@@ -98,7 +98,7 @@ def test_stops_by_tolerance_time_and_callback():
     assert fit.stop.reason is Reason.TOLERANCE
     assert fit.stop.converged
     assert len(fit.trace) < 1000
-    fit = case.network.fit(tol=0, steps=10**6, seconds=0.2, **options)
+    fit = case.network.fit(tol=0, max_steps=10**6, max_seconds=0.2, **options)
     assert fit.stop.reason is Reason.SECONDS
     seen = []
     fit = case.network.fit(tol=0, callbacks=[lambda p: seen.append(p.elbo) or p.t == 4], **options)
@@ -109,7 +109,7 @@ def test_stops_by_tolerance_time_and_callback():
 
 def test_trace_as_table_and_words():
     case = CASES["scalar_mixture"]()
-    fit = case.network.fit(steps=20, tol=0, init=case.init, order=case.order)
+    fit = case.network.fit(max_steps=20, tol=0, init=case.init, order=case.order)
     frame = fit.trace.to_frame()
     assert frame.index.tolist() == list(range(1, 21))
     np.testing.assert_array_equal(frame["elbo"], fit.trace["elbo"])
@@ -121,7 +121,7 @@ def test_trace_as_table_and_words():
 
 def test_a_point_mass_lasts_until_the_first_update():
     case = CASES["lda"]()
-    fit = case.network.fit(ng.SVI({"doc": 2}), steps=1, tol=0, init=case.init, order=case.order)
+    fit = case.network.fit(ng.SVI({"doc": 2}), max_steps=1, tol=0, init=case.init, order=case.order)
     stats = np.asarray(fit.state.mu["theta"][0])
     untouched = np.isclose(stats, np.log(case.init["theta"])).all(axis=1)
     assert untouched.sum() == 5
@@ -129,7 +129,7 @@ def test_a_point_mass_lasts_until_the_first_update():
 
 def test_bound_every_leaves_gaps_that_say_so():
     case = CASES["factorised"]()
-    fit = case.network.fit(ng.Children(1), step=ng.PerNode(), steps=9, tol=0, bound_every=3, init="random")
+    fit = case.network.fit(ng.Children(1), step=ng.PerNode(), max_steps=9, tol=0, bound_every=3, init="random")
     known = np.isfinite(fit.trace["elbo"])
     assert known.tolist() == [t % 3 == 0 for t in range(1, 10)]
     assert np.isfinite(fit.elbo)
@@ -138,16 +138,16 @@ def test_bound_every_leaves_gaps_that_say_so():
 @pytest.mark.parametrize("counts", [0.25, lambda n: np.sqrt(n), lambda n: min(3, n)])
 def test_numbers_of_children_as_fraction_and_function(counts):
     case = CASES["factorised"]()
-    fit = case.network.fit(ng.Children(counts), steps=30, tol=0, init="random")
+    fit = case.network.fit(ng.Children(counts), max_steps=30, tol=0, init="random")
     assert fit.stop.reason is Reason.STEPS
     assert fit.trace["elbo"][-1] > fit.trace["elbo"][0]
 
 
 def test_sampled_methods_reach_the_full_bound():
     case = factorised(size=2, n_users=20, n_items=15, n_ratings=200)
-    best = max(case.network.fit(steps=400, tol=0, init="random", seed=s).elbo for s in range(3))
+    best = max(case.network.fit(max_steps=400, tol=0, init="random", seed=s).elbo for s in range(3))
     for method in (ng.Children(5), ng.Children(5, option="b"), ng.GlobalBatch(40), ng.SVI({"user": 5})):
-        fit = case.network.fit(method, steps=800, tol=0, init="random", bound_every=100)
+        fit = case.network.fit(method, max_steps=800, tol=0, init="random", bound_every=100)
         assert fit.elbo > best - 0.03 * abs(best), method
 
 
@@ -156,7 +156,7 @@ def test_symmetric_start_is_an_error_and_kmeans_is_not():
     with pytest.raises(ng.errors.SymmetricStart, match="all start equal"):
         case.network.fit()
     for init in ("random", "kmeans", {"mu": "random"}, {"z": "kmeans"}, {"mu": [-1.0, 1.0]}):
-        fit = case.network.fit(init=init, steps=50)
+        fit = case.network.fit(init=init, max_steps=50)
         assert np.ptp(fit["mu"].mean()) > 1.0
 
 
@@ -175,10 +175,10 @@ def test_input_arrays_are_neither_changed_nor_kept():
 
 def test_no_recompilation_in_a_second_fit(monkeypatch):
     case = CASES["scalar_mixture"]()
-    case.network.fit(ng.VB(), steps=3, tol=0, init=case.init)
+    case.network.fit(ng.VB(), max_steps=3, tol=0, init=case.init)
     compiled = dict(case.network.problem._compiled)
     sizes = {key: f._cache_size() for key, f in compiled.items()}
-    case.network.fit(ng.VB(), steps=5, tol=0, init={"mu": [0.0, 2.0]}, seed=7)
+    case.network.fit(ng.VB(), max_steps=5, tol=0, init={"mu": [0.0, 2.0]}, seed=7)
     assert {key: f._cache_size() for key, f in case.network.problem._compiled.items()} == sizes
 
 
@@ -187,6 +187,6 @@ def test_the_user_s_precision_setting_is_left_alone():
     import jax.numpy as jnp
 
     case = CASES["scalar_mixture"]()
-    case.network.fit(steps=2, tol=0, init=case.init)
+    case.network.fit(max_steps=2, tol=0, init=case.init)
     assert not jax.config.jax_enable_x64
     assert jnp.ones(3).dtype == jnp.float32

@@ -120,8 +120,8 @@ def test_only_rows_of_words_that_occur_travel(small_parts):
 
 
 CHAINS = {
-    "sequences": {"method": ng.VB(), "max_sweeps": 3},
-    "memoised": {"method": ng.SVI({"sequence": 6}), "max_sweeps": 2},
+    "sequences": {"method": ng.VB(), "max_passes": 3},
+    "memoised": {"method": ng.SVI({"sequence": 6}), "max_passes": 2},
     "subchains": {"method": ng.SVI({"subchain": 60}), "subchain_length": 20, "passes": 3.0},
     "buffers": {"method": ng.SVI({"subchain": 60}), "subchain_length": 20, "passes": 3.0, "buffer": 7},
     "grown": {"method": ng.SVI({"subchain": 60}), "subchain_length": 20, "passes": 3.0, "buffer": "grow"},
@@ -175,7 +175,7 @@ def test_an_array_is_found_in_its_file_and_nowhere_else(tmp_path, rng):
         found.opened()
 
 
-@pytest.mark.parametrize("settings", [{}, {"noise_by": "both"}, {"step": ng.Constant(0.7)}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"noise_per": "both"}, {"step": ng.Constant(0.7)}], ids=str)
 @pytest.mark.parametrize("many", [0.0, 1.0], ids=["all moments", "those that are read"])
 def test_factors_are_the_same_bits_elsewhere(settings, many, small_parts, monkeypatch):
     monkeypatch.setattr(rating_parts, "MANY", many)
@@ -225,7 +225,7 @@ def mixture(**settings):
 
 @pytest.mark.slow
 def test_networks_are_the_same_bits_elsewhere(small_parts):
-    settings = {"method": ng.SVI({"point": 80}), "steps": 12, "tol": 0.0}
+    settings = {"method": ng.SVI({"point": 80}), "max_steps": 12, "tol": 0.0}
     other = Elsewhere()
     here, there = mixture(**settings), mixture(**settings, executor=other)
     assert len(other.calls) == 12 * 4  # 80 observations of a batch, 20 in a part

@@ -8,7 +8,7 @@ from networks import CASES
 from threadpoolctl import threadpool_limits
 
 import natgrad as ng
-from natgrad.inference.rotation import Side, _climb, apply_rotation, best_rotation, rotated
+from natgrad.inference.rotation import Side, _climb, apply_rotation, best_rotation, rotate_pair
 from natgrad.models.factorization.scalar_problem import RatingsProblem
 from natgrad.network.start.initial import make_start
 
@@ -128,9 +128,9 @@ def test_quasi_newton_steps_find_the_closed_form_where_precisions_are_equal(seed
     )
 
 
-def fitted(name, steps=2):
+def fitted(name, max_steps=2):
     case = CASES[name]()
-    fit = case.network.fit(ng.VB(), steps=steps, tol=0, init=case.init, order=case.order)
+    fit = case.network.fit(ng.VB(), max_steps=max_steps, tol=0, init=case.init, order=case.order)
     return case.network.problem, fit.state
 
 
@@ -138,14 +138,14 @@ def fitted(name, steps=2):
 def test_a_turn_of_vectors_is_not_seen_by_the_data_and_raises_the_bound(name, seen):
     problem, state = fitted(name)
     (pair,) = problem.gauges
-    turned = rotated(problem, pair, state)
+    turned = rotate_pair(problem, pair, state)
     before, after = problem.bound_by_node(state), problem.bound_by_node(turned.state)
     assert after[seen] == pytest.approx(before[seen], rel=1e-9)
     assert sum(after.values()) > sum(before.values())
     for other in set(problem.blocks) - set(pair):
         assert turned.state.lam[other] is state.lam[other]
     # The second turn finds nothing left to do.
-    again = rotated(problem, pair, turned.state)
+    again = rotate_pair(problem, pair, turned.state)
     assert problem.bound(again.state) == pytest.approx(problem.bound(turned.state), rel=1e-6)
 
 
@@ -153,7 +153,7 @@ def test_a_turn_of_vectors_is_not_seen_by_the_data_and_raises_the_bound(name, se
 def test_the_gain_of_a_turn_is_the_change_of_the_bound(name):
     problem, state = fitted(name)
     (pair,) = problem.gauges
-    turned = rotated(problem, pair, state)
+    turned = rotate_pair(problem, pair, state)
     found = []
     for block in pair:
         second = np.asarray(state.mu[block][1])
@@ -167,7 +167,7 @@ def test_the_gain_of_a_turn_is_the_change_of_the_bound(name):
 def test_of_vectors_mean_and_covariance_turn_exactly():
     problem, state = fitted("blocks")
     (pair,) = problem.gauges
-    turned = rotated(problem, pair, state)
+    turned = rotate_pair(problem, pair, state)
     np.testing.assert_allclose(turned.matrices[pair[0]] @ turned.matrices[pair[1]].T, np.eye(2), atol=1e-12)
     for name, turn in turned.matrices.items():
         family = problem.blocks[name].family
@@ -181,7 +181,7 @@ def test_of_vectors_mean_and_covariance_turn_exactly():
 def test_of_scalars_the_means_turn_and_the_covariance_keeps_its_diagonal():
     problem, state = fitted("factorised")
     (pair,) = problem.gauges
-    turned = rotated(problem, pair, state)
+    turned = rotate_pair(problem, pair, state)
     for name, turn in turned.matrices.items():
         (linear, half), (new_linear, new_half) = (
             tuple(np.asarray(p) for p in s.lam[name]) for s in (state, turned.state)
@@ -224,9 +224,9 @@ def test_priors_with_a_mean_or_with_precisions_of_their_own_are_not_turned(facto
             return linear + self.shift, half * rows**self.stretch
 
     state = problem.start(0)
-    assert rotated(Changed(0.0, 0.0), ("u", "v"), state) is not None
-    assert rotated(Changed(1e-3, 0.0), ("u", "v"), state) is None
-    assert rotated(Changed(0.0, 1.0), ("u", "v"), state) is None
+    assert rotate_pair(Changed(0.0, 0.0), ("u", "v"), state) is not None
+    assert rotate_pair(Changed(1e-3, 0.0), ("u", "v"), state) is None
+    assert rotate_pair(Changed(0.0, 1.0), ("u", "v"), state) is None
 
 
 def test_a_declared_prior_mean_is_not_turned():
@@ -237,7 +237,7 @@ def test_a_declared_prior_mean_is_not_turned():
     y = ng.Normal("y", ng.dot(w, x), 1.0, plate=(row, column), observed=rng.normal(size=(5, 4)))
     problem = ng.Network(y).problem
     (pair,) = problem.gauges
-    assert rotated(problem, pair, make_start(problem, "random", 0)) is None
+    assert rotate_pair(problem, pair, make_start(problem, "random", 0)) is None
 
 
 # -- where gauges are --

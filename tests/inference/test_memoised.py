@@ -47,7 +47,7 @@ def remembered(stepper, state, parts):
 def test_targets_and_bound_from_the_sums_of_all_groups_are_those_of_the_problem(name, plate, rng):
     """The sums of the parts of a random partition, put together."""
     case = CASES[name]()
-    problem, fit = case.network.problem, case.network.fit(ng.VB(), steps=2, **options(name))
+    problem, fit = case.network.problem, case.network.fit(ng.VB(), max_steps=2, **options(name))
     stepper, n = stepper_of(name, plate), n_groups(name, plate)
     size = BATCH[plate]
     parts = np.split(rng.permutation(n), range(size, n, size))
@@ -80,10 +80,10 @@ def test_one_batch_of_everything_is_an_exact_sweep(name, plate):
     groups = Groups(case.network.problem, plate, tuple(case.order))
     # Local variables start at their priors: a point mass, as `VB` has it, would be the q around that point here.
     init = {key: value for key, value in case.init.items() if key not in groups.local}
-    chosen = {"steps": 3, "tol": 0, "init": init, "order": [*groups.local, *groups.globals]}
+    chosen = {"max_steps": 3, "tol": 0, "init": init, "order": [*groups.local, *groups.globals]}
     exact = case.network.fit(ng.VB(), **chosen)
     fit = case.network.fit(ng.SVI({plate: len(groups)}, local_steps=1), **chosen)
-    assert "memoised" in fit.trace.choice
+    assert "memoised" in fit.trace.strategy
     for block in exact.state.lam:
         for a, b in zip(fit.state.lam[block], exact.state.lam[block], strict=True):
             np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-9, atol=1e-10, err_msg=block)
@@ -94,7 +94,7 @@ def test_one_batch_of_everything_is_an_exact_sweep(name, plate):
 @settings(max_examples=10)
 def test_after_the_first_pass_the_bound_never_falls_whatever_the_batches(size, seed):
     fit = CASES["scalar_mixture"]().network.fit(
-        ng.SVI({"point": size}), steps=3 * math.ceil(24 / size), seed=seed, **options("scalar_mixture")
+        ng.SVI({"point": size}), max_steps=3 * math.ceil(24 / size), seed=seed, **options("scalar_mixture")
     )
     bounds = fit.trace["elbo"]
     n_batches = math.ceil(24 / size)
@@ -107,8 +107,8 @@ def test_after_the_first_pass_the_bound_never_falls_whatever_the_batches(size, s
 @pytest.mark.parametrize(("name", "plate"), [("hmm", "sequence"), ("pca", "row")])
 def test_the_free_bound_is_the_exact_one_and_never_falls(name, plate):
     n_batches = math.ceil(n_groups(name, plate) / BATCH[plate])
-    fit = CASES[name]().network.fit(ng.SVI({plate: BATCH[plate]}), steps=4 * n_batches, **options(name))
-    assert f"{n_batches} batches" in fit.trace.choice
+    fit = CASES[name]().network.fit(ng.SVI({plate: BATCH[plate]}), max_steps=4 * n_batches, **options(name))
+    assert f"{n_batches} batches" in fit.trace.strategy
     bounds = fit.trace["elbo"][n_batches - 1 :]
     assert np.isfinite(bounds).all()
     assert np.diff(bounds).min() >= -1e-11 * np.abs(bounds).max()
@@ -122,31 +122,33 @@ def test_groups_that_are_all_alike_speak_for_those_not_yet_seen():
     mu = ng.Normal("mu", 0.0, 0.1, plate=component)
     network = ng.Network(ng.Normal("y", mu[z], 1.0, plate=point, observed=np.full(12, 1.0)))
     chosen = {"tol": 0, "init": {"mu": [-1.0, 1.0]}, "order": ["z", "mu"]}
-    fit = network.fit(ng.SVI({"point": 3}), steps=1, **chosen)
-    sweep = network.fit(ng.VB(), steps=1, **chosen)
+    fit = network.fit(ng.SVI({"point": 3}), max_steps=1, **chosen)
+    sweep = network.fit(ng.VB(), max_steps=1, **chosen)
     np.testing.assert_allclose(fit["mu"].mean(), sweep["mu"].mean(), rtol=1e-12)
     assert fit.trace["elbo_estimate"][0] == pytest.approx(sweep.trace["elbo"][0], rel=1e-12)
 
 
 @pytest.mark.parametrize(("name", "plate", "size"), [("scalar_mixture", "point", 6), ("hmm", "sequence", 2)])
 def test_where_it_converges_every_natural_gradient_is_zero(name, plate, size):
-    fit = CASES[name]().network.fit(ng.SVI({plate: size}), steps=600, **options(name))
+    fit = CASES[name]().network.fit(ng.SVI({plate: size}), max_steps=600, **options(name))
     for block in fit:
         for part, lam in zip(fit.natural_gradient(block), fit.state.lam[block], strict=True):
             np.testing.assert_allclose(part, 0.0, atol=1e-6 * (1.0 + np.abs(np.asarray(lam)).max()), err_msg=block)
 
 
 def test_it_stops_when_a_whole_pass_changes_little():
-    fit = CASES["scalar_mixture"]().network.fit(ng.SVI({"point": 6}), steps=2000, **options("scalar_mixture", tol=1e-7))
+    fit = CASES["scalar_mixture"]().network.fit(
+        ng.SVI({"point": 6}), max_steps=2000, **options("scalar_mixture", tol=1e-7)
+    )
     assert fit.stop.converged
-    best = CASES["scalar_mixture"]().network.fit(ng.SVI({"point": 6}), steps=900, **options("scalar_mixture"))
+    best = CASES["scalar_mixture"]().network.fit(ng.SVI({"point": 6}), max_steps=900, **options("scalar_mixture"))
     assert fit.elbo == pytest.approx(best.elbo, rel=1e-5)
 
 
 def test_local_rows_are_put_in_place_at_the_end():
     """The local variables of a batch are those of its last visit; with the globals settled, a sweep moves none of them."""
     case = CASES["scalar_mixture"]()
-    fit = case.network.fit(ng.SVI({"point": 6}), steps=600, **options("scalar_mixture"))
+    fit = case.network.fit(ng.SVI({"point": 6}), max_steps=600, **options("scalar_mixture"))
     problem = case.network.problem
     swept = problem.sweep(fit.state, tuple(case.order)).state
     for a, b in zip(arrays(fit.state.lam["z"]), arrays(swept.lam["z"]), strict=True):
@@ -156,7 +158,7 @@ def test_local_rows_are_put_in_place_at_the_end():
         np.testing.assert_allclose(a, b, rtol=1e-12)
     # In the middle of the first pass only the batches seen have moved.
     start = make_start(problem, case.init, 0)
-    early = case.network.fit(ng.SVI({"point": 6}), steps=1, **options("scalar_mixture"))
+    early = case.network.fit(ng.SVI({"point": 6}), max_steps=1, **options("scalar_mixture"))
     moved = np.any(arrays(early.state.lam["z"])[0] != arrays(start.lam["z"])[0], axis=-1)
     assert moved.sum() == 6
 
@@ -168,20 +170,20 @@ def test_local_rows_are_put_in_place_at_the_end():
 @pytest.mark.parametrize(("name", "plate", "size"), [("scalar_mixture", "point", 6), ("hmm", "sequence", 2)])
 def test_going_on_is_exact_to_the_bit(name, plate, size, half):
     network = CASES[name]().network
-    whole = network.fit(ng.SVI({plate: size}), steps=10, **options(name))
-    first = network.fit(ng.SVI({plate: size}), steps=half, **options(name))
-    for rest in (first.continue_(steps=10 - half, tol=0), first.continue_(steps=10 - half, tol=0)):
+    whole = network.fit(ng.SVI({plate: size}), max_steps=10, **options(name))
+    first = network.fit(ng.SVI({plate: size}), max_steps=half, **options(name))
+    for rest in (first.continue_(max_steps=10 - half, tol=0), first.continue_(max_steps=10 - half, tol=0)):
         for block in whole.state.lam:
             for a, b in zip(arrays(rest.state.lam[block]), arrays(whole.state.lam[block]), strict=True):
                 np.testing.assert_array_equal(a, b)
-        for column in ("elbo", "elbo_estimate", "accesses"):
+        for column in ("elbo", "elbo_estimate", "messages_read"):
             np.testing.assert_array_equal(rest.trace[column], whole.trace[column])
 
 
 def test_the_same_seed_gives_the_same_fit_and_another_one_another():
     network = CASES["scalar_mixture"]().network
     one, two, other = (
-        network.fit(ng.SVI({"point": 6}), steps=4, seed=seed, **options("scalar_mixture")) for seed in (1, 1, 2)
+        network.fit(ng.SVI({"point": 6}), max_steps=4, seed=seed, **options("scalar_mixture")) for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(one["mu"].mean(), two["mu"].mean())
     assert not np.array_equal(one["mu"].mean(), other["mu"].mean())
@@ -189,30 +191,30 @@ def test_the_same_seed_gives_the_same_fit_and_another_one_another():
 
 def test_going_on_from_another_method_starts_from_its_local_variables():
     case = CASES["scalar_mixture"]()
-    vb = case.network.fit(ng.VB(), steps=4, **options("scalar_mixture"))
-    on = vb.continue_(ng.SVI({"point": 6}), steps=6, tol=0)
+    vb = case.network.fit(ng.VB(), max_steps=4, **options("scalar_mixture"))
+    on = vb.continue_(ng.SVI({"point": 6}), max_steps=6, tol=0)
     bounds = on.trace["elbo"]
     assert np.isfinite(bounds).all()
     assert np.diff(bounds).min() >= -1e-11 * np.abs(bounds).max()
     # The first step also reads all the data once, for the sums.
-    reads = np.diff(on.trace["accesses"])
+    reads = np.diff(on.trace["messages_read"])
     assert reads[4 - 1] > reads[4]
 
 
 def test_going_on_after_another_method_forgets_what_was_remembered_before_it():
     case = CASES["scalar_mixture"]()
-    first = case.network.fit(ng.SVI({"point": 6}), steps=5, **options("scalar_mixture"))
-    exact = first.continue_(ng.VB(), steps=50, tol=0)
+    first = case.network.fit(ng.SVI({"point": 6}), max_steps=5, **options("scalar_mixture"))
+    exact = first.continue_(ng.VB(), max_steps=50, tol=0)
     assert KEY not in exact.state.memory
-    again = exact.continue_(ng.SVI({"point": 6}), steps=5, tol=0)
+    again = exact.continue_(ng.SVI({"point": 6}), max_steps=5, tol=0)
     assert again.trace["elbo"][-5:].min() >= exact.elbo - 1e-10 * abs(exact.elbo)
 
 
 @pytest.mark.parametrize("size", [3, 12])
 def test_going_on_with_other_batches_keeps_what_was_learned(size):
     case = CASES["scalar_mixture"]()
-    first = case.network.fit(ng.SVI({"point": 6}), steps=20, **options("scalar_mixture"))
-    other = first.continue_(ng.SVI({"point": size}), steps=4, tol=0)
+    first = case.network.fit(ng.SVI({"point": 6}), max_steps=20, **options("scalar_mixture"))
+    other = first.continue_(ng.SVI({"point": size}), max_steps=4, tol=0)
     assert other.trace["elbo"][-4:].min() >= first.elbo - 1e-10 * abs(first.elbo)
 
 
@@ -231,9 +233,9 @@ def test_globals_read_through_two_indices_have_no_sums_and_fall_back_with_a_word
     groups = Groups(problem, "n", ("level", "b", "a"))
     with pytest.raises(NotAdditive, match="different indices"):
         Summary(problem, groups.local, groups.globals, groups.plate_of)
-    fit = network.fit(ng.SVI({"n": 4}), steps=2, tol=0)
-    assert fit.trace.choice.startswith("per-node steps")
-    assert "different indices" in fit.trace.choice
+    fit = network.fit(ng.SVI({"n": 4}), max_steps=2, tol=0)
+    assert fit.trace.strategy.startswith("per-node steps")
+    assert "different indices" in fit.trace.strategy
     assert math.isfinite(fit.elbo)
 
 
@@ -257,11 +259,11 @@ def test_local_variables_of_two_plates_end_where_vb_does(rng):
     taste = ng.Normal("taste", ng.Normal("level", 0, 0.1), 1, plate=user)
     mood = ng.Normal("mood", taste[who], 2, plate=rating)
     network = ng.Network(ng.Normal("y", mood, 3, plate=rating, observed=rng.normal(size=20)))
-    exact = network.fit(ng.VB(), steps=200, tol=1e-12)
+    exact = network.fit(ng.VB(), max_steps=200, tol=1e-12)
     every = ng.SVI({user: 6}, local_tol=1e-9)
-    fits = [network.fit(every, step=ng.Constant(1.0), steps=50, tol=1e-12)]
-    fits += [network.fit(ng.SVI({user: 2}, local_tol=1e-9), steps=150, tol=1e-12)]
-    assert "memoised" in fits[1].trace.choice
+    fits = [network.fit(every, step=ng.Constant(1.0), max_steps=50, tol=1e-12)]
+    fits += [network.fit(ng.SVI({user: 2}, local_tol=1e-9), max_steps=150, tol=1e-12)]
+    assert "memoised" in fits[1].trace.strategy
     for fit in fits:
         assert fit.elbo == pytest.approx(exact.elbo, rel=1e-9)
         for name in ("taste", "mood"):

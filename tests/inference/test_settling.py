@@ -91,7 +91,7 @@ def test_a_run_that_creeps_along_a_saddle_is_probed_before_it_has_settled():
     network = two_components(6000, 3.0)
     best = network.fit(ng.VB(), init={"mu": [-3.0, 3.0]}).elbo
     for seed in range(10):
-        fit = network.fit(ng.VB(), init="random", seed=seed, steps=300)
+        fit = network.fit(ng.VB(), init="random", seed=seed, max_steps=300)
         assert fit.stop.converged, seed
         assert fit.elbo > best - 1e-3, seed
 
@@ -100,10 +100,10 @@ def test_a_probe_that_leads_nowhere_leaves_the_state_and_is_counted():
     network = two_components(600, 3.0)
     start = {"mu": [-3.0, 3.0]}
     fit = network.fit(ng.VB(), init=start)
-    same = network.fit(ng.VB(), init=start, steps=len(fit.trace), tol=0)
+    same = network.fit(ng.VB(), init=start, max_steps=len(fit.trace), tol=0)
     np.testing.assert_array_equal(np.asarray(fit.state.lam["mu"][0]), np.asarray(same.state.lam["mu"][0]))
     np.testing.assert_array_equal(fit.trace["elbo"], same.trace["elbo"])
-    assert fit.trace.last.accesses > same.trace.last.accesses
+    assert fit.trace.last.messages_read > same.trace.last.messages_read
 
 
 @pytest.mark.slow
@@ -115,6 +115,6 @@ def test_merged_components_of_many_points_are_not_the_end(method):
     best = network.fit(ng.VB(), init={"mu": [-3.0, 3.0]}, tol=1e-8).elbo
     exact = method is None or isinstance(method, ng.VB | ng.SVI)
     for seed in range(10 if exact else 2):
-        fit = network.fit(method, init="random", seed=seed, steps=3000)
+        fit = network.fit(method, init="random", seed=seed, max_steps=3000)
         assert fit.elbo > best - (1e-3 if exact else 5.0), seed
         assert fit.stop.converged or not exact, seed

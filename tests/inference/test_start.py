@@ -147,8 +147,8 @@ def product_starts():
 @pytest.mark.parametrize("name", product_starts())
 def test_the_default_start_is_no_worse_than_a_draw(name):
     network = CASES[name]().network
-    drawn = [network.fit(init="random", seed=seed, steps=500, tol=1e-9).elbo for seed in range(5)]
-    ours = [network.fit(seed=seed, steps=500, tol=1e-9).elbo for seed in range(5)]
+    drawn = [network.fit(init="random", seed=seed, max_steps=500, tol=1e-9).elbo for seed in range(5)]
+    ours = [network.fit(seed=seed, max_steps=500, tol=1e-9).elbo for seed in range(5)]
     assert np.median(ours) > np.median(drawn) - 0.5
     assert min(ours) > min(drawn) - 0.5
 
@@ -168,14 +168,14 @@ METHODS = [
 def test_given_memberships_are_used_before_they_are_overwritten(method, step):
     network = CASES["scalar_mixture"]().network
     data = np.asarray(network.nodes["y"].value)
-    fit = network.fit(method, step=step, init={"z": (data > 0).astype(int)}, steps=30, tol=0)
+    fit = network.fit(method, step=step, init={"z": (data > 0).astype(int)}, max_steps=30, tol=0)
     np.testing.assert_allclose(fit["mu"].mean(), [data[data < 0].mean(), data[data > 0].mean()], atol=0.15)
 
 
 def test_a_given_path_is_used_before_it_is_overwritten():
     network = CASES["hmm"]().network
     data = np.asarray(network.nodes["y"].value)
-    fit = network.fit(init={"z": (data > 0).astype(int)}, steps=20)
+    fit = network.fit(init={"z": (data > 0).astype(int)}, max_steps=20)
     np.testing.assert_allclose(fit["mu"].mean(), [-2.0, 2.0], atol=0.5)
 
 
@@ -273,9 +273,9 @@ def test_more_components_than_clusters_are_left_empty():
 @pytest.mark.slow
 def test_clusters_are_no_worse_than_draws():
     for network in (many_components(two_humps(272), 10), CASES["mixture"]().network, scalar_mixture(n=200).network):
-        best = max(network.fit(init="random", seed=seed, steps=300).elbo for seed in range(5))
+        best = max(network.fit(init="random", seed=seed, max_steps=300).elbo for seed in range(5))
         for seed in range(5):
-            assert network.fit(init="kmeans", seed=seed, steps=300).elbo > best - 0.5
+            assert network.fit(init="kmeans", seed=seed, max_steps=300).elbo > best - 0.5
 
 
 @pytest.mark.slow

@@ -78,7 +78,7 @@ def test_a_factorisation_has_the_bound_of_its_network(seed: int) -> None:
         "biases": bool(rng.integers(2)),
         "learn_noise": learn_noise,
         "learn_priors": True,
-        "noise_by": [None, "user", "item", "both"][rng.integers(4)],
+        "noise_per": [None, "user", "item", "both"][rng.integers(4)],
         # In the unit of the ratings: where the noise is far below it, a precision matrix has fewer digits than the bound needs.
         "noise_precision": 2.0 / values.var() if rng.integers(2) or not learn_noise else None,
     }
@@ -102,7 +102,7 @@ def test_the_order_of_users_items_and_ratings_changes_nothing(seed: int) -> None
     rng = np.random.default_rng([seed, 2])
     users, items, values, shape = drawn_ratings(rng)
     ratings = ng.Ratings(users, items, values, shape=shape)
-    model = ng.MatrixFactorization(3, noise_by="user", max_steps=5).fit(ratings)
+    model = ng.MatrixFactorization(3, noise_per="user", max_steps=5).fit(ratings)
     problem, state = model._kind._problem(ratings), model.result_.state
     rows, columns, order = (rng.permutation(n) for n in (*shape, len(values)))
     moved = ng.Ratings(np.argsort(rows)[users][order], np.argsort(columns)[items][order], values[order], shape=shape)
@@ -125,7 +125,7 @@ def drawn_chain(kind: str, rng: np.random.Generator) -> tuple[object, np.ndarray
         "initial_prior": float(rng.gamma(1.0) + 0.1),
         "sticky": float(rng.integers(3)),
         "n_init": 1,
-        "max_sweeps": 3,
+        "max_passes": 3,
     }
     missing = rng.random((n, n_columns)) < 0.2
     if kind in ("full", "diag"):
@@ -227,7 +227,7 @@ def test_topics_are_those_of_the_network_sweep_by_sweep(seed: int) -> None:
     network = ng.Network(ng.Categorical("w", phi[z], plate=cell, observed=word))
     shares, start = rng.dirichlet(np.ones(n_topics), n_docs), rng.dirichlet(np.ones(n_words), n_topics)
     init = {"theta": shares, "phi": start}
-    wanted = network.fit(ng.VB(), steps=8, tol=0, init=init, order=("z", "phi", "theta"))
+    wanted = network.fit(ng.VB(), max_steps=8, tol=0, init=init, order=("z", "phi", "theta"))
     ours = LDAProblem(as_corpus(X), np.full(n_topics, alpha), beta, Local(tol=0.0, limit=1), shares=shares)
     first = ours.start(0)._replace(mu={"phi": (np.asfortranarray(np.log(start)),)})
     found = run(ours, first, ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(8, 0.0), seed=0)
@@ -271,9 +271,9 @@ SPARSE = {
 }
 ESTIMATORS = {
     "lda": lambda: ng.LDA(3, max_passes=3, seed=0),
-    "gaussian": lambda: ng.GaussianHMM(3, n_init=2, max_sweeps=5),
-    "diagonal": lambda: ng.GaussianHMM(3, covariance="diag", n_init=2, max_sweeps=5),
-    "poisson": lambda: ng.PoissonHMM(3, n_init=2, max_sweeps=5),
+    "gaussian": lambda: ng.GaussianHMM(3, n_init=2, max_passes=5),
+    "diagonal": lambda: ng.GaussianHMM(3, covariance="diag", n_init=2, max_passes=5),
+    "poisson": lambda: ng.PoissonHMM(3, n_init=2, max_passes=5),
     "ratings": lambda: ng.MatrixFactorization(3, max_steps=5),
     "counts": lambda: ng.MatrixFactorization(3, likelihood="poisson", max_steps=5),
 }

@@ -24,9 +24,9 @@ import natgrad as ng
 
 # Small settings: the checks fit some fifty times.
 ESTIMATORS = {
-    "GaussianHMM": lambda: ng.GaussianHMM(2, n_init=1, max_sweeps=2, n_jobs=1),
-    "GaussianHMM of diagonals": lambda: ng.GaussianHMM(2, covariance="diag", n_init=1, max_sweeps=2, n_jobs=1),
-    "PoissonHMM of counts": lambda: ng.PoissonHMM(2, n_init=1, max_sweeps=2, n_jobs=1),
+    "GaussianHMM": lambda: ng.GaussianHMM(2, n_init=1, max_passes=2, n_jobs=1),
+    "GaussianHMM of diagonals": lambda: ng.GaussianHMM(2, covariance="diag", n_init=1, max_passes=2, n_jobs=1),
+    "PoissonHMM of counts": lambda: ng.PoissonHMM(2, n_init=1, max_passes=2, n_jobs=1),
     "LDA": lambda: ng.LDA(n_topics=3, max_passes=2),
     # Not with finish="gibbs": samples move whole words, and the checks feed fractions of them.
     "LDA of learned priors": lambda: ng.LDA(n_topics=3, max_passes=2, learn_priors=True),
@@ -77,7 +77,7 @@ import natgrad as ng
 assert "jax" not in sys.modules, "import natgrad"
 rng = np.random.default_rng(0)
 fits = {
-    "GaussianHMM": lambda: ng.GaussianHMM(2, max_sweeps=2).fit(rng.normal(size=(40, 2))).predict(np.zeros((3, 2))),
+    "GaussianHMM": lambda: ng.GaussianHMM(2, max_passes=2).fit(rng.normal(size=(40, 2))).predict(np.zeros((3, 2))),
     "LDA": lambda: ng.LDA(2, max_passes=2).fit(rng.poisson(1.0, (12, 6))),
     "MatrixFactorization": lambda: ng.MatrixFactorization(2, max_steps=2).fit(rng.normal(size=(6, 5))),
 }
@@ -148,7 +148,7 @@ def test_processes_and_chains_in_searches(rng) -> None:
     line = make_pipeline(StandardScaler(), ng.SparseGPClassifier(max_steps=20))
     assert GridSearchCV(line, grid, cv=2).fit(X, y > 0).best_score_ > 0.7
     series = np.repeat([0.0, 5.0, 0.0, 5.0], 25)[:, None] + rng.normal(size=(100, 1))
-    chain = GridSearchCV(ng.GaussianHMM(n_init=1, max_sweeps=10), {"n_states": [1, 2]}, cv=KFold(2)).fit(series)
+    chain = GridSearchCV(ng.GaussianHMM(n_init=1, max_passes=10), {"n_states": [1, 2]}, cv=KFold(2)).fit(series)
     assert chain.best_params_ == {"n_states": 2}
 
 

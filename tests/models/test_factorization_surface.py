@@ -49,7 +49,7 @@ def test_noise_that_differs_from_user_to_user_is_found():
     table, held = made(noise=0.0)
     table += rng.normal(size=table.shape) * np.where(np.arange(60) < 30, 0.1, 1.0)[:, None]
     train, test = np.where(held, np.nan, table), np.where(held, table, np.nan)
-    plain, by_user = (ng.MatrixFactorization(5, noise_by=by, verbose=False).fit(train) for by in (None, "user"))
+    plain, by_user = (ng.MatrixFactorization(5, noise_per=by, verbose=False).fit(train) for by in (None, "user"))
     assert by_user.score(test) > plain.score(test) + 0.3
     spread = by_user.predict(np.arange(60), np.zeros(60, int), return_std=True)[1]
     assert spread[30:].min() > spread[:30].max()
@@ -183,7 +183,7 @@ def test_likes_alone_are_told_from_popularity():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"noise_by": "both"}, {"likelihood": "bernoulli"}, {"likelihood": "poisson"}], ids=str
+    "options", [{}, {"noise_per": "both"}, {"likelihood": "bernoulli"}, {"likelihood": "poisson"}], ids=str
 )
 def test_saved_and_loaded_it_goes_on_alike(options, tmp_path):
     table, held = made(n_users=20, n_items=15)

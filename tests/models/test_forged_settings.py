@@ -18,7 +18,7 @@ def saved(tmp_path_factory):
     models = {
         "LDA": ng.LDA(2, max_passes=1).fit(rng.poisson(0.8, (20, 6))),
         "MatrixFactorization": ng.MatrixFactorization(2, max_steps=2).fit(rng.normal(size=(6, 5))),
-        "GaussianHMM": ng.GaussianHMM(2, n_init=1, max_sweeps=1).fit(x),
+        "GaussianHMM": ng.GaussianHMM(2, n_init=1, max_passes=1).fit(x),
         "SparseGPRegressor": ng.SparseGPRegressor(n_inducing=3, max_steps=2).fit(x, x[:, 0]),
     }
     for name, model in models.items():
@@ -63,7 +63,7 @@ def test_a_file_cannot_name_a_machine_a_path_or_a_callback(kind, name, saved, tm
         ("LDA", "dtype", "object"),
         ("MatrixFactorization", "n_factors", 10**12),
         ("MatrixFactorization", "likelihood", "poisson"),
-        ("MatrixFactorization", "negatives", 1e300),
+        ("MatrixFactorization", "n_negatives", 1e300),
         ("MatrixFactorization", "factorized", True),
         ("GaussianHMM", "n_states", 10**12),
         ("GaussianHMM", "covariance", "diag"),

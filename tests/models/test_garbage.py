@@ -46,7 +46,7 @@ def test_counts_beyond_what_can_be_multiplied_are_refused(unit):
 
 def test_categories_that_are_no_numbers_of_categories():
     codes = np.random.default_rng(0).integers(0, 4, 40)
-    model = ng.CategoricalHMM(2, max_sweeps=1, n_init=1, verbose=False)
+    model = ng.CategoricalHMM(2, max_passes=1, n_init=1, verbose=False)
     with pytest.raises(ValueError, match=r"X\[\d+, 0\] = 3e\+15.*np\.unique"):
         model.fit(codes * 10**15)
     with pytest.raises(ValueError, match=r"X\[3, 0\] = inf must be a category"):

@@ -76,7 +76,7 @@ def test_states_are_found_and_every_answer_has_its_shape(name, rng):
     assert (low <= model.transmat_).all()
     assert (model.transmat_ <= high).all()
     assert np.diff(model.trace_["elbo"]).min(initial=0.0) > -1e-7
-    assert "exact sweeps" in model.trace_.choice
+    assert "exact sweeps" in model.trace_.strategy
 
 
 @pytest.mark.parametrize("buffer", [None, pytest.param(3, marks=pytest.mark.slow), "grow"])
@@ -84,7 +84,7 @@ def test_subchains_come_close_to_exact_sweeps(buffer, rng):
     _, X = generated(rng, n_times=6000)
     exact = ng.GaussianHMM(3, method=ng.VB(), n_init=2).fit(X[:5000])
     method = ng.SVI({"subchain": 20})
-    sampled = ng.GaussianHMM(3, method=method, buffer=buffer, subchain_length=16, passes=4, n_init=2).fit(X[:5000])
+    sampled = ng.GaussianHMM(3, method=method, buffer=buffer, subchain_length=16, max_passes=4, n_init=2).fit(X[:5000])
     # Twenty noisy steps of a 16-th of the data each: within some hundredths of a nat.
     assert sampled.score(X[5000:]) / 1000 > exact.score(X[5000:]) / 1000 - 0.02
     again = clone(sampled).fit(X[:5000])
@@ -99,12 +99,12 @@ def test_subchains_come_close_to_exact_sweeps(buffer, rng):
 def test_the_choice_follows_the_size_of_the_data(rng, monkeypatch):
     monkeypatch.setattr("natgrad.models.hmm.estimator.EXACT_TIMES", 1000)
     _, X = generated(rng, n_times=2000)
-    assert "subchains of 64" in ng.GaussianHMM(3, n_init=1).fit(X).trace_.choice
-    many = ng.GaussianHMM(3, n_init=1, max_sweeps=3).fit(X, lengths=[20] * 100)
-    assert "memoised VB in 10 batches of 'sequence'" in many.trace_.choice
-    alone = ng.GaussianHMM(3, n_init=1, method=ng.VB(), max_sweeps=30, tol=1e-9).fit(X, lengths=[20] * 100)
+    assert "subchains of 64" in ng.GaussianHMM(3, n_init=1).fit(X).trace_.strategy
+    many = ng.GaussianHMM(3, n_init=1, max_passes=3).fit(X, lengths=[20] * 100)
+    assert "memoised VB in 10 batches of 'sequence'" in many.trace_.strategy
+    alone = ng.GaussianHMM(3, n_init=1, method=ng.VB(), max_passes=30, tol=1e-9).fit(X, lengths=[20] * 100)
     assert many.elbo_ > alone.elbo_ - 0.002 * abs(alone.elbo_)
-    some = ng.GaussianHMM(3, n_init=1, method=ng.SVI({"sequence": 10}), max_sweeps=3).fit(X, lengths=[20] * 100)
+    some = ng.GaussianHMM(3, n_init=1, method=ng.SVI({"sequence": 10}), max_passes=3).fit(X, lengths=[20] * 100)
     assert np.isfinite(some.elbo_)
 
 
@@ -133,7 +133,7 @@ def test_answers_are_written_to_arrays_and_files(rng, tmp_path, monkeypatch):
     monkeypatch.setattr("natgrad.models.hmm.forward_backward.TASK", 2)
     _, X = generated(rng, n_times=600)
     lengths = [400, 1, 199]
-    model = ng.GaussianHMM(3, n_init=1, max_sweeps=5).fit(X)
+    model = ng.GaussianHMM(3, n_init=1, max_passes=5).fit(X)
     shares, path = model.predict_proba(X, lengths), model.predict(X, lengths)
     mapped = np.lib.format.open_memmap(tmp_path / "p.npy", mode="w+", dtype=np.float32, shape=(600, 3))
     assert model.predict_proba(X, lengths, out=mapped) is mapped
@@ -172,7 +172,7 @@ def test_neither_answers_nor_parquet_are_held_in_memory(rng, tmp_path, monkeypat
     rows = rng.integers(0, 2, (600_000, 2), dtype=np.uint8)
     np.save(tmp_path / "rows.npy", rows)
     parquet.write_table(pyarrow.table({"a": rows[:, 0], "b": rows[:, 1]}), tmp_path / "rows.parquet")
-    model = ng.BernoulliHMM(4, n_init=1, passes=0.05, n_jobs=1, method=ng.SVI({"subchain": 63}))
+    model = ng.BernoulliHMM(4, n_init=1, max_passes=0.05, n_jobs=1, method=ng.SVI({"subchain": 63}))
     model.fit(rows[:5000]).predict_proba(rows[:5000])  # compiled, and imported, before anything is counted
     model.predict(rows[:5000])
     del rows
@@ -194,8 +194,8 @@ def test_neither_answers_nor_parquet_are_held_in_memory(rng, tmp_path, monkeypat
 
 def test_what_comes_second_is_lengths_or_a_target(rng):
     _, X = generated(rng, n_times=300)
-    by_name = ng.GaussianHMM(2, n_init=1, max_sweeps=3).fit(X, lengths=[100, 200])
-    np.testing.assert_array_equal(ng.GaussianHMM(2, n_init=1, max_sweeps=3).fit(X, [100, 200]).means_, by_name.means_)
+    by_name = ng.GaussianHMM(2, n_init=1, max_passes=3).fit(X, lengths=[100, 200])
+    np.testing.assert_array_equal(ng.GaussianHMM(2, n_init=1, max_passes=3).fit(X, [100, 200]).means_, by_name.means_)
     assert by_name.score(X, [100, 200]) == by_name.score(X, lengths=[100, 200]) != by_name.score(X)
     target = rng.integers(0, 2, 300)
     assert by_name.score(X, target) == by_name.score(X)
@@ -208,12 +208,12 @@ def test_what_comes_second_is_lengths_or_a_target(rng):
 def test_a_list_of_arrays_is_several_sequences(rng):
     states, X = generated(rng, n_times=300)
     parts, labels = [X[:100], X[100:]], np.where(np.arange(300) < 50, states, -1)
-    one = ng.GaussianHMM(3, n_init=1, max_sweeps=3).fit(X, lengths=[100, 200], labels=labels)
-    other = ng.GaussianHMM(3, n_init=1, max_sweeps=3).fit(parts, labels=[labels[:100], labels[100:]])
+    one = ng.GaussianHMM(3, n_init=1, max_passes=3).fit(X, lengths=[100, 200], labels=labels)
+    other = ng.GaussianHMM(3, n_init=1, max_passes=3).fit(parts, labels=[labels[:100], labels[100:]])
     np.testing.assert_array_equal(one.means_, other.means_)
     np.testing.assert_array_equal(one.predict(parts), one.predict(X, lengths=[100, 200]))
     codes = [rng.integers(0, 3, 20), rng.integers(0, 3, 30)]
-    symbols = ng.CategoricalHMM(2, n_init=1, max_sweeps=3).fit(codes)
+    symbols = ng.CategoricalHMM(2, n_init=1, max_passes=3).fit(codes)
     assert symbols.score(codes) == symbols.score(np.concatenate(codes), lengths=[20, 30])
     with pytest.raises(ValueError, match=r"list of 2 sequences.*leave lengths= out"):
         one.fit(parts, lengths=[100, 200])
@@ -274,7 +274,7 @@ def test_one_observation_and_little_else(name, rng):
         assert np.isfinite(model.score(X[:n]))
         assert model.predict(X[:n]).shape == (n,)
     method = ng.SVI({"subchain": 1})  # T shorter than L
-    short = clone(model).set_params(method=method, subchain_length=64, passes=3).fit(X[:9])
+    short = clone(model).set_params(method=method, subchain_length=64, max_passes=3).fit(X[:9])
     assert np.isfinite(short.transmat_).all()
 
 
@@ -294,7 +294,7 @@ def test_degenerate_data_say_a_word_and_no_nan(rng):
     gone = ng.GaussianHMM(2, n_init=2).fit(np.vstack([rng.normal(size=(50, 2)), np.full((400, 2), np.nan)]))
     assert np.isfinite(gone.means_).all()
     nothing = ng.PoissonHMM(2, n_init=1).fit(np.full((10, 1), np.nan))
-    assert np.isfinite(nothing.lambdas_).all()
+    assert np.isfinite(nothing.rates_).all()
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_degenerate_data_say_a_word_and_no_nan(rng):
             [[1.0]],
             r"transition_prior\[0\] forbids every way",
         ),
-        (lambda: ng.GaussianHMM(2, passes=0), [[1.0]], "passes must be > 0"),
+        (lambda: ng.GaussianHMM(2, max_passes=0), [[1.0]], "passes must be > 0"),
         (lambda: ng.GaussianHMM(0), [[1.0]], "n_states must be a whole number ≥ 1, got 0"),
     ],
 )

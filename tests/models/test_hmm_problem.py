@@ -49,7 +49,7 @@ def declared(kind, rng):
 def test_the_same_bound_and_posterior_as_the_declared_network(kind, rng):
     X, emission, y, start = declared(kind, rng)
     net, order = ng.Network(y), ["z", "initial", "transition", "emission"]
-    one, all_ = (net.fit(ng.VB(), steps=n, tol=0, init={"emission": start}, order=order) for n in (1, 1 + SWEEPS))
+    one, all_ = (net.fit(ng.VB(), max_steps=n, tol=0, init={"emission": start}, order=order) for n in (1, 1 + SWEEPS))
     model = HMMModel(np.full(3, 1.5), np.array([[3.0, 1.0, 0.5]] * 3), emission)
     problem = SequenceProblem(sequences(emission, X, LENGTHS), model)
     lam = {name: tuple(np.asarray(part) for part in one[name].lam) for name in problem.blocks}

@@ -113,7 +113,7 @@ def test_an_empty_document_keeps_the_prior_and_changes_no_score():
 
 
 def test_bound_rises_and_posterior_is_there():
-    model = ng.LDA(5, seed=2, dtype="float64", skip=0.0, tol=1e-6, max_passes=100).fit(drawn().counts)
+    model = ng.LDA(5, seed=2, dtype="float64", skip_below=0.0, tol=1e-6, max_passes=100).fit(drawn().counts)
     bounds = model.trace_["elbo"]
     bounds = bounds[np.isfinite(bounds)]
     assert np.diff(bounds).min() >= -1e-10 * np.abs(bounds).max()
@@ -130,7 +130,7 @@ def test_bound_rises_and_posterior_is_there():
 
 def test_single_precision_and_skipping_give_nearly_the_same_fit():
     X = drawn().counts
-    exact = ng.LDA(5, seed=2, dtype="float64", skip=0.0, max_passes=10, tol=0).fit(X)
+    exact = ng.LDA(5, seed=2, dtype="float64", skip_below=0.0, max_passes=10, tol=0).fit(X)
     quick = ng.LDA(5, seed=2, max_passes=10, tol=0).fit(X)
     assert quick.elbo_ == pytest.approx(exact.elbo_, rel=1e-4)
 

@@ -53,7 +53,7 @@ def at_point(ours, phi):
 def test_same_bound_and_posterior_as_the_network_sweep_by_sweep():
     shares, phi = starts()
     wanted = network(drawn().counts).fit(
-        ng.VB(), steps=40, tol=0, init={"theta": shares, "phi": phi}, order=("z", "phi", "theta")
+        ng.VB(), max_steps=40, tol=0, init={"theta": shares, "phi": phi}, order=("z", "phi", "theta")
     )
     ours = problem(shares=shares)
     found = run(ours, at_point(ours, phi), ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(40, 0.0), seed=0)
@@ -125,7 +125,7 @@ def test_memoised_bound_never_falls_and_is_the_bound(topics, size):
     assert np.isfinite(found.trace["elbo_estimate"]).all()
     bounds = bounds[exact:]
     assert np.diff(bounds).min() >= -1e-10 * np.abs(bounds).max()
-    assert f"memoised VB in {n_batches} batches" in found.trace.choice
+    assert f"memoised VB in {n_batches} batches" in found.trace.strategy
     # The sums that are kept are those of what is remembered.
     memory = found.state.memory[KEY]
     if n_batches > 1:
@@ -219,7 +219,7 @@ def test_words_say_why_nothing_is_remembered():
     ours = problem(batch_size=5)
     for step, words in ((ng.Auto(memory=10), "more than there is"), (ng.Auto("stream"), "stream")):
         found = run(ours, ours.start(0), None, step, ("phi",), limits=Limits(2, 0.0), seed=0)
-        assert words in found.trace.choice
+        assert words in found.trace.strategy
         assert not found.state.memory
 
 

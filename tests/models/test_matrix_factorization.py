@@ -127,9 +127,9 @@ def test_ids_come_back_as_they_were_given():
 
 
 def test_limits_say_why():
-    limited = model(method=ng.Children(1), max_accesses=1000, tol=0).fit(table())
-    assert limited.stop_.reason is Reason.ACCESSES
-    assert limited.trace_["accesses"][-1] >= 1000 > limited.trace_["accesses"][-2]
+    limited = model(method=ng.Children(1), max_messages=1000, tol=0).fit(table())
+    assert limited.stop_.reason is Reason.MESSAGES
+    assert limited.trace_["messages_read"][-1] >= 1000 > limited.trace_["messages_read"][-2]
     assert "of 1,000 allowed" in str(limited.stop_)
     assert model(max_steps=2, tol=0).fit(table()).stop_.reason is Reason.STEPS
     assert model(max_seconds=1e-9, tol=0).fit(table()).stop_.reason is Reason.SECONDS
@@ -138,7 +138,7 @@ def test_limits_say_why():
 def test_bounds_evenly_on_a_logarithmic_axis():
     fitted = model(method=ng.Children(1), max_steps=400, tol=0, bound_every="log").fit(table())
     seen = np.isfinite(fitted.trace_["elbo"])
-    accesses = fitted.trace_["accesses"][seen].astype(float)
+    accesses = fitted.trace_["messages_read"][seen].astype(float)
     decades = np.log10(accesses[-1] / accesses[0])
     assert 10 * decades < seen.sum() <= 20 * decades + 1
     assert np.diff(np.log10(accesses)).min() > 0.02
@@ -177,9 +177,9 @@ def test_accesses_limit_a_network_too():
     n = ng.Plate("n", 5)
     mu = ng.Normal("mu", 0.0, 1.0)
     network = ng.Network(ng.Normal("x", mu, 1.0, plate=n, observed=np.arange(5.0)))
-    assert network.fit(ng.VB(), accesses=12, tol=0).trace["accesses"].tolist() == [5, 10, 15]
+    assert network.fit(ng.VB(), max_messages=12, tol=0).trace["messages_read"].tolist() == [5, 10, 15]
     with pytest.raises(ValueError, match="accesses must be a whole number ≥ 1, got 0"):
-        network.fit(accesses=0)
+        network.fit(max_messages=0)
     with pytest.raises(ValueError, match="bound_every must be a whole number ≥ 1, \"log\" or None, got 'often'"):
         network.fit(bound_every="often")
 
@@ -197,9 +197,9 @@ MISTAKES = [
      "factorized=True is the paper's model, with known precisions and no biases: learn_noise=True needs factorized=False"),
     (lambda: full(likelihood="normal").fit(table()), ValueError,
      'likelihood must be "gaussian", "bernoulli" or "poisson", got \'normal\''),
-    (lambda: full(noise_by="users").fit(table()), ValueError,
-     'noise_by must be None, "user", "item" or "both", got \'users\''),
-    (lambda: full(negatives=0).fit(table()), ValueError, "negatives must be > 0 and finite, got 0"),
+    (lambda: full(noise_per="users").fit(table()), ValueError,
+     'noise_per must be None, "user", "item" or "both", got \'users\''),
+    (lambda: full(n_negatives=0).fit(table()), ValueError, "negatives must be > 0 and finite, got 0"),
     (lambda: full(likelihood="bernoulli").fit([[1.0, 0.5]]), ValueError,
      'likelihood="bernoulli" takes 1 (like) and 0 (dislike), or 1 alone, got values[1] = 0.5 (1 such)'),
     (lambda: full(likelihood="bernoulli").fit([[0.0, 0.0]]), ValueError,
@@ -219,7 +219,7 @@ MISTAKES = [
      "Leave it out, or fit with ratings of it"),
     (lambda: full().fit(iter([])), ValueError, "the iterator of ratings gave nothing"),
     (lambda: model(max_steps=0).fit(table()), ValueError, "max_steps must be a whole number ≥ 1, got 0"),
-    (lambda: model(max_accesses=1e6).fit(table()), TypeError, "max_accesses must be a whole number ≥ 1, got 1000000.0"),
+    (lambda: model(max_messages=1e6).fit(table()), TypeError, "max_messages must be a whole number ≥ 1, got 1000000.0"),
     (lambda: model(max_seconds=-1).fit(table()), ValueError, "max_seconds must be > 0, got -1: None means no limit"),
     (lambda: model(tol=-1).fit(table()), ValueError, "tol must be ≥ 0, got -1: 0 runs all steps"),
     (lambda: model(seed=-1).fit(table()), ValueError, "seed must be a whole number ≥ 0, got -1"),

@@ -66,7 +66,7 @@ def test_blocks_and_children_are_those_of_the_network(biases):
     assert dict(ours.blocks) == dict(declared.blocks)
     # That biases leave a gauge, and a larger one, is what only the ready model knows.
     assert biases or ours.gauges == declared.gauges
-    assert ours.accesses == sum(ours.child_sets(name)[0].n_reads for name in ours.blocks)
+    assert ours.n_messages == sum(ours.child_sets(name)[0].n_reads for name in ours.blocks)
     for name in ours.blocks:
         assert ours.neighbours(name) == declared.neighbours(name)
         assert ours.coupling(name) == declared.coupling(name)
@@ -101,9 +101,9 @@ def test_same_bound_and_posterior_as_the_network(method, biases):
             np.testing.assert_allclose(a, np.asarray(b), rtol=1e-8, atol=1e-10)
 
 
-def settled(of, steps=6, order=None, seed=0):
+def settled(of, max_steps=6, order=None, seed=0):
     state = of.start(seed)
-    for _ in range(steps):
+    for _ in range(max_steps):
         state = of.sweep(state, order or of.order).state
     return state
 
@@ -180,7 +180,7 @@ def test_accelerated_sweeps_never_fall_and_end_higher():
     plain = run(ours, start, ng.VB(), ng.Constant(1.0), ours.order, limits=Limits(40, 0.0), seed=0)
     assert np.diff(fast.trace["elbo"]).min() > -1e-9
     assert fast.trace["elbo"][-1] > plain.trace["elbo"][-1] - 0.05
-    assert "can be rotated" in fast.trace.choice
+    assert "can be rotated" in fast.trace.strategy
 
 
 def test_likes_have_a_lower_bound_that_never_falls():

@@ -77,14 +77,14 @@ METHODS = [
 def test_same_numbers_as_the_network(method, step, factorized):
     ours = problem(factorized)
     for seed in (0, 3):
-        wanted = network(factorized).fit(method, step=step, steps=20, tol=0, seed=seed, init="random", order=ORDER)
+        wanted = network(factorized).fit(method, step=step, max_steps=20, tol=0, seed=seed, init="random", order=ORDER)
         found = run(ours, ours.start(seed), method, step, ORDER, limits=Limits(20, 0.0), seed=seed)
         for name in ours.blocks:
             for a, b in zip(found.state.lam[name], wanted.state.lam[name], strict=True):
                 np.testing.assert_allclose(a, np.asarray(b), **TOLERANCE)
-        for column in ("elbo", "rho", "moved"):
+        for column in ("elbo", "rho", "relative_change"):
             np.testing.assert_allclose(found.trace[column], wanted.trace[column], **TOLERANCE)
-        np.testing.assert_array_equal(found.trace["accesses"], wanted.trace["accesses"])
+        np.testing.assert_array_equal(found.trace["messages_read"], wanted.trace["messages_read"])
         parts, declared = ours.bound_by_node(found.state), wanted.elbo_by_node()
         assert parts == pytest.approx(declared, rel=1e-10)
         assert ours.bound(found.state) == pytest.approx(found.trace["elbo"][-1], rel=1e-12)

@@ -26,7 +26,7 @@ def same_fit(first, second) -> None:
         for part, other in zip(factor.lam, second.posterior_[name].lam, strict=True):
             np.testing.assert_array_equal(part, other)
     if hasattr(first, "trace_"):
-        for column in ("t", "elbo", "accesses"):
+        for column in ("t", "elbo", "messages_read"):
             np.testing.assert_array_equal(first.trace_[column], second.trace_[column])
 
 
@@ -111,7 +111,7 @@ def test_a_factorisation_goes_on_as_if_never_saved(settings, rng, tmp_path) -> N
 )
 def test_a_fit_of_a_network_goes_on_as_if_never_saved(case, tmp_path) -> None:
     net, init, order = case()
-    fit = net.fit(steps=5, tol=0, init=init, order=order)
+    fit = net.fit(max_steps=5, tol=0, init=init, order=order)
     fit.save(tmp_path / "fit")
     saved = ng.load(tmp_path / "fit")
     assert saved.elbo == fit.elbo
@@ -119,7 +119,7 @@ def test_a_fit_of_a_network_goes_on_as_if_never_saved(case, tmp_path) -> None:
     np.testing.assert_array_equal(saved.trace["elbo"], fit.trace["elbo"])
     for name in fit:
         np.testing.assert_array_equal(saved[name].mean(), fit[name].mean())
-    further, resumed = fit.continue_(steps=5, tol=0), saved.attach(net).continue_(steps=5, tol=0)
+    further, resumed = fit.continue_(max_steps=5, tol=0), saved.attach(net).continue_(max_steps=5, tol=0)
     np.testing.assert_array_equal(further.trace["elbo"], resumed.trace["elbo"])
 
 

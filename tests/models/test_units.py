@@ -85,7 +85,7 @@ MODELS = {
     "hmm full": gaussian_hmm("full"),
     "hmm diag": gaussian_hmm("diag"),
     "factorization": factorization(),
-    "noise by user": factorization(noise_by="user"),
+    "noise by user": factorization(noise_per="user"),
     "without biases": factorization(biases=False),
     "features": factorization(features=True),
     "process": process("gaussian"),

@@ -33,8 +33,8 @@ def gamma(name="tau", **options):
     return ng.Gamma(name, 1.0, 1.0, **options)
 
 
-def fit(*leaves, steps=15, **options):
-    result = ng.Network(*leaves).fit(steps=steps, tol=0, **options)
+def fit(*leaves, max_steps=15, **options):
+    result = ng.Network(*leaves).fit(max_steps=max_steps, tol=0, **options)
     bound = result.trace["elbo"]
     assert np.isfinite(bound).all()
     assert (np.diff(bound) >= -DROP * np.abs(bound[1:])).all()
@@ -145,13 +145,13 @@ def declared(given):
 def test_inputs_are_neither_modified_nor_aliased():
     given, untouched = arrays(), arrays()
     network = declared(given)
-    result = network.fit(init={"mu": given["start"]}, steps=5, tol=0)
+    result = network.fit(init={"mu": given["start"]}, max_steps=5, tol=0)
     for name, array in given.items():
         np.testing.assert_array_equal(array, untouched[name], err_msg=name)
     again = declared(given)
     for array in given.values():
         array[...] = 0  # the declaration has copies, so this changes nothing
-    other = again.fit(init={"mu": untouched["start"]}, steps=5, tol=0)
+    other = again.fit(init={"mu": untouched["start"]}, max_steps=5, tol=0)
     assert last(other) == last(result)
     for node in network.nodes.values():
         assert node.value is None or not node.value.flags.writeable
@@ -161,7 +161,7 @@ def test_a_start_is_copied():
     start = np.array([-1.0, 1.0])
     z = ng.Categorical("z", [0.5, 0.5], plate=n())
     network = ng.Network(ng.Normal("y", normal(plate=k())[z], 1.0, plate=n(), observed=Y))
-    result = network.fit(init={"mu": start}, steps=1, callbacks=[lambda seen: start.fill(np.nan)])
+    result = network.fit(init={"mu": start}, max_steps=1, callbacks=[lambda seen: start.fill(np.nan)])
     assert np.isfinite(last(result))
 
 
@@ -213,7 +213,7 @@ def gated_means():
 @pytest.mark.parametrize("name", gated_means())
 def test_expected_log_density_of_gates_by_sampling(name):
     mean, value = gated_means()[name]
-    result = fit(ng.Normal("y", mean, 0.7, plate=n(), observed=Y), init="random", steps=3)
+    result = fit(ng.Normal("y", mean, 0.7, plate=n(), observed=Y), init="random", max_steps=3)
     rng, draws = np.random.default_rng(0), []
     for _ in range(1000):
         drawn = value({node: result[node].sample(rng) for node in result})
@@ -264,7 +264,7 @@ def test_starts_of_a_category():
     network = ng.Network(ng.Normal("y", normal(plate=k())[z], gamma(), plate=n(), observed=Y))
     labels = (Y > 0).astype(int)
     bounds = [
-        last(network.fit(init={"z": start}, order=["mu", "tau", "a", "z"], steps=40, tol=0))
+        last(network.fit(init={"z": start}, order=["mu", "tau", "a", "z"], max_steps=40, tol=0))
         for start in (labels, labels.astype(float), np.eye(2, dtype=int)[labels], 0.8 * np.eye(2)[labels] + 0.1)
     ]
     np.testing.assert_allclose(bounds, bounds[0], rtol=1e-8)
@@ -367,4 +367,4 @@ def random_network(rng):
 
 @pytest.mark.parametrize("number", [*range(2), *(pytest.param(i, marks=pytest.mark.slow) for i in range(2, 20))])
 def test_bound_of_random_networks_never_falls(number, seed):
-    fit(random_network(np.random.default_rng([seed, number])), init="random", steps=30)
+    fit(random_network(np.random.default_rng([seed, number])), init="random", max_steps=30)

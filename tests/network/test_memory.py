@@ -15,7 +15,7 @@ def fitted(size, method=None):
     mu, tau = ng.Normal("mu", 0.0, 0.1), ng.Gamma("tau", 1.0, 1.0)
     b = ng.Normal("b", mu, 1.0, plate=n)
     network = ng.Network(ng.Normal("y", b, tau, plate=n, observed=data))
-    fit = network.fit(method, steps=2, tol=0)
+    fit = network.fit(method, max_steps=2, tol=0)
     assert np.isfinite(fit.elbo)
     return weakref.ref(network.problem)
 

@@ -35,7 +35,7 @@ def found(case):
     number, method, weight = case
     names = PLAIN if number is None else {**PLAIN, **ODD[number]}
     network = mixture(names, np.repeat([1.0, 2.0, 0.0], 40) if weight else None)
-    options = {"init": {names["mu"]: [-1.0, 1.0]}, "steps": 30, "tol": 0}
+    options = {"init": {names["mu"]: [-1.0, 1.0]}, "max_steps": 30, "tol": 0}
     fit = network.fit(ng.SVI({names["n"]: 3}) if method == "SVI" else ng.VB(), **options)
     drawn = fit.predictive(names["x"], sizes={names["n"]: 4})
     return [

@@ -23,9 +23,9 @@ def test_a_dot_and_an_index_of_the_same_weights(index):
     """Reading w[i] is the same as a dot with a row of the identity; samples of all children are the same as none."""
     shape = np.shape(index)
     chosen = regression(lambda w: w[index], None, shape)
-    dotted = regression(None, np.eye(4)[index], shape).fit(steps=60, tol=0)
+    dotted = regression(None, np.eye(4)[index], shape).fit(max_steps=60, tol=0)
     for options in ({}, {"method": ng.Children(20), "step": ng.Constant(1.0)}):
-        fit = chosen.fit(**options, steps=60, tol=0)
+        fit = chosen.fit(**options, max_steps=60, tol=0)
         np.testing.assert_allclose(fit["w"].mean(), dotted["w"].mean(), rtol=1e-9)
         assert fit.elbo == pytest.approx(dotted.elbo, rel=1e-10)
 
@@ -61,6 +61,6 @@ def test_the_order_and_the_nesting_of_a_sum_do_not_matter(rng):
     a, b = ng.Normal("a", 1.0, 2.0), ng.Normal("b", 0.0, 1.0, plate=n)
     w, t = ng.MultivariateNormal("w", np.zeros(3), np.eye(3)), ng.Gamma("t", 2.0, 1.0)
     orders = [a + b + ng.dot(X, w) + 3.0, (1.0 + ng.dot(X, w)) - (-b - a) + 2.0]
-    options = {"init": {a: 0.5, b: y, w: np.ones(3)}, "order": list("tbaw"), "steps": 2, "tol": 0}
+    options = {"init": {a: 0.5, b: y, w: np.ones(3)}, "order": list("tbaw"), "max_steps": 2, "tol": 0}
     one, other = (ng.Network(ng.Normal("y", m, t, plate=n, observed=y)).fit(**options).elbo for m in orders)
     assert one == pytest.approx(other, rel=1e-12)

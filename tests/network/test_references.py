@@ -63,7 +63,7 @@ def closed_forms():
 def test_evidence_and_posterior_are_exact(name, reference):
     build, parameters = closed_forms()[name]
     record = reference("exact_conjugate")[name]
-    fit = ng.Network(build(record)).fit(ng.VB(), steps=3)
+    fit = ng.Network(build(record)).fit(ng.VB(), max_steps=3)
     assert fit.elbo == pytest.approx(record["log_evidence"], rel=1e-10)
     for parameter, key in parameters.items():
         wanted = record[key] if isinstance(key, str) else record[key[0]][key[1]]
@@ -74,7 +74,7 @@ def test_normal_gamma_mean_field_reaches_its_fixed_point(reference):
     r = reference("exact_conjugate")["normal_gamma_meanfield"]
     mu, tau = ng.Normal("mu", r["mu0"], r["tau0"]), ng.Gamma("tau", r["a0"], r["b0"])
     y = ng.Normal("y", mu, tau, plate=ng.Plate("n", 5), observed=r["data"])
-    fit = ng.Network(y).fit(ng.VB(), steps=200, tol=0)  # the bound is flat at its maximum: its rounding hides 1e-8
+    fit = ng.Network(y).fit(ng.VB(), max_steps=200, tol=0)  # the bound is flat at its maximum: its rounding hides 1e-8
     assert fit.elbo == pytest.approx(r["elbo"], rel=1e-10)
     assert fit.elbo < r["log_evidence_quadrature"]
     assert fit["mu"].mean() == pytest.approx(r["fixed_point"]["mean"], rel=1e-8)
@@ -89,7 +89,7 @@ def test_chain_with_known_parameters_is_exact(reference):
     # symbol, and the log-gamma functions of order 1e8 cancel to 1e-7.
     b = ng.Dirichlet("b", 1e7 * np.array(r["B"]), plate=state)
     y = ng.Categorical("y", b[z], plate=time, observed=r["obs"])
-    fit = ng.Network(y).fit(steps=5, init={"b": np.array(r["B"])})
+    fit = ng.Network(y).fit(max_steps=5, init={"b": np.array(r["B"])})
     np.testing.assert_allclose(fit["z"].mean(), r["smoothed"], atol=1e-5)
     assert fit.elbo == pytest.approx(r["log_likelihood"], abs=1e-5)
 
@@ -102,7 +102,7 @@ def test_tiny_lda_stays_below_its_enumerated_evidence(reference):
     z = ng.Categorical("z", theta[np.array(r["doc"])], plate=cell)
     w = ng.Categorical("w", phi[z], plate=cell, observed=r["w"])
     net = ng.Network(w)
-    bounds = [net.fit(seed=seed, init="random", steps=300, tol=1e-12).elbo for seed in range(5)]
+    bounds = [net.fit(seed=seed, init="random", max_steps=300, tol=1e-12).elbo for seed in range(5)]
     assert max(bounds) < r["log_evidence"]
     assert max(bounds) > r["log_evidence"] - 2.0  # log 2! relabellings and mean field: a nat and a bit
 
@@ -114,7 +114,7 @@ def test_tiny_mixture_stays_below_its_enumerated_evidence(reference):
     z = ng.Categorical("z", weights, plate=n)
     mu = ng.Normal("mu", 0.0, 1.0 / r["mu_prior_var"], plate=k)
     y = ng.Normal("y", mu[z], float(r["noise_prec"]), plate=n, observed=r["y"])
-    fit = ng.Network(y).fit(init="kmeans", steps=200, tol=1e-12)
+    fit = ng.Network(y).fit(init="kmeans", max_steps=200, tol=1e-12)
     # The two labellings are two equal modes; one of them holds half the evidence: the gap is a little over log 2.
     assert 0 < r["log_evidence"] - fit.elbo < 1.0
 
@@ -132,7 +132,7 @@ def test_local_level_model_is_exact_as_one_vector(reference):
 
 
 def sweeps(network, order, init, wanted):
-    fit = network.fit(ng.VB(), steps=len(wanted), tol=0, order=order, init=init)
+    fit = network.fit(ng.VB(), max_steps=len(wanted), tol=0, order=order, init=init)
     np.testing.assert_allclose(fit.trace["elbo"], wanted, rtol=1e-10)
     return fit
 

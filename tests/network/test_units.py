@@ -114,7 +114,7 @@ CASES = {case.__name__: case for case in (hierarchy, regression, mixture, compon
 
 def summary(case: Case, a: float, b: float) -> dict[str, np.ndarray]:
     """What a fit says, in the units of a = 1 and b = 0."""
-    fit = ng.Network(case.node).fit(ng.VB(), init=case.init or None, steps=12, tol=0)
+    fit = ng.Network(case.node).fit(ng.VB(), init=case.init or None, max_steps=12, tol=0)
     found = {"elbo": np.asarray(fit.elbo + case.count * np.log(a))}
     found["trace"] = np.asarray(fit.trace["elbo"][-3:]) + case.count * np.log(a)
     for name, kind in case.kinds.items():
@@ -195,7 +195,7 @@ def test_the_bound_of_far_data_rises_and_the_precision_is_right(offset: float, v
 
 def test_everything_that_shows_or_takes_values_is_in_the_units_of_the_data(tmp_path, values: np.ndarray) -> None:
     network = far(values + 1e7)
-    fit = network.fit(init={"mu": 1e7 + 3.0}, steps=20, tol=0)
+    fit = network.fit(init={"mu": 1e7 + 3.0}, max_steps=20, tol=0)
     mean, precision = fit["mu"].parameters["mean"], fit["mu"].parameters["precision"]
     np.testing.assert_allclose(fit["mu"].natural["x"], precision * mean, rtol=1e-12)
     np.testing.assert_allclose(fit["mu"].moments["xx"], mean**2 + 1 / precision, rtol=1e-12)
@@ -219,5 +219,5 @@ def test_components_that_differ_in_a_small_unit_are_not_taken_for_equal() -> Non
     mu = ng.Normal("mu", 0.0, 1e-2 / a**2, plate=k)
     z = ng.Categorical("z", [0.5, 0.5], plate=n)
     y = ng.Normal("y", mu[z], 1.0 / a**2, plate=n, observed=a * ROWS[:, 0])
-    fit = ng.Network(y).fit(init={"mu": [-a, a]}, steps=30)
+    fit = ng.Network(y).fit(init={"mu": [-a, a]}, max_steps=30)
     np.testing.assert_allclose(np.sort(fit["mu"].mean()) / a, [-3.0, 3.0], atol=0.7)

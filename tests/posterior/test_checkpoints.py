@@ -57,14 +57,14 @@ def small():
 
 def test_two_files_are_kept_and_orphans_removed(tmp_path):
     net = small()
-    whole = net.fit(steps=11, tol=0)
+    whole = net.fit(max_steps=11, tol=0)
 
     def power_cut(progress):
         if progress.t == 9:
             raise RuntimeError("the lights are out")
 
     with pytest.raises(RuntimeError, match="lights"):
-        net.fit(steps=11, tol=0, callbacks=[power_cut], checkpoint=tmp_path, every=2)
+        net.fit(max_steps=11, tol=0, callbacks=[power_cut], checkpoint=tmp_path, every=2)
     assert [path.name[-12:] for path in checkpoints_in(tmp_path)] == ["0006.natgrad", "0008.natgrad"]
     (tmp_path / ".checkpoint-000000000010.natgrad.abc.tmp").write_bytes(b"half")
     with pytest.raises(FileExistsError, match="resume=True"):
@@ -72,16 +72,18 @@ def test_two_files_are_kept_and_orphans_removed(tmp_path):
     # The last one is damaged: the one before it is as good.
     last = checkpoints_in(tmp_path)[-1]
     last.write_bytes(last.read_bytes()[:-9])
-    resumed = net.fit(steps=11, tol=0, checkpoint=tmp_path, every=2, resume=True)
+    resumed = net.fit(max_steps=11, tol=0, checkpoint=tmp_path, every=2, resume=True)
     assert bits_of(resumed) == bits_of(whole)
     assert sorted(path.name[-12:] for path in tmp_path.iterdir()) == ["0010.natgrad", "0011.natgrad"]
 
 
 def test_a_raised_limit_goes_on(tmp_path):
     net = small()
-    net.fit(steps=4, tol=0, checkpoint=tmp_path)
-    assert bits_of(net.fit(steps=9, tol=0, checkpoint=tmp_path, resume=True)) == bits_of(net.fit(steps=9, tol=0))
-    fewer = net.fit(steps=2, tol=0, checkpoint=tmp_path, resume=True)
+    net.fit(max_steps=4, tol=0, checkpoint=tmp_path)
+    assert bits_of(net.fit(max_steps=9, tol=0, checkpoint=tmp_path, resume=True)) == bits_of(
+        net.fit(max_steps=9, tol=0)
+    )
+    fewer = net.fit(max_steps=2, tol=0, checkpoint=tmp_path, resume=True)
     assert len(fewer.trace) == 9
 
 
@@ -96,8 +98,8 @@ def test_what_a_callback_remembers_comes_back(tmp_path):
             return self.memory == 12
 
     net = small()
-    net.fit(steps=7, tol=0, checkpoint=tmp_path, callbacks=[Highest()])
-    resumed = net.fit(steps=30, tol=0, checkpoint=tmp_path, callbacks=[Highest()], resume=True)
+    net.fit(max_steps=7, tol=0, checkpoint=tmp_path, callbacks=[Highest()])
+    resumed = net.fit(max_steps=30, tol=0, checkpoint=tmp_path, callbacks=[Highest()], resume=True)
     assert len(resumed.trace) == 12
 
 
@@ -134,12 +136,12 @@ def test_a_memory_that_cannot_be_written_is_no_reason_to_lose_the_run(tmp_path, 
 
     net, counter = small(), Counter()
     with pytest.warns(RuntimeWarning, match=rf"callbacks\[0\]\.memory.*{why}") as caught:
-        net.fit(steps=5, tol=0, checkpoint=tmp_path, every=1, callbacks=[Hoarder(), Counter()])
+        net.fit(max_steps=5, tol=0, checkpoint=tmp_path, every=1, callbacks=[Hoarder(), Counter()])
     assert len(caught) == 1  # not once for each checkpoint
     again = Hoarder()
     again.memory = "its own"
-    resumed = net.fit(steps=9, tol=0, checkpoint=tmp_path, every=1, callbacks=[again, counter], resume=True)
-    assert bits_of(resumed) == bits_of(net.fit(steps=9, tol=0))
+    resumed = net.fit(max_steps=9, tol=0, checkpoint=tmp_path, every=1, callbacks=[again, counter], resume=True)
+    assert bits_of(resumed) == bits_of(net.fit(max_steps=9, tol=0))
     assert (again.memory, counter.memory) == ("its own", 9)
 
 
@@ -177,7 +179,7 @@ def test_one_run_has_a_folder_for_itself_and_other_threads_keep_too(tmp_path):
     with Checkpoints(tmp_path), pytest.raises(BlockingIOError, match="another run keeps"):
         small().fit(checkpoint=tmp_path)
     found = []
-    thread = threading.Thread(target=lambda: found.append(small().fit(steps=3, checkpoint=tmp_path)))
+    thread = threading.Thread(target=lambda: found.append(small().fit(max_steps=3, checkpoint=tmp_path)))
     thread.start()
     thread.join()
     assert len(found) == len(checkpoints_in(tmp_path)) == 1
@@ -189,7 +191,7 @@ def test_a_full_disk_does_not_end_the_run(tmp_path, monkeypatch):
 
     monkeypatch.setattr("natgrad.posterior.files.checkpoints.write_model", full)
     with pytest.warns(RuntimeWarning, match="could not be written"):
-        assert len(small().fit(steps=3, tol=0, checkpoint=tmp_path).trace) == 3
+        assert len(small().fit(max_steps=3, tol=0, checkpoint=tmp_path).trace) == 3
 
 
 SCRIPT = """

@@ -88,7 +88,7 @@ def test_ready_models_have_their_own_labels(topics):
     model = ng.MatrixFactorization(n_factors=2, max_steps=3).fit(ratings)
     assert model.posterior_.to_xarray()["u"].sel(user="bob").shape == (3,)
     series = np.random.default_rng(0).normal(size=(50, 2))
-    chain = ng.GaussianHMM(2, n_init=1, max_sweeps=2).fit(series)
+    chain = ng.GaussianHMM(2, n_init=1, max_passes=2).fit(series)
     assert chain.posterior_.to_xarray()["transition"].dims == ("state", "next_state")
     assert chain.posterior_.to_arviz(n=5)["posterior"]["initial"].shape == (1, 5, 2)
 
@@ -96,7 +96,7 @@ def test_ready_models_have_their_own_labels(topics):
 def test_a_variable_may_have_the_name_of_its_plate():
     topic = ng.Plate("topic", 3)
     node = ng.Normal("topic", 0.0, 1.0, plate=topic)
-    fit = ng.Network(ng.Normal("y", node, 1.0, plate=topic, observed=[1.0, 2.0, 3.0])).fit(steps=2)
+    fit = ng.Network(ng.Normal("y", node, 1.0, plate=topic, observed=[1.0, 2.0, 3.0])).fit(max_steps=2)
     assert fit.to_xarray()["topic"].dims == ("topic_axis",)
 
 

@@ -57,7 +57,7 @@ def test_new_gathers():
     u = ng.MultivariateNormal("u", np.zeros(2), np.eye(2), plate=ng.Plate("user", 5))
     v = ng.MultivariateNormal("v", np.zeros(2), np.eye(2), plate=ng.Plate("item", 4))
     r = ng.Normal("r", ng.dot(u[users], v[items]), 2.0, plate=ng.Plate("n", 80), observed=rng.normal(size=80))
-    fit = ng.Network(r).fit(init="random", steps=20)
+    fit = ng.Network(r).fit(init="random", max_steps=20)
     p = fit.predictive("r", mean=ng.dot(u[[0, 4]], v[[3, 3]]))
     mu, mv = fit["u"].mean(), fit["v"].mean()
     np.testing.assert_allclose(p.mean(), [mu[0] @ mv[3], mu[4] @ mv[3]], rtol=1e-12)

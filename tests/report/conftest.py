@@ -59,7 +59,7 @@ def series() -> np.ndarray:
 
 @pytest.fixture(scope="session")
 def states(series):
-    return ng.GaussianHMM(n_states=2, n_init=2, max_sweeps=20, seed=0, verbose=False).fit(series)
+    return ng.GaussianHMM(n_states=2, n_init=2, max_passes=20, seed=0, verbose=False).fit(series)
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +81,7 @@ def fit():
     w = ng.MultivariateNormal("w", 0.0, 1.0, size=3)
     tau = ng.Gamma("tau", 1.0, 1.0)
     y = ng.Normal("y", ng.dot(x, w), tau, plate=n, observed=x @ [1.0, 2.0, 3.0] + 0.1 * rng.normal(size=40))
-    return ng.Network(y).fit(progress=False)
+    return ng.Network(y).fit(verbose=False)
 
 
 @pytest.fixture

@@ -127,7 +127,7 @@ def test_names_are_escaped():
     network = ng.Network(x)
     assert "<a&b>" not in network.draw()
     assert set(Seen(network.draw()).nodes) == {"<a&b>", "x"}
-    assert "<a&b>" not in network.fit(progress=False)._repr_html_()
+    assert "<a&b>" not in network.fit(verbose=False)._repr_html_()
 
 
 def test_notebook_shows_fits_and_leaves_unfitted_estimators_to_scikit_learn():

@@ -265,7 +265,7 @@ def test_bound_steps_and_reason_are_on_the_page(topics, pages):
     text = re.sub(r"<[^>]+>", " ", pages["LDA alone"])
     assert f"{topics.elbo_:.6g}".replace("-", "−") in text.replace(",", "")
     assert str(topics.stop_)[1:] in text
-    assert topics.trace_.choice[1:] in text.replace("&#x27;", "'")
+    assert topics.trace_.strategy[1:] in text.replace("&#x27;", "'")
     assert ng.__version__ in text
 
 

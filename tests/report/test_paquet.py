@@ -266,18 +266,18 @@ def test_prior_bound_is_the_bound_at_the_prior(tiny):
 
 def test_outcome_starts_at_the_start_and_stays_within_its_accesses(problem):
     run = paquet_runs.compute(problem, Trial(Setting(1, "b", 8), 3, 2.0, 0))
-    assert run.accesses[0] == 0
+    assert run.messages_read[0] == 0
     assert run.start == pytest.approx(problem.bound(problem.start(0)))
     assert np.isfinite(run.bound).all()
-    assert (np.diff(run.accesses) > 0).all()
-    assert 2 * 4000 * 0.5 < run.accesses[-1] < 2 * 4000 * 1.5
+    assert (np.diff(run.messages_read) > 0).all()
+    assert 2 * 4000 * 0.5 < run.messages_read[-1] < 2 * 4000 * 1.5
     assert not run.diverged
 
 
 def test_full_vb_rises_from_the_same_start(problem):
     run = paquet_runs.compute(problem, Trial(Setting(0), 0, 3.0, 0))
     assert run.start == pytest.approx(problem.bound(problem.start(0)))
-    np.testing.assert_array_equal(run.accesses, [0, 4000, 8000, 12_000])
+    np.testing.assert_array_equal(run.messages_read, [0, 4000, 8000, 12_000])
     assert (np.diff(run.bound) > 0).all()
 
 

@@ -117,7 +117,7 @@ def _hmm(scale: float) -> Case:
     rng = np.random.default_rng(0)
     T, K = max(200, round(50_000 * scale)), 5
     series = rng.normal(size=(T, 3)) + 3.0 * rng.integers(0, K, T // 20 + 1).repeat(20)[:T, None]
-    ours = ng.GaussianHMM(K, covariance="diag", method=ng.VB(), n_init=1, max_sweeps=PASSES, tol=0.0, verbose=False)
+    ours = ng.GaussianHMM(K, covariance="diag", method=ng.VB(), n_init=1, max_passes=PASSES, tol=0.0, verbose=False)
     fits: dict[str, Callable[[], Any]] = {"natgrad": lambda: ours.fit(series)}
     if hmmlearn := _installed("hmmlearn.hmm"):
         theirs = hmmlearn.GaussianHMM(K, covariance_type="diag", n_iter=PASSES, tol=-np.inf, random_state=0)

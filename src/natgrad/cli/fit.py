@@ -162,7 +162,7 @@ def tell(
         "seconds": took,
         "held_out": held_out,
         "stop": {"reason": stop.reason.name.lower(), "converged": stop.converged, "words": str(stop)},
-        "choice": fitted.trace_.choice,
+        "choice": fitted.trace_.strategy,
         "output": str(output),
         "report": None if report is None else str(report),
     }

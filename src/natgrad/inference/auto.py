@@ -29,6 +29,7 @@ from natgrad.inference.steppers.tuned import is_tuned, tuned_stepper
 from natgrad.network.groups.groups import Groups
 from natgrad.network.groups.memoised import MemoisedStepper, WholePasses
 from natgrad.network.groups.sampled import SVIStepper
+from natgrad.renamed import says_new_names
 from natgrad.validation import real_number
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Auto", "Choice", "Control", "choose"]
 
-Reads = Literal["cheap", "expensive", "stream"]
+DataAccess = Literal["cheap", "expensive", "stream"]
 # Memoised VB cuts the groups into batches of at least this many observations and two groups, and no smaller than the globals
 # that each of them updates; more batches than the most make no faster progress, and with fewer than the least a sweep of
 # everything, compiled as a whole, is quicker. A visit costs ten milliseconds whatever it reads: where reads are cheap, batches
@@ -48,13 +49,14 @@ MEMORY_SHARE = 0.5
 
 
 @final
+@says_new_names
 @dataclass(frozen=True, slots=True)
 class Auto:
     """The default: chooses what is fastest for the data at hand, and needs no step size.
 
     Parameters
     ----------
-    reads : "cheap", "expensive" or "stream"
+    data_access : "cheap", "expensive" or "stream"
         What reading data costs: in memory they are cheap; "expensive" ones (disk, network) are spared by remembering messages;
         "stream" is data that never come again, for which nothing is remembered.
     memory : float, optional
@@ -65,21 +67,21 @@ class Auto:
     Examples
     --------
     >>> Auto(memory=2e9)
-    Auto(reads='cheap', memory=2000000000.0, rotate=True)
+    Auto(data_access='cheap', memory=2000000000.0, rotate=True)
     """
 
-    reads: Reads = "cheap"
+    data_access: DataAccess = "cheap"
     memory: float | None = None
     rotate: bool = True
 
     def __post_init__(self) -> None:
-        if self.reads not in ("cheap", "expensive", "stream"):
-            raise ValueError(f'reads must be "cheap", "expensive" or "stream", got {self.reads!r}')
+        if self.data_access not in ("cheap", "expensive", "stream"):
+            raise ValueError(f'data_access must be "cheap", "expensive" or "stream", got {self.data_access!r}')
         if self.memory is not None and not real_number(self.memory, "memory") >= 0:
             raise ValueError(f"memory must be ≥ 0 bytes, got {self.memory!r}: 0 remembers nothing")
 
     @property
-    def room(self) -> float:
+    def memory_budget(self) -> float:
         """Bytes for remembered messages."""
         return free_memory() * MEMORY_SHARE if self.memory is None else self.memory
 
@@ -104,7 +106,7 @@ def choose(
         return Choice(*tuned_stepper(problem, method, None if isinstance(step, Auto) else step))
     if is_additive(problem):
         if isinstance(step, Auto):
-            return Choice(*additive_stepper(problem, method, None, step.room, step.reads == "stream"))
+            return Choice(*additive_stepper(problem, method, None, step.memory_budget, step.data_access == "stream"))
         return Choice(*additive_stepper(problem, method, step, 0.0, False))
     if not isinstance(step, Auto):
         fixed = VB() if method is None else method
@@ -130,14 +132,14 @@ def largest_coupling(problem: Problem) -> int:
 
 def _best(problem: Problem, auto: Auto, order: tuple[str, ...]) -> Choice:
     """Nothing was fixed."""
-    if auto.reads == "cheap" and auto.rotate and problem.gauges:
+    if auto.data_access == "cheap" and auto.rotate and problem.gauges:
         pairs = ", ".join(f"{a}·{b}" for a, b in problem.gauges)
         return _accelerated(problem, order, True, f"reads are cheap, and {pairs} can be rotated")
-    method = _groups_of(problem, order, OBSERVATIONS[auto.reads])
+    method = _groups_of(problem, order, OBSERVATIONS[auto.data_access])
     if method is not None:
         stepper, words = _grouped(problem, method, auto, order)
         return Choice(WholePasses(stepper) if isinstance(stepper, MemoisedStepper) else stepper, words)
-    if auto.reads == "cheap":
+    if auto.data_access == "cheap":
         return _accelerated(problem, order, False, "reads are cheap, and there are not enough independent groups")
     return _sampled(problem, Children(1), auto, order)
 
@@ -157,10 +159,10 @@ def _grouped(problem: Problem, method: SVI, auto: Auto, order: tuple[str, ...]) 
     from natgrad.network.groups.summary import NotAdditive
 
     plain = SVIStepper(problem, method, PerNode(), order)
-    if auto.reads == "stream":
+    if auto.data_access == "stream":
         return Choice(plain, "per-node steps: the data are a stream, nothing is remembered")
     needed = sum(8 * _numbers(problem, name) for name in plain.groups.local)
-    if needed > auto.room:
+    if needed > auto.memory_budget:
         return Choice(plain, f"per-node steps: remembering local variables takes {_size(needed)}, more than there is")
     try:
         memoised = MemoisedStepper(problem, method, order)
@@ -196,15 +198,15 @@ def _sampled(problem: Problem, method: Children | GlobalBatch, auto: Auto, order
         if isinstance(method, Children)
         else GlobalBatchStepper(problem, method, PerNode(), order)
     )
-    if auto.reads == "stream":
+    if auto.data_access == "stream":
         return Choice(inner, "per-node steps: the data are a stream, nothing is remembered")
     messages, why = problem.messages, "this problem remembers no messages"
     if messages is not None:
-        if messages.n_bytes <= auto.room:
+        if messages.n_bytes <= auto.memory_budget:
             words = f"remembered messages, {_size(messages.n_bytes)}, checked by exact sweeps"
             words += " with rotation" if auto.rotate and problem.gauges else ""
             return Choice(MessageStepper(problem, messages, method, order, auto.rotate), words)
-        why = f"remembering messages takes {_size(messages.n_bytes)}, and there are {_size(auto.room)} for it"
+        why = f"remembering messages takes {_size(messages.n_bytes)}, and there are {_size(auto.memory_budget)} for it"
     return Choice(
         SafeguardedStepper(problem, inner, order, auto.rotate), f"per-node steps, checked by exact sweeps: {why}"
     )

@@ -38,7 +38,7 @@ class Progress(NamedTuple):
     t: int
     elbo: float
     rho: float
-    accesses: int
+    messages_read: int
     seconds: float
     state: State
     trace: Trace
@@ -125,7 +125,7 @@ class CallbackList:
         last = self.trace.last
         LOG.debug("step %d: bound %.8g, rho %.3g, %.3f s", last.t, last.elbo, last.rho, last.seconds)
         model = functools.partial(self.model_at, state)
-        seen = Progress(state.t, last.elbo, last.rho, last.accesses, last.seconds, state, self.trace, model)
+        seen = Progress(state.t, last.elbo, last.rho, last.messages_read, last.seconds, state, self.trace, model)
         answers = [callback(seen) for callback in self.callbacks]
         if not any(map(bool, answers)):
             return None

@@ -35,7 +35,7 @@ from natgrad.inference.probes import tried
 from natgrad.inference.problem import Problem, State
 from natgrad.inference.progress import progress_bar
 from natgrad.inference.step_sizes import Constant, PerNode
-from natgrad.inference.steppers.sampled import ExactStepper, StepInfo, Stepper, full_accesses
+from natgrad.inference.steppers.sampled import ExactStepper, StepInfo, Stepper, sweep_messages
 from natgrad.inference.stopping import left_to_gain, left_to_gain_noisy
 from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
 from natgrad.validation import real_number, whole_number
@@ -57,26 +57,26 @@ BoundEvery = int | Literal["log", "never"] | None
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop: after ``steps``, ``seconds`` or ``accesses``, or when less than ``tol`` nats are left to gain.
+    """When to stop: after ``max_steps``, ``max_seconds`` or ``max_messages``, or when less than ``tol`` nats are left to gain.
 
     What is left is estimated from how fast the gains of successive passes shrink (`natgrad.inference.stopping`). ``share`` is
     the number of observations where ``tol`` is for each of them: large data, of which nobody needs the last nat.
     """
 
-    steps: int = 1000
+    max_steps: int = 1000
     tol: float = TOLERANCE
-    seconds: float | None = None
-    accesses: int | None = None
+    max_seconds: float | None = None
+    max_messages: int | None = None
     share: float | None = None
 
     def __post_init__(self) -> None:
-        whole_number(self.steps, "steps")
+        whole_number(self.max_steps, "max_steps")
         if not real_number(self.tol, "tol") >= 0:
             raise ValueError(f"tol must be ≥ 0, got {self.tol!r}: 0 runs all steps")
-        if self.seconds is not None and not real_number(self.seconds, "seconds") > 0:
-            raise ValueError(f"seconds must be > 0, got {self.seconds!r}: None means no limit")
-        if self.accesses is not None:
-            whole_number(self.accesses, "accesses")
+        if self.max_seconds is not None and not real_number(self.max_seconds, "max_seconds") > 0:
+            raise ValueError(f"max_seconds must be > 0, got {self.max_seconds!r}: None means no limit")
+        if self.max_messages is not None:
+            whole_number(self.max_messages, "max_messages")
 
     @property
     def nats(self) -> float:
@@ -116,7 +116,7 @@ def run(
     seed: int,
     callbacks: Sequence[Any] = (),
     bound_every: BoundEvery = None,
-    progress: bool | None = None,
+    verbose: bool | None = None,
     trace: Trace | None = None,
     executor: Executor | None = None,
     checkpointer: Checkpointer | None = None,
@@ -137,13 +137,13 @@ def run(
     with (
         nullcontext() if checkpointer is None else checkpointer,
         ONE_BLAS_THREAD,
-        progress_bar(limits.steps, progress) as bar,
+        progress_bar(limits.max_steps, verbose) as bar,
     ):
         kept = None if checkpointer is None else checkpointer.begin(run_fingerprint(problem, seed, order, words))
         if kept is not None:
             trace.take_over(kept.trace)
             restore_callback_states(tell.callbacks, kept.notes)
-        trace.choice = words
+        trace.strategy = words
         watch = RunMonitor(problem, method, step, stepper, limits, bound_every, trace)
         state, stop = watch.begin(start, kept)
         while stop is None:
@@ -183,10 +183,10 @@ def _probed(
     trials = tried(
         watch.problem, stepper, watch.stepper.finish(state), watch.bounds[-1], order, seed, watch.limits.nats
     )
-    accesses = sum(trial.accesses for trial in trials)
+    accesses = sum(trial.messages_read for trial in trials)
     if trials and trials[-1].higher:
         found = trials[-1].state._replace(t=state.t + 1)
-        watch.record(found, trials[-1].info._replace(accesses=accesses))
+        watch.record(found, trials[-1].info._replace(messages_read=accesses))
         return tell(found) or watch.ended(found), found
     watch.charge(accesses)
     return stop, state
@@ -212,10 +212,10 @@ class RunMonitor:
 
     def __post_init__(self) -> None:
         earlier = self.trace.last if len(self.trace) else None
-        self.accesses = self.accesses_before = earlier.accesses if earlier else 0
+        self.messages_read = self.messages_before = earlier.messages_read if earlier else 0
         self.started -= earlier.seconds if earlier else 0.0
-        self.until = None if self.limits.seconds is None else time.perf_counter() + self.limits.seconds
-        self.sweep_accesses = full_accesses(self.problem)
+        self.until = None if self.limits.max_seconds is None else time.perf_counter() + self.limits.max_seconds
+        self.sweep_messages = sweep_messages(self.problem)
 
     def begin(self, start: State | Callable[[], State], kept: RunState | None) -> tuple[State, Stop | None]:
         """The state to go on from, and whether there is nothing to do.
@@ -239,7 +239,7 @@ class RunMonitor:
         mine = [record for record in records if record.t > kept.begun]
         self.bounds = [record.elbo for record in mine if not math.isnan(record.elbo)]
         before = records[len(records) - len(mine) - 1] if len(mine) < len(records) else None
-        self.accesses_before = before.accesses if before else 0
+        self.messages_before = before.messages_read if before else 0
         if self.until is not None and mine:
             self.until -= mine[-1].seconds - (before.seconds if before else 0.0)
 
@@ -254,14 +254,14 @@ class RunMonitor:
 
     def record(self, state: State, info: StepInfo) -> None:
         """One line of the trace; the exact bound if it is due."""
-        self.accesses += info.accesses
-        self.unread += info.accesses
+        self.messages_read += info.messages_read
+        self.unread += info.messages_read
         bound = info.bound
-        if bound is None and self._bound_is_due(state.t, info.accesses):
+        if bound is None and self._bound_is_due(state.t, info.messages_read):
             bound, self.unread = self.problem.bound(state), 0
         if bound is not None and not (self.stepper.monotone and math.isnan(bound)):
             self.bounds.append(bound)
-        moved = max((float(block.moved) for block in info.blocks.values()), default=0.0)
+        moved = max((float(block.relative_change) for block in info.blocks.values()), default=0.0)
         self.trace.append(
             StepRecord(
                 state.t,
@@ -269,16 +269,16 @@ class RunMonitor:
                 info.estimate if bound is None or not math.isnan(info.estimate) else bound,
                 info.rho,
                 moved,
-                self.accesses,
+                self.messages_read,
                 time.perf_counter() - self.started,
             )
         )
 
     def charge(self, accesses: int) -> None:
         """Count what was read after the last step."""
-        self.accesses += accesses
+        self.messages_read += accesses
         last = self.trace.pop()
-        self.trace.append(last._replace(accesses=self.accesses, seconds=time.perf_counter() - self.started))
+        self.trace.append(last._replace(messages_read=self.messages_read, seconds=time.perf_counter() - self.started))
 
     def lost(self, state: State) -> Stop | None:
         """A bound that is not finite, or has left for minus infinity."""
@@ -293,14 +293,16 @@ class RunMonitor:
 
     def ended(self, state: State) -> Stop | None:
         """Tolerance, time, accesses or steps."""
-        read = self.accesses - self.accesses_before
-        if self.limits.accesses is not None and read >= self.limits.accesses:
-            words = f"{read:,} messages were read after step {self.trace.last.t}, of {self.limits.accesses:,} allowed"
-            return Stop(Reason.ACCESSES, words)
+        read = self.messages_read - self.messages_before
+        if self.limits.max_messages is not None and read >= self.limits.max_messages:
+            words = (
+                f"{read:,} messages were read after step {self.trace.last.t}, of {self.limits.max_messages:,} allowed"
+            )
+            return Stop(Reason.MESSAGES, words)
         if self.until is not None and time.perf_counter() > self.until:
             return Stop(
                 Reason.SECONDS,
-                f"{self.limits.seconds:g} seconds were up after step {self.trace.last.t}",
+                f"{self.limits.max_seconds:g} seconds were up after step {self.trace.last.t}",
             )
         return self._settled() or self._out_of_steps(state)
 
@@ -330,23 +332,23 @@ class RunMonitor:
         return self.bounds[-1] - self.bounds[-1 - passes // 4 * self.stepper.steps_per_pass] <= CREEP * self.limits.nats
 
     def _out_of_steps(self, state: State) -> Stop | None:
-        if state.t - self.begun < self.limits.steps:
+        if state.t - self.begun < self.limits.max_steps:
             return None
-        taken = f"all {self.limits.steps} steps were taken"
+        taken = f"all {self.limits.max_steps} steps were taken"
         if self.limits.tol == 0:
             return Stop(Reason.STEPS, f"{taken}, as tol = 0 asks")
         settled = f"before the bound settled to {self.limits.tol_words}"
-        return Stop(Reason.STEPS, f"{taken} {settled}: raise steps, or continue_() the fit")
+        return Stop(Reason.STEPS, f"{taken} {settled}: raise max_steps, or continue_() the fit")
 
     def _bound_is_due(self, t: int, read: int) -> bool:
         if self.bound_every == "never":
             return False
         if self.bound_every == "log":
             # A function of the accesses before and after, so that a continued run has the bounds of an uninterrupted one.
-            return _log_cell(self.accesses) > _log_cell(self.accesses - read)
+            return _log_cell(self.messages_read) > _log_cell(self.messages_read - read)
         if self.bound_every is not None:
             return t % self.bound_every == 0
-        return self.sweep_accesses <= CHEAP_BOUND or self.unread >= BOUND_SHARE * self.sweep_accesses
+        return self.sweep_messages <= CHEAP_BOUND or self.unread >= BOUND_SHARE * self.sweep_messages
 
     def _diverged(self, what: str, t: int, rho: float) -> Stop:
         sampled, advice = (

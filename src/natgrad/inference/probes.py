@@ -46,7 +46,7 @@ class Trial(NamedTuple):
     state: State
     info: StepInfo
     higher: bool
-    accesses: int
+    messages_read: int
 
 
 def tried(
@@ -74,7 +74,7 @@ def _followed(stepper: Stepper, state: State, goal: float, seed: int, tol: float
     margin = max(tol, 1e-12 * abs(goal))
     for number in range(1, LONGEST * stepper.steps_per_pass + 1):
         state, info = stepper.step(state, seed)
-        accesses += info.accesses
+        accesses += info.messages_read
         if not all(bool(block.valid) for block in info.blocks.values()):
             break
         if info.bound is None or math.isnan(info.bound):

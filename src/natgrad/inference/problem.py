@@ -79,7 +79,7 @@ class BlockInfo(NamedTuple):
     """What one update did: whether λ stayed valid, and how far it moved (‖Δλ‖ / ‖λ‖)."""
 
     valid: Array
-    moved: Array
+    relative_change: Array
 
 
 class SweepResult(NamedTuple):

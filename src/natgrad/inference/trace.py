@@ -20,8 +20,8 @@ class StepRecord(NamedTuple):
     elbo: float
     elbo_estimate: float
     rho: float
-    moved: float
-    accesses: int
+    relative_change: float
+    messages_read: int
     seconds: float
     held_out: float = math.nan
 
@@ -30,15 +30,15 @@ class Trace:
     """Columns of numbers with one entry for each step, as in ``trace["elbo"]``.
 
     ``elbo`` is the exact bound (NaN where it was not evaluated), ``elbo_estimate`` what the mini-batch says of it,
-    ``accesses`` the messages read so far, ``seconds`` the time so far, ``moved`` the relative change of λ, ``held_out`` the score
-    of held-out data (NaN where it was not evaluated). ``choice`` says in words how the steps are taken, and why.
+    ``messages_read`` the messages read so far, ``seconds`` the time so far, ``relative_change`` how far λ moved, ``held_out``
+    the score of held-out data (NaN where it was not evaluated). ``strategy`` says in words how the steps are taken, and why.
     """
 
     columns = StepRecord._fields
 
     def __init__(self, records: list[StepRecord] | None = None) -> None:
         self._records = list(records or [])
-        self.choice = ""
+        self.strategy = ""
 
     def append(self, record: StepRecord) -> None:
         """Add one step."""
@@ -86,17 +86,17 @@ class Trace:
         if not self._records:
             return "Trace(no steps)"
         last = self._records[-1]
-        return f"Trace({len(self)} steps, elbo {last.elbo:.6g}, {last.accesses:,} accesses, {last.seconds:.3g} s)"
+        return f"Trace({len(self)} steps, elbo {last.elbo:.6g}, {last.messages_read:,} messages, {last.seconds:.3g} s)"
 
     def __str__(self) -> str:
         shown = self._records if len(self) <= 12 else [*self._records[:6], None, *self._records[-5:]]
-        lines = [self.choice] if self.choice else []
-        lines += [f"{'t':>6} {'elbo':>16} {'rho':>9} {'moved':>9} {'accesses':>12} {'seconds':>9}"]
+        lines = [self.strategy] if self.strategy else []
+        lines += [f"{'t':>6} {'elbo':>16} {'rho':>9} {'change':>9} {'messages':>12} {'seconds':>9}"]
         for r in shown:
             lines.append(
                 "     …"
                 if r is None
-                else f"{r.t:>6} {r.elbo:>16.6f} {r.rho:>9.3g} {r.moved:>9.2e} {r.accesses:>12,} {r.seconds:>9.3f}"
+                else f"{r.t:>6} {r.elbo:>16.6f} {r.rho:>9.3g} {r.relative_change:>9.2e} {r.messages_read:>12,} {r.seconds:>9.3f}"
             )
         return "\n".join(lines)
 
@@ -107,7 +107,7 @@ class Reason(enum.Enum):
     TOLERANCE = "less than tol is left to gain"
     STEPS = "all steps were taken"
     SECONDS = "the time was up"
-    ACCESSES = "as many messages were read as allowed"
+    MESSAGES = "as many messages were read as allowed"
     CALLBACK = "a callback asked to stop"
     DIVERGED = "a step left the space of valid parameters"
 
@@ -117,7 +117,7 @@ class Stop:
     """The reason a run ended, and in words what happened and what to do about it."""
 
     reason: Reason
-    words: str = field(default="")
+    message: str = field(default="")
 
     @property
     def converged(self) -> bool:
@@ -130,4 +130,4 @@ class Stop:
         return self.reason is Reason.DIVERGED
 
     def __str__(self) -> str:
-        return self.words or self.reason.value
+        return self.message or self.reason.value

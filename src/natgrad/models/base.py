@@ -41,9 +41,14 @@ from natgrad.inference.schema import Misfit, check
 from natgrad.models.registry import MODELS, model_class
 from natgrad.posterior.files.container import encoded, read_model, write_model
 from natgrad.posterior.files.records import register
+from natgrad.renamed import RENAMED
 from natgrad.showing import ShowMixin
 
 __all__ = ["SaveMixin", "load", "register"]
+
+
+# Defaults of settings that were two and are one: a file with these says nothing.
+FORMER_DEFAULTS = {"max_sweeps": 200, "passes": 1.0}
 
 
 class SaveMixin(ShowMixin):
@@ -129,6 +134,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         if stored.kind not in MODELS:
             raise ValueError(f"it holds a {stored.kind!r}, which this natgrad does not know")
         cls = model_class(stored.kind)
+        stored.value["settings"] = _with_new_names(cls, stored.value["settings"])
         cls._check_file(stored.value)
         estimator = cls(**stored.value["settings"])
         estimator._restore(stored.value["fitted"])
@@ -137,3 +143,15 @@ def load(path: str | os.PathLike[str]) -> Any:
             f"cannot load {os.fspath(path)!r}, written by natgrad {stored.version}: its contents do not fit together ({reason})"
         ) from None
     return estimator
+
+
+def _with_new_names(cls: Any, settings: Any) -> Any:
+    """Settings as files before 0.2 called them under the names of today; of two that became one, the one that was changed."""
+    if not isinstance(settings, dict):
+        return settings
+    known = cls().get_params(deep=False)
+    found = {name: value for name, value in settings.items() if name in known or RENAMED.get(name) not in known}
+    for name, value in settings.items():
+        if name not in found and value != FORMER_DEFAULTS.get(name):
+            found.setdefault(RENAMED[name], value)
+    return found

@@ -35,6 +35,7 @@ from natgrad.posterior.fit_options import (
     checked_step,
     checkpointer_of,
 )
+from natgrad.renamed import says_new_names
 from natgrad.showing import reporter
 from natgrad.validation import whole_number
 
@@ -92,27 +93,28 @@ class Network:
 
     def draw(self) -> Any:
         """The network as an SVG: parents above children, observed nodes shaded, plates as boxes; ``.save(path)`` writes it."""
-        return reporter("drawing").draw_network(self.nodes)
+        return reporter("charts.drawing").draw_network(self.nodes)
 
     def _repr_html_(self) -> str:
         return str(self.draw())
 
+    @says_new_names
     def fit(
         self,
         method: Method | None = None,
         *,
         step: Step | None = None,
-        steps: int = 1000,
+        max_steps: int = 1000,
         tol: float = TOLERANCE,
-        seconds: float | None = None,
-        accesses: int | None = None,
+        max_seconds: float | None = None,
+        max_messages: int | None = None,
         seed: int = 0,
         init: Init = None,
         order: Sequence[str] | None = None,
         callbacks: Sequence[Any] = (),
         bound_every: BoundEvery = None,
         executor: Any = None,
-        progress: bool | None = None,
+        verbose: bool | None = None,
         **keep: Unpack[CheckpointOptions],
     ) -> Fit:
         """Fit the approximation q = Π q_i to the data.
@@ -124,7 +126,7 @@ class Network:
         step : step size, optional
             ``RobbinsMonro``, ``Constant``, ``HoldThenDecay`` or ``PerNode``. By default exact updates for `VB` and
             per-node steps, which need no tuning, for sampled methods.
-        steps, seconds, accesses, tol : limits
+        max_steps, max_seconds, max_messages, tol : limits
             Most steps, most time, most messages read, and the nats left to gain below which the fit has converged (0 runs all
             steps). A step is a pass over all data, unless ``method`` reads a part of them.
         seed : int
@@ -141,11 +143,11 @@ class Network:
             What a callback has as ``memory`` (plain values and arrays) is part of a checkpoint.
         bound_every : int or "log", optional
             How often a sampled method evaluates the exact bound: every so many steps, or evenly on a logarithmic axis of
-            accesses; by default at every step when that is cheap.
+            messages; by default at every step when that is cheap.
         executor : None, an address, `distributed.Client` or cluster, or `natgrad.Dask`
             Who computes: this process, or the workers of a Dask cluster, for networks with independent groups (`SVI`). Every
             worker holds the network; the groups of a batch are shared out among them. The result is the same.
-        progress : bool, optional
+        verbose : bool, optional
             Show a progress bar; by default on a terminal.
         checkpoint : folder, optional
             Where to keep the state of the run, so that nothing is lost: the last two files are kept, each written as a whole or
@@ -156,7 +158,7 @@ class Network:
             Whether to go on from there, if the folder has a state of this run; the result is that of a run that never stopped.
         """
         method = checked_method(method)
-        limits = Limits(steps, tol, seconds, accesses)
+        limits = Limits(max_steps, tol, max_seconds, max_messages)
         settings = Settings(
             method,
             checked_step(step, method, self.problem),
@@ -172,7 +174,7 @@ class Network:
         with opened(executor) as where:
             result = run(
                 self.problem, lambda: make_start(self.problem, init, settings.seed), method, settings.step, settings.order,
-                limits=limits, seed=settings.seed, callbacks=watchers, bound_every=every, progress=progress, trace=trace,
+                limits=limits, seed=settings.seed, callbacks=watchers, bound_every=every, verbose=verbose, trace=trace,
                 checkpointer=checkpointer, model_at=self._model_at(settings, trace),
                 executor=None if isinstance(where, Threads) else where,
             )  # fmt: skip
@@ -188,13 +190,13 @@ class Network:
         method: Method | None,
         *,
         step: Step | None = None,
-        steps: int = 1000,
+        max_steps: int = 1000,
         tol: float = TOLERANCE,
-        seconds: float | None = None,
-        accesses: int | None = None,
+        max_seconds: float | None = None,
+        max_messages: int | None = None,
         callbacks: Sequence[Any] = (),
         bound_every: BoundEvery = None,
-        progress: bool | None = None,
+        verbose: bool | None = None,
     ) -> Fit:
         old = fit.settings
         chosen = old.method if method is None else checked_method(method)
@@ -203,8 +205,8 @@ class Network:
         trace = Trace(list(fit.trace.records))
         result = run(
             self.problem, fit.state, chosen, rule, old.order,
-            limits=Limits(steps, tol, seconds, accesses), seed=old.seed, callbacks=as_callbacks(callbacks),
-            bound_every=checked_every(bound_every), progress=progress, trace=trace, model_at=self._model_at(settings, trace),
+            limits=Limits(max_steps, tol, max_seconds, max_messages), seed=old.seed, callbacks=as_callbacks(callbacks),
+            bound_every=checked_every(bound_every), verbose=verbose, trace=trace, model_at=self._model_at(settings, trace),
         )  # fmt: skip
         return Fit(self.problem, result, settings, self._continue)
 

@@ -36,7 +36,7 @@ __all__ = [
 P = ParamSpec("P")
 T = TypeVar("T")
 # Settings that a resumed run may have changed: limits may be raised, and who computes changes nothing.
-FREE = ("max_steps", "max_passes", "max_sweeps", "max_seconds", "max_accesses", "tol", "n_jobs", "executor", "verbose")
+FREE = ("max_steps", "max_passes", "max_seconds", "max_messages", "tol", "n_jobs", "executor", "verbose")
 
 
 class CheckpointOptions(TypedDict, total=False):

@@ -29,7 +29,7 @@ def summary(model: Any) -> Html:
     rows = [
         tag("div", tag("b", _name(model)), " · ", " · ".join(facts)),
         tag("div", str(run.stop), style=QUIET) if run.stop is not None else None,
-        tag("div", trace.choice, style=QUIET) if trace is not None and trace.choice else None,
+        tag("div", trace.strategy, style=QUIET) if trace is not None and trace.strategy else None,
         _factors(model),
     ]
     picture = tag("div", line, style="flex:0 0 160px;color:#3f86b5") if line else None

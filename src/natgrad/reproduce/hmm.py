@@ -81,7 +81,7 @@ def _model(how: str, length: int, plan: ChainPlan, seed: int, jobs: int | None) 
     size = max(1, PER_STEP // length)
     buffer: Literal["grow"] | None = "grow" if how == "grow" else None
     return ng.GaussianHMM(
-        8, method=ng.SVI({"subchain": size}), subchain_length=length, buffer=buffer, passes=plan.passes, **usual
+        8, method=ng.SVI({"subchain": size}), subchain_length=length, buffer=buffer, max_passes=plan.passes, **usual
     )
 
 

@@ -53,7 +53,9 @@ def draw_figure(
     gap = best - full.start
     figure = Figure(figsize=(9.6, 9.4), layout="constrained")
     FigureCanvasAgg(figure)
-    edge = 0.5 * min(float(run.accesses[1]) for run in [full, *(run for _, run in lines)] if len(run.accesses) > 1)
+    edge = 0.5 * min(
+        float(run.messages_read[1]) for run in [full, *(run for _, run in lines)] if len(run.messages_read) > 1
+    )
     axes = figure.subplots(len(REACH), len(OPTIONS), sharex=True, sharey="row")
     for row, reach in zip(axes, REACH, strict=True):
         low = best - reach * gap
@@ -61,7 +63,7 @@ def draw_figure(
             for setting, run in lines:
                 if setting.option == option:
                     _draw(axis, run, colour.to_rgba(np.array(setting.size)), (edge, low))
-            axis.plot(full.accesses[1:], full.bound[1:], "-", color="black", linewidth=1.8)
+            axis.plot(full.messages_read[1:], full.bound[1:], "-", color="black", linewidth=1.8)
             axis.set(xscale="log", xlim=(edge, None), ylim=(low, best + 0.04 * reach * gap))
             axis.yaxis.set_major_formatter(EngFormatter(sep=""))
             axis.grid(alpha=0.25, linewidth=0.5)
@@ -88,7 +90,7 @@ def _lines(found: Mapping[Setting, Finding], algorithm: int, tuned: bool) -> lis
 
 def _draw(axis: Any, run: Outcome, colour: Any, corner: tuple[float, float]) -> None:
     edge, low = corner
-    accesses, bound = np.maximum(run.accesses, edge), run.bound
+    accesses, bound = np.maximum(run.messages_read, edge), run.bound
     if run.diverged:
         # The step that was refused is not in the trace; it read about as much as the first one.
         end = accesses[-1] + (accesses[1] if len(accesses) > 1 else edge)

@@ -62,7 +62,7 @@ class Trial:
 class Outcome(NamedTuple):
     """The exact bound against accesses, from the start (0 accesses) on, and how the run ended."""
 
-    accesses: Floats
+    messages_read: Floats
     bound: Floats
     diverged: bool
     words: str
@@ -88,22 +88,22 @@ def compute(problem: RatingsProblem, trial: Trial) -> Outcome:
         kind = ng.Children if setting.algorithm == 1 else ng.GlobalBatch
         method, step = kind(setting.size, setting.option), ng.RobbinsMonro(first=trial.first, forgetting=FORGETTING)
     start = problem.start(trial.seed)
-    accesses = round(trial.sweeps * sweep_accesses(problem.ratings))
+    accesses = round(trial.sweeps * sweep_messages(problem.ratings))
     # No limit of steps but the accesses: a step has at least one.
-    limits = Limits(steps=accesses, tol=0, accesses=accesses)
+    limits = Limits(max_steps=accesses, tol=0, max_messages=accesses)
     began = time.perf_counter()
     result = run(
-        problem, start, method, step, ("u", "v"), limits=limits, seed=trial.seed, bound_every="log", progress=False
+        problem, start, method, step, ("u", "v"), limits=limits, seed=trial.seed, bound_every="log", verbose=False
     )
     seconds = time.perf_counter() - began
-    seen = [(0, problem.bound(start)), *((line.accesses, line.elbo) for line in result.trace.records)]
+    seen = [(0, problem.bound(start)), *((line.messages_read, line.elbo) for line in result.trace.records)]
     if not result.stop.diverged:
         seen[-1] = (seen[-1][0], problem.bound(result.state))
     read, bound = np.array([pair for pair in seen if np.isfinite(pair[1])], dtype=np.float64).T
     return Outcome(read, bound, result.stop.diverged, str(result.stop), seconds)
 
 
-def sweep_accesses(ratings: Ratings) -> int:
+def sweep_messages(ratings: Ratings) -> int:
     """What a full sweep reads: an access is one pair of a rating and a scalar variable that reads it."""
     return 2 * N_FACTORS * len(ratings.values)
 
@@ -147,7 +147,7 @@ class Shelf:
         try:
             with self.path(trial).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 return Outcome(
-                    file["accesses"],
+                    file["messages_read"],
                     file["bound"],
                     bool(file["diverged"]),
                     str(file["words"]),

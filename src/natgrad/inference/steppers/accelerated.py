@@ -24,7 +24,7 @@ import numpy.typing as npt
 from natgrad.inference.problem import Block, Problem, State, SweepResult
 from natgrad.inference.rotation import Rotation, apply_rotation, rotate_pair
 from natgrad.inference.steppers.checked import rose
-from natgrad.inference.steppers.sampled import NothingToFinish, StepInfo, full_accesses
+from natgrad.inference.steppers.sampled import NothingToFinish, StepInfo, sweep_messages
 
 __all__ = ["AcceleratedStepper", "History"]
 
@@ -63,7 +63,7 @@ class AcceleratedStepper(NothingToFinish):
     def __init__(self, problem: Problem, order: tuple[str, ...], use_rotation: bool = True) -> None:
         self.problem, self.order = problem, order
         self.use_rotation = use_rotation and bool(problem.gauges)
-        self.accesses = full_accesses(problem)
+        self.messages_read = sweep_messages(problem)
         self.carried = carried_blocks(problem, order)
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
@@ -93,7 +93,7 @@ class AcceleratedStepper(NothingToFinish):
             (0 if self.use_rotation else WARM_UP) if here is None else max(0, here.rest - 1),
             0 if here is None else here.failures,
         )
-        accesses = len(results) * self.accesses + sum(found.reads for found in results)
+        accesses = len(results) * self.messages_read + sum(found.reads for found in results)
         info = StepInfo(result.info, 1.0, accesses, result.bound)
         return result.state._replace(memory={KEY: after}), info
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from natgrad.inference.problem import Problem, State, SweepResult
 from natgrad.inference.rotation import rotated
-from natgrad.inference.steppers.sampled import ChildrenStepper, GlobalBatchStepper, StepInfo, full_accesses
+from natgrad.inference.steppers.sampled import ChildrenStepper, GlobalBatchStepper, StepInfo, sweep_messages
 
 __all__ = ["SafeguardedStepper", "Snapshot", "higher", "live", "next_check", "rose"]
 
@@ -52,7 +52,7 @@ class SafeguardedStepper:
     ) -> None:
         self.problem, self.inner, self.order = problem, inner, order
         self.use_rotation = use_rotation and bool(problem.gauges)
-        self.sweep_accesses = full_accesses(problem)
+        self.sweep_messages = sweep_messages(problem)
         self.plain = inner.schedule
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
@@ -62,7 +62,7 @@ class SafeguardedStepper:
             last = Snapshot(state.lam, state.mu, self.problem.bound(state), 0, 0.0, 1.0, self.use_rotation)
         self.inner.schedule = Damped(self.plain, last.damping)
         new, info = self.inner.step(state._replace(memory={}), seed)
-        passes = last.passes + info.accesses / self.sweep_accesses
+        passes = last.passes + info.messages_read / self.sweep_messages
         lost = not all(bool(block.valid) for block in info.blocks.values())
         last = last._replace(passes=passes)
         if not lost and passes < next_check(last.checks, FIRST_CHECKS, CHECK_EVERY):
@@ -71,7 +71,7 @@ class SafeguardedStepper:
         lost = lost or not self.problem.bound(new) >= last.bound - NOISE * abs(last.bound)
         result, sweeps, last = self._checked(None if lost else new, state, last)
         checked = result.state._replace(t=state.t + 1, memory={KEY: last})
-        return checked, StepInfo(result.info, info.rho, info.accesses + sweeps * self.sweep_accesses, result.bound)
+        return checked, StepInfo(result.info, info.rho, info.messages_read + sweeps * self.sweep_messages, result.bound)
 
     def finish(self, state: State) -> State:
         """The state of the last check, if the steps since then led downhill."""

@@ -26,7 +26,7 @@ from natgrad.inference.methods import Children, GlobalBatch
 from natgrad.inference.problem import BlockInfo, ChildSet, Messages, Problem, State
 from natgrad.inference.rotation import rotated
 from natgrad.inference.steppers.checked import higher, live, next_check
-from natgrad.inference.steppers.sampled import StepInfo, full_accesses
+from natgrad.inference.steppers.sampled import StepInfo, sweep_messages
 from natgrad.random import Stream, generator
 
 __all__ = ["Checked", "MessageStepper"]
@@ -76,7 +76,7 @@ class MessageStepper:
         self.sets: dict[str, ChildSet] = {}
         for name in order:
             (self.sets[name],) = problem.child_sets(name)
-        self.sweep_accesses = full_accesses(problem)
+        self.sweep_messages = sweep_messages(problem)
         self.n_edges = {name: len(found.children) for name, found in self.sets.items()}
         self.omega = {name: 1 + len(problem.neighbours(name)) for name in order}
         if isinstance(method, Children):
@@ -108,7 +108,7 @@ class MessageStepper:
                     waiting.append((block, rows, target, beta))
             for block, rows, target, beta in waiting:
                 moved[block] += self._move(block, here, rows, target, beta)
-        passes = last.passes + reads / self.sweep_accesses
+        passes = last.passes + reads / self.sweep_messages
         info = {name: BlockInfo(True, size) for name, size in moved.items()}
         if math.floor(passes) > math.floor(last.passes):
             self.messages.rebuild(memory)
@@ -117,7 +117,7 @@ class MessageStepper:
         if passes < next_check(last.checks, FIRST_CHECKS, CHECK_EVERY):
             return self._state(here, memory, last), StepInfo(info, 1.0, reads)
         here, last, sweeps = self._check(here, memory, last)
-        accesses = reads + sweeps * self.sweep_accesses
+        accesses = reads + sweeps * self.sweep_messages
         return self._state(here, memory, last), StepInfo(info, 1.0, accesses, last.bound)
 
     def finish(self, state: State) -> State:
@@ -137,7 +137,7 @@ class MessageStepper:
             over = OVER if isinstance(self.method, Children) else 1.0
             last = Checked(state.lam, state.mu, -math.inf, 0, 0.0, self.use_rotation, over, 0)
             if state.t > 0:  # going on from another method: remember where it ended
-                here, reads = self._read_all(here, memory), self.sweep_accesses
+                here, reads = self._read_all(here, memory), self.sweep_messages
             return here, memory, last, reads
         memory, last = found
         if memory is self._owned:

@@ -24,8 +24,8 @@ __all__ = [
     "NothingToFinish",
     "StepInfo",
     "Stepper",
-    "full_accesses",
     "step_parts",
+    "sweep_messages",
 ]
 
 Array = Any
@@ -38,7 +38,7 @@ class StepInfo(NamedTuple):
 
     blocks: dict[str, BlockInfo]
     rho: float
-    accesses: int
+    messages_read: int
     bound: float | None = None
     estimate: float = float("nan")
 
@@ -69,9 +69,9 @@ class NothingToFinish:
         return state
 
 
-def full_accesses(problem: Problem) -> int:
+def sweep_messages(problem: Problem) -> int:
     """Messages that one exact sweep reads: one for each pair of a hidden variable and a child of it."""
-    known: int | None = getattr(problem, "accesses", None)  # without listing them, where a problem can say
+    known: int | None = getattr(problem, "n_messages", None)  # without listing them, where a problem can say
     if known is not None:
         return known
     return sum(children.n_reads for name in problem.blocks for children in problem.child_sets(name))
@@ -85,7 +85,7 @@ class ExactStepper(NothingToFinish):
     def __init__(self, problem: Problem, method: VB, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order
         self.monotone = method.option == "a"
-        self.accesses = full_accesses(problem)
+        self.messages_read = sweep_messages(problem)
         self.coupled = max((problem.coupling(name) for name in problem.blocks), default=1)
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
@@ -93,12 +93,12 @@ class ExactStepper(NothingToFinish):
         if self.method.option == "a":
             result = self.problem.sweep(state, self.order, rho)
             # What another method remembered is out of date now.
-            return result.state._replace(memory={}), StepInfo(result.info, rho, self.accesses, result.bound)
+            return result.state._replace(memory={}), StepInfo(result.info, rho, self.messages_read, result.bound)
         moves = BlockUpdates(self.problem, state, together=True)
         for name in self.order:
             block = self.problem.blocks[name]
             moves.move(block, self.problem.target(block, state), rho)
-        return moves.finish(), StepInfo(moves.info, rho, self.accesses)
+        return moves.finish(), StepInfo(moves.info, rho, self.messages_read)
 
 
 class BlockUpdates:
@@ -133,7 +133,7 @@ class BlockUpdates:
         self.state, info = self.problem.step_block(block, self.state, target, rho, column)
         before = self.info.get(block.name)
         if before is not None:
-            info = BlockInfo(before.valid & info.valid, before.moved + info.moved)
+            info = BlockInfo(before.valid & info.valid, before.relative_change + info.relative_change)
         self.info[block.name] = info
 
 

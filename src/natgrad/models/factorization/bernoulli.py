@@ -227,7 +227,7 @@ class Likes:
     def _pairs(self, ratings: Ratings, seed: int, draw: int) -> Ratings:
         """The likes, and a draw of dislikes where there are none."""
         return (
-            with_dislikes(ratings, self.settings.negatives, generator(seed, Stream.NEGATIVES, draw))
+            with_dislikes(ratings, self.settings.n_negatives, generator(seed, Stream.NEGATIVES, draw))
             if self.one_class
             else ratings
         )
@@ -258,7 +258,7 @@ class Likes:
         """Some users anew; their dislikes are drawn by the popularity of the fit."""
         if self.one_class:
             popularity = np.asarray(self.learned["popularity"])
-            some = with_dislikes(some, self.settings.negatives, generator(0, Stream.NEGATIVES, 0), popularity)
+            some = with_dislikes(some, self.settings.n_negatives, generator(0, Stream.NEGATIVES, 0), popularity)
         return folded_state(self._problem(some, rows=rows), ("u",), state, rows, steps)
 
     def predictor(self, state: State) -> Predictor:
@@ -305,7 +305,7 @@ def _learned(settings: RatingSettings, ratings: Ratings) -> dict[str, Any]:
             f"{ratings.values[bad[0]]:g} ({len(bad)} such)"
         )
     one_class = bool((ratings.values == 1).all())
-    share = 1.0 / (1.0 + settings.negatives) if one_class else float(ratings.values.mean())
+    share = 1.0 / (1.0 + settings.n_negatives) if one_class else float(ratings.values.mean())
     if share == 0.0:
         raise ValueError('likelihood="bernoulli": there are only dislikes (0); nothing can be learned from them')
     offset = float(scipy.special.logit(share)) if settings.biases or one_class else 0.0

@@ -22,15 +22,15 @@ def check_settings(model: MatrixFactorization) -> None:
     whole_number(model.seed, "seed", least=0)
     if model.likelihood not in ("gaussian", "bernoulli", "poisson"):
         raise ValueError(f'likelihood must be "gaussian", "bernoulli" or "poisson", got {model.likelihood!r}')
-    if model.noise_by not in (None, "user", "item", "both"):
-        raise ValueError(f'noise_by must be None, "user", "item" or "both", got {model.noise_by!r}')
-    for name in ("noise_precision", "prior_precision", "init_scale", "noise_freedom", "negatives"):
+    if model.noise_per not in (None, "user", "item", "both"):
+        raise ValueError(f'noise_per must be None, "user", "item" or "both", got {model.noise_per!r}')
+    for name in ("noise_precision", "prior_precision", "init_scale", "noise_dof", "n_negatives"):
         value = getattr(model, name)
         if value is None and name in ("noise_precision", "prior_precision"):
             continue
         if not 0 < real_number(value, name) < np.inf:
             raise ValueError(f"{name} must be > 0 and finite, got {value!r}")
-    learned = [name for name in ("biases", "learn_noise", "learn_priors", "noise_by") if getattr(model, name)]
+    learned = [name for name in ("biases", "learn_noise", "learn_priors", "noise_per") if getattr(model, name)]
     if model.factorized and learned and model.likelihood != "poisson":
         raise ValueError(
             f"factorized=True is the paper's model, with known precisions and no biases: {learned[0]}="

@@ -48,6 +48,7 @@ from natgrad.posterior.fit_options import (
     refuse_checkpoint,
     run_settings,
 )
+from natgrad.renamed import says_new_names
 from natgrad.validation import real_number, whole_number
 
 __all__ = ["Factors", "MatrixFactorization", "as_ratings"]
@@ -72,6 +73,7 @@ def spread_of(moments: tuple[Floats, Floats]) -> Factors:
     return Factors(np.array(mean), np.sqrt(np.maximum(squares - mean**2, 0.0)))
 
 
+@says_new_names
 class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
     """Bayesian matrix factorisation of ratings, likes and counts, by variational inference.
 
@@ -88,17 +90,17 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         paper's and goes with known precisions and without biases.
     learn_noise, learn_priors : bool
         Whether the precision of the noise, and those of each factor and of the biases on both sides, are learned.
-    noise_by : None, "user", "item" or "both"
-        Whose noise differs: s_i, t_j ~ Gamma(ν/2, ν/2) multiply the precision, ν = ``noise_freedom``.
-    noise_freedom : float
+    noise_per : None, "user", "item" or "both"
+        Whose noise differs: s_i, t_j ~ Gamma(ν/2, ν/2) multiply the precision, ν = ``noise_dof``.
+    noise_dof : float
     noise_precision, prior_precision : float, optional
         τ and α where they are known, and where learned ones start; by default they fit the variance of the ratings if they are
         learned, and are 1 if not.
-    negatives : float
+    n_negatives : float
         For likes alone: how many pairs are drawn as dislikes for each like, by the popularity of items, anew every few steps.
     method, step : as in ``Network.fit``
         Which ratings each step reads, and how long the steps are; chosen for you where they are left out.
-    max_steps, max_accesses, max_seconds, tol : limits
+    max_steps, max_messages, max_seconds, tol : limits
         Most steps, messages read and time, and the nats a rating left to gain below which the fit has converged (0 runs on).
     init_scale : float
         Where the means start: a draw from the prior, this many times as wide.
@@ -116,7 +118,7 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
     Attributes
     ----------
     elbo_ : float, the exact evidence lower bound
-    trace_ : Trace, one entry a step: ``trace_["elbo"]``, ``["accesses"]``, ``["seconds"]``
+    trace_ : Trace, one entry a step: ``trace_["elbo"]``, ``["messages_read"]``, ``["seconds"]``
     stop_ : Stop, why the run ended
     n_steps_ : int
     user_factors_, item_factors_ : mean and sd [rows, K], rows in the order of ``ratings_.user_ids``, ``ratings_.item_ids``
@@ -148,15 +150,15 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         factorized: bool = False,
         learn_noise: bool = True,
         learn_priors: bool = True,
-        noise_by: Literal["user", "item", "both"] | None = None,
-        noise_freedom: float = 4.0,
+        noise_per: Literal["user", "item", "both"] | None = None,
+        noise_dof: float = 4.0,
         noise_precision: float | None = None,
         prior_precision: float | None = None,
-        negatives: float = 4.0,
+        n_negatives: float = 4.0,
         method: Method | None = None,
         step: Step | None = None,
         max_steps: int = 1000,
-        max_accesses: int | None = None,
+        max_messages: int | None = None,
         max_seconds: float | None = None,
         tol: float = 1e-5,
         init_scale: float = 1.0,
@@ -172,15 +174,15 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         self.factorized = factorized
         self.learn_noise = learn_noise
         self.learn_priors = learn_priors
-        self.noise_by = noise_by
-        self.noise_freedom = noise_freedom
+        self.noise_per = noise_per
+        self.noise_dof = noise_dof
         self.noise_precision = noise_precision
         self.prior_precision = prior_precision
-        self.negatives = negatives
+        self.n_negatives = n_negatives
         self.method = method
         self.step = step
         self.max_steps = max_steps
-        self.max_accesses = max_accesses
+        self.max_messages = max_messages
         self.max_seconds = max_seconds
         self.tol = tol
         self.init_scale = init_scale
@@ -219,7 +221,7 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         checkpoint, every, resume, callbacks : as in ``Network.fit``
         """
         settings = self._settings()
-        limits = self._limits(self.max_steps, self.max_accesses, self.max_seconds)
+        limits = self._limits(self.max_steps, self.max_messages, self.max_seconds)
         if callable(getattr(X, "chunks", None)):
             from natgrad.models.factorization.stream import fit_rating_stream  # Numba takes a while to import
 
@@ -247,13 +249,13 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         check_columns(X, self.ratings_.n_items)
         ratings = self.ratings_.extended(chunk)
         state = self._kind.extended(self.result_.state, ratings, int(self.seed))
-        limits = self._limits(PARTIAL_STEPS, self.max_accesses, self.max_seconds)
+        limits = self._limits(PARTIAL_STEPS, self.max_messages, self.max_seconds)
         self._run(self._kind, ratings, state, limits, Trace(list(self.trace_.records)), growing=True)
         return self
 
     @all_or_nothing
     def continue_(
-        self, max_steps: int | None = None, *, max_accesses: int | None = None, max_seconds: float | None = None
+        self, max_steps: int | None = None, *, max_messages: int | None = None, max_seconds: float | None = None
     ) -> MatrixFactorization:
         """Go on from where the last fit ended, on the same ratings; the trace continues.
 
@@ -263,7 +265,7 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         self._settings()
         limits = self._limits(
             self.max_steps if max_steps is None else max_steps,
-            self.max_accesses if max_accesses is None else max_accesses,
+            self.max_messages if max_messages is None else max_messages,
             self.max_seconds if max_seconds is None else max_seconds,
         )
         self._run(self._kind, self.ratings_, self.result_.state, limits, Trace(list(self.trace_.records)))
@@ -299,7 +301,7 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
     ) -> None:
         from natgrad.models.threads import at_most  # Numba takes a while to import
 
-        method, seed, left = checked_method(self.method), int(self.seed), limits.steps
+        method, seed, left = checked_method(self.method), int(self.seed), limits.max_steps
         state = kind.start(ratings, seed, float(self.init_scale)) if state is None else state
         if checkpointer is not None:  # the part that goes on is the one that began there
             state, left = state._replace(t=checkpointer.begun), left - checkpointer.begun
@@ -313,8 +315,8 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
             with at_most(self.n_jobs), place_shards(part.problem, self.executor, by_row=True):
                 result = run(
                     part.problem, handed.pop(), method, checked_step(self.step, method, part.problem), part.order,
-                    limits=replace(limits, steps=steps, tol=limits.tol if part.until is None else 0.0, share=len(ratings)),
-                    seed=seed, bound_every=checked_every(self.bound_every), progress=self.verbose, trace=trace,
+                    limits=replace(limits, max_steps=steps, tol=limits.tol if part.until is None else 0.0, share=len(ratings)),
+                    seed=seed, bound_every=checked_every(self.bound_every), verbose=self.verbose, trace=trace,
                     checkpointer=checkpointer, model_at=self._model_at(kind, ratings, part.problem, trace),
                 )  # fmt: skip
             left -= result.state.t - began
@@ -325,7 +327,7 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
                 break
         if result.stop.reason is Reason.STEPS and limits.tol > 0:
             # The run was made in parts, and the last one knows only its own steps.
-            taken = f"all {limits.steps} steps were taken before the bound settled to tol = {limits.tol:g}"
+            taken = f"all {limits.max_steps} steps were taken before the bound settled to tol = {limits.tol:g}"
             result = replace(result, stop=Stop(Reason.STEPS, f"{taken}: raise max_steps, or continue_()"))
         self.elbo_: float = part.problem.bound(state)
         self._publish(kind, ratings, result, factors_of(part.problem.blocks, state))
@@ -376,7 +378,7 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
 
     def _limits(self, steps: Any, accesses: Any, seconds: Any) -> Limits:
         if accesses is not None:
-            whole_number(accesses, "max_accesses")
+            whole_number(accesses, "max_messages")
         if seconds is not None and not real_number(seconds, "max_seconds") > 0:
             raise ValueError(f"max_seconds must be > 0, got {seconds!r}: None means no limit")
         return Limits(whole_number(steps, "max_steps"), self.tol, seconds, accesses)

@@ -30,17 +30,17 @@ OF_THE_KIND: dict[str, Any] = {
     "factorized": "flag",
     "learn_noise": "flag",
     "learn_priors": "flag",
-    "noise_by": "none | 'user' | 'item' | 'both'",
-    "noise_freedom": "positive",
+    "noise_per": "none | 'user' | 'item' | 'both'",
+    "noise_dof": "positive",
     "noise_precision": "none | positive",
     "prior_precision": "none | positive",
-    "negatives": "real in (0, 1e4]",
+    "n_negatives": "real in (0, 1e4]",
 }
 SETTINGS: dict[str, Any] = {
     **RUN,
     **OF_THE_KIND,
     "max_steps": "natural",
-    "max_accesses": "none | natural",
+    "max_messages": "none | natural",
     "max_seconds": "none | positive",
     "init_scale": "positive",
     "bound_every": "none | 'log' | natural",
@@ -85,7 +85,7 @@ def blocks_of(kind: Mapping[str, Any], features: Mapping[str, Any]) -> dict[str,
             found[f"{name}_precision"] = "Gamma [number]"
         if side in features:
             found[f"{name}_map"] = f"MultivariateNormal [number; {name}_feature]"
-        if gaussian and kind["noise_by"] in (name, "both"):
+        if gaussian and kind["noise_per"] in (name, "both"):
             found[f"{name}_noise"] = f"Gamma [{name}]"
     if gaussian and kind["learn_noise"]:
         found["noise"] = "Gamma []"
@@ -94,7 +94,7 @@ def blocks_of(kind: Mapping[str, Any], features: Mapping[str, Any]) -> dict[str,
 
 def is_bare(kind: Mapping[str, Any]) -> bool:
     """Whether precisions are known and there are no biases: the paper's model."""
-    return not (kind["biases"] or kind["learn_noise"] or kind["learn_priors"] or kind["noise_by"])
+    return not (kind["biases"] or kind["learn_noise"] or kind["learn_priors"] or kind["noise_per"])
 
 
 def _messages(side: str) -> dict[str, str]:

@@ -45,11 +45,11 @@ class RatingSettings(NamedTuple):
     factorized: bool
     learn_noise: bool
     learn_priors: bool
-    noise_by: str | None
-    noise_freedom: float
+    noise_per: str | None
+    noise_dof: float
     noise_precision: float | None
     prior_precision: float | None
-    negatives: float
+    n_negatives: float
 
 
 class Phase(NamedTuple):
@@ -108,7 +108,7 @@ def likelihood_of(
     features: Mapping[str, Floats] | None = None,
 ) -> LikelihoodModel:
     """The kind that settings ask for; ``learned`` is what a saved one had taken from the data."""
-    bare = not (settings.biases or settings.learn_noise or settings.learn_priors or settings.noise_by)
+    bare = not (settings.biases or settings.learn_noise or settings.learn_priors or settings.noise_per)
     if features and (settings.likelihood == "poisson" or (bare and settings.likelihood == "gaussian")):
         what = 'likelihood="poisson"' if settings.likelihood == "poisson" else "known precisions without biases"
         raise ValueError(f"user_features, item_features: {what} takes none; leave them out")
@@ -204,7 +204,7 @@ class Gaussian:
         spread = kept["variance"]
         # A product of K factors with this precision on both sides has the variance of the ratings.
         fitting = float(np.sqrt(settings.n_factors / spread))
-        by, freedom = settings.noise_by, settings.noise_freedom
+        by, freedom = settings.noise_per, settings.noise_dof
         guessed = settings.learn_priors and settings.prior_precision is None
         self.priors = RatingPriors(
             biases=settings.biases,

@@ -201,7 +201,7 @@ class FullRatingsProblem:
         return found
 
     @property
-    def accesses(self) -> int:
+    def n_messages(self) -> int:
         """Messages that a sweep reads: of ratings, and of the rows of a side for each of their precisions and maps."""
         side_of = {name: SIDE[name] for name in (*PRECISION.values(), *MAP.values()) if name in self.blocks}
         return len(self.ratings) * (len(self.blocks) - len(side_of)) + self.size * sum(

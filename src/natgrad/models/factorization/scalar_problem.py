@@ -86,7 +86,7 @@ class RatingsProblem:
         }
 
     @property
-    def accesses(self) -> int:
+    def n_messages(self) -> int:
         """Messages that a sweep reads."""
         return 2 * len(self.ratings) * (self.n_factors if self.law.column_axis is not None else 1)
 

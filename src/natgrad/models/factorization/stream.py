@@ -155,15 +155,15 @@ class _Stream:
     ratings: Ratings
 
     def __init__(self, model: MatrixFactorization, settings: RatingSettings, n_users: float | None) -> None:
-        if settings.likelihood != "gaussian" or settings.factorized or settings.noise_by is not None:
+        if settings.likelihood != "gaussian" or settings.factorized or settings.noise_per is not None:
             raise ValueError(
-                f'a stream of ratings is factorised with likelihood="gaussian", factorized=False and noise_by=None, got '
-                f"likelihood={settings.likelihood!r}, factorized={settings.factorized!r}, noise_by={settings.noise_by!r}"
+                f'a stream of ratings is factorised with likelihood="gaussian", factorized=False and noise_per=None, got '
+                f"likelihood={settings.likelihood!r}, factorized={settings.factorized!r}, noise_per={settings.noise_per!r}"
             )
         self.model, self.settings, self.n_users = model, settings, n_users
         self.item_ids: Any = None
         self.trace, self.begin, self.seen, self.n_ratings = Trace(), time.perf_counter(), 0, 0
-        self.trace.choice = "sampled steps: the users are a stream, nothing is remembered"
+        self.trace.strategy = "sampled steps: the users are a stream, nothing is remembered"
 
     def read(self, chunks: Any, total: int | None) -> list[float]:
         """One pass: a step from each chunk; the estimates of the bound."""
@@ -184,8 +184,8 @@ class _Stream:
                 raise FloatingPointError(
                     f"step {self.state.t} left the space of valid parameters; take a smaller step="
                 )
-            accesses = info.accesses + (self.trace.last.accesses if len(self.trace) else 0)
-            moved = max(float(block.moved) for block in info.blocks.values())
+            accesses = info.messages_read + (self.trace.last.messages_read if len(self.trace) else 0)
+            moved = max(float(block.relative_change) for block in info.blocks.values())
             now = time.perf_counter() - self.begin
             self.trace.append(StepRecord(self.state.t, np.nan, info.estimate, info.rho, moved, accesses, now))
             estimates.append(info.estimate)

@@ -141,14 +141,12 @@ class SparseGP(GPFiles, BaseEstimator):
         )
         result = run(
             problem, state, method, checked_step(self.step, method, problem), ("v",), limits=limits,
-            seed=whole_number(self.seed, "seed", least=0), callbacks=(watch,), progress=self.verbose, trace=trace,
+            seed=whole_number(self.seed, "seed", least=0), callbacks=(watch,), verbose=self.verbose, trace=trace,
             checkpointer=checkpointer, model_at=estimator_at(self, problem),
         )  # fmt: skip
         self.trace_, self.stop_ = result.trace, result.stop
         if result.stop.reason is Reason.STEPS and self.tol > 0:
-            words = (
-                f"all {limits.steps} steps were taken before the bound settled to tol = {self.tol:g}: raise max_steps"
-            )
+            words = f"all {limits.max_steps} steps were taken before the bound settled to tol = {self.tol:g}: raise max_steps"
             self.stop_ = Stop(Reason.STEPS, f"{words}, or continue_() the fit")
         self._publish(problem, result.state)
         scales = float(np.log(problem.data.y_scaling.sd).sum())

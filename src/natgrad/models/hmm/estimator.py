@@ -8,6 +8,7 @@ natural gradient (Foti, Xu, Laird and Fox, 2014). The loop, the steps and the gu
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -55,6 +56,8 @@ Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
 # Up to so many times, exact sweeps take less than a second or two; beyond, a part of one pass of subchains does as well.
 EXACT_TIMES = 300_000
+# Readings of the data, if the user does not say.
+EXACT_PASSES, SAMPLED_PASSES = 200.0, 1.0
 # Memoised VB needs enough sequences to cut into batches.
 LEAST_SEQUENCES, BATCHES = 50, 10
 
@@ -84,7 +87,7 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
     topology : "ergodic" or "left-to-right"
         Left to right begins in state 0 and only stays, or goes on to the next state.
     method, step : as in ``Network.fit``
-        By default exact sweeps of short data, memoised VB of many sequences, and subchains of long ones; `trace_.choice` says
+        By default exact sweeps of short data, memoised VB of many sequences, and subchains of long ones; `trace_.strategy` says
         why. `VB()`; `SVI({"subchain": M})`; `SVI({"sequence": size})`.
     subchain_length, n_subchains : int, optional
         L and M of sampled subchains.
@@ -94,10 +97,8 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
     buffer_tol : float
     n_init : int
         Starts that are improved on a slice of the data; the best one goes on.
-    max_sweeps : int
-        Most readings of the data by exact methods.
-    passes : float
-        What sampled subchains read, in readings of the data.
+    max_passes : float, optional
+        Most readings of the data; by default 200 by exact methods, and one by sampled subchains.
     tol : float
         Nats a time left to gain, as the last sweeps tell, below which the fit has converged; 0 runs all sweeps.
     seed : int
@@ -130,8 +131,7 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
     buffer: int | Literal["grow"] | None = None
     buffer_tol: float = 1e-3
     n_init: int = 8
-    max_sweeps: int = 200
-    passes: float = 1.0
+    max_passes: float | None = None
     tol: float = 1e-6
     seed: int = 0
     n_jobs: int | None = None
@@ -277,14 +277,15 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         with place_shards(problem, self.executor, size):
             result: Result = run(
                 problem, start, plan.method, step, tuple(problem.blocks), seed=int(self.seed), trace=trace,
-                limits=Limits(plan.steps, self.tol, share=problem.data.n_times), progress=self.verbose, checkpointer=checkpointer,
+                limits=Limits(plan.steps, self.tol, share=problem.data.n_times), verbose=self.verbose, checkpointer=checkpointer,
                 bound_every="never" if problem.overlapping else None, model_at=estimator_at(self, problem.model),
             )  # fmt: skip
-        result.trace.choice = f"{plan.words}; {result.trace.choice}" if plan.words else result.trace.choice
+        result.trace.strategy = f"{plan.words}; {result.trace.strategy}" if plan.words else result.trace.strategy
         self.trace_: Trace = result.trace
         self.stop_: Stop = result.stop
         if problem.overlapping and not result.stop.diverged:
-            read = f"subchains have read {self.passes:g} times the data, as passes asks, in {len(result.trace)} steps"
+            read = f"subchains have read {self._passes(SAMPLED_PASSES):g} times the data, as max_passes asks, in "
+            read += f"{len(result.trace)} steps"
             self.stop_ = Stop(Reason.STEPS, read)
         self._publish(problem.model, result.state)
         records = result.trace.records
@@ -304,7 +305,7 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         ):  # fmt: skip
             how = self._subchains(longest, method.size if isinstance(method, SVI) else None)
             problem = SubchainProblem(data, model, how, self.n_jobs)
-            steps = max(1, round(self.passes * total / (how.size * how.length)))
+            steps = max(1, round(self._passes(SAMPLED_PASSES) * total / (how.size * how.length)))
             why = f"{words}: a pass takes long, so subchains of {how.length} times are sampled"
             return _Plan(problem, SVI({"subchain": how.size}), steps, "" if method is not None else why)
         if method is None and self.step is None and len(data) >= LEAST_SEQUENCES and total > EXACT_TIMES:
@@ -312,14 +313,18 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
             return _Plan(
                 SequenceProblem(data, model, batch_size=size, n_jobs=self.n_jobs),
                 None,
-                BATCHES * self.max_sweeps,
+                BATCHES * math.ceil(self._passes(EXACT_PASSES)),
                 words,
             )
         whole = SequenceProblem(data, model, n_jobs=self.n_jobs)
         if isinstance(method, SVI):
             whole = SequenceProblem(data, model, batch_size=method.size, n_jobs=self.n_jobs)
-            return _Plan(whole, method, -(-len(data) // method.size) * self.max_sweeps, words)
-        return _Plan(whole, VB() if method is None else method, self.max_sweeps, f"{words}: exact sweeps are cheap")
+            return _Plan(whole, method, -(-len(data) // method.size) * math.ceil(self._passes(EXACT_PASSES)), words)
+        steps = math.ceil(self._passes(EXACT_PASSES))
+        return _Plan(whole, VB() if method is None else method, steps, f"{words}: exact sweeps are cheap")
+
+    def _passes(self, usual: float) -> float:
+        return usual if self.max_passes is None else float(self.max_passes)
 
     def _subchains(self, longest: int, size: int | None) -> Subchains:
         from natgrad.models.hmm.problem import Subchains
@@ -384,12 +389,12 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         from natgrad.models.hmm.problem import HMMModel
 
         n_states = whole_number(self.n_states, "n_states")
-        for name, least in (("n_init", 1), ("max_sweeps", 1), ("seed", 0)):
+        for name, least in (("n_init", 1), ("seed", 0)):
             whole_number(getattr(self, name), name, least)
         if self.n_jobs is not None:
             whole_number(self.n_jobs, "n_jobs")
-        if not real_number(self.passes, "passes") > 0:
-            raise ValueError(f"passes must be > 0, got {self.passes!r}")
+        if self.max_passes is not None and not real_number(self.max_passes, "max_passes") > 0:
+            raise ValueError(f"max_passes must be > 0, got {self.max_passes!r}")
         if not 0 < real_number(self.buffer_tol, "buffer_tol") < 1:
             raise ValueError(f"buffer_tol must lie in (0, 1), got {self.buffer_tol!r}")
         initial, rows = chain_priors(self.initial_prior, self.transition_prior, self.sticky, self.topology, n_states)

@@ -30,8 +30,7 @@ SETTINGS: dict[str, Any] = {
     "buffer": "none | 'grow' | whole",
     "buffer_tol": "real in (0, 1)",
     "n_init": "natural",
-    "max_sweeps": "natural",
-    "passes": "positive",
+    "max_passes": "none | positive",
 }
 FITTED: dict[str, Any] = {
     "initial": "positive [state]",

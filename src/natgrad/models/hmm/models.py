@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.models.hmm.estimator import HiddenMarkov
+from natgrad.renamed import says_new_names
 from natgrad.validation import real_number, require, whole_number
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ FAR = 1e2
 
 
 @final
+@says_new_names
 @dataclass(repr=False, eq=False)
 class GaussianHMM(HiddenMarkov):
     """A hidden Markov model of real vectors: each state has a mean and a precision, N(μ_k, Λ_k⁻¹).
@@ -109,6 +111,7 @@ class GaussianHMM(HiddenMarkov):
 
 
 @final
+@says_new_names
 @dataclass(repr=False, eq=False)
 class CategoricalHMM(HiddenMarkov):
     """A hidden Markov model of symbols 0 … V − 1: each state has its own probabilities of them.
@@ -169,6 +172,7 @@ class CategoricalHMM(HiddenMarkov):
 
 
 @final
+@says_new_names
 @dataclass(repr=False, eq=False)
 class PoissonHMM(HiddenMarkov):
     """A hidden Markov model of counts: each state has a rate for each column.
@@ -182,13 +186,13 @@ class PoissonHMM(HiddenMarkov):
 
     Attributes
     ----------
-    lambdas_ : array [K, D], E of the rates
+    rates_ : array [K, D], E of the rates
 
     Examples
     --------
     >>> import numpy as np
     >>> X = np.random.default_rng(0).poisson(np.repeat([1.0, 20.0], 50))[:, None]
-    >>> sorted(PoissonHMM(n_states=2, seed=0).fit(X).lambdas_.ravel().round(-1).tolist())
+    >>> sorted(PoissonHMM(n_states=2, seed=0).fit(X).rates_.ravel().round(-1).tolist())
     [0.0, 20.0]
     """
 
@@ -209,10 +213,11 @@ class PoissonHMM(HiddenMarkov):
         return Poissons(int(self.n_states), X.shape[1], *_pair(self.rate_prior, "rate_prior"))
 
     def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
-        self.lambdas_: Floats = emission.family.mean(lam)
+        self.rates_: Floats = emission.family.mean(lam)
 
 
 @final
+@says_new_names
 @dataclass(repr=False, eq=False)
 class BernoulliHMM(HiddenMarkov):
     """A hidden Markov model of binary tracks: each state has a probability for each column, as in chromatin segmentation.

@@ -42,6 +42,7 @@ from natgrad.posterior.fit_options import (
     estimator_at,
     run_settings,
 )
+from natgrad.renamed import says_new_names
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ FINE_TOL, FINE_ROUNDS = 1e-4, 1000
 SLICE = 20_000
 
 
+@says_new_names
 class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Latent Dirichlet allocation: topics of documents, by variational inference.
 
@@ -85,7 +87,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         Documents in a batch, if the method does not say.
     local_tol, local_steps : float, int
         A document is done when its γ changes by less in the mean over topics, or after so many rounds.
-    skip : float
+    skip_below : float
         Topics with less than this part of a document's words sit out while the others are solved; a round over all topics has
         the last word. 0: every round is over all topics, which is slower.
     dtype : "float32" or "float64"
@@ -141,7 +143,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         batch_size: int | None = None,
         local_tol: float = 1e-3,
         local_steps: int = 100,
-        skip: float = 1e-4,
+        skip_below: float = 1e-4,
         dtype: str = "float32",
         max_passes: int = 50,
         tol: float = 1e-4,
@@ -162,7 +164,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self.batch_size = batch_size
         self.local_tol = local_tol
         self.local_steps = local_steps
-        self.skip = skip
+        self.skip_below = skip_below
         self.dtype = dtype
         self.max_passes = max_passes
         self.tol = tol
@@ -333,7 +335,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         with place_shards(problem, self.executor, problem.n_groups if alone else size):
             result: Result = run(
                 problem, start, method, step, ("phi",), limits=Limits(passes * per_pass, self.tol, share=problem.corpus.n_tokens),
-                seed=int(self.seed), progress=self.verbose, trace=trace, checkpointer=checkpointer,
+                seed=int(self.seed), verbose=self.verbose, trace=trace, checkpointer=checkpointer,
                 model_at=estimator_at(self, problem),
             )  # fmt: skip
             last = result.trace.last.elbo if len(result.trace) else np.nan

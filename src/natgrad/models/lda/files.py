@@ -36,7 +36,7 @@ SETTINGS: dict[str, Any] = {
     "batch_size": "none | natural",
     "local_tol": "positive",
     "local_steps": "natural",
-    "skip": "nonnegative",
+    "skip_below": "nonnegative",
     "dtype": "'float32' | 'float64'",
     "max_passes": "natural",
 }

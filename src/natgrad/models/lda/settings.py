@@ -50,8 +50,10 @@ def check_settings(model: Any) -> None:
         raise ValueError(f'dtype must be "float32" or "float64", got {model.dtype!r}')
     if not real_number(model.local_tol, "local_tol") >= 0:
         raise ValueError(f"local_tol must be ≥ 0, got {model.local_tol!r}")
-    if not 0 <= real_number(model.skip, "skip") <= 0.1:
-        raise ValueError(f"skip must lie in [0, 0.1], got {model.skip!r}: it is a small part of a document's words")
+    if not 0 <= real_number(model.skip_below, "skip_below") <= 0.1:
+        raise ValueError(
+            f"skip_below must lie in [0, 0.1], got {model.skip_below!r}: it is a small part of a document's words"
+        )
     whole_number(model.local_steps, "local_steps")
     whole_number(model.seed, "seed", least=0)
     for name, value in (("batch_size", model.batch_size), ("n_jobs", model.n_jobs)):
@@ -65,7 +67,7 @@ def problem_of(model: Any, corpus: Corpus, population: float | None = None) -> L
 
     alpha, learn = checked_priors(model)
     check_settings(model)
-    local = Local(model.local, model.local_tol, model.local_steps, float(model.skip), np.dtype(model.dtype).type)
+    local = Local(model.local, model.local_tol, model.local_steps, float(model.skip_below), np.dtype(model.dtype).type)
     return LDAProblem(
         corpus, alpha, model.topic_prior, local, batch_size=model.batch_size, population=population, learn=learn
     )

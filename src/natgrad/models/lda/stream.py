@@ -125,7 +125,7 @@ def fit_stream(
         raise ValueError(f"finish={model.finish!r} needs all documents in memory: leave it out for a stream")
     passes = whole_number(model.max_passes, "max_passes") if stream.rereadable else 1
     worker, trace, begin = type(model)(**model.get_params(deep=False)), Trace(), time.perf_counter()
-    trace.choice = "sampled steps: the data are a stream, nothing is remembered"
+    trace.strategy = "sampled steps: the data are a stream, nothing is remembered"
     total, stop = n_documents or stream.n_total, None
     means: list[float] = []
     tell = CallbackList(asked(), trace, lambda state: copy.copy(worker))
@@ -135,8 +135,8 @@ def fit_stream(
             seen, n_words = seen + len(batch), n_words + batch.n_tokens
             info = worker._learn(batch, max(total or 0.0, seen))
             estimates.append(info.estimate)
-            accesses = info.accesses + (trace.last.accesses if len(trace) else 0)
-            moved = max((float(block.moved) for block in info.blocks.values()), default=0.0)
+            accesses = info.messages_read + (trace.last.messages_read if len(trace) else 0)
+            moved = max((float(block.relative_change) for block in info.blocks.values()), default=0.0)
             seconds = time.perf_counter() - begin
             trace.append(StepRecord(worker._state.t, np.nan, info.estimate, info.rho, moved, accesses, seconds))
             if stop := tell(worker._state):

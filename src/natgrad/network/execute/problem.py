@@ -269,7 +269,9 @@ class NetworkProblem:
                     update = self._in_turn(block, lam, mu, rho, known, ending)
                 lam[name], mu[name], info[name], gained = update
                 total = total + gained
-            flat = [entry for name in order for entry in (info[name].valid.astype(total.dtype), info[name].moved)]
+            flat = [
+                entry for name in order for entry in (info[name].valid.astype(total.dtype), info[name].relative_change)
+            ]
             return lam, mu, jnp.stack([total, *flat])
 
         return function

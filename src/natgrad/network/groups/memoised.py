@@ -255,10 +255,10 @@ class WholePasses:
         here, accesses = state._replace(t=state.t * self.inner.n_batches), 0
         for _ in range(self.inner.n_batches):
             here, info = self.inner.step(here, seed)
-            accesses += info.accesses
+            accesses += info.messages_read
             if not all(bool(block.valid) for block in info.blocks.values()):
                 break
-        return here._replace(t=state.t + 1), info._replace(accesses=accesses)
+        return here._replace(t=state.t + 1), info._replace(messages_read=accesses)
 
     def finish(self, state: State) -> State:
         """The local variables of all batches put in their places."""

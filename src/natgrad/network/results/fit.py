@@ -53,7 +53,7 @@ class Fit(ExportMixin, ShowMixin):
     Attributes
     ----------
     elbo : float, the exact evidence lower bound
-    trace : Trace, one entry a step: ``fit.trace["elbo"]``, ``["accesses"]``, ``["rho"]``, ``["seconds"]``
+    trace : Trace, one entry a step: ``fit.trace["elbo"]``, ``["messages_read"]``, ``["rho"]``, ``["seconds"]``
     stop : Stop, why the run ended; ``fit.stop.converged``, ``str(fit.stop)``
     settings : method, step, order, seed and version
     """

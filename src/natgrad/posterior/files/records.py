@@ -22,32 +22,40 @@ from natgrad.posterior.files.values import register
 
 __all__ = ["register"]
 
-INTEGERS = ("t", "accesses")
+INTEGERS = ("t", "messages_read")
+# Columns of the trace and reasons to stop as files before 0.2 called them.
+COLUMNS = {"accesses": "messages_read", "moved": "relative_change"}
+REASONS = {"ACCESSES": "MESSAGES"}
 
 
 def _trace_fields(trace: Trace) -> dict[str, Any]:
     columns = {name: trace[name].astype(np.int64 if name in INTEGERS else np.float64) for name in Trace.columns}
-    return {"columns": columns, "choice": trace.choice}
+    return {"columns": columns, "strategy": trace.strategy}
 
 
 def _trace_of(kept: Mapping[str, Any]) -> Trace:
+    kept = {"strategy" if name == "choice" else name: value for name, value in kept.items()}
+    if isinstance(kept.get("columns"), Mapping):
+        kept["columns"] = {COLUMNS.get(name, name): value for name, value in kept["columns"].items()}
     _check_trace(kept)
     names = [name for name in Trace.columns if name in kept["columns"]]  # an older file may have fewer
     columns = [kept["columns"][name].tolist() for name in names]
     trace = Trace([StepRecord(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)])
-    trace.choice = kept["choice"]
+    trace.strategy = kept["strategy"]
     return trace
 
 
 def _check_trace(kept: Mapping[str, Any]) -> None:
     """One number for each step and column."""
     columns = {f"{name}?": f"{'whole' if name in INTEGERS else 'float'} [_]" for name in Trace.columns}
-    check(kept, {"columns": columns, "choice": "text"}, where="the trace")
+    check(kept, {"columns": columns, "strategy": "text"}, where="the trace")
 
 
 def _stop_of(kept: Mapping[str, Any]) -> Stop:
-    check(kept, {"reason": " | ".join(f"'{reason.name}'" for reason in Reason), "words": "text"}, where="the stop")
-    return Stop(Reason[kept["reason"]], kept["words"])
+    kept = {"message" if name == "words" else name: value for name, value in kept.items()}
+    names = [*(reason.name for reason in Reason), *REASONS]
+    check(kept, {"reason": " | ".join(f"'{name}'" for name in names), "message": "text"}, where="the stop")
+    return Stop(Reason[REASONS.get(kept["reason"], kept["reason"])], kept["message"])
 
 
 def _svi_fields(method: methods.SVI) -> dict[str, Any]:
@@ -70,12 +78,13 @@ _PLAIN: dict[str, tuple[type, ...]] = {
         families.Wishart,
     ),
     "method": (methods.VB, methods.Children, methods.GlobalBatch),
-    "step": (step_sizes.RobbinsMonro, step_sizes.Constant, step_sizes.HoldThenDecay, step_sizes.PerNode, auto.Auto),
+    "step": (step_sizes.RobbinsMonro, step_sizes.Constant, step_sizes.HoldThenDecay, step_sizes.PerNode),
 }  # fmt: skip
 for _group, _classes in _PLAIN.items():
     for _class in _classes:
         register(_class, f"{_group}.{_class.__name__}")
 register(methods.SVI, "method.SVI", _svi_fields)
+register(auto.Auto, "step.Auto", renamed={"reads": "data_access"})
 # What methods remember; names in files are those of the first version.
 _ROTATION = {"turning": "use_rotation"}
 register(accelerated.History, "memory.History", renamed=_ROTATION)
@@ -86,7 +95,7 @@ register(groups.GroupMemory, "memory.Remembered")
 register(State)
 register(Factor)
 register(Trace, None, _trace_fields, _trace_of)
-register(Stop, None, lambda stop: {"reason": stop.reason.name, "words": stop.words}, _stop_of)
+register(Stop, None, lambda stop: {"reason": stop.reason.name, "message": stop.message}, _stop_of)
 register(Ratings, None, _ratings_fields, lambda kept: Ratings.numbered(**kept))
 for _name in covariance.__all__:
     _class = getattr(covariance, _name)

@@ -131,7 +131,7 @@ def _emissions(model: Any) -> Html:
         )
     for attribute, words in (
         ("emissionprob_", "Probabilities of the symbols in each state"),
-        ("lambdas_", "Expected counts in each state"),
+        ("rates_", "Expected counts in each state"),
         ("probs_", "Probability that a track is on, in each state"),
     ):
         if hasattr(model, attribute):

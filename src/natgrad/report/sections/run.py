@@ -76,7 +76,7 @@ def _cards(run: Run, trace: Trace | None) -> Html:
         last = trace.last
         cards += [
             Fact("steps", count(last.t)),
-            Fact("messages read", short(last.accesses)),
+            Fact("messages read", short(last.messages_read)),
             Fact("time", seconds(last.seconds)),
         ]
     return tag("dl", [tag("div", tag("dt", card.name), tag("dd", card.value)) for card in cards], class_="cards")
@@ -88,7 +88,7 @@ def _ended(run: Run) -> Html | None:
     state = "converged" if run.stop.converged else "diverged" if run.stop.diverged else "stopped"
     words = str(run.stop)
     words = words[:1].upper() + words[1:] + ("" if words.endswith(".") else ".")
-    chosen = run.trace.choice if run.trace is not None else ""
+    chosen = run.trace.strategy if run.trace is not None else ""
     how = tag("p", tag("b", "How the steps were taken. "), chosen[:1].upper() + chosen[1:] + ".") if chosen else None
     return join([tag("p", tag("span", state, class_=f"chip {state}"), " ", words), how])
 
@@ -109,7 +109,7 @@ def _bound_charts(trace: Trace) -> list[Html]:
     low, high = _range(values)
     axes = (
         ("steps", "steps", trace["t"]),
-        ("messages", "messages", trace["accesses"]),
+        ("messages", "messages", trace["messages_read"]),
         ("seconds", "seconds", trace["seconds"]),
     )
     inputs, panels = [], []
@@ -141,7 +141,7 @@ def _bound_charts(trace: Trace) -> list[Html]:
 
 def _step_charts(trace: Trace) -> list[Html]:
     """Step sizes, if there were any, and how far λ moved."""
-    steps, moved = trace["t"].astype(np.float64), trace["moved"]
+    steps, moved = trace["t"].astype(np.float64), trace["relative_change"]
     columns = [
         (trace["rho"], "step size ρ", "Step sizes", "Step sizes ρ."),
         (
@@ -179,7 +179,14 @@ def _numbers(trace: Trace) -> Html:
     places = np.unique(np.linspace(0, len(trace) - 1, min(MOST_ROWS, len(trace))).round().astype(int))
     records = trace.records
     rows = [
-        [count(r.t), short(r.elbo, 7), short(r.rho), f"{r.moved:.2e}", count(r.accesses), f"{r.seconds:.3f}"]
+        [
+            count(r.t),
+            short(r.elbo, 7),
+            short(r.rho),
+            f"{r.relative_change:.2e}",
+            count(r.messages_read),
+            f"{r.seconds:.3f}",
+        ]
         for r in (records[place] for place in places)
     ]
     head = ("step", "bound", "ρ", "change of λ", "messages", "seconds")
