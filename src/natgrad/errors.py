@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "CoupledCategories",
     "ModelFileError",
+    "NotAdditive",
     "NotConjugate",
     "PlateMismatch",
     "PoorApproximation",
@@ -15,6 +16,10 @@ __all__ = [
 
 class ModelFileError(ValueError):
     """A file is not a model file, is damaged, or comes from a newer natgrad; the text says which."""
+
+
+class NotAdditive(ValueError):
+    """What groups tell the globals has no finite summary that adds up, so it cannot be remembered; the text says why."""
 
 
 class NotConjugate(TypeError):

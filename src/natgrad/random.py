@@ -20,13 +20,13 @@ class Stream(enum.IntEnum):
     START = 2**31 - 1
     BATCH_CUT = 2**31 - 2
     BATCH_ORDER = 2**31 - 3
-    CHILD_ORDER = 2**31 - 4
+    GIBBS = 2**31 - 4
     OBSERVATION_ORDER = 2**31 - 5
-    PROBE = 2**31 - 6
+    STREAM_ORDER = 2**31 - 6
     REVIVAL = 2**31 - 7
-    STREAM_ORDER = 2**31 - 8
-    GIBBS = 2**31 - 9
-    NEGATIVES = 2**31 - 10
+    CHILD_ORDER = 2**31 - 8
+    NEGATIVES = 2**31 - 9
+    PROBE = 2**31 - 10
 
 
 def generator(seed: int, *where: int) -> np.random.Generator:

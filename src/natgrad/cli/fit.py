@@ -90,11 +90,12 @@ def fit_command(name: str, model: Model) -> click.Command:
         whole = source
         if held_out is not None:
             source, held = split_input(source, held_out, int(fitted.seed))
-        callbacks = [] if held is None else [HeldOut(*held)]
+        callbacks: list[Any] = [] if held is None else [HeldOut(*held)]
         begin = time.perf_counter()
         with live_page(fitted) if live else nullcontext() as page:
             if page is not None:
                 click.echo(f"the fit can be watched at {page.address}", err=True)
+                callbacks.append(page)
             with _kept(name, checkpoint, resume, kept, whole, f"{file} -o {output}"):
                 keep: dict[str, Any] = {"resume": resume}
                 if checkpoint is not None:

@@ -10,40 +10,31 @@ method and step          exactly those
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeGuard, final
+from typing import Literal, NamedTuple, final
 
-from natgrad.errors import PlateMismatch
+from natgrad.errors import NotAdditive
 from natgrad.inference.executors.threads import Executor
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
-from natgrad.inference.problem import Problem
+from natgrad.inference.problem import EdgeProblem, GroupProblem, Problem
 from natgrad.inference.step_sizes import Constant, PerNode, Step
 from natgrad.inference.steppers.accelerated import AcceleratedStepper
 from natgrad.inference.steppers.checked import SafeguardedStepper
-from natgrad.inference.steppers.groups import additive_stepper, is_additive
+from natgrad.inference.steppers.groups import GroupStepper, WholePasses, group_stepper
 from natgrad.inference.steppers.message_memory import MessageStepper
-from natgrad.inference.steppers.sampled import ChildrenStepper, ExactStepper, GlobalBatchStepper, Stepper
-from natgrad.inference.steppers.tuned import is_tuned, tuned_stepper
-from natgrad.network.groups.groups import Groups
-from natgrad.network.groups.memoised import MemoisedStepper, WholePasses
-from natgrad.network.groups.sampled import SVIStepper
+from natgrad.inference.steppers.sampled import ChildrenStepper, GlobalBatchStepper
+from natgrad.inference.steppers.stepper import Stepper
+from natgrad.inference.steppers.sweep import ExactStepper
 from natgrad.renamed import says_new_names
 from natgrad.validation import real_number
-
-if TYPE_CHECKING:
-    from natgrad.network.execute.problem import NetworkProblem
 
 __all__ = ["Auto", "Choice", "Control", "choose"]
 
 DataAccess = Literal["cheap", "expensive", "stream"]
-# Memoised VB cuts the groups into batches of at least this many observations and two groups, and no smaller than the globals
-# that each of them updates; more batches than the most make no faster progress, and with fewer than the least a sweep of
-# everything, compiled as a whole, is quicker. A visit costs ten milliseconds whatever it reads: where reads are cheap, batches
+# Observations of a batch of memoised VB, at least. A visit costs ten milliseconds whatever it reads: where reads are cheap, batches
 # must be worth it (on 6,000 points of a mixture sweeps are 20 times as fast as 30 batches), and may be small where they are not.
 OBSERVATIONS = {"cheap": 20_000, "expensive": 200, "stream": 200}
-MOST_BATCHES, LEAST_BATCHES = 50, 10
 # A part of the free memory that remembered messages may take.
 MEMORY_SHARE = 0.5
 
@@ -100,17 +91,17 @@ def choose(
     problem: Problem, method: Method | None, step: Control, order: tuple[str, ...], executor: Executor | None = None
 ) -> Choice:
     """The stepper for what the user fixed; ``Auto`` fills in the rest. An ``executor`` takes the parts of a network's batches."""
+    if isinstance(problem, GroupProblem):
+        fixed, auto = (None, step) if isinstance(step, Auto) else (step, Auto(memory=0.0))
+        return Choice(
+            *group_stepper(problem, method, fixed, auto.memory_budget, fixed is None and auto.data_access == "stream")
+        )
+    assert isinstance(problem, EdgeProblem)
     if executor is not None:
-        return _shared(problem, method, step, order, executor)
-    if is_tuned(problem):
-        return Choice(*tuned_stepper(problem, method, None if isinstance(step, Auto) else step))
-    if is_additive(problem):
-        if isinstance(step, Auto):
-            return Choice(*additive_stepper(problem, method, None, step.memory_budget, step.data_access == "stream"))
-        return Choice(*additive_stepper(problem, method, step, 0.0, False))
+        return _shared_out(problem, method, step, order, executor)
     if not isinstance(step, Auto):
-        fixed = VB() if method is None else method
-        return Choice(_as_asked(problem, fixed, step, order), f"{fixed} with {step}, as asked")
+        chosen = VB() if method is None else method
+        return Choice(_as_asked(problem, chosen, step, order), f"{chosen} with {step}, as asked")
     if isinstance(method, VB):
         if method.option == "a":
             return _accelerated(problem, order, step.rotate, "exact sweeps were asked for")
@@ -125,74 +116,83 @@ def choose(
     return _best(problem, step, order)
 
 
-def largest_coupling(problem: Problem) -> int:
+def largest_coupling(problem: EdgeProblem) -> int:
     """ω of the problem: the most variables that meet in one term."""
     return max((problem.coupling(name) for name in problem.blocks), default=1)
 
 
-def _best(problem: Problem, auto: Auto, order: tuple[str, ...]) -> Choice:
+def _best(problem: EdgeProblem, auto: Auto, order: tuple[str, ...]) -> Choice:
     """Nothing was fixed."""
     if auto.data_access == "cheap" and auto.rotate and problem.gauges:
         pairs = ", ".join(f"{a}·{b}" for a, b in problem.gauges)
         return _accelerated(problem, order, True, f"reads are cheap, and {pairs} can be rotated")
-    method = _groups_of(problem, order, OBSERVATIONS[auto.data_access])
+    method = None if problem.grouping is None else problem.grouping.best(order, OBSERVATIONS[auto.data_access])
     if method is not None:
         stepper, words = _grouped(problem, method, auto, order)
-        return Choice(WholePasses(stepper) if isinstance(stepper, MemoisedStepper) else stepper, words)
+        whole = isinstance(stepper, GroupStepper) and stepper.remember
+        return Choice(WholePasses(stepper) if whole else stepper, words)  # type: ignore[arg-type]
     if auto.data_access == "cheap":
         return _accelerated(problem, order, False, "reads are cheap, and there are not enough independent groups")
     return _sampled(problem, Children(1), auto, order)
 
 
-def _accelerated(problem: Problem, order: tuple[str, ...], use_rotation: bool, why: str) -> Choice:
+def _accelerated(problem: EdgeProblem, order: tuple[str, ...], use_rotation: bool, why: str) -> Choice:
     return Choice(AcceleratedStepper(problem, order, use_rotation), f"accelerated exact sweeps: {why}")
 
 
-def _is_network(problem: Problem) -> TypeGuard[NetworkProblem]:
-    """Whether a problem was declared; without the class, because ready models need no JAX and should not wait for it."""
-    return hasattr(problem, "plan")
-
-
-def _grouped(problem: Problem, method: SVI, auto: Auto, order: tuple[str, ...]) -> Choice:
-    if not _is_network(problem):
-        raise TypeError("SVI(batch) needs a declared network")
-    from natgrad.network.groups.summary import NotAdditive
-
-    plain = SVIStepper(problem, method, PerNode(), order)
+def _grouped(problem: EdgeProblem, method: SVI, auto: Auto, order: tuple[str, ...]) -> Choice:
+    plain = _forgotten(problem, method, PerNode(), order)
     if auto.data_access == "stream":
         return Choice(plain, "per-node steps: the data are a stream, nothing is remembered")
-    needed = sum(8 * _numbers(problem, name) for name in plain.groups.local)
+    needed = plain.problem.row_bytes * plain.problem.n_groups
     if needed > auto.memory_budget:
         return Choice(plain, f"per-node steps: remembering local variables takes {_size(needed)}, more than there is")
     try:
-        memoised = MemoisedStepper(problem, method, order)
+        memoised = _remembered(problem, method, order)
     except NotAdditive as reason:
         return Choice(plain, f"per-node steps: {reason}")
-    words = f"memoised VB in {memoised.n_batches} batches of {method.plate!r}: given the globals they are independent"
-    return Choice(memoised, words)
+    return Choice(
+        memoised,
+        f"memoised VB in {memoised.n_batches} batches of {method.plate!r}: given the globals they are independent",
+    )
 
 
-def _shared(
-    problem: Problem, method: Method | None, step: Control, order: tuple[str, ...], executor: Executor
+def _shared_out(
+    problem: EdgeProblem, method: Method | None, step: Control, order: tuple[str, ...], executor: Executor
 ) -> Choice:
     """Memoised VB, whose batches are visited in parts."""
-    from natgrad.network.groups.summary import NotAdditive
-
-    found = _groups_of(problem, order, OBSERVATIONS["expensive"]) if method is None else method
-    if not (_is_network(problem) and isinstance(found, SVI) and isinstance(step, Auto)):
+    found = method
+    if method is None and problem.grouping is not None:
+        found = problem.grouping.best(order, OBSERVATIONS["expensive"])
+    if problem.grouping is None or not isinstance(found, SVI) or not isinstance(step, Auto):
         raise TypeError(
             f"executor={executor!r} shares out batches of independent groups, SVI({{plate: size}}) without step=; here are "
             f"method={method!r}, step={step!r}{'' if found else ', and no plate has enough groups'}: leave executor= out"
         )
     try:
-        memoised = MemoisedStepper(problem, found, order, executor)
+        memoised = _remembered(problem, found, order, executor)
     except NotAdditive as reason:
         raise TypeError(f"executor={executor!r}: {reason}; leave executor= out") from None
-    words = f"memoised VB in {memoised.n_batches} batches of {found.plate!r}, each in {memoised.n_parts} parts by {executor!r}"
+    words = f"memoised VB in {memoised.n_batches} batches of {found.plate!r}, shared out by {executor!r}"
     return Choice(WholePasses(memoised) if method is None else memoised, words)
 
 
-def _sampled(problem: Problem, method: Children | GlobalBatch, auto: Auto, order: tuple[str, ...]) -> Choice:
+def _remembered(
+    problem: EdgeProblem, method: SVI, order: tuple[str, ...], executor: Executor | None = None
+) -> GroupStepper:
+    assert problem.grouping is not None
+    groups = problem.grouping.remembered(method, order, executor)
+    return GroupStepper(groups, method.size, method.local_tol, method.local_steps, remember=True)
+
+
+def _forgotten(problem: EdgeProblem, method: SVI, step: Step, order: tuple[str, ...]) -> GroupStepper:
+    if problem.grouping is None:
+        raise TypeError("SVI(batch) needs a declared network, or a model with groups of its own")
+    groups = problem.grouping.along(method, order)
+    return GroupStepper(groups, method.size, method.local_tol, method.local_steps, step, remember=False)
+
+
+def _sampled(problem: EdgeProblem, method: Children | GlobalBatch, auto: Auto, order: tuple[str, ...]) -> Choice:
     inner = (
         ChildrenStepper(problem, method, PerNode(), order)
         if isinstance(method, Children)
@@ -200,7 +200,7 @@ def _sampled(problem: Problem, method: Children | GlobalBatch, auto: Auto, order
     )
     if auto.data_access == "stream":
         return Choice(inner, "per-node steps: the data are a stream, nothing is remembered")
-    messages, why = problem.messages, "this problem remembers no messages"
+    messages, why = problem.message_memory, "this problem remembers no messages"
     if messages is not None:
         if messages.n_bytes <= auto.memory_budget:
             words = f"remembered messages, {_size(messages.n_bytes)}, checked by exact sweeps"
@@ -212,39 +212,14 @@ def _sampled(problem: Problem, method: Children | GlobalBatch, auto: Auto, order
     )
 
 
-def _as_asked(problem: Problem, method: Method, step: Step, order: tuple[str, ...]) -> Stepper:
+def _as_asked(problem: EdgeProblem, method: Method, step: Step, order: tuple[str, ...]) -> Stepper:
     if isinstance(method, VB):
         return ExactStepper(problem, method, step, order)
     if isinstance(method, Children):
         return ChildrenStepper(problem, method, step, order)
     if isinstance(method, GlobalBatch):
         return GlobalBatchStepper(problem, method, step, order)
-    if not _is_network(problem):
-        raise TypeError("SVI(batch) needs a declared network")
-    return SVIStepper(problem, method, step, order)
-
-
-def _groups_of(problem: Problem, order: tuple[str, ...], observations: int) -> SVI | None:
-    """The plate whose groups hold the most local variables, if there are enough groups to cut into batches."""
-    if not _is_network(problem):
-        return None
-    best: tuple[int, int, str] | None = None
-    for plate in {plate for block in problem.blocks.values() for plate in block.plates}:
-        try:
-            groups = Groups(problem, plate, order)
-        except (PlateMismatch, ValueError):
-            continue
-        seen = sum(len(problem.observed[term.node]) for term in groups.grouped if term.node in problem.observed)
-        held, shared = (sum(_numbers(problem, n) for n in names) for names in (groups.local, groups.globals))
-        batches = min(MOST_BATCHES, len(groups) // 2, seen // observations, held // max(1, shared))
-        if groups.local and groups.globals and batches >= LEAST_BATCHES:
-            best = max(best or (0, 0, ""), (held, -math.ceil(len(groups) / batches), plate))
-    return None if best is None else SVI({best[2]: -best[1]}, local_steps=1)
-
-
-def _numbers(problem: NetworkProblem, name: str) -> int:
-    """How many numbers λ of a block has."""
-    return sum(math.prod(shape) for shape in problem.plan.nodes[name].stat_shapes())
+    return _forgotten(problem, method, step, order)
 
 
 def free_memory() -> float:

@@ -10,23 +10,18 @@ import functools
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check, refuse
 from natgrad.inference.trace import Reason, Stop, Trace
 
-__all__ = ["LOG", "Callback", "CallbackList", "HeldOut", "Progress", "as_callbacks", "asked", "told"]
+__all__ = ["LOG", "Callback", "CallbackList", "HeldOut", "Progress", "as_callbacks"]
 
 LOG = logging.getLogger("natgrad")
 LOG.addHandler(logging.NullHandler())  # silent, unless the user asks for it
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class Progress(NamedTuple):
@@ -53,33 +48,6 @@ class Progress(NamedTuple):
 
 
 Callback = Callable[[Progress], Any]
-_asked: ContextVar[tuple[Callback, ...]] = ContextVar("asked", default=())
-
-
-def asked() -> tuple[Callback, ...]:
-    """The callbacks of the estimator that is being fitted."""
-    return _asked.get()
-
-
-def told(fit: Callable[P, T]) -> Callable[P, T]:
-    """Have the ``callbacks`` of a ``fit`` called by the run inside it."""
-
-    @functools.wraps(fit)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
-        # Taken out: the function itself knows nothing of them.
-        with _asking(as_callbacks(kwargs.pop("callbacks", ()))):
-            return fit(*args, **kwargs)
-
-    return wrapped
-
-
-@contextmanager
-def _asking(callbacks: tuple[Callback, ...]) -> Iterator[None]:
-    token = _asked.set((*_asked.get(), *callbacks))
-    try:
-        yield
-    finally:
-        _asked.reset(token)
 
 
 def as_callbacks(callbacks: Any) -> tuple[Callback, ...]:

@@ -21,8 +21,8 @@ class RunState(NamedTuple):
     """A run after a step.
 
     ``begun`` is the number of the step after which it began, ``unread`` counts the messages read since the exact bound was
-    evaluated, ``first`` is the bound at the start, ``notes`` are what callbacks remember, and ``stop`` is why the run ended: None
-    while it goes on. Everything else that the loop knows follows from these.
+    evaluated, ``first`` is the bound at the start, ``notes`` are what callbacks remember, ``stop`` is why the run ended: None
+    while it goes on, and ``phase`` the step after which its phase began. Everything else that the loop knows follows from these.
     """
 
     state: State
@@ -32,10 +32,16 @@ class RunState(NamedTuple):
     first: float
     notes: tuple[Any, ...]
     stop: Stop | None
+    phase: int | None = None
 
 
 class Checkpointer(AbstractContextManager[Any], Protocol):
     """Who keeps the states of a run."""
+
+    @property
+    def resumed_at(self) -> int | None:
+        """The step at which an earlier run goes on; None to begin."""
+        ...
 
     def begin(self, about: dict[str, Any]) -> RunState | None:
         """Where to go on, None to begin; ``about`` says which run this is."""
@@ -46,14 +52,14 @@ class Checkpointer(AbstractContextManager[Any], Protocol):
         ...
 
 
-def run_fingerprint(problem: Problem, seed: int, order: tuple[str, ...], choice: str) -> dict[str, Any]:
+def run_fingerprint(problem: Problem, seed: int, order: tuple[str, ...], strategy: str) -> dict[str, Any]:
     """What a run is, in plain values: its blocks, the number of its data, the seed, and how its steps are taken."""
     return {
         "blocks": {name: [block.family.name, *map(int, block.shape)] for name, block in problem.blocks.items()},
-        "observed": {name: len(elements) for name, elements in problem.observed.items()},
+        "observed": dict(problem.n_observed),
         "seed": seed,
         "order": list(order),
-        "choice": re.sub(r" at 0x[0-9a-f]+", "", choice),  # a function has another address in every process
+        "strategy": re.sub(r" at 0x[0-9a-f]+", "", strategy),  # a function has another address in every process
     }
 
 

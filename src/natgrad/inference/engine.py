@@ -1,27 +1,28 @@
-"""The loop: a problem, a method, a step size and a start in; the last good state, the trace and the reason it ended out.
+"""The loop: phases of problems and methods, and a start, in; the last good state, the trace and the reason it ended out.
 
-    for t in steps:
-        sample            which children, with what weight
-        target            η̃_i + Σ weight · η̃_ki                         (eq. 6)
-        natural step      λ ← (1 − ρ) λ + ρ target
-        guard, trace, stop
+    for phase in phases:                  a warm-up, the main run, a chunk of a stream, a new draw of negatives, …
+        for t in steps:
+            sample            which children or groups, with what weight
+            target            η̃_i + Σ weight · η̃_ki                         (eq. 6)
+            natural step      λ ← (1 − ρ) λ + ρ target
+            guard, trace, callbacks, stop, checkpoint
+    closing phases            an exact pass, samples
 
-The first three are the stepper's; the rest is here.
+The first three of a step are the stepper's; the rest is here. A whole fit is one run: it has one clock, one count of messages
+read, one trace, one guard, one list of callbacks, one reason to stop and one checkpoint.
 """
 
 from __future__ import annotations
 
 import logging
-import math
-import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
+from typing import Any
 
 from natgrad.blas import ONE_BLAS_THREAD
 from natgrad.inference.auto import Auto, Control, choose, largest_coupling
-from natgrad.inference.callbacks import LOG, CallbackList, Progress, as_callbacks, asked
+from natgrad.inference.callbacks import LOG, CallbackList, Progress, as_callbacks
 from natgrad.inference.checkpoint import (
     Checkpointer,
     RunState,
@@ -29,64 +30,67 @@ from natgrad.inference.checkpoint import (
     restore_callback_states,
     run_fingerprint,
 )
-from natgrad.inference.executors.threads import Executor
-from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
+from natgrad.inference.executors.threads import Executor, Threads, opened, place_shards
+from natgrad.inference.methods import VB, Method
+from natgrad.inference.monitor import TOLERANCE, BoundEvery, Limits, RunMonitor
 from natgrad.inference.probes import tried
-from natgrad.inference.problem import Problem, State
+from natgrad.inference.problem import EdgeProblem, Problem, State
 from natgrad.inference.progress import progress_bar
-from natgrad.inference.step_sizes import Constant, PerNode
-from natgrad.inference.steppers.sampled import ExactStepper, StepInfo, Stepper, sweep_messages
-from natgrad.inference.stopping import left_to_gain, left_to_gain_noisy
-from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
-from natgrad.validation import real_number, whole_number
+from natgrad.inference.starts import Starts, best_start
+from natgrad.inference.step_sizes import Constant
+from natgrad.inference.steppers.groups import GroupStepper
+from natgrad.inference.steppers.stepper import StepInfo, Stepper
+from natgrad.inference.steppers.sweep import ExactStepper
+from natgrad.inference.trace import Reason, Stop, Trace
 
-__all__ = ["TOLERANCE", "BoundEvery", "Limits", "Progress", "Result", "default_step", "run"]
+__all__ = [
+    "TOLERANCE",
+    "BoundEvery",
+    "Limits",
+    "Phase",
+    "Phases",
+    "Progress",
+    "Result",
+    "default_step",
+    "run",
+    "take_steps",
+]
 
-# The exact bound reads every observation. With this many or fewer it is evaluated at every step; with more, a sampled
-# method evaluates it when the messages read since the last time amount to this part of a sweep.
-CHEAP_BOUND = 200_000
-BOUND_SHARE = 0.25
-# A bound this many times further below zero than the first one has left for good; means that diverge grow exponentially.
-DIVERGENCE_FACTOR = 1e6
-# Nats left to gain when a run has converged: 0.045 posterior standard deviations, if all of it is in one mean.
-TOLERANCE = 1e-3
-# A quarter of all passes that gains less than so many tolerances creeps.
-CREEP = 100.0
-BoundEvery = int | Literal["log", "never"] | None
 
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of a run: what is optimised, and how.
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When to stop: after ``max_steps``, ``max_seconds`` or ``max_messages``, or when less than ``tol`` nats are left to gain.
-
-    What is left is estimated from how fast the gains of successive passes shrink (`natgrad.inference.stopping`). ``share`` is
-    the number of observations where ``tol`` is for each of them: large data, of which nobody needs the last nat.
+    Parameters
+    ----------
+    problem, method, step, order : as the steps are to be taken
+    until : int, optional
+        The step after which the next phase begins; such a phase does not settle. None: it lasts until a limit is reached.
+    stepper : Stepper, optional
+        In place of the one that follows from method and step.
+    enter : function, optional
+        The state of the phase before in, that of this one out.
+    bound_every : how often a sampled method evaluates the exact bound
+    why : str
+        What comes before the strategy in words.
+    optional : bool
+        Of a closing phase: whether it is left out when the time is up.
     """
 
-    max_steps: int = 1000
-    tol: float = TOLERANCE
-    max_seconds: float | None = None
-    max_messages: int | None = None
-    share: float | None = None
+    problem: Problem
+    method: Method | None = None
+    step: Control = Auto()  # noqa: RUF009  (frozen)
+    order: tuple[str, ...] = ()
+    until: int | None = None
+    stepper: Stepper | None = None
+    enter: Callable[[State], State] | None = None
+    bound_every: BoundEvery = None
+    why: str = ""
+    optional: bool = False
 
-    def __post_init__(self) -> None:
-        whole_number(self.max_steps, "max_steps")
-        if not real_number(self.tol, "tol") >= 0:
-            raise ValueError(f"tol must be ≥ 0, got {self.tol!r}: 0 runs all steps")
-        if self.max_seconds is not None and not real_number(self.max_seconds, "max_seconds") > 0:
-            raise ValueError(f"max_seconds must be > 0, got {self.max_seconds!r}: None means no limit")
-        if self.max_messages is not None:
-            whole_number(self.max_messages, "max_messages")
 
-    @property
-    def nats(self) -> float:
-        """The tolerance for the whole bound."""
-        return self.tol * (1.0 if self.share is None else self.share)
-
-    @property
-    def tol_words(self) -> str:
-        """The tolerance as the user gave it."""
-        return f"tol = {self.tol:g}" + ("" if self.share is None else f" for each of {self.share:,.0f} observations")
+# The phase of the steps after a given one, or why there is none.
+Phases = Callable[[int], Phase | Stop]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,275 +106,227 @@ def default_step(method: Method | None, problem: Problem) -> Control:
     """For `VB`, ρ = 1 where blocks move in turn and 1/ω where all move together; otherwise nothing is fixed."""
     if not isinstance(method, VB):
         return Auto()
-    return Constant(1.0 if method.option == "a" else 1.0 / largest_coupling(problem))
+    together = method.option == "b" and isinstance(problem, EdgeProblem)
+    return Constant(1.0 / largest_coupling(problem) if together else 1.0)  # type: ignore[arg-type]
 
 
 def run(
-    problem: Problem,
-    start: State | Callable[[], State],
-    method: Method | None,
-    step: Control,
-    order: tuple[str, ...],
+    phases: Phase | Phases,
+    start: State | Starts | Callable[[], State | Starts],
     *,
     limits: Limits,
     seed: int,
     callbacks: Sequence[Any] = (),
-    bound_every: BoundEvery = None,
     verbose: bool | None = None,
     trace: Trace | None = None,
-    executor: Executor | None = None,
+    executor: Any = None,
     checkpointer: Checkpointer | None = None,
     model_at: Callable[[State], Any] | None = None,
+    closing: Sequence[Phase] = (),
 ) -> Result:
-    """Run until a limit is reached or the guard says stop.
+    """Run until a limit is reached, the phases end, or the guard says stop.
 
-    ``start`` is a state, or a function that makes it. ``bound_every`` is for sampled methods: the exact bound every so many
-    steps, or "log": at about twenty counts of accesses for each power of ten, evenly on a logarithmic axis; "never" where a
-    reading of all data is too much, and a diverging run is then seen only by its parameters; None leaves it to the cost.
-    ``checkpointer`` is told of every step, and may know of an earlier run to go on with. ``model_at`` makes what a callback sees
-    of a state; by default the state itself.
+    Parameters
+    ----------
+    phases : Phase, or a function
+        One phase, or the phase of the steps after a given one; pulled when the one before has ended.
+    start : State, Starts or a function that makes a state
+    limits : Limits, of the whole run
+    seed : int
+    callbacks : functions of `Progress`
+    verbose : bool, optional
+        Whether there is a progress bar; by default on a terminal.
+    trace : Trace, optional
+        An earlier one to go on with.
+    executor : optional
+        Who computes the parts of a step; by default this process.
+    checkpointer : Checkpointer, optional
+        Told of every step; may know of an earlier run to go on with.
+    model_at : function, optional
+        What a callback sees of a state; by default the state itself.
+    closing : phases
+        Made at the end of every run that did not diverge, ``until`` steps each; no lines of the trace are theirs, but what they
+        read and the time they take are counted.
     """
-    stepper, words = choose(problem, method, step, order, executor)
     trace = Trace() if trace is None else trace  # an empty one is false
-    tell = CallbackList((*as_callbacks(callbacks), *asked()), trace, model_at or (lambda state: state))
-    LOG.info("fit of %s: %s", ", ".join(problem.blocks), words)
+    tell = CallbackList(as_callbacks(callbacks), trace, model_at or (lambda state: state))
+    pull = (lambda t: phases) if isinstance(phases, Phase) else phases
+    monitor = RunMonitor(limits, trace)
     with (
         nullcontext() if checkpointer is None else checkpointer,
         ONE_BLAS_THREAD,
         progress_bar(limits.max_steps, verbose) as bar,
+        opened(executor) as where,
+        ExitStack() as shards,
     ):
-        kept = None if checkpointer is None else checkpointer.begin(run_fingerprint(problem, seed, order, words))
-        if kept is not None:
-            trace.take_over(kept.trace)
-            restore_callback_states(tell.callbacks, kept.notes)
-        trace.strategy = words
-        watch = RunMonitor(problem, method, step, stepper, limits, bound_every, trace)
-        state, stop = watch.begin(start, kept)
+        loop = _Loop(pull, monitor, tell, seed, where, checkpointer, bar, shards)
+        state, stop = loop.begin(start)
         while stop is None:
-            stop, state = _one_step(stepper, watch, state, seed, tell)
-            if watch.creeps() if stop is None else stop is watch.settled:
-                stop, state = _probed(watch, stop, state, order, seed, tell)
-            bar(watch.trace)
-            if checkpointer is not None:
-                checkpointer.after(
-                    RunState(
-                        state, trace, watch.begun, watch.unread, watch.first, callback_states(tell.callbacks), stop
-                    )
-                )
+            stop, state = loop.step(state)
+        state, stop = loop.close(closing, loop.stepper.finish(state), stop)
         LOG.log(logging.WARNING if stop.diverged else logging.INFO, "fit ended after %d steps: %s", state.t, stop)
-        return Result(stepper.finish(state), trace, stop)
-
-
-def _one_step(
-    stepper: Stepper, watch: RunMonitor, state: State, seed: int, tell: CallbackList
-) -> tuple[Stop | None, State]:
-    new, info = stepper.step(state, seed)
-    stop = watch.guard(new, info)
-    if stop is not None:
-        return stop, state
-    watch.record(new, info)
-    stop = watch.lost(state)
-    if stop is not None:
-        return stop, state
-    return tell(new) or watch.ended(new), new
-
-
-def _probed(
-    watch: RunMonitor, stop: Stop | None, state: State, order: tuple[str, ...], seed: int, tell: CallbackList
-) -> tuple[Stop | None, State]:
-    """The run goes on from where a probe leads, if that is higher than where it has settled; what the probes read is counted."""
-    stepper = watch.stepper if watch.stepper.monotone else ExactStepper(watch.problem, VB(), Constant(1.0), order)
-    trials = tried(
-        watch.problem, stepper, watch.stepper.finish(state), watch.bounds[-1], order, seed, watch.limits.nats
-    )
-    accesses = sum(trial.messages_read for trial in trials)
-    if trials and trials[-1].higher:
-        found = trials[-1].state._replace(t=state.t + 1)
-        watch.record(found, trials[-1].info._replace(messages_read=accesses))
-        return tell(found) or watch.ended(found), found
-    watch.charge(accesses)
-    return stop, state
+        return Result(state, trace, stop)
 
 
 @dataclass
-class RunMonitor:
-    """The guard, the trace and the stopping rules of one run."""
+class _Loop:
+    """A run on its way."""
 
-    problem: Problem
-    method: Method | None
-    step: Control
-    stepper: Stepper
-    limits: Limits
-    bound_every: BoundEvery
-    trace: Trace
-    started: float = field(default_factory=time.perf_counter)
-    bounds: list[float] = field(default_factory=list)
-    unread: int = 0
-    first: float = math.nan
-    begun: int = 0
-    settled: Stop | None = None
+    pull: Phases
+    monitor: RunMonitor
+    tell: CallbackList
+    seed: int
+    executor: Executor
+    checkpointer: Checkpointer | None
+    bar: Callable[[Trace], None]
+    shards: ExitStack
 
-    def __post_init__(self) -> None:
-        earlier = self.trace.last if len(self.trace) else None
-        self.messages_read = self.messages_before = earlier.messages_read if earlier else 0
-        self.started -= earlier.seconds if earlier else 0.0
-        self.until = None if self.limits.max_seconds is None else time.perf_counter() + self.limits.max_seconds
-        self.sweep_messages = sweep_messages(self.problem)
-
-    def begin(self, start: State | Callable[[], State], kept: RunState | None) -> tuple[State, Stop | None]:
-        """The state to go on from, and whether there is nothing to do.
-
-        The bound at the start, against which a lost one is judged, is not evaluated for exact sweeps, which cannot lose it.
-        """
-        if kept is not None:
-            self._remember(kept)
-            # More steps may be allowed now than when they ran out.
-            ended = kept.stop is not None and kept.stop.reason is not Reason.STEPS
-            return kept.state, kept.stop if ended else self._out_of_steps(kept.state)
-        state = start() if callable(start) else start
-        self.begun = state.t
-        if not self.stepper.monotone and self.bound_every != "never":
-            self.first = self.problem.bound(state)
+    def begin(self, start: State | Starts | Callable[[], State | Starts]) -> tuple[State, Stop | None]:
+        """The state to go on from, and whether there is nothing to do."""
+        resumed = None if self.checkpointer is None else self.checkpointer.resumed_at
+        if resumed is None:
+            state = start if isinstance(start, State) else self._made(start)
+            self.monitor.begun = state.t
+            phase = self.pull(state.t)
+            if isinstance(phase, Stop):
+                raise ValueError(f"there is nothing to run: {phase}")
+            return self._enter(phase, state)
+        phase = self.pull(resumed)
+        if isinstance(phase, Stop):
+            raise ValueError(f"the earlier run cannot go on: {phase}")
+        kept = self._choose(phase, resumed)
+        assert kept is not None
+        self.monitor.trace.take_over(kept.trace)
+        self.monitor.trace.strategy = self.words
+        restore_callback_states(self.tell.callbacks, kept.notes)
+        self.monitor.restore(kept)
+        # More steps may be allowed now than when they ran out.
+        if kept.stop is not None and kept.stop.reason not in (Reason.STEPS, Reason.PASSES):
+            return kept.state, kept.stop
+        if stop := self.monitor.out_of_steps(kept.state):
+            return kept.state, stop
+        state = kept.state
+        if self.monitor.phase_begun == state.t > kept.begun:  # the checkpoint lies between two phases
+            state = self._started(phase, state)
         return state, None
 
-    def _remember(self, kept: RunState) -> None:
-        self.begun, self.unread, self.first = kept.begun, kept.unread, kept.first
-        records = self.trace.records
-        mine = [record for record in records if record.t > kept.begun]
-        self.bounds = [record.elbo for record in mine if not math.isnan(record.elbo)]
-        before = records[len(records) - len(mine) - 1] if len(mine) < len(records) else None
-        self.messages_before = before.messages_read if before else 0
-        if self.until is not None and mine:
-            self.until -= mine[-1].seconds - (before.seconds if before else 0.0)
-
-    def guard(self, state: State, info: StepInfo) -> Stop | None:
-        """Refuse a step that produced an invalid or non-finite λ."""
-        for name, block in info.blocks.items():
-            if not bool(block.valid):
-                return self._diverged(
-                    f"{name!r} got a natural parameter that is not finite or not valid", state.t, info.rho
-                )
-        return None
-
-    def record(self, state: State, info: StepInfo) -> None:
-        """One line of the trace; the exact bound if it is due."""
-        self.messages_read += info.messages_read
-        self.unread += info.messages_read
-        bound = info.bound
-        if bound is None and self._bound_is_due(state.t, info.messages_read):
-            bound, self.unread = self.problem.bound(state), 0
-        if bound is not None and not (self.stepper.monotone and math.isnan(bound)):
-            self.bounds.append(bound)
-        moved = max((float(block.relative_change) for block in info.blocks.values()), default=0.0)
-        self.trace.append(
-            StepRecord(
-                state.t,
-                math.nan if bound is None else bound,
-                info.estimate if bound is None or not math.isnan(info.estimate) else bound,
-                info.rho,
-                moved,
-                self.messages_read,
-                time.perf_counter() - self.started,
+    def step(self, state: State) -> tuple[Stop | None, State]:
+        """One step, and the next phase if this one has ended."""
+        stop, state = self._one_step(state)
+        if self.monitor.creeps() if stop is None else stop is self.monitor.settled:
+            stop, state = self._probed(stop, state)
+        self.bar(self.monitor.trace)
+        ends = stop is None and self.phase.until is not None and state.t >= self.phase.until
+        if self.checkpointer is not None:
+            begun = state.t if ends else self.monitor.phase_begun
+            monitor, notes = self.monitor, callback_states(self.tell.callbacks)
+            self.checkpointer.after(
+                RunState(state, monitor.trace, monitor.begun, monitor.unread, monitor.first, notes, stop, begun)
             )
-        )
+        if ends:
+            state, stop = self._enter(self.pull(state.t), state)
+        return stop, state
 
-    def charge(self, accesses: int) -> None:
-        """Count what was read after the last step."""
-        self.messages_read += accesses
-        last = self.trace.pop()
-        self.trace.append(last._replace(messages_read=self.messages_read, seconds=time.perf_counter() - self.started))
+    def close(self, closing: Sequence[Phase], state: State, stop: Stop) -> tuple[State, Stop]:
+        """The phases at the end of every run; a callback may still end them."""
+        for phase in () if stop.diverged else closing:
+            assert phase.stepper is not None
+            for _ in range(phase.until or 1):
+                late = stop.reason is Reason.CALLBACK or self.monitor.out_of_time() is not None
+                if phase.optional and late:
+                    break
+                new, info = phase.stepper.step(state, self.seed)
+                if refused := self.monitor.guard(new, info):
+                    return state, refused
+                state = new
+                self.monitor.charge(info.messages_read)
+                if phase.optional and (wish := self.tell(state)):
+                    stop = wish
+            state = phase.stepper.finish(state)
+        return state, stop
 
-    def lost(self, state: State) -> Stop | None:
-        """A bound that is not finite, or has left for minus infinity."""
-        if not self.bounds:
-            return None
-        first = self.first if math.isfinite(self.first) else self.bounds[0]
-        last = self.bounds[-1]
-        if math.isfinite(last) and last > first - DIVERGENCE_FACTOR * (abs(first) + 1.0):
-            return None
-        record = self.trace.pop()
-        return self._diverged(f"the bound went from {first:.6g} to {last:.6g}", record.t, record.rho)
+    # -- parts --
 
-    def ended(self, state: State) -> Stop | None:
-        """Tolerance, time, accesses or steps."""
-        read = self.messages_read - self.messages_before
-        if self.limits.max_messages is not None and read >= self.limits.max_messages:
-            words = (
-                f"{read:,} messages were read after step {self.trace.last.t}, of {self.limits.max_messages:,} allowed"
-            )
-            return Stop(Reason.MESSAGES, words)
-        if self.until is not None and time.perf_counter() > self.until:
-            return Stop(
-                Reason.SECONDS,
-                f"{self.limits.max_seconds:g} seconds were up after step {self.trace.last.t}",
-            )
-        return self._settled() or self._out_of_steps(state)
+    def _made(self, start: Starts | Callable[[], State | Starts]) -> State:
+        made = start if isinstance(start, Starts) else start()
+        if isinstance(made, State):
+            return made
+        state, read = best_start(made, self.seed, lambda: self.monitor.out_of_time() is not None)
+        self.monitor.charge(read)
+        return state
 
-    def _settled(self) -> Stop | None:
-        if self.limits.tol == 0:
-            return None
-        if self.stepper.monotone or isinstance(self.method, VB):
-            left = left_to_gain(self.bounds, self.stepper.steps_per_pass, self.stepper.monotone)
+    def _enter(self, phase: Phase | Stop, state: State) -> tuple[State, Stop | None]:
+        """The state at the beginning of a phase; why there is none, if so."""
+        if isinstance(phase, Stop):
+            return state, phase
+        self._choose(phase, state.t)
+        self.monitor.trace.strategy = self.words
+        return self._started(phase, state), None
+
+    def _choose(self, phase: Phase, t: int) -> RunState | None:
+        """The stepper of a phase; what an earlier run has kept, if there is one."""
+        self.phase = phase
+        if phase.stepper is not None:
+            self.stepper, words = phase.stepper, "as asked"
         else:
-            left = left_to_gain_noisy(self.bounds)
-        if left is None or not left.below(self.limits.nats):
+            networks = None if isinstance(self.executor, Threads) else self.executor
+            self.stepper, words = choose(phase.problem, phase.method, phase.step, phase.order, networks)
+        self.shards.close()  # those of the phase before
+        if not (
+            isinstance(phase.problem, EdgeProblem) and phase.problem.grouping is not None
+        ):  # a network shares out by itself
+            size = self.stepper.size if isinstance(self.stepper, GroupStepper) else 1
+            self.shards.enter_context(place_shards(phase.problem, self.executor, size))
+        self.words = f"{phase.why}; {words}" if phase.why else words
+        LOG.info("fit of %s: %s", ", ".join(phase.problem.blocks), self.words)
+        last = phase.until is None
+        self.monitor.enter(phase.problem, phase.method, phase.step, self.stepper, phase.bound_every, t, last)
+        if self.checkpointer is None:
             return None
-        words = f"about {left.gain:.1e} nats are left to gain, less than {self.limits.tol_words}"
-        if left.noise > self.limits.nats:
-            words = f"the gains are less than the rounding of the bound, {left.noise:.1e} nats; {self.limits.tol_words}"
-        self.settled = Stop(Reason.TOLERANCE, words)
-        return self.settled
+        return self.checkpointer.begin(run_fingerprint(phase.problem, self.seed, phase.order, self.words))
 
-    def creeps(self) -> bool:
-        """Whether a run that has not settled gains next to nothing, as it does for very long on the flat top of a saddle.
+    def _started(self, phase: Phase, state: State) -> State:
+        state = state if phase.enter is None else phase.enter(state)
+        self.monitor.start(state)
+        return state
 
-        Asked after 32 passes, 64, 128, …, of the last quarter of them: a probe costs as much as some passes.
-        """
-        passes, rest = divmod(len(self.bounds), self.stepper.steps_per_pass)
-        if self.limits.tol == 0 or not self.stepper.monotone or rest or passes < 32 or passes & (passes - 1):
-            return False
-        return self.bounds[-1] - self.bounds[-1 - passes // 4 * self.stepper.steps_per_pass] <= CREEP * self.limits.nats
+    def _one_step(self, state: State) -> tuple[Stop | None, State]:
+        monitor = self.monitor
+        new, info = self.stepper.step(state, self.seed)
+        if stop := monitor.guard(new, info):
+            return stop, state
+        monitor.record(new, info)
+        if stop := monitor.bound_diverged():
+            return stop, state
+        return self.tell(new) or monitor.ended(new), new
 
-    def _out_of_steps(self, state: State) -> Stop | None:
-        if state.t - self.begun < self.limits.max_steps:
-            return None
-        taken = f"all {self.limits.max_steps} steps were taken"
-        if self.limits.tol == 0:
-            return Stop(Reason.STEPS, f"{taken}, as tol = 0 asks")
-        settled = f"before the bound settled to {self.limits.tol_words}"
-        return Stop(Reason.STEPS, f"{taken} {settled}: raise max_steps, or continue_() the fit")
-
-    def _bound_is_due(self, t: int, read: int) -> bool:
-        if self.bound_every == "never":
-            return False
-        if self.bound_every == "log":
-            # A function of the accesses before and after, so that a continued run has the bounds of an uninterrupted one.
-            return _log_cell(self.messages_read) > _log_cell(self.messages_read - read)
-        if self.bound_every is not None:
-            return t % self.bound_every == 0
-        return self.sweep_messages <= CHEAP_BOUND or self.unread >= BOUND_SHARE * self.sweep_messages
-
-    def _diverged(self, what: str, t: int, rho: float) -> Stop:
-        sampled, advice = (
-            "",
-            "Read more children at a step, use option='a', or block factors (MultivariateNormal), or VB()",
-        )
-        if isinstance(self.method, Children):
-            sampled = f", C = {self.method.C}"
-        elif isinstance(self.method, GlobalBatch):
-            sampled = f", batch {self.method.size}"
-        elif isinstance(self.method, SVI):
-            sampled = f", batch {self.method.size} of {self.method.plate!r}"
-        if not isinstance(self.step, (Auto, PerNode)):
-            advice = "Leave out step= (per-node steps start gently), start with a smaller step (first=), or read more children"
-            if isinstance(self.method, VB):
-                advice = "Take smaller steps (step=Constant(rho)), or use option='a', which never lowers the bound"
-        return Stop(
-            Reason.DIVERGED,
-            f"diverged at step {t} (ρ = {rho:.3g}{sampled}): {what}. The state is the last good one. {advice}.",
-        )
+    def _probed(self, stop: Stop | None, state: State) -> tuple[Stop | None, State]:
+        """The run goes on from where a probe leads, if that is higher than where it has settled; what is read is counted."""
+        monitor, problem, order = self.monitor, self.phase.problem, self.phase.order
+        if not problem.probes:
+            return stop, state
+        stepper: Stepper = self.stepper
+        if not stepper.monotone:
+            assert isinstance(problem, EdgeProblem)
+            stepper = ExactStepper(problem, VB(), Constant(1.0), order)
+        settled = self.stepper.finish(state)
+        trials = tried(problem, stepper, settled, monitor.bounds[-1], order, self.seed, monitor.limits.nats)
+        read = sum(trial.messages_read for trial in trials)
+        if trials and trials[-1].higher:
+            found = trials[-1].state._replace(t=state.t + 1)
+            info: StepInfo = trials[-1].info._replace(messages_read=read)
+            monitor.record(found, info)
+            return self.tell(found) or monitor.ended(found), found
+        monitor.charge(read)
+        return stop, state
 
 
-def _log_cell(accesses: int) -> int:
-    """Which of twenty parts of each power of ten a count lies in; none for a count of zero."""
-    return math.floor(20.0 * math.log10(accesses)) if accesses > 0 else -1
+def take_steps(
+    problem: Problem, stepper: Stepper, start: State | Starts, n: int, seed: int, executor: Any = None
+) -> Result:
+    """A few steps and nothing else: no bound is evaluated, nobody is told. A step that diverges is a FloatingPointError."""
+    phase = Phase(problem, stepper=stepper, bound_every="never")
+    result = run(phase, start, limits=Limits(n, 0.0), seed=seed, verbose=False, executor=executor)
+    if result.stop.diverged:
+        raise FloatingPointError(f"{result.stop} Take a smaller step=")
+    return result

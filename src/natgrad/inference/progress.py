@@ -1,8 +1,4 @@
-"""Who sees a run while it goes: a progress bar, on a terminal only, and whoever asked to watch.
-
-A watcher is a function of the trace, called after each step. It is asked for around a fit, ``with watching(function):``, so
-that one page or logger serves every estimator.
-"""
+"""A progress bar, on a terminal only."""
 
 from __future__ import annotations
 
@@ -10,42 +6,14 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 
 from natgrad.inference.trace import Trace
 
-__all__ = ["progress_bar", "watching"]
-
-Watcher = Callable[[Trace], None]
-_watchers: ContextVar[tuple[Watcher, ...]] = ContextVar("watchers", default=())
+__all__ = ["progress_bar"]
 
 
 @contextmanager
-def watching(function: Watcher) -> Iterator[None]:
-    """Have a function called with the trace after each step of the fits inside."""
-    token = _watchers.set((*_watchers.get(), function))
-    try:
-        yield
-    finally:
-        _watchers.reset(token)
-
-
-@contextmanager
-def progress_bar(steps: int, wanted: bool | None) -> Iterator[Watcher]:
-    """A function to call after each step: it draws, if a bar is wanted, and tells those who watch."""
-    watchers = _watchers.get()
-    with _drawn_bar(steps, wanted) as draw:
-
-        def tell(trace: Trace) -> None:
-            draw(trace)
-            for watcher in watchers:
-                watcher(trace)
-
-        yield tell
-
-
-@contextmanager
-def _drawn_bar(steps: int, wanted: bool | None) -> Iterator[Watcher]:
+def progress_bar(steps: int | None, wanted: bool | None) -> Iterator[Callable[[Trace], None]]:
     """A function to call after each step; it draws when ``wanted``, or by default when standard error is a terminal."""
     if not (sys.stderr.isatty() if wanted is None else wanted):
         yield lambda trace: None

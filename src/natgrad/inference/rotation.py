@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.optimize
 
-from natgrad.inference.problem import Block, Problem, State
+from natgrad.inference.problem import Block, EdgeProblem, State
 
 __all__ = ["Rotation", "Side", "apply_rotation", "best_rotation", "rotate_pair", "rotated"]
 
@@ -46,16 +46,15 @@ class Rotation(NamedTuple):
 
 
 def rotate_pair(
-    problem: Problem, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None
+    problem: EdgeProblem, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None
 ) -> Rotation | None:
     """The state with the pair turned; None where the priors have a mean, or differ from row to row.
 
-    A problem that knows more of its gauge, biases and learned precisions for example, has a method ``rotated`` of its own. It
+    A problem that knows more of its gauge, biases and learned precisions for example, has a ``rotate_pair`` of its own. It
     may leave alone blocks that are not among ``needed``: the next sweep updates them before it reads them.
     """
-    own = getattr(problem, "rotated", None)
-    if own is not None:
-        found: Rotation | None = own(pair, state, needed)
+    if problem.rotate_pair is not None:
+        found: Rotation | None = problem.rotate_pair(pair, state, needed)
         return found
     sides = [_side(problem, name, state) for name in pair]
     if any(side is None for side in sides):
@@ -74,7 +73,7 @@ def rotate_pair(
     return Rotation(state._replace(lam=lam, mu=mu), matrices)
 
 
-def rotated(problem: Problem, state: State) -> State:
+def rotated(problem: EdgeProblem, state: State) -> State:
     """The state with every gauge of the problem in its best position."""
     for pair in problem.gauges:
         found = rotate_pair(problem, pair, state)
@@ -141,7 +140,7 @@ def _climb(first: Side, second: Side, start: Floats) -> Floats:
     return turn if found.fun <= cost(best.reshape(-1))[0] else best
 
 
-def _side(problem: Problem, name: str, state: State) -> Side | None:
+def _side(problem: EdgeProblem, name: str, state: State) -> Side | None:
     block = problem.blocks[name]
     mean, minus_half = (np.asarray(part) for part in problem.target(block, state, (name,)))
     first, second = (np.asarray(part) for part in state.mu[name])

@@ -1,8 +1,8 @@
-"""`SaveMixin` and `load`: a fitted estimator in, one file out, and back; nothing is executed when it is loaded.
+"""`Estimator` and `load`: a fitted estimator in, one file out, and back; nothing is executed when it is loaded.
 
 An estimator that wants ``save`` and ``natgrad.load``
 
-1.  derives from `SaveMixin` (before scikit-learn's classes) and has ``_check_fitted()``;
+1.  derives from `Estimator` (after scikit-learn's mixins) and has ``_check_fitted()``;
 2.  defines two hooks::
 
         def _saved(self) -> dict[str, Any]:
@@ -31,28 +31,72 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from natgrad.errors import ModelFileError
+from natgrad.inference.engine import Limits, Phase, Phases, Result, run
 from natgrad.inference.schema import Misfit, check
+from natgrad.inference.trace import Stop, Trace
 from natgrad.models.registry import MODELS, model_class
 from natgrad.posterior.files.container import encoded, read_model, write_model
 from natgrad.posterior.files.records import register
+from natgrad.posterior.fit_options import FitOptions, checkpointer_of, estimator_at, run_settings, split_options
 from natgrad.renamed import RENAMED
 from natgrad.showing import ShowMixin
+from natgrad.validation import whole_number
 
-__all__ = ["SaveMixin", "load", "register"]
+__all__ = ["Estimator", "load", "register"]
 
 
 # Defaults of settings that were two and are one: a file with these says nothing.
 FORMER_DEFAULTS = {"max_sweeps": 200, "passes": 1.0}
 
 
-class SaveMixin(ShowMixin):
-    """``save(path)`` for an estimator; see the module for the hooks that it needs. ``report(path)`` comes with it."""
+class Estimator(ShowMixin, BaseEstimator):
+    """What every ready model has: a fit is one run of the engine; ``save(path)`` and ``report(path)``.
+
+    See the module for the hooks that it needs. ``_publish(subject, state)`` sets what a fit sets.
+    """
+
+    # Where there is no setting of that name.
+    max_steps: int | None = None
+    max_passes: float | None = None
+    max_seconds: float | None = None
+    max_messages: int | None = None
+
+    def _limits(self, share: float | None = None, advice: str = "raise max_passes", **others: Any) -> Limits:
+        """The limits of the settings, or those of a call; ``share`` is the number of observations that ``tol`` counts for."""
+        names = ("max_steps", "max_passes", "max_seconds", "max_messages")
+        given = {name: getattr(self, name) for name in names} | others
+        return Limits(tol=self.tol, share=share, advice=advice, **given)
+
+    def _run(
+        self,
+        phases: Phase | Phases,
+        start: Any,
+        limits: Limits,
+        subject: Any,
+        *,
+        options: FitOptions | None = None,
+        table: Callable[[], tuple[Any, Mapping[str, int]]] | None = None,
+        trace: Trace | None = None,
+        closing: Sequence[Phase] = (),
+    ) -> Result:
+        """One run of the engine; ``subject`` is what `_publish` takes along with a state, ``table`` what a state may hold."""
+        callbacks, checkpoint = split_options(options or {})
+        checkpointer = checkpointer_of(checkpoint, run_settings(self), table)
+        self.trace_: Trace = Trace() if trace is None else trace
+        result = run(
+            phases, start, limits=limits, seed=whole_number(self.seed, "seed", least=0), callbacks=callbacks,
+            verbose=self.verbose, trace=self.trace_, executor=getattr(self, "executor", None),
+            checkpointer=checkpointer, model_at=estimator_at(self, subject), closing=closing,
+        )  # fmt: skip
+        self.stop_: Stop = result.stop
+        return result
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model to one file, which `natgrad.load` reads; the file is there as a whole, or not at all.
@@ -64,7 +108,7 @@ class SaveMixin(ShowMixin):
             Whether a file that is there may be replaced; otherwise it is a FileExistsError.
         """
         self._check_fitted()
-        settings = self.get_params(deep=False)  # type: ignore[attr-defined]
+        settings = self.get_params(deep=False)
         settings.pop("executor", None)  # a matter of the machine at hand, not of the model
         # A column of a table is an array in a file.
         settings = {
@@ -84,7 +128,7 @@ class SaveMixin(ShowMixin):
     def _check_file(cls, content: Any) -> None:
         """Refuse contents of a file that are not a consistent model."""
         check(content, {"settings": dict, "fitted": dict}, where="the file")
-        usual = cls().get_params(deep=False)  # type: ignore[attr-defined]
+        usual = cls().get_params(deep=False)
         usual.pop("executor", None)
         given = {**usual, **content["settings"]}
         settings, fitted = cls._tables(given, content["fitted"])

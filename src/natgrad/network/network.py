@@ -13,8 +13,7 @@ import numpy.typing as npt
 from natgrad._version import __version__
 from natgrad.errors import PlateMismatch, UnreachedNode
 from natgrad.inference.callbacks import as_callbacks
-from natgrad.inference.engine import TOLERANCE, BoundEvery, Limits, Result, run
-from natgrad.inference.executors.threads import Threads, opened
+from natgrad.inference.engine import TOLERANCE, BoundEvery, Limits, Phase, Result, run
 from natgrad.inference.methods import Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
@@ -105,9 +104,10 @@ class Network:
         *,
         step: Step | None = None,
         max_steps: int = 1000,
-        tol: float = TOLERANCE,
+        max_passes: float | None = None,
         max_seconds: float | None = None,
         max_messages: int | None = None,
+        tol: float = TOLERANCE,
         seed: int = 0,
         init: Init = None,
         order: Sequence[str] | None = None,
@@ -126,8 +126,8 @@ class Network:
         step : step size, optional
             ``RobbinsMonro``, ``Constant``, ``HoldThenDecay`` or ``PerNode``. By default exact updates for `VB` and
             per-node steps, which need no tuning, for sampled methods.
-        max_steps, max_seconds, max_messages, tol : limits
-            Most steps, most time, most messages read, and the nats left to gain below which the fit has converged (0 runs all
+        max_steps, max_passes, max_seconds, max_messages, tol : limits
+            Most steps, readings of the data, time and messages read, and the nats left to gain below which the fit has converged (0 runs all
             steps). A step is a pass over all data, unless ``method`` reads a part of them.
         seed : int
             Every random choice is a function of the seed and the number of the step.
@@ -158,7 +158,7 @@ class Network:
             Whether to go on from there, if the folder has a state of this run; the result is that of a run that never stopped.
         """
         method = checked_method(method)
-        limits = Limits(max_steps, tol, max_seconds, max_messages)
+        limits = Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes)
         settings = Settings(
             method,
             checked_step(step, method, self.problem),
@@ -171,13 +171,11 @@ class Network:
         every, trace = checked_every(bound_every), Trace()
         about = {"method": method, "step": settings.step, "init": init}
         checkpointer = checkpointer_of(keep, about, lambda: (state_table(shapes_of(self.problem)), {}))
-        with opened(executor) as where:
-            result = run(
-                self.problem, lambda: make_start(self.problem, init, settings.seed), method, settings.step, settings.order,
-                limits=limits, seed=settings.seed, callbacks=watchers, bound_every=every, verbose=verbose, trace=trace,
-                checkpointer=checkpointer, model_at=self._model_at(settings, trace),
-                executor=None if isinstance(where, Threads) else where,
-            )  # fmt: skip
+        result = run(
+            Phase(self.problem, method, settings.step, settings.order, bound_every=every),
+            lambda: make_start(self.problem, init, settings.seed), limits=limits, seed=settings.seed, callbacks=watchers,
+            verbose=verbose, trace=trace, checkpointer=checkpointer, model_at=self._model_at(settings, trace), executor=executor,
+        )  # fmt: skip
         return Fit(self.problem, result, settings, self._continue)
 
     def _model_at(self, settings: Settings, trace: Trace) -> Callable[[State], Fit]:
@@ -191,9 +189,10 @@ class Network:
         *,
         step: Step | None = None,
         max_steps: int = 1000,
-        tol: float = TOLERANCE,
+        max_passes: float | None = None,
         max_seconds: float | None = None,
         max_messages: int | None = None,
+        tol: float = TOLERANCE,
         callbacks: Sequence[Any] = (),
         bound_every: BoundEvery = None,
         verbose: bool | None = None,
@@ -204,9 +203,9 @@ class Network:
         settings = Settings(chosen, rule, old.order, old.seed, old.version)
         trace = Trace(list(fit.trace.records))
         result = run(
-            self.problem, fit.state, chosen, rule, old.order,
-            limits=Limits(max_steps, tol, max_seconds, max_messages), seed=old.seed, callbacks=as_callbacks(callbacks),
-            bound_every=checked_every(bound_every), verbose=verbose, trace=trace, model_at=self._model_at(settings, trace),
+            Phase(self.problem, chosen, rule, old.order, bound_every=checked_every(bound_every)), fit.state,
+            limits=Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes), seed=old.seed,
+            callbacks=as_callbacks(callbacks), verbose=verbose, trace=trace, model_at=self._model_at(settings, trace),
         )  # fmt: skip
         return Fit(self.problem, result, settings, self._continue)
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import copy
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ParamSpec, TypedDict, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec, TypedDict, TypeVar, cast
 
 from natgrad.inference.auto import Auto, Control
+from natgrad.inference.callbacks import Callback, as_callbacks
 from natgrad.inference.engine import BoundEvery, default_step
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.problem import Problem, State
@@ -28,9 +29,9 @@ __all__ = [
     "checked_step",
     "checkpointer_of",
     "estimator_at",
-    "fitted_to_parts",
     "refuse_checkpoint",
     "run_settings",
+    "split_options",
 ]
 
 P = ParamSpec("P")
@@ -53,9 +54,15 @@ class CheckpointOptions(TypedDict, total=False):
 
 
 class FitOptions(CheckpointOptions, total=False):
-    """The same with ``callbacks``, which `natgrad.inference.callbacks.told` takes out."""
+    """The same with ``callbacks``."""
 
     callbacks: Sequence[Any]
+
+
+def split_options(options: FitOptions) -> tuple[tuple[Callback, ...], CheckpointOptions]:
+    """The callbacks, and how checkpoints are kept."""
+    rest = {name: value for name, value in options.items() if name != "callbacks"}
+    return as_callbacks(options.get("callbacks", ())), cast(CheckpointOptions, rest)
 
 
 def all_or_nothing(method: Callable[P, T]) -> Callable[P, T]:
@@ -74,18 +81,6 @@ def all_or_nothing(method: Callable[P, T]) -> Callable[P, T]:
             raise
 
     return wrapped
-
-
-def fitted_to_parts(estimator: Any, parts: Iterable[Any]) -> dict[str, Any]:
-    """The attributes of an estimator with these settings, fitted part by part: of an earlier fit nothing is left."""
-    new = type(estimator)(**estimator.get_params(deep=False))
-    before = set(vars(new))
-    for part in parts:
-        new.partial_fit(part)
-    if set(vars(new)) == before:
-        raise ValueError("X is an iterator that gave nothing: there is nothing to fit to")
-    fitted: dict[str, Any] = vars(new)
-    return fitted
 
 
 def checked_method(method: Any) -> Method | None:
@@ -128,12 +123,12 @@ def estimator_at(model: Any, subject: Any) -> Callable[[State], Any]:
     Parameters
     ----------
     model : the estimator, whose ``_publish(subject, state)`` sets what a fit sets
-    subject : what it publishes along with the state
+    subject : what it publishes along with the state, or a function that gives it, where it changes
     """
 
     def at(state: State) -> Any:
         shown = copy.copy(model)
-        shown._publish(subject, state)
+        shown._publish(subject() if callable(subject) else subject, state)
         return shown
 
     return at

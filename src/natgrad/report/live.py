@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from natgrad.inference.progress import watching
+from natgrad.inference.callbacks import Progress
 from natgrad.inference.trace import Trace
 from natgrad.report.page import make_page
 from natgrad.report.sections.contribution import Subject
@@ -58,8 +58,12 @@ class LivePage:
         """Where to look."""
         return f"http://127.0.0.1:{self._server.server_port}/"
 
+    def __call__(self, seen: Progress) -> None:
+        """A callback: a new page, if the last one is old enough."""
+        self.update(seen.trace)
+
     def update(self, trace: Trace) -> None:
-        """A new page, if the last one is old enough."""
+        """A new page of a trace, if the last one is old enough."""
         if time.monotonic() - self._at >= EVERY and len(trace):
             self._publish(make_page(Subject(Going(self._model, trace)), title=self._title, live=True))
 
@@ -95,11 +99,10 @@ class LivePage:
 
 @contextmanager
 def live_page(model: Any) -> Iterator[LivePage]:
-    """Serve the page of a model during the fits inside."""
+    """Serve the page of a model while the fits inside go on, which have it among their callbacks."""
     page = LivePage(model)
     try:
-        with watching(page.update):
-            yield page
+        yield page
     finally:
         page.close()
 

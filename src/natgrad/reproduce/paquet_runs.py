@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 import natgrad as ng
 from natgrad.data.ratings import Ratings
-from natgrad.inference.engine import Limits, run
+from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.methods import Method, Option
 from natgrad.models.factorization.scalar_problem import RatingsProblem
 
@@ -93,7 +93,11 @@ def compute(problem: RatingsProblem, trial: Trial) -> Outcome:
     limits = Limits(max_steps=accesses, tol=0, max_messages=accesses)
     began = time.perf_counter()
     result = run(
-        problem, start, method, step, ("u", "v"), limits=limits, seed=trial.seed, bound_every="log", verbose=False
+        Phase(problem, method, step, ("u", "v"), bound_every="log"),
+        start,
+        limits=limits,
+        seed=trial.seed,
+        verbose=False,
     )
     seconds = time.perf_counter() - began
     seen = [(0, problem.bound(start)), *((line.messages_read, line.elbo) for line in result.trace.records)]

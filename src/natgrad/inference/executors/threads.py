@@ -123,23 +123,23 @@ def opened(executor: Any) -> Iterator[Executor]:
 
 
 @contextmanager
-def place_shards(problem: Any, executor: Any, size: int = 1, by_row: bool = False) -> Iterator[None]:
+def place_shards(problem: Any, executor: Any, size: int = 1) -> Iterator[None]:
     """The shards of a problem placed where they are computed on, as long as the block runs.
 
-    ``by_row``: nothing is added up over shards. They are cut for as many as compute at a time, and here, where it would save
-    nothing, not at all.
+    Where nothing is added up over shards (``problem.shards_by_row``), they are cut for as many as compute at a time, and here,
+    where it would save nothing, not at all.
     """
     with opened(executor) as where:
         here = isinstance(where, Threads)
-        if here and (by_row or not hasattr(problem, "shards")):
+        if here and problem.shards_by_row:
             yield
             return
-        if not hasattr(problem, "shards"):
+        shards = problem.shards(where.n_threads if problem.shards_by_row else size)
+        if shards is None and not here:
             raise TypeError(
                 f"executor={executor!r}: a {type(problem).__name__} cannot be shared out; leave executor= out"
             )
-        shards = problem.shards(where.n_threads if by_row else size)
-        if here and len(shards) == 1:  # nothing to hand over
+        if shards is None or (here and len(shards) == 1):  # nothing to hand over
             yield
             return
         problem.placed = where.place(shards)

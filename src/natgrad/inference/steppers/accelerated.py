@@ -21,10 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.problem import Block, Problem, State, SweepResult
+from natgrad.inference.problem import Block, EdgeProblem, State, SweepResult
 from natgrad.inference.rotation import Rotation, apply_rotation, rotate_pair
 from natgrad.inference.steppers.checked import rose
-from natgrad.inference.steppers.sampled import NothingToFinish, StepInfo, sweep_messages
+from natgrad.inference.steppers.sampled import NothingToFinish
+from natgrad.inference.steppers.stepper import StepInfo
 
 __all__ = ["AcceleratedStepper", "History"]
 
@@ -60,10 +61,10 @@ class AcceleratedStepper(NothingToFinish):
 
     monotone, steps_per_pass = True, 1
 
-    def __init__(self, problem: Problem, order: tuple[str, ...], use_rotation: bool = True) -> None:
+    def __init__(self, problem: EdgeProblem, order: tuple[str, ...], use_rotation: bool = True) -> None:
         self.problem, self.order = problem, order
         self.use_rotation = use_rotation and bool(problem.gauges)
-        self.messages_read = sweep_messages(problem)
+        self.messages_read = problem.n_messages
         self.carried = carried_blocks(problem, order)
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
@@ -171,13 +172,13 @@ class AcceleratedStepper(NothingToFinish):
         }
 
 
-def carried_blocks(problem: Problem, order: tuple[str, ...]) -> tuple[str, ...]:
+def carried_blocks(problem: EdgeProblem, order: tuple[str, ...]) -> tuple[str, ...]:
     """The blocks that a sweep in this order reads before it updates them: it is a function of these alone.
 
     A problem may name the only ones that are to be extrapolated: learned precisions that run ahead of what they belong to
     switch factors off for good.
     """
-    allowed = getattr(problem, "extrapolated", order)
+    allowed = order if problem.extrapolated is None else problem.extrapolated
     carried = []
     for position, name in enumerate(order):
         earlier = set(order[:position])

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from natgrad.inference.problem import Problem, State, SweepResult
+from natgrad.inference.problem import EdgeProblem, State, SweepResult
 from natgrad.inference.rotation import rotated
-from natgrad.inference.steppers.sampled import ChildrenStepper, GlobalBatchStepper, StepInfo, sweep_messages
+from natgrad.inference.steppers.sampled import ChildrenStepper, GlobalBatchStepper
+from natgrad.inference.steppers.stepper import StepInfo
 
 __all__ = ["SafeguardedStepper", "Snapshot", "higher", "live", "next_check", "rose"]
 
@@ -45,14 +46,14 @@ class SafeguardedStepper:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: EdgeProblem,
         inner: ChildrenStepper | GlobalBatchStepper,
         order: tuple[str, ...],
         use_rotation: bool = True,
     ) -> None:
         self.problem, self.inner, self.order = problem, inner, order
         self.use_rotation = use_rotation and bool(problem.gauges)
-        self.sweep_messages = sweep_messages(problem)
+        self.sweep_messages = problem.n_messages
         self.plain = inner.schedule
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
@@ -102,7 +103,7 @@ class SafeguardedStepper:
         return result, sweeps, kept
 
 
-def higher(problem: Problem, state: State, lam: Any, mu: Any, bound: float) -> State:
+def higher(problem: EdgeProblem, state: State, lam: Any, mu: Any, bound: float) -> State:
     """The state, or an earlier one with the given bound if that is higher; `live` gives the state back for going on."""
     if problem.bound(state) >= bound:
         return state

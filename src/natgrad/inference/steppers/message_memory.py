@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.methods import Children, GlobalBatch
-from natgrad.inference.problem import BlockInfo, ChildSet, Messages, Problem, State
+from natgrad.inference.problem import BlockInfo, ChildSet, EdgeProblem, MessageMemory, State
 from natgrad.inference.rotation import rotated
 from natgrad.inference.steppers.checked import higher, live, next_check
-from natgrad.inference.steppers.sampled import StepInfo, sweep_messages
+from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.random import Stream, generator
 
 __all__ = ["Checked", "MessageStepper"]
@@ -65,8 +65,8 @@ class MessageStepper:
 
     def __init__(
         self,
-        problem: Problem,
-        messages: Messages,
+        problem: EdgeProblem,
+        messages: MessageMemory,
         method: Children | GlobalBatch,
         order: tuple[str, ...],
         use_rotation: bool = True,
@@ -76,7 +76,7 @@ class MessageStepper:
         self.sets: dict[str, ChildSet] = {}
         for name in order:
             (self.sets[name],) = problem.child_sets(name)
-        self.sweep_messages = sweep_messages(problem)
+        self.sweep_messages = problem.n_messages
         self.n_edges = {name: len(found.children) for name, found in self.sets.items()}
         self.omega = {name: 1 + len(problem.neighbours(name)) for name in order}
         if isinstance(method, Children):

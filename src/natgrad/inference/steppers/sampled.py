@@ -1,4 +1,4 @@
-"""One step of each method: a state and the number of the step in, a new state and what happened out.
+"""Steps that read a sample of children: a state and the number of the step in, a new state and what happened out.
 
 Every stepper asks the problem for targets and moves blocks by λ ← (1 − ρ) λ + ρ λ^temp; they differ only in which children
 are read. Randomness is a function of (seed, t, block, column).
@@ -6,59 +6,22 @@ are read. Randomness is a function of (seed, t, block, column).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.methods import VB, Children, GlobalBatch
-from natgrad.inference.problem import Block, BlockInfo, Problem, Sampled, State
+from natgrad.inference.methods import Children, GlobalBatch
+from natgrad.inference.problem import Block, BlockInfo, EdgeProblem, Sampled, State
 from natgrad.inference.step_sizes import Step
+from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.random import draw_rows, generator
 
-__all__ = [
-    "BlockUpdates",
-    "ChildrenStepper",
-    "ExactStepper",
-    "GlobalBatchStepper",
-    "NothingToFinish",
-    "StepInfo",
-    "Stepper",
-    "step_parts",
-    "sweep_messages",
-]
+__all__ = ["BlockUpdates", "ChildrenStepper", "GlobalBatchStepper", "NothingToFinish", "step_parts"]
 
 Array = Any
 Stats = tuple[Array, ...]
 Ints = npt.NDArray[np.int64]
-
-
-class StepInfo(NamedTuple):
-    """What one step did: the blocks it moved, the step lengths, the messages it read, the bound if it came for free."""
-
-    blocks: dict[str, BlockInfo]
-    rho: float
-    messages_read: int
-    bound: float | None = None
-    estimate: float = float("nan")
-
-
-class Stepper(Protocol):
-    """A method bound to a problem.
-
-    ``monotone`` says that its bound cannot fall, so that the change over ``steps_per_pass`` steps tells when it has converged.
-    """
-
-    monotone: bool
-    steps_per_pass: int
-
-    def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
-        """Take step number ``state.t + 1``."""
-        ...
-
-    def finish(self, state: State) -> State:
-        """The state as a user sees it, after the last step of a run."""
-        ...
 
 
 class NothingToFinish:
@@ -69,42 +32,10 @@ class NothingToFinish:
         return state
 
 
-def sweep_messages(problem: Problem) -> int:
-    """Messages that one exact sweep reads: one for each pair of a hidden variable and a child of it."""
-    known: int | None = getattr(problem, "n_messages", None)  # without listing them, where a problem can say
-    if known is not None:
-        return known
-    return sum(children.n_reads for name in problem.blocks for children in problem.child_sets(name))
-
-
-class ExactStepper(NothingToFinish):
-    """Full VB; option (a) is one compiled sweep."""
-
-    steps_per_pass = 1
-
-    def __init__(self, problem: Problem, method: VB, step: Step, order: tuple[str, ...]) -> None:
-        self.problem, self.method, self.schedule, self.order = problem, method, step, order
-        self.monotone = method.option == "a"
-        self.messages_read = sweep_messages(problem)
-        self.coupled = max((problem.coupling(name) for name in problem.blocks), default=1)
-
-    def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
-        rho = float(np.mean(self.schedule.rate(state.t + 1, coupled=self.coupled, together=self.method.option == "b")))
-        if self.method.option == "a":
-            result = self.problem.sweep(state, self.order, rho)
-            # What another method remembered is out of date now.
-            return result.state._replace(memory={}), StepInfo(result.info, rho, self.messages_read, result.bound)
-        moves = BlockUpdates(self.problem, state, together=True)
-        for name in self.order:
-            block = self.problem.blocks[name]
-            moves.move(block, self.problem.target(block, state), rho)
-        return moves.finish(), StepInfo(moves.info, rho, self.messages_read)
-
-
 class BlockUpdates:
     """BlockUpdates blocks as they come (option a), or remembers the targets and moves them together at the end (option b)."""
 
-    def __init__(self, problem: Problem, state: State, together: bool) -> None:
+    def __init__(self, problem: EdgeProblem, state: State, together: bool) -> None:
         self.problem, self.state, self.together = problem, state, together
         self.info: dict[str, BlockInfo] = {}
         self.lengths: list[float] = []
@@ -142,7 +73,7 @@ class ChildrenStepper(NothingToFinish):
 
     monotone, steps_per_pass = False, 1
 
-    def __init__(self, problem: Problem, method: Children, step: Step, order: tuple[str, ...]) -> None:
+    def __init__(self, problem: EdgeProblem, method: Children, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order
         self.sets = {name: problem.child_sets(name) for name in order}
         self.counts = {name: [method.counts(s.degree) for s in sets] for name, sets in self.sets.items()}
@@ -188,7 +119,7 @@ class GlobalBatchStepper(NothingToFinish):
 
     monotone, steps_per_pass = False, 1
 
-    def __init__(self, problem: Problem, method: GlobalBatch, step: Step, order: tuple[str, ...]) -> None:
+    def __init__(self, problem: EdgeProblem, method: GlobalBatch, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order
         sets = {name: problem.child_sets(name) for name in order}
         self.sets = {name: [s for s in found if s.observed] for name, found in sets.items()}
@@ -252,7 +183,7 @@ class GlobalBatchStepper(NothingToFinish):
         return tuple(samples), np.where(read > 0, total / np.maximum(read, 1), 1.0), (read > 0) | (total == 0)
 
 
-def _rate(schedule: Step, t: int, ratio: Any, problem: Problem, block: Block, together: bool) -> Any:
+def _rate(schedule: Step, t: int, ratio: Any, problem: EdgeProblem, block: Block, together: bool) -> Any:
     """The step lengths of a block: coupled with all that move at the same time, or with the columns that take matrices."""
     coupled = problem.coupling(block.name) if together else block.n_columns
     return schedule.rate(t, ratio, coupled=coupled, together=together)

@@ -20,17 +20,15 @@ import numpy.typing as npt
 import scipy.special
 
 from natgrad.data.ratings import Ratings
-from natgrad.inference.engine import Result
-from natgrad.inference.executors.threads import PlacedShards
+from natgrad.inference.engine import Phase
 from natgrad.inference.methods import VB, Method
-from natgrad.inference.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
+from natgrad.inference.problem import Block, BlockInfo, ChildSet, EdgeProblem, Sampled, State, SweepResult
 from natgrad.inference.rotation import Rotation
 from natgrad.kernels.factorization.gather import sum_rows
 from natgrad.kernels.factorization.pairs import logistic_bound
 from natgrad.models.factorization.blending import owned
 from natgrad.models.factorization.likelihoods import (
     WARM_UP,
-    Phase,
     RatingSettings,
     extended_state,
     features_of,
@@ -51,7 +49,7 @@ SWEEPS, DRAWS = 3, 6
 
 
 @final
-class LikesProblem:
+class LikesProblem(EdgeProblem):
     """Likes and dislikes.
 
     Parameters
@@ -63,8 +61,9 @@ class LikesProblem:
     hold, features : as in `FullRatingsProblem`
     """
 
+    shards_by_row = True
+
     extrapolated = ("u", "v")
-    messages = None
 
     def __init__(
         self,
@@ -79,11 +78,9 @@ class LikesProblem:
         self.inner = FullRatingsProblem(ratings, n_factors, priors, hold, features)
         self.order = self.inner.order
         self.n_factors, self.size = n_factors, self.inner.size
-        # Set while shards are placed; see `natgrad.inference.executors.threads.sharing`.
-        self.placed: PlacedShards | None = None
 
     @property
-    def blocks(self) -> Mapping[str, Block]:
+    def blocks(self) -> Mapping[str, Block]:  # type: ignore[override]
         """Those of ratings."""
         return self.inner.blocks
 
@@ -105,13 +102,15 @@ class LikesProblem:
         return self.inner.neighbours(name)
 
     @property
-    def gauges(self) -> tuple[tuple[str, str], ...]:
+    def gauges(self) -> tuple[tuple[str, str], ...]:  # type: ignore[override]
         """Those of ratings."""
         return self.inner.gauges
 
-    def rotated(self, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None) -> Rotation | None:
+    def rotate_pair(
+        self, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None
+    ) -> Rotation | None:
         """As for ratings: the likelihood does not change. Both sides are needed, since ξ is read from them."""
-        return self.inner.rotated(pair, state)
+        return self.inner.rotate_pair(pair, state)
 
     def start(self, seed: int, sd: float = 1.0) -> State:
         """As for ratings."""
@@ -132,10 +131,6 @@ class LikesProblem:
         if "u" not in order:
             self._ask_users(ratings, state)
         return result._replace(bound=result.bound + float(likes.rest.sum()))
-
-    def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
-        """The same."""
-        return self.sweep(state, order)
 
     def bound(self, state: State) -> float:
         """The bound with the best ξ."""
@@ -236,7 +231,7 @@ class Likes:
         """Vectors drawn from the prior, biases zero."""
         return self._problem(ratings).start(seed, scale)
 
-    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
+    def phase(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
         """Some sweeps on each draw of dislikes, precisions held at first."""
         exact = method is None or isinstance(method, VB)
         hold = (growing and self.settings.learn_priors) or (exact and t < self.warm_up)
@@ -244,11 +239,10 @@ class Likes:
         problem = self._problem(self._pairs(ratings, seed, draw), hold)
         ends = [(draw + 1) * SWEEPS] if self.one_class and draw < DRAWS else []
         ends += [self.warm_up] if hold and not growing else []
-        return Phase(problem, problem.order, min(ends, default=None), fresh=self.one_class and t % SWEEPS == 0)
-
-    def is_done(self, result: Result) -> bool:
-        """Not before the last part."""
-        return False
+        # The bound of another draw of dislikes is another bound: what was remembered of the last one is no guide.
+        fresh = self.one_class and t % SWEEPS == 0
+        enter = _forgotten if fresh else None
+        return Phase(problem, method, order=problem.order, until=min(ends, default=None), enter=enter)
 
     def extended(self, state: State, ratings: Ratings, seed: int) -> State:
         """New rows at zero, with the variance of the prior."""
@@ -310,3 +304,7 @@ def _learned(settings: RatingSettings, ratings: Ratings) -> dict[str, Any]:
         raise ValueError('likelihood="bernoulli": there are only dislikes (0); nothing can be learned from them')
     offset = float(scipy.special.logit(share)) if settings.biases or one_class else 0.0
     return {"offset": offset, "one_class": one_class, "popularity": _popularity(ratings) if one_class else None}
+
+
+def _forgotten(state: State) -> State:
+    return state._replace(memory={})

@@ -11,20 +11,17 @@ the guard are those of every network.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from natgrad.data.io.ratings import as_ratings
 from natgrad.data.ratings import Ratings
-from natgrad.inference.callbacks import told
-from natgrad.inference.engine import BoundEvery, Limits, Result, run
-from natgrad.inference.executors.threads import place_shards
+from natgrad.inference.engine import BoundEvery, Phase, Result
 from natgrad.inference.methods import Method
 from natgrad.inference.problem import Problem, State
 from natgrad.inference.step_sizes import Step
@@ -37,19 +34,8 @@ from natgrad.models.factorization.recommend import RecommendMixin
 from natgrad.models.factorization.tables import FOLD_STEPS, check_columns
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.factor import Factor
-from natgrad.posterior.files.checkpoints import Checkpoints
-from natgrad.posterior.fit_options import (
-    FitOptions,
-    all_or_nothing,
-    checked_every,
-    checked_method,
-    checked_step,
-    checkpointer_of,
-    refuse_checkpoint,
-    run_settings,
-)
+from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_every, checked_method, checked_step
 from natgrad.renamed import says_new_names
-from natgrad.validation import real_number, whole_number
 
 __all__ = ["Factors", "MatrixFactorization", "as_ratings"]
 
@@ -57,6 +43,19 @@ Floats = npt.NDArray[np.float64]
 Likelihood = Literal["gaussian", "bernoulli", "poisson"]
 # Sweeps over everything for a new chunk of ratings, and of new users alone for their vectors.
 PARTIAL_STEPS = 4
+
+
+class _Subject:
+    """What is published along with a state; the problem is that of the last phase."""
+
+    problem: Problem
+
+    def __init__(self, kind: LikelihoodModel, ratings: Ratings) -> None:
+        self.kind, self.ratings = kind, ratings
+
+    def published(self, result: Result) -> tuple[LikelihoodModel, Ratings, Result, dict[str, Factor]]:
+        """The likelihood, the ratings, the result and its factors."""
+        return self.kind, self.ratings, result, factors_of(self.problem.blocks, result.state)
 
 
 class Factors(NamedTuple):
@@ -74,7 +73,7 @@ def spread_of(moments: tuple[Floats, Floats]) -> Factors:
 
 
 @says_new_names
-class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
+class MatrixFactorization(RecommendMixin, RatingFiles):
     """Bayesian matrix factorisation of ratings, likes and counts, by variational inference.
 
     Parameters
@@ -100,8 +99,8 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         For likes alone: how many pairs are drawn as dislikes for each like, by the popularity of items, anew every few steps.
     method, step : as in ``Network.fit``
         Which ratings each step reads, and how long the steps are; chosen for you where they are left out.
-    max_steps, max_messages, max_seconds, tol : limits
-        Most steps, messages read and time, and the nats a rating left to gain below which the fit has converged (0 runs on).
+    max_steps, max_passes, max_messages, max_seconds, tol : limits
+        Most steps, readings of the data, messages read and time, and the nats a rating left to gain below which the fit has converged (0 runs on).
     init_scale : float
         Where the means start: a draw from the prior, this many times as wide.
     bound_every : int, "log" or None
@@ -158,6 +157,7 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         method: Method | None = None,
         step: Step | None = None,
         max_steps: int = 1000,
+        max_passes: float | None = None,
         max_messages: int | None = None,
         max_seconds: float | None = None,
         tol: float = 1e-5,
@@ -182,6 +182,7 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         self.method = method
         self.step = step
         self.max_steps = max_steps
+        self.max_passes = max_passes
         self.max_messages = max_messages
         self.max_seconds = max_seconds
         self.tol = tol
@@ -192,7 +193,7 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         self.executor = executor
         self.verbose = verbose
 
-    @told
+    @all_or_nothing
     def fit(
         self,
         X: Any,
@@ -221,16 +222,14 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         checkpoint, every, resume, callbacks : as in ``Network.fit``
         """
         settings = self._settings()
-        limits = self._limits(self.max_steps, self.max_messages, self.max_seconds)
         if callable(getattr(X, "chunks", None)):
             from natgrad.models.factorization.stream import fit_rating_stream  # Numba takes a while to import
 
-            refuse_checkpoint(keep)
-            return fit_rating_stream(self, X, settings, n_users, (user_features, item_features))
+            fit_rating_stream(self, X, settings, n_users, (user_features, item_features), keep)
+            return self
         ratings, features = known_features(as_ratings(X, y), user_features, item_features)
         kind = likelihood_of(settings, ratings, None, features)
-        checkpointer = checkpointer_of(keep, run_settings(self), lambda: run_table(kind, ratings))
-        self._run(kind, ratings, None, limits, Trace(), checkpointer=checkpointer)
+        self._optimise(kind, ratings, None, Trace(), options=keep)
         return self
 
     @all_or_nothing
@@ -244,13 +243,13 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         chunk = as_ratings(X)
         if not hasattr(self, "posterior_"):
             kind = likelihood_of(settings, chunk)
-            self._run(kind, chunk, None, self._limits(2 * PARTIAL_STEPS, None, None), Trace(), growing=True)
+            no_limits = {"max_messages": None, "max_seconds": None, "max_passes": None}
+            self._optimise(kind, chunk, None, Trace(), True, max_steps=2 * PARTIAL_STEPS, **no_limits)
             return self
         check_columns(X, self.ratings_.n_items)
         ratings = self.ratings_.extended(chunk)
         state = self._kind.extended(self.result_.state, ratings, int(self.seed))
-        limits = self._limits(PARTIAL_STEPS, self.max_messages, self.max_seconds)
-        self._run(self._kind, ratings, state, limits, Trace(list(self.trace_.records)), growing=True)
+        self._optimise(self._kind, ratings, state, Trace(list(self.trace_.records)), True, max_steps=PARTIAL_STEPS)
         return self
 
     @all_or_nothing
@@ -263,12 +262,9 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         """
         self._check_fitted()
         self._settings()
-        limits = self._limits(
-            self.max_steps if max_steps is None else max_steps,
-            self.max_messages if max_messages is None else max_messages,
-            self.max_seconds if max_seconds is None else max_seconds,
-        )
-        self._run(self._kind, self.ratings_, self.result_.state, limits, Trace(list(self.trace_.records)))
+        limits = {"max_steps": max_steps, "max_messages": max_messages, "max_seconds": max_seconds}
+        given: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
+        self._optimise(self._kind, self.ratings_, self.result_.state, Trace(list(self.trace_.records)), **given)
         return self
 
     def fold_in(self, X: Any) -> MatrixFactorization:
@@ -284,68 +280,46 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         state = self._kind.extended(self.result_.state, ratings, int(self.seed))
         state = self._kind.folded(state, ratings.restricted(rows), rows, FOLD_STEPS)
         folded = copy.copy(self)
-        folded._publish(self._kind, ratings, Result(state, self.trace_, self.stop_), None)
+        folded._published(self._kind, ratings, Result(state, self.trace_, self.stop_), None)
         return folded
 
     # -- parts --
 
-    def _run(
+    def _optimise(
         self,
         kind: LikelihoodModel,
         ratings: Ratings,
         state: State | None,
-        limits: Limits,
         trace: Trace,
         growing: bool = False,
-        checkpointer: Checkpoints | None = None,
+        options: FitOptions | None = None,
+        **limits: Any,
     ) -> None:
         from natgrad.models.threads import at_most  # Numba takes a while to import
 
-        method, seed, left = checked_method(self.method), int(self.seed), limits.max_steps
-        state = kind.start(ratings, seed, float(self.init_scale)) if state is None else state
-        if checkpointer is not None:  # the part that goes on is the one that began there
-            state, left = state._replace(t=checkpointer.begun), left - checkpointer.begun
-        while True:
-            began = state.t
-            part = kind.part(ratings, seed, began, method, growing)
-            # Handed over, not kept: a state may take much memory, and the run needs its start only for the first step.
-            handed = [state._replace(memory={}) if part.fresh else state]
-            del state
-            steps = left if part.until is None else min(left, part.until - began)
-            with at_most(self.n_jobs), place_shards(part.problem, self.executor, by_row=True):
-                result = run(
-                    part.problem, handed.pop(), method, checked_step(self.step, method, part.problem), part.order,
-                    limits=replace(limits, max_steps=steps, tol=limits.tol if part.until is None else 0.0, share=len(ratings)),
-                    seed=seed, bound_every=checked_every(self.bound_every), verbose=self.verbose, trace=trace,
-                    checkpointer=checkpointer, model_at=self._model_at(kind, ratings, part.problem, trace),
-                )  # fmt: skip
-            left -= result.state.t - began
-            ended = part.until is None or left <= 0 or result.state.t < part.until or kind.is_done(result)
-            ended |= result.stop.reason is Reason.CALLBACK
-            state, trace = result.state, result.trace
-            if ended:
-                break
-        if result.stop.reason is Reason.STEPS and limits.tol > 0:
-            # The run was made in parts, and the last one knows only its own steps.
-            taken = f"all {limits.max_steps} steps were taken before the bound settled to tol = {limits.tol:g}"
-            result = replace(result, stop=Stop(Reason.STEPS, f"{taken}: raise max_steps, or continue_()"))
-        self.elbo_: float = part.problem.bound(state)
-        self._publish(kind, ratings, result, factors_of(part.problem.blocks, state))
+        method, seed = checked_method(self.method), int(self.seed)
+        every, subject = checked_every(self.bound_every), _Subject(kind, ratings)
 
-    def _model_at(
-        self, kind: LikelihoodModel, ratings: Ratings, problem: Problem, trace: Trace
-    ) -> Callable[[State], Any]:
-        """What a callback sees: a copy as it would be if the run ended at a state."""
+        def phase(t: int) -> Phase:
+            found = kind.phase(ratings, seed, t, method, growing)
+            subject.problem = found.problem
+            return replace(found, step=checked_step(self.step, method, found.problem), bound_every=every)
 
-        def at(state: State) -> MatrixFactorization:
-            shown = copy.copy(self)
-            result = Result(state, trace, Stop(Reason.CALLBACK, "the run goes on"))
-            shown._publish(kind, ratings, result, factors_of(problem.blocks, state))
-            return shown
+        start = (lambda: kind.start(ratings, seed, float(self.init_scale))) if state is None else state
+        with at_most(self.n_jobs):
+            result = self._run(
+                phase, start, self._limits(len(ratings), "raise max_steps, or continue_() the fit", **limits), subject,
+                options=options, trace=trace, table=lambda: run_table(kind, ratings),
+            )  # fmt: skip
+            self.elbo_: float = subject.problem.bound(result.state)
+        self._published(*subject.published(result))
 
-        return at
+    def _publish(self, subject: Any, state: State) -> None:
+        """What a callback sees: the fit as it would be if the run ended at a state."""
+        result = Result(state, self.trace_, Stop(Reason.CALLBACK, "the run goes on"))
+        self._published(*subject.published(result))
 
-    def _publish(
+    def _published(
         self, kind: LikelihoodModel, ratings: Ratings, result: Result, posterior: Mapping[str, Factor] | None
     ) -> None:
         self.ratings_ = ratings
@@ -375,13 +349,6 @@ class MatrixFactorization(RatingFiles, RecommendMixin, BaseEstimator):
         """The parameters that say what is fitted, checked."""
         check_settings(self)
         return RatingSettings(**{name: getattr(self, name) for name in RatingSettings._fields})
-
-    def _limits(self, steps: Any, accesses: Any, seconds: Any) -> Limits:
-        if accesses is not None:
-            whole_number(accesses, "max_messages")
-        if seconds is not None and not real_number(seconds, "max_seconds") > 0:
-            raise ValueError(f"max_seconds must be > 0, got {seconds!r}: None means no limit")
-        return Limits(whole_number(steps, "max_steps"), self.tol, seconds, accesses)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

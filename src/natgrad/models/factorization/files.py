@@ -11,7 +11,7 @@ from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import Result
 from natgrad.inference.schema import check, pair_of, point_of, record, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
-from natgrad.models.base import SaveMixin
+from natgrad.models.base import Estimator
 from natgrad.models.factorization.checks import check_settings
 from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
 from natgrad.posterior.factor import Factor
@@ -41,6 +41,7 @@ SETTINGS: dict[str, Any] = {
     **OF_THE_KIND,
     "max_steps": "natural",
     "max_messages": "none | natural",
+    "max_passes": "none | positive",
     "max_seconds": "none | positive",
     "init_scale": "positive",
     "bound_every": "none | 'log' | natural",
@@ -129,8 +130,8 @@ def run_table(kind: LikelihoodModel, ratings: Ratings) -> tuple[Any, dict[str, i
     return _state(saved["settings"], features), sizes
 
 
-class RatingFiles(SaveMixin):
-    """The hooks of `SaveMixin` for `MatrixFactorization`."""
+class RatingFiles(Estimator):
+    """The hooks of `Estimator` for `MatrixFactorization`."""
 
     ratings_: Ratings
     result_: Result
@@ -140,7 +141,7 @@ class RatingFiles(SaveMixin):
     elbo_: float
     _kind: LikelihoodModel
 
-    def _publish(
+    def _published(
         self, kind: LikelihoodModel, ratings: Ratings, result: Result, posterior: Mapping[str, Factor] | None
     ) -> None:
         raise NotImplementedError
@@ -157,12 +158,12 @@ class RatingFiles(SaveMixin):
         }
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
-        check_settings(self)  # type: ignore[arg-type]
+        check_settings(self)
         result = Result(saved["state"], saved["trace"], saved["stop"])
         self.elbo_ = saved["elbo"]
         kept = saved.get("kind") or _kind_of_old(vars(self), saved)
         kind = likelihood_of(RatingSettings(**kept["settings"]), saved["ratings"], kept.get("learned"))
-        self._publish(kind, saved["ratings"], result, saved["posterior"])
+        self._published(kind, saved["ratings"], result, saved["posterior"])
 
     @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:

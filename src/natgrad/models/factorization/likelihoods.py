@@ -13,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ratings import Ratings
-from natgrad.inference.engine import Result
+from natgrad.inference.engine import Phase, take_steps
 from natgrad.inference.methods import VB, Method
-from natgrad.inference.problem import Problem, State
+from natgrad.inference.problem import EdgeProblem, State
+from natgrad.inference.step_sizes import Constant
+from natgrad.inference.steppers.sweep import ExactStepper
 from natgrad.models.factorization.features import padded_features
 from natgrad.models.factorization.predictors import GaussianPredictor, Predictor, ScalarGaussianPredictor
 
@@ -23,7 +25,6 @@ __all__ = [
     "Bare",
     "Gaussian",
     "LikelihoodModel",
-    "Phase",
     "RatingSettings",
     "extended_state",
     "features_of",
@@ -52,18 +53,6 @@ class RatingSettings(NamedTuple):
     n_negatives: float
 
 
-class Phase(NamedTuple):
-    """A stretch of a run: its problem, the order of the blocks, and the step at which the next part begins (None: the last).
-
-    ``fresh``: the bound is not comparable with that of the part before.
-    """
-
-    problem: Any
-    order: tuple[str, ...]
-    until: int | None = None
-    fresh: bool = False
-
-
 class LikelihoodModel(Protocol):
     """One of the models that a factorisation can be."""
 
@@ -76,12 +65,8 @@ class LikelihoodModel(Protocol):
         """The state before the first step."""
         ...
 
-    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
-        """What to run after step t; ``growing``: more ratings are to come."""
-        ...
-
-    def is_done(self, result: Result) -> bool:
-        """Whether no other part follows, though this one ended where it was to end."""
+    def phase(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
+        """The phase of the steps after t; ``growing``: more ratings are to come."""
         ...
 
     def extended(self, state: State, ratings: Ratings, seed: int) -> State:
@@ -151,13 +136,9 @@ class Bare:
         state: State = self._problem(ratings).start(seed, scale)
         return state
 
-    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
+    def phase(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
         """Users first, factor after factor, as the paper does."""
-        return Phase(self._problem(ratings), ("u", "v"))
-
-    def is_done(self, result: Result) -> bool:
-        """There is one part."""
-        return True
+        return Phase(self._problem(ratings), method, order=("u", "v"))
 
     def extended(self, state: State, ratings: Ratings, seed: int) -> State:
         """New rows at their prior."""
@@ -229,22 +210,18 @@ class Gaussian:
         state: State = self._problem(ratings).start(seed, scale)
         return state
 
-    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
+    def phase(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
         """Learned precisions of factors are held for the first sweeps, and while ratings come in.
 
         What the first of many ratings cannot tell from noise, later ones may; a factor that was switched off stays so.
         """
         if growing:
             problem = self._problem(ratings, hold=self.settings.learn_priors)
-            return Phase(problem, problem.order)
+            return Phase(problem, method, order=problem.order)
         exact = method is None or isinstance(method, VB)
         hold = exact and t < self.warm_up
         problem = self._problem(ratings, hold)
-        return Phase(problem, problem.order, self.warm_up if hold else None)
-
-    def is_done(self, result: Result) -> bool:
-        """A run that ended early has ended."""
-        return result.state.t < self.warm_up
+        return Phase(problem, method, order=problem.order, until=self.warm_up if hold else None)
 
     def extended(self, state: State, ratings: Ratings, seed: int) -> State:
         """New rows at zero, with the variance of the prior."""
@@ -301,15 +278,14 @@ def extended_state(state: State, larger: State) -> State:
 
 
 def folded_state(
-    problem: Problem, order: tuple[str, ...], state: State, rows: npt.NDArray[np.int64], steps: int
+    problem: EdgeProblem, order: tuple[str, ...], state: State, rows: npt.NDArray[np.int64], steps: int
 ) -> State:
     """The state with the blocks in ``order`` updated in some rows; ``problem`` has the ratings of these rows alone."""
     lam, mu = dict(state.lam), dict(state.mu)
     for name in order:
         lam[name], mu[name] = (tuple(np.asarray(part)[rows] for part in parts[name]) for parts in (lam, mu))
-    part = State(lam, mu, state.t)
-    for _ in range(steps):
-        part = problem.sweep(part, order).state
+    stepper = ExactStepper(problem, VB(), Constant(1.0), order)
+    part = take_steps(problem, stepper, State(lam, mu, state.t), steps, 0).state
     found: list[dict[str, Any]] = []
     for whole, pieces in ((dict(state.lam), part.lam), (dict(state.mu), part.mu)):
         for name in order:

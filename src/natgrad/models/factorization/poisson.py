@@ -19,13 +19,13 @@ import scipy.special
 
 from natgrad.data.ratings import Ratings
 from natgrad.families import Gamma
-from natgrad.inference.engine import Result
-from natgrad.inference.executors.threads import BroadcastArgument, PlacedShards
+from natgrad.inference.engine import Phase
+from natgrad.inference.executors.threads import BroadcastArgument
 from natgrad.inference.methods import VB, Method
-from natgrad.inference.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
+from natgrad.inference.problem import Block, BlockInfo, ChildSet, EdgeProblem, Sampled, State, SweepResult
 from natgrad.kernels.factorization.counts import share_counts
 from natgrad.models.factorization.blending import blended_block, distance, length, owned
-from natgrad.models.factorization.likelihoods import Phase, RatingSettings, extended_state, folded_state
+from natgrad.models.factorization.likelihoods import RatingSettings, extended_state, folded_state
 from natgrad.models.factorization.parts import cut_sides
 from natgrad.models.factorization.predictors import PoissonPredictor, Predictor
 from natgrad.models.factorization.rows import Side, make_side, run_kernel
@@ -45,7 +45,7 @@ SHAPE, RATE_SHAPE, RATE_RATE = 0.3, 0.3, 0.3
 
 
 @final
-class CountsProblem:
+class CountsProblem(EdgeProblem):
     """Counts with Gamma factors.
 
     Parameters
@@ -54,18 +54,15 @@ class CountsProblem:
     n_factors : int, K
     """
 
-    messages = None
-    gauges: tuple[tuple[str, str], ...] = ()
+    shards_by_row = True
 
     def __init__(self, ratings: Ratings, n_factors: int) -> None:
         self.ratings, self.n_factors = ratings, n_factors
         self.sides = {"u": make_side(ratings.sorted_by_user), "v": make_side(ratings.sorted_by_item)}
-        # Set while shards are placed; see `natgrad.inference.executors.threads.sharing`.
-        self.placed: PlacedShards | None = None
         self.constant = -float(scipy.special.gammaln(ratings.values + 1.0).sum())
 
     @cached_property
-    def blocks(self) -> Mapping[str, Block]:
+    def blocks(self) -> Mapping[str, Block]:  # type: ignore[override]
         """Rates of both sides, and their factors."""
         found, rows = {}, {"u": self.ratings.n_users, "v": self.ratings.n_items}
         for side in OTHER:
@@ -129,10 +126,6 @@ class CountsProblem:
             state = state._replace(lam={**state.lam, name: new}, mu={**state.mu, name: mu})
             info[name] = BlockInfo(bool(np.all(GAMMA.valid(new))), distance(owned(old), new) / length(owned(old)))
         return SweepResult(state._replace(t=state.t + 1), self.bound(state), info)
-
-    def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
-        """The same."""
-        return self.sweep(state, order)
 
     def bound(self, state: State) -> float:
         """The evidence lower bound, with the best φ."""
@@ -238,15 +231,11 @@ class Counts:
         """Factors around the mean."""
         return CountsProblem(ratings, self.n_factors).start(seed, scale)
 
-    def part(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
+    def phase(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
         """One part."""
         if method is not None and not isinstance(method, VB):
             raise ValueError(f'likelihood="poisson" reads all counts at each step, got method={method}: leave it out')
-        return Phase(CountsProblem(ratings, self.n_factors), ORDER)
-
-    def is_done(self, result: Result) -> bool:
-        """There is one part."""
-        return True
+        return Phase(CountsProblem(ratings, self.n_factors), method, order=ORDER)
 
     def extended(self, state: State, ratings: Ratings, seed: int) -> State:
         """New rows as at a start."""

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from natgrad.data.ratings import Ratings
 from natgrad.families import Gamma, MultivariateNormal
 from natgrad.inference.executors.threads import PlacedShards
-from natgrad.inference.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
+from natgrad.inference.problem import Block, BlockInfo, ChildSet, EdgeProblem, Sampled, State, SweepResult
 from natgrad.inference.rotation import Rotation
 from natgrad.kernels.factorization import vectors as rating_vectors
 from natgrad.models.factorization.blending import blended_block, owned
@@ -83,7 +83,7 @@ class RatingPriors:
         return np.array([self.precision] * n_factors + [bias] * self.biases)
 
 
-class FullRatingsProblem:
+class FullRatingsProblem(EdgeProblem):
     """Ratings with everything about them to be learned.
 
     Parameters
@@ -99,6 +99,8 @@ class FullRatingsProblem:
     offset : float, m
         What is taken off every rating: the model has no mean of its own.
     """
+
+    shards_by_row = True
 
     extrapolated = ("u", "v")
 
@@ -144,7 +146,7 @@ class FullRatingsProblem:
         return made
 
     @cached_property
-    def blocks(self) -> Mapping[str, Block]:
+    def blocks(self) -> Mapping[str, Block]:  # type: ignore[override]
         """Those that are learned, parents first."""
         found, own, rows = {}, self.priors, {"u": self.ratings.n_users, "v": self.ratings.n_items}
         for side in ("u", "v"):
@@ -229,14 +231,9 @@ class FullRatingsProblem:
         return {name for name in self.blocks if name not in (*PRECISION.values(), *MAP.values())}
 
     @property
-    def gauges(self) -> tuple[tuple[str, str], ...]:
+    def gauges(self) -> tuple[tuple[str, str], ...]:  # type: ignore[override]
         """Ratings see u and v only through their inner product; with features the way back to their priors is not free."""
         return () if self.features else (("u", "v"),)
-
-    @property
-    def messages(self) -> None:
-        """Vectors are not remembered: a rating's message has K² numbers."""
-        return None
 
     def prior_of(self, name: str) -> Pair:
         """λ of the known prior of a Gamma; of a map, N(0, 1) for every number, in its unit."""
@@ -286,10 +283,6 @@ class FullRatingsProblem:
         info = {name: work.update(name, float(rho)) for name in order}
         return SweepResult(State(work.lam, work.mu, state.t + 1, state.memory), work.bound(), info)
 
-    def sweep_jointly(self, state: State, order: tuple[str, ...]) -> SweepResult:
-        """The same: the numbers of a row are one variable."""
-        return self.sweep(state, order)
-
     def bound(self, state: State) -> float:
         """The evidence lower bound at a state."""
         return sum(self.bound_by_node(state).values())
@@ -298,7 +291,9 @@ class FullRatingsProblem:
         """E[log p] of each node, plus its entropy where it is hidden; they add up to the bound."""
         return RatingSweep(self, state, afresh=True).parts()
 
-    def rotated(self, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None) -> Rotation | None:
+    def rotate_pair(
+        self, pair: tuple[str, str], state: State, needed: tuple[str, ...] | None = None
+    ) -> Rotation | None:
         """The pair in the best position that the ratings cannot tell from the present one, and the precisions that fit it.
 
         A side that is not ``needed`` stays as it was: use_rotation it takes as long as updating it.

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ratings import Ratings
-from natgrad.inference.executors.threads import BroadcastArgument, PlacedShards
-from natgrad.inference.problem import Block, BlockInfo, ChildSet, Sampled, State, SweepResult
+from natgrad.inference.executors.threads import BroadcastArgument
+from natgrad.inference.problem import Block, BlockInfo, ChildSet, EdgeProblem, Sampled, State, SweepResult
 from natgrad.models.factorization.blending import blended_block, distance, length, owned
 from natgrad.models.factorization.messages import RatingMessages
 from natgrad.models.factorization.parts import cut_sides
@@ -32,7 +32,7 @@ Pair = tuple[Floats, Floats]
 LOG_2PI = float(np.log(2 * np.pi))
 
 
-class RatingsProblem:
+class RatingsProblem(EdgeProblem):
     """A matrix factorisation with known precisions.
 
     Parameters
@@ -44,6 +44,8 @@ class RatingsProblem:
     factorized : bool
         Whether every number of u and v has a factor of its own in q, or every user and every item one (of K dimensions).
     """
+
+    shards_by_row = True
 
     def __init__(
         self,
@@ -58,11 +60,9 @@ class RatingsProblem:
         self.numbers = Numbers(float(prior_precision), float(noise_precision))
         self.law: Law = Scalars() if factorized else Vectors()
         self._sides = {"u": self.law.side(ratings.sorted_by_user), "v": self.law.side(ratings.sorted_by_item)}
-        # Set while shards are placed; see `natgrad.inference.executors.threads.sharing`.
-        self.placed: PlacedShards | None = None
 
     @cached_property
-    def blocks(self) -> Mapping[str, Block]:
+    def blocks(self) -> Mapping[str, Block]:  # type: ignore[override]
         """Of the users, u; of the items, v."""
         found = {}
         for name, plate, size in (("u", "user", self.ratings.n_users), ("v", "item", self.ratings.n_items)):
@@ -103,12 +103,12 @@ class RatingsProblem:
         return {OTHER[name]}
 
     @property
-    def gauges(self) -> tuple[tuple[str, str], ...]:
+    def gauges(self) -> tuple[tuple[str, str], ...]:  # type: ignore[override]
         """Ratings see u and v only through their inner product."""
         return (("u", "v"),)
 
     @cached_property
-    def messages(self) -> RatingMessages | None:
+    def message_memory(self) -> RatingMessages | None:  # type: ignore[override]
         """Remembered messages, for a q of scalars."""
         if self.law.column_axis is None:
             return None

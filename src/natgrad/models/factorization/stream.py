@@ -5,17 +5,15 @@ makes one step of the items and of the noise,
 
     λ ← (1 − ρ) λ + ρ (η̃ + users of the stream / users of the chunk · messages of the chunk)
 
-What can be read again is read until the mean estimates of the bound over passes say that less than ``tol`` nats a rating are
-left to gain. Precisions of factors stay where they start. The users of the last chunk are those that the model knows at the end;
-`fold_in` tells it others.
+(`natgrad.inference.streams`). Precisions of factors stay where they start. The users of the last chunk are those that the model
+knows at the end; `fold_in` tells it others.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,15 +22,14 @@ from natgrad.data.io.ratings import as_ratings
 from natgrad.data.ratings import Ratings, joined_ids
 from natgrad.data.stream import is_rereadable
 from natgrad.inference.engine import Result
-from natgrad.inference.executors.threads import place_shards
-from natgrad.inference.problem import Block, State
-from natgrad.inference.steppers.groups import ONE_PASS, GroupResult, SampledGroups
-from natgrad.inference.stopping import left_to_gain
-from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
+from natgrad.inference.problem import Block, GroupProblem, GroupResult, State
+from natgrad.inference.streams import Chunk, StreamPhases
+from natgrad.inference.trace import Trace
 from natgrad.models.factorization.likelihoods import Gaussian
 from natgrad.models.factorization.problem import FullRatingsProblem
 from natgrad.models.factorization.sweep import RatingSweep
 from natgrad.posterior.factor import Factor
+from natgrad.posterior.fit_options import FitOptions, refuse_checkpoint, split_options
 
 if TYPE_CHECKING:
     from natgrad.models.factorization.estimator import MatrixFactorization
@@ -45,7 +42,7 @@ Stats = tuple[Any, ...]
 ByBlock = Mapping[str, Stats]
 
 
-class UsersProblem:
+class UsersProblem(GroupProblem):
     """The users of some ratings as groups: the blocks are the items, and the noise where it is learned.
 
     Parameters
@@ -57,10 +54,8 @@ class UsersProblem:
     """
 
     group_plate = "user"
-    gauges: tuple[tuple[str, str], ...] = ()
-    messages = None
+    shards_by_row = True
     local_limits = (1e-6, 1)  # a user's vector is exact after one update
-    row_bytes = 0
 
     def __init__(self, full: FullRatingsProblem, item_precision: Floats, population: float | None = None) -> None:
         self.full, self.item_precision = full, item_precision
@@ -68,14 +63,32 @@ class UsersProblem:
         self.population = float(self.n_groups if population is None else population)
 
     @cached_property
-    def blocks(self) -> Mapping[str, Block]:
+    def blocks(self) -> Mapping[str, Block]:  # type: ignore[override]
         """Items and noise; precisions are held."""
         return {name: block for name, block in self.full.blocks.items() if name in ("v", "noise")}
 
     @property
-    def message_bytes(self) -> int:
-        """Of all items."""
-        return 8 * self.full.ratings.n_items * self.full.size * (self.full.size + 1)
+    def n_observed(self) -> Mapping[str, int]:
+        """The ratings of these users."""
+        return {"r": len(self.full.ratings)}
+
+    @property
+    def n_messages(self) -> int:
+        """Users and items read every rating."""
+        return 2 * len(self.full.ratings)
+
+    @property
+    def placed(self) -> Any:
+        """Where the shards of both sides are, if they are placed."""
+        return self.full.placed
+
+    @placed.setter
+    def placed(self, placed: Any) -> None:
+        self.full.placed = placed
+
+    def shards(self, size: int) -> Sequence[Any] | None:
+        """Those of the ratings."""
+        return self.full.shards(size)
 
     def prior_of(self, name: str) -> Stats:
         """η̃; that of items is the same for all of them."""
@@ -107,122 +120,88 @@ class UsersProblem:
         work.update("u", 1.0)
         return work
 
-    def global_bound(self, lam: ByBlock, mu: ByBlock, messages: ByBlock) -> float:
-        """Σ_blocks [⟨m + η̃ − λ, μ⟩ + A(λ) − A(η̃)]; an estimate, since noise and items meet in a rating."""
-        total = 0.0
-        for name, block in self.blocks.items():
-            prior = tuple(np.broadcast_to(p, np.shape(g)) for p, g in zip(self.prior_of(name), lam[name], strict=True))
-            slack = tuple(m + p - g for m, p, g in zip(messages[name], prior, lam[name], strict=True))
-            normalizers = block.family.log_normalizer(lam[name]) - block.family.log_normalizer(prior)
-            total += self._inner(name, slack, mu[name]) + float(np.sum(normalizers))
-        return total
-
     def _inner(self, name: str, left: Stats, right: Stats) -> float:
         return float(np.sum(self.blocks[name].family.inner(left, right)))
 
 
 def fit_rating_stream(
-    model: MatrixFactorization, source: Any, settings: RatingSettings, n_users: float | None, features: tuple[Any, Any]
-) -> MatrixFactorization:
-    """Fit a model to a source of ratings; if a chunk is refused, the model stays as it was."""
+    model: MatrixFactorization,
+    source: Any,
+    settings: RatingSettings,
+    n_users: float | None,
+    features: tuple[Any, Any],
+    options: FitOptions,
+) -> None:
+    """Fit a model to a source of ratings."""
+    refuse_checkpoint(split_options(options)[1])
     if any(part is not None for part in features):
         raise ValueError("user_features, item_features: a source of ratings takes none; leave them out")
-    stream = _Stream(model, settings, n_users)
-    again, seen_before = is_rereadable(source, silent=False), None
-    means: list[float] = []
-    stop = Stop(Reason.STEPS, "the stream was read once; what cannot be read again is not")
-    while True:
-        estimates = stream.read(source.chunks(), seen_before)
-        means.append(float(np.mean(estimates)) if estimates else np.nan)
-        seen_before = stream.seen
-        left = left_to_gain(means, monotone=False)
-        if again and model.tol > 0 and left is not None and left.below(model.tol * stream.n_ratings):
-            words = f"about {left.gain:.1e} nats are left to gain in {stream.n_ratings:,} ratings"
-            stop = Stop(Reason.TOLERANCE, words)
-            break
-        if not again or stream.state.t >= model.max_steps:
-            stop = stop if not again else Stop(Reason.STEPS, f"all {stream.state.t} steps were taken")
-            break
-    stream.publish(means[-1], stop)
-    return model
+    users, trace = _Users(model, settings), Trace()
+    phases = StreamPhases(
+        source.chunks, users.chunk, trace, step=model.step, rereadable=is_rereadable(source, silent=False),
+        max_passes=float("inf") if model.max_passes is None else float(model.max_passes), tol=model.tol, n_groups=n_users,
+        words="ratings",
+    )  # fmt: skip
+
+    def start() -> State:
+        phases.first()
+        return users.start
+
+    limits = model._limits(advice="raise max_steps", max_passes=None)
+    result = model._run(phases, start, limits, users, options=options, trace=trace)
+    model.elbo_ = phases.elbo
+    model._published(*users.published(result))
 
 
-class _Stream:
-    """A fit on its way through the chunks."""
+class _Users:
+    """Chunks of users on their way through a fit: items are numbered as they come."""
 
-    state: State
-    kind: Gaussian
+    likelihood: Gaussian
     ratings: Ratings
+    start: State
+    last: UsersProblem
 
-    def __init__(self, model: MatrixFactorization, settings: RatingSettings, n_users: float | None) -> None:
+    def __init__(self, model: MatrixFactorization, settings: RatingSettings) -> None:
         if settings.likelihood != "gaussian" or settings.factorized or settings.noise_per is not None:
             raise ValueError(
                 f'a stream of ratings is factorised with likelihood="gaussian", factorized=False and noise_per=None, got '
                 f"likelihood={settings.likelihood!r}, factorized={settings.factorized!r}, noise_per={settings.noise_per!r}"
             )
-        self.model, self.settings, self.n_users = model, settings, n_users
+        self.model, self.settings = model, settings
         self.item_ids: Any = None
-        self.trace, self.begin, self.seen, self.n_ratings = Trace(), time.perf_counter(), 0, 0
-        self.trace.strategy = "sampled steps: the users are a stream, nothing is remembered"
 
-    def read(self, chunks: Any, total: int | None) -> list[float]:
-        """One pass: a step from each chunk; the estimates of the bound."""
-        self.seen, self.n_ratings, estimates = 0, 0, []
-        for number, chunk in enumerate(chunks):
-            try:
-                problem = self._problem(as_ratings(chunk))
-            except (TypeError, ValueError) as error:
-                raise type(error)(f"chunk {number} of the stream: {error}") from error
-            self.seen += problem.n_groups
-            self.n_ratings += len(self.ratings)
-            problem.population = float(max(self.seen, total or 0, self.n_users or 0))
-            step = ONE_PASS if self.model.step is None else self.model.step
-            stepper = SampledGroups(cast("Any", problem), problem.n_groups, *problem.local_limits, step)
-            with place_shards(problem.full, self.model.executor, by_row=True):
-                self.state, info = stepper.step(self.state, int(self.model.seed))
-            if not all(bool(block.valid) for block in info.blocks.values()):
-                raise FloatingPointError(
-                    f"step {self.state.t} left the space of valid parameters; take a smaller step="
-                )
-            accesses = info.messages_read + (self.trace.last.messages_read if len(self.trace) else 0)
-            moved = max(float(block.relative_change) for block in info.blocks.values())
-            now = time.perf_counter() - self.begin
-            self.trace.append(StepRecord(self.state.t, np.nan, info.estimate, info.rho, moved, accesses, now))
-            estimates.append(info.estimate)
-            self.last = problem
-            if self.state.t >= self.model.max_steps:
-                break
-        if not self.seen:
-            raise ValueError("X has no ratings: the stream is empty")
-        return estimates
-
-    def _problem(self, chunk: Ratings) -> UsersProblem:
+    def chunk(self, raw: Any) -> Chunk:
         """A chunk with its items numbered as in the model; items that are new join it with their prior."""
-        fresh = self.item_ids is None
+        chunk, fresh = as_ratings(raw), self.item_ids is None
         self.item_ids, number = joined_ids(chunk.item_ids[:0] if fresh else self.item_ids, chunk.item_ids)
         self.ratings = Ratings.numbered(chunk.users, number[chunk.items], chunk.values, chunk.user_ids, self.item_ids)
         if fresh:
-            self.kind = Gaussian(self.settings, self.ratings)
-        full: FullRatingsProblem = self.kind._problem(self.ratings, hold=True)
-        start = full.start(int(self.model.seed), float(self.model.init_scale) if fresh else 0.0)
+            self.likelihood = Gaussian(self.settings, self.ratings)
+        full: FullRatingsProblem = self.likelihood._problem(self.ratings, hold=True)
+        new = full.start(int(self.model.seed), float(self.model.init_scale) if fresh else 0.0)
         if fresh:
-            self.state = start
-        known, n_items = self.state.lam["v"][0].shape[0], self.ratings.n_items
-        if known < n_items:
-            lam, mu = (
-                {**old, "v": tuple(np.concatenate([a, b[known:]]) for a, b in zip(old["v"], new["v"], strict=True))}
-                for old, new in ((self.state.lam, start.lam), (self.state.mu, start.mu))
-            )
-            self.state = self.state._replace(lam=lam, mu=mu)
-        return UsersProblem(full, RatingSweep(full, self.state).precision("v")[0])
+            self.start = new
 
-    def publish(self, estimate: float, stop: Stop) -> None:
-        """The items, and the users of the last chunk given them."""
-        work = self.last.updated(self.state)
-        state = State(work.lam, work.mu, self.state.t)
-        posterior = {
-            name: Factor(name, block.family, block.plates, state.lam[name])
-            for name, block in self.last.full.blocks.items()
-        }
-        self.model.elbo_ = estimate
-        self.model._publish(self.kind, self.ratings, Result(state, self.trace, stop), posterior)
+        def enter(state: State) -> State:
+            known = state.lam["v"][0].shape[0]
+            if known == full.ratings.n_items:
+                return state
+            lam, mu = (
+                {**old, "v": tuple(np.concatenate([a, b[known:]]) for a, b in zip(old["v"], more["v"], strict=True))}
+                for old, more in ((state.lam, new.lam), (state.mu, new.mu))
+            )
+            return state._replace(lam=lam, mu=mu)
+
+        def problem(population: float) -> UsersProblem:
+            self.last = UsersProblem(full, RatingSweep(full, new).precision("v")[0], population)
+            return self.last
+
+        return Chunk(problem, self.ratings.n_users, len(self.ratings), enter)
+
+    def published(self, result: Result) -> tuple[Any, ...]:
+        """The items of a run, and the users of the last chunk given them."""
+        work = self.last.updated(result.state)
+        state = State(work.lam, work.mu, result.state.t)
+        blocks = self.last.full.blocks.items()
+        posterior = {name: Factor(name, block.family, block.plates, state.lam[name]) for name, block in blocks}
+        return self.likelihood, self.ratings, Result(state, result.trace, result.stop), posterior

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -10,17 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import optax
 from scipy.linalg import blas
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from natgrad.blas import ONE_BLAS_THREAD
 from natgrad.covariance import RBF, Covariance, Inducing
 from natgrad.data.rows import Rows, Scaling, open_rows, rows_of_arrays, validated
 from natgrad.inference.callbacks import Progress
-from natgrad.inference.engine import Limits, run
+from natgrad.inference.engine import Phase, take_steps
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check, refuse
-from natgrad.inference.steppers.tuned import SAMPLED, TunedGroups
+from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.base import register
 from natgrad.models.gp.algebra import Posterior
@@ -30,16 +30,7 @@ from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import MOST_ROWS, Learned, Settings, compiled, leaves_of, settings_of
 from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
-from natgrad.posterior.files.checkpoints import Checkpoints
-from natgrad.posterior.fit_options import (
-    CheckpointOptions,
-    all_or_nothing,
-    checked_method,
-    checked_step,
-    checkpointer_of,
-    estimator_at,
-    run_settings,
-)
+from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step, split_options
 from natgrad.random import Stream, generator
 from natgrad.validation import real_number, whole_number
 
@@ -80,7 +71,7 @@ class Predictor(NamedTuple):
         return np.concatenate(means), np.concatenate(variances)
 
 
-class SparseGP(GPFiles, BaseEstimator):
+class SparseGP(GPFiles):
     """The common part; abstract. `SparseGPRegressor` has the parameters."""
 
     elbo_: float
@@ -106,16 +97,16 @@ class SparseGP(GPFiles, BaseEstimator):
         rows, held = self._held_out(rows)
         problem = self._problem(rows, self.kernel_, self._own_likelihood(), self._n_inducing, self._offset, None)
         earlier = list(self.trace_.records) if hasattr(self, "trace_") else []
-        self._run(problem, self._state, held, Trace(earlier), max_steps)
+        self._optimise(
+            problem, self._state, held, Trace(earlier), self.max_steps if max_steps is None else max_steps, {}
+        )
         return self
 
-    def _fit_rows(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, keep: CheckpointOptions) -> None:
+    def _fit_rows(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, options: FitOptions) -> None:
         self._check_settings()
         rows, held = self._held_out(rows.standardised(standard_outputs) if self.standardize else rows)
         problem, settings = self._begun(rows, likelihood, whole_number(self.seed, "seed", least=0))
-        sizes = {"output": problem.n_outputs, "inducing": problem.n_inducing, "column": rows.n_columns}
-        checkpointer = checkpointer_of(keep, run_settings(self), lambda: (state_table(problem.kernel), sizes))
-        self._run(problem, problem.start(settings), held, Trace(), None, checkpointer)
+        self._optimise(problem, problem.start(settings), held, Trace(), self.max_steps, options)
 
     def _held_out(self, rows: Rows) -> tuple[Rows, Rows | None]:
         """The rows to learn from, and those that judge; the same for the same seed."""
@@ -125,29 +116,27 @@ class SparseGP(GPFiles, BaseEstimator):
             self.validation_fraction, generator(whole_number(self.seed, "seed", least=0), Stream.START, 1)
         )
 
-    def _run(
-        self,
-        problem: GPProblem,
-        state: State,
-        held: Rows | None,
-        trace: Trace,
-        max_steps: int | None,
-        checkpointer: Checkpoints | None = None,
+    def _optimise(
+        self, problem: GPProblem, state: State, held: Rows | None, trace: Trace, max_steps: Any, options: FitOptions
     ) -> None:
-        watch = _Settled(self, problem, trace, held, float(self.tol))
         method = checked_method(self.method)
-        limits = Limits(
-            whole_number(self.max_steps if max_steps is None else max_steps, "max_steps"), 0.0, self.max_seconds
+        watch = _Settled(self, problem, trace, held, float(self.tol))
+        callbacks, checkpoint = split_options(options)
+        limits = replace(
+            self._limits(
+                None, "raise max_steps, or continue_() the fit", max_steps=whole_number(max_steps, "max_steps")
+            ),
+            tol=0.0,
         )
-        result = run(
-            problem, state, method, checked_step(self.step, method, problem), ("v",), limits=limits,
-            seed=whole_number(self.seed, "seed", least=0), callbacks=(watch,), verbose=self.verbose, trace=trace,
-            checkpointer=checkpointer, model_at=estimator_at(self, problem),
+        sizes = {"output": problem.n_outputs, "inducing": problem.n_inducing, "column": problem.data.n_columns}
+        result = self._run(
+            Phase(problem, method, checked_step(self.step, method, problem), ("v",), bound_every="never"), state, limits, problem,
+            options={"callbacks": (watch, *callbacks), **checkpoint}, trace=trace,
+            table=lambda: (state_table(problem.kernel), sizes), closing=[Phase(problem, stepper=ExactPass(problem))],
         )  # fmt: skip
-        self.trace_, self.stop_ = result.trace, result.stop
         if result.stop.reason is Reason.STEPS and self.tol > 0:
-            words = f"all {limits.max_steps} steps were taken before the bound settled to tol = {self.tol:g}: raise max_steps"
-            self.stop_ = Stop(Reason.STEPS, f"{words}, or continue_() the fit")
+            words = f"all {limits.max_steps} steps were taken before the bound settled to tol = {self.tol:g}"
+            self.stop_ = Stop(Reason.STEPS, f"{words}: {limits.advice}")
         self._publish(problem, result.state)
         scales = float(np.log(problem.data.y_scaling.sd).sum())
         self.elbo_ = problem.bound(result.state) - problem.population * scales
@@ -170,14 +159,13 @@ class SparseGP(GPFiles, BaseEstimator):
             problem = self._problem(rows, self.kernel_, likelihood, self._n_inducing, self._offset, population)
             state = self._state
         size = min(problem.batch_size, len(rows))
-        stepper = TunedGroups(problem, size, SAMPLED if self.step is None else self.step)
-        for _ in range(max(1, len(rows) // size)):
-            state, info = stepper.step(state, seed)
-            if not all(bool(block.valid) for block in info.blocks.values()):
-                raise FloatingPointError(f"step {state.t} left the space of valid q(u); take a smaller step=")
+        step = FOLLOWING if self.step is None else self.step
+        stepper = GroupStepper(problem, size, *problem.local_limits, step, remember=False)
+        result = take_steps(problem, stepper, state, max(1, len(rows) // size), seed)
+        state = result.state
         self.n_rows_seen_ = seen
         self._publish(problem, state)
-        self.elbo_ = info.estimate - population * float(np.log(rows.y_scaling.sd).sum())
+        self.elbo_ = result.trace.last.elbo_estimate - population * float(np.log(rows.y_scaling.sd).sum())
 
     def _begun(
         self, rows: Rows, likelihood: Likelihood, seed: int, population: float | None = None

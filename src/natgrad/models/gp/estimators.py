@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from natgrad.covariance import Covariance
 from natgrad.data.rows import Rows, validated
-from natgrad.inference.callbacks import told
 from natgrad.inference.methods import Method
 from natgrad.inference.step_sizes import Step
 from natgrad.models.gp.base import SparseGP
@@ -132,7 +131,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         self.seed = seed
         self.verbose = verbose
 
-    @told
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, **keep: Unpack[FitOptions]) -> SparseGPRegressor:
         """Fit to rows.
 
@@ -315,7 +314,7 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         self.seed = seed
         self.verbose = verbose
 
-    @told
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, **keep: Unpack[FitOptions]) -> SparseGPClassifier:
         """Fit to rows [N, D] and classes [N]; in Parquet files and iterators of (X, y) the classes are numbers.
 

@@ -11,7 +11,7 @@ from optax import ScaleByAdamState
 from natgrad.covariance import Covariance
 from natgrad.inference.schema import check, record, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
-from natgrad.models.base import SaveMixin
+from natgrad.models.base import Estimator
 from natgrad.models.gp.settings import Settings
 from natgrad.posterior.files.tables import RUN
 
@@ -76,8 +76,8 @@ ALONG: dict[str, Any] = {
 }
 
 
-class GPFiles(SaveMixin):
-    """The tables of `SaveMixin` for sparse Gaussian processes."""
+class GPFiles(Estimator):
+    """The tables of `Estimator` for sparse Gaussian processes."""
 
     @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -24,9 +24,7 @@ from scipy.linalg import blas
 from natgrad.covariance import Covariance, Inducing, factorised
 from natgrad.data.rows import Rows
 from natgrad.families import MultivariateNormal
-from natgrad.inference.problem import Block, ChildSet, State, SweepResult
-from natgrad.inference.steppers.group_problem import WholeGroups
-from natgrad.inference.steppers.groups import GroupResult, move_blocks
+from natgrad.inference.problem import Block, GroupProblem, GroupResult, Hyper, State, SweepResult
 from natgrad.models.gp import algebra
 from natgrad.models.gp.likelihoods import Gaussian, Likelihood
 from natgrad.models.gp.settings import MOST_ROWS, Gradient, Learned, Matrices, Settings, compiled
@@ -40,7 +38,7 @@ Stats = tuple[Any, ...]
 LARGEST_BLOCK = 31 << 20
 
 
-class GPProblem(WholeGroups):
+class GPProblem(GroupProblem):
     """A sparse Gaussian process on rows of data.
 
     Parameters
@@ -60,10 +58,8 @@ class GPProblem(WholeGroups):
     """
 
     group_plate = "row"
-    gauges: tuple[tuple[str, str], ...] = ()
-    messages = None
     local_limits = (0.0, 1)
-    row_bytes = 0
+    follows_gradient = True
 
     def __init__(
         self,
@@ -98,37 +94,29 @@ class GPProblem(WholeGroups):
     # -- what the engine asks --
 
     @property
-    def conjugate(self) -> bool:
+    def conjugate(self) -> bool:  # type: ignore[override]
         """Gaussian noise."""
         return self.likelihood.conjugate
 
     @cached_property
-    def blocks(self) -> Mapping[str, Block]:
+    def blocks(self) -> Mapping[str, Block]:  # type: ignore[override]
         """The whitened inducing variables."""
         return {"v": Block("v", MultivariateNormal(), ("output",), (self.n_outputs,))}
 
-    @cached_property
-    def observed(self) -> Mapping[str, Ints]:
+    @property
+    def n_observed(self) -> Mapping[str, int]:
         """All rows."""
-        return {"y": np.arange(self.n_groups)}
-
-    def child_sets(self, name: str) -> list[ChildSet]:
-        """Every inducing variable is read by every row."""
-        ends = np.array([0, self.n_groups])
-        return [ChildSet("y", True, 0, self.blocks[name], (), {"row": self.n_groups}, self.observed["y"], ends)]
-
-    def coupling(self, name: str) -> int:
-        """ω: one block."""
-        return 1
-
-    def neighbours(self, name: str) -> set[str]:
-        """No other block."""
-        return set()
+        return {"y": self.n_groups}
 
     @property
-    def message_bytes(self) -> int:
-        """What a batch says of each output."""
-        return 8 * self.n_outputs * self.n_inducing * (self.n_inducing + 1)
+    def n_messages(self) -> int:
+        """Every inducing variable is read by every row."""
+        return self.n_groups * self.n_outputs
+
+    @property
+    def hyper(self) -> Hyper:  # type: ignore[override]
+        """Kernel, noise and inducing inputs."""
+        return Hyper(lambda state: self, self._tuned)
 
     def prior_of(self, name: str) -> Stats:
         """(0, −½ I)."""
@@ -152,7 +140,7 @@ class GPProblem(WholeGroups):
             part += s.T  # symmetric; both in row order
         return q.mean, second
 
-    def stays_valid(self, block: Block, lam: Any, mu: Any) -> bool:
+    def is_valid(self, block: Block, lam: Any, mu: Any) -> bool:
         """Whether every precision could be factorised."""
         return self.posterior(lam).proper
 
@@ -190,7 +178,7 @@ class GPProblem(WholeGroups):
             first, second = first + part[0], second + part[1]
         return GroupResult((), {"v": (first, second)}, 0.0, 1, self.n_groups)
 
-    def batch_bound(self, state: State, found: GroupResult, scale: float) -> float:
+    def batch_bound(self, state: State, found: GroupResult, messages: Any, scale: float) -> float:
         """Scale Σ_n E[log p(y_n | f_n)] − KL."""
         q, psi = self.posterior(state.lam["v"]), _psi(state)
         if isinstance(self.likelihood, Gaussian):
@@ -217,7 +205,7 @@ class GPProblem(WholeGroups):
             return algebra.conjugate_gradient(batch, sums, q, self.likelihood, psi, scale, squares)
         return algebra.general_gradient(batch, self._evaluated(state, batch), q, scale)
 
-    def tune(self, state: State, found: GroupResult, scale: float) -> State:
+    def _tuned(self, state: State, found: GroupResult, messages: Any, scale: float, rho: float) -> State:
         """Adam on the slope of `batch_bound`."""
         if not any(self.learned):
             return state
@@ -226,9 +214,9 @@ class GPProblem(WholeGroups):
         after = self.matrices.moved(self.learned, self.rate, settings, found.rows[0].x, gradient)
         return state._replace(hyper={**state.hyper, "settings": after})
 
-    def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
+    def sweep(self, state: State, order: tuple[str, ...] = (), rho: float = 1.0) -> SweepResult:
         """All rows, q alone."""
-        after, info = move_blocks(self, state, self.solve_all(state).messages, rho, self.stays_valid)
+        after, info, _ = self.global_step(state, self.solve_all(state).messages, rho)
         return SweepResult(after._replace(t=state.t + 1), self.bound(after), info)
 
     # -- parts --

@@ -10,23 +10,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from natgrad.data.io.row_writer import RowWriter
 from natgrad.data.sequences import Sequences, as_ends, as_labels, columns_and_lengths, is_stream
-from natgrad.inference.callbacks import asked, told
-from natgrad.inference.engine import Limits, Result, run
-from natgrad.inference.executors.threads import place_shards
+from natgrad.inference.engine import Phase, take_steps
 from natgrad.inference.methods import SVI, VB, Method
+from natgrad.inference.starts import Starts
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.steppers.groups import ONE_PASS, SampledGroups
+from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper
+from natgrad.inference.streams import Chunk, StreamPhases
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.hmm.files import HMMFiles, run_table
 from natgrad.models.hmm.priors import chain_priors
@@ -36,16 +35,12 @@ from natgrad.posterior.fit_options import (
     all_or_nothing,
     checked_method,
     checked_step,
-    checkpointer_of,
-    estimator_at,
-    fitted_to_parts,
     refuse_checkpoint,
-    run_settings,
+    split_options,
 )
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
-    from natgrad.inference.checkpoint import Checkpointer
     from natgrad.inference.problem import State
     from natgrad.models.hmm.emissions import Emission
     from natgrad.models.hmm.problem import HMMModel, SequenceProblem, Subchains
@@ -72,7 +67,7 @@ class _Plan(NamedTuple):
 
 
 @dataclass(repr=False, eq=False)  # writes __init__ with every setting by name; the rest is scikit-learn's
-class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
+class HiddenMarkov(HMMFiles, ABC):
     """A hidden Markov model without its emissions: what `GaussianHMM`, `CategoricalHMM`, `PoissonHMM` and `BernoulliHMM` share.
 
     Parameters
@@ -99,6 +94,8 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         Starts that are improved on a slice of the data; the best one goes on.
     max_passes : float, optional
         Most readings of the data; by default 200 by exact methods, and one by sampled subchains.
+    max_steps, max_seconds : limits
+        Most steps and most time.
     tol : float
         Nats a time left to gain, as the last sweeps tell, below which the fit has converged; 0 runs all sweeps.
     seed : int
@@ -132,6 +129,8 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
     buffer_tol: float = 1e-3
     n_init: int = 8
     max_passes: float | None = None
+    max_steps: int | None = None
+    max_seconds: float | None = None
     tol: float = 1e-6
     seed: int = 0
     n_jobs: int | None = None
@@ -153,7 +152,7 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
 
     # -- fitting --
 
-    @told
+    @all_or_nothing
     def fit(
         self, X: Any, y: Any = None, lengths: Any = None, *, labels: Any = None, **keep: Unpack[FitOptions]
     ) -> HiddenMarkov:
@@ -173,17 +172,15 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         checkpoint, every, resume, callbacks : as in ``Network.fit``; not for iterators
         """
         if is_stream(X):
-            refuse_checkpoint(keep)
-            if asked() or not all(given is None for given in (y, lengths, labels)):
-                raise ValueError("an iterator takes no lengths, labels or callbacks: call partial_fit with each part")
-            self.__dict__ = fitted_to_parts(self, X)
+            if not all(given is None for given in (y, lengths, labels)):
+                raise ValueError("an iterator takes no lengths or labels: its parts are sequences")
+            self._fit_stream(X, keep)
             return self
-        columns, lengths = self._columns(X, y, lengths)
+        columns, lengths = self._columns(X, y, lengths, fresh=True)
         model = self._model(columns)
         data = self._sequences(columns, lengths, labels, model.emission)
         plan = self._plan(data, model)
-        checkpointer = checkpointer_of(keep, run_settings(self), lambda: run_table(model))
-        self._run(plan, lambda: self._start(plan.problem), Trace(), checkpointer)
+        self._optimise(plan, keep)
         self.n_times_seen_ = data.n_times
         return self
 
@@ -201,21 +198,19 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         """
         from natgrad.models.hmm.problem import SequenceProblem
 
-        columns, lengths = self._columns(X, y, lengths)
         fresh = not hasattr(self, "_state")
+        columns, lengths = self._columns(X, y, lengths, fresh)
         model = self._model(columns) if fresh else self._model_
         data = self._sequences(columns, lengths, labels, model.emission)
         seen = data.n_times + (0 if fresh else self.n_times_seen_)
         population = len(data) * max(seen, n_times or 0) / data.n_times
         problem = SequenceProblem(data, model, population=population, n_jobs=self.n_jobs)
-        state = self._start(problem) if fresh else self._state
+        start = self._starts(problem) if fresh else self._state
         step = ONE_PASS if self.step is None else self.step
-        with place_shards(problem, self.executor, len(data)):
-            after, info = SampledGroups(problem, len(data), *problem.local_limits, step).step(state, int(self.seed))
-        if not all(bool(block.valid) for block in info.blocks.values()):
-            raise FloatingPointError(f"step {after.t} left the space of valid parameters; take a smaller step=")
-        self._publish(model, after)
-        self.n_times_seen_, self.elbo_ = seen, info.estimate
+        stepper = GroupStepper(problem, len(data), *problem.local_limits, step, remember=False)
+        result = take_steps(problem, stepper, start, 1, int(self.seed), self.executor)
+        self._publish(model, result.state)
+        self.n_times_seen_, self.elbo_ = seen, result.trace.last.elbo_estimate
         return self
 
     # -- states and scores --
@@ -270,28 +265,58 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
 
     # -- parts --
 
-    def _run(self, plan: _Plan, start: Callable[[], State], trace: Trace, checkpointer: Checkpointer | None) -> None:
+    def _optimise(self, plan: _Plan, options: FitOptions) -> None:
         problem = plan.problem
-        step = checked_step(self.step, plan.method, problem)
-        size = plan.method.size if isinstance(plan.method, SVI) else problem.batch_size
-        with place_shards(problem, self.executor, size):
-            result: Result = run(
-                problem, start, plan.method, step, tuple(problem.blocks), seed=int(self.seed), trace=trace,
-                limits=Limits(plan.steps, self.tol, share=problem.data.n_times), verbose=self.verbose, checkpointer=checkpointer,
-                bound_every="never" if problem.overlapping else None, model_at=estimator_at(self, problem.model),
-            )  # fmt: skip
-        result.trace.strategy = f"{plan.words}; {result.trace.strategy}" if plan.words else result.trace.strategy
-        self.trace_: Trace = result.trace
-        self.stop_: Stop = result.stop
-        if problem.overlapping and not result.stop.diverged:
-            read = f"subchains have read {self._passes(SAMPLED_PASSES):g} times the data, as max_passes asks, in "
-            read += f"{len(result.trace)} steps"
-            self.stop_ = Stop(Reason.STEPS, read)
+        sampled = problem.overlapping
+        phase = Phase(
+            problem, plan.method, checked_step(self.step, plan.method, problem), tuple(problem.blocks), why=plan.words,
+            bound_every="never" if sampled else None,
+        )  # fmt: skip
+        # Of subchains a pass is as many times as the data have, without the buffers.
+        given = {"max_passes": None, "max_steps": min(plan.steps, self.max_steps or plan.steps)}
+        limits = self._limits(problem.data.n_times, "raise max_passes", **given)
+        result = self._run(
+            phase, self._starts(problem), limits, problem.model, options=options, table=lambda: run_table(problem.model)
+        )
+        if sampled and result.stop.reason is Reason.STEPS:
+            read = len(result.trace) / plan.steps * self._passes(SAMPLED_PASSES)
+            self.stop_ = Stop(
+                Reason.PASSES, f"subchains have read {read:g} times the data in {len(result.trace)} steps"
+            )
         self._publish(problem.model, result.state)
         records = result.trace.records
         # Of sampled steps, the mean of what the later half of them said.
-        said = [r.elbo_estimate for r in records[len(records) // 2 :]] if problem.overlapping else [records[-1].elbo]
+        said = [r.elbo_estimate for r in records[len(records) // 2 :]] if sampled else [records[-1].elbo]
         self.elbo_ = float(np.mean(said))
+
+    def _fit_stream(self, parts: Iterable[Any], options: FitOptions) -> None:
+        """Parts of an iterator, one after the other, each a step."""
+        from natgrad.models.hmm.problem import SequenceProblem
+
+        refuse_checkpoint(split_options(options)[1])
+        trace, models = Trace(), list[HMMModel]()
+
+        def chunk(part: Any) -> Chunk:
+            columns, lengths = self._columns(part, None, None, fresh=not models)
+            if not models:
+                models.append(self._model(columns))
+            data = self._sequences(columns, lengths, None, models[0].emission)
+
+            def problem(n_times: float) -> SequenceProblem:
+                population = len(data) * n_times / data.n_times
+                return SequenceProblem(data, models[0], population=population, n_jobs=self.n_jobs)
+
+            return Chunk(problem, data.n_times, data.n_times)
+
+        phases = StreamPhases(
+            lambda: parts, chunk, trace, step=self.step, rereadable=False, max_passes=1, tol=self.tol, n_groups=None, words="rows",
+        )  # fmt: skip
+        result = self._run(
+            phases, lambda: self._starts(cast("SequenceProblem", phases.first())), self._limits(max_passes=None),
+            lambda: models[0], options=options, trace=trace,
+        )  # fmt: skip
+        self._publish(models[0], result.state)
+        self.n_times_seen_, self.elbo_ = phases.seen, phases.elbo
 
     def _plan(self, data: Sequences, model: HMMModel) -> _Plan:
         """What the user fixed, and the rest by the size of the data."""
@@ -339,10 +364,10 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         # A sequence shorter than a subchain is read as a whole; if all are, so is every group.
         return usual._replace(length=max(2, min(length, longest)), size=n, buffer=self.buffer, tol=self.buffer_tol)
 
-    def _start(self, problem: SequenceProblem) -> State:
-        from natgrad.models.hmm.start import best_start
+    def _starts(self, problem: SequenceProblem) -> Starts:
+        from natgrad.models.hmm.start import starts_of
 
-        return best_start(problem.data, problem.model, int(self.seed), int(self.n_init), self.n_jobs)
+        return starts_of(problem.data, problem.model, int(self.seed), int(self.n_init), self.n_jobs)
 
     def _publish(self, model: HMMModel, state: State) -> None:
         from natgrad.models.hmm.problem import blocks_of
@@ -356,19 +381,22 @@ class HiddenMarkov(HMMFiles, BaseEstimator, ABC):
         self._name(model.emission, state.lam["emission"])
 
     def _sequences(self, columns: Array, lengths: Any, labels: Any, emission: Emission) -> Sequences:
-        self.n_features_in_: int = columns.shape[1] if not hasattr(self, "_state") else self.n_features_in_
-        if columns.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {columns.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
-                "input"
-            )
         seen = emission.observe(columns)
         ends = as_ends(lengths, len(columns))
         known = as_labels(labels, len(columns), int(self.n_states))
         return Sequences(seen.codes, seen.values, ends, seen.patterns, known, seen.base)
 
-    def _columns(self, X: Any, y: Any, lengths: Any) -> tuple[Array, Any]:
-        return columns_and_lengths(X, y, lengths, one_dimensional=self.__sklearn_tags__().input_tags.one_d_array)
+    def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]:
+        """The columns of X, as many as in the fit unless it is ``fresh``, and the lengths of the sequences."""
+        one_dimensional = self.__sklearn_tags__().input_tags.one_d_array
+        columns, lengths = columns_and_lengths(X, y, lengths, one_dimensional=one_dimensional)
+        self.n_features_in_: int = columns.shape[1] if fresh else self.n_features_in_
+        if columns.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {columns.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
+                "input"
+            )
+        return columns, lengths
 
     def _held_out(self, X: Any, lengths: Any, y: Any = None) -> SequenceProblem:
         from natgrad.models.hmm.problem import SequenceProblem

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natgrad.inference.schema import check, either, like, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
-from natgrad.models.base import SaveMixin
+from natgrad.models.base import Estimator
 from natgrad.posterior.files.tables import RUN, groups_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ SETTINGS: dict[str, Any] = {
     "buffer_tol": "real in (0, 1)",
     "n_init": "natural",
     "max_passes": "none | positive",
+    "max_steps": "none | natural",
+    "max_seconds": "none | positive",
 }
 FITTED: dict[str, Any] = {
     "initial": "positive [state]",
@@ -124,8 +126,8 @@ def run_table(model: HMMModel) -> tuple[Any, dict[str, int]]:
     return state_table(type(model.emission).__name__), sizes
 
 
-class HMMFiles(SaveMixin):
-    """The hooks of `SaveMixin` for hidden Markov models."""
+class HMMFiles(Estimator):
+    """The hooks of `Estimator` for hidden Markov models."""
 
     n_times_seen_: int
     n_features_in_: int

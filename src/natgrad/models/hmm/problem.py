@@ -23,11 +23,9 @@ import numpy.typing as npt
 
 from natgrad.data.sequences import Sequences
 from natgrad.families import Dirichlet
-from natgrad.inference.executors.threads import Call, PlacedShards, ShardSpec, even_cuts
-from natgrad.inference.problem import Block, ChildSet, State
+from natgrad.inference.executors.threads import Call, ShardSpec, even_cuts
+from natgrad.inference.problem import Block, GroupProblem, GroupResult, State
 from natgrad.inference.step_sizes import RobbinsMonro, Step
-from natgrad.inference.steppers.group_problem import WholeGroups
-from natgrad.inference.steppers.groups import GroupResult
 from natgrad.kernels.hmm.emissions import n_statistics
 from natgrad.models.hmm.emissions import Emission
 from natgrad.models.hmm.forward_backward import Counts, Weights, n_threads, pattern_statistics, weights_of
@@ -80,7 +78,7 @@ def blocks_of(model: HMMModel) -> dict[str, Block]:
     }
 
 
-class SequenceProblem(WholeGroups):
+class SequenceProblem(GroupProblem):
     """Whole sequences as groups; exact.
 
     Parameters
@@ -95,10 +93,7 @@ class SequenceProblem(WholeGroups):
     """
 
     group_plate = "sequence"
-    gauges: tuple[tuple[str, str], ...] = ()
-    messages = None
     local_limits = (1e-6, 1)  # q(x) of a sequence is exact after one pass
-    row_bytes = 0
     overlapping = False
 
     def __init__(
@@ -114,69 +109,37 @@ class SequenceProblem(WholeGroups):
         self.batch_size = batch_size or len(data)
         self.given_population = population
         self._weights: tuple[Any, Weights] | None = None
-        # Set while shards are placed; see `natgrad.inference.executors.threads.sharing`.
-        self.placed: PlacedShards | None = None
 
     @property
-    def n_groups(self) -> int:
+    def n_groups(self) -> int:  # type: ignore[override]
         """Sequences."""
         return len(self.data)
 
     @property
-    def population(self) -> float:
+    def population(self) -> float:  # type: ignore[override]
         """Sequences that these stand for."""
         return float(self.n_groups if self.given_population is None else self.given_population)
 
     @cached_property
-    def blocks(self) -> Mapping[str, Block]:
+    def blocks(self) -> Mapping[str, Block]:  # type: ignore[override]
         """First states, rows of transitions, emissions."""
         return blocks_of(self.model)
 
     @property
-    def observed(self) -> Mapping[str, Ints]:
-        """All times; their numbers are never needed, so they take no memory."""
-        return {"y": np.broadcast_to(np.int64(0), (self.data.n_times,))}
-
-    def child_sets(self, name: str) -> list[ChildSet]:
-        """Every state's emission and row of A are read at every time; π at the first ones."""
-        n_reads = len(self.data) if name == "initial" else self.data.n_times
-        ends, sizes = np.array([0, n_reads]), {"time": n_reads}
-        children = np.broadcast_to(np.int64(0), (n_reads,))
-        block = Block(name, self.blocks[name].family, ("state",), (self.model.n_states,))
-        return [ChildSet("y" if name == "emission" else "x", name == "emission", 0, block, (), sizes, children, ends)]
-
-    def coupling(self, name: str) -> int:
-        """ω: a state and what it chooses."""
-        return 2
-
-    def neighbours(self, name: str) -> set[str]:
-        """No other block; q(x) is inside."""
-        return set()
+    def n_observed(self) -> Mapping[str, int]:
+        """All times."""
+        return {"y": self.data.n_times}
 
     @property
-    def message_bytes(self) -> int:
-        """Of all blocks."""
-        return 8 * (
-            self.model.n_states * (self.model.n_states + 1) + sum(np.size(p) for p in self.full_prior("emission"))
-        )
-
-    def full_prior(self, name: str) -> Stats:
-        """η̃ at the shape of the block."""
-        if name != "emission":
-            return self.prior_of(name)
-        shape = self.model.emission.shape
-        events = (p.shape[len(shape) :] for p in self.model.emission.prior)
-        return tuple(np.broadcast_to(p, (*shape, *e)) for p, e in zip(self.model.emission.prior, events, strict=True))
+    def n_messages(self) -> int:
+        """Every state's emission and row of A are read at every time; π at the first ones."""
+        return self.model.n_states * (2 * self.data.n_times + len(self.data))
 
     def prior_of(self, name: str) -> Stats:
         """η̃."""
         if name == "emission":
             return self.model.emission.prior
         return ((self.model.initial if name == "initial" else self.model.transition) - 1.0,)
-
-    def moments(self, block: Block, lam: Any) -> Stats:
-        """μ = ∇A(λ)."""
-        return block.family.expected_stats(lam)
 
     def at(self, lam: Mapping[str, Stats], t: int = 0) -> State:
         """The state with these natural parameters."""
@@ -188,16 +151,6 @@ class SequenceProblem(WholeGroups):
         told = self._messages(Counts(heads, pairs, sums, 0.0), scale, scale, scale)
         prior = {name: self.full_prior(name) for name in self.blocks}
         return self.at({n: tuple(p + m for p, m in zip(prior[n], told[n], strict=True)) for n in self.blocks})
-
-    def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
-        """Σ_blocks [⟨m + η̃ − λ, μ⟩ + A(λ) − A(η̃)]."""
-        total = 0.0
-        for name, block in self.blocks.items():
-            family, prior = block.family, self.full_prior(name)
-            slack = tuple(m + p - g for m, p, g in zip(messages[name], prior, lam[name], strict=True))
-            normalizers = family.log_normalizer(lam[name]) - family.log_normalizer(prior)
-            total += float(np.sum(family.inner(slack, mu[name]) + normalizers))
-        return total
 
     def weights(self, state: State) -> Weights:
         """Exp E log of everything; of the last moments, kept."""
@@ -277,11 +230,6 @@ class SequenceProblem(WholeGroups):
         whole = self._stretch(0, self.data.n_times)
         return [function(whole, *arguments, self.n_jobs) for _, arguments in calls]
 
-    def bound(self, state: State) -> float:
-        """The evidence lower bound, with every q(x) optimal."""
-        found = self.solve(state, None, None, *self.local_limits)
-        return found.rest + self.global_bound(state.lam, state.mu, found.messages)
-
     # -- parts --
 
     def _messages(self, found: Counts, heads: float = 1.0, pairs: float = 1.0, times: float = 1.0) -> dict[str, Stats]:
@@ -329,7 +277,7 @@ class SubchainProblem(SequenceProblem):
         self._first = np.concatenate([[0], np.cumsum(self.n_starts)])
 
     @property
-    def n_groups(self) -> int:
+    def n_groups(self) -> int:  # type: ignore[override]
         """Starts of subchains."""
         return int(self._first[-1])
 

@@ -8,6 +8,7 @@ pairs as if they were known.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +16,16 @@ from scipy.optimize import linear_sum_assignment
 
 from natgrad.data.sequences import Sequences
 from natgrad.inference.problem import State
+from natgrad.inference.starts import Starts
+from natgrad.inference.steppers.groups import GroupStepper
+from natgrad.inference.steppers.stepper import Stepper
 from natgrad.kernels.hmm.emissions import BY_COLUMN
-from natgrad.models.hmm.forward_backward import in_threads, n_threads, pattern_statistics
+from natgrad.models.hmm.forward_backward import n_threads, pattern_statistics
 from natgrad.models.hmm.priors import FORBIDDEN
 from natgrad.models.hmm.problem import HMMModel, SequenceProblem
 from natgrad.random import Stream, generator
 
-__all__ = ["best_start", "sliced"]
+__all__ = ["sliced", "starts_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -37,29 +41,26 @@ NEARBY = 12
 CERTAIN = 0.9
 
 
-def best_start(data: Sequences, model: HMMModel, seed: int, n_init: int, n_jobs: int | None) -> State:
-    """The best of ``n_init`` guesses, scaled from the slice to all data."""
+def starts_of(data: Sequences, model: HMMModel, seed: int, n_init: int, n_jobs: int | None) -> Starts:
+    """``n_init`` guesses from a slice of the data; the best of them is scaled to all."""
     part = sliced(data, generator(seed, Stream.START))
     problem = SequenceProblem(part, model, n_jobs=1)
     rows = _rows(part)
 
-    def improved(task: tuple[State | int, int]) -> tuple[State, float]:
-        start, sweeps = task
-        own = SequenceProblem(part, model, n_jobs=1)  # keeps the weights of one state: not to be shared by threads
-        state = (
-            _guess(own, rows, model.n_states, generator(seed, Stream.START, start)) if isinstance(start, int) else start
-        )
-        bound = -np.inf
-        for _ in range(sweeps):
-            state, bound, *_ = own.sweep(state, ())
-        return state, bound
+    def guess(number: int) -> State:
+        return _guess(problem, rows, model.n_states, generator(seed, Stream.START, number))
 
-    threads = n_threads(n_jobs)
-    found = in_threads(improved, [(number, SWEEPS) for number in range(n_init)], threads)
-    while len(found) > 1:
-        found = sorted(found, key=lambda pair: -pair[1])[: len(found) // 2]
-        found = in_threads(improved, [(state, LATER_SWEEPS) for state, _ in found], threads)
-    return _scaled(problem, found[0][0], data.n_times / part.n_times)
+    def stepper() -> Stepper:
+        own = SequenceProblem(part, model, n_jobs=1)  # keeps the weights of one state: not to be shared by threads
+        return GroupStepper(own, own.n_groups, *own.local_limits, remember=True)
+
+    return Starts(
+        [partial(guess, number) for number in range(n_init)],
+        stepper,
+        (SWEEPS, LATER_SWEEPS),
+        lambda state: _scaled(problem, state, data.n_times / part.n_times),
+        n_threads(n_jobs),
+    )
 
 
 def sliced(data: Sequences, rng: np.random.Generator) -> Sequences:

@@ -13,23 +13,21 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
 from natgrad.data.corpus import Corpus, as_corpus, with_words
 from natgrad.data.streams import as_stream
-from natgrad.inference.callbacks import told
-from natgrad.inference.engine import Limits, Result, run
-from natgrad.inference.executors.threads import place_shards
-from natgrad.inference.methods import SVI, VB, Method
+from natgrad.inference.engine import Phase, take_steps
+from natgrad.inference.methods import Method
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.steppers.groups import rows_of
-from natgrad.inference.trace import Stop, Trace
+from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper, rows_of
+from natgrad.inference.trace import Trace
 from natgrad.models.lda.coherence import How, c_v, npmi, of_documents, of_windows
 from natgrad.models.lda.files import LDAFiles, state_table
 from natgrad.models.lda.settings import LearnPriors
 from natgrad.models.lda.single_document import OneDocument
-from natgrad.models.lda.stream import LDAStream, fit_stream
+from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown
 from natgrad.models.lda.topics import Alignment, By, aligned, completed, ranked_words, split_tokens, tell_empty_topics
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.factor import Factor
@@ -38,15 +36,11 @@ from natgrad.posterior.fit_options import (
     all_or_nothing,
     checked_method,
     checked_step,
-    checkpointer_of,
-    estimator_at,
-    run_settings,
 )
 from natgrad.renamed import says_new_names
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
-    from natgrad.inference.checkpoint import Checkpointer
     from natgrad.inference.problem import State
     from natgrad.models.lda.problem import Inferred, LDAProblem
 
@@ -60,7 +54,7 @@ SLICE = 20_000
 
 
 @says_new_names
-class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles):
     """Latent Dirichlet allocation: topics of documents, by variational inference.
 
     Parameters
@@ -92,8 +86,8 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         the last word. 0: every round is over all topics, which is slower.
     dtype : "float32" or "float64"
         Of the inner loops; sums over documents are always double.
-    max_passes : int
-        Most readings of the corpus.
+    max_passes, max_steps, max_seconds : limits
+        Most readings of the corpus, most steps, most time.
     tol : float
         Nats a word left to gain, as the last passes tell, below which the fit has converged; 0 runs all passes.
     seed : int
@@ -146,6 +140,8 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         skip_below: float = 1e-4,
         dtype: str = "float32",
         max_passes: int = 50,
+        max_steps: int | None = None,
+        max_seconds: float | None = None,
         tol: float = 1e-4,
         seed: int = 0,
         n_jobs: int | None = None,
@@ -167,13 +163,15 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self.skip_below = skip_below
         self.dtype = dtype
         self.max_passes = max_passes
+        self.max_steps = max_steps
+        self.max_seconds = max_seconds
         self.tol = tol
         self.seed = seed
         self.n_jobs = n_jobs
         self.executor = executor
         self.verbose = verbose
 
-    @told
+    @all_or_nothing
     def fit(
         self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None, n_documents: float | None = None,
         **keep: Unpack[FitOptions],
@@ -194,12 +192,7 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             fit_stream(self, stream, vocabulary, n_documents, keep)
             return self
         problem = self._problem(with_words(as_corpus(X, vocabulary)))
-        sizes = {"topic": problem.n_topics, "word": problem.corpus.n_words}
-        checkpointer = checkpointer_of(
-            keep, run_settings(self), lambda: (state_table(problem.local.topics, problem.learn), sizes)
-        )
-        with self._threads():
-            self._run(problem, lambda: problem.start(int(self.seed)), Trace(), checkpointer=checkpointer)
+        self._optimise(problem, lambda: problem.start(int(self.seed)), Trace(), self._passes(self.max_passes), keep)
         return self
 
     @all_or_nothing
@@ -207,8 +200,8 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """Go on from where the last fit ended, on the same documents; the trace continues."""
         self._check_fitted()
         problem = self._problem(as_corpus(X, self._names, len(self.vocabulary_)))
-        with self._threads():
-            self._run(problem, self._resumed(problem), Trace(list(self.trace_.records)), max_passes)
+        passes = self._passes(self.max_passes if max_passes is None else max_passes)
+        self._optimise(problem, self._resumed(problem), Trace(list(self.trace_.records)), passes)
         return self
 
     @all_or_nothing
@@ -230,10 +223,16 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         n_documents : float, optional
             How many documents the stream stands for; by default those seen so far.
         """
-        corpus = self._arriving(X, vocabulary)
+        corpus = arriving(X, vocabulary, *self._words())
         seen = getattr(self, "n_documents_seen_", 0) + len(corpus)
-        info = self._learn(corpus, max(seen, n_documents or 0))
-        self.n_documents_seen_, self.elbo_ = seen, info.estimate
+        problem = self._problem(corpus, float(max(seen, n_documents or 0)))
+        state = grown(problem, self._resumed(problem)) if hasattr(self, "_state") else problem.start(int(self.seed))
+        step = ONE_PASS if self.step is None else self.step
+        stepper = GroupStepper(problem, len(corpus), *problem.local_limits, step, remember=False)
+        with self._threads():
+            result = take_steps(problem, stepper, state, 1, int(self.seed), self.executor)
+        self._publish(problem, result.state)
+        self.n_documents_seen_, self.elbo_ = seen, result.trace.last.elbo_estimate
         return self
 
     def transform(self, X: Any, return_std: bool = False) -> Any:
@@ -318,49 +317,36 @@ class LDA(LDAFiles, LDAStream, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     # -- parts --
 
-    def _run(
-        self,
-        problem: LDAProblem,
-        start: Any,
-        trace: Trace,
-        max_passes: int | None = None,
-        checkpointer: Checkpointer | None = None,
+    def _passes(self, passes: Any) -> int:
+        return whole_number(passes, "max_passes")
+
+    def _optimise(
+        self, problem: LDAProblem, start: Any, trace: Trace, passes: int, options: FitOptions | None = None
     ) -> None:
         method = checked_method(self.method)
-        step = checked_step(self.step, method, problem)
-        size = method.size if isinstance(method, SVI) else problem.batch_size
-        alone = isinstance(method, VB) or (method is None and self.step is not None)
-        per_pass = 1 if alone else -(-problem.n_groups // size)
-        passes = whole_number(self.max_passes if max_passes is None else max_passes, "max_passes")
-        with place_shards(problem, self.executor, problem.n_groups if alone else size):
-            result: Result = run(
-                problem, start, method, step, ("phi",), limits=Limits(passes * per_pass, self.tol, share=problem.corpus.n_tokens),
-                seed=int(self.seed), verbose=self.verbose, trace=trace, checkpointer=checkpointer,
-                model_at=estimator_at(self, problem),
+        sizes = {"topic": problem.n_topics, "word": problem.corpus.n_words}
+        phase = Phase(problem, method, checked_step(self.step, method, problem), ("phi",))
+        sampler = None
+        if self.finish == "gibbs":
+            from natgrad.models.lda.gibbs import GibbsSweeps  # Numba takes a while to import
+
+            sampler = GibbsSweeps(problem, self.finish_sweeps)
+        with self._threads():
+            result = self._run(
+                phase, start, self._limits(problem.corpus.n_tokens, "raise max_passes, or continue_() the fit", max_passes=passes),
+                problem, options=options, trace=trace, table=lambda: (state_table(problem.local.topics, problem.learn), sizes),
+                closing=() if sampler is None else [Phase(problem, stepper=sampler, until=self.finish_sweeps, optional=True)],
             )  # fmt: skip
             last = result.trace.last.elbo if len(result.trace) else np.nan
             self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
-        self.trace_: Trace = result.trace
-        self.stop_: Stop = result.stop
         self.n_documents_seen_ = problem.n_groups
-        self._publish(problem, result.state)
-        if self.finish == "gibbs":
-            self._sample(problem, result.state)
+        if sampler is not None and sampler.averaged:
+            # From here on topics are a point, the mean over samples.
+            self.log_likelihood_: Floats = sampler.log_likelihood
+            self._publish(*sampler.point(result.state))
+        else:
+            self._publish(problem, result.state)
         tell_empty_topics(self.components_, self.topic_prior_)
-
-    def _sample(self, problem: LDAProblem, state: State) -> None:
-        """Gibbs sweeps from the fitted topics; from here on these are a point, the mean over samples."""
-        from natgrad.models.lda.gibbs import gibbs_finish
-
-        here = problem.with_hyper(state)
-        found = gibbs_finish(
-            problem.corpus, self.components_, here.doc_prior, here.topic_prior, self.finish_sweeps, int(self.seed), problem.learn
-        )  # fmt: skip
-        self.log_likelihood_: Floats = found.log_likelihood
-        point = problem.with_topics("map")
-        state = point.at(found.counts + found.topic_prior, state.t)
-        hyper = {"doc_prior": found.doc_prior, "topic_prior": found.topic_prior}
-        self._publish(point, state._replace(hyper=hyper))
 
     def _publish(self, problem: LDAProblem, state: State, seed: int | None = None) -> None:
         block = problem.blocks["phi"]

@@ -11,7 +11,7 @@ from natgrad.data.corpus import Corpus
 from natgrad.inference.schema import check, either, like, state_of
 from natgrad.inference.steppers.groups import n_remembered
 from natgrad.inference.trace import Stop, Trace
-from natgrad.models.base import SaveMixin
+from natgrad.models.base import Estimator
 from natgrad.posterior.files.tables import RUN, groups_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ SETTINGS: dict[str, Any] = {
     "skip_below": "nonnegative",
     "dtype": "'float32' | 'float64'",
     "max_passes": "natural",
+    "max_steps": "none | natural",
+    "max_seconds": "none | positive",
 }
 FITTED: dict[str, Any] = {
     "seed": "whole",
@@ -70,8 +72,8 @@ def state_table(topics: str, learn: Collection[str]) -> Any:
     return state_of({"phi": TOPICS}, memory=memory, hyper=either(LEARNED, {}), moments=moments)
 
 
-class LDAFiles(SaveMixin):
-    """The hooks of `SaveMixin` for `LDA`."""
+class LDAFiles(Estimator):
+    """The hooks of `Estimator` for `LDA`."""
 
     n_documents_seen_: int
     elbo_: float

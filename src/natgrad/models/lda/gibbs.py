@@ -9,19 +9,24 @@ Priors climb the evidence of all tokens' topics, p(z | α) and p(w | z, β), by 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import scipy.special as sp
 
 from natgrad.data.corpus import Corpus
+from natgrad.inference.problem import State
+from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.kernels.lda.gibbs import count_topics, merge_shards, rising_sums, rising_total, sweep_shards, word_tables
 from natgrad.models.lda.dirichlet_prior import RANGE
 from natgrad.models.threads import threads_for
 from natgrad.random import Stream, generator
 
-__all__ = ["GibbsResult", "Sampler", "gibbs_finish", "whole_counts"]
+if TYPE_CHECKING:
+    from natgrad.models.lda.problem import LDAProblem
+
+__all__ = ["GibbsSweeps", "Sampler", "whole_counts"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -37,35 +42,53 @@ CHUNK = 1_000
 COST = 20
 
 
-class GibbsResult(NamedTuple):
-    """Mean counts [K, V] of the samples, α, β, and for every sweep the mean log probability of a token given all others."""
+class GibbsSweeps:
+    """A closing phase of a run: sweeps from its topics, the second half of them averaged.
 
-    counts: Floats
-    doc_prior: Floats
-    topic_prior: float
-    log_likelihood: Floats
+    Parameters
+    ----------
+    problem : LDAProblem
+    sweeps : int
+    """
 
+    monotone, steps_per_pass = False, 1
 
-def gibbs_finish(
-    corpus: Corpus,
-    components: Floats,
-    doc_prior: Floats,
-    topic_prior: float,
-    sweeps: int,
-    seed: int,
-    learn: frozenset[str],
-) -> GibbsResult:
-    """Sweeps from the topics with concentrations ``components`` [K, V]; the second half of them is averaged."""
-    sampler = Sampler(corpus, doc_prior, topic_prior, seed)
-    sampler.settle(components)
-    burn = sweeps // 2
-    trace = np.empty(sweeps)
-    for number in range(sweeps):
-        sampling = number >= burn
-        if not sampling and number >= LEARN_FROM * burn:
-            sampler.update_hyper(learn)
-        trace[number] = sampler.sweep(fresh=number <= burn, averaged=sampling)
-    return GibbsResult(sampler.sums.T / (sweeps - burn), sampler.alpha, sampler.beta, trace / max(1.0, corpus.n_tokens))
+    def __init__(self, problem: LDAProblem, sweeps: int) -> None:
+        self.problem, self.sweeps, self.burn = problem, sweeps, sweeps // 2
+        self.log_likelihood: Floats = np.empty(0)
+        self.averaged = 0
+        self._sampler: Sampler | None = None
+
+    def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
+        """Every token once; the state stays as it is, since it is no sample."""
+        sampler, number = self._settled(state, seed), len(self.log_likelihood)
+        sampling = number >= self.burn
+        if not sampling and number >= LEARN_FROM * self.burn:
+            sampler.update_hyper(self.problem.learn)
+        value = sampler.sweep(fresh=number <= self.burn, averaged=sampling)
+        self.averaged += sampling
+        self.log_likelihood = np.append(self.log_likelihood, value / max(1.0, self.problem.corpus.n_tokens))
+        return state, StepInfo({}, float("nan"), self.problem.n_messages, unbounded=True)
+
+    def finish(self, state: State) -> State:
+        """The state of the variational part; `point` has that of the samples."""
+        return state
+
+    def point(self, state: State) -> tuple[LDAProblem, State]:
+        """Topics at the mean of the samples, a point, with the priors that were learned."""
+        sampler = self._sampler
+        assert sampler is not None
+        point = self.problem.with_topics("map")
+        mean = sampler.sums.T / self.averaged
+        hyper = {"doc_prior": sampler.alpha, "topic_prior": sampler.beta}
+        return point, point.at(mean + sampler.beta, state.t)._replace(hyper=hyper)
+
+    def _settled(self, state: State, seed: int) -> Sampler:
+        if self._sampler is None:
+            here = self.problem.with_hyper(state)
+            self._sampler = Sampler(self.problem.corpus, here.doc_prior, here.topic_prior, seed)
+            self._sampler.settle(np.ascontiguousarray(state.lam["phi"][0] + 1.0))
+        return self._sampler
 
 
 class Sampler:

@@ -22,10 +22,8 @@ import scipy.special as sp
 
 from natgrad.data.corpus import Corpus
 from natgrad.families import Dirichlet
-from natgrad.inference.executors.threads import BroadcastArgument, Call, PlacedShards, even_cuts
-from natgrad.inference.problem import Block, ChildSet, State
-from natgrad.inference.steppers.group_problem import WholeGroups
-from natgrad.inference.steppers.groups import GroupResult
+from natgrad.inference.executors.threads import BroadcastArgument, Call, even_cuts
+from natgrad.inference.problem import Block, GroupProblem, GroupResult, Hyper, State
 from natgrad.kernels.lda.documents import LANES, row_products
 from natgrad.kernels.memory import aligned_empty
 from natgrad.kernels.special import elog_columns, lgamma_columns
@@ -58,6 +56,8 @@ ENTRIES_PER_WORD, MOST_BATCHES = 20, 50
 LEAST_BATCHES, LEAST_SIZE = 10, 20
 # Documents that are evaluated at once, when all of them are.
 SLICE = 20_000
+# Sampled steps before priors are learned: what documents say to topics near their start is no evidence about them.
+LEARN_AFTER = 10
 # A shard's part of a batch has at least so many entries, and so many for each word, if its documents are spread evenly: it is
 # worth a trip to a worker, and so are the rows of its words.
 PART, PART_PER_WORD = 2**18, 4
@@ -65,7 +65,7 @@ PART, PART_PER_WORD = 2**18, 4
 MANY = 0.5
 
 
-class LDAProblem(WholeGroups):
+class LDAProblem(GroupProblem):
     """Latent Dirichlet allocation of a corpus.
 
     Parameters
@@ -84,8 +84,6 @@ class LDAProblem(WholeGroups):
     """
 
     group_plate = "doc"
-    gauges: tuple[tuple[str, str], ...] = ()
-    messages = None
 
     def __init__(
         self,
@@ -103,6 +101,8 @@ class LDAProblem(WholeGroups):
         self.corpus, self.topic_prior, self.local = corpus, float(topic_prior), local or Local()
         self.doc_prior = np.asarray(doc_prior, dtype=np.float64)
         self.n_topics, self.n_groups = len(self.doc_prior), len(corpus)
+        self.local_limits = self.local.tol, self.local.limit
+        self.row_bytes = self.n_topics * np.dtype(self.local.dtype).itemsize
         self.population = float(self.n_groups if population is None else population)
         self._shares = shares
         cheap = len(corpus.words) // (ENTRIES_PER_WORD * max(1, corpus.n_words))
@@ -110,44 +110,23 @@ class LDAProblem(WholeGroups):
         self.batch_size = batch_size or -(-self.n_groups // max(1, least, min(cheap, MOST_BATCHES)))
         self._views: dict[int, tuple[Ints | None, View]] = {}
         self._weights_of: tuple[Any, Floats, Floats] | None = None
-        # Set while shards are placed; see `natgrad.inference.executors.threads.sharing`.
-        self.placed: PlacedShards | None = None
 
     # -- what the engine asks --
 
     @cached_property
-    def blocks(self) -> Mapping[str, Block]:
+    def blocks(self) -> Mapping[str, Block]:  # type: ignore[override]
         """The topics."""
         return {"phi": Block("phi", Dirichlet(), ("topic",), (self.n_topics,))}
 
-    @cached_property
-    def observed(self) -> Mapping[str, Ints]:
+    @property
+    def n_observed(self) -> Mapping[str, int]:
         """All pairs of a document and a word in it."""
-        return {"w": np.arange(len(self.corpus.words))}
+        return {"w": len(self.corpus.words)}
 
-    def child_sets(self, name: str) -> list[ChildSet]:
+    @property
+    def n_messages(self) -> int:
         """Every topic is read by every pair."""
-        ends = np.array([0, len(self.corpus.words)])
-        sizes = {"cell": len(self.corpus.words)}
-        return [ChildSet("w", True, 0, self.blocks[name], (), sizes, self.observed["w"], ends)]
-
-    def coupling(self, name: str) -> int:
-        """ω: a word's topic and its category."""
-        return 2
-
-    def neighbours(self, name: str) -> set[str]:
-        """No other block; local variables are inside."""
-        return set()
-
-    @property
-    def local_limits(self) -> tuple[float, int]:
-        """Of documents."""
-        return self.local.tol, self.local.limit
-
-    @property
-    def row_bytes(self) -> int:
-        """γ of a document."""
-        return self.n_topics * np.dtype(self.local.dtype).itemsize
+        return len(self.corpus.words) * self.n_topics
 
     @property
     def message_bytes(self) -> int:
@@ -172,7 +151,12 @@ class LDAProblem(WholeGroups):
         other.local, other._weights_of = self.local._replace(topics=topics), None
         return other
 
-    def update_hyper(self, state: State, messages: Mapping[str, Stats], rho: float) -> State:
+    @property
+    def hyper(self) -> Hyper | None:  # type: ignore[override]
+        """The priors, where they are learned."""
+        return Hyper(self.with_hyper, self._learned, LEARN_AFTER) if self.learn else None
+
+    def _learned(self, state: State, found: GroupResult, messages: Any, scale: float, rho: float) -> State:
         """Newton for α given Σ_d E[log θ_d], and for β given Σ E[log φ]."""
         alpha, beta = self.doc_prior, self.topic_prior
         if "doc" in self.learn:
@@ -182,13 +166,13 @@ class LDAProblem(WholeGroups):
         if "topic" in self.learn:
             total, shift = float(state.mu["phi"][0].sum()), float(self.local.topics == "map")
             beta = (1.0 - rho) * beta + rho * best_symmetric(beta, total, self.n_topics, self.corpus.n_words, shift)
-        return state._replace(hyper={"doc_prior": alpha, "topic_prior": beta}) if self.learn else state
+        return state._replace(hyper={"doc_prior": alpha, "topic_prior": beta})
 
     def start(self, seed: int) -> State:
         """Topics near one another, each leaning towards a document of its own."""
         return self.at(first_topics(self.corpus, self.n_topics, generator(seed, Stream.START)))
 
-    def revived(self, state: State, seed: int) -> State:
+    def revive(self, state: State, seed: int) -> State:
         """Topics that hold less than their part of the words start anew, each from a document of its own."""
         anew = revived_topics(
             state.lam["phi"][0] + 1.0, self.topic_prior, self.corpus, generator(seed, Stream.START, 1)

@@ -55,7 +55,7 @@ def warn_of_ties(plan: Plan) -> None:
         "factors, so their probabilities may be far off, and the bound is only a bound. Observe all but one of them, or put them "
         "into one Categorical over their combinations",
         CoupledCategories,
-        stacklevel=3,
+        stacklevel=4,  # the call of fit, which says new names first
     )
 
 

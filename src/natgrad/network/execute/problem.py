@@ -21,9 +21,9 @@ from natgrad.inference.problem import (
     Block,
     BlockInfo,
     ChildSet,
+    EdgeProblem,
     LocalPart,
     LocalResult,
-    Messages,
     Sampled,
     State,
     SweepResult,
@@ -35,7 +35,9 @@ from natgrad.network.execute.joint import JointMeans
 from natgrad.network.execute.local import solve_rows
 from natgrad.network.execute.program import Program
 from natgrad.network.execute.updates import all_valid, blend, choose, moved, put_column, settle, take_column
+from natgrad.network.groups.problem import NetworkGrouping
 from natgrad.network.language.expressions import LOG_ZERO
+from natgrad.network.start.probes import PROBES
 
 __all__ = ["LocalPart", "LocalResult", "NetworkProblem"]
 
@@ -47,8 +49,10 @@ SMALL = 200_000
 IMPOSSIBLE = 1e-10 * LOG_ZERO
 
 
-class NetworkProblem:
+class NetworkProblem(EdgeProblem):
     """The compiled functions of one plan, with its known arrays on the device."""
+
+    probes = PROBES
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -78,13 +82,13 @@ class NetworkProblem:
         terms = self.plan.terms_of(name)
         return {other for term in terms for other in (term.node, *term.readings) if other in self.blocks} - {name}
 
-    @property
-    def messages(self) -> Messages | None:
-        """A network remembers the local variables of its groups, not single messages."""
-        return None
+    @cached_property
+    def grouping(self) -> NetworkGrouping:  # type: ignore[override]
+        """A network remembers what its groups tell, not single messages."""
+        return NetworkGrouping(self)
 
     @cached_property
-    def gauges(self) -> tuple[tuple[str, str], ...]:
+    def gauges(self) -> tuple[tuple[str, str], ...]:  # type: ignore[override]
         """Pairs of blocks that their children see only through an inner product."""
         return find_gauges(self.plan)
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from natgrad.errors import NotAdditive
 from natgrad.inference.problem import Block, BlockInfo, Sampled
 from natgrad.network.compile.plan import PlannedTerm
 from natgrad.network.compile.polynomial import Axis, Factor, Label, Mark, Monomial, Take, ordered_labels
@@ -25,15 +26,11 @@ from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.execute.program import Piece
 from natgrad.network.execute.updates import all_valid, moved, put_column
 
-__all__ = ["NotAdditive", "Summary"]
+__all__ = ["Summary"]
 
 Array = Any
 Stats = tuple[Array, ...]
 Moments = Mapping[str, Stats]
-
-
-class NotAdditive(ValueError):
-    """A term has no finite summary: two globals are read through different indices, or a global has plate weights."""
 
 
 class Entry(NamedTuple):

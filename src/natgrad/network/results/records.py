@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from natgrad.network.groups.memoised import Remembered
+from typing import Any, NamedTuple
+
 from natgrad.network.language.plates import Plate
 from natgrad.posterior.files.records import register
 
 __all__: list[str] = []
 
-register(Remembered, "memory.MemoisedNetwork")
+
+class _FormerMemory(NamedTuple):
+    """What memoised VB remembered before 0.2; a file with it loads, and a fit that goes on from it remembers anew."""
+
+    cut: Any
+    stats: Any
+    entropy: Any
+    rows: Any
+
+
+register(_FormerMemory, "memory.MemoisedNetwork")
 register(Plate, None, lambda plate: {"name": plate.name, "size": plate.size, "weight": plate.weight})

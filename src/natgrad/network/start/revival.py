@@ -8,12 +8,12 @@ out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.problem import Problem, State
+from natgrad.inference.problem import State
 from natgrad.network.language.expressions import VECTOR
 from natgrad.network.start.order import default_order
 from natgrad.network.start.products import at_points, before_relevance, governors, spread_of_children
@@ -28,24 +28,23 @@ __all__ = ["revived_factors"]
 NOTHING = 1e-4
 
 
-def revived_factors(problem: Problem, state: State, order: tuple[str, ...], seed: int) -> State | None:
+def revived_factors(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
     """The state with the columns of products that explain nothing started again; None where there are none."""
-    if not hasattr(problem, "plan") or not problem.gauges:
+    if not problem.gauges:
         return None
-    network = cast("NetworkProblem", problem)
     found = None
-    for number, pair in enumerate(network.gauges):
-        large, small = sorted(pair, key=default_order(network.plan).index)
-        power = [_power(network, state, name) for name in (large, small)]
-        spread = spread_of_children(network, pair)
+    for number, pair in enumerate(problem.gauges):
+        large, small = sorted(pair, key=default_order(problem.plan).index)
+        power = [_power(problem, state, name) for name in (large, small)]
+        spread = spread_of_children(problem, pair)
         dead = power[0] * power[1] < NOTHING * spread
         if not dead.any():
             continue
         rng = generator(seed, Stream.REVIVAL, state.t, number)
         draw = rng.standard_normal(np.asarray(state.mu[small][0]).shape) * np.sqrt(spread / len(dead))
-        value = np.where(_along(network, small, dead), draw, np.asarray(state.mu[small][0]))
-        started = at_points(network, state if found is None else found, {small: value})
-        found = before_relevance(network, started, governors(network, set(pair))[1])
+        value = np.where(_along(problem, small, dead), draw, np.asarray(state.mu[small][0]))
+        started = at_points(problem, state if found is None else found, {small: value})
+        found = before_relevance(problem, started, governors(problem, set(pair))[1])
     return None if found is None else found._replace(t=state.t, memory={})
 
 

@@ -54,7 +54,7 @@ def _about(value: Any, sizes: dict[str, int], where: str) -> None:
 CONTENT = {
     "about": _about,
     "run": record(
-        RunState, state=State, trace=Trace, begun="whole in [0, 1e12]", unread="whole", first="float", notes=tuple,
+        RunState, state=State, trace=Trace, begun="whole in [0, 1e12]", unread="whole", first="float", notes=tuple, phase="none | whole in [0, 1e12]",
         stop=either("none", Stop),
     ),
 }  # fmt: skip
@@ -102,9 +102,9 @@ class Checkpoints:
             )
 
     @property
-    def begun(self) -> int:
-        """The step after which the run began that goes on; 0 if none does."""
-        return 0 if self._found is None else self._found[0].begun
+    def resumed_at(self) -> int | None:
+        """The step at which the run goes on that is found here; None if there is none."""
+        return None if self._found is None else int(self._found[0].state.t)
 
     @cached_property
     def _found(self) -> tuple[RunState, dict[str, Any], Path] | None:

@@ -1,0 +1,279 @@
+"""The limits of a run, its guard, its trace and its stopping rules: one clock and one count of messages, whatever its phases."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from natgrad.inference.auto import Auto, Control
+from natgrad.inference.checkpoint import RunState
+from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
+from natgrad.inference.problem import Problem, State
+from natgrad.inference.step_sizes import PerNode
+from natgrad.inference.steppers.stepper import StepInfo, Stepper
+from natgrad.inference.stopping import left_to_gain, left_to_gain_noisy
+from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
+from natgrad.validation import real_number, whole_number
+
+__all__ = ["TOLERANCE", "BoundEvery", "Limits", "RunMonitor"]
+
+# The exact bound reads every observation. With this many or fewer it is evaluated at every step; with more, a sampled
+# method evaluates it when the messages read since the last time amount to this part of a sweep.
+CHEAP_BOUND = 200_000
+BOUND_SHARE = 0.25
+# A bound this many times further below zero than the first one has left for good; means that diverge grow exponentially.
+DIVERGENCE_FACTOR = 1e6
+# Nats left to gain when a run has converged: 0.045 posterior standard deviations, if all of it is in one mean.
+TOLERANCE = 1e-3
+# A quarter of all passes that gains less than so many tolerances creeps.
+CREEP = 100.0
+BoundEvery = int | Literal["log", "never"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to stop: after so many steps, passes, seconds or messages, or when less than ``tol`` nats are left to gain.
+
+    What is left is estimated from how fast the gains of successive passes shrink (`natgrad.inference.stopping`). ``share`` is
+    the number of observations where ``tol`` is for each of them: large data, of which nobody needs the last nat. A pass is a
+    reading of all the data: for batches that go through all groups, once through them; for others, as many messages as an exact
+    sweep reads. ``advice`` is what a user can do when the steps run out.
+    """
+
+    max_steps: int | None = 1000
+    tol: float = TOLERANCE
+    max_seconds: float | None = None
+    max_messages: int | None = None
+    share: float | None = None
+    max_passes: float | None = None
+    advice: str = "raise max_steps, or continue_() the fit"
+
+    def __post_init__(self) -> None:
+        if self.max_steps is not None:
+            whole_number(self.max_steps, "max_steps")
+        if not real_number(self.tol, "tol") >= 0:
+            raise ValueError(f"tol must be ≥ 0, got {self.tol!r}: 0 runs all steps")
+        for name in ("max_seconds", "max_passes"):
+            value = getattr(self, name)
+            if value is not None and not real_number(value, name) > 0:
+                raise ValueError(f"{name} must be > 0, got {value!r}: None means no limit")
+        if self.max_messages is not None:
+            whole_number(self.max_messages, "max_messages")
+
+    @property
+    def nats(self) -> float:
+        """The tolerance for the whole bound."""
+        return self.tol * (1.0 if self.share is None else self.share)
+
+    @property
+    def tol_words(self) -> str:
+        """The tolerance as the user gave it."""
+        return f"tol = {self.tol:g}" + ("" if self.share is None else f" for each of {self.share:,.0f} observations")
+
+
+class RunMonitor:
+    """The guard, the trace and the stopping rules of one run, from its first phase to its last."""
+
+    def __init__(self, limits: Limits, trace: Trace) -> None:
+        earlier = trace.last if len(trace) else None
+        self.limits, self.trace = limits, trace
+        self.started = time.perf_counter() - (earlier.seconds if earlier else 0.0)
+        self.until = None if limits.max_seconds is None else time.perf_counter() + limits.max_seconds
+        self.messages_read = self.messages_before = earlier.messages_read if earlier else 0
+        self.begun = 0
+        self.passes = 0.0
+        self.settled: Stop | None = None
+
+    def enter(
+        self,
+        problem: Problem,
+        method: Method | None,
+        step: Control,
+        stepper: Stepper,
+        bound_every: BoundEvery,
+        t: int,
+        last: bool,
+    ) -> None:
+        """Another phase begins after step ``t``; only the ``last`` one may settle. Bounds of different phases differ."""
+        self.problem, self.method, self.step, self.stepper, self.bound_every = (
+            problem,
+            method,
+            step,
+            stepper,
+            bound_every,
+        )
+        self.phase_begun, self.may_settle = t, last
+        self.bounds: list[float] = []
+        self.unread, self.first = 0, math.nan
+
+    def start(self, state: State) -> None:
+        """The bound at the start of a phase, against which one that diverges is judged; exact sweeps cannot lose it."""
+        if not self.stepper.monotone and self.bound_every != "never":
+            self.first = self.problem.bound(state)
+
+    def restore(self, kept: RunState) -> None:
+        """Go on as if the run had never stopped; the phase was entered."""
+        self.begun, self.unread, self.first = kept.begun, kept.unread, kept.first
+        self.phase_begun = kept.begun if kept.phase is None else kept.phase
+        records = self.trace.records
+        mine = [record for record in records if record.t > kept.begun]
+        self.bounds = [record.elbo for record in mine if record.t > self.phase_begun and not math.isnan(record.elbo)]
+        before = records[len(records) - len(mine) - 1] if len(mine) < len(records) else None
+        self.messages_before = before.messages_read if before else 0
+        self.messages_read = records[-1].messages_read if records else 0
+        if self.until is not None and mine:
+            self.until -= mine[-1].seconds - (before.seconds if before else 0.0)
+
+    def guard(self, state: State, info: StepInfo) -> Stop | None:
+        """Refuse a step that produced an invalid or non-finite λ."""
+        for name, block in info.blocks.items():
+            if not bool(block.valid):
+                return self._diverged(
+                    f"{name!r} got a natural parameter that is not finite or not valid", state.t, info.rho
+                )
+        return None
+
+    def record(self, state: State, info: StepInfo) -> None:
+        """One line of the trace; the exact bound if it is time for it."""
+        self.messages_read += info.messages_read
+        self.unread += info.messages_read
+        bound = info.bound
+        if bound is None and not info.unbounded and self._bound_is_wanted(state.t, info.messages_read):
+            bound, self.unread = self.problem.bound(state), 0
+        if bound is not None:
+            self.bounds.append(bound)
+        change = max((float(block.relative_change) for block in info.blocks.values()), default=0.0)
+        self.trace.append(
+            StepRecord(
+                state.t,
+                math.nan if bound is None else bound,
+                info.estimate if bound is None or not math.isnan(info.estimate) else bound,
+                info.rho,
+                change,
+                self.messages_read,
+                time.perf_counter() - self.started,
+            )
+        )
+
+    def charge(self, messages: int) -> None:
+        """Count what was read beside the steps: by the ranking of starts, by probes, by phases at the end."""
+        self.messages_read += messages
+        if len(self.trace) and self.trace.last.t > self.begun:
+            last = self.trace.pop()
+            now = time.perf_counter() - self.started
+            self.trace.append(last._replace(messages_read=self.messages_read, seconds=now))
+
+    def bound_diverged(self) -> Stop | None:
+        """A bound that is not finite, or has left for minus infinity."""
+        if not self.bounds:
+            return None
+        first = self.first if math.isfinite(self.first) else self.bounds[0]
+        last = self.bounds[-1]
+        if math.isfinite(last) and last > first - DIVERGENCE_FACTOR * (abs(first) + 1.0):
+            return None
+        record = self.trace.pop()
+        return self._diverged(f"the bound went from {first:.6g} to {last:.6g}", record.t, record.rho)
+
+    def ended(self, state: State) -> Stop | None:
+        """Messages, time, tolerance, passes or steps."""
+        return self.out_of_time() or self._settled() or self.out_of_steps(state)
+
+    def out_of_time(self) -> Stop | None:
+        """Whether as many messages were read, or as many seconds went by, as allowed."""
+        read, after = (
+            self.messages_read - self.messages_before,
+            f"after step {self.trace.last.t if len(self.trace) else 0}",
+        )
+        if self.limits.max_messages is not None and read >= self.limits.max_messages:
+            words = f"{read:,} messages were read {after}, of {self.limits.max_messages:,} allowed"
+            return Stop(Reason.MESSAGES, words)
+        if self.until is not None and time.perf_counter() > self.until:
+            return Stop(Reason.SECONDS, f"{self.limits.max_seconds:g} seconds were up {after}")
+        return None
+
+    def out_of_steps(self, state: State) -> Stop | None:
+        """Whether all steps, or all passes, were made."""
+        taken, passes = state.t - self.begun, self._passes(state)
+        if self.limits.max_passes is not None and passes >= self.limits.max_passes:
+            made = f"the data were read {passes:.3g} times in {taken} steps, as max_passes = {self.limits.max_passes:g} allows"
+            return Stop(Reason.PASSES, self._unsettled(made))
+        if self.limits.max_steps is None or taken < self.limits.max_steps:
+            return None
+        return Stop(Reason.STEPS, self._unsettled(f"all {self.limits.max_steps} steps were taken"))
+
+    def creeps(self) -> bool:
+        """Whether a run that has not settled gains next to nothing, as it does for very long on the flat top of a saddle.
+
+        Asked after 32 passes, 64, 128, …, of the last quarter of them: a probe costs as much as some passes.
+        """
+        passes, rest = divmod(len(self.bounds), self.stepper.steps_per_pass)
+        settles = self.limits.tol > 0 and self.may_settle
+        if not settles or not self.stepper.monotone or rest or passes < 32 or passes & (passes - 1):
+            return False
+        return self.bounds[-1] - self.bounds[-1 - passes // 4 * self.stepper.steps_per_pass] <= CREEP * self.limits.nats
+
+    def _passes(self, state: State) -> float:
+        """Readings of the data so far, in this run."""
+        if self.stepper.steps_per_pass > 1 or self.stepper.monotone:
+            return (state.t - self.begun) / self.stepper.steps_per_pass
+        return (self.messages_read - self.messages_before) / max(1, self.problem.n_messages)
+
+    def _unsettled(self, taken: str) -> str:
+        if self.limits.tol == 0:
+            return f"{taken}, as tol = 0 asks"
+        if self.bound_every == "never":
+            return taken
+        return f"{taken} before the bound settled to {self.limits.tol_words}: {self.limits.advice}"
+
+    def _settled(self) -> Stop | None:
+        if self.limits.tol == 0 or not self.may_settle:
+            return None
+        if self.stepper.monotone or isinstance(self.method, VB):
+            left = left_to_gain(self.bounds, self.stepper.steps_per_pass, self.stepper.monotone)
+        else:
+            left = left_to_gain_noisy(self.bounds)
+        if left is None or not left.below(self.limits.nats):
+            return None
+        words = f"about {left.gain:.1e} nats are left to gain, less than {self.limits.tol_words}"
+        if left.noise > self.limits.nats:
+            words = f"the gains are less than the rounding of the bound, {left.noise:.1e} nats; {self.limits.tol_words}"
+        self.settled = Stop(Reason.TOLERANCE, words)
+        return self.settled
+
+    def _bound_is_wanted(self, t: int, read: int) -> bool:
+        if self.bound_every == "never":
+            return False
+        if self.bound_every == "log":
+            # A function of the messages before and after, so that a continued run has the bounds of an uninterrupted one.
+            return _log_cell(self.messages_read) > _log_cell(self.messages_read - read)
+        if self.bound_every is not None:
+            return t % self.bound_every == 0
+        sweep = self.problem.n_messages
+        return sweep <= CHEAP_BOUND or self.unread >= BOUND_SHARE * sweep
+
+    def _diverged(self, what: str, t: int, rho: float) -> Stop:
+        sampled, advice = (
+            "",
+            "Read more children at a step, use option='a', or block factors (MultivariateNormal), or VB()",
+        )
+        if isinstance(self.method, Children):
+            sampled = f", C = {self.method.C}"
+        elif isinstance(self.method, GlobalBatch):
+            sampled = f", batch {self.method.size}"
+        elif isinstance(self.method, SVI):
+            sampled = f", batch {self.method.size} of {self.method.plate!r}"
+        if not isinstance(self.step, (Auto, PerNode)):
+            advice = "Leave out step= (per-node steps start gently), start with a smaller step (first=), or read more children"
+            if isinstance(self.method, VB):
+                advice = "Take smaller steps (step=Constant(rho)), or use option='a', which never lowers the bound"
+        return Stop(
+            Reason.DIVERGED,
+            f"diverged at step {t} (ρ = {rho:.3g}{sampled}): {what}. The state is the last good one. {advice}.",
+        )
+
+
+def _log_cell(messages: int) -> int:
+    """Which of twenty parts of each power of ten a count lies in; none for a count of zero."""
+    return math.floor(20.0 * math.log10(messages)) if messages > 0 else -1

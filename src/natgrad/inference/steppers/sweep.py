@@ -1,0 +1,37 @@
+"""Exact steps: every block from all its children."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from natgrad.inference.methods import VB
+from natgrad.inference.problem import EdgeProblem, State
+from natgrad.inference.step_sizes import Step
+from natgrad.inference.steppers.sampled import BlockUpdates, NothingToFinish
+from natgrad.inference.steppers.stepper import StepInfo
+
+__all__ = ["ExactStepper"]
+
+
+class ExactStepper(NothingToFinish):
+    """Full VB; option (a) is one compiled sweep."""
+
+    steps_per_pass = 1
+
+    def __init__(self, problem: EdgeProblem, method: VB, step: Step, order: tuple[str, ...]) -> None:
+        self.problem, self.method, self.schedule, self.order = problem, method, step, order
+        self.monotone = method.option == "a"
+        self.messages_read = problem.n_messages
+        self.coupled = max((problem.coupling(name) for name in problem.blocks), default=1)
+
+    def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
+        rho = float(np.mean(self.schedule.rate(state.t + 1, coupled=self.coupled, together=self.method.option == "b")))
+        if self.method.option == "a":
+            result = self.problem.sweep(state, self.order, rho)
+            # What another method remembered is out of date now.
+            return result.state._replace(memory={}), StepInfo(result.info, rho, self.messages_read, result.bound)
+        moves = BlockUpdates(self.problem, state, together=True)
+        for name in self.order:
+            block = self.problem.blocks[name]
+            moves.move(block, self.problem.target(block, state), rho)
+        return moves.finish(), StepInfo(moves.info, rho, self.messages_read)

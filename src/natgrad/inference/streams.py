@@ -1,0 +1,139 @@
+"""A stream as phases of a run: every chunk that is pulled is a problem of its own, and some steps.
+
+    λ ← (1 − ρ) λ + ρ (η̃ + groups of the stream / groups of the chunk · messages of the chunk)
+
+What cannot be read again is read once. Other streams are read until the mean estimates of the bound over passes say that less than
+the tolerance is left to gain, or ``max_passes`` are made. While the number of groups is not known, it is taken to be that seen
+so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from natgrad.inference.engine import Phase
+from natgrad.inference.problem import GroupProblem, State
+from natgrad.inference.step_sizes import Step
+from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper
+from natgrad.inference.stopping import left_to_gain
+from natgrad.inference.trace import Reason, Stop, Trace
+
+__all__ = ["Chunk", "StreamPhases"]
+
+
+class Chunk(NamedTuple):
+    """A part of a stream, ready for a step.
+
+    ``problem(population)`` makes the problem of a chunk that stands for so many groups; ``enter`` takes the state of the chunk
+    before over, None if nothing is to be done; ``n_groups`` and ``n_observed`` count.
+    """
+
+    problem: Callable[[float], GroupProblem]
+    n_groups: int
+    n_observed: float
+    enter: Callable[[State], State] | None = None
+
+
+class StreamPhases:
+    """The phases of a stream.
+
+    Parameters
+    ----------
+    read : a function that begins to read the stream, each time that it is read
+    make : a chunk, as it was read, in; a `Chunk` out
+    trace : Trace, of the run
+    step : Step, optional
+    rereadable : bool
+    max_passes : int
+    tol : float, nats for each observation
+    n_groups : float, optional
+        How many there are, if that is known.
+    words : what an observation is called
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Iterable[Any]],
+        make: Callable[[Any], Chunk],
+        trace: Trace,
+        *,
+        step: Step | None,
+        rereadable: bool,
+        max_passes: float,
+        tol: float,
+        n_groups: float | None,
+        words: str,
+    ) -> None:
+        self.read, self.make, self.trace, self.step = read, make, trace, ONE_PASS if step is None else step
+        self.rereadable, self.max_passes, self.tol, self.words = rereadable, max_passes if rereadable else 1, tol, words
+        self.given = self.total = n_groups
+        self.means: list[float] = []
+        self._waiting: Phase | None = None
+        self.seen, self.n_observed = 0, 0.0
+        self._begin_pass()
+
+    def first(self) -> GroupProblem:
+        """The problem of the first chunk, from which a run starts."""
+        found = self._next(0)
+        assert isinstance(found, Phase)
+        self._waiting = found
+        return self.problem
+
+    @property
+    def elbo(self) -> float:
+        """The mean estimate of the bound over the last pass, or what was read of it."""
+        said = self._said() or self.means[-1:]
+        return float(np.mean(said)) if said else float("nan")
+
+    def __call__(self, t: int) -> Phase | Stop:
+        """The next chunk; why there is none, when the stream was read."""
+        if self._waiting is None:
+            return self._next(t)
+        found, self._waiting = self._waiting, None
+        return found
+
+    def _next(self, t: int) -> Phase | Stop:
+        while True:
+            try:
+                raw = next(self.chunks)
+                break
+            except StopIteration:
+                if stop := self._end_pass():
+                    return stop
+        try:
+            chunk = self.make(raw)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"chunk {self.number} of the stream: {error}") from error
+        self.number += 1
+        self.seen, self.n_observed = self.seen + chunk.n_groups, self.n_observed + chunk.n_observed
+        self.problem: GroupProblem = chunk.problem(float(max(self.seen, self.total or 0)))
+        problem = self.problem
+        stepper = GroupStepper(problem, problem.n_groups, *problem.local_limits, self.step, remember=False)
+        why = f"{self.step}: the data are a stream, nothing is remembered"
+        return Phase(problem, stepper=stepper, until=t + 1, enter=chunk.enter, bound_every="never", why=why)
+
+    def _begin_pass(self) -> None:
+        self.chunks: Iterator[Any] = iter(self.read())
+        self.number, self.seen, self.n_observed, self.lines = 0, 0, 0.0, len(self.trace)
+
+    def _said(self) -> list[float]:
+        return [record.elbo_estimate for record in self.trace.records[self.lines :]]
+
+    def _end_pass(self) -> Stop | None:
+        if not self.seen:
+            what = "the stream was empty when it was read again" if self.means else "the stream is empty"
+            raise ValueError(f"X has no {self.words}: {what}")
+        self.means.append(float(np.mean(self._said())))
+        self.total = max(self.seen, self.given or 0)
+        left = left_to_gain(self.means, monotone=False)
+        if self.tol > 0 and left is not None and left.below(self.tol * self.n_observed):
+            words = f"about {left.gain:.1e} nats are left to gain in {self.n_observed:,.0f} {self.words}"
+            return Stop(Reason.TOLERANCE, words)
+        if len(self.means) >= self.max_passes:
+            once = "the stream was read once; what cannot be read again is not"
+            return Stop(Reason.PASSES, f"all {self.max_passes:g} passes were made" if self.rereadable else once)
+        self._begin_pass()
+        return None

@@ -1,0 +1,149 @@
+"""Ways off a saddle, for networks: a settled state in, another one to try from out (`natgrad.inference.probes`).
+
+Components that have merged are shifted apart or split; factors that were switched off are revived.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.inference.problem import State
+from natgrad.network.start.clusters import choices_of
+from natgrad.network.start.revival import revived_factors
+from natgrad.random import Stream, generator
+
+if TYPE_CHECKING:
+    from natgrad.network.execute.problem import NetworkProblem
+
+__all__ = ["PROBES", "shifted_components", "split_components"]
+
+Stats = tuple[Any, ...]
+# How far simplices are moved towards a draw, and the logarithms of rates.
+SHARE, SPREAD = 0.5, 0.5
+
+
+def shifted_components(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
+    """The components that hidden categories choose from, each moved by what a single child of its could tell of it.
+
+    A mean is moved by the spread of its children, not by its own uncertainty: merged components with many children are held
+    together so tightly that a small difference between them grows by almost nothing in a sweep.
+    """
+    rng = generator(seed, Stream.PROBE, state.t)
+    lam, mu = dict(state.lam), dict(state.mu)
+    gates = choices_of(problem)
+    moved: set[str] = set()
+    for gate in sorted(set(gates) & set(problem.blocks)):
+        chosen = np.asarray(state.mu[gate][0])
+        for name, axis in sorted({(name, axis) for _, name, axis in gates[gate] if name in problem.blocks}):
+            if name in moved:
+                continue
+            children = max(1.0, chosen.size / chosen.shape[-1] / problem.blocks[name].shape[axis])
+            new = _shifted(problem.blocks[name].family, lam[name], axis, children, rng)
+            if new is not None:
+                lam[name], mu[name] = new, problem.moments(problem.blocks[name], new)
+                moved.add(name)
+    if not moved:
+        return None
+    shifted = state._replace(lam=lam, mu=mu)
+    for gate in (name for name in order if name in gates):
+        block = problem.blocks[gate]
+        # The components would be drawn back by memberships that were not told.
+        shifted, _ = problem.step_block(block, shifted, problem.target(block, shifted), 1.0)
+    return shifted
+
+
+def split_components(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
+    """The lightest component of every category in the place of the heaviest, and the two moved apart as in `shifted_components`.
+
+    A component that holds nothing has its prior, from where it meets the data by chance only.
+    """
+    rng = generator(seed, Stream.PROBE, state.t, 1)
+    gates = choices_of(problem)
+    lam, mu, moved = dict(state.lam), dict(state.mu), set[str]()
+    pairs: dict[str, tuple[int, int]] = {}
+    for gate in sorted(set(gates) & set(problem.blocks)):
+        chosen = np.asarray(state.mu[gate][0])
+        held = chosen.reshape(-1, chosen.shape[-1]).sum(0)
+        heavy, light = pairs[gate] = int(held.argmax()), int(held.argmin())
+        for name, axis in sorted({(name, axis) for _, name, axis in gates[gate] if name in problem.blocks}):
+            if name in moved or heavy == light or problem.blocks[name].shape[axis] != len(held):
+                continue
+            twice = tuple(np.take(np.asarray(part), [heavy] * 2, axis=axis) for part in lam[name])
+            apart = _shifted(problem.blocks[name].family, twice, axis, max(1.0, held[heavy]), rng)
+            lam[name] = _put(lam[name], twice if apart is None else apart, [heavy, light], axis)
+            mu[name] = problem.moments(problem.blocks[name], lam[name])
+            moved.add(name)
+    if not moved:
+        return None
+    split = state._replace(lam=lam, mu=mu)
+    for gate in (name for name in order if name in pairs):
+        split = _as_likely(problem, split, gate, *pairs[gate])
+    return split
+
+
+def _as_likely(problem: NetworkProblem, state: State, gate: str, heavy: int, light: int) -> State:
+    """Memberships given the components as they are now, as if the two were as likely; then the probabilities given these."""
+    block = problem.blocks[gate]
+    target, own = problem.target(block, state), problem.target(block, state, (gate,))
+    even = []
+    for number, part in enumerate(np.array(p) for p in own):
+        part[..., light] = part[..., heavy]
+        if number == 2:  # the transitions of a chain
+            part[..., light, :] = part[..., heavy, :]
+        even.append(part)
+    goal = tuple(np.asarray(t) - np.asarray(o) + e for t, o, e in zip(target, own, even, strict=True))
+    state, _ = problem.step_block(block, state, goal, 1.0)
+    for parent in problem.plan.nodes[gate].parents():
+        if parent.name in problem.blocks:
+            above = problem.blocks[parent.name]
+            state, _ = problem.step_block(above, state, problem.target(above, state), 1.0)
+    return state
+
+
+def _put(lam: Stats, rows: Stats, places: list[int], axis: int) -> Stats:
+    """λ with some rows exchanged."""
+    out = tuple(np.array(part) for part in lam)
+    for part, new in zip(out, rows, strict=True):
+        np.moveaxis(part, axis, 0)[places] = np.moveaxis(np.asarray(new), axis, 0)
+    return out
+
+
+def _shifted(family: Any, lam: Stats, axis: int, children: float, rng: np.random.Generator) -> Stats | None:
+    """λ of the components, moved; None for families whose members are told apart by something else (precisions)."""
+    lam = tuple(np.asarray(part) for part in lam)
+    mean = np.asarray(family.mean(lam))
+    if family.name == "Normal":
+        away = np.sqrt(children * family.var(lam)) * _noise(mean.shape, axis, rng)
+    elif family.name == "MultivariateNormal":
+        factor = np.swapaxes(np.linalg.cholesky(-2.0 * lam[1] / children), -1, -2)
+        away = np.linalg.solve(factor, _noise(mean.shape, axis, rng)[..., None])[..., 0]
+    elif family.name == "Gamma":
+        away = mean * np.expm1(SPREAD * _noise(mean.shape, axis, rng))
+    elif family.name == "Dirichlet":
+        drawn = rng.standard_exponential(mean.shape)
+        away = SHARE * (drawn / drawn.sum(-1, keepdims=True) - mean)
+    elif family.name == "Beta":
+        away = SHARE * (rng.random(mean.shape) - mean)
+    else:
+        return None
+    return _centred(family, mean + away, lam)
+
+
+def _noise(shape: tuple[int, ...], axis: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    """Noise with mean zero and variance one along the components: two of them are never alike by chance."""
+    noise = rng.standard_normal(shape)
+    if shape[axis] == 1:
+        return noise
+    noise -= noise.mean(axis=axis, keepdims=True)
+    return np.asarray(noise / noise.std(axis=axis, keepdims=True))
+
+
+def _centred(family: Any, value: npt.NDArray[np.float64], lam: Stats) -> Stats:
+    centre = family.centred(value, lam)
+    return tuple(np.broadcast_to(c, part.shape) for c, part in zip(centre, lam, strict=True))
+
+
+PROBES = (shifted_components, split_components, revived_factors)
