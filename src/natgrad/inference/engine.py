@@ -247,9 +247,9 @@ class _Watch:
         self.accesses += info.accesses
         self.unread += info.accesses
         bound = info.bound
-        if bound is None and self._bound_is_due(state.t, info.accesses):
+        if bound is None and not info.unbounded and self._bound_is_due(state.t, info.accesses):
             bound, self.unread = self.problem.bound(state), 0
-        if bound is not None and not (self.stepper.rising and math.isnan(bound)):
+        if bound is not None:
             self.bounds.append(bound)
         moved = max((float(block.moved) for block in info.blocks.values()), default=0.0)
         self.trace.append(

@@ -77,8 +77,10 @@ def _followed(stepper: Stepper, state: State, goal: float, seed: int, tol: float
         accesses += info.accesses
         if not all(bool(block.valid) for block in info.blocks.values()):
             break
-        if info.bound is None or math.isnan(info.bound):
+        if info.bound is None:
             continue
+        if math.isnan(info.bound):
+            break
         bounds.append(info.bound)
         if number % stepper.steps_per_pass:
             continue

@@ -162,7 +162,7 @@ class Network:
         watchers = (*as_callbacks(callbacks), symmetry_watch(self.problem))
         every, trace = checked_every(bound_every), Trace()
         about = {"method": method, "step": settings.step, "init": init}
-        keeper = keeper_of(keep, about, lambda: (state_table(shapes_of(self.problem)), {}))
+        keeper = keeper_of(keep, about, lambda: (state_table(shapes_of(self.problem), settings.seed), {}))
         with opened(executor) as where:
             result = run(
                 self.problem, lambda: make_start(self.problem, init, settings.seed), method, settings.step, settings.order,

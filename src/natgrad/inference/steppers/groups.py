@@ -174,7 +174,7 @@ class MemoisedGroups(NothingToFinish):
         if self.first is not None and state.t < self.n_batches:
             chosen = batches[self._next(state, seed)]
             after, info = _sampled_step(self.problem, state, chosen, self.tol, self.limit, self.first)
-            return after, info._replace(bound=math.nan)
+            return after, info._replace(unbounded=True)
         if memory is None or not _fits(memory, [_length(batch, n_groups) for batch in batches]):
             memory = Remembered({}, 0.0, (None,) * len(batches))
         number = self._next(state, seed)
@@ -201,7 +201,8 @@ class MemoisedGroups(NothingToFinish):
         bound = scale * memory.rest + given(problem, after).global_bound(after.lam, after.mu, totals)
         kept = {KEY: memory} if before_all is None or seen == n_groups else {KEY: memory, BEFORE: before_all}
         after = after._replace(t=state.t + 1, memory=kept)
-        return after, StepInfo(moves, rho, found.reads, bound if seen == n_groups else math.nan, bound)
+        partial = seen < n_groups
+        return after, StepInfo(moves, rho, found.reads, None if partial else bound, bound, unbounded=partial)
 
     def _cut(self, seed: int) -> list[Ints | None]:
         """The groups of each batch; with one batch nothing is copied."""

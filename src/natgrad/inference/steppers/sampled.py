@@ -34,13 +34,17 @@ Ints = npt.NDArray[np.int64]
 
 
 class StepInfo(NamedTuple):
-    """What one step did: the blocks it moved, the step lengths, the messages it read, the bound if it came for free."""
+    """What one step did: the blocks it moved, the step lengths, the messages it read, the bound if it came for free.
+
+    ``unbounded``: there is no bound of this state, and none is to be evaluated. A bound that is NaN is one that was lost.
+    """
 
     blocks: dict[str, BlockInfo]
     rho: float
     accesses: int
     bound: float | None = None
     estimate: float = float("nan")
+    unbounded: bool = False
 
 
 class Stepper(Protocol):

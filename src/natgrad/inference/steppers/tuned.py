@@ -11,7 +11,6 @@ Hensman, Fusi and Lawrence (2013); Salimbeni, Eleftheriadis and Hensman (2018).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeGuard
 
@@ -91,7 +90,7 @@ class TunedGroups:
         after, moves, rho = self._moved(state, found, scale, rho)
         estimate = problem.batch_bound(after, found, scale)
         after = problem.tune(after, found, scale)
-        return after._replace(t=state.t + 1), StepInfo(moves, rho, found.reads, math.nan, estimate)
+        return after._replace(t=state.t + 1), StepInfo(moves, rho, found.reads, None, estimate, unbounded=True)
 
     def finish(self, state: State) -> State:
         """The q from all groups, given the settings: exact if conjugate, otherwise a step that cannot lower the bound."""

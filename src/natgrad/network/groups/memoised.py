@@ -26,6 +26,7 @@ import numpy as np
 from natgrad.inference.executors.threads import Everywhere, Executor, Threads
 from natgrad.inference.methods import SVI
 from natgrad.inference.problem import BlockInfo, Sampled, State
+from natgrad.inference.schema import check, refuse
 from natgrad.inference.steppers.sampled import StepInfo
 from natgrad.network.groups.groups import Batch, Groups
 from natgrad.network.groups.sampled import check_size, leading_globals
@@ -41,6 +42,8 @@ Stats = tuple[Any, ...]
 KEY = "memoised"
 # Observations of a part: worth a trip to a worker.
 PART = 2**17
+# Sums that were exchanged for many passes differ by rounding from sums that are made anew.
+NEAR = 1e-9
 
 
 class Remembered(NamedTuple):
@@ -94,9 +97,12 @@ class MemoisedStepper:
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         parts = self._cut(seed)
-        memory, reads = state.memory.get(KEY), 0
-        if memory is None or (memory is not self._mine and not self._fits(memory, state, parts, seed)):
+        memory: Remembered | None = state.memory.get(KEY)
+        reads = 0
+        if memory is None or memory.cut != (self.method.plate, self.n_batches, seed):
             state, memory, reads = self._begin(state, parts, seed)
+        elif memory is not self._mine:
+            memory = self._checked(memory, state, parts)
         first = self._next(state, seed) * self.n_parts
         numbers = range(first, first + self.n_parts)
         for number, visit in zip(numbers, self._visited(state, memory, numbers, parts), strict=True):
@@ -106,10 +112,11 @@ class MemoisedStepper:
         self._mine = memory
         seen = sum(len(b.groups) for b, r in zip(parts, memory.rows, strict=True) if r is not None)
         if self.leading and seen < len(self.groups):
-            return state._replace(t=state.t + 1, memory={KEY: memory}), StepInfo({}, 1.0, reads, math.nan)
+            return state._replace(t=state.t + 1, memory={KEY: memory}), StepInfo({}, 1.0, reads, unbounded=True)
         lam, mu, bound, info = self._settle(state, memory, len(self.groups) / seen, self.groups.globals)
         after = State({**state.lam, **lam}, {**state.mu, **mu}, state.t + 1, {KEY: memory})
-        return after, StepInfo(info, 1.0, reads, bound if seen == len(self.groups) else math.nan, estimate=bound)
+        partial = seen < len(self.groups)
+        return after, StepInfo(info, 1.0, reads, None if partial else bound, bound, unbounded=partial)
 
     def finish(self, state: State) -> State:
         """The local variables of all batches put in their places."""
@@ -141,23 +148,35 @@ class MemoisedStepper:
             self._parts = {seed: [Batch(self.groups, part) for part in parts]}
         return self._parts[seed]
 
-    def _fits(self, memory: Remembered, state: State, parts: list[Batch], seed: int) -> bool:
-        """Whether something remembered is of this cut, with local variables and sums of the shapes they have here."""
-        if memory.cut != (self.method.plate, self.n_batches, seed) or len(memory.rows) != len(parts):
-            return False
-        wanted: dict[str, Any] = {}
-        for batch, rows in zip(parts, memory.rows, strict=True):
+    def _checked(self, memory: Remembered, state: State, parts: list[Batch]) -> Remembered:
+        """What was remembered elsewhere of this cut, its sums made anew if they are not those of these data.
+
+        It may come from a file, or from a fit to other data of the same size; sums that are right keep their bits.
+        """
+        if len(memory.rows) != len(parts):
+            refuse("what was remembered", f"is of {len(memory.rows)} parts of the data, and there are {len(parts)}")
+        anew, sizes = Remembered(memory.cut, {}, 0.0, (None,) * len(parts)), dict[str, Any]()
+        for number, (batch, rows) in enumerate(zip(parts, memory.rows, strict=True)):
             if rows is None:
                 continue
-            usual = self.groups.rows(state, batch)
-            if rows.keys() != usual.keys() or any(_shapes(rows[name]) != _shapes(usual[name]) for name in usual):
-                return False
-            if not all(np.all(self.problem.blocks[name].family.valid(rows[name])) for name in usual):
-                return False
-            wanted = wanted or self.contribution(usual, batch)[0]
-        return memory.stats.keys() == wanted.keys() and all(
-            np.shape(part) == np.shape(wanted[key]) for key, part in memory.stats.items()
-        )
+            self._check_rows(rows, self.groups.rows(state, batch), f"what was remembered of part {number}")
+            visit = Visit(rows, 0, *self.contribution(rows, batch), None)
+            anew = _exchanged(anew, number, visit)
+            sizes = {key: sizes.get(key, 0.0) + np.abs(value) for key, value in visit.stats.items()}
+        shapes, wanted = ({key: np.shape(part) for key, part in of.stats.items()} for of in (memory, anew))
+        if shapes != wanted:
+            refuse("what was remembered", f"has sums of the shapes {shapes}, and here they are {wanted}")
+        close = all(np.all(np.abs(memory.stats[key] - anew.stats[key]) <= NEAR * size) for key, size in sizes.items())
+        return memory if close and abs(memory.entropy - anew.entropy) <= NEAR * (1.0 + abs(anew.entropy)) else anew
+
+    def _check_rows(self, rows: dict[str, Stats], usual: dict[str, Stats], where: str) -> None:
+        """Refuse what is no natural parameter of the local variables of a part."""
+        if rows.keys() != usual.keys():
+            refuse(where, f"is of {', '.join(rows) or 'no node'}, and its local nodes are {', '.join(usual)}")
+        for name, stats in usual.items():
+            check(rows[name], tuple(f"float {list(np.shape(part))}" for part in stats), where=f"{where}[{name!r}]")
+            if not np.all(self.problem.blocks[name].family.valid(rows[name])):
+                refuse(f"{where}[{name!r}]", "is outside the natural parameters of its family")
 
     def _next(self, state: State, seed: int) -> int:
         epoch, place = divmod(state.t, self.n_batches)
@@ -263,10 +282,6 @@ class WholePasses:
     def finish(self, state: State) -> State:
         """The local variables of all batches put in their places."""
         return self.inner.finish(state)
-
-
-def _shapes(stats: Stats) -> list[tuple[int, ...]]:
-    return [np.shape(part) for part in stats]
 
 
 def _exchanged(memory: Remembered, number: int, visit: Visit) -> Remembered:

@@ -99,8 +99,8 @@ def shapes_of(problem: NetworkProblem) -> dict[str, tuple[Family, Any]]:
     return {name: (block.family, problem.plan.nodes[name].stat_shapes()) for name, block in problem.blocks.items()}
 
 
-def state_table(blocks: Mapping[str, tuple[Family, Any]]) -> Any:
-    """The state of a network with blocks of these families and shapes.
+def state_table(blocks: Mapping[str, tuple[Family, Any]], seed: int | None = None) -> Any:
+    """The state of a network with blocks of these families and shapes, in a run with this seed.
 
     A node that was not updated yet may be a point mass, so that moments need not follow from natural parameters.
     """
@@ -114,7 +114,7 @@ def state_table(blocks: Mapping[str, tuple[Family, Any]]) -> Any:
     rows = {f"{name}?": tuple for name in blocks}
     memory["memoised?"] = record(
         Remembered,
-        cut=("text", "natural", "whole"),
+        cut=("text", "natural", "whole" if seed is None else f"whole in [{seed}, {seed}]"),
         stats=_arrays,
         entropy="real | real []",
         rows=[either("none", rows)],
