@@ -86,7 +86,7 @@ class Network:
 
     def draw(self) -> Any:
         """The network as an SVG: parents above children, observed nodes shaded, plates as boxes; ``.save(path)`` writes it."""
-        return reporter("drawing").draw_network(self.nodes)
+        return reporter("charts.drawing").draw_network(self.nodes)
 
     def _repr_html_(self) -> str:
         return str(self.draw())

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from natgrad.data.io.ratings import as_ratings
+from natgrad.data.rating_forms import as_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.inference.callbacks import told
 from natgrad.inference.engine import BoundEvery, Limits, Result, run

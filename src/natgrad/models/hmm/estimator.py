@@ -18,7 +18,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from natgrad.data.io.row_writer import RowWriter
+from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import Sequences, as_ends, as_labels, columns_and_lengths, is_stream
 from natgrad.inference.callbacks import asked, told
 from natgrad.inference.engine import Limits, Result, run

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import NotFittedError
 
 from natgrad.data.corpus import Corpus, as_corpus, with_words
-from natgrad.data.streams import as_stream
+from natgrad.data.stream import as_stream
 from natgrad.inference.callbacks import told
 from natgrad.inference.engine import Limits, Result, run
 from natgrad.inference.executors.threads import sharing

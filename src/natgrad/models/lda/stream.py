@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from natgrad import random
 from natgrad.data.corpus import Corpus, as_corpus, has_names, with_words
-from natgrad.data.streams import Stream
+from natgrad.data.stream import Stream
 from natgrad.inference.callbacks import Teller, asked
 from natgrad.inference.executors.threads import sharing
 from natgrad.inference.step_sizes import Step
