@@ -27,13 +27,15 @@ import scipy.sparse as sparse
 from adversary.inputs import mutated
 
 import natgrad as ng
-from natgrad.data.corpus import read_docword, read_ldac
 from natgrad.data.io.documents import read_documents
-from natgrad.data.io.line_sources import DocwordSource, LdacSource, SvmlightSource
+from natgrad.data.io.docword import DocwordSource, read_docword
+from natgrad.data.io.lda_c import LdacSource, read_ldac
 from natgrad.data.io.matrix_market import read_matrix_market
 from natgrad.data.io.numbers import read_numbers
-from natgrad.data.io.ratings import as_ratings, read_ratings
-from natgrad.data.stream import open_source
+from natgrad.data.io.open import open_source
+from natgrad.data.io.ratings import read_ratings
+from natgrad.data.io.svmlight import SvmlightSource
+from natgrad.data.rating_forms import as_ratings
 
 RESULTS = Path(__file__).resolve().parent / "results"
 CAP = 4 << 30

@@ -189,6 +189,7 @@ def check_memoised(case: Case, every: bool = True) -> None:
     For every plate that can be sampled, or for the first.
     """
     from natgrad.network.groups.memoised import MemoisedStepper
+
     from natgrad.network.groups.summary import NotAdditive
 
     for method, plain in _sampled(case):

@@ -10,7 +10,9 @@ import scipy.sparse as sparse
 from sklearn.feature_extraction.text import CountVectorizer
 
 import natgrad as ng
-from natgrad.data.corpus import Corpus, as_corpus, read_docword, read_ldac
+from natgrad.data.corpus import Corpus, as_corpus
+from natgrad.data.io.docword import read_docword
+from natgrad.data.io.lda_c import read_ldac
 
 X = np.array([[2, 0, 1, 0], [0, 0, 0, 0], [0, 3, 0, 1]])
 PAIRS = [[(0, 2), (2, 1)], [], [(3, 1), (1, 3)]]
@@ -94,11 +96,11 @@ def test_files(tmp_path, zipped):
 @pytest.mark.parametrize(
     ("read", "text", "words"),
     [
-        (read_ldac, "2 0:1\n", "announces 2 words and has 1"),
-        (read_ldac, "1 zero:one\n", "line 1: expected"),
-        (read_docword, "3\nfour\n1\n", "first three lines"),
+        (read_ldac, "2 0:1\n", "line 1, column 1: expected the number of pairs that follow, 1"),
+        (read_ldac, "1 zero:one\n", "line 1, column 3: expected number:value"),
+        (read_docword, "3\nfour\n1\n", "line 2, column 1: expected V"),
         (read_docword, "3\n4\n2\n1 1 1\n", "announces 2 entries"),
-        (read_docword, "3\n4\n1\n4 1 1\n", "must lie in 1 … 3"),
+        (read_docword, "3\n4\n1\n4 1 1\n", "line 4, column 1: expected a document from 1 to 3"),
     ],
 )
 def test_broken_files_are_refused(tmp_path, read, text, words):

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 import natgrad as ng
-from natgrad.data.io.rating_source import RatingsSource
-from natgrad.data.io.ratings import as_ratings
+from natgrad.data.io.ratings import RatingsSource
 from natgrad.data.rating_columns import NAMES, rating_columns
+from natgrad.data.rating_forms import as_ratings
 
 TRIPLES = [("ann", "up", 5.0), ("ann", "jaws", 3.0), ("bob", "up", 1.0)]
 EXTRA = [111, 222, 333]

@@ -5,6 +5,8 @@ import re
 
 import numpy as np
 import pytest
+from natgrad.network.groups.memoised import MemoisedStepper, WholePasses
+from natgrad.network.groups.sampled import SVIStepper
 from networks import CASES, scalar_mixture
 
 import natgrad as ng
@@ -15,8 +17,6 @@ from natgrad.inference.steppers.checked import KEY, Damped, SafeguardedStepper
 from natgrad.inference.steppers.message_memory import MessageStepper
 from natgrad.inference.steppers.sampled import ChildrenStepper, ExactStepper, GlobalBatchStepper
 from natgrad.models.factorization.scalar_problem import RatingsProblem
-from natgrad.network.groups.memoised import MemoisedStepper, WholePasses
-from natgrad.network.groups.sampled import SVIStepper
 
 ORDERS = {"ratings": ("u", "v"), "vectors": ("u", "v"), "many": ("z", "mu", "tau")}
 

@@ -153,6 +153,72 @@ def test_a_forged_checkpoint_is_refused(name, tmp_path) -> None:
         forgery_cases.used(f"checkpoint of {name}", changed(tmp_path / "right", tmp_path / "forged", change))
 
 
+def _remembered(change):
+    """A checkpoint whose run remembers something else."""
+
+    def changed(value):
+        state = value["run"].state
+        ((key, memory),) = state.memory.items()
+        return {**value, "run": value["run"]._replace(state=state._replace(memory={key: change(memory)}))}
+
+    return changed
+
+
+def _another_row(memory):
+    rows = tuple(None if part is None else {"z": (part["z"][0][:-1],)} for part in memory.rows)
+    return memory._replace(rows=rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_another_row, "must have the shape"),
+        (lambda memory: memory._replace(rows=tuple({"x": part} for part in memory.rows)), "z"),
+        (lambda memory: memory._replace(stats={}), "has sums of the shapes"),
+        (lambda memory: memory._replace(cut=(*memory.cut[:2], 7)), "cut"),
+    ],
+)
+def test_a_forged_memory_of_a_mixture_is_refused(change, said, checkpoint_of_mixture, tmp_path) -> None:
+    """In the middle of its first pass a run began anew without a word, and without a start: its components were all alike."""
+    with pytest.raises(ng.ModelFileError, match=said):
+        forgery_cases.used(
+            "checkpoint of mixture", changed(checkpoint_of_mixture, tmp_path / "forged", _remembered(change))
+        )
+
+
+def test_forged_sums_of_a_mixture_are_made_anew(checkpoint_of_mixture, tmp_path) -> None:
+    def change(memory):
+        return memory._replace(stats={key: 2.0 * part for key, part in memory.stats.items()})
+
+    fits = []
+    for name, how in (("right", lambda memory: memory), ("forged", change)):
+        folder = tmp_path / name
+        folder.mkdir()
+        changed(checkpoint_of_mixture, folder / "checkpoint-000000000002.natgrad", _remembered(how))
+        fits.append(forgery_cases.CASES["mixture"].fit(checkpoint=folder, every=1000, resume=True))
+    right, forged = fits
+    assert forged.trace["elbo"][-1] == pytest.approx(right.trace["elbo"][-1], rel=1e-12)
+
+
+@pytest.fixture(scope="module")
+def checkpoint_of_mixture(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mixture")
+    (folder / "right").write_bytes(forgery_cases.made("checkpoint of mixture", folder))
+    return folder / "right"
+
+
+def test_sums_of_documents_that_are_not_those_of_their_batches_are_refused(tmp_path) -> None:
+    (tmp_path / "right").write_bytes(forgery_cases.made("checkpoint of LDA", tmp_path))
+
+    def change(memory):
+        return memory._replace(
+            messages={name: tuple(2.0 * part for part in parts) for name, parts in memory.messages.items()}
+        )
+
+    with pytest.raises(ng.ModelFileError, match="is not the sum over its batches"):
+        forgery_cases.used("checkpoint of LDA", changed(tmp_path / "right", tmp_path / "forged", _remembered(change)))
+
+
 def test_no_process_dies_of_a_forged_file() -> None:
     found = outcomes("GaussianHMM", range(60), SCRIPT)
     assert not found.wrong

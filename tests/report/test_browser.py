@@ -5,12 +5,11 @@ import shutil
 
 import numpy as np
 import pytest
+from small_models import letters
 
 from natgrad.report.live import LivePage
 from natgrad.report.page import make_page, write_report
 from natgrad.report.sections.contribution import Subject
-
-from .conftest import letters
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: pip install 'natgrad[browser]'")
 BROWSER = os.environ.get("NATGRAD_BROWSER") or next(

@@ -5,13 +5,12 @@ import urllib.error
 import urllib.request
 
 import pytest
+from small_models import letters
 
 import natgrad as ng
 from natgrad.inference.progress import watching
 from natgrad.report import live
 from natgrad.report.live import live_page
-
-from .conftest import letters
 
 
 def get(address: str) -> str:

@@ -11,6 +11,7 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
+from small_models import NASTY, letters
 
 import natgrad as ng
 from natgrad.report.charts import calibration
@@ -21,8 +22,6 @@ from natgrad.report.html import Html, json_block, tag
 from natgrad.report.page import LIMIT, asset, make_page
 from natgrad.report.sections import lda as sections_lda
 from natgrad.report.sections.contribution import Subject
-
-from .conftest import NASTY, letters
 
 VOID = {"meta", "input", "br", "hr"}
 LANDMARKS = {"header", "nav", "main", "footer"}

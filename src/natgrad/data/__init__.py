@@ -15,9 +15,8 @@ from natgrad.data.datasets.generated.match import match_rows
 from natgrad.data.datasets.generated.ratings import make_ratings
 from natgrad.data.datasets.generated.spectra import make_spectra
 from natgrad.data.genotypes import allele_frequencies, genotypes
-from natgrad.data.io.rating_source import RatingsSource
-from natgrad.data.io.ratings import read_ratings
-from natgrad.data.stream import open_source
+from natgrad.data.io.open import open_source
+from natgrad.data.io.ratings import RatingsSource, read_ratings
 
 __all__ = [
     "DATASETS",

@@ -10,19 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
-from natgrad.data.io.file_errors import raises_file_error
-from natgrad.data.io.text import number_in, open_text, whole_number_in
 from natgrad.data.numbers import refuse_masked
 
-__all__ = ["NO_COUNT", "Corpus", "as_corpus", "has_names", "read_docword", "read_ldac", "with_words"]
+__all__ = ["NO_COUNT", "Corpus", "as_corpus", "has_names", "with_words"]
 
 Ints = npt.NDArray[np.int64]
 Words = Sequence[Any] | npt.NDArray[Any]
@@ -148,54 +144,6 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
     if len(corpus) == 0:
         raise ValueError("X has no documents")
     return corpus
-
-
-@raises_file_error
-def read_ldac(path: str | Path, vocabulary: Words | None = None) -> Corpus:
-    """A file in the format of lda-c: a line for each document, ``n word:count word:count …``; may be gzipped."""
-    documents = []
-    with open_text(path) as file:
-        for number, line in enumerate(file, 1):
-            fields = line.split()
-            if not fields:
-                continue
-            try:
-                pairs = [(whole_number_in(w), number_in(n)) for w, n in (field.split(":") for field in fields[1:])]
-                announced = whole_number_in(fields[0])
-            except ValueError:
-                raise ValueError(
-                    f"{path}, line {number}: expected 'n word:count …', got {line.strip()[:60]!r}"
-                ) from None
-            if announced != len(pairs):
-                raise ValueError(f"{path}, line {number} announces {fields[0]} words and has {len(pairs)}")
-            documents.append(pairs)
-    return as_corpus(documents, vocabulary)
-
-
-@raises_file_error
-def read_docword(path: str | Path, vocabulary: Words | None = None) -> Corpus:
-    """A file of the UCI bags of words: D, V and the number of entries on three lines, then ``document word count``, from 1."""
-    with open_text(path) as file:
-        header = [file.readline() for _ in range(3)]
-        try:
-            n_documents, n_words, n_entries = (whole_number_in(line) for line in header)
-        except ValueError:
-            raise ValueError(
-                f"{path}: the first three lines must be D, V and the number of entries, got {header}"
-            ) from None
-        first = next((line for line in file if line.strip()), "")
-        lines = chain([first], file)
-        table = np.loadtxt(lines, dtype=np.float64, comments=None, ndmin=2) if first else np.empty((0, 3))
-    if table.shape != (n_entries, 3):
-        raise ValueError(
-            f"{path} announces {n_entries} entries of 3 numbers and has {table.shape[0]} of {table.shape[1]}"
-        )
-    numbers = table[:, :2]
-    if not ((numbers >= 1) & (numbers <= (n_documents, n_words)) & (numbers == np.floor(numbers))).all():
-        raise ValueError(f"{path}: document and word numbers must lie in 1 … {n_documents} and 1 … {n_words}")
-    places = numbers.astype(np.int64) - 1
-    counts = sparse.coo_array((table[:, 2], (places[:, 0], places[:, 1])), shape=(n_documents, n_words))
-    return _named(_from_sparse(counts, None), vocabulary)
 
 
 def _from_sparse(X: Any, vocabulary: npt.NDArray[Any] | None) -> Corpus:

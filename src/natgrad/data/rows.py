@@ -6,9 +6,6 @@ file of float64 numbers, so that rows can be drawn at random and read again, wha
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.io.parquet import ParquetTable
+from natgrad.data.io.spill import spill
 from natgrad.data.numbers import refuse_masked
 
 __all__ = ["Rows", "Scaling", "open_rows", "rows_of_arrays", "validated"]
@@ -60,12 +59,10 @@ class Rows:
         x_scaling: Scaling | None = None,
         y_scaling: Scaling | None = None,
         chosen: Ints | None = None,
-        keep: Any = None,
     ) -> None:
         self._x, self._y, self._chosen = x, y, chosen
         self.x_scaling = Scaling.none(x.shape[1]) if x_scaling is None else x_scaling
         self.y_scaling = Scaling.none(y.shape[1]) if y_scaling is None else y_scaling
-        self._keep = keep
 
     def __len__(self) -> int:
         return len(self._x) if self._chosen is None else len(self._chosen)
@@ -109,11 +106,11 @@ class Rows:
         """The same rows with columns of mean 0 and variance 1; constant columns are only centred."""
         x, y = _moments(self.pieces())
         y_scaling = y if outputs else Scaling.none(self.n_outputs)
-        return Rows(self._x, self._y, x, y_scaling, self._chosen, self._keep)
+        return Rows(self._x, self._y, x, y_scaling, self._chosen)
 
     def scaled_by(self, x_scaling: Scaling, y_scaling: Scaling) -> Rows:
         """The same rows with other scales."""
-        return Rows(self._x, self._y, x_scaling, y_scaling, self._chosen, self._keep)
+        return Rows(self._x, self._y, x_scaling, y_scaling, self._chosen)
 
     def split(self, share: float, rng: np.random.Generator) -> tuple[Rows, Rows]:
         """The rows but a random share, and that share."""
@@ -123,7 +120,7 @@ class Rows:
         parts = (np.flatnonzero(~out), np.flatnonzero(out))
         kept, held = (p if self._chosen is None else self._chosen[p] for p in parts)
         make = (self._x, self._y, self.x_scaling, self.y_scaling)
-        return Rows(*make, kept, self._keep), Rows(*make, held, self._keep)
+        return Rows(*make, kept), Rows(*make, held)
 
     def _scaled(self, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[Floats, Floats]:
         x64, y64 = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
@@ -151,39 +148,22 @@ def open_rows(source: Any, target: Any, check: Callable[[Any, Any], tuple[Any, A
     return _spilled(source, check)
 
 
-class _Folder:
-    """A temporary folder that is removed with the last rows that read from it."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="natgrad-rows-"))
-        self._removed = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-
 def _parquet(path: Path, target: Any) -> Iterator[tuple[Any, Any]]:
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise ImportError("reading Parquet needs PyArrow: pip install pyarrow") from None
     if target is None:
         raise ValueError(f"{path}: y must name the column, or list the columns, that are the outputs")
-    wanted = [target] if isinstance(target, str) else [*target]
-    with parquet.ParquetFile(path) as file:
-        names = file.schema_arrow.names
-        for name in wanted:
-            if name not in names:
-                raise ValueError(f"{path}: there is no column {name!r}; it has {', '.join(names)}")
-        inputs = [name for name in names if name not in wanted]
-        for part in file.iter_batches(PIECE):
-            columns = {name: part.column(name).to_numpy(zero_copy_only=False) for name in names}
-            yield np.column_stack([columns[n] for n in inputs]), np.column_stack([columns[n] for n in wanted])
+    table = ParquetTable(path)
+    wanted = table.choose([target] if isinstance(target, str) else [*target])
+    inputs = [name for name in table.names if name not in wanted]
+    for columns in table.arrays([*inputs, *wanted], PIECE):
+        yield np.column_stack(columns[: len(inputs)]), np.column_stack(columns[len(inputs) :])
 
 
 def _spilled(chunks: Iterable[Any], check: Callable[[Any, Any], tuple[Any, Any]]) -> Rows:
     """Chunks (X, y) written one after the other to a temporary file, mapped into memory."""
-    folder = _Folder()
-    path = folder.path / "rows.f64"
-    width = outputs = -1
-    with path.open("wb") as file:
+    widths: tuple[int, int] | None = None
+
+    def tables() -> Iterator[Floats]:
+        nonlocal widths
         for number, chunk in enumerate(chunks):
             try:
                 x, y = chunk
@@ -191,14 +171,17 @@ def _spilled(chunks: Iterable[Any], check: Callable[[Any, Any], tuple[Any, Any]]
                 raise TypeError(f"chunk {number} must be a pair (X, y), got {type(chunk).__name__}") from None
             x, y = check(x, y)
             y = y[:, None] if y.ndim == 1 else y
-            if width >= 0 and (x.shape[1], y.shape[1]) != (width, outputs):
-                raise ValueError(f"chunk {number} has {x.shape[1]} columns, and the first has {width}")
-            width, outputs = x.shape[1], y.shape[1]
-            file.write(np.ascontiguousarray(np.hstack([x, y]), dtype=np.float64).tobytes())
-    if width < 0:
+            if widths is not None and (x.shape[1], y.shape[1]) != widths:
+                raise ValueError(
+                    f"chunk {number} has {x.shape[1]} columns and {y.shape[1]} outputs, and the first {widths[0]} and {widths[1]}"
+                )
+            widths = x.shape[1], y.shape[1]
+            yield np.hstack([x, y])
+
+    table = spill(tables())
+    if widths is None:
         raise ValueError("the iterator gave no chunks: expected pairs (X, y)")
-    table = np.memmap(path, dtype=np.float64, mode="r").reshape(-1, width + outputs)
-    return Rows(table[:, :width], table[:, width:], keep=folder)
+    return Rows(table[:, : widths[0]], table[:, widths[0] :])
 
 
 def _moments(pieces: Iterator[tuple[Floats, Floats]]) -> tuple[Scaling, Scaling]:

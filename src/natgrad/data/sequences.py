@@ -5,7 +5,6 @@ Nothing is copied that need not be: a memory-mapped array of codes or floats sta
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.io.npy import load_array
-from natgrad.data.stream import ParquetSource
+from natgrad.data.io.parquet import ParquetSource
+from natgrad.data.io.spill import spill
 
 __all__ = [
     "Sequences",
@@ -195,19 +195,6 @@ def _opened(path: Path) -> Array:
     if path.suffix == ".npy":
         return load_array(path, "r")
     if path.suffix in (".parquet", ".pq"):
-        return _spilled(ParquetSource(path))
+        source = ParquetSource(path)
+        return spill(source.chunks(), len(source.columns))
     raise ValueError(f"X = {str(path)!r}: only .npy and .parquet files are opened by name")
-
-
-def _spilled(source: ParquetSource) -> Array:
-    """Rows written part by part to a temporary file and mapped into memory; the file goes when the array does.
-
-    Subchains are read from anywhere, which compressed columns do not allow.
-    """
-    if source.n_total == 0:
-        return np.empty((0, len(source.columns)))
-    with tempfile.TemporaryFile(prefix="natgrad-") as file:
-        for part in source.chunks():
-            file.write(np.ascontiguousarray(part).data)
-        file.flush()
-        return np.memmap(file, np.float64, "r", shape=(source.n_total, len(source.columns)))

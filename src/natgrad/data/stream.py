@@ -8,32 +8,48 @@ A `Source` promises
     chunks()     all rows, a chunk at a time; no more than two chunks are in memory (one is read ahead in a thread)
 
 Rows are arrays [n, D], SciPy sparse arrays, or a `Corpus`. A source over a file reads nothing before it is asked; a malformed
-file is an error that names the line and the column, and the chunk in which it is found is not handed out.
+file is an error that names the line and the column, and the chunk in which it is found is not handed out. Sources of files are
+in `natgrad.data.io`.
+
+What else counts as a stream of documents (`as_stream`): anything with a method ``chunks()``; an iterator, such as a generator;
+something iterable without a length; a list of tables. Single documents, texts or lists of (word, count), are cut into chunks.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, Protocol, final
+from itertools import chain, islice
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
-from natgrad.data.io.file_errors import as_file_error, chunks_with_file_errors
-from natgrad.data.io.npy import load_array
+from natgrad.data.corpus import Corpus, has_names
 
-__all__ = ["ArraySource", "IteratorSource", "ParquetSource", "Source", "is_rereadable", "open_source", "prefetch"]
+__all__ = [
+    "ArraySource",
+    "IteratorSource",
+    "RowSource",
+    "Source",
+    "Stream",
+    "as_stream",
+    "block_order",
+    "is_rereadable",
+    "prefetch",
+]
 
 Ints = npt.NDArray[np.int64]
 # Rows of a chunk, if nobody says.
 SIZE = 10_000
 # A shuffled chunk is made of this many blocks from everywhere: neighbours on disk are alike.
 BLOCKS = 16
+# Documents in a chunk, where they come one by one and nobody says.
+DOCUMENTS = 2_000
 
 
 class Source(Protocol):
@@ -58,36 +74,85 @@ class Source(Protocol):
         ...
 
 
-def open_source(data: Any, *, size: int | None = None, shuffle: int | None = None, **options: Any) -> Source:
-    """The source of whatever holds data.
+class RowSource(ABC):
+    """A source whose rows can be taken by number: ``chunks`` are runs of them, or mixed blocks if there is a seed ``shuffle``."""
 
-    Parameters
-    ----------
-    data : an array, sparse matrix or memory map; an iterator of chunks; or a path: ``.npy``, ``.parquet``, ``.arrow``,
-        ``.feather`` or a folder of these, ``.mtx``, ``.svm`` or ``.svmlight``, ``.ldac``, ``docword…``; text also with ``.gz``;
-        ``.bed`` of PLINK, ``.h5ad`` of AnnData
-    size : rows of a chunk, optional
-    shuffle : int, optional
-        A seed: chunks are then made of blocks in a random order, with their rows mixed; not for text.
-    **options : of the source: ``columns`` of Parquet, ``n_features`` of SVMlight, ``vocabulary`` of lda-c and docword, ``layer``
-        of AnnData
+    rereadable = True
 
-    Examples
-    --------
-    >>> source = open_source(np.arange(10).reshape(5, 2), size=2)
-    >>> source.n_total, [len(chunk) for chunk in source.chunks()]
-    (5, [2, 2, 1])
-    >>> source.take(np.array([4, 0])).tolist()
-    [[8, 9], [0, 1]]
-    """
-    if isinstance(data, (str, Path)):
-        return _opened(Path(data), size, shuffle, options)
-    if hasattr(data, "chunks") and hasattr(data, "take"):
-        made: Source = data
-        return made
-    if isinstance(data, Iterator):
-        return IteratorSource(data)
-    return ArraySource(data, size, shuffle)
+    def __init__(self, n_total: int, size: int | None, shuffle: int | None) -> None:
+        self.n_total, self.size, self.shuffle = n_total, size or SIZE, shuffle
+
+    @abstractmethod
+    def take(self, rows: Ints) -> Any:
+        """Some rows, in the order given."""
+
+    @abstractmethod
+    def runs(self) -> Iterator[Any]:
+        """All rows in their order, ``size`` at a time."""
+
+    @final
+    def chunks(self) -> Iterator[Any]:
+        """Runs of rows, or mixed blocks."""
+        if self.shuffle is None:
+            return prefetch(self.runs())
+        return prefetch(self.take(rows) for rows in block_order(self.n_total, self.size, self.shuffle) if len(rows))
+
+    @final
+    def bounds(self) -> Iterator[tuple[int, int]]:
+        """Where each run begins and ends."""
+        return ((begin, min(begin + self.size, self.n_total)) for begin in range(0, self.n_total, self.size))
+
+    @final
+    def checked(self, rows: Any) -> Ints:
+        """Numbers of rows that there are."""
+        wanted = np.asarray(rows, dtype=np.int64)
+        if (bad := np.flatnonzero((wanted < 0) | (wanted >= self.n_total))).size:
+            raise IndexError(f"rows[{bad[0]}] = {wanted[bad[0]]} is outside 0 … {self.n_total - 1}")
+        return wanted
+
+
+@final
+class ArraySource(RowSource):
+    """An array [n, …], a SciPy sparse matrix or a memory map; nothing is copied but what is handed out."""
+
+    def __init__(self, array: Any, size: int | None = None, shuffle: int | None = None) -> None:
+        self.array = array.tocsr() if sparse.issparse(array) else np.asanyarray(array)
+        if self.array.ndim < 1:
+            raise ValueError(f"data must have rows, got {array!r}")
+        super().__init__(int(self.array.shape[0]), size, shuffle)
+
+    def take(self, rows: Ints) -> Any:
+        """Some rows; of a memory map they are read from the disk in its order."""
+        wanted = np.asarray(rows, dtype=np.int64)
+        if not isinstance(self.array, np.memmap):
+            return self.array[wanted]
+        order = np.argsort(wanted, kind="stable")
+        out = np.empty((len(wanted), *self.array.shape[1:]), self.array.dtype)
+        out[order] = self.array[wanted[order]]
+        return out
+
+    def runs(self) -> Iterator[Any]:
+        """Slices; of a memory map, copies."""
+        parts = (self.array[begin:end] for begin, end in self.bounds())
+        return (np.array(part) if isinstance(part, np.memmap) else part for part in parts)
+
+
+@final
+class IteratorSource:
+    """Chunks of unknown number that come once."""
+
+    rereadable, n_total = False, None
+
+    def __init__(self, parts: Iterator[Any]) -> None:
+        self._parts = parts
+
+    def take(self, rows: Ints) -> Any:
+        """Not of an iterator."""
+        raise TypeError("rows of an iterator cannot be taken by number: they come once, in their order")
+
+    def chunks(self) -> Iterator[Any]:
+        """What is left of the iterator."""
+        return prefetch(self._parts)
 
 
 def is_rereadable(source: Any, *, silent: bool) -> bool:
@@ -98,40 +163,60 @@ def is_rereadable(source: Any, *, silent: bool) -> bool:
     return bool(getattr(source, "rereadable", silent))
 
 
-def _opened(path: Path, size: int | None, shuffle: int | None, options: dict[str, Any]) -> Source:
-    from natgrad.data.io import line_sources
+class Stream(NamedTuple):
+    """``read()`` begins anew; ``rereadable`` says whether it may be called twice; ``n_total`` counts the documents, if known."""
 
-    if not path.exists():
-        raise FileNotFoundError(f"{str(path)!r}: there is no such file or folder")
-    name = path.name.removesuffix(".gz")
-    suffix = Path(name).suffix
-    if suffix in (".parquet", ".pq", ".arrow", ".feather") or path.is_dir():
-        return ParquetSource(path, size=size, shuffle=shuffle, **options)
-    if suffix == ".npy":
-        return ArraySource(load_array(path, "r"), size, shuffle)
-    if suffix in (".bed", ".h5ad"):
-        from natgrad.data.io import plink
+    read: Callable[[], Iterator[Any]]
+    rereadable: bool
+    n_total: int | None = None
 
-        if suffix == ".bed":
-            return plink.BedSource(path, size=size, shuffle=shuffle, **options)
-        return plink.H5adSource(path, size=size, shuffle=shuffle, **options)
-    if suffix == ".mtx":
-        from natgrad.data.io.matrix_market import read_matrix_market
 
-        return ArraySource(read_matrix_market(path), size, shuffle)
-    if shuffle is not None:
-        raise ValueError(
-            f"shuffle={shuffle!r}: {path.name} is read from the front to the end; write it as .npy or .parquet"
-        )
-    if suffix in (".svm", ".svmlight", ".libsvm"):
-        return line_sources.SvmlightSource(path, size=size, **options)
-    if suffix == ".ldac" or name.startswith("docword"):
-        kind = line_sources.LdacSource if suffix == ".ldac" else line_sources.DocwordSource
-        return kind(path, size=size, **options)
-    raise ValueError(
-        f"{path.name!r} is no kind of file that is known: .npy, .parquet, .arrow, .feather, .mtx, .svm, .svmlight, .ldac, "
-        "docword…, .bed, .h5ad"
-    )
+def as_stream(X: Any, size: int | None = None) -> Stream | None:
+    """The stream that X is, or None if it is a corpus in one piece.
+
+    Parameters
+    ----------
+    X : anything
+    size : documents in a chunk, where they come one by one
+
+    Examples
+    --------
+    >>> as_stream([[1, 0], [0, 2]]) is None
+    True
+    >>> [len(chunk) for chunk in as_stream(iter(["one text", "two", "three"]), size=2).read()]
+    [2, 1]
+    """
+    if callable(getattr(X, "chunks", None)):
+        return Stream(lambda: iter(X.chunks()), is_rereadable(X, silent=True), getattr(X, "n_total", None))
+    if isinstance(X, Iterator):
+        return Stream(lambda: _grouped(X, size or DOCUMENTS), False)
+    if isinstance(X, (list, tuple)) and len(X) and all(_is_table(part) for part in X):
+        return Stream(lambda: iter(X), True)
+    if isinstance(X, Iterable) and not hasattr(X, "__len__") and not _is_table(X):
+        return Stream(lambda: _grouped(iter(X), size or DOCUMENTS), True)
+    return None
+
+
+def _is_table(X: Any) -> bool:
+    return sparse.issparse(X) or has_names(X) or isinstance(X, Corpus) or (isinstance(X, np.ndarray) and X.ndim == 2)
+
+
+def _grouped(parts: Iterator[Any], size: int) -> Iterator[Any]:
+    """Chunks as they are; documents in lists of ``size``."""
+    first = next(parts, None)
+    if first is None:
+        return
+    rest = chain([first], parts)
+    if isinstance(first, str) or _is_bag(first):
+        while group := list(islice(rest, size)):
+            yield group
+    else:
+        yield from rest
+
+
+def _is_bag(X: Any) -> bool:
+    """One document as gensim has it: pairs of a word and its count."""
+    return isinstance(X, (list, tuple)) and all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in X)
 
 
 def prefetch(chunks: Iterable[Any]) -> Iterator[Any]:
@@ -178,121 +263,3 @@ def block_order(n_total: int, size: int, seed: int) -> Iterator[Ints]:
     for some in np.array_split(starts, -(-n_total // size)):
         rows = [np.arange(start, min(start + max(1, size // BLOCKS), n_total)) for start in some]
         yield rng.permutation(np.concatenate(rows)) if rows else np.empty(0, dtype=np.int64)
-
-
-@final
-class ArraySource:
-    """An array [n, …], a SciPy sparse matrix or a memory map; nothing is copied but what is handed out."""
-
-    rereadable = True
-
-    def __init__(self, array: Any, size: int | None = None, shuffle: int | None = None) -> None:
-        self.array = array.tocsr() if sparse.issparse(array) else np.asanyarray(array)
-        if self.array.ndim < 1:
-            raise ValueError(f"data must have rows, got {array!r}")
-        self.n_total: int = int(self.array.shape[0])
-        self.size, self.shuffle = size or SIZE, shuffle
-
-    def take(self, rows: Ints) -> Any:
-        """Some rows; of a memory map they are read from the disk in its order."""
-        wanted = np.asarray(rows, dtype=np.int64)
-        if not isinstance(self.array, np.memmap):
-            return self.array[wanted]
-        order = np.argsort(wanted, kind="stable")
-        out = np.empty((len(wanted), *self.array.shape[1:]), self.array.dtype)
-        out[order] = self.array[wanted[order]]
-        return out
-
-    def chunks(self) -> Iterator[Any]:
-        """Slices, or mixed blocks."""
-        return prefetch(self._chunks())
-
-    def _chunks(self) -> Iterator[Any]:
-        if self.shuffle is not None:
-            yield from (self.take(rows) for rows in block_order(self.n_total, self.size, self.shuffle) if len(rows))
-            return
-        for begin in range(0, self.n_total, self.size):
-            part = self.array[begin : begin + self.size]
-            yield np.array(part) if isinstance(part, np.memmap) else part
-
-
-@final
-class IteratorSource:
-    """Chunks of unknown number that come once."""
-
-    rereadable, n_total = False, None
-
-    def __init__(self, parts: Iterator[Any]) -> None:
-        self._parts = parts
-
-    def take(self, rows: Ints) -> Any:
-        """Not of an iterator."""
-        raise TypeError("rows of an iterator cannot be taken by number: they come once, in their order")
-
-    def chunks(self) -> Iterator[Any]:
-        """What is left of the iterator."""
-        return prefetch(self._parts)
-
-
-@final
-class ParquetSource:
-    """Numeric columns of Parquet or Arrow files, or of a folder of them.
-
-    Parameters
-    ----------
-    path : str or Path
-    columns : names, optional; by default all, which must then be numbers
-    size, shuffle : as in `open_source`
-    """
-
-    rereadable = True
-
-    def __init__(
-        self, path: str | Path, *, columns: list[str] | None = None, size: int | None = None, shuffle: int | None = None
-    ) -> None:
-        try:
-            import pyarrow
-            import pyarrow.dataset
-        except ImportError:
-            raise ImportError(f"{str(path)!r} needs PyArrow: pip install 'natgrad[arrow]'") from None
-        suffix = (
-            next(iter(sorted(Path(path).iterdir())), Path("x.parquet")).suffix
-            if Path(path).is_dir()
-            else Path(path).suffix
-        )
-        kind = "feather" if suffix in (".arrow", ".feather") else "parquet"
-        try:
-            self._data = pyarrow.dataset.dataset(path, format=kind)
-            self.n_total: int = self._data.count_rows()
-        except (pyarrow.ArrowInvalid, OSError) as error:
-            raise ValueError(f"{str(path)!r} cannot be read as {kind}: {error}") from None
-        self.columns = list(self._data.schema.names if columns is None else columns)
-        for name in self.columns:
-            if name not in self._data.schema.names:
-                raise ValueError(f"there is no column {name!r}; there are {', '.join(self._data.schema.names[:20])}")
-            found = self._data.schema.field(name).type
-            if not (
-                pyarrow.types.is_integer(found) or pyarrow.types.is_floating(found) or pyarrow.types.is_boolean(found)
-            ):
-                raise TypeError(f"column {name!r} is {found}, not numbers: choose others with columns=")
-        self.path, self.size, self.shuffle = path, size or SIZE, shuffle
-
-    def take(self, rows: Ints) -> npt.NDArray[np.float64]:
-        """Some rows [n, columns]; a missing value is NaN."""
-        with as_file_error(self.path):
-            return self._numbers(self._data.take(np.asarray(rows), columns=self.columns))
-
-    def chunks(self) -> Iterator[npt.NDArray[np.float64]]:
-        """Rows as they lie in the files, or mixed blocks."""
-        if self.shuffle is not None:
-            order = block_order(self.n_total, self.size, self.shuffle)
-            return prefetch(self.take(rows) for rows in order if len(rows))
-        batches = self._data.to_batches(columns=self.columns, batch_size=self.size)
-        found = (self._numbers(batch) for batch in batches if batch.num_rows)
-        return prefetch(chunks_with_file_errors(self.path, found))
-
-    def _numbers(self, batch: Any) -> npt.NDArray[np.float64]:
-        columns = [
-            np.asarray(batch.column(name).to_numpy(zero_copy_only=False), dtype=np.float64) for name in self.columns
-        ]
-        return np.stack(columns, axis=1)

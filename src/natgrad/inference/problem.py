@@ -138,13 +138,22 @@ class GroupProblem(Problem):
         bound = Σ_g rest_g + Σ_blocks [⟨Σ_g m_g + η̃ − λ, μ⟩ + A(λ) − A(η̃)]
 
     A model says how its groups are solved and what its priors are; everything else follows, and may be overridden where a model
-    knows a faster way. ``group_plate`` is what a group is called, as in ``SVI({"doc": 100})``; ``population`` how many groups the
-    data stand for, more than there are if they are a part of a stream; ``local_limits`` tolerance and most rounds of the local
-    variables, where the method does not say; ``row_bytes`` what remembering one group takes. ``step`` is set where groups overlap,
-    so that nothing may be remembered; ``conjugate`` is False where messages depend on q, so that steps must be checked; ``follows_gradient`` is True
-    where hyper-parameters move at every step, so that what was told before is out of date;
-    ``revive`` gives back what a sampled pass has lost, before anything is remembered; ``summarises`` says that `solve` with a limit
-    of 0 leaves local variables as they are.
+    knows a faster way.
+
+    Parameters
+    ----------
+    group_plate : what a group is called, as in ``SVI({"doc": 100})``
+    n_groups, batch_size : how many there are, and how many are in a batch if the user does not say
+    population : how many groups the data stand for, more than there are if they are a part of a stream
+    local_limits : tolerance and most rounds of the local variables, where the method does not say
+    row_bytes : what remembering one group takes
+    step : set where groups overlap, so that nothing may be remembered
+    conjugate : False where messages depend on q, so that steps must be checked
+    follows_gradient : True where hyper-parameters move at every step, so that what was told before is out of date
+    hyper : Hyper, where hyper-parameters are learned
+    revive : gives back what a sampled pass has lost, before anything is remembered
+    summarises : `solve` with a limit of 0 leaves local variables as they are
+    leading : globals that a sweep updates before the local variables: their start counts, and they wait for a pass after it
     """  # noqa: D400
 
     group_plate: str
@@ -156,7 +165,6 @@ class GroupProblem(Problem):
     hyper: Hyper | None = None
     revive: Callable[[State, int], State] | None = None
     summarises: bool = False
-    # Globals that a sweep updates before the local variables: their start counts, and they wait for a whole pass after it.
     leading: tuple[str, ...] = ()
 
     n_groups: int
@@ -304,10 +312,13 @@ class Grouping(Protocol):
 class EdgeProblem(Problem):
     """Blocks and their children, edge by edge: some of a block's co-parents are global, too.
 
-    ``gauges`` are pairs of blocks that their children see only through an inner product; ``rotate_pair`` turns one of them where a
-    problem knows more of it than `natgrad.inference.rotation`. ``extrapolated`` are the blocks that accelerated sweeps may move
-    ahead, all of them if None. ``message_memory`` is what it takes to remember messages, and
-    ``grouping`` finds groups that are independent given the rest; None where there is no such thing.
+    Parameters
+    ----------
+    gauges : pairs of blocks that their children see only through an inner product
+    rotate_pair : rotates one of them, where a problem knows more of it than `natgrad.inference.rotation`
+    extrapolated : the blocks that accelerated sweeps may move ahead; all of them if None
+    message_memory : what it takes to remember messages; None if the problem cannot
+    grouping : finds groups that are independent given the rest; None where there are none
     """
 
     gauges: tuple[tuple[str, str], ...] = ()

@@ -127,8 +127,8 @@ class Network:
             ``RobbinsMonro``, ``Constant``, ``HoldThenDecay`` or ``PerNode``. By default exact updates for `VB` and
             per-node steps, which need no tuning, for sampled methods.
         max_steps, max_passes, max_seconds, max_messages, tol : limits
-            Most steps, readings of the data, time and messages read, and the nats left to gain below which the fit has converged (0 runs all
-            steps). A step is a pass over all data, unless ``method`` reads a part of them.
+            Most steps, readings of the data, time and messages read, and the nats left to gain below which the fit has converged
+            (0 runs all steps). A step is a pass over all data, unless ``method`` reads a part of them.
         seed : int
             Every random choice is a function of the seed and the number of the step.
         init : mapping, "random", "kmeans", optional
@@ -170,7 +170,7 @@ class Network:
         watchers = (*as_callbacks(callbacks), symmetry_watch(self.problem))
         every, trace = checked_every(bound_every), Trace()
         about = {"method": method, "step": settings.step, "init": init}
-        checkpointer = checkpointer_of(keep, about, lambda: (state_table(shapes_of(self.problem)), {}))
+        checkpointer = checkpointer_of(keep, about, lambda: (state_table(shapes_of(self.problem), settings.seed), {}))
         result = run(
             Phase(self.problem, method, settings.step, settings.order, bound_every=every),
             lambda: make_start(self.problem, init, settings.seed), limits=limits, seed=settings.seed, callbacks=watchers,

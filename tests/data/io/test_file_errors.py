@@ -7,9 +7,10 @@ import pytest
 from adversary.inputs import mutated
 
 import natgrad as ng
-from natgrad.data.corpus import read_docword, read_ldac
 from natgrad.data.io.documents import read_documents
+from natgrad.data.io.docword import read_docword
 from natgrad.data.io.file_errors import as_file_error
+from natgrad.data.io.lda_c import read_ldac
 from natgrad.data.io.npy import load_array
 from natgrad.data.io.numbers import read_numbers
 from natgrad.data.io.ratings import read_ratings
@@ -62,7 +63,9 @@ def test_what_is_not_damage_stays_what_it_is(tmp_path):
     with pytest.raises(ValueError, match=r"f\.ldac, line 2: not a text in UTF-8: byte 6 is 0xff"):
         read_ldac(path)
     path.write_bytes(b"1 0:1\n1: 2:1\n")
-    with pytest.raises(ValueError, match=r"f\.ldac, line 2: expected 'n word:count …'"):
+    with pytest.raises(
+        ValueError, match=r"f\.ldac, line 2, column 1: expected the number of pairs that follow, 1, got '1:'"
+    ):
         read_ldac(path)
 
 

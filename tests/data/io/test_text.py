@@ -4,14 +4,13 @@ import gzip
 
 import pytest
 
-from natgrad.data.corpus import read_ldac
 from natgrad.data.io.documents import read_documents
+from natgrad.data.io.lda_c import read_ldac
 from natgrad.data.io.numbers import read_numbers
-from natgrad.data.io.rating_source import RatingsSource
-from natgrad.data.io.ratings import read_ratings
+from natgrad.data.io.open import open_source
+from natgrad.data.io.ratings import RatingsSource, read_ratings
 from natgrad.data.io.tables import read_table
 from natgrad.data.io.text import open_text
-from natgrad.data.stream import open_source
 
 TEXT = "über café\nchère naïve\n"
 

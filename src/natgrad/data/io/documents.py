@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sparse
 
-from natgrad.data.corpus import Corpus, as_corpus, read_docword, read_ldac
+from natgrad.data.corpus import Corpus, as_corpus
+from natgrad.data.io.docword import read_docword
 from natgrad.data.io.file_errors import raises_file_error
-from natgrad.data.io.tables import kind_of_table, read_table
+from natgrad.data.io.lda_c import read_ldac
+from natgrad.data.io.tables import column_names, kind_of_table, read_table
 from natgrad.data.io.text import open_text
 
 __all__ = ["KINDS", "Documents", "count_words", "read_documents"]
@@ -76,8 +78,8 @@ def read_documents(
     if found in ("csv", "tsv", "jsonl", "parquet"):
         return _from_table(where, column, encoding)
     words = None if vocabulary is None else _words(Path(vocabulary), encoding)
-    readers: dict[str, Callable[..., Corpus]] = {"npz": _from_npz, "lda-c": read_ldac, "docword": read_docword}
-    corpus = readers[found](where, words)
+    readers: dict[str, Callable[..., Corpus]] = {"lda-c": read_ldac, "docword": read_docword}
+    corpus = _from_npz(where, words) if found == "npz" else readers[found](where, words, encoding=encoding)
     return Documents([f"document {d}" for d in range(len(corpus))], None, corpus)
 
 
@@ -167,7 +169,7 @@ def _from_lines(path: Path, encoding: str | None) -> Documents:
 
 def _from_table(path: Path, column: str | None, encoding: str | None) -> Documents:
     if column is None:
-        present = list(read_table(path, encoding=encoding))
+        present = column_names(path, encoding=encoding)
         if len(present) > 1:
             raise ValueError(f"{path}: which column has the texts? It has {', '.join(map(repr, present))}; name one")
         column = present[0]

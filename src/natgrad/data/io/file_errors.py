@@ -38,7 +38,7 @@ def as_file_error(path: Any, *more: type[Exception]) -> Iterator[None]:
             raise
         if type(error) is ValueError and str(path) in str(error):
             raise
-        what = str(error) or type(error).__name__
+        what = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"{path}: cannot be read ({what}); the file is damaged, or of another kind") from None
 
 

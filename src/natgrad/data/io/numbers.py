@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from natgrad.data.io.file_errors import raises_file_error
 from natgrad.data.io.npy import load_array
+from natgrad.data.io.tables import column_names as table_columns
 from natgrad.data.io.tables import kind_of_table, read_table
 from natgrad.data.io.text import number_in
 
@@ -71,7 +72,7 @@ def column_names(path: str | Path, *, encoding: str | None = None) -> list[str]:
     if where.suffix == ".npy":
         shape = load_array(where, "r").shape
         return [str(place) for place in range(shape[1] if len(shape) > 1 else 1)]
-    return list(read_table(where, encoding=encoding))
+    return table_columns(where, encoding=encoding)
 
 
 def run_lengths(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

@@ -1,36 +1,45 @@
-"""A file of ratings in, `Ratings` out; a file that is not one gets a sentence with the line and column.
+"""A file of ratings in; `Ratings`, or chunks of whole users, out; a file that is not one is told the line and the column.
 
 An ``.npz`` has arrays ``user``, ``item`` and ``rating`` of equal length. Parquet has columns, by name. Anything else is text,
 maybe gzipped, with a rating on each line; fields are separated by commas, semicolons, tabs or ``::`` (MovieLens). If the first
 line names the columns, the names say which is which (`natgrad.data.rating_columns`); without names they are user, item, rating,
 and maybe more, which is not read. Ids of a text are text: 7, 007 and +7 are three users.
+
+Whole or in chunks, the same pieces are read. For chunks the ratings of a user must stand together: files are sorted by user
+(``sort -t, -k1,1``; ``frame.sort_values("user")``). A chunk ends where a user ends. Users whose ratings are apart are noticed
+within a chunk; in different chunks they count as two.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 import zipfile
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ids import as_ids
-from natgrad.data.io.file_errors import raises_file_error
-from natgrad.data.io.tables import is_parquet
+from natgrad.data.io.file_errors import chunks_with_file_errors, raises_file_error
+from natgrad.data.io.parquet import ParquetTable, as_arrays
+from natgrad.data.io.tables import is_parquet, records, separator_in
 from natgrad.data.io.text import number_in, open_text
-from natgrad.data.rating_columns import Columns, means_something, pair_columns, rating_columns
-from natgrad.data.ratings import Duplicates, Ratings
+from natgrad.data.rating_columns import means_something, rating_columns
+from natgrad.data.ratings import Ratings
+from natgrad.data.stream import prefetch
 
-__all__ = ["EXPECTED", "Named", "are_pairs", "as_ratings", "rating_lines", "rating_number", "read_ratings"]
+__all__ = ["RatingsSource", "read_ratings"]
 
+Array = npt.NDArray[Any]
 FIELDS = ("user", "item", "rating")
 EXPECTED = (
     "expected lines of user,item,rating (separated by commas, semicolons, tabs or ::; the first line may be names)"
 )
+# Ratings of a chunk, if nobody says; a chunk has at least one user, whatever they rated.
+SIZE = 1_000_000
 # The columns that the caller names: user, item and rating, each a name or None.
 Named = tuple[str | None, str | None, str | None]
 NOBODY: Named = (None, None, None)
@@ -69,188 +78,233 @@ def read_ratings(
     ...     read_ratings(path, user="who").user_ids.tolist()
     ['ann', 'bob']
     """
-    where, named = Path(path), (user, item, value)
+    where = Path(path)
     try:
-        if is_parquet(where):
-            return _from_parquet(where, named)
-        triples = _from_arrays(where, named) if where.suffix == ".npz" else _from_text(where, named, encoding)
+        pieces = list(_pieces(where, (user, item, value), encoding, SIZE))
     except OSError as error:
         raise ValueError(f"{where}: cannot be read ({error.strerror or error})") from None
+    return _ratings(where, _joined(where, pieces))
+
+
+@final
+class RatingsSource:
+    r"""Ratings of a file, in chunks of whole users.
+
+    Parameters
+    ----------
+    path : str or Path
+        Text as `read_ratings` reads it (user, item, rating on each line, or a first line of names; may be ``.gz``), or Parquet.
+        Sorted by user.
+    size : int, optional
+        Ratings of a chunk, about.
+    columns : (user, item, rating), optional
+        The names of the columns; by default those whose names say what they are.
+    encoding : str, optional
+        Of text: by default what its byte-order mark says, or UTF-8.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "ratings.csv"
+    ...     _ = path.write_text("ann,alien,5\nann,brazil,4\nbob,alien,3\n")
+    ...     [chunk.user_ids.tolist() for chunk in RatingsSource(path, size=1).chunks()]
+    [['ann'], ['bob']]
+    """
+
+    rereadable = True
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        size: int | None = None,
+        columns: tuple[str, str, str] | None = None,
+        encoding: str | None = None,
+    ) -> None:
+        self.path, self.size, self.columns, self.encoding = Path(path), size or SIZE, columns, encoding
+        if not self.path.exists():
+            raise FileNotFoundError(f"{str(self.path)!r}: there is no such file")
+        self.n_total: int | None = None
+
+    def take(self, rows: Any) -> Ratings:
+        """Not of a file of ratings."""
+        raise TypeError(
+            f"ratings of {self.path.name} cannot be taken by number: they are read from the front to the end"
+        )
+
+    def chunks(self) -> Iterator[Ratings]:
+        """Chunks of whole users, as they stand in the file."""
+        pieces = _pieces(self.path, self.columns or NOBODY, self.encoding, self.size)
+        return prefetch(chunks_with_file_errors(self.path, self._whole_users(pieces)))
+
+    def _whole_users(self, pieces: Iterator[_Piece]) -> Iterator[Ratings]:
+        """Pieces put together so that no user is cut; a user who comes back is an error."""
+        left: list[_Piece] = []
+        last: Any = None
+        number = 0
+        for piece in pieces:
+            left.append(piece)
+            begins = _begins(piece.user)
+            if len(left) > 1 and left[-2].user[-1] == piece.user[0]:
+                begins = begins[1:]
+            if not len(begins) or (len(left) == 1 and len(begins) == 1):
+                continue
+            whole = _joined(self.path, left)
+            cut = len(whole.user) - len(piece.user) + int(begins[-1])
+            yield self._checked(whole.part(0, cut), number, last)
+            last, number, left = whole.user[cut - 1], number + 1, [whole.part(cut, len(whole.user))]
+        if left or not number:
+            yield self._checked(_joined(self.path, left), number, last)
+
+    def _checked(self, piece: _Piece, number: int, last: Any) -> Ratings:
+        runs = piece.user[_begins(piece.user)]
+        names, first, times = np.unique(runs, return_index=True, return_counts=True)
+        twice = names[times > 1][np.argmin(first[times > 1])] if (times > 1).any() else None
+        if twice is not None or (last is not None and last in names):
+            who = np.array([last if twice is None else twice]).tolist()[0]
+            raise ValueError(
+                f"{self.path}, chunk {number}: ratings of user {who!r} do not stand together; sort the file by user"
+            )
+        return _ratings(self.path, piece)
+
+
+class _Piece(NamedTuple):
+    """Columns as they stand in a file; ``place`` is the line, row or entry of each rating."""
+
+    user: Array
+    item: Array
+    rating: Array
+    place: Array
+
+    def part(self, begin: int, end: int) -> _Piece:
+        """Some of it."""
+        return _Piece(*(column[begin:end] for column in self))
+
+
+def _joined(path: Path, pieces: list[_Piece]) -> _Piece:
+    """Pieces as one."""
+    if not pieces:
+        raise ValueError(f"{path}: there are no ratings in it; {EXPECTED}")
+    return _Piece(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+
+
+def _begins(users: Array) -> npt.NDArray[np.int64]:
+    """Where another user begins."""
+    return np.concatenate([[0], np.flatnonzero(users[1:] != users[:-1]) + 1])
+
+
+def _ratings(path: Path, piece: _Piece) -> Ratings:
+    """The ratings of a piece; a pair that comes twice is an error with both places."""
     try:
-        ratings = Ratings(triples.user, triples.item, triples.rating, duplicates="keep")
+        ratings = Ratings(piece.user, piece.item, piece.rating, duplicates="keep")
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{where}: {error}") from None
-    _check_pairs(where, ratings, triples)
+        raise ValueError(f"{path}: {error}") from None
+    pairs = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
+    _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
+    repeated = np.flatnonzero(first[inverse] != np.arange(len(pairs)))
+    if repeated.size:
+        second, earlier = int(repeated[0]), int(first[inverse[repeated[0]]])
+        unit = "row" if is_parquet(path) else "entry" if path.suffix == ".npz" else "line"
+        raise ValueError(
+            f"{path}, {unit} {piece.place[second]}: user {piece.user[second]} rates item {piece.item[second]} a second time, "
+            f"after {unit} {piece.place[earlier]} ({len(repeated)} such); expected one rating for each pair"
+        )
     return ratings
 
 
-def are_pairs(X: Any, y: Any) -> bool:
-    """Whether X is rows of user and item, and y their ratings, as scikit-learn cuts them into folds.
-
-    A table of ratings may come with a y that means nothing, as pipelines hand it on.
-    """
-    if y is None or isinstance(X, (Ratings, str, Path)) or hasattr(X, "tocoo"):
-        return False
-    return hasattr(X, "columns") or are_ids(X)
-
-
-def are_ids(X: Any) -> bool:
-    """Whether an array has rows of two ids: none is missing, and none has a fraction."""
-    if np.shape(X)[1:] != (2,):
-        return False
-    rows = np.asarray(X)
-    return rows.dtype.kind not in "fc" or bool(np.all(rows == np.round(rows)))
-
-
-def as_ratings(X: Any, y: Any = None, duplicates: Duplicates = "error") -> Ratings:
-    """Ratings as they are, or made of what else holds them.
-
-    With y, the ratings of X, whose rows are a user and an item (an array, or a table with such columns). Otherwise a sparse
-    matrix, a table with columns for user, item and rating, a path (as `read_ratings`), an array with NaN for missing, or an
-    iterator of any of these, whose later ratings replace earlier ones of the same pair.
-    """
-    if are_pairs(X, y):
-        users, items = pair_columns(X) if hasattr(X, "columns") else np.asarray(X).T
-        return Ratings(users, items, y, duplicates=duplicates)
-    if isinstance(X, Ratings):
-        return X
-    if isinstance(X, (str, Path)):
-        return read_ratings(X)
-    if hasattr(X, "tocoo") or hasattr(X, "columns"):
-        return Ratings(X)
-    if hasattr(X, "__next__"):
-        chunks = [as_ratings(chunk) for chunk in X]
-        if not chunks:
-            raise ValueError("the iterator of ratings gave nothing")
-        found = chunks[0]
-        for chunk in chunks[1:]:
-            found = found.extended(chunk)
-        return found
-    return Ratings.from_dense(X)
-
-
-def _from_parquet(path: Path, named: Named) -> Ratings:
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise ImportError(f"{path}: reading Parquet needs PyArrow: pip install 'natgrad[arrow]'") from None
-    columns = rating_columns(parquet.read_schema(path).names, *named, where=f"{path}: ")
-    table = parquet.read_table(path, columns=[name for name in columns if name is not None])
-    try:
-        return Ratings.from_frame(table, user=columns.user, item=columns.item, value=columns.value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
-class _Triples(NamedTuple):
-    """Columns as they stand in a file; ``lines`` says on which line, or is none where there are no lines."""
-
-    user: npt.NDArray[Any]
-    item: npt.NDArray[Any]
-    rating: npt.NDArray[np.float64]
-    lines: list[int] | None = None
-
-
-def _check_pairs(path: Path, ratings: Ratings, triples: _Triples) -> None:
-    """The first pair that comes twice, by its lines: `Ratings` would say it by position."""
-    pairs = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
-    _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
-    again = np.flatnonzero(first[inverse] != np.arange(len(pairs)))
-    if again.size:
-        second, earlier = int(again[0]), int(first[inverse[again[0]]])
-        here, there = (
-            f"entry {place}" if triples.lines is None else f"line {triples.lines[place]}" for place in (second, earlier)
-        )
-        raise ValueError(
-            f"{path}, {here}: user {triples.user[second]} rates item {triples.item[second]} a second time, after {there} "
-            f"({len(again)} such); expected one rating for each pair"
-        )
+def _pieces(path: Path, named: Named, encoding: str | None, size: int) -> Iterator[_Piece]:
+    """All ratings of a file, about ``size`` at a time."""
+    if is_parquet(path):
+        return _parquet_pieces(path, named, size)
+    return _npz_pieces(path, named) if path.suffix == ".npz" else _text_pieces(path, named, encoding, size)
 
 
 # -- text --
 
 
-class _Layout(NamedTuple):
-    """How a line is read: what separates fields, where user, item and rating stand (likes have none), whether it is names."""
-
-    separator: str
-    columns: tuple[int, ...]
-    header: bool
-
-
-def _from_text(path: Path, named: Named, encoding: str | None) -> _Triples:
-    lines: list[int] = []
-    user: list[str] = []
-    item: list[str] = []
-    rating: list[float] = []
+def _text_pieces(path: Path, named: Named, encoding: str | None, size: int) -> Iterator[_Piece]:
+    rows: list[tuple[str, str, float, int]] = []
     with open_text(path, encoding) as file:
-        for place, (who, what, value) in rating_lines(path, file, named):
-            lines.append(place[1])
-            user.append(who)
-            item.append(what)
-            rating.append(rating_number(value, place))
-    if not rating:
-        raise ValueError(f"{path}: there are no ratings in it; {EXPECTED}")
-    return _Triples(as_ids(user, "user"), as_ids(item, "item"), np.array(rating), lines)
+        for row in _text_rows(path, file, named):
+            rows.append(row)
+            if len(rows) >= size:
+                yield _text_piece(rows)
+                rows = []
+    if rows:
+        yield _text_piece(rows)
 
 
-def rating_lines(
-    path: Path, file: Any, named: Named = NOBODY
-) -> Iterator[tuple[tuple[Path, int, int], tuple[str, str, str]]]:
-    """The three fields of each line, and where the rating stands; a like is the rating "1"."""
-    layout: _Layout | None = None
-    for number, line in enumerate(file, 1):
-        if not line.strip():
-            continue
-        first = layout is None
-        layout = layout or _layout(path, number, line, named)
-        if first and layout.header:
-            continue
-        fields = _split(line, layout.separator)
-        if len(fields) <= max(layout.columns):
-            raise ValueError(
-                f"{path}, line {number}: {len(fields)} column{'s' if len(fields) != 1 else ''}, but at least "
-                f"{max(layout.columns) + 1} are needed; {EXPECTED}"
-            )
-        who, what, *value = (fields[column] for column in layout.columns)
-        for name, text, column in zip(FIELDS, (who, what), layout.columns, strict=False):
-            if not text:
-                raise ValueError(f"{path}, line {number}, column {column + 1}: the {name} is empty; {EXPECTED}")
-        yield (path, number, layout.columns[-1] + 1), (who, what, value[0] if value else "1")
+def _text_piece(rows: list[tuple[str, str, float, int]]) -> _Piece:
+    user, item, rating, line = (list(column) for column in zip(*rows, strict=True))
+    return _Piece(as_ids(user, "user"), as_ids(item, "item"), np.array(rating), np.array(line, np.int64))
 
 
-def _layout(path: Path, number: int, line: str, named: Named) -> _Layout:
-    separator = next((mark for mark in ("::", "\t", ";", ",") if mark in line), None)
+def _text_rows(path: Path, file: Any, named: Named) -> Iterator[tuple[str, str, float, int]]:
+    """User, item, rating and line of each record; a like is the rating 1."""
+    skipped, first = 0, ""
+    for first in file:
+        if first.strip():
+            break
+        skipped += 1
+    if not first.strip():
+        return
+    separator = separator_in(path, first)
     if separator is None:
-        raise ValueError(f"{path}, line {number}: no separator in {line.strip()[:40]!r}; {EXPECTED}")
-    names = _split(line, separator)
+        raise ValueError(f"{path}, line {skipped + 1}: no separator in {first.strip()[:40]!r}; {EXPECTED}")
+    places: tuple[int, ...] | None = None
+    for number, record in records(path, chain([first], file), separator):
+        line, fields = number + skipped, [field.strip() for field in record]
+        if not any(fields):
+            continue
+        if places is None:
+            places, header = _layout(path, line, fields, named)
+            if header:
+                continue
+        if len(fields) <= max(places):
+            raise ValueError(
+                f"{path}, line {line}: {len(fields)} column{'s' if len(fields) != 1 else ''}, but at least "
+                f"{max(places) + 1} are needed; {EXPECTED}"
+            )
+        user, item, *value = (fields[place] for place in places)
+        for name, text, place in zip(FIELDS, (user, item), places, strict=False):
+            if not text:
+                raise ValueError(f"{path}, line {line}, column {place + 1}: the {name} is empty; {EXPECTED}")
+        rating = number_in(value[0]) if value else 1.0
+        if not math.isfinite(rating):
+            raise ValueError(
+                f"{path}, line {line}, column {places[-1] + 1}: the rating must be a finite number, got {value[0]!r}"
+            )
+        yield user, item, rating, line
+
+
+def _layout(path: Path, line: int, names: list[str], named: Named) -> tuple[tuple[int, ...], bool]:
+    """Where user, item and rating stand (likes have none), by the first record; and whether that is a header."""
     # A line with a number in it is a rating, unless it has the names that we know, or the caller says that there are names.
-    header = named != NOBODY or means_something(names) or not any(math.isfinite(number_in(name)) for name in names)
-    if not header:
-        return _Layout(separator, (0, 1, 2), header=False)
-    columns: Columns = rating_columns(names, *named, where=f"{path}, line {number}: ")
-    return _Layout(separator, tuple(names.index(name) for name in columns if name is not None), header=True)
+    if named == NOBODY and not means_something(names) and any(math.isfinite(number_in(name)) for name in names):
+        return (0, 1, 2), False
+    columns = rating_columns(names, *named, where=f"{path}, line {line}: ")
+    return tuple(names.index(name) for name in columns if name is not None), True
 
 
-def _split(line: str, separator: str) -> list[str]:
-    text = line.rstrip("\r\n")
-    fields = text.split("::") if separator == "::" else next(csv.reader([text], delimiter=separator))
-    return [field.strip() for field in fields]
+# -- columns and arrays --
 
 
-def rating_number(text: str, place: tuple[Path, int, int]) -> float:
-    """A finite rating, or an error with its place."""
-    value = number_in(text)
-    if not math.isfinite(value):
-        path, line, column = place
-        raise ValueError(f"{path}, line {line}, column {column}: the rating must be a finite number, got {text!r}")
-    return value
+def _parquet_pieces(path: Path, named: Named, size: int) -> Iterator[_Piece]:
+    table, row = ParquetTable(path), 0
+    columns = [name for name in rating_columns(table.names, *named, where=f"{path}: ") if name is not None]
+    for batch in table.batches(columns, size):
+        for name in columns:
+            if batch.column(name).null_count:
+                empty = int(np.argmax(batch.column(name).is_null().to_numpy(zero_copy_only=False)))
+                raise ValueError(f"{path}, row {row + empty}, column {name!r}: it is empty; leave out the row")
+        user, item, *rating = as_arrays(batch, columns)
+        place = np.arange(row, row + batch.num_rows)
+        row += batch.num_rows
+        yield _Piece(user, item, rating[0] if rating else np.ones(len(user)), place)
 
 
-# -- arrays --
-
-
-def _from_arrays(path: Path, named: Named) -> _Triples:
+def _npz_pieces(path: Path, named: Named) -> Iterator[_Piece]:
     if named != NOBODY:
         raise ValueError(
             f"{path}: the arrays of an .npz are called user, item and rating, and user=, item= and value= are for tables"
@@ -271,4 +325,4 @@ def _from_arrays(path: Path, named: Named) -> _Triples:
         raise ValueError(f"{path}: rating must hold numbers, got {rating.dtype}; {expected}")
     if (bad := np.flatnonzero(~np.isfinite(rating))).size:
         raise ValueError(f"{path}: rating[{bad[0]}] = {rating[bad[0]]} is not finite; {expected}")
-    return _Triples(user, item, rating.astype(np.float64))
+    yield _Piece(user, item, rating.astype(np.float64), np.arange(len(user)))

@@ -1,19 +1,36 @@
-"""A table on disk (CSV, TSV, JSON lines, Parquet) in, its columns by name out; a wrong name is told the ones that exist."""
+"""A table on disk (CSV, TSV, JSON lines, Parquet) in, its columns by name out, whole or a chunk of rows at a time.
+
+The whole table is all its chunks. A wrong name is told the ones that exist. `records` is the one reader of separated fields:
+tables and files of ratings are read with it.
+"""
 
 from __future__ import annotations
 
 import csv
-import difflib
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from natgrad.data.io.file_errors import raises_file_error
+from natgrad.data.io.columns import choose_columns, refuse_duplicates
+from natgrad.data.io.file_errors import chunks_with_file_errors
+from natgrad.data.io.parquet import ParquetTable
 from natgrad.data.io.text import open_text
+from natgrad.data.stream import SIZE
 
-__all__ = ["TABLES", "is_parquet", "kind_of_table", "read_table"]
+__all__ = [
+    "TABLES",
+    "column_names",
+    "is_parquet",
+    "kind_of_table",
+    "read_table",
+    "records",
+    "separator_in",
+    "table_chunks",
+]
 
 TABLES = {
     ".csv": "csv",
@@ -25,6 +42,10 @@ TABLES = {
     ".pq": "parquet",
 }
 Columns = dict[str, list[Any]]
+# Letters of a record, which may hold a whole book; where there are more, a quotation mark was not closed.
+LONGEST = 2**27
+# A line that no file has, after which a record that has not ended is one whose quotation marks are not closed.
+END = "\x1e\x1e\n"
 
 
 def is_parquet(path: Path) -> bool:
@@ -38,7 +59,6 @@ def kind_of_table(path: Path) -> str | None:
     return TABLES.get(suffixes[-1]) if suffixes else None
 
 
-@raises_file_error
 def read_table(path: str | Path, columns: Sequence[str] | None = None, *, encoding: str | None = None) -> Columns:
     """Columns of a table as lists.
 
@@ -55,43 +75,145 @@ def read_table(path: str | Path, columns: Sequence[str] | None = None, *, encodi
     ValueError
         With the columns that exist if one is asked for that does not, and with the line of the first row that is wrong.
     """
-    where = Path(path)
-    kind = kind_of_table(where)
-    if kind is None:
-        raise ValueError(f"{where}: not a table by its name; expected a file ending in {', '.join(TABLES)}")
-    if kind == "parquet":
-        return _from_parquet(where, columns)
-    with open_text(where, encoding) as file:
-        if kind == "jsonl":
-            return _from_json_lines(where, file, columns)
-        return _from_rows(where, file, "," if kind == "csv" else "\t", columns)
-
-
-def _from_rows(path: Path, file: TextIO, separator: str, columns: Sequence[str] | None) -> Columns:
-    csv.field_size_limit(2**31 - 1)  # a field may be a whole book
-    rows = csv.reader(file, delimiter=separator)
-    header = [name.strip() for name in next(rows, [])]
-    if not header:
-        raise ValueError(f"{path}: is empty; expected a first line with the names of the columns")
-    _refuse_twice(f"{path}, line {rows.line_num}", header)
-    chosen = _chosen(path, header, columns)
-    places = [header.index(name) for name in chosen]
-    found: Columns = {name: [] for name in chosen}
-    for row in rows:
-        if not row:
-            continue
-        if len(row) != len(header):
-            raise ValueError(
-                f"{path}, line {rows.line_num}: {len(row)} fields, but the first line names {len(header)} columns "
-                f"({', '.join(header)})"
-            )
-        for name, place in zip(chosen, places, strict=True):
-            found[name].append(row[place])
+    chunks = table_chunks(path, columns, encoding=encoding)
+    found = next(chunks)
+    for chunk in chunks:
+        for name, values in chunk.items():
+            found[name] += values
     return found
 
 
-def _from_json_lines(path: Path, file: TextIO, columns: Sequence[str] | None) -> Columns:
-    found: Columns = {}
+def column_names(path: str | Path, *, encoding: str | None = None) -> list[str]:
+    """The names of a table's columns, in order."""
+    return list(next(table_chunks(path, size=1, encoding=encoding)))
+
+
+def table_chunks(
+    path: str | Path, columns: Sequence[str] | None = None, *, size: int = SIZE, encoding: str | None = None
+) -> Iterator[Columns]:
+    """The same columns, ``size`` rows at a time; of a table without rows, one chunk without rows."""
+    return chunks_with_file_errors(path, _chunks(Path(path), columns, size, encoding))
+
+
+def _chunks(path: Path, columns: Sequence[str] | None, size: int, encoding: str | None) -> Iterator[Columns]:
+    kind = kind_of_table(path)
+    if kind is None:
+        raise ValueError(f"{path}: not a table by its name; expected a file ending in {', '.join(TABLES)}")
+    if kind == "parquet":
+        table = ParquetTable(path)
+        names = table.choose(columns)
+        batches = ({name: batch.column(name).to_pylist() for name in names} for batch in table.batches(names, size))
+        yield from _at_least_one(names, batches)
+        return
+    with open_text(path, encoding) as file:
+        read = _json_rows if kind == "jsonl" else _separated_rows
+        names, rows = read(path, file, columns)
+        groups = iter(lambda: list(islice(rows, size)), [])
+        yield from _at_least_one(
+            names, (dict(zip(names, map(list, zip(*group, strict=True)), strict=True)) for group in groups)
+        )
+
+
+def _at_least_one(names: list[str], chunks: Iterator[Columns]) -> Iterator[Columns]:
+    yield next(chunks, {name: [] for name in names})
+    yield from chunks
+
+
+def separator_in(path: Path, line: str) -> str | None:
+    """What separates the fields of a file's first line, outside of quotation marks; None if nothing does.
+
+    The first of ``::``, tab, ; and , that is there; in a .csv the comma, and in a .tsv the tab, comes first.
+    """
+    kind, bare = kind_of_table(path), re.sub(r'"[^"]*"', "", line)
+    order = {"csv": (",", ";", "\t", "::"), "tsv": ("\t", "::", ";", ",")}.get(kind or "", ("::", "\t", ";", ","))
+    return next((mark for mark in order if mark in bare), None)
+
+
+def records(path: Path, lines: Iterator[str], separator: str) -> Iterator[tuple[int, list[str]]]:
+    """The fields of each record, and the line on which it begins; one in quotation marks may go over several lines."""
+    if separator == "::":
+        yield from ((number, text.rstrip("\r\n").split("::")) for number, text in enumerate(lines, 1))
+        return
+    csv.field_size_limit(LONGEST + 1)
+    begin, length = 1, 0
+
+    def counted() -> Iterator[str]:
+        nonlocal length
+        for text in lines:
+            length += len(text)
+            if length > LONGEST:
+                raise ValueError(
+                    f"{path}, line {begin}: a record of more than {LONGEST:,} letters begins; is a quotation mark not closed?"
+                )
+            yield text
+        yield END
+
+    rows = csv.reader(counted(), delimiter=separator)
+    for row in rows:
+        if row == [END.strip("\n")]:
+            return
+        if row and row[-1].endswith(END):
+            raise ValueError(
+                f"{path}, line {begin}: a field begins with a quotation mark that is never closed; close it, or double it"
+            )
+        yield begin, row
+        begin, length = rows.line_num + 1, 0
+
+
+def _separated_rows(path: Path, file: TextIO, columns: Sequence[str] | None) -> tuple[list[str], Iterator[list[str]]]:
+    first = file.readline()
+    separator = (separator_in(path, first) if kind_of_table(path) == "csv" else "\t") or ","
+    rows = records(path, _after(first, file), separator)
+    header = [name.strip() for name in next(rows, (1, []))[1]]
+    if not header:
+        raise ValueError(f"{path}: is empty; expected a first line with the names of the columns")
+    refuse_duplicates(f"{path}, line 1", header)
+    chosen = choose_columns(path, header, columns)
+    places = [header.index(name) for name in chosen]
+
+    def checked() -> Iterator[list[str]]:
+        for line, row in rows:
+            if not row:
+                continue
+            if len(row) != len(header):
+                raise ValueError(
+                    f"{path}, line {line}: {len(row)} fields, but the first line names {len(header)} columns "
+                    f"({', '.join(header)})"
+                )
+            yield [row[place] for place in places]
+
+    return chosen, checked()
+
+
+def _after(first: str, file: TextIO) -> Iterator[str]:
+    if first:
+        yield first
+    yield from file
+
+
+def _json_rows(path: Path, file: TextIO, columns: Sequence[str] | None) -> tuple[list[str], Iterator[list[Any]]]:
+    objects = _json_objects(path, file)
+    first = next(objects, None)
+    if first is None:
+        raise ValueError(f"{path}: is empty; expected a JSON object on each line")
+    names = choose_columns(f"{path}, line {first[0]}", list(first[1]), columns)
+
+    def rows() -> Iterator[list[Any]]:
+        yield [first[1][name] for name in names]
+        for line, record in objects:
+            where = f"{path}, line {line}"
+            choose_columns(where, list(record), names)
+            if columns is None and len(record) > len(names):
+                more = next(name for name in record if name not in names)
+                raise ValueError(
+                    f"{where}: the column {more!r} is new; name the columns to read, or write it on every line"
+                )
+            yield [record[name] for name in names]
+
+    return names, rows()
+
+
+def _json_objects(path: Path, file: TextIO) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(file, 1):
         if not line.strip():
             continue
@@ -103,46 +225,9 @@ def _from_json_lines(path: Path, file: TextIO, columns: Sequence[str] | None) ->
             raise ValueError(
                 f"{path}, line {number}: expected an object with the columns as keys, got {line.strip()[:40]!r}"
             )
-        chosen = _chosen(path, list(record), columns if columns is not None else list(found) or None)
-        for name in chosen:
-            found.setdefault(name, []).append(record[name])
-    if not found:
-        raise ValueError(f"{path}: is empty; expected a JSON object on each line")
-    return found
-
-
-def _from_parquet(path: Path, columns: Sequence[str] | None) -> Columns:
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise ImportError(f"{path}: reading Parquet needs PyArrow: pip install pyarrow") from None
-    present = parquet.read_schema(path).names
-    _refuse_twice(str(path), present)
-    chosen = _chosen(path, present, columns)
-    table = parquet.read_table(path, columns=chosen)
-    return {name: table.column(name).to_pylist() for name in chosen}
+        yield number, record
 
 
 def _record(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    _refuse_twice(where, [name for name, _ in pairs])
+    refuse_duplicates(where, [name for name, _ in pairs])
     return dict(pairs)
-
-
-def _refuse_twice(where: str, names: list[str]) -> None:
-    """Of two columns with one name only one could be read, and nobody would know which."""
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(
-            f"{where}: the column {twice!r} is there {names.count(twice)} times among {', '.join(map(repr, names))}: rename one"
-        )
-
-
-def _chosen(path: Path, present: list[str], wanted: Sequence[str] | None) -> list[str]:
-    if wanted is None:
-        return present
-    for name in wanted:
-        if name not in present:
-            near = difflib.get_close_matches(name, present, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"{path}: there is no column {name!r}; it has {', '.join(map(repr, present))}{hint}")
-    return list(wanted)

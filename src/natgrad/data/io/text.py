@@ -1,5 +1,7 @@
 """A text file in, gzipped or not; its lines out, in the encoding that its mark or its reader names, or an error with a place.
 
+`open_text` is the one opener of text. `TextSource` is what formats that are read line by line have in common.
+
 A file that begins with a byte-order mark is UTF-8, UTF-16 or UTF-32, as the mark says. Everything else is UTF-8, unless
 ``encoding`` says otherwise: a byte that is not UTF-8 is never left out or guessed at, as "über" in Latin-1 would become "ber".
 """
@@ -11,12 +13,16 @@ import gzip
 import io
 import math
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
+from typing import Any, BinaryIO, TextIO, cast, final
 
-__all__ = ["number_in", "open_text", "whole_number_in"]
+from natgrad.data.io.file_errors import chunks_with_file_errors
+from natgrad.data.stream import SIZE, prefetch
+
+__all__ = ["TextSource", "number_in", "open_text", "pairs_in", "whole_number_in", "wrong_field"]
 
 # UTF-32 first: its mark begins with that of UTF-16.
 MARKS = (
@@ -28,6 +34,8 @@ MARKS = (
 )
 # Bytes that are looked at for zeros, which text in UTF-8 has not and every page of UTF-16 without a mark has.
 HEAD = 65_536
+# Numbers of a word or a feature beyond this are a mistake: nobody has so many columns.
+MOST_COLUMNS = 2**31 - 1
 
 
 @contextmanager
@@ -72,6 +80,59 @@ def whole_number_in(text: str) -> int:
     if "_" in text:
         raise ValueError(f"{text!r} is not a whole number")
     return int(text)
+
+
+def wrong_field(path: Path, line: int, text: str, place: int, expected: str) -> ValueError:
+    """An error that points at a field, between blanks, of a line; ``place`` is counted from 0."""
+    fields, column = text.split(), len(text.rstrip("\r\n"))
+    shown = fields[place] if place < len(fields) else "the end of the line"
+    if place < len(fields):
+        end = 0
+        for field in fields[: place + 1]:
+            column = text.index(field, end)
+            end = column + len(field)
+    return ValueError(f"{path}, line {line}, column {column + 1}: expected {expected}, got {shown[:40]!r}")
+
+
+def pairs_in(path: Path, line: int, text: str, skip: int, least: int) -> tuple[list[int], list[float]]:
+    """The fields ``number:value`` of a line, after the first ``skip``; numbers from ``least`` on, and finite values."""
+    numbers, values = [], []
+    for place, field in enumerate(text.split()[skip:], skip):
+        try:
+            left, right = field.split(":")
+            number, value = whole_number_in(left), number_in(right)
+        except ValueError:
+            raise wrong_field(path, line, text, place, "number:value") from None
+        if not least <= number <= MOST_COLUMNS:
+            raise wrong_field(path, line, text, place, f"a number from {least} to {MOST_COLUMNS} before the colon")
+        if not math.isfinite(value):
+            raise wrong_field(path, line, text, place, "a finite value")
+        numbers.append(number)
+        values.append(value)
+    return numbers, values
+
+
+class TextSource(ABC):
+    """A source whose rows are lines, read from the front to the end."""
+
+    rereadable = True
+
+    def __init__(self, path: str | Path, size: int | None, encoding: str | None, n_total: int | None = None) -> None:
+        self.path, self.size, self.encoding, self.n_total = Path(path), size or SIZE, encoding, n_total
+
+    @abstractmethod
+    def parts(self) -> Iterator[Any]:
+        """All rows, ``size`` at a time."""
+
+    @final
+    def chunks(self) -> Iterator[Any]:
+        """The same, read ahead; errors name the file."""
+        return prefetch(chunks_with_file_errors(self.path, self.parts()))
+
+    @final
+    def take(self, rows: Any) -> Any:
+        """Not of text."""
+        raise TypeError(f"rows of {self.path.name} cannot be taken by number: it is text; write it as .npy or .parquet")
 
 
 def _opened(path: Path) -> BinaryIO:

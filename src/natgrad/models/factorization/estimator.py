@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 
-from natgrad.data.io.ratings import as_ratings
+from natgrad.data.rating_forms import as_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import BoundEvery, Phase, Result
 from natgrad.inference.methods import Method
@@ -100,7 +100,8 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
     method, step : as in ``Network.fit``
         Which ratings each step reads, and how long the steps are; chosen for you where they are left out.
     max_steps, max_passes, max_messages, max_seconds, tol : limits
-        Most steps, readings of the data, messages read and time, and the nats a rating left to gain below which the fit has converged (0 runs on).
+        Most steps, readings of the data, messages read and time, and the nats a rating left to gain below which the fit has
+        converged (0 runs on).
     init_scale : float
         Where the means start: a draw from the prior, this many times as wide.
     bound_every : int, "log" or None

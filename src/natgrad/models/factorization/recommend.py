@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.io.ratings import are_ids, are_pairs, as_ratings
 from natgrad.data.rating_columns import pairs_in
+from natgrad.data.rating_forms import are_ids, are_pairs, as_ratings
 from natgrad.data.ratings import joined_ids
 from natgrad.models.factorization.metrics import ranking_scores
 from natgrad.models.factorization.tables import check_columns, completed, halves, shape_of, with_new

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.io.ratings import as_ratings
+from natgrad.data.rating_forms import as_ratings
 from natgrad.data.ratings import Ratings, joined_ids
 from natgrad.data.stream import is_rereadable
 from natgrad.inference.engine import Result

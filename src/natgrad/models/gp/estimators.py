@@ -372,7 +372,6 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
 
     def _read(self, X: Any, y: Any, reset: bool, classes: Any = None) -> Rows:
         """±1 for the second class of two, or for each class against the rest."""
-        source = None
         if self._is_stream(X):
             source = self._rows(X, y, reset)
             X, y = source.inputs, np.array(source.outputs[:, 0])
@@ -389,4 +388,4 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
                 f"y[{unknown[0]}] = {y[unknown[:1]].tolist()[0]!r} is none of the classes {self.classes_.tolist()}"
             )
         hit = y[:, None] == (self.classes_[1:] if len(self.classes_) == 2 else self.classes_)
-        return Rows(X, np.where(hit, 1.0, -1.0), keep=source)
+        return Rows(X, np.where(hit, 1.0, -1.0))

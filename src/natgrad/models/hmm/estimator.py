@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 
-from natgrad.data.io.row_writer import RowWriter
+from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import Sequences, as_ends, as_labels, columns_and_lengths, is_stream
 from natgrad.inference.engine import Phase, take_steps
 from natgrad.inference.methods import SVI, VB, Method
@@ -294,7 +294,7 @@ class HiddenMarkov(HMMFiles, ABC):
         from natgrad.models.hmm.problem import SequenceProblem
 
         refuse_checkpoint(split_options(options)[1])
-        trace, models = Trace(), list[HMMModel]()
+        trace, models = Trace(), list["HMMModel"]()
 
         def chunk(part: Any) -> Chunk:
             columns, lengths = self._columns(part, None, None, fresh=not models)
@@ -309,7 +309,8 @@ class HiddenMarkov(HMMFiles, ABC):
             return Chunk(problem, data.n_times, data.n_times)
 
         phases = StreamPhases(
-            lambda: parts, chunk, trace, step=self.step, rereadable=False, max_passes=1, tol=self.tol, n_groups=None, words="rows",
+            lambda: parts, chunk, trace, step=self.step, rereadable=False, max_passes=1, tol=self.tol, n_groups=None,
+            words="rows",
         )  # fmt: skip
         result = self._run(
             phases, lambda: self._starts(cast("SequenceProblem", phases.first())), self._limits(max_passes=None),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.io.row_writer import RowWriter
+from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import ROWS, Sequences
 from natgrad.kernels.hmm.chain import best_scores, grow_buffers, scan_backward, scan_forward, trace_path
 from natgrad.kernels.hmm.emissions import TABLE

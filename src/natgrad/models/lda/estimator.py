@@ -17,7 +17,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
 from natgrad.data.corpus import Corpus, as_corpus, with_words
-from natgrad.data.streams import as_stream
+from natgrad.data.stream import as_stream
 from natgrad.inference.engine import Phase, take_steps
 from natgrad.inference.methods import Method
 from natgrad.inference.step_sizes import Step
@@ -331,10 +331,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
             from natgrad.models.lda.gibbs import GibbsSweeps  # Numba takes a while to import
 
             sampler = GibbsSweeps(problem, self.finish_sweeps)
+        advice = "raise max_passes, or continue_() the fit"
         with self._threads():
             result = self._run(
-                phase, start, self._limits(problem.corpus.n_tokens, "raise max_passes, or continue_() the fit", max_passes=passes),
-                problem, options=options, trace=trace, table=lambda: (state_table(problem.local.topics, problem.learn), sizes),
+                phase, start, self._limits(problem.corpus.n_tokens, advice, max_passes=passes), problem, options=options, trace=trace, table=lambda: (state_table(problem.local.topics, problem.learn), sizes),
                 closing=() if sampler is None else [Phase(problem, stepper=sampler, until=self.finish_sweeps, optional=True)],
             )  # fmt: skip
             last = result.trace.last.elbo if len(result.trace) else np.nan

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from natgrad import random
 from natgrad.data.corpus import Corpus, as_corpus, has_names, with_words
-from natgrad.data.streams import Stream
+from natgrad.data.stream import Stream
 from natgrad.inference.streams import Chunk, StreamPhases
 from natgrad.inference.trace import Trace
 from natgrad.models.lda.settings import problem_of

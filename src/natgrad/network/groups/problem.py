@@ -1,13 +1,13 @@
 """A declared network seen along one plate: its groups as the engine's `GroupProblem`.
 
     local step    the local variables of a batch, given the globals
-    summary       S = Σ_g S_g, what groups tell the globals (`natgrad.network.groups.summary`); or the batch itself, where what is told
-                  does not add up or need not be kept
+    summary       S = Σ_g S_g, what groups tell the globals (`natgrad.network.groups.summary`); or the batch itself, where what is
+                  told does not add up or need not be kept
     global step   the globals, one after the other, from S or from the batch scaled by groups / batch
 
 Where the order of a sweep has globals before local variables, these are updated once from the start, so that a start given to
-the local variables counts. A batch is visited in parts, each a pure function of the globals and the part's own local variables: an
-executor may compute them anywhere. How many there are depends on the data alone, and S is summed in their order.
+the local variables counts. A batch is visited in parts, each a pure function of the globals and the part's own local variables:
+an executor may compute them anywhere. How many there are depends on the data alone, and S is summed in their order.
 """
 
 from __future__ import annotations

@@ -13,9 +13,10 @@ import numpy as np
 from natgrad.families import Family
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check, either, record, refuse
+from natgrad.inference.steppers.groups import BatchMemory, GroupMemory
 from natgrad.inference.trace import Stop, Trace
-from natgrad.network.groups.memoised import Remembered
 from natgrad.network.results.fit import SavedFit, Settings
+from natgrad.network.results.records import FormerMemory
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.files.tables import METHOD, STEP, memory_of
 
@@ -99,8 +100,8 @@ def shapes_of(problem: NetworkProblem) -> dict[str, tuple[Family, Any]]:
     return {name: (block.family, problem.plan.nodes[name].stat_shapes()) for name, block in problem.blocks.items()}
 
 
-def state_table(blocks: Mapping[str, tuple[Family, Any]]) -> Any:
-    """The state of a network with blocks of these families and shapes.
+def state_table(blocks: Mapping[str, tuple[Family, Any]], seed: int | None = None) -> Any:
+    """The state of a network with blocks of these families and shapes, in a run with this seed.
 
     A node that was not updated yet may be a point mass, so that moments need not follow from natural parameters.
     """
@@ -111,14 +112,15 @@ def state_table(blocks: Mapping[str, tuple[Family, Any]]) -> Any:
         for name, (family, _) in blocks.items()
     }
     memory = memory_of(points, (lam, mu))
-    rows = {f"{name}?": tuple for name in blocks}
-    memory["memoised?"] = record(
-        Remembered,
-        cut=("text", "natural", "whole"),
-        stats=_arrays,
-        entropy="real | real []",
-        rows=[either("none", rows)],
+    batch = record(BatchMemory, rows=[{f"{name}?": tuple for name in blocks}], messages=_arrays, rest="real")
+    memory["groups?"] = record(
+        GroupMemory,
+        messages=_arrays,
+        rest="real",
+        batches=[either("none", batch)],
+        cut=("text", "natural", "whole" if seed is None else f"whole in [{seed}, {seed}]"),
     )
+    memory["memoised?"] = FormerMemory  # of files before 0.2; not used
     return record(State, lam=lam, mu=mu, t="whole in [0, 1e12]", memory=memory, hyper={})
 
 
@@ -126,5 +128,8 @@ def _arrays(value: Any, sizes: Sizes, where: str) -> None:
     """Arrays of finite numbers by name; their shapes are those of a network that is not there."""
     if not isinstance(value, Mapping):
         refuse(where, "is not a mapping")
-    for name, part in value.items():
-        check(part, f"real | real {list(np.shape(part))}", sizes, f"{where}[{str(name)[:60]!r}]")
+    for name, parts in value.items():
+        here = f"{where}[{str(name)[:60]!r}]"
+        if type(parts) is not tuple or len(parts) != 1:
+            refuse(here, "is not a tuple of one array")
+        check(parts[0], f"real | real {list(np.shape(parts[0]))}", sizes, here)

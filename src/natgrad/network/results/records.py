@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from natgrad.network.language.plates import Plate
 from natgrad.posterior.files.records import register
 
-__all__: list[str] = []
+__all__ = ["FormerMemory"]
 
 
-class _FormerMemory(NamedTuple):
+class FormerMemory(NamedTuple):
     """What memoised VB remembered before 0.2; a file with it loads, and a fit that goes on from it remembers anew."""
 
     cut: Any
@@ -19,5 +19,5 @@ class _FormerMemory(NamedTuple):
     rows: Any
 
 
-register(_FormerMemory, "memory.MemoisedNetwork")
+register(FormerMemory, "memory.MemoisedNetwork")
 register(Plate, None, lambda plate: {"name": plate.name, "size": plate.size, "weight": plate.weight})

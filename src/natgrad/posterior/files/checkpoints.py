@@ -54,7 +54,8 @@ def _about(value: Any, sizes: dict[str, int], where: str) -> None:
 CONTENT = {
     "about": _about,
     "run": record(
-        RunState, state=State, trace=Trace, begun="whole in [0, 1e12]", unread="whole", first="float", notes=tuple, phase="none | whole in [0, 1e12]",
+        RunState, state=State, trace=Trace, begun="whole in [0, 1e12]", unread="whole", first="float", notes=tuple,
+        phase="none | whole in [0, 1e12]",
         stop=either("none", Stop),
     ),
 }  # fmt: skip

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from natgrad.inference.auto import Auto
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch
 from natgrad.inference.schema import check, either, record, refuse
@@ -19,6 +21,8 @@ from natgrad.inference.steppers.message_memory import Checked
 __all__ = ["METHOD", "RUN", "STEP", "groups_of", "memory_of"]
 
 Sizes = dict[str, int]
+# Sums that were exchanged for many passes differ by rounding from sums that are made anew.
+ROUNDING = 1e-9
 
 
 def _stored_method(value: Any, sizes: Sizes, where: str) -> None:
@@ -73,6 +77,9 @@ def memory_of(points: Mapping[str, Any], whole: Any, messages: Any = None) -> di
     return table
 
 
+CUT = either("none", ("text", "natural", "whole"))
+
+
 def groups_of(said: Mapping[str, Any], rows: Any) -> dict[str, Any]:
     """The table of what memoised groups remember.
 
@@ -83,15 +90,32 @@ def groups_of(said: Mapping[str, Any], rows: Any) -> dict[str, Any]:
     """
 
     def of(value: Any, sizes: Sizes, where: str) -> None:
-        record(GroupMemory, rest="real", batches=[either("none", BatchMemory)])(value, sizes, where)
+        record(GroupMemory, rest="real", batches=[either("none", BatchMemory)], cut=CUT)(value, sizes, where)
         seen = [kept for kept in value.batches if kept is not None]
         # Of a single batch only the sums are kept.
         own = {} if len(value.batches) == 1 else dict(said)
         check(value.messages, dict(said) if seen else {}, sizes, f"{where}.messages")
         for number, kept in enumerate(seen):
             record(BatchMemory, rows=rows, messages=own, rest="real")(kept, sizes, f"{where}.batches[{number}]")
+        if own:
+            _check_sums(value, seen, where)
 
     return {"groups?": of, "before?": {name: part for name, part in said.items() if name != "theta"}}
+
+
+def _check_sums(value: GroupMemory, seen: list[BatchMemory], where: str) -> None:
+    """Batches are taken out of the sums and put back, so that a wrong sum would never be noticed."""
+    sums = {
+        f"{where}.messages[{name!r}][{place}]": (total, [kept.messages[name][place] for kept in seen])
+        for name, parts in value.messages.items()
+        for place, total in enumerate(parts)
+    }
+    sums[f"{where}.rest"] = value.rest, [kept.rest for kept in seen]
+    for what, (total, parts) in sums.items():
+        wanted = sum(np.asarray(part, np.float64) for part in parts)
+        size = sum(np.abs(part, dtype=np.float64) for part in parts)
+        if not np.all(np.abs(total - wanted) <= ROUNDING * (size + np.max(size, initial=0.0))):
+            refuse(what, "is not the sum over its batches")
 
 
 def _both(own: Any, whole: Any) -> Any:

@@ -6,6 +6,7 @@ import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from natgrad.inference.steppers.tuned import TunedGroups
 from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sklearn_kernels
@@ -13,7 +14,6 @@ from sklearn.gaussian_process import kernels as sklearn_kernels
 import natgrad as ng
 from natgrad import covariance as cov
 from natgrad.data.rows import rows_of_arrays
-from natgrad.inference.steppers.tuned import TunedGroups
 from natgrad.models.gp.likelihoods import Bernoulli, Gaussian, Poisson, StudentT
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Learned, Settings, adam_step, compiled

@@ -92,7 +92,7 @@ def test_files_maps_and_chunks_are_the_same_rows(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(arrow.table({"x": x[:, 0], "y": y}), tmp_path / "rows.parquet")
     np.testing.assert_allclose(quick().fit(tmp_path / "rows.parquet", "y").predict(x[:5]), wanted, rtol=1e-9)
-    with pytest.raises(ValueError, match="no column 'z'; it has x, y"):
+    with pytest.raises(ValueError, match="no column 'z'; it has 'x', 'y'"):
         quick().fit(tmp_path / "rows.parquet", "z")
 
 

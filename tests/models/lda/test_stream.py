@@ -10,7 +10,7 @@ import scipy.sparse as sparse
 from reference.lda import draw_documents
 
 import natgrad as ng
-from natgrad.data.streams import as_stream
+from natgrad.data.stream import as_stream
 from natgrad.models.lda.topics import aligned
 
 TEXTS = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 10

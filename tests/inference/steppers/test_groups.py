@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import CASES
+from natgrad.network.groups.memoised import KEY, MemoisedStepper
+from networks import CASES, scalar_mixture
 
 import natgrad as ng
 from natgrad.network.groups.groups import Batch, Groups
-from natgrad.network.groups.memoised import KEY, MemoisedStepper
 from natgrad.network.groups.summary import NotAdditive, Summary
 from natgrad.network.start.initial import make_start
 
@@ -216,6 +216,16 @@ def test_going_on_with_other_batches_keeps_what_was_learned(size):
     first = case.network.fit(ng.SVI({"point": 6}), max_steps=20, **options("scalar_mixture"))
     other = first.continue_(ng.SVI({"point": size}), max_steps=4, tol=0)
     assert other.trace["elbo"][-4:].min() >= first.elbo - 1e-10 * abs(first.elbo)
+
+
+def test_sums_remembered_of_other_data_are_made_anew(tmp_path):
+    """A loaded fit that went on with data of the same size kept the sums of the old ones: its bound was above the evidence."""
+    case = CASES["scalar_mixture"]()
+    case.network.fit(ng.SVI({"point": 6}), steps=20, **options("scalar_mixture")).save(tmp_path / "fit")
+    other = scalar_mixture(seed=1).network
+    fit = ng.load(tmp_path / "fit").attach(other).continue_(steps=120, tol=0)
+    assert fit.trace["elbo"][-1] == pytest.approx(fit.elbo, abs=1e-8)
+    assert fit.elbo == pytest.approx(other.fit(ng.VB(), steps=200, **options("scalar_mixture")).elbo, abs=1e-6)
 
 
 # -- where nothing adds up --

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from natgrad.inference.steppers.hyper import with_hyper
 from reference.lda import draw_documents
 
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
 from natgrad.inference.engine import Limits, run
 from natgrad.inference.steppers.groups import KEY
-from natgrad.inference.steppers.hyper import with_hyper
 from natgrad.models.lda.dirichlet_prior import RANGE, best_concentrations
 from natgrad.models.lda.problem import LDAProblem, Local
 

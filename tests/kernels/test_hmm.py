@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference import hmm as twin
 
-from natgrad.data.io.row_writer import RowWriter
+from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import Sequences
 from natgrad.kernels.hmm.emissions import BY_COLUMN, QUADRATIC
 from natgrad.models.hmm.forward_backward import Windows, count, grown, viterbi, weights_of, whole_sequences

@@ -1,0 +1,87 @@
+"""Whatever holds data in, also the name of a file; the source that reads it, chunk by chunk, out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from natgrad.data.io.anndata import H5adSource
+from natgrad.data.io.docword import DocwordSource
+from natgrad.data.io.lda_c import LdacSource
+from natgrad.data.io.matrix_market import read_matrix_market
+from natgrad.data.io.npy import load_array
+from natgrad.data.io.parquet import ARROW, ParquetSource
+from natgrad.data.io.plink import BedSource
+from natgrad.data.io.svmlight import SvmlightSource
+from natgrad.data.stream import ArraySource, IteratorSource, Source
+
+__all__ = ["open_source"]
+
+# By the end of their names, without .gz: what can jump, and text, which is read from the front to the end.
+JUMPING: dict[str, Callable[..., Source]] = {
+    **dict.fromkeys((".parquet", ".pq", *ARROW), ParquetSource),
+    ".npy": lambda path, **options: ArraySource(load_array(path, "r"), **options),
+    ".mtx": lambda path, **options: ArraySource(read_matrix_market(path), **options),
+    ".bed": BedSource,
+    ".h5ad": H5adSource,
+}
+TEXT: dict[str, Callable[..., Source]] = {
+    **dict.fromkeys((".svm", ".svmlight", ".libsvm"), SvmlightSource),
+    ".ldac": LdacSource,
+}
+
+
+def open_source(data: Any, *, size: int | None = None, shuffle: int | None = None, **options: Any) -> Source:
+    """The source of whatever holds data.
+
+    Parameters
+    ----------
+    data : an array, sparse matrix or memory map; an iterator of chunks; or a path: ``.npy``, ``.parquet``, ``.arrow``,
+        ``.feather`` or a folder of these, ``.mtx``, ``.svm`` or ``.svmlight``, ``.ldac``, ``docword…``; text also with ``.gz``;
+        ``.bed`` of PLINK, ``.h5ad`` of AnnData
+    size : rows of a chunk, optional
+    shuffle : int, optional
+        A seed: chunks are then made of blocks in a random order, with their rows mixed; not for text.
+    **options : of the source: ``columns`` of Parquet, ``n_features`` of SVMlight, ``vocabulary`` of lda-c and docword, ``layer``
+        of AnnData
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> source = open_source(np.arange(10).reshape(5, 2), size=2)
+    >>> source.n_total, [len(chunk) for chunk in source.chunks()]
+    (5, [2, 2, 1])
+    >>> source.take(np.array([4, 0])).tolist()
+    [[8, 9], [0, 1]]
+    """
+    if isinstance(data, (str, Path)):
+        return _open_file(Path(data), size, shuffle, options)
+    if hasattr(data, "chunks") and hasattr(data, "take"):
+        made: Source = data
+        return made
+    if isinstance(data, Iterator):
+        return IteratorSource(data)
+    return ArraySource(data, size, shuffle)
+
+
+def _open_file(path: Path, size: int | None, shuffle: int | None, options: dict[str, Any]) -> Source:
+    if not path.exists():
+        raise FileNotFoundError(f"{str(path)!r}: there is no such file or folder")
+    name = path.name.removesuffix(".gz")
+    suffix = Path(name).suffix
+    if path.is_dir() or suffix in JUMPING:
+        make = ParquetSource if path.is_dir() else JUMPING[suffix]
+        return make(path, size=size, shuffle=shuffle, **options)
+    if shuffle is not None:
+        raise ValueError(
+            f"shuffle={shuffle!r}: {path.name} is read from the front to the end; write it as .npy or .parquet"
+        )
+    if name.startswith("docword") and suffix not in TEXT:
+        return DocwordSource(path, size=size, **options)
+    if suffix in TEXT:
+        return TEXT[suffix](path, size=size, **options)
+    raise ValueError(
+        f"{path.name!r} is no kind of file that is known: .npy, .parquet, .arrow, .feather, .mtx, .svm, .svmlight, .ldac, "
+        "docword…, .bed, .h5ad"
+    )

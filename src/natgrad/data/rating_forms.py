@@ -1,0 +1,59 @@
+"""Whatever holds ratings in; `Ratings` out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from natgrad.data.io.ratings import read_ratings
+from natgrad.data.rating_columns import pair_columns
+from natgrad.data.ratings import Duplicates, Ratings
+
+__all__ = ["are_ids", "are_pairs", "as_ratings"]
+
+
+def are_pairs(X: Any, y: Any) -> bool:
+    """Whether X is rows of user and item, and y their ratings, as scikit-learn cuts them into folds.
+
+    A table of ratings may come with a y that means nothing, as pipelines hand it on.
+    """
+    if y is None or isinstance(X, (Ratings, str, Path)) or hasattr(X, "tocoo"):
+        return False
+    return hasattr(X, "columns") or are_ids(X)
+
+
+def are_ids(X: Any) -> bool:
+    """Whether an array has rows of two ids: none is missing, and none has a fraction."""
+    if np.shape(X)[1:] != (2,):
+        return False
+    rows = np.asarray(X)
+    return rows.dtype.kind not in "fc" or bool(np.all(rows == np.round(rows)))
+
+
+def as_ratings(X: Any, y: Any = None, duplicates: Duplicates = "error") -> Ratings:
+    """Ratings as they are, or made of what else holds them.
+
+    With y, the ratings of X, whose rows are a user and an item (an array, or a table with such columns). Otherwise a sparse
+    matrix, a table with columns for user, item and rating, a path (as `read_ratings`), an array with NaN for missing, or an
+    iterator of any of these, whose later ratings replace earlier ones of the same pair.
+    """
+    if are_pairs(X, y):
+        users, items = pair_columns(X) if hasattr(X, "columns") else np.asarray(X).T
+        return Ratings(users, items, y, duplicates=duplicates)
+    if isinstance(X, Ratings):
+        return X
+    if isinstance(X, (str, Path)):
+        return read_ratings(X)
+    if hasattr(X, "tocoo") or hasattr(X, "columns"):
+        return Ratings(X)
+    if hasattr(X, "__next__"):
+        chunks = [as_ratings(chunk) for chunk in X]
+        if not chunks:
+            raise ValueError("the iterator of ratings gave nothing")
+        found = chunks[0]
+        for chunk in chunks[1:]:
+            found = found.extended(chunk)
+        return found
+    return Ratings.from_dense(X)

@@ -1,0 +1,146 @@
+"""The command line from files to models, pages and predictions."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from cli.calls import call, one_line, right
+from small_models import letters
+
+import natgrad as ng
+from natgrad.report.page import LIMIT
+
+
+def test_from_raw_text_to_topics_and_a_page(workspace):
+    told = json.loads(
+        right("fit", "lda", "letters", "-o", "m", "--n-topics", 3, "--seed", 1, "--report", "p.html", "--json").stdout
+    )
+    assert told["model"] == "LDA"
+    assert told["data"].startswith("30 documents")
+    assert told["stop"]["reason"] in ("tolerance", "steps")
+    model = ng.load(workspace / "m")
+    assert told["elbo"] == model.elbo_
+    found = json.loads(right("topics", "m", "-n", 4, "--json").stdout)["topics"]
+    shares = [topic["share"] for topic in found]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(topic["share"] for topic in found) == pytest.approx(1)
+    themes = {frozenset(w for w in topic["words"]) for topic in found}
+    assert any(len(words & {"wave", "sail", "harbour", "tide", "anchor", "boat"}) >= 3 for words in themes)
+    assert ".txt: " in (workspace / "p.html").read_text()
+    assert (workspace / "p.html").stat().st_size < LIMIT
+    score = json.loads(right("score", "m", "letters", "--json").stdout)
+    assert score["score"] == pytest.approx(model.score(letters()))
+    assert score["perplexity"] == pytest.approx(np.exp(-score["score"]))
+    rows = list(csv.reader(right("transform", "m", "letters").stdout.splitlines()))
+    assert rows[0] == ["document", "topic 0", "topic 1", "topic 2"]
+    np.testing.assert_allclose([[float(v) for v in row[1:]] for row in rows[1:]], model.transform(letters()), atol=1e-4)
+
+
+def test_ratings_from_file_to_recommendation(workspace):
+    right("fit", "mf", "ratings.csv", "-o", "m", "--n-factors", 2, "--max-steps", 20)
+    model = ng.load(workspace / "m")
+    found = json.loads(right("recommend", "m", "ann", "-n", 20, "--json").stdout)
+    rated = set(model.ratings_.item_ids[model.ratings_.items[model.ratings_.users == 0]].tolist())
+    assert {item["item"] for item in found["items"]} == set(model.ratings_.item_ids.tolist()) - rated
+    means = [item["mean"] for item in found["items"]]
+    assert means == sorted(means, reverse=True)
+    rows = list(csv.DictReader(right("predict", "m", "pairs.csv").stdout.splitlines()))
+    mean, sd = model.predict(["ann", "bob"], ["3", "0"], return_std=True)
+    np.testing.assert_allclose([float(row["mean"]) for row in rows], mean, rtol=1e-4)
+    np.testing.assert_allclose([float(row["sd"]) for row in rows], sd, rtol=1e-4)
+    assert json.loads(right("score", "m", "ratings.csv", "--json").stdout)["rmse"] < 3
+
+
+def test_columns_and_encodings_are_named(workspace):
+    rows = (workspace / "ratings.csv").read_text().splitlines()[1:]
+    swapped = ["noten,wer,für was", *(",".join(row.split(",")[place] for place in (2, 0, 1)) for row in rows)]
+    (workspace / "latin.csv").write_bytes("\n".join(swapped).encode("latin-1"))
+    options = ("--n-factors", 2, "--max-steps", 5, "--user", "wer", "--item", "für was", "--value", "noten")
+    assert "line 1: not a text in UTF-8: byte 11 is 0xfc" in one_line(
+        call("fit", "mf", "latin.csv", "-o", "x", *options)
+    )
+    latin = ("--encoding", "latin-1")
+    asked = one_line(call("fit", "mf", "latin.csv", "-o", "x", *latin))
+    assert "cannot tell which column is the user or the item or the value among 'noten', 'wer', 'für was'" in asked
+    assert "--user, --item and --value on the command line" in asked
+    right("fit", "mf", "latin.csv", "-o", "m", *options, *latin)
+    right("fit", "mf", "ratings.csv", "-o", "n", "--n-factors", 2, "--max-steps", 5)
+    assert ng.load(workspace / "m").elbo_ == ng.load(workspace / "n").elbo_
+    scores = [
+        json.loads(right("score", "m", *words, "--json").stdout)["score"]
+        for words in (("ratings.csv",), ("latin.csv", *options[4:], *latin))
+    ]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-12)
+    named = right("predict", "m", "latin.csv", *options[4:8], *latin).stdout
+    assert len(named.splitlines()) == len(swapped)
+
+
+def test_text_spells_the_numbers_of_a_table(workspace):
+    users, items = np.divmod(np.arange(24), 6)
+    ng.MatrixFactorization(2, max_steps=5).fit(ng.Ratings(users, items, users + items % 3)).save(workspace / "m")
+    (workspace / "r.csv").write_text("viewer,film,stars\n0,1,2\n3,5,4\n")
+    right("score", "m", "r.csv")
+    assert "'007' is not among the users" in one_line(
+        call("score", "m", _written(workspace / "s.csv", "user,item,rating\n007,1,2\n"))
+    )
+
+
+def _written(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_series_from_file_to_states(workspace):
+    right("fit", "hmm", "series.csv", "-o", "m", "--n-states", 2, "--columns", "level", "--report", "p.html")
+    model = ng.load(workspace / "m")
+    levels = np.array([[float(line.split(",")[0])] for line in (workspace / "series.csv").read_text().split()[1:]])
+    rows = list(csv.DictReader(right("decode", "m", "series.csv", "--columns", "level").stdout.splitlines()))
+    np.testing.assert_array_equal([int(row["state"]) for row in rows], model.predict(levels))
+    assert all(float(row["probability"]) <= 1 for row in rows)
+    assert json.loads(right("score", "m", "series.csv", "--columns", "level", "--json").stdout)["score"] == model.score(
+        levels
+    )
+    assert 'id="path-data"' in (workspace / "p.html").read_text()
+    (workspace / "two.csv").write_text("who,level\n" + "\n".join(f"{'ab'[n > 2]},{n % 2}" for n in range(6)))
+    result = right("fit", "hmm", "two.csv", "-o", "n", "--n-states", 2, "--sequence", "who", "--n-init", 1)
+    assert "6 times in 2 sequences, columns level" in result.output
+
+
+def test_rows_from_file_to_predictions(workspace):
+    right("fit", "gp", "rows.csv", "-o", "m", "--columns", "x", "--target", "y", "--n-inducing", 10, "--max-steps", 50)
+    model = ng.load(workspace / "m")
+    rows = list(csv.DictReader(right("predict", "m", "rows.csv", "--columns", "x").stdout.splitlines()))
+    x = np.array([[float(row["x"])] for row in rows])
+    mean, sd = model.predict(x, return_std=True)
+    np.testing.assert_allclose([float(row["mean"]) for row in rows], mean, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose([float(row["sd"]) for row in rows], sd, rtol=1e-4, atol=1e-5)
+    right("fit", "gp-classifier", "rows.csv", "-o", "c", "--columns", "x,y", "--n-inducing", 10, "--max-steps", 50)
+    rows = list(csv.DictReader(right("predict", "c", "rows.csv", "--columns", "x,y").stdout.splitlines()))
+    right_ones = np.mean([(row["class"] == "up") == (np.cos(float(row["x"])) > 0) for row in rows])
+    assert right_ones > 0.9
+    score = json.loads(right("score", "c", "rows.csv", "--columns", "x,y", "--json").stdout)["score"]
+    assert score == pytest.approx(ng.load(workspace / "c").score(*_rows_and_kinds(workspace)))
+    right("report", "m", "-o", "p.html", "--data", "rows.csv", "--columns", "x", "--target", "y")
+    assert "Calibration" in (workspace / "p.html").read_text()
+
+
+def _rows_and_kinds(folder):
+    table = list(csv.DictReader((folder / "rows.csv").read_text().splitlines()))
+    return [[float(row["x"]), float(row["y"])] for row in table], [row["kind"] for row in table]
+
+
+def test_continue_goes_on_with_the_trace(workspace):
+    right("fit", "lda", "letters", "-o", "m", "--n-topics", 2, "--max-passes", 2, "--tol", 0)
+    before = ng.load(workspace / "m")
+    right("continue", "m", "letters", "-o", "longer")
+    after = ng.load(workspace / "longer")
+    assert len(after.trace_) > len(before.trace_)
+    assert after.trace_["elbo"][len(before.trace_) - 1] == before.trace_["elbo"][-1]
+    assert "needs the documents" in one_line(call("continue", "m", "-o", "n"), code=2)
+    assert "--force replaces it" in one_line(call("continue", "m", "letters", "-o", "longer"))
+
+
+def test_live_fit_says_where_to_look(workspace):
+    result = right("fit", "lda", "letters", "-o", "m", "--n-topics", 2, "--max-passes", 2, "--live")
+    assert "http://127.0.0.1:" in result.stderr
