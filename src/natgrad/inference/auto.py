@@ -33,7 +33,8 @@ __all__ = ["Auto", "Choice", "Control", "choose"]
 
 DataAccess = Literal["cheap", "expensive", "stream"]
 # Observations of a batch of memoised VB, at least. A visit costs ten milliseconds whatever it reads: where reads are cheap,
-# batches must be worth it (on 6,000 points of a mixture sweeps are 20 times as fast as 30 batches), and may be small where they are not.
+# batches must be worth it (on 6,000 points of a mixture sweeps are 20 times as fast as 30 batches), and may be small where they
+# are not.
 OBSERVATIONS = {"cheap": 20_000, "expensive": 200, "stream": 200}
 # A part of the free memory that remembered messages may take.
 MEMORY_SHARE = 0.5

@@ -3,8 +3,8 @@
     λ ← (1 − ρ) λ + ρ (η̃ + groups of the stream / groups of the chunk · messages of the chunk)
 
 What cannot be read again is read once. Other streams are read until the mean estimates of the bound over passes say that less
-than the tolerance is left to gain, or ``max_passes`` are made. While the number of groups is not known, it is taken to be that seen
-so far.
+than the tolerance is left to gain, or ``max_passes`` are made. While the number of groups is not known, it is taken to be that
+seen so far.
 """
 
 from __future__ import annotations

@@ -459,7 +459,7 @@ def _replace_batch(memory: GroupMemory, number: int, found: GroupResult) -> Grou
 
 def _swapped(total: Any, new: Any, old: Any) -> Any:
     """Sums in double precision, whatever the type of what is remembered; a float32 is a float64 exactly."""
-    added = np.add(total, new, dtype=np.float64)
+    added = np.asarray(np.add(total, new, dtype=np.float64))
     return added if old is None else np.subtract(added, old, out=added)
 
 

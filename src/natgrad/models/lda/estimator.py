@@ -334,7 +334,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         advice = "raise max_passes, or continue_() the fit"
         with self._threads():
             result = self._run(
-                phase, start, self._limits(problem.corpus.n_tokens, advice, max_passes=passes), problem, options=options, trace=trace, table=lambda: (state_table(problem.local.topics, problem.learn), sizes),
+                phase, start, self._limits(problem.corpus.n_tokens, advice, max_passes=passes), problem,
+                options=options, trace=trace, table=lambda: (state_table(problem.local.topics, problem.learn), sizes),
                 closing=() if sampler is None else [Phase(problem, stepper=sampler, until=self.finish_sweeps, optional=True)],
             )  # fmt: skip
             last = result.trace.last.elbo if len(result.trace) else np.nan
