@@ -25,7 +25,7 @@ def make(seed=0, size=3, prior=1.0, noise=1.0, **more):
 
 
 def stepper_of(problem, method=None, use_rotation=True):
-    return MessageStepper(problem, problem.messages, method or ng.Children(1), ORDER, use_rotation)
+    return MessageStepper(problem, problem.message_memory, method or ng.Children(1), ORDER, use_rotation)
 
 
 def random_state(rng, problem):

@@ -14,8 +14,10 @@ from random_reference import Reference
 from random_walk import elements
 
 import natgrad as ng
-from natgrad.errors import NotConjugate, PlateMismatch
+from natgrad.errors import NotAdditive, NotConjugate, PlateMismatch
+from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.problem import State
+from natgrad.inference.steppers.groups import GroupStepper
 
 # Sums of a few hundred terms of order 1 … 1e3: rounding stays some digits below this.
 RTOL = 1e-9
@@ -188,14 +190,12 @@ def check_memoised(case: Case, every: bool = True) -> None:
 
     For every plate that can be sampled, or for the first.
     """
-    from natgrad.network.groups.memoised import MemoisedStepper
-
-    from natgrad.network.groups.summary import NotAdditive
-
     for method, plain in _sampled(case):
-        n = len(plain.groups)
+        n = plain.problem.n_groups
         try:
-            stepper = MemoisedStepper(case.problem, replace(method, batch={method.plate: 1}), case.order)
+            one = replace(method, batch={method.plate: 1})
+            groups = case.problem.grouping.remembered(one, case.order)
+            stepper = GroupStepper(groups, 1, one.local_tol, one.local_steps, remember=True)
         except NotAdditive:  # takes steps instead, with a word
             continue
         state, last = case.state, -np.inf
@@ -215,24 +215,20 @@ def check_memoised(case: Case, every: bool = True) -> None:
 
 def _sampled(case: Case) -> Iterator[tuple[Any, Any]]:
     """SVI on each plate that can be sampled, and its stepper."""
-    from natgrad.network.groups.sampled import SVIStepper
-
     for plate in case.declaration.plates.values():
         method = ng.SVI({plate.name: plate.size}, local_tol=1e-11, local_steps=3000)
         try:
-            yield method, SVIStepper(case.problem, method, ng.Constant(1.0), case.order)
+            groups = case.problem.grouping.along(method, case.order)
+            limits = method.size, method.local_tol, method.local_steps
+            yield method, GroupStepper(groups, *limits, ng.Constant(1.0), remember=False)
         except (PlateMismatch, ValueError) as error:
             if "SVI: " not in str(error) and "Sample another plate" not in str(error):
                 raise
 
 
 def _one_step(case: Case, method: Any) -> State:
-    from natgrad.inference.engine import Limits, run
-
-    result = run(
-        case.problem, case.state, method, ng.Constant(1.0), case.order, limits=Limits(1, 0.0, None, None), seed=case.seed,
-        callbacks=(), bound_every=1, verbose=False,
-    )  # fmt: skip
+    phase = Phase(case.problem, method, ng.Constant(1.0), case.order, bound_every=1)
+    result = run(phase, case.state, limits=Limits(1, 0.0), seed=case.seed, verbose=False)
     return result.state
 
 

@@ -17,7 +17,7 @@ from natgrad.cli.inputs import MODELS, Input
     [
         (("lda", "letters", "--n-topics", 3, "--max-passes", 5), "3 documents held out"),
         (("mf", "ratings.csv", "--n-factors", 2, "--max-steps", 5), "held out"),
-        (("hmm", "series.csv", "--columns", "level", "--n-states", 2, "--max-sweeps", 3), "held out"),
+        (("hmm", "series.csv", "--columns", "level", "--n-states", 2, "--max-passes", 3), "held out"),
         (
             ("gp", "rows.csv", "--columns", "x", "--target", "y", "--n-inducing", 10, "--max-steps", 5),
             "4 rows held out",

@@ -6,12 +6,12 @@ import signal
 
 import numpy as np
 import pytest
+from adversary.watch import watching
 from cli.calls import call, one_line, right
 
 import natgrad as ng
 from natgrad.cli.inputs import MODELS
 from natgrad.cli.resume import as_words, kept_options
-from natgrad.inference.progress import watching
 
 WORDS = ("fit", "lda", "letters", "--n-topics", 2, "--max-passes", 6, "--tol", 0)
 

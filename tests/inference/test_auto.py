@@ -5,8 +5,6 @@ import re
 
 import numpy as np
 import pytest
-from natgrad.network.groups.memoised import MemoisedStepper, WholePasses
-from natgrad.network.groups.sampled import SVIStepper
 from networks import CASES, scalar_mixture
 
 import natgrad as ng
@@ -14,8 +12,10 @@ from natgrad.inference.auto import choose, free_memory, largest_coupling
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.accelerated import AcceleratedStepper
 from natgrad.inference.steppers.checked import KEY, Damped, SafeguardedStepper
+from natgrad.inference.steppers.groups import GroupStepper, WholePasses
 from natgrad.inference.steppers.message_memory import MessageStepper
-from natgrad.inference.steppers.sampled import ChildrenStepper, ExactStepper, GlobalBatchStepper
+from natgrad.inference.steppers.sampled import ChildrenStepper, GlobalBatchStepper
+from natgrad.inference.steppers.sweep import ExactStepper
 from natgrad.models.factorization.scalar_problem import RatingsProblem
 
 ORDERS = {"ratings": ("u", "v"), "vectors": ("u", "v"), "many": ("z", "mu", "tau")}
@@ -49,7 +49,7 @@ def chosen(name, method, step):
         (ng.VB("b"), ExactStepper),
         (ng.Children(2, "b"), ChildrenStepper),
         (ng.GlobalBatch(5), GlobalBatchStepper),
-        (ng.SVI({"point": 5}), SVIStepper),
+        (ng.SVI({"point": 5}), GroupStepper),
     ],
     ids=str,
 )
@@ -98,7 +98,7 @@ CHOICES = [
     ("pca", None, ng.Auto(), AcceleratedStepper, "w·x can be rotated"),
     ("many", None, ng.Auto(), AcceleratedStepper, "there are not enough independent groups"),
     ("many", None, ng.Auto("expensive"), WholePasses, "memoised VB in 12 batches of 'point'"),
-    ("many", None, ng.Auto("stream"), SVIStepper, "per-node steps: the data are a stream"),
+    ("many", None, ng.Auto("stream"), GroupStepper, "per-node steps: the data are a stream"),
     ("scalar_mixture", None, ng.Auto(), AcceleratedStepper, "there are not enough independent groups"),
     ("skills", None, ng.Auto("expensive"), SafeguardedStepper, "this problem remembers no messages"),
     # the method fixed
@@ -110,12 +110,12 @@ CHOICES = [
     ("ratings", ng.GlobalBatch(8), ng.Auto("stream"), GlobalBatchStepper, "a stream, nothing is remembered"),
     ("vectors", ng.Children(2), ng.Auto(), SafeguardedStepper, "checked .* this problem remembers no messages"),
     ("scalar_mixture", ng.GlobalBatch(8), ng.Auto(), SafeguardedStepper, "this problem remembers no messages"),
-    ("scalar_mixture", ng.SVI({"point": 5}), ng.Auto(), MemoisedStepper, "memoised VB in 5 batches of 'point'"),
-    ("scalar_mixture", ng.SVI({"point": 5}), ng.Auto("stream"), SVIStepper, "a stream, nothing is remembered"),
-    ("skills", ng.SVI({"game": 5}), ng.Auto(), SVIStepper, "per-node steps: 'skill' is read twice by one term"),
+    ("scalar_mixture", ng.SVI({"point": 5}), ng.Auto(), GroupStepper, "memoised VB in 5 batches of 'point'"),
+    ("scalar_mixture", ng.SVI({"point": 5}), ng.Auto("stream"), GroupStepper, "a stream, nothing is remembered"),
+    ("skills", ng.SVI({"game": 5}), ng.Auto(), GroupStepper, "per-node steps: 'skill' is read twice by one term"),
     # no room
     ("ratings", ng.Children(2), ng.Auto(memory=0), SafeguardedStepper, "remembering messages takes .* MB, and there are 0 MB"),
-    ("scalar_mixture", ng.SVI({"point": 5}), ng.Auto(memory=0), SVIStepper, "local variables takes .* MB, more than there is"),
+    ("scalar_mixture", ng.SVI({"point": 5}), ng.Auto(memory=0), GroupStepper, "local variables takes .* MB, more than there is"),
 ]  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def test_a_memory_just_large_enough_is_used():
     memory = problem_of("ratings").messages.begin(problem_of("ratings").start(0))
     held = sum(array.nbytes for part in memory.values() for array in part.values())
     assert held == needed
-    assert ng.Auto().room == pytest.approx(0.5 * free_memory(), rel=0.5)
+    assert ng.Auto().memory_budget == pytest.approx(0.5 * free_memory(), rel=0.5)
 
 
 def test_blocks_that_move_together_move_by_one_over_the_coupling():
@@ -153,7 +153,7 @@ def test_groups_need_a_declared_network(step):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"reads": "free"}, ValueError, 'reads must be "cheap", "expensive" or "stream", got \'free\''),
+        ({"data_access": "free"}, ValueError, 'data_access must be "cheap", "expensive" or "stream", got \'free\''),
         ({"memory": -1}, ValueError, "memory must be ≥ 0 bytes, got -1: 0 remembers nothing"),
         ({"memory": float("nan")}, ValueError, "memory must be"),
         ({"memory": "2 GB"}, TypeError, "memory must be"),

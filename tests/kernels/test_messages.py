@@ -19,7 +19,7 @@ def test_reading_edges_is_its_definition(seed, size, parallel):
     rng = np.random.default_rng(seed)
     prior, noise = rng.uniform(0.2, 3.0, 2)
     problem = make(seed % 7, size, prior, noise, full=False)
-    messages: RatingMessages = problem.messages
+    messages: RatingMessages = problem.message_memory
     state = random_state(rng, problem)
     memory = messages.begin(state)
     few, rating_messages.FEW = rating_messages.FEW, 0 if parallel else 10**9
@@ -50,7 +50,7 @@ def test_reading_edges_is_its_definition(seed, size, parallel):
 
 def test_sums_after_many_reads_are_those_summed_up_anew():
     rng, problem = np.random.default_rng(0), make(full=False)
-    messages, state = problem.messages, random_state(np.random.default_rng(1), problem)
+    messages, state = problem.message_memory, random_state(np.random.default_rng(1), problem)
     memory = messages.begin(state)
     for _ in range(300):
         for name in ORDER:
@@ -74,9 +74,9 @@ def test_sums_after_many_reads_are_those_summed_up_anew():
 def test_nothing_read_is_the_start():
     problem = make(noise=1.7)
     state = random_state(np.random.default_rng(0), problem)
-    memory = problem.messages.begin(state)
+    memory = problem.message_memory.begin(state)
     before = {name: part["pull"].copy() for name, part in memory.items()}
-    problem.messages.rebuild(memory)
+    problem.message_memory.rebuild(memory)
     for name, part in memory.items():
         np.testing.assert_allclose(part["pull"], before[name], rtol=1e-12)
         np.testing.assert_allclose(1.7 * part["pull"], state.lam[name][0], rtol=1e-12)  # together they hold λ⁰
@@ -87,7 +87,7 @@ def test_nothing_read_is_the_start():
 def test_means_are_bounded_by_half_the_norm_of_their_data_whatever_is_remembered(seed, size):
     """α = τ = 1: ‖(P + MᵀM)⁻¹ Mᵀ r‖ ≤ ½ ‖r‖ for every M and every P ≥ I."""
     rng, problem = np.random.default_rng(seed), make(1, size)
-    messages, state = problem.messages, random_state(rng, problem)
+    messages, state = problem.message_memory, random_state(rng, problem)
     memory = messages.begin(state)
     for part in memory.values():
         scale = 10.0 ** rng.uniform(-3, 3, (*part["kept"].shape[:1], 1))

@@ -16,7 +16,7 @@ import scipy.special as sp
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
 from natgrad.data.sequences import Sequences, as_ends
-from natgrad.inference.engine import Limits, run
+from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.problem import State
 from natgrad.models.hmm.problem import SequenceProblem
 from natgrad.models.lda.problem import LDAProblem, Local
@@ -230,7 +230,7 @@ def test_topics_are_those_of_the_network_sweep_by_sweep(seed: int) -> None:
     wanted = network.fit(ng.VB(), max_steps=8, tol=0, init=init, order=("z", "phi", "theta"))
     ours = LDAProblem(as_corpus(X), np.full(n_topics, alpha), beta, Local(tol=0.0, limit=1), shares=shares)
     first = ours.start(0)._replace(mu={"phi": (np.asfortranarray(np.log(start)),)})
-    found = run(ours, first, ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(8, 0.0), seed=0)
+    found = run(Phase(ours, ng.VB(), ng.Constant(1.0), ("phi",)), first, limits=Limits(8, 0.0), seed=0)
     np.testing.assert_allclose(found.trace["elbo"], wanted.trace["elbo"], rtol=1e-9, atol=1e-8)
     np.testing.assert_allclose(found.state.lam["phi"][0], np.asarray(wanted.state.lam["phi"][0]), rtol=1e-7, atol=1e-8)
 

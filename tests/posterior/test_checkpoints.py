@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from adversary.files import bits_of
+from adversary.watch import watching
 from checkpoint_cases import CASES
 
 import natgrad as ng
-from natgrad.inference.progress import watching
 from natgrad.posterior.files.checkpoints import Checkpoints, checkpoints_in
 
 SOURCE = Path(ng.__file__).resolve().parents[1]

@@ -5,10 +5,10 @@ import urllib.error
 import urllib.request
 
 import pytest
+from adversary.watch import watching
 from small_models import letters
 
 import natgrad as ng
-from natgrad.inference.progress import watching
 from natgrad.report import live
 from natgrad.report.live import live_page
 

@@ -144,9 +144,9 @@ def test_factors_are_the_bits_of_threads(cluster, likelihood, monkeypatch):
 
 
 def test_a_network_is_the_bits_of_threads(cluster, monkeypatch):
-    from natgrad.network.groups import memoised
+    from natgrad.network.groups import problem as network_groups
 
-    monkeypatch.setattr(memoised, "PART", 20)
+    monkeypatch.setattr(network_groups, "PART", 20)
     case = networks.scalar_mixture(n=240)
     settings = {"method": ng.SVI({"point": 80}), "init": case.init, "order": case.order, "max_steps": 6, "tol": 0.0}
     here, there = case.network.fit(**settings), case.network.fit(**settings, executor=cluster)

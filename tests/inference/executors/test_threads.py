@@ -22,7 +22,7 @@ from natgrad.inference.executors.threads import (
 from natgrad.models.factorization import parts as rating_parts
 from natgrad.models.hmm import problem as hmm_problem
 from natgrad.models.lda import problem as lda_problem
-from natgrad.network.groups import memoised
+from natgrad.network.groups import problem as network_groups
 
 
 class Elsewhere:
@@ -61,7 +61,7 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(lda_problem, "PART_PER_WORD", 1)
     monkeypatch.setattr(hmm_problem, "PART", 100)
     monkeypatch.setattr(rating_parts, "PART", 300)
-    monkeypatch.setattr(memoised, "PART", 20)
+    monkeypatch.setattr(network_groups, "PART", 20)
 
 
 def counts(seed=0, documents=120, words=200):

@@ -12,7 +12,6 @@ from natgrad.inference.problem import Block, BlockInfo, ChildSet, State, SweepRe
 from natgrad.inference.rotation import Rotation
 from natgrad.inference.steppers import accelerated as accelerate
 from natgrad.inference.steppers.accelerated import KEY, AcceleratedStepper, carried_blocks
-from natgrad.inference.steppers.sampled import sweep_messages
 from natgrad.models.factorization.scalar_problem import RatingsProblem
 
 
@@ -153,7 +152,7 @@ def test_a_sweep_is_a_function_of_the_carried_blocks_alone(name):
 class OneNumber:
     """A problem with one positive number x behind a Gamma, whose sweep moves x by ``move`` and says what ``value`` says."""
 
-    gauges, messages = (), None
+    gauges, rotate_pair, extrapolated, n_messages = (), None, None, 2
 
     def __init__(self, move, value, wrong=lambda x: False):
         self.move, self.value, self.wrong = move, value, wrong
@@ -201,7 +200,7 @@ def test_an_extrapolated_sweep_that_fell_is_thrown_away_and_both_are_counted():
     plain = [8.0, 4.0, 2.0, 1.0, 0.5]
     problem = OneNumber(lambda x: x / 2, lambda x: -x if x in plain else -1e3)
     state, infos = run(problem, problem.state(8.0), 4)
-    one = sweep_messages(problem)
+    one = problem.n_messages
     assert one == 2
     assert [info.messages_read for info in infos] == [one, 2 * one, 2 * one, 2 * one]
     assert [info.bound for info in infos] == [-8.0, -4.0, -2.0, -1.0]
@@ -215,7 +214,7 @@ def test_without_a_gauge_extrapolation_waits_and_rests_longer_after_each_failure
     plain = [2.0**-k for k in range(-3, 30)]
     problem = OneNumber(lambda x: x / 2, lambda x: -x if x in plain else -1e3)
     _, infos = run(problem, problem.state(8.0), 20)
-    tried = [t for t, info in enumerate(infos, start=1) if info.messages_read == 2 * sweep_messages(problem)]
+    tried = [t for t, info in enumerate(infos, start=1) if info.messages_read == 2 * problem.n_messages]
     assert tried == [5, 8, 13]  # after three sweeps and one to extrapolate from; then rests of 2, 4 and 8
 
 
@@ -279,7 +278,7 @@ def test_a_turn_that_lowers_the_bound_is_taken_back_for_good(monkeypatch):
         ones = {name: np.eye(3) for name in pair}
         return Rotation(problem.start(99)._replace(t=state.t, memory=state.memory), ones)
 
-    monkeypatch.setattr(accelerate, "rotated", spoiled)
+    monkeypatch.setattr(accelerate, "rotate_pair", spoiled)
     before = state.memory[KEY].bound
     after, info = stepper.step(state, 0)
     assert len(calls) == 1

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from natgrad.network.groups.memoised import KEY, MemoisedStepper
 from networks import CASES, scalar_mixture
 
 import natgrad as ng
-from natgrad.network.groups.groups import Batch, Groups
+from natgrad.inference.steppers.groups import KEY
+from natgrad.network.groups.groups import Groups
 from natgrad.network.groups.summary import NotAdditive, Summary
 from natgrad.network.start.initial import make_start
 
@@ -32,15 +32,16 @@ def n_groups(name, plate):
     return {p.name: p.size for node in CASES[name]().network.nodes.values() for p in node.plates}[plate]
 
 
-def stepper_of(name, plate):
+def groups_of(name, plate):
     case = CASES[name]()
-    return MemoisedStepper(case.network.problem, ng.SVI({plate: 1}), tuple(case.order))
+    return case.network.problem.grouping.remembered(ng.SVI({plate: 1}), tuple(case.order))
 
 
-def remembered(stepper, state, parts):
-    """S and the local entropy of a list of batches, in their order."""
-    memory = stepper._begin(state._replace(t=1), [Batch(stepper.groups, np.sort(part)) for part in parts], 0)[1]
-    return memory
+def summed(groups, state, parts):
+    """S and the local entropy of a list of batches, in their order; local variables as the state has them."""
+    found = [groups.solve(state, part, groups.rows_in(state, part), 1e-4, 0) for part in map(np.sort, parts)]
+    stats = {key: sum(one.messages[key][0] for one in found) for key in found[0].messages}
+    return stats, sum(one.rest for one in found)
 
 
 @pytest.mark.parametrize(("name", "plate"), GROUPED)
@@ -48,25 +49,25 @@ def test_targets_and_bound_from_the_sums_of_all_groups_are_those_of_the_problem(
     """The sums of the parts of a random partition, put together."""
     case = CASES[name]()
     problem, fit = case.network.problem, case.network.fit(ng.VB(), max_steps=2, **options(name))
-    stepper, n = stepper_of(name, plate), n_groups(name, plate)
+    groups, n = groups_of(name, plate), n_groups(name, plate)
     size = BATCH[plate]
     parts = np.split(rng.permutation(n), range(size, n, size))
-    cut, whole = (remembered(stepper, fit.state, found) for found in (parts, [np.arange(n)]))
-    assert whole.stats.keys() == cut.stats.keys()
-    for key in whole.stats:
-        np.testing.assert_allclose(np.asarray(cut.stats[key]), np.asarray(whole.stats[key]), rtol=1e-10, atol=1e-10)
-    assert float(cut.entropy) == pytest.approx(float(whole.entropy), rel=1e-10)
+    (cut, entropy), (whole, wanted) = (summed(groups, fit.state, found) for found in (parts, [np.arange(n)]))
+    assert whole.keys() == cut.keys()
+    for key in whole:
+        np.testing.assert_allclose(cut[key], whole[key], rtol=1e-10, atol=1e-10)
+    assert entropy == pytest.approx(wanted, rel=1e-10)
 
     def build():
         def function(lam, mu, stats, entropy, known):
-            blocks = [problem.blocks[block] for block in stepper.groups.globals]
-            targets = {b.name: stepper.summary._target(b, mu, {**known, **stats}, None) for b in blocks}
-            return targets, stepper.summary.bound(lam, mu, stats, entropy, known)
+            blocks = [problem.blocks[block] for block in groups.groups.globals]
+            targets = {b.name: groups.summary._target(b, mu, {**known, **stats}, None) for b in blocks}
+            return targets, groups.summary.bound(lam, mu, stats, entropy, known)
 
         return function
 
     function = problem.compiled(("test", plate), build)
-    found, bound = function(fit.state.lam, fit.state.mu, cut.stats, cut.entropy)
+    found, bound = function(fit.state.lam, fit.state.mu, cut, entropy)
     for block, target in found.items():
         wanted = problem.target(problem.blocks[block], fit.state)
         for a, b in zip(target, wanted, strict=True):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from message_problems import ORDER, make, ratings, stepper_of
 
 import natgrad as ng
-from natgrad.inference.engine import Limits, run
+from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.message_memory import KEY, _copied
 from natgrad.kernels._threads import at_most
@@ -31,7 +31,7 @@ def test_reading_every_edge_from_fresh_rows_is_an_exact_joint_sweep(empty):
     problem = make(2, 3, 0.7, 1.3, empty=empty)
     state = problem.start(0)
     stepper = stepper_of(problem)
-    memory = problem.messages.begin(state)
+    memory = problem.message_memory.begin(state)
     found = stepper._read_all(state, memory)
     wanted = problem.sweep_jointly(state, ORDER)
     for name in ORDER:
@@ -44,16 +44,8 @@ def test_reading_every_edge_from_fresh_rows_is_an_exact_joint_sweep(empty):
 
 def test_when_nothing_moves_every_natural_gradient_is_zero():
     problem = make(3, 2)
-    result = run(
-        problem,
-        problem.start(1),
-        ng.Children(1),
-        ng.Auto(rotate=False),
-        ORDER,
-        limits=Limits(1000, 0.0),
-        seed=0,
-        bound_every=500,
-    )
+    phase = Phase(problem, ng.Children(1), ng.Auto(rotate=False), ORDER, bound_every=500)
+    result = run(phase, problem.start(1), limits=Limits(1000, 0.0), seed=0)
     assert result.trace["relative_change"][-20:].max() < 1e-4
     for name, block in problem.blocks.items():
         for target, lam in zip(problem.target(block, result.state), result.state.lam[name], strict=True):
@@ -63,10 +55,10 @@ def test_when_nothing_moves_every_natural_gradient_is_zero():
     for _ in range(500):
         exact = problem.sweep_jointly(exact, ORDER).state
     stepper = stepper_of(problem, use_rotation=False)
-    still, memory = stepper._read_all(exact, memory := problem.messages.begin(exact)), memory
+    still, memory = stepper._read_all(exact, memory := problem.message_memory.begin(exact)), memory
     for t in range(8):
         for name in ORDER:
-            rows, target = problem.messages.read(name, still, memory, stepper._next(name, t, 0), 1.0)
+            rows, target = problem.message_memory.read(name, still, memory, stepper._next(name, t, 0), 1.0)
             for a, b in zip(target, still.lam[name], strict=True):
                 np.testing.assert_allclose(a, b[rows], rtol=1e-4, atol=1e-4)
 
@@ -128,12 +120,12 @@ def test_option_b_moves_all_together_by_its_part_of_the_way(method):
     start = problem.start(3)
     stepper = stepper_of(problem, method)
     after, info = stepper.step(start, 9)
-    memory = problem.messages.begin(start)
+    memory = problem.message_memory.begin(start)
     reads = 0
     for name in ORDER:
         positions = stepper._next(name, 0, 9)
         reads += len(positions) * 3
-        rows, target = problem.messages.read(name, _copied(start), memory, positions, 1.0)
+        rows, target = problem.message_memory.read(name, _copied(start), memory, positions, 1.0)
         children = stepper.sets[name]
         read = np.array([(children.key_of_child[positions] == row).sum() for row in rows])
         beta = 1.0 / (1.0 + read / children.degree[rows])
@@ -240,7 +232,7 @@ def test_going_on_is_exact_to_the_bit_and_changes_nothing_of_the_first_run(metho
     problem = make(7)
 
     def go(state, steps):
-        return run(problem, state, method, ng.Auto(), ORDER, limits=Limits(steps, 0.0), seed=3)
+        return run(Phase(problem, method, ng.Auto(), ORDER), state, limits=Limits(steps, 0.0), seed=3)
 
     whole = go(problem.start(1), 16)
     assert "remembered messages" in whole.trace.strategy
@@ -272,7 +264,7 @@ def test_going_on_from_exact_sweeps_starts_where_they_ended_and_forgets_older_me
     problem, seed = make(9), 0
 
     def go(state, method, step, steps):
-        return run(problem, state, method, step, ORDER, limits=Limits(steps, 0.0), seed=seed)
+        return run(Phase(problem, method, step, ORDER), state, limits=Limits(steps, 0.0), seed=seed)
 
     sampled = go(problem.start(0), ng.Children(1), ng.Auto(rotate=False), 6)
     exact = go(sampled.state, ng.VB(), ng.Constant(1.0), 400)

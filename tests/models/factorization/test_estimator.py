@@ -178,7 +178,7 @@ def test_accesses_limit_a_network_too():
     mu = ng.Normal("mu", 0.0, 1.0)
     network = ng.Network(ng.Normal("x", mu, 1.0, plate=n, observed=np.arange(5.0)))
     assert network.fit(ng.VB(), max_messages=12, tol=0).trace["messages_read"].tolist() == [5, 10, 15]
-    with pytest.raises(ValueError, match="accesses must be a whole number ≥ 1, got 0"):
+    with pytest.raises(ValueError, match="max_messages must be a whole number ≥ 1, got 0"):
         network.fit(max_messages=0)
     with pytest.raises(ValueError, match="bound_every must be a whole number ≥ 1, \"log\" or None, got 'often'"):
         network.fit(bound_every="often")
@@ -199,7 +199,7 @@ MISTAKES = [
      'likelihood must be "gaussian", "bernoulli" or "poisson", got \'normal\''),
     (lambda: full(noise_per="users").fit(table()), ValueError,
      'noise_per must be None, "user", "item" or "both", got \'users\''),
-    (lambda: full(n_negatives=0).fit(table()), ValueError, "negatives must be > 0 and finite, got 0"),
+    (lambda: full(n_negatives=0).fit(table()), ValueError, "n_negatives must be > 0 and finite, got 0"),
     (lambda: full(likelihood="bernoulli").fit([[1.0, 0.5]]), ValueError,
      'likelihood="bernoulli" takes 1 (like) and 0 (dislike), or 1 alone, got values[1] = 0.5 (1 such)'),
     (lambda: full(likelihood="bernoulli").fit([[0.0, 0.0]]), ValueError,

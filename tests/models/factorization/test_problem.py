@@ -8,7 +8,7 @@ import pytest
 from reference.rating_blocks import naive_moments, naive_shares, naive_target
 
 import natgrad as ng
-from natgrad.inference.engine import Limits, run
+from natgrad.inference.engine import Limits, Phase, run
 from natgrad.kernels.factorization.gather import sum_rows
 from natgrad.models.factorization.bernoulli import LikesProblem
 from natgrad.models.factorization.poisson import ORDER, CountsProblem
@@ -94,7 +94,9 @@ def test_same_bound_and_posterior_as_the_network(method, biases):
     ours, declared = problem(biases=biases), network(biases).problem
     start = ours.start(3)
     step = ng.Constant(0.2) if method == ng.VB("b") else ng.PerNode()
-    found, wanted = (run(p, start, method, step, ours.order, limits=Limits(20, 0.0), seed=1) for p in (ours, declared))
+    found, wanted = (
+        run(Phase(p, method, step, ours.order), start, limits=Limits(20, 0.0), seed=1) for p in (ours, declared)
+    )
     np.testing.assert_allclose(found.trace["elbo"], wanted.trace["elbo"], rtol=1e-10)
     for name in ours.blocks:
         for a, b in zip(found.state.lam[name], wanted.state.lam[name], strict=True):
@@ -176,8 +178,8 @@ def test_turning_raises_the_bound_and_no_prediction_changes(biases, options, hol
 def test_accelerated_sweeps_never_fall_and_end_higher():
     ours = problem()
     start = ours.start(0)
-    fast = run(ours, start, None, ng.Auto(), ours.order, limits=Limits(40, 0.0), seed=0)
-    plain = run(ours, start, ng.VB(), ng.Constant(1.0), ours.order, limits=Limits(40, 0.0), seed=0)
+    fast = run(Phase(ours, None, ng.Auto(), ours.order), start, limits=Limits(40, 0.0), seed=0)
+    plain = run(Phase(ours, ng.VB(), ng.Constant(1.0), ours.order), start, limits=Limits(40, 0.0), seed=0)
     assert np.diff(fast.trace["elbo"]).min() > -1e-9
     assert fast.trace["elbo"][-1] > plain.trace["elbo"][-1] - 0.05
     assert "can be rotated" in fast.trace.strategy

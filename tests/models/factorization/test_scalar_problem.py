@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.inference.engine import Limits, run
+from natgrad.inference.engine import Limits, Phase, run
 from natgrad.models.factorization.scalar_problem import RatingsProblem
 
 N_USERS, N_ITEMS, N_RATINGS, N_FACTORS = 9, 7, 40, 3
@@ -78,7 +78,7 @@ def test_same_numbers_as_the_network(method, step, factorized):
     ours = problem(factorized)
     for seed in (0, 3):
         wanted = network(factorized).fit(method, step=step, max_steps=20, tol=0, seed=seed, init="random", order=ORDER)
-        found = run(ours, ours.start(seed), method, step, ORDER, limits=Limits(20, 0.0), seed=seed)
+        found = run(Phase(ours, method, step, ORDER), ours.start(seed), limits=Limits(20, 0.0), seed=seed)
         for name in ours.blocks:
             for a, b in zip(found.state.lam[name], wanted.state.lam[name], strict=True):
                 np.testing.assert_allclose(a, np.asarray(b), **TOLERANCE)

@@ -243,7 +243,7 @@ def test_works_as_a_step_of_a_pipeline_and_leaves_input_alone():
         ({"topic_prior": 0.0}, ValueError, "topic_prior"),
         ({"local": "mcmc"}, ValueError, '"vb" or "map"'),
         ({"dtype": "float16"}, ValueError, "float32"),
-        ({"skip": 0.5}, ValueError, "skip"),
+        ({"skip_below": 0.5}, ValueError, "skip_below"),
         ({"max_passes": 0}, ValueError, "max_passes"),
         ({"method": ng.Children(1)}, TypeError, "groups are sampled"),
         ({"seed": -1}, ValueError, "seed"),

@@ -11,7 +11,8 @@ from reference.lda import draw_documents
 
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
-from natgrad.models.lda.gibbs import Sampler, gibbs_finish
+from natgrad.models.lda.gibbs import GibbsSweeps, Sampler
+from natgrad.models.lda.problem import LDAProblem
 from natgrad.models.lda.topics import aligned
 
 # Three documents, seven tokens; an asymmetric α tells the topics apart, so that counts can be compared one by one.
@@ -180,11 +181,13 @@ def test_documents_without_words_and_odd_sizes():
     X[::5] = 0
     model = ng.LDA(70, seed=0, finish="gibbs", finish_sweeps=1, max_passes=1).fit(X)
     assert np.isfinite(model.topics_).all()
-    empty = gibbs_finish(
-        as_corpus(np.zeros((2, 3))), np.ones((2, 3)), np.ones(2), 0.1, 4, 0, frozenset({"doc", "topic"})
-    )
-    assert empty.counts.sum() == 0
-    assert np.isfinite(empty.log_likelihood).all()
+    nothing = LDAProblem(as_corpus(np.zeros((2, 3))), np.ones(2), 0.1, learn=frozenset({"doc", "topic"}))
+    sweeps, state = GibbsSweeps(nothing, 4), nothing.at(np.ones((2, 3)))
+    for _ in range(4):
+        state, _ = sweeps.step(state, 0)
+    _, point = sweeps.point(state)
+    np.testing.assert_allclose(point.lam["phi"][0] + 1.0, point.hyper["topic_prior"], rtol=1e-12)
+    assert np.isfinite(sweeps.log_likelihood).all()
 
 
 def test_fractions_and_wrong_wishes_are_explained():

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from natgrad.inference.steppers.hyper import with_hyper
 from reference.lda import draw_documents
 
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
-from natgrad.inference.engine import Limits, run
+from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.steppers.groups import KEY
 from natgrad.models.lda.dirichlet_prior import RANGE, best_concentrations
 from natgrad.models.lda.problem import LDAProblem, Local
@@ -27,7 +26,7 @@ def problem(topics="vb", learn=BOTH, **options):
 def test_bound_never_falls_and_is_the_bound(topics, learn, size):
     ours = problem(topics, learn, batch_size=size)
     n_batches = -(-60 // size)
-    found = run(ours, ours.start(1), None, ng.Auto(), ("phi",), limits=Limits(30 * n_batches, 0.0), seed=2)
+    found = run(Phase(ours, None, ng.Auto(), ("phi",)), ours.start(1), limits=Limits(30 * n_batches, 0.0), seed=2)
     bounds = found.trace["elbo"]
     bounds = bounds[np.isfinite(bounds)]
     assert np.diff(bounds).min() >= -1e-10 * np.abs(bounds).max()
@@ -49,7 +48,7 @@ def test_parts_of_the_bound_add_up_to_the_same_whether_priors_are_learned_or_not
 
 def test_alpha_is_the_maximum_given_the_documents():
     ours = problem(learn=frozenset({"doc"}))
-    found = run(ours, ours.start(1), ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(5, 0.0), seed=0)
+    found = run(Phase(ours, ng.VB(), ng.Constant(1.0), ("phi",)), ours.start(1), limits=Limits(5, 0.0), seed=0)
     sums, n_filled = found.state.memory[KEY].messages["theta"]
     assert n_filled[0] == (ours.corpus.lengths > 0).sum()
     again = best_concentrations(np.ones(4), sums, float(n_filled[0]))
@@ -58,10 +57,9 @@ def test_alpha_is_the_maximum_given_the_documents():
 
 def test_learning_raises_the_bound_of_a_converged_fit():
     plain, learning = problem(learn=frozenset()), problem()
-    fixed = run(plain, plain.start(1), ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(200, 1e-8), seed=0)
-    free = run(
-        learning, fixed.state._replace(memory={}), ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(50, 0.0), seed=0
-    )
+    fixed = run(Phase(plain, ng.VB(), ng.Constant(1.0), ("phi",)), plain.start(1), limits=Limits(200, 1e-8), seed=0)
+    phase = Phase(learning, ng.VB(), ng.Constant(1.0), ("phi",))
+    free = run(phase, fixed.state._replace(memory={}), limits=Limits(50, 0.0), seed=0)
     assert free.trace.last.elbo > fixed.trace.last.elbo + 5.0
 
 
@@ -128,7 +126,7 @@ def test_a_stream_learns_priors_and_held_out_documents_use_them():
 
 def test_a_problem_that_learns_nothing_is_given_as_it_is():
     ours = problem(learn=frozenset())
-    assert with_hyper(ours, ours.start(0)) is ours
+    assert ours.hyper is None
 
 
 @pytest.mark.parametrize("value", ["all", 1.5, None])

@@ -10,8 +10,8 @@ from sklearn.decomposition import LatentDirichletAllocation
 
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
-from natgrad.inference.engine import Limits, run
-from natgrad.inference.steppers.groups import KEY, MemoisedGroups, rows_of
+from natgrad.inference.engine import Limits, Phase, run
+from natgrad.inference.steppers.groups import KEY, GroupStepper, rows_of
 from natgrad.models.lda.problem import LDAProblem, Local
 
 N_TOPICS, ALPHA, BETA = 4, 0.4, 0.1
@@ -56,7 +56,7 @@ def test_same_bound_and_posterior_as_the_network_sweep_by_sweep():
         ng.VB(), max_steps=40, tol=0, init={"theta": shares, "phi": phi}, order=("z", "phi", "theta")
     )
     ours = problem(shares=shares)
-    found = run(ours, at_point(ours, phi), ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(40, 0.0), seed=0)
+    found = run(Phase(ours, ng.VB(), ng.Constant(1.0), ("phi",)), at_point(ours, phi), limits=Limits(40, 0.0), seed=0)
     np.testing.assert_allclose(found.trace["elbo"], wanted.trace["elbo"], rtol=1e-12)
     np.testing.assert_allclose(found.state.lam["phi"][0], np.asarray(wanted.state.lam["phi"][0]), rtol=1e-9, atol=1e-9)
     ((_, (gamma,)),) = rows_of(ours, found.state, 0)
@@ -78,7 +78,9 @@ def test_another_engine_sweep_by_sweep(reference):
     shares, phi = rng.dirichlet(np.ones(n_topics), n_documents), rng.dirichlet(np.ones(n_words), n_topics)
     ours = LDAProblem(as_corpus(X), np.full(n_topics, 0.5), 0.1, ONE_ROUND, shares=shares)
     steps = len(r["elbo"])
-    found = run(ours, at_point(ours, phi), ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(steps, 0.0), seed=0)
+    found = run(
+        Phase(ours, ng.VB(), ng.Constant(1.0), ("phi",)), at_point(ours, phi), limits=Limits(steps, 0.0), seed=0
+    )
     np.testing.assert_allclose(found.trace["elbo"], r["elbo"], rtol=1e-12)
     ((_, (gamma,)),) = rows_of(ours, found.state, 0)
     np.testing.assert_allclose(gamma, r["post"]["theta"], rtol=1e-9)
@@ -91,9 +93,9 @@ def test_stays_below_the_enumerated_evidence(reference):
     np.add.at(X, (np.array(r["doc"]), np.array(r["w"])), 1)
     ours = LDAProblem(as_corpus(X), np.full(r["K"], float(r["alpha"])), r["beta"])
     bounds = [
-        run(ours, ours.start(seed), ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(300, 1e-12), seed=0).trace[
-            "elbo"
-        ][-1]
+        run(
+            Phase(ours, ng.VB(), ng.Constant(1.0), ("phi",)), ours.start(seed), limits=Limits(300, 1e-12), seed=0
+        ).trace["elbo"][-1]
         for seed in range(5)
     ]
     # log 2! relabellings and mean field: a nat and a bit.
@@ -117,7 +119,7 @@ def test_bound_is_scikit_learns_at_its_optimum():
 def test_memoised_bound_never_falls_and_is_the_bound(topics, size):
     ours = problem(Local(topics, tol=1e-4, limit=20), batch_size=size)
     n_batches = math.ceil(30 / size)
-    found = run(ours, ours.start(1), None, ng.Auto(), ("phi",), limits=Limits(15 * n_batches, 0.0), seed=2)
+    found = run(Phase(ours, None, ng.Auto(), ("phi",)), ours.start(1), limits=Limits(15 * n_batches, 0.0), seed=2)
     bounds = found.trace["elbo"]
     # A pass of sampled steps, if there are batches enough, and one in which each batch is seen.
     exact = n_batches - 1 if n_batches < 5 else 2 * n_batches - 1
@@ -137,7 +139,7 @@ def test_memoised_bound_never_falls_and_is_the_bound(topics, size):
 def test_map_objective_is_em_and_says_what_it_bounds():
     """At a fixed point E[φ] maximises Σ (counts + β) log φ, and the objective is bound of the words plus log Dir(φ; β + 1)."""
     ours = problem(Local("map", tol=1e-9, limit=500))
-    found = run(ours, ours.start(1), ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(300, 1e-12), seed=0)
+    found = run(Phase(ours, ng.VB(), ng.Constant(1.0), ("phi",)), ours.start(1), limits=Limits(300, 1e-12), seed=0)
     phi = (found.state.lam["phi"][0] + 1.0) / (found.state.lam["phi"][0] + 1.0).sum(1, keepdims=True)
     words = ours.infer(found.state, tol=1e-9, limit=500).bound.sum()
     from scipy.stats import dirichlet
@@ -161,7 +163,7 @@ def test_same_seed_same_fit_and_resume_is_seamless(method, step):
     def go(start, steps):
         ours = problem(Local(tol=1e-3, limit=20), batch_size=4)
         state = ours.start(3) if start is None else start
-        return run(ours, state, method, step, ("phi",), limits=Limits(steps, 0.0), seed=3)
+        return run(Phase(ours, method, step, ("phi",)), state, limits=Limits(steps, 0.0), seed=3)
 
     whole, again, half = go(None, 20), go(None, 20), go(None, 11)
     rest = go(half.state, 9)
@@ -174,7 +176,7 @@ def test_sampled_step_is_the_scaled_message():
     ours = problem(Local(tol=1e-6, limit=50))
     state = ours.start(0)
     step = ng.RobbinsMonro(delay=2.0, forgetting=0.7)
-    found = run(ours, state, ng.SVI({"doc": 6}, 1e-6, 50), step, ("phi",), limits=Limits(1, 0.0), seed=5)
+    found = run(Phase(ours, ng.SVI({"doc": 6}, 1e-6, 50), step, ("phi",)), state, limits=Limits(1, 0.0), seed=5)
     chosen = np.sort(np.random.default_rng([5, 0]).choice(30, size=6, replace=False, shuffle=False))
     (counts,) = ours.solve(state, chosen, None, 1e-6, 50).messages["phi"]
     rho = 3.0**-0.7
@@ -184,24 +186,21 @@ def test_sampled_step_is_the_scaled_message():
 
 def test_a_full_batch_with_a_step_of_one_is_coordinate_ascent():
     ours = problem(Local(tol=1e-6, limit=50))
-    sampled = run(
-        ours, ours.start(0), ng.SVI({"doc": 30}, 1e-6, 50), ng.Constant(1.0), ("phi",), limits=Limits(1, 0.0), seed=0
-    )
-    exact = run(ours, ours.start(0), ng.VB(), ng.Constant(1.0), ("phi",), limits=Limits(1, 0.0), seed=0)
+    phase = Phase(ours, ng.SVI({"doc": 30}, 1e-6, 50), ng.Constant(1.0), ("phi",))
+    sampled = run(phase, ours.start(0), limits=Limits(1, 0.0), seed=0)
+    exact = run(Phase(ours, ng.VB(), ng.Constant(1.0), ("phi",)), ours.start(0), limits=Limits(1, 0.0), seed=0)
     np.testing.assert_allclose(sampled.state.lam["phi"][0], exact.state.lam["phi"][0], rtol=1e-12)
 
 
-def test_sweep_target_and_advance_agree():
+def test_a_sweep_is_the_global_step_from_all_documents():
     ours = problem(Local(tol=1e-6, limit=50))
     state = ours.start(0)
-    block = ours.blocks["phi"]
-    target = ours.target(block, state)
-    moved, info = ours.step_block(block, state, target, 1.0)
-    swept = ours.sweep(state, ("phi",))
-    assert info.valid
+    told = ours.solve_all(state).messages
+    moved, info, _ = ours.global_step(state, told)
+    swept = ours.sweep(state)
+    assert info["phi"].valid
     np.testing.assert_allclose(moved.lam["phi"][0], swept.state.lam["phi"][0], rtol=1e-12)
-    with pytest.raises(NotImplementedError, match="SVI"):
-        ours.target(block, state, full=())
+    np.testing.assert_allclose(moved.lam["phi"][0], ours.prior_of("phi")[0] + told["phi"][0], rtol=1e-12)
 
 
 def test_unsuitable_methods_are_refused():
@@ -212,17 +211,19 @@ def test_unsuitable_methods_are_refused():
         (ng.SVI({"doc": 31}), ValueError, "30 elements"),
     ):
         with pytest.raises(error, match=words):
-            run(ours, ours.start(0), method, ng.RobbinsMonro(), ("phi",), limits=Limits(1), seed=0)
+            run(Phase(ours, method, ng.RobbinsMonro(), ("phi",)), ours.start(0), limits=Limits(1), seed=0)
 
 
 def test_words_say_why_nothing_is_remembered():
     ours = problem(batch_size=5)
     for step, words in ((ng.Auto(memory=10), "more than there is"), (ng.Auto("stream"), "stream")):
-        found = run(ours, ours.start(0), None, step, ("phi",), limits=Limits(2, 0.0), seed=0)
+        found = run(Phase(ours, None, step, ("phi",)), ours.start(0), limits=Limits(2, 0.0), seed=0)
         assert words in found.trace.strategy
         assert not found.state.memory
 
 
 def test_a_step_with_a_length_is_not_called_rising():
-    assert not MemoisedGroups(problem(), 1, 1e-3, 5, ng.Constant(0.5)).monotone
-    assert MemoisedGroups(problem(), 1, 1e-3, 5).monotone
+    ours = problem()
+    whole = ours, ours.n_groups, 1e-3, 5
+    assert not GroupStepper(*whole, ng.Constant(0.5), remember=True).monotone
+    assert GroupStepper(*whole, remember=True).monotone
