@@ -108,7 +108,7 @@ def plan_runs(data: Ratings, budget: float = BUDGET, sweeps: int = VB_SWEEPS) ->
 
 def run_all(network: ng.Network, runs: Sequence[Run], seed: int = SEED) -> list[Fit]:
     """Fit the network in every way, all from the same start: a draw from the prior."""
-    common: dict[str, Any] = {"tol": 0, "init": "random", "seed": seed, "order": ("u", "v"), "progress": False}
+    common: dict[str, Any] = {"tol": 0, "init": "random", "seed": seed, "order": ("u", "v"), "verbose": False}
     return [network.fit(run.method, step=run.step, max_steps=run.steps, **common) for run in runs]
 
 

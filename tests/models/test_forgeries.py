@@ -165,16 +165,20 @@ def _remembered(change):
 
 
 def _another_row(memory):
-    rows = tuple(None if part is None else {"z": (part["z"][0][:-1],)} for part in memory.rows)
-    return memory._replace(rows=rows)
+    return _other_rows(memory, lambda rows: {"z": (rows["z"][0][:-1],)})
+
+
+def _other_rows(memory, change):
+    batches = (kept and kept._replace(rows=[change(part) for part in kept.rows]) for kept in memory.batches)
+    return memory._replace(batches=tuple(batches))
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (_another_row, "must have the shape"),
-        (lambda memory: memory._replace(rows=tuple({"x": part} for part in memory.rows)), "z"),
-        (lambda memory: memory._replace(stats={}), "has sums of the shapes"),
+        (lambda memory: _other_rows(memory, lambda rows: {"x": rows["z"]}), "z"),
+        (lambda memory: memory._replace(messages={}), "has sums of the shapes"),
         (lambda memory: memory._replace(cut=(*memory.cut[:2], 7)), "cut"),
     ],
 )
@@ -188,7 +192,7 @@ def test_a_forged_memory_of_a_mixture_is_refused(change, said, checkpoint_of_mix
 
 def test_forged_sums_of_a_mixture_are_made_anew(checkpoint_of_mixture, tmp_path) -> None:
     def change(memory):
-        return memory._replace(stats={key: 2.0 * part for key, part in memory.stats.items()})
+        return memory._replace(messages={key: (2.0 * part,) for key, (part,) in memory.messages.items()})
 
     fits = []
     for name, how in (("right", lambda memory: memory), ("forged", change)):

@@ -26,7 +26,7 @@ def test_fit_is_watched_and_the_last_page_is_the_report(monkeypatch):
         first = get(page.address)
         assert "fitting" in first
         assert "connect-src" in first
-        model.fit(letters())
+        model.fit(letters(), callbacks=[page])
         assert get(page.address + "version") != "0"
         assert "The bound against" in get(page.address)
         page.finish("<p>done</p>")

@@ -205,10 +205,7 @@ class _Loop:
             return kept.state, kept.stop
         if stop := self.monitor.out_of_steps(kept.state):
             return kept.state, stop
-        state = kept.state
-        if self.monitor.phase_begun == state.t > kept.begun:  # the checkpoint lies between two phases
-            state = self._started(phase, state)
-        return state, None
+        return kept.state, None
 
     def step(self, state: State) -> tuple[Stop | None, State]:
         """One step, and the next phase if this one has ended."""
@@ -216,15 +213,13 @@ class _Loop:
         if self.monitor.creeps() if stop is None else stop is self.monitor.settled:
             stop, state = self._probed(stop, state)
         self.bar(self.monitor.trace)
-        ends = stop is None and self.phase.until is not None and state.t >= self.phase.until
-        if self.checkpointer is not None:
-            begun = state.t if ends else self.monitor.phase_begun
-            monitor, notes = self.monitor, callback_states(self.tell.callbacks)
-            self.checkpointer.after(
-                RunState(state, monitor.trace, monitor.begun, monitor.unread, monitor.first, notes, stop, begun)
-            )
-        if ends:
+        if stop is None and self.phase.until is not None and state.t >= self.phase.until:
             state, stop = self._enter(self.pull(state.t), state)
+        if self.checkpointer is not None:
+            run, notes = self.monitor, callback_states(self.tell.callbacks)
+            self.checkpointer.after(
+                RunState(state, run.trace, run.begun, run.unread, run.first, notes, stop, run.phase_begun)
+            )
         return stop, state
 
     def close(self, closing: Sequence[Phase], state: State, stop: Stop) -> tuple[State, Stop]:
@@ -266,15 +261,15 @@ class _Loop:
     def _choose(self, phase: Phase, t: int) -> RunState | None:
         """The stepper of a phase; what an earlier run has kept, if there is one."""
         self.phase = phase
+        # A network shares out its batches by itself.
+        by_itself = isinstance(phase.problem, EdgeProblem) and phase.problem.grouping is not None
         if phase.stepper is not None:
             self.stepper, words = phase.stepper, "as asked"
         else:
-            networks = None if isinstance(self.executor, Threads) else self.executor
-            self.stepper, words = choose(phase.problem, phase.method, phase.step, phase.order, networks)
+            remote = None if isinstance(self.executor, Threads) or not by_itself else self.executor
+            self.stepper, words = choose(phase.problem, phase.method, phase.step, phase.order, remote)
         self.shards.close()  # those of the phase before
-        if not (
-            isinstance(phase.problem, EdgeProblem) and phase.problem.grouping is not None
-        ):  # a network shares out by itself
+        if not by_itself:
             size = self.stepper.size if isinstance(self.stepper, GroupStepper) else 1
             self.shards.enter_context(place_shards(phase.problem, self.executor, size))
         self.words = f"{phase.why}; {words}" if phase.why else words

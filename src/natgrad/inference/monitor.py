@@ -216,8 +216,8 @@ class RunMonitor:
 
     def _passes(self, state: State) -> float:
         """Readings of the data so far, in this run."""
-        if self.stepper.steps_per_pass > 1 or self.stepper.monotone:
-            return (state.t - self.begun) / self.stepper.steps_per_pass
+        if self.stepper.batches is not None:
+            return (state.t - self.begun) / self.stepper.batches
         return (self.messages_read - self.messages_before) / max(1, self.problem.n_messages)
 
     def _unsettled(self, taken: str) -> str:

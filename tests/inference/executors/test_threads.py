@@ -122,9 +122,9 @@ def test_only_rows_of_words_that_occur_travel(small_parts):
 CHAINS = {
     "sequences": {"method": ng.VB(), "max_passes": 3},
     "memoised": {"method": ng.SVI({"sequence": 6}), "max_passes": 2},
-    "subchains": {"method": ng.SVI({"subchain": 60}), "subchain_length": 20, "passes": 3.0},
-    "buffers": {"method": ng.SVI({"subchain": 60}), "subchain_length": 20, "passes": 3.0, "buffer": 7},
-    "grown": {"method": ng.SVI({"subchain": 60}), "subchain_length": 20, "passes": 3.0, "buffer": "grow"},
+    "subchains": {"method": ng.SVI({"subchain": 60}), "subchain_length": 20, "max_passes": 3.0},
+    "buffers": {"method": ng.SVI({"subchain": 60}), "subchain_length": 20, "max_passes": 3.0, "buffer": 7},
+    "grown": {"method": ng.SVI({"subchain": 60}), "subchain_length": 20, "max_passes": 3.0, "buffer": "grow"},
 }
 
 
@@ -255,7 +255,7 @@ def test_factors_with_known_precisions_are_the_same_bits_elsewhere(settings, sma
 def test_what_cannot_be_shared_out_says_so():
     with (
         pytest.raises(TypeError, match="cannot be shared out; leave executor= out"),
-        place_shards(object(), Elsewhere()),
+        place_shards(networks.CASES["scalar_mixture"]().network.problem, Elsewhere()),
     ):
         pass
 

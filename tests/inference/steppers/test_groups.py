@@ -222,11 +222,11 @@ def test_going_on_with_other_batches_keeps_what_was_learned(size):
 def test_sums_remembered_of_other_data_are_made_anew(tmp_path):
     """A loaded fit that went on with data of the same size kept the sums of the old ones: its bound was above the evidence."""
     case = CASES["scalar_mixture"]()
-    case.network.fit(ng.SVI({"point": 6}), steps=20, **options("scalar_mixture")).save(tmp_path / "fit")
+    case.network.fit(ng.SVI({"point": 6}), max_steps=20, **options("scalar_mixture")).save(tmp_path / "fit")
     other = scalar_mixture(seed=1).network
-    fit = ng.load(tmp_path / "fit").attach(other).continue_(steps=120, tol=0)
+    fit = ng.load(tmp_path / "fit").attach(other).continue_(max_steps=120, tol=0)
     assert fit.trace["elbo"][-1] == pytest.approx(fit.elbo, abs=1e-8)
-    assert fit.elbo == pytest.approx(other.fit(ng.VB(), steps=200, **options("scalar_mixture")).elbo, abs=1e-6)
+    assert fit.elbo == pytest.approx(other.fit(ng.VB(), max_steps=200, **options("scalar_mixture")).elbo, abs=1e-6)
 
 
 # -- where nothing adds up --

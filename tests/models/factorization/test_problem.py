@@ -159,7 +159,7 @@ def test_no_update_lowers_the_bound_and_a_sweep_knows_it(biases, options):
 def test_turning_raises_the_bound_and_no_prediction_changes(biases, options, hold):
     ours = problem(hold, biases=biases, **options)
     state = settled(ours, 2)
-    turned = ours.rotated(("u", "v"), state)
+    turned = ours.rotate_pair(("u", "v"), state)
     assert turned is not None
     before, after = ours.bound(state), ours.bound(turned.state)
     assert after > before
@@ -171,7 +171,7 @@ def test_turning_raises_the_bound_and_no_prediction_changes(biases, options, hol
     for name in ("u", "v"):
         for a, b in zip(ours.moments(ours.blocks[name], turned.state.lam[name]), turned.state.mu[name], strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-8)
-    again = ours.rotated(("u", "v"), turned.state)
+    again = ours.rotate_pair(("u", "v"), turned.state)
     assert again is None or ours.bound(again.state) - after < 0.2 * (after - before)
 
 

@@ -259,7 +259,7 @@ def test_a_kernel_without_numbers_is_named():
         ({"validation_fraction": 1.5}, "validation_fraction must lie in"),
         ({"inducing": np.zeros((3, 4))}, "inducing must be finite numbers"),
         ({"kernel": cov.RBF(lengthscale=[1.0, 2.0])}, "2 values for 1 columns"),
-        ({"method": ng.SVI({"doc": 5})}, "the data are called 'row'"),
+        ({"method": ng.SVI({"doc": 5})}, "the groups are called 'row'"),
         ({"df": -1.0}, "df must be > 0"),
     ],
 )

@@ -335,7 +335,7 @@ def test_mistakes_in_the_call(rng):
         ng.GaussianHMM(2, n_init=1).fit(X).predict(X[:, :1])
     with pytest.raises(TypeError, match="unexpected keyword argument 'covarianz'"):
         ng.GaussianHMM(2, covarianz="full")
-    with pytest.raises(ValueError, match="an iterator takes no lengths, labels or callbacks"):
+    with pytest.raises(ValueError, match="an iterator takes no lengths or labels"):
         ng.GaussianHMM(2).fit(iter([X]), lengths=[10])
 
 

@@ -59,7 +59,7 @@ class History(NamedTuple):
 class AcceleratedStepper(NothingToFinish):
     """One step is one sweep, or two when an extrapolation failed."""
 
-    monotone, steps_per_pass = True, 1
+    monotone, steps_per_pass, batches = True, 1, 1
 
     def __init__(self, problem: EdgeProblem, order: tuple[str, ...], use_rotation: bool = True) -> None:
         self.problem, self.order = problem, order

@@ -42,7 +42,7 @@ class Snapshot(NamedTuple):
 class SafeguardedStepper:
     """Wraps the stepper of a sampled method, whose steps it makes shorter when they led downhill."""
 
-    monotone, steps_per_pass = False, 1
+    monotone, steps_per_pass, batches = False, 1, None
 
     def __init__(
         self,

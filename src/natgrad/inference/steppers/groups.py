@@ -121,6 +121,7 @@ class GroupStepper:
         self.remember, self.first, self.in_passes = remember, first, in_passes
         self.n_batches = math.ceil(problem.n_groups / size)
         self.monotone = remember and self.schedule == Constant(1.0)
+        self.batches = self.n_batches
         self.steps_per_pass = self.n_batches if remember else 1
         self._cuts: dict[int, list[Ints | None]] = {}
         # What the last step remembered; anything else comes from elsewhere, perhaps from a file.
@@ -304,7 +305,7 @@ class GroupStepper:
 class WholePasses:
     """Remembered batches where the user fixed none: a step is a pass over all of them, as it is for a sweep."""
 
-    monotone, steps_per_pass = True, 1
+    monotone, steps_per_pass, batches = True, 1, 1
 
     def __init__(self, inner: GroupStepper) -> None:
         self.inner = inner
@@ -382,7 +383,7 @@ def n_remembered(state: State) -> int:
 class ExactPass:
     """A closing phase: the q from all groups, hyper-parameters held; where not conjugate, a step that cannot lower the bound."""
 
-    monotone, steps_per_pass = True, 1
+    monotone, steps_per_pass, batches = True, 1, 1
 
     def __init__(self, problem: GroupProblem) -> None:
         self.problem = problem

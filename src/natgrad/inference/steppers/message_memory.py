@@ -61,7 +61,7 @@ class MessageStepper:
     A step touches few rows of large arrays, so it changes those of the state before it; a new run copies them once.
     """
 
-    monotone, steps_per_pass = False, 1
+    monotone, steps_per_pass, batches = False, 1, None
 
     def __init__(
         self,

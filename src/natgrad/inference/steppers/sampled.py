@@ -71,7 +71,7 @@ class BlockUpdates:
 class ChildrenStepper(NothingToFinish):
     """Algorithm 1: every hidden variable reads its own sample of children."""
 
-    monotone, steps_per_pass = False, 1
+    monotone, steps_per_pass, batches = False, 1, None
 
     def __init__(self, problem: EdgeProblem, method: Children, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order
@@ -117,7 +117,7 @@ class ChildrenStepper(NothingToFinish):
 class GlobalBatchStepper(NothingToFinish):
     """Algorithm 2: one batch of observations for all."""
 
-    monotone, steps_per_pass = False, 1
+    monotone, steps_per_pass, batches = False, 1, None
 
     def __init__(self, problem: EdgeProblem, method: GlobalBatch, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order

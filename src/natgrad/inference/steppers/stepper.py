@@ -27,10 +27,16 @@ class Stepper(Protocol):
     """A method bound to a problem.
 
     ``monotone`` says that its bound cannot fall, so that the change over ``steps_per_pass`` steps tells when it has converged.
+    ``batches`` are the steps that read as much as there is; None where that is counted in messages.
     """
 
     monotone: bool
     steps_per_pass: int
+
+    @property
+    def batches(self) -> int | None:
+        """Steps of a pass."""
+        ...
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         """Take step number ``state.t + 1``."""

@@ -16,7 +16,7 @@ __all__ = ["ExactStepper"]
 class ExactStepper(NothingToFinish):
     """Full VB; option (a) is one compiled sweep."""
 
-    steps_per_pass = 1
+    steps_per_pass = batches = 1
 
     def __init__(self, problem: EdgeProblem, method: VB, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order

@@ -51,7 +51,7 @@ class GibbsSweeps:
     sweeps : int
     """
 
-    monotone, steps_per_pass = False, 1
+    monotone, steps_per_pass, batches = False, 1, 1
 
     def __init__(self, problem: LDAProblem, sweeps: int) -> None:
         self.problem, self.sweeps, self.burn = problem, sweeps, sweeps // 2

@@ -1,0 +1,163 @@
+"""A whole fit is one run: one clock, one count of messages, one list of callbacks, one reason to stop, whatever its phases."""
+
+import time
+
+import numpy as np
+import pytest
+
+import natgrad as ng
+from natgrad.inference.trace import Reason
+
+
+def likes(rng, users=40, items=30):
+    return np.where(rng.random((users, items)) < 0.2, 1.0, np.nan)
+
+
+def table(rng, users=40, items=30):
+    full = rng.normal(size=(users, 2)) @ rng.normal(size=(2, items))
+    return np.where(rng.random((users, items)) < 0.5, full, np.nan)
+
+
+class Chunks:
+    """A source of ratings, whole users in each chunk."""
+
+    rereadable = True
+
+    def __init__(self, ratings, size=10):
+        self.ratings, self.size = ratings, size
+
+    def chunks(self):
+        for begin in range(0, len(self.ratings), self.size):
+            users, items = np.nonzero(~np.isnan(self.ratings[begin : begin + self.size]))
+            values = self.ratings[begin : begin + self.size][users, items]
+            yield np.column_stack([users + begin, items, values])
+
+
+def test_likes_have_one_clock_for_all_their_draws_of_dislikes(rng):
+    """Each draw began its own clock: with a slow callback a second became eight."""
+    model = ng.MatrixFactorization(2, likelihood="bernoulli", max_seconds=0.3, tol=0.0)
+    seen = []
+
+    def slow(progress):
+        seen.append(progress.t)
+        time.sleep(0.06)
+
+    model.fit(likes(rng), callbacks=[slow])
+    assert model.stop_.reason is Reason.SECONDS
+    assert len(seen) <= 7
+    assert seen == list(range(1, len(seen) + 1))
+
+
+def test_likes_have_one_count_of_messages(rng):
+    """Each phase counted from zero, so that twice as many as allowed were read."""
+    X = likes(rng)
+    free = ng.MatrixFactorization(2, likelihood="bernoulli", max_steps=12, tol=0.0).fit(X)
+    limit = int(free.trace_["messages_read"][4]) + 1
+    model = ng.MatrixFactorization(2, likelihood="bernoulli", max_messages=limit, tol=0.0).fit(X)
+    assert model.stop_.reason is Reason.MESSAGES
+    assert len(model.trace_) == 6
+    assert model.trace_["messages_read"][-2] < limit <= model.trace_["messages_read"][-1]
+
+
+@pytest.mark.parametrize("kind", ["ratings", "documents", "sequences"])
+def test_streams_call_callbacks_and_know_the_time(kind, rng):
+    """A stream of ratings never called anybody, and looked at no clock."""
+    if kind == "ratings":
+        model, X = ng.MatrixFactorization(2, tol=0.0, max_steps=10**6), Chunks(table(rng))
+    elif kind == "documents":
+        parts = [rng.poisson(0.5, (20, 15)) for _ in range(4)]
+
+        class Documents:
+            rereadable = True
+
+            def chunks(self):
+                return iter(parts)
+
+        model, X = ng.LDA(2, max_passes=10**6, tol=0.0), Documents()
+    else:
+        model, X = ng.GaussianHMM(2, n_init=1), (rng.normal(size=(30, 1)) for _ in range(10**6))
+    seen = []
+
+    def ends_after_five(progress):
+        seen.append((progress.t, progress.model()))
+        return len(seen) == 5
+
+    model.fit(X, callbacks=[ends_after_five])
+    assert [t for t, _ in seen] == [1, 2, 3, 4, 5]
+    assert type(seen[0][1]) is type(model)
+    assert model.stop_.reason is Reason.CALLBACK
+    assert len(model.trace_) == 5
+    model.set_params(max_seconds=0.2)
+    more = X if kind != "sequences" else (rng.normal(size=(30, 1)) for _ in range(10**6))
+    begin = time.perf_counter()
+    model.fit(more, callbacks=[lambda progress: time.sleep(0.02)])
+    assert model.stop_.reason is Reason.SECONDS
+    assert time.perf_counter() - begin < 5.0
+
+
+def test_a_fit_inside_a_callback_has_callbacks_of_its_own(rng):
+    """It inherited those of the fit outside, and fitted without end."""
+    X, inner = rng.poisson(0.5, (20, 15)), []
+
+    def fits(progress):
+        inner.append(ng.LDA(2, max_passes=1, tol=0.0, seed=0).fit(X).elbo_)
+
+    model = ng.LDA(2, max_passes=3, tol=0.0, seed=0).fit(X, callbacks=[fits])
+    assert len(inner) == len(model.trace_)
+    assert len(set(inner)) == 1
+
+
+def test_a_callback_that_ends_a_fit_of_subchains_is_the_reason(rng):
+    """The words said that all the data were read, five times."""
+    X = rng.normal(size=(2000, 1))
+    model = ng.GaussianHMM(2, method=ng.SVI({"subchain": 4}), subchain_length=20, max_passes=5, n_init=1)
+    model.fit(X, callbacks=[lambda progress: progress.t == 2])
+    assert model.stop_.reason is Reason.CALLBACK
+    assert len(model.trace_) == 2
+    assert "times the data" not in str(model.stop_)
+    whole = model.fit(X)
+    assert whole.stop_.reason is Reason.PASSES
+    assert "5 times the data" in str(whole.stop_)
+
+
+@pytest.mark.parametrize(
+    ("model", "advice"),
+    [
+        (ng.LDA(2, max_passes=1, tol=1e-12), "max_passes"),
+        (ng.GaussianHMM(2, max_passes=1, n_init=1, tol=1e-12), "max_passes"),
+        (ng.MatrixFactorization(2, max_steps=1, tol=1e-12), "max_steps"),
+        (ng.SparseGPRegressor(n_inducing=3, max_steps=2, tol=1e-12), "max_steps"),
+    ],
+    ids=lambda value: type(value).__name__ if hasattr(value, "fit") else "",
+)
+def test_what_a_fit_that_ran_out_advises_can_be_done(model, advice, rng):
+    """LDA and HMMs were told to raise steps, which they have not, or to go on by a method that they have not."""
+    if isinstance(model, ng.SparseGPRegressor):
+        model.fit(rng.normal(size=(30, 1)), rng.normal(size=30))
+    else:
+        model.fit(rng.poisson(1.0, (30, 4)).astype(float))
+    words = str(model.stop_)
+    assert f"raise {advice}" in words
+    assert advice in model.get_params()
+    assert ("continue_()" in words) == hasattr(model, "continue_")
+
+
+def test_the_ranking_of_starts_is_counted(rng):
+    X = rng.normal(size=(200, 1))
+    one, many = (ng.GaussianHMM(2, n_init=n, max_passes=1, tol=0.0).fit(X) for n in (1, 8))
+    assert many.trace_["messages_read"][0] > one.trace_["messages_read"][0] > 0
+
+
+def test_the_exact_pass_of_a_process_is_counted(rng):
+    X, y = rng.normal(size=(60, 1)), rng.normal(size=60)
+    model = ng.SparseGPRegressor(n_inducing=4, batch_size=10, max_steps=5, tol=0.0).fit(X, y)
+    assert model.trace_["messages_read"].tolist() == [10, 20, 30, 40, 110]
+
+
+def test_passes_are_readings_of_the_data_whatever_the_method(rng):
+    X = rng.poisson(0.5, (60, 15))
+    for method in (None, ng.VB(), ng.SVI({"doc": 20})):
+        step = ng.RobbinsMonro() if isinstance(method, ng.SVI) else None
+        model = ng.LDA(2, method=method, step=step, batch_size=20, max_passes=3, tol=0.0).fit(X)
+        per_pass = 1 if isinstance(method, ng.VB) else 3
+        assert len(model.trace_) == 3 * per_pass, method
