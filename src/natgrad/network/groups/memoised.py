@@ -34,6 +34,7 @@ from natgrad.random import Stream, generator
 
 if TYPE_CHECKING:
     from natgrad.network.compile.plan import Plan
+    from natgrad.network.execute.backend import BackendName
     from natgrad.network.execute.problem import NetworkProblem
 
 __all__ = ["MemoisedStepper", "Remembered", "WholePasses"]
@@ -93,7 +94,7 @@ class MemoisedStepper:
         # What the last step remembered; anything else comes from elsewhere, perhaps from a file.
         self._mine: Remembered | None = None
         where = Threads() if executor is None else executor
-        self._placed = where.place([Everywhere(_Elsewhere(problem.plan, method, order, self))])
+        self._placed = where.place([Everywhere(_Elsewhere(problem.plan, problem.backend.name, method, order, self))])
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         parts = self._cut(seed)
@@ -298,11 +299,18 @@ def _exchanged(memory: Remembered, number: int, visit: Visit) -> Remembered:
 class _Elsewhere:
     """The network of a stepper, which another process compiles for itself when it is first asked."""
 
-    def __init__(self, plan: Plan, method: SVI, order: tuple[str, ...], stepper: MemoisedStepper | None = None) -> None:
-        self.plan, self.method, self.order, self._stepper = plan, method, order, stepper
+    def __init__(
+        self,
+        plan: Plan,
+        backend: BackendName,
+        method: SVI,
+        order: tuple[str, ...],
+        stepper: MemoisedStepper | None = None,
+    ) -> None:
+        self.plan, self.backend, self.method, self.order, self._stepper = plan, backend, method, order, stepper
 
     def __reduce__(self) -> Any:
-        return _Elsewhere, (self.plan, self.method, self.order)
+        return _Elsewhere, (self.plan, self.backend, self.method, self.order)
 
     @property
     def stepper(self) -> MemoisedStepper:
@@ -310,7 +318,7 @@ class _Elsewhere:
         from natgrad.network.execute.problem import NetworkProblem
 
         if self._stepper is None:
-            self._stepper = MemoisedStepper(NetworkProblem(self.plan), self.method, self.order)
+            self._stepper = MemoisedStepper(NetworkProblem(self.plan, self.backend), self.method, self.order)
         return self._stepper
 
 

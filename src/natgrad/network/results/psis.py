@@ -19,7 +19,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 import scipy.special
@@ -125,7 +124,7 @@ def _log_weights(problem: NetworkProblem, state: State, n: int, rng: np.random.G
             for name, block in blocks.items():
                 normalizer = block.family.moments(lam[name])[1]
                 total = total + problem.program.entropy(block, lam[name], point[name], normalizer, known)
-            return jnp.asarray(total)
+            return problem.backend.xp.asarray(total)
 
         return function
 
