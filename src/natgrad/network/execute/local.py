@@ -44,10 +44,7 @@ def solve_rows(
     start = {name: blocks[name].family.expected_stats(value) for name, value in lam.items()}
     first = sweep((lam, start, xp.zeros(()), xp.int32(0)))
     lam, local, _, count = on.repeat_while(going, sweep, first)
-    entropy = {
-        name: blocks[name].family.moments(value)[1] - blocks[name].family.inner(value, local[name])
-        for name, value in lam.items()
-    }
+    entropy = {name: blocks[name].family.moments_entropy(value)[1] for name, value in lam.items()}
     return lam, local, count, entropy
 
 

@@ -222,8 +222,7 @@ class NetworkProblem:
                     total = total + self.program.sampled_value(sample, mu, known)
                 for name in blocks:
                     block = self.blocks[name]
-                    stats, normalizer = block.family.moments(lam[name])
-                    total = total + self.program.entropy(block, lam[name], stats, normalizer, known)
+                    total = total + self.program.entropy(block, block.family.moments_entropy(lam[name])[1], known)
                 return total
 
             return function
@@ -300,11 +299,11 @@ class NetworkProblem:
                 total = total + on.value(program.apart(piece, name), mu, known)
         target = block.family.project(tuple(a + b for a, b in zip(last, other, strict=True)))
         if rho is None:
-            new, fresh, normalizer, info = settle(on, block, lam[name], target, program.shared_plates(block))
+            new, fresh, entropy, info = settle(on, block, lam[name], target, program.shared_plates(block))
         else:
-            new, fresh, normalizer, info = blend(on, block, lam[name], target, rho)
+            new, fresh, entropy, info = blend(on, block, lam[name], target, rho)
         total = total + sum(on.xp.sum(g * f) for g, f in zip(last, fresh, strict=True))
-        return new, fresh, info, total + program.entropy(block, new, fresh, normalizer, known)
+        return new, fresh, info, total + program.entropy(block, entropy, known)
 
     def _in_turn(self, block: Block, lam: Any, mu: Any, rho: Array, known: Any, ending: list[str]) -> Any:
         """Exact updates of one column (or colour) after the other, for elements that are each other's co-parents."""
@@ -326,22 +325,21 @@ class NetworkProblem:
             new, fresh = column(0, (lam[name], mu[name]))
         else:
             new, fresh = on.repeat(block.n_columns, column, (lam[name], mu[name]))
-        _, normalizer = block.family.moments(new)
+        _, entropy = block.family.moments_entropy(new)
         here = {**mu, name: fresh}
         total = sum((program.log_joint(term, here, known) for term in ending), on.xp.zeros(()))
-        info = BlockInfo(all_valid(on, block, new, normalizer), moved(on, lam[name], new))
-        return new, fresh, info, total + program.entropy(block, new, fresh, normalizer, known)
+        info = BlockInfo(all_valid(on, block, new, entropy), moved(on, lam[name], new))
+        return new, fresh, info, total + program.entropy(block, entropy, known)
 
     def _bounds(self) -> Callable[..., Any]:
         """The bound of q with parameters λ; a point mass of the start counts as the q that stands behind it."""
 
         def function(lam: Any, known: Any) -> dict[str, Array]:
-            pairs = {name: block.family.moments(lam[name]) for name, block in self.blocks.items()}
+            pairs = {name: block.family.moments_entropy(lam[name]) for name, block in self.blocks.items()}
             mu = {name: stats for name, (stats, _) in pairs.items()}
             values = {name: self.program.log_joint(name, mu, known) for name in self.plan.terms}
             for name, block in self.blocks.items():
-                entropy = self.program.entropy(block, lam[name], mu[name], pairs[name][1], known)
-                values[name] = values[name] + entropy
+                values[name] = values[name] + self.program.entropy(block, pairs[name][1], known)
             return values
 
         return function

@@ -240,9 +240,8 @@ class Program:
             total = total + self.backend.value(piece, moments, known)
         return total
 
-    def entropy(self, block: Block, lam: Stats, mu: Stats, log_normalizer: Array, known: Known) -> Array:
+    def entropy(self, block: Block, entropy: Array, known: Known) -> Array:
         """Σ over elements of A(λ) − ⟨λ, μ⟩, weighted as the plates are."""
-        entropy = log_normalizer - block.family.inner(lam, mu)
         for position, plate in enumerate(block.plates):
             if plate in self.plan.weights:
                 shape = [-1 if axis == position else 1 for axis in range(len(block.shape))]

@@ -14,29 +14,29 @@ Stats = tuple[Array, ...]
 
 
 def blend(on: Backend, block: Block, lam: Stats, target: Stats, rho: Array) -> tuple[Stats, Stats, Array, BlockInfo]:
-    """λ ← (1 − ρ) λ + ρ λ^temp with its moments, its log-normaliser and what happened."""
+    """λ ← (1 − ρ) λ + ρ λ^temp with its moments, its entropy and what happened."""
     rho = on.xp.asarray(rho)
     new = tuple(
         (1.0 - _over_events(rho, ndim)) * old + _over_events(rho, ndim) * t
         for old, t, ndim in zip(lam, target, block.family.stat_ndims, strict=True)
     )
-    fresh, normalizer = block.family.moments(new)
-    return new, fresh, normalizer, BlockInfo(all_valid(on, block, new, normalizer), moved(on, lam, new))
+    fresh, entropy = block.family.moments_entropy(new)
+    return new, fresh, entropy, BlockInfo(all_valid(on, block, new, entropy), moved(on, lam, new))
 
 
 def settle(on: Backend, block: Block, lam: Stats, target: Stats, shared: tuple[tuple[int, ...], ...]) -> Any:
-    """The step of length one: λ = λ^temp, with moments, log-normaliser and what happened.
+    """The step of length one: λ = λ^temp, with moments, entropy and what happened.
 
     ``shared`` lists, for each statistic, the plates along which its target is the same for every element (the precision of
     the scores of a PCA without missing data): one element is then factorised for all.
     """
     short, before = _shortened(target, shared), _shortened(lam, shared)
-    fresh, normalizer = block.family.moments(short)
+    fresh, entropy = block.family.moments_entropy(short)
     fresh = tuple(on.xp.broadcast_to(f, t.shape) for f, t in zip(fresh, target, strict=True))
-    normalizer = on.xp.broadcast_to(normalizer, block.shape)
+    entropy = on.xp.broadcast_to(entropy, block.shape)
     # What the elements share counts once in the distance; reading it for each of them would cost as much as the update.
-    info = BlockInfo(all_valid(on, block, short, normalizer), moved(on, before, short))
-    return target, fresh, normalizer, info
+    info = BlockInfo(all_valid(on, block, short, entropy), moved(on, before, short))
+    return target, fresh, entropy, info
 
 
 def _shortened(stats: Stats, shared: tuple[tuple[int, ...], ...]) -> Stats:
@@ -77,9 +77,9 @@ def choose(on: Backend, block: Block, chosen: Array, new: Stats, old: Stats) -> 
     )
 
 
-def all_valid(on: Backend, block: Block, lam: Stats, log_normalizer: Array) -> Array:
-    """Whether λ is inside the natural parameter space and A(λ) finite, for every element."""
-    return on.xp.all(block.family.valid(lam, log_normalizer)) & on.xp.all(on.xp.isfinite(log_normalizer))
+def all_valid(on: Backend, block: Block, lam: Stats, entropy: Array) -> Array:
+    """Whether λ is inside the natural parameter space and its entropy finite, for every element."""
+    return on.xp.all(block.family.valid(lam, entropy)) & on.xp.all(on.xp.isfinite(entropy))
 
 
 def moved(on: Backend, old: Stats, new: Stats) -> Array:

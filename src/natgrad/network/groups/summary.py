@@ -119,9 +119,8 @@ class Summary:
         xp = self.problem.backend.xp
         mu, entropy = {}, xp.zeros(())
         for name, value in lam.items():
-            family = self.problem.blocks[name].family
-            mu[name], normalizer = family.moments(value)
-            entropy = entropy + xp.sum((normalizer - family.inner(value, mu[name])) * weights[name])
+            mu[name], own = self.problem.blocks[name].family.moments_entropy(value)
+            entropy = entropy + xp.sum(own * weights[name])
         return self.statistics(mu, samples, known), entropy
 
     def statistics(self, local: Moments, samples: Sequence[Sampled], known: Mapping[str, Array]) -> dict[str, Array]:
@@ -151,8 +150,8 @@ class Summary:
         known = {**known, **stats}
         if block.n_columns == 1:
             target = self._target(block, mu, known, None)
-            fresh, normalizer = block.family.moments(target)
-            info = BlockInfo(all_valid(on, block, target, normalizer), moved(on, lam[name], target))
+            fresh, entropy = block.family.moments_entropy(target)
+            info = BlockInfo(all_valid(on, block, target, entropy), moved(on, lam[name], target))
             return target, fresh, info
         assert block.column_axis is not None
 
@@ -163,8 +162,8 @@ class Summary:
             return put_column(on, block, old, target, number), put_column(on, block, own, fresh, number)
 
         new, fresh = on.repeat(block.n_columns, column, (lam[name], mu[name]))
-        _, normalizer = block.family.moments(new)
-        return new, fresh, BlockInfo(all_valid(on, block, new, normalizer), moved(on, lam[name], new))
+        _, entropy = block.family.moments_entropy(new)
+        return new, fresh, BlockInfo(all_valid(on, block, new, entropy), moved(on, lam[name], new))
 
     def _target(self, block: Block, mu: Moments, known: Any, column: Array | None) -> Stats:
         program = self.problem.program
@@ -187,8 +186,7 @@ class Summary:
             total = total + program.backend.value(piece, mu, known)
         for name in self.globals:
             block = self.problem.blocks[name]
-            _, normalizer = block.family.moments(lam[name])
-            total = total + program.entropy(block, lam[name], mu[name], normalizer, known)
+            total = total + program.entropy(block, block.family.moments_entropy(lam[name])[1], known)
         return total
 
 
