@@ -53,15 +53,16 @@ def check_sampler(refreshed, n_samples, within):
     sampler = Sampler(as_corpus(TINY), ALPHA, BETA, seed=3)
     # Tables far from the truth: what is refused corrects for them.
     sampler.settle(np.array([[5.0, 1.0, 1.0], [1.0, 1.0, 9.0]]))
-    samples = np.empty((n_samples, *wanted.shape))
+    samples, refused = np.empty((n_samples, *wanted.shape)), 0.0
     for number in range(refreshed):
         sampler.sweep(fresh=number == 0)
     for number in range(len(samples)):
         sampler.sweep(fresh=False)
         samples[number] = sampler.by_word
+        refused += sampler.refused
     error = standard_error(samples)
     assert error.max() < within
-    assert sampler.refused > 0
+    assert refused > 0
     assert (np.abs(samples.mean(0) - wanted) < 5 * error).all()
 
 
