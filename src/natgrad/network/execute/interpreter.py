@@ -57,6 +57,16 @@ class _Gather(NamedTuple):
     indices: tuple[_Reader | str | tuple[str, int], ...]  # an index array, a zipped label, or an axis that was moved
 
 
+class _WayBack(NamedTuple):
+    """From an array of shape ``start`` to what was read of it, ``end``, and the sums that lead back, for these index arrays."""
+
+    start: tuple[int, ...]
+    indices: tuple[Array, ...]
+    end: tuple[int, ...]
+    distinct: tuple[int, ...]
+    steps: list[tuple[Array, int, list[int], Array]]
+
+
 class _Reader:
     """How a factor is read under a layout of views."""
 
@@ -88,7 +98,8 @@ class _Reader:
             names = [*new, *(names[i] for i in others)]
         self.labels: Labels = tuple(names)
         self.distinct: Labels = tuple(dict.fromkeys(names))
-        self._flat: tuple[Array, Any] | None = None
+        self.plain = not self.gathers and len(self.distinct) == len(self.labels)  # read as it is
+        self._way: _WayBack | None = None
 
     def array(self, moments: Moments, known: Known, view: View) -> Array:
         """The factor with its gathers carried out."""
@@ -97,45 +108,37 @@ class _Reader:
             array = array.transpose(gather.order)[tuple(_index(index, known, view) for index in gather.indices)]
         return array
 
-    @property
-    def plain(self) -> bool:
-        """Whether the array is read as it is."""
-        return not self.gathers and len(self.distinct) == len(self.labels)
-
     def scattered(self, gradient: Array, shape: tuple[int, ...], known: Known, view: View) -> Array:
         """A derivative by what was read, over its distinct labels, as one by the array of that shape that it was read from."""
-        trail = []
-        for order, indices in self.gathers:
-            permuted = [shape[axis] for axis in order]
-            dims, rest = permuted[: len(indices)], permuted[len(indices) :]
-            flat, shape_of = self._place(indices, dims, known, view)
-            trail.append((order, dims, rest, flat))
-            shape = (*shape_of, *rest)
-        sizes = dict(zip(self.labels, shape, strict=True))
-        gradient = np.broadcast_to(gradient, [sizes[label] for label in self.distinct])
+        indices = [tuple(_index(index, known, view) for index in gather.indices) for gather in self.gathers]
+        way = self._way
+        if (
+            way is None
+            or way.start != shape
+            or not all(a is b for a, b in zip(way.indices, sum(indices, ()), strict=True))
+        ):
+            way = self._way = self._way_back(shape, indices)
+        gradient = np.broadcast_to(gradient, way.distinct) if gradient.shape != way.distinct else gradient
         if len(self.distinct) < len(self.labels):
-            gradient = self._on_diagonal(gradient, shape)
-        for order, dims, rest, flat in reversed(trail):
-            rows = segment_sum(gradient.reshape((flat.size, *rest)), flat, math.prod(dims))
-            gradient = rows.reshape((*dims, *rest)).transpose(np.argsort(order))
+            gradient = self._on_diagonal(gradient, way.end)
+        for flat, size, wide, order in way.steps:
+            gradient = np.bincount(flat, gradient.reshape(-1), size).reshape(wide).transpose(order)
         return gradient
 
-    def _place(
-        self, indices: tuple[Any, ...], dims: list[int], known: Known, view: View
-    ) -> tuple[Array, tuple[int, ...]]:
-        """The element that each reader reads, as one number; found once for an index that is always the same."""
-        first = _index(indices[0], known, view)
-        fixed = len(indices) == 1 and view is FULL
-        if fixed and self._flat is not None and self._flat[0] is first:
-            found: tuple[Array, tuple[int, ...]] = self._flat[1]
-            return found
-        flat = np.asarray(first, dtype=np.int64)
-        for index, size in zip(indices[1:], dims[1:], strict=True):
-            flat = flat * size + _index(index, known, view)
-        found = flat.reshape(-1), flat.shape
-        if fixed:
-            self._flat = first, found
-        return found
+    def _way_back(self, shape: tuple[int, ...], indices: list[tuple[Array, ...]]) -> _WayBack:
+        steps, start = [], shape
+        for (order, _), found in zip(self.gathers, indices, strict=True):
+            permuted = [shape[axis] for axis in order]
+            dims, rest = permuted[: len(found)], permuted[len(found) :]
+            flat = np.zeros((), dtype=np.int64)
+            for index, size in zip(found, dims, strict=True):
+                flat = flat * size + index
+            width, shape = math.prod(rest), (*flat.shape, *rest)
+            rows = flat.reshape(-1, 1) * width + np.arange(width)
+            steps.append((rows.reshape(-1), math.prod(permuted), permuted, np.argsort(order)))
+        sizes = dict(zip(self.labels, shape, strict=True))
+        distinct = tuple(sizes[label] for label in self.distinct)
+        return _WayBack(start, sum(indices, ()), shape, distinct, steps[::-1])
 
     def _on_diagonal(self, gradient: Array, shape: tuple[int, ...]) -> Array:
         """A label that stands twice was read along a diagonal: zeros elsewhere."""
@@ -291,6 +294,7 @@ class Slopes(_Reading):
     def __init__(self, piece: Piece, name: str, view: View, axis: int | None, occurrence: int | None) -> None:
         super().__init__(piece, view)
         self.piece, self.name, self.axis = piece, name, axis
+        self._cut_readers: dict[Factor, _Reader] = {}
         self.slopes = [
             self._slope(factor, readers[place], [*readers[:place], *readers[place + 1 :]], scale)
             for monomial, readers, scale in self.monomials
@@ -318,24 +322,32 @@ class Slopes(_Reading):
 
     def _without(self, factor: Factor, gone: int) -> _Reader:
         axes = (*factor.axes[:gone], *factor.axes[gone + 1 :])
-        moved = {(s, p - (p > gone)): here for (s, p), here in self.moved.items() if s == factor.source and p != gone}
-        return _Reader(Factor(factor.source, factor.stat, axes, False), self.zipped, moved)
+        rest = Factor(factor.source, factor.stat, axes, False)
+        if rest not in self._cut_readers:
+            moved = {
+                (s, p - (p > gone)): here for (s, p), here in self.moved.items() if s == factor.source and p != gone
+            }
+            self._cut_readers[rest] = _Reader(rest, self.zipped, moved)
+        return self._cut_readers[rest]
 
     def __call__(self, moments: Moments, known: Known, view: View, number: Array) -> tuple[Array, ...]:
         arrays = self.arrays(self.used, moments, known, view)
         shapes = [stat.shape for stat in moments[self.name]]
         small = shapes if self.axis is None else [(*s[: self.axis], *s[self.axis + 1 :]) for s in shapes]
         total = [np.zeros(shape) for shape in small]
+        # What goes back through the same indices is added up first.
+        waiting: dict[tuple[_Reader, bool], Array] = {}
         for reader, others, spread, whole in self.slopes:
             slope = others.array(arrays, known, view, number)
             if spread:
                 slope = np.asarray(slope)[spread]
-            stat = reader.stat
-            if whole:
-                found = reader.scattered(slope, shapes[stat], known, view)
-                total[stat] += np.take(found, number, axis=self.axis)
-            elif reader.plain:
-                total[stat] += slope
+            if reader.plain and not whole:
+                total[reader.stat] += slope
             else:
-                total[stat] += reader.scattered(slope, small[stat], known, view)
+                key = reader, whole
+                waiting[key] = waiting[key] + slope if key in waiting else np.asarray(slope)
+        for (reader, whole), slope in waiting.items():
+            stat = reader.stat
+            found = reader.scattered(slope, shapes[stat] if whole else small[stat], known, view)
+            total[stat] += np.take(found, number, axis=self.axis) if whole else found
         return tuple(total)

@@ -39,6 +39,7 @@ class Program:
         self.known: dict[str, npt.NDArray[Any]] = dict(plan.known)
         self._folded: dict[tuple[str, frozenset[str]], tuple[Monomial, ...]] = {}
         self._pieces: dict[tuple[str, frozenset[str]], list[Piece]] = {}
+        self._shared: dict[str, tuple[tuple[int, ...], ...]] = {}
         self._parts: dict[tuple[int, str], tuple[Piece, Piece, Piece]] = {}
         self._samples: dict[tuple[str, str | None, frozenset[str]], Piece] = {}
 
@@ -76,6 +77,11 @@ class Program:
 
     def shared_plates(self, block: Block) -> tuple[tuple[int, ...], ...]:
         """For each matrix statistic, the plates along which its full target cannot vary: nothing that meets it has them."""
+        if block.name not in self._shared:
+            self._shared[block.name] = self._find_shared(block)
+        return self._shared[block.name]
+
+    def _find_shared(self, block: Block) -> tuple[tuple[int, ...], ...]:
         shared = [set(range(len(block.shape))) if matrix else set[int]() for matrix in block.family.symmetric]
         for term in self.plan.terms_of(block.name):
             for monomial in self._fold(term, frozenset()):

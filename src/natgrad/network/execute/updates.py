@@ -30,10 +30,11 @@ def settle(on: Backend, block: Block, lam: Stats, target: Stats, shared: tuple[t
     ``shared`` lists, for each statistic, the plates along which its target is the same for every element (the precision of
     the scores of a PCA without missing data): one element is then factorised for all.
     """
-    short, before = _shortened(target, shared), _shortened(lam, shared)
+    short, before = (_shortened(target, shared), _shortened(lam, shared)) if any(shared) else (target, lam)
     fresh, entropy = block.family.moments_entropy(short)
-    fresh = tuple(on.xp.broadcast_to(f, t.shape) for f, t in zip(fresh, target, strict=True))
-    entropy = on.xp.broadcast_to(entropy, block.shape)
+    if any(shared):
+        fresh = tuple(on.xp.broadcast_to(f, t.shape) for f, t in zip(fresh, target, strict=True))
+        entropy = on.xp.broadcast_to(entropy, block.shape)
     # What the elements share counts once in the distance; reading it for each of them would cost as much as the update.
     info = BlockInfo(all_valid(on, block, short, entropy), moved(on, before, short))
     return target, fresh, entropy, info
