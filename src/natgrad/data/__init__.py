@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from natgrad.data.alleles import allele_frequencies, genotypes
     from natgrad.data.datasets.bundled import TABLES, load_table
     from natgrad.data.datasets.docstrings import load_docstrings
     from natgrad.data.datasets.download import DATASETS, download
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from natgrad.data.datasets.generated.match import match_rows
     from natgrad.data.datasets.generated.ratings import make_ratings
     from natgrad.data.datasets.generated.spectra import make_spectra
-    from natgrad.data.genotypes import allele_frequencies, genotypes
     from natgrad.data.io.open import open_source
     from natgrad.data.io.ratings import RatingsSource, read_ratings
 
@@ -56,8 +56,8 @@ _LAZY = {
     "match_rows": "natgrad.data.datasets.generated.match",
     "make_ratings": "natgrad.data.datasets.generated.ratings",
     "make_spectra": "natgrad.data.datasets.generated.spectra",
-    "allele_frequencies": "natgrad.data.genotypes",
-    "genotypes": "natgrad.data.genotypes",
+    "allele_frequencies": "natgrad.data.alleles",
+    "genotypes": "natgrad.data.alleles",
     "open_source": "natgrad.data.io.open",
     "RatingsSource": "natgrad.data.io.ratings",
     "read_ratings": "natgrad.data.io.ratings",
