@@ -27,11 +27,11 @@ REFUSALS = (NotConjugate, PlateMismatch)
 class Case:
     """A declaration, its network, and a state far from any optimum."""
 
-    def __init__(self, seed: int, declaration: Declaration) -> None:
-        self.seed, self.declaration = seed, declaration
+    def __init__(self, seed: int, declaration: Declaration, backend: str = "numpy") -> None:
+        self.seed, self.declaration, self.backend = seed, declaration, backend
         self.rng = np.random.default_rng([seed, 1])
         self.network = build(declaration)
-        self.problem = self.network.problem
+        self.problem = self.network.problem_on(backend)
         self.q = random_q(declaration, self.rng)
         self.state = state_of(self.network, self.q)
         self.order = tuple(str(name) for name in self.rng.permutation(list(self.problem.blocks)))
@@ -119,13 +119,14 @@ def check_variants(case: Case, only: int | None = None, sweeps: int = 1) -> None
     for what, variant, name_of, order in variants if only is None else [variants[only % 4]]:
         network = build(variant)
         state = state_of(network, {name_of[n]: _turned(d, n, p, order) for n, p in case.q.items()})
-        theirs = network.problem.bound_by_node(state)
+        problem = network.problem_on(case.backend)
+        theirs = problem.bound_by_node(state)
         for name, value in ours.items():
             close(theirs[name_of[name]], value, f"other {what}: term {name!r}")
         # Which element comes first among those that must not move together depends on the order of the plates.
         if order and any(b.colours is not None and len(b.shape) > 1 for b in case.problem.blocks.values()):
             continue
-        found = q_of(network, _swept(network.problem, state, tuple(name_of[n] for n in case.order), sweeps))
+        found = q_of(network, _swept(problem, state, tuple(name_of[n] for n in case.order), sweeps))
         for name, wanted in swept.items():
             for key, value in _turned(d, name, wanted, order).items():
                 np.testing.assert_allclose(

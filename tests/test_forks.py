@@ -32,6 +32,7 @@ FITS = {
     "hmm": lambda: ng.GaussianHMM(2, max_passes=3, n_init=1, n_jobs=2, verbose=False).fit(series).elbo_,
     "gp": lambda: ng.SparseGPRegressor(n_inducing=5, max_steps=5, verbose=False).fit(series[:, :1], series[:, 1]).elbo_,
     "network": lambda: ng.Network(data).fit(verbose=False).elbo,
+    "compiled network": lambda: ng.Network(data).fit(verbose=False, backend="jax").elbo,
 }
 
 
@@ -52,7 +53,7 @@ def run(code: str) -> str:
 
 
 def test_the_ready_models_fit_in_a_pool_of_forked_processes():
-    names = ["lda", "gibbs", "factors", "hmm", "gp"]
+    names = ["lda", "gibbs", "factors", "hmm", "gp", "network"]
     assert (
         run(f"""
 names = {names}
@@ -65,11 +66,11 @@ print("same")
     )
 
 
-def test_a_network_in_a_forked_child_says_what_to_do_instead_of_hanging():
+def test_a_compiled_network_in_a_forked_child_says_what_to_do_instead_of_hanging():
     said = run("""
-fitted("network")
+fitted("compiled network")
 try:
-    forked(["network"])
+    forked(["compiled network"])
 except RuntimeError as error:
     print(error)
 """)
@@ -79,8 +80,8 @@ except RuntimeError as error:
 def test_a_fork_before_the_first_fit_is_fine():
     assert (
         run("""
-(there,) = forked(["network"])
-assert there == fitted("network")
+(there,) = forked(["compiled network"])
+assert there == fitted("compiled network")
 print("same")
 """)
         == "same\n"

@@ -7,9 +7,8 @@ steps need no step size from you, and a run that diverges is stopped with its la
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from natgrad import covariance, data, families
+from natgrad import families
 from natgrad._version import __version__
-from natgrad.data.ratings import Ratings
 from natgrad.errors import ModelFileError
 from natgrad.inference.auto import Auto
 from natgrad.inference.callbacks import HeldOut
@@ -26,6 +25,8 @@ from natgrad.network.language.tables import table
 from natgrad.network.network import Network
 
 if TYPE_CHECKING:
+    from natgrad import covariance, data
+    from natgrad.data.ratings import Ratings
     from natgrad.models.base import load
     from natgrad.models.factorization.estimator import MatrixFactorization
     from natgrad.models.gp.estimators import SparseGPClassifier, SparseGPRegressor
@@ -81,12 +82,15 @@ __all__ = [
 ]
 
 
-# Imported when they are asked for: scikit-learn alone takes as long as all the rest.
-_LAZY = MODELS | {"load": "natgrad.models.base"}
+# Imported when they are asked for: scikit-learn alone takes as long as all the rest, and so do sparse matrices and optimisers.
+_LAZY = MODELS | {"load": "natgrad.models.base", "Ratings": "natgrad.data.ratings"}
+_NAMESPACES = ("covariance", "data")
 
 
 def __getattr__(name: str) -> Any:
-    """An estimator, or what reads one from a file."""
+    """An estimator, what reads one from a file, or a namespace."""
+    if name in _NAMESPACES:
+        return import_module(f"natgrad.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'natgrad' has no attribute {name!r}")
     return getattr(import_module(_LAZY[name]), name)

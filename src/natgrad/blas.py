@@ -8,6 +8,7 @@ the number, the last one out restores what the first one found.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from functools import cache
 from types import TracebackType
@@ -17,9 +18,9 @@ __all__ = ["ONE_BLAS_THREAD"]
 
 
 @cache
-def _libraries() -> tuple[list[Any], list[Any]]:
-    """Those whose number belongs to the process, and those whose number belongs to a thread."""
-    import scipy.linalg  # noqa: F401 - brings its own library, which must be there to be found
+def _libraries(linalg: bool) -> tuple[list[Any], list[Any]]:
+    """Those whose number belongs to the process, and those whose number belongs to a thread; anew with `scipy.linalg`."""
+    import scipy.special  # noqa: F401 - brings SciPy's own library, which must be there to be found
     from threadpoolctl import ThreadpoolController
 
     found = ThreadpoolController().select(user_api="blas").lib_controllers
@@ -58,7 +59,7 @@ class _OneThread:
             os.register_at_fork(after_in_child=self._after_fork)
 
     def __enter__(self) -> None:
-        of_process, of_thread = _libraries()
+        of_process, of_thread = _libraries("scipy.linalg" in sys.modules)
         if self._own.depth == 0:
             self._own.found = _set_to_one(of_thread)
         self._own.depth += 1

@@ -96,6 +96,18 @@ def test_kl_of_gaussians_and_gammas_in_closed_form() -> None:
     np.testing.assert_allclose(got, 0.5 * (np.trace(ratio) - 2 - np.log(np.linalg.det(ratio)) + MEAN @ other @ MEAN))
 
 
+@pytest.mark.parametrize("offset", [1e7, 1e9])
+def test_entropy_and_kl_of_gaussians_do_not_depend_on_where_they_are(offset: float) -> None:
+    """With the square of the mean in A(λ) and in ⟨λ, μ⟩, both were off by up to hundreds of nats."""
+    cases: list[tuple[nf.Family, Any, Any, Any]] = [(nf.Normal(), 4.0, 1.0, 0.5)]
+    cases.append((nf.MultivariateNormal(), np.array([[4.0, 1.0], [1.0, 2.0]]), np.eye(2), np.array([0.5, -1.0])))
+    for family, precision, broad, away in cases:
+        here, there = (family.natural(mean=0.0 * away + at, precision=precision) for at in (0.0, offset))
+        np.testing.assert_allclose(family.entropy(there), family.entropy(here), rtol=1e-12)
+        other, moved = (family.natural(mean=away + at, precision=broad) for at in (0.0, offset))
+        np.testing.assert_allclose(family.kl(there, moved), family.kl(here, other), rtol=1e-5)
+
+
 def test_joint_density_is_the_product_of_its_factors() -> None:
     family = nf.NormalGamma()
     lam = family.natural(mean=1.0, scale=2.0, shape=3.0, rate=0.7)

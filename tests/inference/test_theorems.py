@@ -48,7 +48,7 @@ def test_natural_gradient_is_the_fisher_preconditioned_gradient(name):
             fit.state.t,
         )
         target = problem.target(block, state)
-        gradient = case.network._model_at(fit.settings, fit.trace)(state).natural_gradient(block.name)
+        gradient = case.network._model_at(problem, fit.settings, fit.trace)(state).natural_gradient(block.name)
         for g, t, s in zip(gradient, target, start, strict=True):
             np.testing.assert_allclose(g, np.asarray(t) - s, rtol=1e-12, atol=1e-12, err_msg=block.name)
         assert max(np.abs(g).max() for g in gradient) > 1e-3, "there must be something to compare"

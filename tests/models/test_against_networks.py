@@ -68,7 +68,8 @@ def _with_one(row: object, size: int, place: int) -> object:
     return np.delete(matrix, place, axis=1) @ row + one
 
 
-@pytest.mark.parametrize("seed", few_or_many(1, 25))
+# Of seed 11 the precision matrices have a condition of 10¹¹: A(λ) − ⟨λ, μ⟩ was off by 10⁵ nats.
+@pytest.mark.parametrize("seed", [11, *few_or_many(1, 25)])
 def test_a_factorisation_has_the_bound_of_its_network(seed: int) -> None:
     rng = np.random.default_rng([seed, 1])
     users, items, values, shape = drawn_ratings(rng)
@@ -82,8 +83,6 @@ def test_a_factorisation_has_the_bound_of_its_network(seed: int) -> None:
         # In the unit of the ratings: where the noise is far below it, a precision matrix has fewer digits than the bound needs.
         "noise_precision": 2.0 / values.var() if rng.integers(2) or not learn_noise else None,
     }
-    if not settings["biases"]:
-        values = values - values.mean()  # a model without a mean of its own has no way to follow one
     ratings = ng.Ratings(users, items, values, shape=shape)
     model = ng.MatrixFactorization(**settings, max_steps=int(rng.integers(1, 40)), seed=seed).fit(ratings)
     problem = declared_ratings(model, ratings).problem
@@ -94,6 +93,9 @@ def test_a_factorisation_has_the_bound_of_its_network(seed: int) -> None:
     # Few ratings can be met exactly: then the learned noise vanishes, and log|Λ| has as many digits as the condition of Λ leaves.
     condition = max(float(np.linalg.cond(lam[name][1]).max()) for name in "uv")
     tolerance = 1e-9 * scale + 16 * condition * 2.0**-53 * sum(shape)
+    # A network has E[(r − u·v)²] as a sum of expected squares: without a mean of its own it rounds as they do.
+    noise = model.posterior_["noise"].mean() if learn_noise else model._kind.priors.noise
+    tolerance += 8 * 2.0**-53 * float(noise * np.sum((values - model.offset_) ** 2))
     assert problem.bound(state) == pytest.approx(model.elbo_, rel=1e-9, abs=tolerance), settings
 
 

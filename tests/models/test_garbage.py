@@ -64,3 +64,41 @@ def test_categories_that_are_no_numbers_of_categories():
 def test_numbers_of_threads(model, n_jobs):
     with pytest.raises((TypeError, ValueError), match="n_jobs must be a whole number ≥ 1"):
         model(2, n_jobs=n_jobs).fit(np.random.default_rng(0).poisson(1.0, (8, 5)))
+
+
+# -- flags and words --
+
+SERIES = np.random.default_rng(1).normal(size=(20, 2))
+LABELS = SERIES[:, 0] > 0
+FITTED = {
+    "LDA": (lambda **more: ng.LDA(2, **more), (np.ones((4, 3), int),)),
+    "MatrixFactorization": (lambda **more: ng.MatrixFactorization(2, **more), (SERIES,)),
+    "GaussianHMM": (lambda **more: ng.GaussianHMM(2, **more), (SERIES,)),
+    "PoissonHMM": (lambda **more: ng.PoissonHMM(2, **more), (LABELS[:, None] * 1,)),
+    "SparseGPRegressor": (lambda **more: ng.SparseGPRegressor(n_inducing=4, **more), (SERIES, SERIES[:, 0])),
+    "SparseGPClassifier": (lambda **more: ng.SparseGPClassifier(n_inducing=4, **more), (SERIES, LABELS)),
+}
+
+
+def choices(model):
+    """The settings that are true or false, or one of a few words, as the tables of files have them."""
+    rules = {name: rule for name, rule in model._settings_table().items() if isinstance(rule, str)}
+    return {
+        name: rule
+        for name, rule in rules.items()
+        if all(part in ("flag", "none") or part.startswith("'") for part in rule.split(" | "))
+    }
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_what_is_chosen_from_a_few_is_checked_by_fit(name):
+    """Python takes "False", "no" and 2 for true."""
+    make, data = FITTED[name]
+    found = choices(make())
+    assert found, name
+    for setting, rule in found.items():
+        for wrong in ("False", "no", 2, 0.0, [True]):
+            with pytest.raises(ValueError, match=f"^{setting} must be .* or .*, got ") as said:
+                make(**{setting: wrong}).fit(*data)
+            assert ("True, False" in str(said.value) or "True or False" in str(said.value)) == ("flag" in rule)
+    assert {"learn_kernel", "learn_noise", "biases", "learn_priors", "verbose", "covariance"} & set(found)

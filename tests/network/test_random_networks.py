@@ -8,7 +8,6 @@ from collections import Counter
 import numpy as np
 import pytest
 import random_cases
-from numpy_engine import numpy_engine
 from random_checks import (
     REFUSALS,
     Case,
@@ -37,10 +36,10 @@ N_FAST, N_SLOW, CHUNK = 300, 10_000, 25
 SEEDS = [3, 22, 25, 31, 67, 221, 315, 3108]
 
 
-def check(seed: int, declaration: Declaration, wanted: str = "all") -> bool:
+def check(seed: int, declaration: Declaration, wanted: str = "all", backend: str = "numpy") -> bool:
     """Whether the network was accepted; raises if it is wrong."""
     try:
-        case = Case(seed, declaration)
+        case = Case(seed, declaration, backend)
     except REFUSALS:
         return False  # with a text that says why
     try:
@@ -65,11 +64,10 @@ def check(seed: int, declaration: Declaration, wanted: str = "all") -> bool:
 
 @pytest.mark.parametrize("start", range(0, N_FAST, CHUNK))
 def test_networks_are_right_or_refused(start):
-    with numpy_engine():
-        accepted = sum(
-            check(seed, draw(seed), ("targets", "sweeps", "variants", "methods")[seed % 4])
-            for seed in range(start, start + CHUNK)
-        )
+    accepted = sum(
+        check(seed, draw(seed), ("targets", "sweeps", "variants", "methods")[seed % 4])
+        for seed in range(start, start + CHUNK)
+    )
     assert accepted >= 0.6 * CHUNK
 
 
@@ -77,41 +75,36 @@ def test_networks_are_right_or_refused(start):
 def test_origins_change_no_number(start, monkeypatch):
     """Every location measured from an origin, which otherwise only data far from zero are: all numbers are the same."""
     monkeypatch.setattr(origins, "FAR", 0.0)
-    with numpy_engine():
-        accepted = sum(check(seed, draw(seed), ("targets", "sweeps")[seed % 2]) for seed in range(start, start + 20))
+    accepted = sum(check(seed, draw(seed), ("targets", "sweeps")[seed % 2]) for seed in range(start, start + 20))
     assert accepted >= 16
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(N_FAST, N_FAST + N_SLOW, 100))
 def test_many_networks_are_right_or_refused(start):
-    with numpy_engine():
-        accepted = sum(check(seed, draw(seed)) for seed in range(start, start + 100))
+    accepted = sum(check(seed, draw(seed)) for seed in range(start, start + 100))
     assert accepted >= 80
 
 
 @pytest.mark.parametrize("name", random_cases.CASES)
 def test_cases_that_were_wrong_once(name):
-    with numpy_engine():
-        assert all(check(0, random_cases.CASES[name](), wanted) for wanted in ("targets", "sweeps", "methods"))
+    assert all(check(0, random_cases.CASES[name](), wanted) for wanted in ("targets", "sweeps", "methods"))
 
 
 def test_a_precision_is_not_shared_along_a_plate_whose_elements_an_index_chooses():
-    with numpy_engine():
-        check_sweeps(Case(3248, draw(3248)))
+    check_sweeps(Case(3248, draw(3248)))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_seeds_that_were_wrong_once(seed):
-    with numpy_engine():
-        case = Case(seed, draw(seed))
-        check_svi(case)
-        check_memoised(case)
+    case = Case(seed, draw(seed))
+    check_svi(case)
+    check_memoised(case)
 
 
 @pytest.mark.parametrize("seed", [3, 46])
 def test_compiled_networks_do_as_numpy_does(seed):
-    case = Case(seed, draw(seed))
+    case = Case(seed, draw(seed), "jax")
     check_bound(case)
     check_targets(case)
 
@@ -119,7 +112,7 @@ def test_compiled_networks_do_as_numpy_does(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(N_FAST, N_FAST + 60))
 def test_many_compiled_networks_do_as_numpy_does(seed):
-    check(seed, draw(seed), "sweeps")
+    check(seed, draw(seed), "sweeps", "jax")
 
 
 def test_the_generator_draws_everything():

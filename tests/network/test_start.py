@@ -86,7 +86,7 @@ def test_a_sum_is_not_a_product():
 @pytest.mark.parametrize("order", [["x", "w", "ard", "tau"], ["tau", "ard", "w", "x"]], ids=str)
 def test_the_user_s_order_is_taken_as_it_is(order):
     case = CASES["pca"]()
-    assert case.network._checked_order(order, case.init) == tuple(order)
+    assert case.network._checked_order(case.network.problem, order, case.init) == tuple(order)
 
 
 # -- products --

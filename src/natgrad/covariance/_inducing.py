@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import lapack
 
 __all__ = ["Inducing", "diagonal", "factorised"]
 
@@ -26,6 +25,8 @@ class Inducing(NamedTuple):
 
 def factorised(k_mm: Floats, jitter: float) -> Inducing:
     """L and L⁻¹ of K_mm + jitter · mean of its diagonal; raised tenfold where that is not enough."""
+    from scipy.linalg import lapack  # a quarter of a second that `import natgrad` need not wait
+
     scale = float(np.einsum("ii->", k_mm)) / len(k_mm)
     if not np.isfinite(scale):
         raise FloatingPointError("K_mm is not finite")

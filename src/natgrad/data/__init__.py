@@ -4,19 +4,23 @@ Real text and tables that are on every machine (`load_…`), generated data with
 public sets, which only `download` fetches.
 """
 
-from natgrad.data.datasets.bundled import TABLES, load_table
-from natgrad.data.datasets.docstrings import load_docstrings
-from natgrad.data.datasets.download import DATASETS, download
-from natgrad.data.datasets.generated.ancestry import make_ancestry
-from natgrad.data.datasets.generated.cells import make_cells
-from natgrad.data.datasets.generated.chromatin import make_chromatin
-from natgrad.data.datasets.generated.flights import make_flights
-from natgrad.data.datasets.generated.match import match_rows
-from natgrad.data.datasets.generated.ratings import make_ratings
-from natgrad.data.datasets.generated.spectra import make_spectra
-from natgrad.data.genotypes import allele_frequencies, genotypes
-from natgrad.data.io.open import open_source
-from natgrad.data.io.ratings import RatingsSource, read_ratings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from natgrad.data.alleles import allele_frequencies, genotypes
+    from natgrad.data.datasets.bundled import TABLES, load_table
+    from natgrad.data.datasets.docstrings import load_docstrings
+    from natgrad.data.datasets.download import DATASETS, download
+    from natgrad.data.datasets.generated.ancestry import make_ancestry
+    from natgrad.data.datasets.generated.cells import make_cells
+    from natgrad.data.datasets.generated.chromatin import make_chromatin
+    from natgrad.data.datasets.generated.flights import make_flights
+    from natgrad.data.datasets.generated.match import match_rows
+    from natgrad.data.datasets.generated.ratings import make_ratings
+    from natgrad.data.datasets.generated.spectra import make_spectra
+    from natgrad.data.io.open import open_source
+    from natgrad.data.io.ratings import RatingsSource, read_ratings
 
 __all__ = [
     "DATASETS",
@@ -37,3 +41,31 @@ __all__ = [
     "open_source",
     "read_ratings",
 ]
+
+# Imported when they are asked for: whoever needs one of them does not wait for sparse matrices and optimisers.
+_LAZY = {
+    "TABLES": "natgrad.data.datasets.bundled",
+    "load_table": "natgrad.data.datasets.bundled",
+    "load_docstrings": "natgrad.data.datasets.docstrings",
+    "DATASETS": "natgrad.data.datasets.download",
+    "download": "natgrad.data.datasets.download",
+    "make_ancestry": "natgrad.data.datasets.generated.ancestry",
+    "make_cells": "natgrad.data.datasets.generated.cells",
+    "make_chromatin": "natgrad.data.datasets.generated.chromatin",
+    "make_flights": "natgrad.data.datasets.generated.flights",
+    "match_rows": "natgrad.data.datasets.generated.match",
+    "make_ratings": "natgrad.data.datasets.generated.ratings",
+    "make_spectra": "natgrad.data.datasets.generated.spectra",
+    "allele_frequencies": "natgrad.data.alleles",
+    "genotypes": "natgrad.data.alleles",
+    "open_source": "natgrad.data.io.open",
+    "RatingsSource": "natgrad.data.io.ratings",
+    "read_ratings": "natgrad.data.io.ratings",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A data set, or what reads one."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'natgrad.data' has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

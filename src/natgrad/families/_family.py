@@ -106,6 +106,15 @@ class Family(ABC):
         """E_q[f(x)] of the part of the log base measure that is not inside A."""
         return 0.0
 
+    def _moments_entropy(self, lam: Stats) -> tuple[Stats, Array]:
+        mu, a = self._moments(lam)
+        return mu, a - self.inner(lam, mu)
+
+    def _kl(self, lam: Stats, other: Stats) -> Array:
+        mu, a = self._moments(lam)
+        # ⟨λ, μ⟩ − ⟨other, μ⟩, not ⟨λ − other, μ⟩: −inf − (−inf) is NaN.
+        return self.inner(lam, mu) - self.inner(other, mu) - a + self._moments(other)[1]
+
     def _check_usual(self, usual: dict[str, Array]) -> None:
         """Conditions that tie several usual parameters together; concrete arrays only."""
         return None
@@ -142,6 +151,12 @@ class Family(ABC):
             return self._moments(lam)
 
     @final
+    def moments_entropy(self, lam: Stats) -> tuple[Stats, Array]:
+        """(μ, A − ⟨λ, μ⟩): expected statistics and the entropy but for the base measure, sharing one factorisation."""
+        with np.errstate(all="ignore"):
+            return self._moments_entropy(lam)
+
+    @final
     def log_normalizer(self, lam: Stats) -> Array:
         """A(λ), an array over the plates."""
         return self.moments(lam)[1]
@@ -160,7 +175,7 @@ class Family(ABC):
     def valid(self, lam: Stats, log_normalizer: Array | None = None) -> Array:
         """Whether λ is finite and inside the natural parameter space: bool over the plates.
 
-        For families of matrices A(λ), if it is at hand, saves a factorisation: it is NaN where λ is not definite.
+        For families of matrices A(λ) or the entropy, if it is at hand, saves a factorisation: NaN where λ is not definite.
         """
         xp = ops.namespace(*lam)
         with np.errstate(all="ignore"):
@@ -187,15 +202,14 @@ class Family(ABC):
     @final
     def entropy(self, lam: Stats) -> Array:
         """−E_q[log q(x)] = A − ⟨λ, μ⟩ − E f."""
-        mu, a = self.moments(lam)
-        return a - self.inner(lam, mu) - self._expected_base(lam)
+        with np.errstate(all="ignore"):
+            return self._moments_entropy(lam)[1] - self._expected_base(lam)
 
     @final
     def kl(self, lam: Stats, other: Stats) -> Array:
         """KL(q_λ ‖ q_other) = ⟨λ − other, μ⟩ − A(λ) + A(other), μ under λ."""
-        mu, a = self.moments(lam)
-        # ⟨λ, μ⟩ − ⟨other, μ⟩, not ⟨λ − other, μ⟩: −inf − (−inf) is NaN.
-        return self.inner(lam, mu) - self.inner(other, mu) - a + self.log_normalizer(other)
+        with np.errstate(all="ignore"):
+            return self._kl(lam, other)
 
     @final
     def fisher(self, lam: Stats) -> NDArray[np.float64]:

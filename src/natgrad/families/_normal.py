@@ -56,6 +56,15 @@ class Normal(Family):
         a = 0.5 * (lam[0] * mean - xp.log(precision) + ops.LOG_2PI)
         return (mean, mean**2 + 1.0 / precision), a
 
+    def _moments_entropy(self, lam: Stats) -> tuple[Stats, Array]:
+        # A and ⟨λ, μ⟩ have the square of the mean in them, which leaves no digits where it is 10⁸ standard deviations.
+        mu = self._moments(lam)[0]
+        return mu, 0.5 * (1.0 + ops.LOG_2PI - ops.namespace(*lam).log(-2.0 * lam[1])) + 0.0 * lam[0]
+
+    def _kl(self, lam: Stats, other: Stats) -> Array:
+        ratio, away = other[1] / lam[1], lam[0] / (-2.0 * lam[1]) - other[0] / (-2.0 * other[1])
+        return 0.5 * (ratio - 1.0 - ops.namespace(*lam, *other).log(ratio)) - other[1] * away**2
+
     def _inside(self, lam: Stats) -> Array:
         return (lam[1] < 0) & ops.namespace(*lam).isfinite(lam[0])
 
@@ -121,11 +130,27 @@ class MultivariateNormal(Family):
         precision = -2.0 * lam[1]
         return {"mean": ops.matvec(ops.spd_inverse_logdet(precision)[0], lam[0]), "precision": precision}
 
-    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+    def _solved(self, lam: Stats) -> tuple[Array, Array, Array]:
         covariance, logdet = ops.spd_inverse_logdet(-2.0 * lam[1])
-        mean = ops.matvec(covariance, lam[0])
+        return ops.matvec(covariance, lam[0]), covariance, logdet
+
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        mean, covariance, logdet = self._solved(lam)
         a = 0.5 * ((lam[0] * mean).sum(-1) - logdet + lam[0].shape[-1] * ops.LOG_2PI)
         return (mean, covariance + ops.outer(mean, mean)), a
+
+    def _moments_entropy(self, lam: Stats) -> tuple[Stats, Array]:
+        mean, covariance, logdet = self._solved(lam)
+        # As for a Normal: without the square of the mean, whose error grows with the condition of Λ besides.
+        entropy = 0.5 * (lam[0].shape[-1] * (1.0 + ops.LOG_2PI) - logdet) + 0.0 * lam[0].sum(-1)
+        return (mean, covariance + ops.outer(mean, mean)), entropy
+
+    def _kl(self, lam: Stats, other: Stats) -> Array:
+        precision = -2.0 * other[1]
+        (mean, covariance, logdet), (other_mean, _, other_logdet) = self._solved(lam), self._solved(other)
+        away = mean - other_mean
+        spread = (precision * covariance).sum((-1, -2)) - lam[0].shape[-1]
+        return 0.5 * (spread + logdet - other_logdet + (away * ops.matvec(precision, away)).sum(-1))
 
     def _inside(self, lam: Stats) -> Array:
         return ops.namespace(*lam).isfinite(ops.spd_logdet(-2.0 * lam[1]))

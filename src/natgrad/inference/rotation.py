@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.optimize
 
 from natgrad.inference.problem import Block, EdgeProblem, State
 
@@ -133,6 +132,8 @@ def _climb(first: Side, second: Side, start: Floats) -> Floats:
         value = 0.5 * np.sum(pull * turn) + 0.5 * np.sum(push * inverse) - excess * log_det
         slope = pull - inverse @ push.T @ inverse - excess * inverse
         return float(value), slope.reshape(-1)
+
+    import scipy.optimize  # a fifth of a second, and few networks need it
 
     best = min((np.eye(size), start), key=lambda turn: cost(turn.reshape(-1))[0])
     found = scipy.optimize.minimize(cost, best.reshape(-1), jac=True, method="L-BFGS-B")

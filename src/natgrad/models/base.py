@@ -18,8 +18,9 @@ An estimator that wants ``save`` and ``natgrad.load``
     arrays of strings or of objects that are strings, numbers or tuples (vocabularies, ids); methods, steps, families, `State`
     with whatever the methods remember, `Trace`, `Stop`, `Factor`, `Ratings`;
 3.  gets one line in `natgrad.models.registry`;
-4.  has the tables of what its file may hold (`natgrad.inference.schema`), which ``_tables`` gives: every setting with
-    its type and range, and the parts of ``_saved`` with their sizes.
+4.  has the tables of what its file may hold (`natgrad.inference.schema`): ``_settings_table`` gives every setting with its type
+    and range, ``_tables`` these for one fit and the parts of ``_saved`` with their sizes. What is chosen from a few words, or
+    true or false, is checked from the same table by ``_check_choices()``, which every fit calls.
 
 The settings (``get_params(deep=False)``) are kept by the mixin. What the tables do not list is neither written nor read. A
 class of your own, a kernel for example, joins by ``register(Kernel)`` of `natgrad.posterior.files.records`, in the module that
@@ -31,8 +32,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, final
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -54,6 +55,8 @@ __all__ = ["Estimator", "load", "register"]
 
 # Defaults of settings that were two and are one: a file with these says nothing.
 FORMER_DEFAULTS = {"max_sweeps": 200, "passes": 1.0}
+# What the rules of settings that are chosen from a few say.
+CHOICES: dict[str, list[str]] = {"flag": ["True", "False"], "none": ["None"]}
 
 
 class Estimator(ShowMixin, BaseEstimator):
@@ -134,6 +137,29 @@ class Estimator(ShowMixin, BaseEstimator):
         settings, fitted = cls._tables(given, content["fitted"])
         sizes = check(content["fitted"], fitted, where="fitted")
         check(given, settings, sizes, "settings")
+
+    @classmethod
+    def _settings_table(cls) -> Mapping[str, Any]:
+        """The table of the settings, ``executor`` left out; a file of one fit may allow less."""
+        raise NotImplementedError
+
+    @final
+    def _check_choices(self, besides: Collection[str] = ()) -> None:
+        """Refuse a flag that is neither true nor false and a word that is none of those there are.
+
+        Python takes "False", "no" and 2 for true; every fit asks here first. ``besides`` are settings that may be objects, too.
+        """
+        for name, rule in self._settings_table().items():
+            allowed = rule.split(" | ") if isinstance(rule, str) else []
+            if name in besides or not allowed or not all(part in CHOICES or part.startswith("'") for part in allowed):
+                continue
+            value = getattr(self, name)
+            try:
+                check(value, rule)
+            except Misfit:
+                named = [choice for part in allowed for choice in CHOICES.get(part, [part.replace("'", '"')])]
+                words = f"{name} must be {', '.join(named[:-1])} or {named[-1]}, got {value!r}"
+                raise ValueError(words) from None
 
     @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -19,7 +19,9 @@ from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.network.compile.logic import warn_of_ties
-from natgrad.network.compile.plan import make_plan
+from natgrad.network.compile.plan import Plan, make_plan
+from natgrad.network.execute.backend import BackendName
+from natgrad.network.execute.choice import choose_backend
 from natgrad.network.language.expressions import Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.results import records as _records  # noqa: F401  (what files may hold)
@@ -73,17 +75,29 @@ class Network:
                 given = f"the expression {node}" if isinstance(node, Expression) else type(node).__name__
                 raise TypeError(f"Network takes nodes, got {given}{hint}")
         self.nodes: dict[str, Node] = _collected(observed)
+        self._problems: dict[BackendName, NetworkProblem] = {}
         _check_plates(self.nodes.values())
         if not any(node.is_observed for node in self.nodes.values()):
             raise ValueError(f"no node is observed among {', '.join(self.nodes)}: give observed= to at least one")
         _warn_unreached(self.nodes)
 
-    @cached_property
+    @property
     def problem(self) -> NetworkProblem:
-        """The compiled network; made at the first fit and kept, so that a second fit compiles nothing."""
-        from natgrad.network.execute.problem import NetworkProblem  # JAX takes a second and 200 MB to import
+        """The network on the backend that is expected to be done first."""
+        return self.problem_on(None)
 
-        return NetworkProblem(make_plan(list(self.nodes.values())))
+    def problem_on(self, backend: BackendName | None) -> NetworkProblem:
+        """The network on a backend; made at the first fit and kept, so that a second fit compiles nothing."""
+        from natgrad.network.execute.problem import NetworkProblem
+
+        name = choose_backend(self._plan, backend).name
+        if name not in self._problems:
+            self._problems[name] = NetworkProblem(self._plan, name)
+        return self._problems[name]
+
+    @cached_property
+    def _plan(self) -> Plan:
+        return make_plan(list(self.nodes.values()))
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -114,6 +128,7 @@ class Network:
         callbacks: Sequence[Any] = (),
         bound_every: BoundEvery = None,
         executor: Any = None,
+        backend: BackendName | None = None,
         verbose: bool | None = None,
         **keep: Unpack[CheckpointOptions],
     ) -> Fit:
@@ -147,6 +162,10 @@ class Network:
         executor : None, an address, `distributed.Client` or cluster, or `natgrad.Dask`
             Who computes: this process, or the workers of a Dask cluster, for networks with independent groups (`SVI`). Every
             worker holds the network; the groups of a batch are shared out among them. The result is the same.
+        backend : "numpy" or "jax", optional
+            Who multiplies the arrays: NumPy at once, or JAX after it has compiled the network, which takes seconds and pays for
+            large ones. By default whichever an estimate of the work expects to be done first; ``trace.strategy`` says which.
+            The numbers agree to rounding.
         verbose : bool, optional
             Show a progress bar; by default on a terminal.
         checkpoint : folder, optional
@@ -159,28 +178,32 @@ class Network:
         """
         method = checked_method(method)
         limits = Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes)
+        chosen = choose_backend(self._plan, backend)
+        problem = self.problem_on(chosen.name)
         settings = Settings(
             method,
-            checked_step(step, method, self.problem),
-            self._checked_order(order, init),
+            checked_step(step, method, problem),
+            self._checked_order(problem, order, init),
             whole_number(seed, "seed", least=0),
             __version__,
         )
-        warn_of_ties(self.problem.plan)
-        watchers = (*as_callbacks(callbacks), symmetry_watch(self.problem))
+        warn_of_ties(self._plan)
+        watchers = (*as_callbacks(callbacks), symmetry_watch(problem))
         every, trace = checked_every(bound_every), Trace()
-        about = {"method": method, "step": settings.step, "init": init}
-        checkpointer = checkpointer_of(keep, about, lambda: (state_table(shapes_of(self.problem), settings.seed), {}))
+        about = {"method": method, "step": settings.step, "init": init, "backend": chosen.name}
+        checkpointer = checkpointer_of(keep, about, lambda: (state_table(shapes_of(problem), settings.seed), {}))
         result = run(
-            Phase(self.problem, method, settings.step, settings.order, bound_every=every),
-            lambda: make_start(self.problem, init, settings.seed), limits=limits, seed=settings.seed, callbacks=watchers,
-            verbose=verbose, trace=trace, checkpointer=checkpointer, model_at=self._model_at(settings, trace), executor=executor,
+            Phase(problem, method, settings.step, settings.order, bound_every=every),
+            lambda: make_start(problem, init, settings.seed), limits=limits, seed=settings.seed, callbacks=watchers,
+            verbose=verbose, trace=trace, checkpointer=checkpointer, model_at=self._model_at(problem, settings, trace),
+            executor=executor,
         )  # fmt: skip
-        return Fit(self.problem, result, settings, self._continue)
+        trace.strategy = f"{trace.strategy}; {chosen.words}"
+        return Fit(problem, result, settings, self._continue)
 
-    def _model_at(self, settings: Settings, trace: Trace) -> Callable[[State], Fit]:
+    def _model_at(self, problem: NetworkProblem, settings: Settings, trace: Trace) -> Callable[[State], Fit]:
         going = Stop(Reason.CALLBACK, "the run goes on")
-        return lambda state: Fit(self.problem, Result(state, trace, going), settings, self._continue)
+        return lambda state: Fit(problem, Result(state, trace, going), settings, self._continue)
 
     def _continue(
         self,
@@ -197,20 +220,21 @@ class Network:
         bound_every: BoundEvery = None,
         verbose: bool | None = None,
     ) -> Fit:
-        old = fit.settings
+        old, problem = fit.settings, fit.problem
         chosen = old.method if method is None else checked_method(method)
-        rule = old.step if method is None and step is None else checked_step(step, chosen, self.problem)
+        rule = old.step if method is None and step is None else checked_step(step, chosen, problem)
         settings = Settings(chosen, rule, old.order, old.seed, old.version)
         trace = Trace(list(fit.trace.records))
         result = run(
-            Phase(self.problem, chosen, rule, old.order, bound_every=checked_every(bound_every)), fit.state,
+            Phase(problem, chosen, rule, old.order, bound_every=checked_every(bound_every)), fit.state,
             limits=Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes), seed=old.seed,
-            callbacks=as_callbacks(callbacks), verbose=verbose, trace=trace, model_at=self._model_at(settings, trace),
+            callbacks=as_callbacks(callbacks), verbose=verbose, trace=trace, model_at=self._model_at(problem, settings, trace),
         )  # fmt: skip
-        return Fit(self.problem, result, settings, self._continue)
+        trace.strategy = f"{trace.strategy}; {choose_backend(self._plan, problem.backend.name).words}"
+        return Fit(problem, result, settings, self._continue)
 
-    def _checked_order(self, order: Any, init: Init) -> tuple[str, ...]:
-        default = default_order(self.problem.plan, started_nodes(self.problem, init))
+    def _checked_order(self, problem: NetworkProblem, order: Any, init: Init) -> tuple[str, ...]:
+        default = default_order(self._plan, started_nodes(problem, init))
         if order is None:
             return default
         names = tuple(order) if isinstance(order, Iterable) and not isinstance(order, str) else (None,)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.data.genotypes import genotypes
+from natgrad.data.alleles import genotypes
 from natgrad.data.io.open import open_source
 
 LOCI = ["rs1", "rs2", "rs3", "rs4", "rs5"]

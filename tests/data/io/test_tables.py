@@ -55,8 +55,12 @@ def test_a_quotation_mark_that_is_not_closed(read, tmp_path, monkeypatch):
     # A table of texts had one long last document instead.
     with pytest.raises(ValueError, match=r"t\.csv, line 3: a field begins with a quotation mark that is never closed"):
         read(path)
+    path.write_text('user,item,rating\nann,alien,5\n"')
+    with pytest.raises(ValueError, match=r"t\.csv, line 3: a field begins with a quotation mark that is never closed"):
+        read(path)
+    path.write_text('user,item,rating\nann,alien,5\nbob,"' + "alien,3\n" * 50)
     monkeypatch.setattr(tables, "LONGEST", 100)
-    with pytest.raises(ValueError, match=r"t\.csv, line 3: a record of more than 100 letters begins; is a quotation"):
+    with pytest.raises(ValueError, match=r"t\.csv, line 3: field larger than field limit .100.; is a quotation mark"):
         read(path)
 
 

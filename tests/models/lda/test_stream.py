@@ -34,7 +34,7 @@ def drawn():
 
 def test_topics_of_a_stream_are_recovered(drawn):
     chunks = np.array_split(drawn.counts, 10)
-    models = [ng.LDA(5, topic_prior=0.1, seed=s, max_passes=4, batch_size=100).fit(Again(chunks)) for s in range(3)]
+    models = [ng.LDA(5, topic_prior=0.1, seed=s, max_passes=4, batch_size=100).fit(Again(chunks)) for s in range(6)]
     best = max(models, key=lambda model: model.elbo_)
     assert aligned(drawn.topics, best.topics_).distance.max() < 0.06
     assert best.n_documents_seen_ == 3000

@@ -7,6 +7,7 @@ without words are there, too. The whole file is one chunk of all documents; smal
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -18,7 +19,7 @@ import scipy.sparse as sparse
 
 from natgrad.data.corpus import Corpus, Words, as_corpus
 from natgrad.data.io.file_errors import raises_file_error
-from natgrad.data.io.text import TextSource, number_in, open_text, whole_number_in, wrong_field
+from natgrad.data.io.text import TextSource, number_in, open_text, wrong_field
 
 __all__ = ["DocwordSource", "read_docword"]
 
@@ -94,54 +95,58 @@ class DocwordSource(TextSource):
 
     def _entries(self) -> Iterator[_Entries]:
         """Entries as they come, checked."""
-        seen, last = 0, 1
+        seen, last, first = 0, 1, 1 + len(HEADER)
         with open_text(self.path, self.encoding) as file:
-            lines = ((line, text) for line, text in enumerate(file, 1) if line > len(HEADER) and text.strip())
-            while block := list(islice(lines, BLOCK)):
-                table = self._numbers(block)
-                bounds = ((0, self.n_documents, "document"), (1, self.n_words, "word"))
-                wrong = [
-                    (table[:, column] < 1)
-                    | (table[:, column] > most)
-                    | (table[:, column] != np.floor(table[:, column]))
-                    for column, most, _ in bounds
-                ]
-                expected = [f"a {what} from 1 to {most}" for _, most, what in bounds]
-                wrong.append(~(table[:, 2] >= 0) | ~np.isfinite(table[:, 2]))
-                expected.append("a count ≥ 0")
-                for column, (bad, words) in enumerate(zip(wrong, expected, strict=True)):
-                    self._refuse(block, bad, column, words)
-                document, word = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64)
-                if self.size < self.n_documents:
-                    backwards = np.diff(document, prepend=last) < 0
-                    self._refuse(block, backwards, 0, "documents in order: sort the file by document")
-                seen, last = seen + len(table), int(document[-1])
-                yield _Entries(document - 1, word - 1, table[:, 2])
+            deque(islice(file, len(HEADER)), maxlen=0)
+            while texts := list(islice(file, BLOCK)):
+                lines = [first + place for place, text in enumerate(texts) if text.strip()]
+                first += len(texts)
+                if lines:
+                    table = self._numbers(texts, lines)
+                    self._check(table, texts, lines, last)
+                    document, word = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64)
+                    seen, last = seen + len(table), int(document[-1])
+                    yield _Entries(document - 1, word - 1, table[:, 2])
         if seen != self.n_entries:
             raise ValueError(
                 f"{self.path}, line 3 announces {self.n_entries} entries, and there are {seen}: was it cut off?"
             )
 
-    def _refuse(self, block: list[tuple[int, str]], bad: npt.NDArray[np.bool_], column: int, expected: str) -> None:
-        if bad.any():
-            raise wrong_field(self.path, *block[int(np.argmax(bad))], column, expected)
+    def _check(self, table: Floats, texts: list[str], lines: list[int], last: int) -> None:
+        """Numbers that are there, counts that are counts, and documents in order if they are cut into chunks."""
+        document, word, count = table.T
+        rules = [
+            (0, ~((document >= 1) & (document <= self.n_documents)), f"a document from 1 to {self.n_documents}"),
+            (1, ~((word >= 1) & (word <= self.n_words)), f"a word from 1 to {self.n_words}"),
+            (2, ~((count >= 0) & (count < np.inf)), "a count ≥ 0"),
+            (0, document != np.floor(document), "a document, a whole number"),
+            (1, word != np.floor(word), "a word, a whole number"),
+        ]
+        if self.size < self.n_documents:
+            rules.append((0, np.diff(document, prepend=last) < 0, "documents in order: sort the file by document"))
+        filled = [text for text in texts if text.strip()] if any(wrong.any() for _, wrong, _ in rules) else []
+        for column, wrong, expected in rules:
+            if wrong.any():
+                place = int(np.argmax(wrong))
+                raise wrong_field(self.path, lines[place], filled[place], column, expected)
 
-    def _numbers(self, block: list[tuple[int, str]]) -> Floats:
-        """Three numbers of each line."""
+    def _numbers(self, texts: list[str], lines: list[int]) -> Floats:
+        """Three numbers of each line that has any."""
         try:
-            table = np.loadtxt([text for _, text in block], dtype=np.float64, ndmin=2, comments=None)
-            if table.shape == (len(block), 3):
+            table = np.loadtxt(texts, dtype=np.float64, ndmin=2, comments=None)
+            if table.shape == (len(lines), 3):
                 return table
         except ValueError:
             pass  # the slow way finds the place
-        for line, text in block:
-            for place, field in enumerate(text.split()[:3]):
-                if math.isnan(number_in(field) if place == 2 else _whole(field)):
+        for line, text in zip(lines, filter(str.strip, texts), strict=True):
+            fields = text.split()
+            for place, field in enumerate(fields[:3]):
+                if math.isnan(number_in(field)):
                     raise wrong_field(self.path, line, text, place, "document word count")
-            if (n_fields := len(text.split())) != 3:
-                expected = "document word count" if n_fields < 3 else "no more than document, word and count"
-                raise wrong_field(self.path, line, text, min(n_fields, 3), expected)
-        raise ValueError(f"{self.path}, line {block[0][0]}: expected lines of document, word and count")
+            if len(fields) != 3:
+                expected = "document word count" if len(fields) < 3 else "no more than document, word and count"
+                raise wrong_field(self.path, line, text, min(len(fields), 3), expected)
+        raise ValueError(f"{self.path}, line {lines[0]}: expected lines of document, word and count")
 
     def _corpus(self, parts: list[_Entries], begin: int, end: int) -> Corpus:
         document, word, count = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else _NONE
@@ -150,14 +155,6 @@ class DocwordSource(TextSource):
 
 
 _NONE = _Entries(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
-
-
-def _whole(field: str) -> float:
-    """A whole number, NaN if it is none."""
-    try:
-        return whole_number_in(field)
-    except ValueError:
-        return math.nan
 
 
 def _cut(held: list[_Entries], end: int) -> tuple[list[_Entries], list[_Entries]]:

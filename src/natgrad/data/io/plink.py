@@ -13,8 +13,8 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.alleles import genotypes
 from natgrad.data.corpus import Corpus
-from natgrad.data.genotypes import genotypes
 from natgrad.data.io.text import open_text
 from natgrad.data.stream import RowSource
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -40,6 +40,8 @@ EXPECTED = (
 )
 # Ratings of a chunk, if nobody says; a chunk has at least one user, whatever they rated.
 SIZE = 1_000_000
+# Ratings of a piece, if all are read.
+PIECE = 100_000
 # The columns that the caller names: user, item and rating, each a name or None.
 Named = tuple[str | None, str | None, str | None]
 NOBODY: Named = (None, None, None)
@@ -80,7 +82,7 @@ def read_ratings(
     """
     where = Path(path)
     try:
-        pieces = list(_pieces(where, (user, item, value), encoding, SIZE))
+        pieces = list(_pieces(where, (user, item, value), encoding, PIECE))
     except OSError as error:
         raise ValueError(f"{where}: cannot be read ({error.strerror or error})") from None
     return _ratings(where, _joined(where, pieces))
@@ -224,56 +226,55 @@ def _pieces(path: Path, named: Named, encoding: str | None, size: int) -> Iterat
 
 
 def _text_pieces(path: Path, named: Named, encoding: str | None, size: int) -> Iterator[_Piece]:
-    rows: list[tuple[str, str, float, int]] = []
     with open_text(path, encoding) as file:
-        for row in _text_rows(path, file, named):
-            rows.append(row)
-            if len(rows) >= size:
-                yield _text_piece(rows)
-                rows = []
-    if rows:
-        yield _text_piece(rows)
-
-
-def _text_piece(rows: list[tuple[str, str, float, int]]) -> _Piece:
-    user, item, rating, line = (list(column) for column in zip(*rows, strict=True))
-    return _Piece(as_ids(user, "user"), as_ids(item, "item"), np.array(rating), np.array(line, np.int64))
+        rows = _text_rows(path, file, named)
+        # Column by column: a million small tuples are half a gigabyte.
+        while (first := next(rows, None)) is not None:
+            user, item, rating, line = ([value] for value in first)
+            for who, what, value, number in islice(rows, size - 1):
+                user.append(who)
+                item.append(what)
+                rating.append(value)
+                line.append(number)
+            yield _Piece(as_ids(user, "user"), as_ids(item, "item"), np.array(rating), np.array(line, np.int64))
 
 
 def _text_rows(path: Path, file: Any, named: Named) -> Iterator[tuple[str, str, float, int]]:
     """User, item, rating and line of each record; a like is the rating 1."""
-    skipped, first = 0, ""
-    for first in file:
-        if first.strip():
-            break
-        skipped += 1
-    if not first.strip():
+    skipped = 0
+    first = next(file, "")
+    while first and not first.strip():
+        skipped, first = skipped + 1, next(file, "")
+    if not first:
         return
     separator = separator_in(path, first)
     if separator is None:
         raise ValueError(f"{path}, line {skipped + 1}: no separator in {first.strip()[:40]!r}; {EXPECTED}")
-    places: tuple[int, ...] | None = None
-    for number, record in records(path, chain([first], file), separator):
-        line, fields = number + skipped, [field.strip() for field in record]
-        if not any(fields):
-            continue
-        if places is None:
-            places, header = _layout(path, line, fields, named)
+    places: tuple[int, ...] = ()
+    for number, fields in records(path, chain([first], file), separator):
+        line = number + skipped
+        if not places:
+            places, header = _layout(path, line, [field.strip() for field in fields], named)
             if header:
                 continue
         if len(fields) <= max(places):
+            if not any(map(str.strip, fields)):
+                continue
             raise ValueError(
                 f"{path}, line {line}: {len(fields)} column{'s' if len(fields) != 1 else ''}, but at least "
                 f"{max(places) + 1} are needed; {EXPECTED}"
             )
-        user, item, *value = (fields[place] for place in places)
-        for name, text, place in zip(FIELDS, (user, item), places, strict=False):
-            if not text:
-                raise ValueError(f"{path}, line {line}, column {place + 1}: the {name} is empty; {EXPECTED}")
-        rating = number_in(value[0]) if value else 1.0
+        user, item = fields[places[0]].strip(), fields[places[1]].strip()
+        if not (user and item):
+            if not any(map(str.strip, fields)):
+                continue
+            name, place = (FIELDS[0], places[0]) if not user else (FIELDS[1], places[1])
+            raise ValueError(f"{path}, line {line}, column {place + 1}: the {name} is empty; {EXPECTED}")
+        rating = number_in(fields[places[2]]) if len(places) > 2 else 1.0
         if not math.isfinite(rating):
+            shown = fields[places[2]].strip()
             raise ValueError(
-                f"{path}, line {line}, column {places[-1] + 1}: the rating must be a finite number, got {value[0]!r}"
+                f"{path}, line {line}, column {places[2] + 1}: the rating must be a finite number, got {shown!r}"
             )
         yield user, item, rating, line
 

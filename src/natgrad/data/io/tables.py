@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -42,10 +42,10 @@ TABLES = {
     ".pq": "parquet",
 }
 Columns = dict[str, list[Any]]
-# Letters of a record, which may hold a whole book; where there are more, a quotation mark was not closed.
+# Letters of a field, which may hold a whole book; where there are more, a quotation mark was not closed.
 LONGEST = 2**27
-# A line that no file has, after which a record that has not ended is one whose quotation marks are not closed.
-END = "\x1e\x1e\n"
+# A last line that no file has: a record that swallows it is one whose quotation mark is not closed.
+END = "\x1e\x1e"
 
 
 def is_parquet(path: Path) -> bool:
@@ -102,21 +102,31 @@ def _chunks(path: Path, columns: Sequence[str] | None, size: int, encoding: str 
     if kind == "parquet":
         table = ParquetTable(path)
         names = table.choose(columns)
-        batches = ({name: batch.column(name).to_pylist() for name in names} for batch in table.batches(names, size))
-        yield from _at_least_one(names, batches)
+        yield from _filled(
+            names, ({name: part.column(name).to_pylist() for name in names} for part in table.batches(names, size))
+        )
         return
     with open_text(path, encoding) as file:
-        read = _json_rows if kind == "jsonl" else _separated_rows
-        names, rows = read(path, file, columns)
-        groups = iter(lambda: list(islice(rows, size)), [])
-        yield from _at_least_one(
-            names, (dict(zip(names, map(list, zip(*group, strict=True)), strict=True)) for group in groups)
-        )
+        names, keys, rows = (_json_rows if kind == "jsonl" else _separated_rows)(path, file, columns)
+        yield from _filled(names, _columns(names, keys, rows, size))
 
 
-def _at_least_one(names: list[str], chunks: Iterator[Columns]) -> Iterator[Columns]:
+def _filled(names: list[str], chunks: Iterator[Columns]) -> Iterator[Columns]:
+    """The chunks, or one without rows."""
     yield next(chunks, {name: [] for name in names})
     yield from chunks
+
+
+def _columns(names: list[str], keys: list[Any], rows: Iterator[Any], size: int) -> Iterator[Columns]:
+    """The fields ``row[key]`` of each row, column by column."""
+    while names:
+        columns: list[list[Any]] = [[] for _ in names]
+        for row in islice(rows, size):
+            for column, key in zip(columns, keys, strict=True):
+                column.append(row[key])
+        if not columns[0]:
+            return
+        yield dict(zip(names, columns, strict=True))
 
 
 def separator_in(path: Path, line: str) -> str | None:
@@ -132,75 +142,60 @@ def separator_in(path: Path, line: str) -> str | None:
 def records(path: Path, lines: Iterator[str], separator: str) -> Iterator[tuple[int, list[str]]]:
     """The fields of each record, and the line on which it begins; one in quotation marks may go over several lines."""
     if separator == "::":
-        yield from ((number, text.rstrip("\r\n").split("::")) for number, text in enumerate(lines, 1))
+        yield from ((line, text.rstrip("\r\n").split("::")) for line, text in enumerate(lines, 1) if text.strip())
         return
-    csv.field_size_limit(LONGEST + 1)
-    begin, length = 1, 0
-
-    def counted() -> Iterator[str]:
-        nonlocal length
-        for text in lines:
-            length += len(text)
-            if length > LONGEST:
-                raise ValueError(
-                    f"{path}, line {begin}: a record of more than {LONGEST:,} letters begins; is a quotation mark not closed?"
-                )
-            yield text
-        yield END
-
-    rows = csv.reader(counted(), delimiter=separator)
-    for row in rows:
-        if row == [END.strip("\n")]:
-            return
-        if row and row[-1].endswith(END):
-            raise ValueError(
-                f"{path}, line {begin}: a field begins with a quotation mark that is never closed; close it, or double it"
-            )
-        yield begin, row
-        begin, length = rows.line_num + 1, 0
+    csv.field_size_limit(LONGEST)
+    rows, begin = csv.reader(chain(lines, [END]), delimiter=separator), 1
+    try:
+        for row in rows:
+            if row and row[-1].endswith(END):
+                break
+            if row:
+                yield begin, row
+            begin = rows.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {begin}: {error}; is a quotation mark not closed?") from None
+    if rows.line_num != begin:
+        raise ValueError(
+            f"{path}, line {begin}: a field begins with a quotation mark that is never closed; close it, or double it"
+        )
 
 
-def _separated_rows(path: Path, file: TextIO, columns: Sequence[str] | None) -> tuple[list[str], Iterator[list[str]]]:
+def _separated_rows(
+    path: Path, file: TextIO, columns: Sequence[str] | None
+) -> tuple[list[str], list[Any], Iterator[list[str]]]:
     first = file.readline()
     separator = (separator_in(path, first) if kind_of_table(path) == "csv" else "\t") or ","
-    rows = records(path, _after(first, file), separator)
+    rows = records(path, chain([first], file), separator)
     header = [name.strip() for name in next(rows, (1, []))[1]]
-    if not header:
+    if not first.strip() or not header:
         raise ValueError(f"{path}: is empty; expected a first line with the names of the columns")
     refuse_duplicates(f"{path}, line 1", header)
     chosen = choose_columns(path, header, columns)
-    places = [header.index(name) for name in chosen]
 
     def checked() -> Iterator[list[str]]:
         for line, row in rows:
-            if not row:
-                continue
             if len(row) != len(header):
                 raise ValueError(
                     f"{path}, line {line}: {len(row)} fields, but the first line names {len(header)} columns "
                     f"({', '.join(header)})"
                 )
-            yield [row[place] for place in places]
+            yield row
 
-    return chosen, checked()
-
-
-def _after(first: str, file: TextIO) -> Iterator[str]:
-    if first:
-        yield first
-    yield from file
+    return chosen, [header.index(name) for name in chosen], checked()
 
 
-def _json_rows(path: Path, file: TextIO, columns: Sequence[str] | None) -> tuple[list[str], Iterator[list[Any]]]:
+def _json_rows(
+    path: Path, file: TextIO, columns: Sequence[str] | None
+) -> tuple[list[str], list[Any], Iterator[dict[str, Any]]]:
     objects = _json_objects(path, file)
     first = next(objects, None)
     if first is None:
         raise ValueError(f"{path}: is empty; expected a JSON object on each line")
     names = choose_columns(f"{path}, line {first[0]}", list(first[1]), columns)
 
-    def rows() -> Iterator[list[Any]]:
-        yield [first[1][name] for name in names]
-        for line, record in objects:
+    def checked() -> Iterator[dict[str, Any]]:
+        for line, record in chain([first], objects):
             where = f"{path}, line {line}"
             choose_columns(where, list(record), names)
             if columns is None and len(record) > len(names):
@@ -208,9 +203,9 @@ def _json_rows(path: Path, file: TextIO, columns: Sequence[str] | None) -> tuple
                 raise ValueError(
                     f"{where}: the column {more!r} is new; name the columns to read, or write it on every line"
                 )
-            yield [record[name] for name in names]
+            yield record
 
-    return names, rows()
+    return names, names, checked()
 
 
 def _json_objects(path: Path, file: TextIO) -> Iterator[tuple[int, dict[str, Any]]]:

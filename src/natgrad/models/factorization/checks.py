@@ -16,14 +16,11 @@ __all__ = ["check_settings"]
 
 def check_settings(model: MatrixFactorization) -> None:
     """Raise for parameters that say what is fitted and are wrong, each alone or together."""
+    model._check_choices()
     if model.n_jobs is not None:
         whole_number(model.n_jobs, "n_jobs")
     whole_number(model.n_factors, "n_factors")
     whole_number(model.seed, "seed", least=0)
-    if model.likelihood not in ("gaussian", "bernoulli", "poisson"):
-        raise ValueError(f'likelihood must be "gaussian", "bernoulli" or "poisson", got {model.likelihood!r}')
-    if model.noise_per not in (None, "user", "item", "both"):
-        raise ValueError(f'noise_per must be None, "user", "item" or "both", got {model.noise_per!r}')
     for name in ("noise_precision", "prior_precision", "init_scale", "noise_dof", "n_negatives"):
         value = getattr(model, name)
         if value is None and name in ("noise_precision", "prior_precision"):

@@ -166,6 +166,10 @@ class RatingFiles(Estimator):
         self._published(kind, saved["ratings"], result, saved["posterior"])
 
     @classmethod
+    def _settings_table(cls) -> Mapping[str, Any]:
+        return SETTINGS
+
+    @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
         kept = fitted["kind"] if fitted.get("kind") is not None else _kind_of_old(settings, fitted)
         check(kept, {"settings": dict, "learned?": dict}, where="fitted['kind']")

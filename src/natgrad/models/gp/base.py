@@ -234,6 +234,7 @@ class SparseGP(GPFiles):
         self._predictor = Predictor(problem.kernel, settings, inducing, q, problem.offset)
 
     def _check_settings(self) -> None:
+        self._check_choices(besides=("likelihood",))
         for name in ("n_inducing", "batch_size"):
             whole_number(getattr(self, name), name)
         for name in ("noise_variance", "learning_rate"):

@@ -80,6 +80,10 @@ class GPFiles(Estimator):
     """The tables of `Estimator` for sparse Gaussian processes."""
 
     @classmethod
+    def _settings_table(cls) -> Mapping[str, Any]:
+        return {**SETTINGS, **({} if cls.__name__ == "SparseGPClassifier" else REGRESSOR)}
+
+    @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
         classes = cls.__name__ == "SparseGPClassifier"
         own = {"classes_": "ids [class]"} if classes else {"_flat": "flag"}
@@ -96,7 +100,7 @@ class GPFiles(Estimator):
             elif value["fitted"]["_flat"] and sizes["output"] > 1:
                 refuse(where, f"has one output, and {sizes['output']} of them")
 
-        return {**SETTINGS, **({} if classes else REGRESSOR)}, of
+        return cls._settings_table(), of
 
 
 def _learned(kernel: Covariance) -> tuple[Any, ...]:

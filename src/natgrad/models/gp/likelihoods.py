@@ -307,6 +307,6 @@ def likelihood_named(name: Any, df: float = 4.0) -> Likelihood:
     if isinstance(name, Likelihood):
         return name
     known: dict[str, Likelihood] = {"gaussian": Gaussian(), "student_t": StudentT(df), "poisson": Poisson()}
-    if name not in known:
-        raise ValueError(f"likelihood must be {', '.join(map(repr, known))}, got {name!r}")
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(f'likelihood must be "gaussian", "student_t" or "poisson", got {name!r}')
     return known[name]

@@ -417,6 +417,7 @@ class HiddenMarkov(HMMFiles, ABC):
         """Priors, with all settings checked."""
         from natgrad.models.hmm.problem import HMMModel
 
+        self._check_choices()
         n_states = whole_number(self.n_states, "n_states")
         for name, least in (("n_init", 1), ("seed", 0)):
             whole_number(getattr(self, name), name, least)

@@ -139,6 +139,12 @@ class HMMFiles(Estimator):
         raise NotImplementedError
 
     @classmethod
+    def _settings_table(cls) -> Mapping[str, Any]:
+        kinds = [kind.settings for kind in KINDS.values() if kind.model == cls.__name__]
+        own = {name: " | ".join(dict.fromkeys(rules[name] for rules in kinds)) for name in kinds[0]}
+        return {**SETTINGS, **own}
+
+    @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
         name = fitted.get("emission")
         check(name, " | ".join(f"'{kind}'" for kind in KINDS), where="fitted['emission']")

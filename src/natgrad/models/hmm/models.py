@@ -83,8 +83,6 @@ class GaussianHMM(HiddenMarkov):
     def _emission(self, X: Array) -> Emission:
         from natgrad.models.hmm.emissions import FullGaussians, IndependentGaussians
 
-        if self.covariance not in ("full", "diag"):
-            raise ValueError(f'covariance must be "full" or "diag", got {self.covariance!r}')
         n_columns, n_states = X.shape[1], int(self.n_states)
         mean, variance = _mean_and_variance(X)
         # Squares of numbers far from zero lose the digits that matter; ordinary data stay where they are, and are not copied.

@@ -86,6 +86,10 @@ class LDAFiles(Estimator):
         raise NotImplementedError
 
     @classmethod
+    def _settings_table(cls) -> Mapping[str, Any]:
+        return SETTINGS
+
+    @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
         check(fitted.get("local"), FITTED["local"], where="fitted['local']")
         learn = fitted.get("learn", ())

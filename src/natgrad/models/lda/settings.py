@@ -26,9 +26,8 @@ LEARNED: dict[Any, frozenset[str]] = {
 
 def checked_priors(model: Any) -> tuple[npt.NDArray[np.float64], frozenset[str]]:
     """α [K], and which priors are learned."""
+    model._check_choices()
     n_topics = whole_number(model.n_topics, "n_topics")
-    if not isinstance(model.learn_priors, (bool, int, str)) or model.learn_priors not in LEARNED:
-        raise ValueError(f'learn_priors must be True, False, "doc" or "topic", got {model.learn_priors!r}')
     if not real_number(model.topic_prior, "topic_prior (β)") > 0:
         raise ValueError(f"topic_prior (β) must be > 0, got {model.topic_prior!r}")
     alpha = np.asarray(model.doc_prior, dtype=np.float64)
@@ -41,13 +40,7 @@ def checked_priors(model: Any) -> tuple[npt.NDArray[np.float64], frozenset[str]]
 
 def check_settings(model: Any) -> None:
     """What is neither a prior nor a method."""
-    if model.finish not in (None, "gibbs"):
-        raise ValueError(f'finish must be None or "gibbs", got {model.finish!r}')
     whole_number(model.finish_sweeps, "finish_sweeps")
-    if model.local not in ("vb", "map"):
-        raise ValueError(f'local must be "vb" or "map", got {model.local!r}')
-    if model.dtype not in ("float32", "float64"):
-        raise ValueError(f'dtype must be "float32" or "float64", got {model.dtype!r}')
     if not real_number(model.local_tol, "local_tol") >= 0:
         raise ValueError(f"local_tol must be ≥ 0, got {model.local_tol!r}")
     if not 0 <= real_number(model.skip_below, "skip_below") <= 0.1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class PlannedTerm:
         return tuple(m for m in self.monomials if any(f.source == name and not f.known for f in m.factors))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """A compiled declaration: nodes in order of declaration, one term each, one block for each hidden node."""
 
@@ -53,10 +54,18 @@ class Plan:
         str, npt.NDArray[np.float64]
     ]  # from where locations are measured; zero for those that are not here
 
-    def terms_of(self, name: str) -> list[PlannedTerm]:
+    def terms_of(self, name: str) -> Sequence[PlannedTerm]:
         """The terms that touch a node: its own first, then those of its children."""
-        own = [self.terms[name]]
-        return own + [term for term in self.terms.values() if term.node != name and name in term.readings]
+        return self._terms_of[name]
+
+    @cached_property
+    def _terms_of(self) -> dict[str, list[PlannedTerm]]:
+        found = {name: [term] for name, term in self.terms.items()}
+        for term in self.terms.values():
+            for name in term.readings:
+                if name != term.node and name in found:
+                    found[name].append(term)
+        return found
 
 
 def weight_key(plate: str) -> str:

@@ -1,4 +1,4 @@
-"""Labelled arrays in, one labelled array out: the single contraction that evaluates every term.
+"""Labelled arrays in, one labelled array out: the single contraction that evaluates every compiled term.
 
 Each factor is an array with one label per axis. Labels that are not wanted in the result are summed over. The order of
 pairwise contractions is the cheapest in operations (opt_einsum's search); each pair is a matrix product where it is one,
@@ -9,26 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import opt_einsum
 from jax import lax
 
 from natgrad.network.compile.polynomial import Label
+from natgrad.network.execute.addressing import Labelled
 
-__all__ = ["Labelled", "aligned", "contract"]
+__all__ = ["aligned", "contract"]
 
 Array = Any
 # A batched matrix product pays only while the batch axis is short; beyond it, product-and-sum fuses better.
 LONGEST_MATMUL_BATCH = 64
-
-
-class Labelled(NamedTuple):
-    """An array and the label of each of its axes."""
-
-    array: Array
-    labels: tuple[Label, ...]
 
 
 def contract(out: tuple[Label, ...], factors: list[Labelled]) -> Array:

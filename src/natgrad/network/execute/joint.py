@@ -11,17 +11,14 @@ The squared residual rᵀ M⁻¹ r is how far the means would move if each were 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
-from jax import lax
-
 from natgrad.inference.problem import State
 from natgrad.network.compile.polynomial import Monomial
+from natgrad.network.execute.backend import Backend, Quadratic, squared
 
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
@@ -67,42 +64,34 @@ class JointMeans:
         families = {name: self.problem.blocks[name].family for name in group}
         terms = [term for term in plan.terms.values() if term.node in group or set(group) & set(term.readings)]
 
+        on, pieces = program.backend, []
+        for piece in (piece for term in terms for piece in program.pieces(term)):
+            touching = tuple(m for m in piece.monomials if _degree(m, group))
+            pieces.append(piece._replace(monomials=touching))
+
         def function(lam: Any, mu: Any, known: Any) -> Any:
+            xp = on.xp
             # The second moment of a Gaussian with mean zero is its covariance.
-            spread = {n: families[n].moments((jnp.zeros_like(lam[n][0]), lam[n][1]))[0][1] for n in group}
-
-            def stats(means: Means) -> dict[str, Any]:
-                return {n: (m, spread[n] + _square(m, spread[n])) for n, m in means.items()}
-
-            def value(own: Mapping[str, Any]) -> Array:
-                here, total = {**mu, **own}, jnp.zeros(())
-                for term in terms:
-                    for piece in program.pieces(term):
-                        touching = tuple(m for m in piece.monomials if _degree(m, group))
-                        total = total + program.term_value(piece._replace(monomials=touching), here, known)
-                return total
-
+            spread = {n: families[n].moments((xp.zeros_like(lam[n][0]), lam[n][1]))[0][1] for n in group}
             start = {n: mu[n][0] for n in group}
-            by_stats = jax.grad(value)(stats(start))
-            inverse = _inverse({n: -2.0 * by_stats[n][1] for n in group})
-            means, count = _conjugate_gradients(jax.grad(lambda m: value(stats(m))), start, inverse)
-            good = jnp.all(jnp.stack([jnp.all(jnp.isfinite(m)) for m in means.values()]))
-            means = {n: jnp.where(good, means[n], start[n]) for n in group}
-            return {n: families[n].centred(means[n], lam[n]) for n in group}, stats(means), count
+            means, count = _conjugate_gradients(on, on.quadratic(pieces, start, spread, mu, known), start)
+            good = xp.all(xp.stack([xp.all(xp.isfinite(m)) for m in means.values()]))
+            means = {n: xp.where(good, means[n], start[n]) for n in group}
+            stats = {n: (m, spread[n] + squared(m, spread[n])) for n, m in means.items()}
+            return {n: families[n].centred(means[n], lam[n]) for n in group}, stats, count
 
         return function
 
 
-def _conjugate_gradients(
-    gradient: Callable[[Means], Means], start: Means, inverse: Callable[[Means], Means]
-) -> tuple[Means, Array]:
+def _conjugate_gradients(on: Backend, function: Quadratic, start: Means) -> tuple[Means, Array]:
     """The maximum of a concave quadratic function, and how many gradients it took."""
-    residual, curvature = jax.linearize(gradient, start)
+    xp, residual, curvature = on.xp, function.residual, function.curvature
+    inverse = _inverse(xp, {n: -2.0 * second for n, second in function.by_second.items()})
     first = inverse(residual)
-    size = _inner(residual, first)
+    size = _inner(xp, residual, first)
     # The size of what was subtracted to get the residual, at the precision it was computed with.
-    rounding = -ROUNDING * _inner(start, curvature(start))
-    enough = jnp.maximum(jnp.maximum(SHRUNK * size, SMALL), rounding)
+    rounding = -ROUNDING * _inner(xp, start, curvature(start))
+    enough = xp.maximum(xp.maximum(SHRUNK * size, SMALL), rounding)
 
     def going(carry: Any) -> Array:
         return (carry[3] > enough) & (carry[4] < MOST)
@@ -110,37 +99,32 @@ def _conjugate_gradients(
     def once(carry: Any) -> Any:
         means, residual, direction, size, count = carry
         curved = curvature(direction)
-        length = -size / _inner(direction, curved)
+        length = -size / _inner(xp, direction, curved)
         means = _plus(means, length, direction)
         residual = _plus(residual, length, curved)
         scaled = inverse(residual)
-        after = _inner(residual, scaled)
+        after = _inner(xp, residual, scaled)
         return means, residual, _plus(scaled, after / size, direction), after, count + 1
 
-    means, _, _, _, count = lax.while_loop(going, once, (start, residual, first, size, jnp.int32(1)))
+    means, _, _, _, count = on.repeat_while(going, once, (start, residual, first, size, xp.int32(1)))
     return means, count
 
 
-def _inverse(precisions: Means) -> Callable[[Means], Means]:
+def _inverse(xp: Any, precisions: Means) -> Callable[[Means], Means]:
     """Division by the precisions, which are matrices for vectors; elements of weight zero stay where they are."""
 
     def one(precision: Array, value: Array) -> Array:
         if precision.ndim == value.ndim:
-            return jnp.where(precision > 0, value / jnp.where(precision > 0, precision, 1.0), 0.0)
-        there = jnp.trace(precision, axis1=-2, axis2=-1)[..., None] > 0
-        safe = jnp.where(there[..., None], precision, jnp.eye(precision.shape[-1]))
-        return jnp.where(there, jnp.linalg.solve(safe, value[..., None])[..., 0], 0.0)
+            return xp.where(precision > 0, value / xp.where(precision > 0, precision, 1.0), 0.0)
+        there = xp.trace(precision, axis1=-2, axis2=-1)[..., None] > 0
+        safe = xp.where(there[..., None], precision, xp.eye(precision.shape[-1]))
+        return xp.where(there, xp.linalg.solve(safe, value[..., None])[..., 0], 0.0)
 
     return lambda values: {name: one(precisions[name], value) for name, value in values.items()}
 
 
-def _square(mean: Array, like: Array) -> Array:
-    """m² of scalars, m mᵀ of vectors."""
-    return mean * mean if mean.ndim == like.ndim else mean[..., :, None] * mean[..., None, :]
-
-
-def _inner(first: Means, second: Means) -> Array:
-    return sum((jnp.sum(first[name] * second[name]) for name in first), jnp.zeros(()))
+def _inner(xp: Any, first: Means, second: Means) -> Array:
+    return sum((xp.sum(first[name] * second[name]) for name in first), xp.zeros(()))
 
 
 def _plus(first: Means, factor: Array, second: Means) -> Means:

@@ -1,7 +1,7 @@
-"""A compiled network as the engine's Problem: blocks, exact sweeps, sampled targets, the bound.
+"""A planned network as the engine's Problem: blocks, exact sweeps, sampled targets, the bound.
 
-Numbers are arguments of the compiled functions and structure is static, so a second fit of the same network compiles
-nothing. Every call enters 64-bit mode for itself; the user's process keeps its own setting.
+The functions are written once and run by a backend: compiled by JAX, or interpreted by NumPy. Numbers are arguments of compiled
+functions and structure is static, so a second fit of the same network compiles nothing.
 """
 
 from __future__ import annotations
@@ -10,13 +10,9 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-from jax import lax
 
-from natgrad._jax import in_64_bits
 from natgrad.inference.problem import (
     Block,
     BlockInfo,
@@ -31,6 +27,8 @@ from natgrad.inference.problem import (
 from natgrad.network.compile.gauge import find_gauges
 from natgrad.network.compile.incidence import child_sets, coupling, present_elements
 from natgrad.network.compile.plan import Plan, last_touch
+from natgrad.network.execute.backend import BackendName, make_backend
+from natgrad.network.execute.choice import choose_backend
 from natgrad.network.execute.joint import JointMeans
 from natgrad.network.execute.local import solve_rows
 from natgrad.network.execute.program import Program
@@ -50,16 +48,24 @@ IMPOSSIBLE = 1e-10 * LOG_ZERO
 
 
 class NetworkProblem(EdgeProblem):
-    """The compiled functions of one plan, with its known arrays on the device."""
+    """The functions of one plan on one backend, with its known arrays where the backend wants them.
+
+    Parameters
+    ----------
+    plan : Plan
+    backend : "numpy" or "jax"; by default whichever is expected to be done first
+    """
 
     probes = PROBES
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, backend: BackendName | None = None) -> None:
         self.plan = plan
-        self.program = Program(plan)
+        self.backend = make_backend(choose_backend(plan, backend).name)
+        self.program = Program(plan, self.backend)
         self.blocks: Mapping[str, Block] = plan.blocks
         self._compiled: dict[Any, Callable[..., Any]] = {}
         self._device: dict[str, Array] = {}
+        self._folded = False
         self._child_sets: dict[str, list[ChildSet]] = {}
 
     @cached_property
@@ -104,7 +110,7 @@ class NetworkProblem(EdgeProblem):
 
     def _prior(self, block: Block) -> Callable[..., Any]:
         def function(parents: Mapping[str, Stats], known: Any) -> Stats:
-            empty = tuple(jnp.zeros(shape) for shape in self.plan.nodes[block.name].stat_shapes())
+            empty = tuple(self.backend.xp.zeros(shape) for shape in self.plan.nodes[block.name].stat_shapes())
             return self.program.target(block, {**parents, block.name: empty}, known, (block.name,))
 
         return function
@@ -113,7 +119,7 @@ class NetworkProblem(EdgeProblem):
         """Moments at the start: in NumPy, because compiling them for one use would take longer unless it is large."""
         if max(part.size for part in lam) > SMALL:
             return self.moments(block, lam)
-        return block.family.expected_stats(tuple(np.asarray(part) for part in lam))
+        return tuple(map(np.asarray, block.family.expected_stats(tuple(map(np.asarray, lam)))))
 
     # -- exact --
 
@@ -184,18 +190,18 @@ class NetworkProblem(EdgeProblem):
         self, block: Block, state: State, target: Stats, rho: Any, column: int | None = None
     ) -> tuple[State, BlockInfo]:
         """λ ← (1 − ρ) λ + ρ λ^temp for a block or one column of it; ρ is a number or one for each element."""
-        rate = np.asarray(rho, dtype=np.float64)
+        rate, on = np.asarray(rho, dtype=np.float64), self.backend
 
         def build() -> Callable[..., Any]:
             def function(lam: Stats, mu: Stats, target: Stats, rho: Array, column: Any, known: Any) -> Any:
-                old, stats = (
-                    (lam, mu) if column is None else (take_column(block, lam, column), take_column(block, mu, column))
-                )
-                new, fresh, _, info = blend(block, old, target, rho)
-                if rho.ndim:  # an element that does not step keeps its moments, those of a point mass too
-                    fresh = choose(block, rho > 0, fresh, stats)
+                old, stats = lam, mu
                 if column is not None:
-                    new, fresh = put_column(block, lam, new, column), put_column(block, mu, fresh, column)
+                    old, stats = take_column(on, block, lam, column), take_column(on, block, mu, column)
+                new, fresh, _, info = blend(on, block, old, target, rho)
+                if rho.ndim:  # an element that does not step keeps its moments, those of a point mass too
+                    fresh = choose(on, block, rho > 0, fresh, stats)
+                if column is not None:
+                    new, fresh = put_column(on, block, lam, new, column), put_column(on, block, mu, fresh, column)
                 return new, fresh, info
 
             return function
@@ -215,13 +221,12 @@ class NetworkProblem(EdgeProblem):
 
         def build() -> Callable[..., Any]:
             def function(lam: Any, mu: Any, arrays: Any, known: Any) -> Array:
-                total = sum((self.program.log_joint(name, mu, known) for name in whole), jnp.zeros(()))
+                total = sum((self.program.log_joint(name, mu, known) for name in whole), self.backend.xp.zeros(()))
                 for sample in map(Sampled.rebuilt, layouts, arrays):
                     total = total + self.program.sampled_value(sample, mu, known)
                 for name in blocks:
                     block = self.blocks[name]
-                    stats, normalizer = block.family.moments(lam[name])
-                    total = total + self.program.entropy(block, lam[name], stats, normalizer, known)
+                    total = total + self.program.entropy(block, block.family.moments_entropy(lam[name])[1], known)
                 return total
 
             return function
@@ -256,27 +261,28 @@ class NetworkProblem(EdgeProblem):
     # -- compilation --
 
     def _sweep(self, order: tuple[str, ...], exact: bool) -> Callable[..., Any]:
-        program, last = self.program, last_touch(self.plan, order)
+        program, xp, last = self.program, self.backend.xp, last_touch(self.plan, order)
+        untouched = [name for name, block in last.items() if block is None]
+        ending: dict[str, list[str]] = {name: [] for name in order}
+        for term, block in last.items():
+            if block is not None:
+                ending[block].append(term)
 
         def function(lam: Any, mu: Any, rho: Array, known: Any) -> Any:
             lam, mu, info = dict(lam), dict(mu), {}
-            total = sum(
-                (program.log_joint(name, mu, known) for name, block in last.items() if block is None),
-                jnp.zeros(()),
-            )
+            total = sum((program.log_joint(name, mu, known) for name in untouched), xp.zeros(()))
             for name in order:
                 block = self.blocks[name]
-                ending = [term for term, final in last.items() if final == name]
                 if block.n_columns == 1 and not any(plate in self.plan.weights for plate in block.plates):
-                    update = self._tracked(block, lam, mu, None if exact else rho, known, ending)
+                    update = self._tracked(block, lam, mu, None if exact else rho, known, ending[name])
                 else:
-                    update = self._in_turn(block, lam, mu, rho, known, ending)
+                    update = self._in_turn(block, lam, mu, rho, known, ending[name])
                 lam[name], mu[name], info[name], gained = update
                 total = total + gained
             flat = [
                 entry for name in order for entry in (info[name].valid.astype(total.dtype), info[name].relative_change)
             ]
-            return lam, mu, jnp.stack([total, *flat])
+            return lam, mu, xp.stack([total, *flat])
 
         return function
 
@@ -285,75 +291,73 @@ class NetworkProblem(EdgeProblem):
 
         What touches μ_i in a term is linear in it, so its value after the update is ⟨gradient, μ_i⟩: nothing is read again.
         """
-        program, name = self.program, block.name
-        total: Array = jnp.zeros(())
-        last: Stats = tuple(jnp.zeros_like(s) for s in mu[name])
+        program, on, name = self.program, self.backend, block.name
+        total: Array = on.xp.zeros(())
+        last: Stats = tuple(on.xp.zeros_like(s) for s in mu[name])
         other = last
         for term in self.plan.terms_of(name):
             for piece in program.pieces(term):
-                gradient = program.term_gradient(piece, block, mu, known)
+                gradient = program.gradient(piece, block, mu, known)
                 if term.node not in ending:
                     other = tuple(a + b for a, b in zip(other, gradient, strict=True))
                     continue
                 last = tuple(a + b for a, b in zip(last, gradient, strict=True))
-                apart = tuple(m for m in piece.monomials if all(f.known or f.source != name for f in m.factors))
-                total = total + program.term_value(piece._replace(monomials=apart), mu, known)
+                total = total + on.value(program.apart(piece, name), mu, known)
         target = block.family.project(tuple(a + b for a, b in zip(last, other, strict=True)))
         if rho is None:
-            new, fresh, normalizer, info = settle(block, lam[name], target, program.shared_plates(block))
+            new, fresh, entropy, info = settle(on, block, lam[name], target, program.shared_plates(block))
         else:
-            new, fresh, normalizer, info = blend(block, lam[name], target, rho)
-        total = total + sum(jnp.sum(g * f) for g, f in zip(last, fresh, strict=True))
-        return new, fresh, info, total + program.entropy(block, new, fresh, normalizer, known)
+            new, fresh, entropy, info = blend(on, block, lam[name], target, rho)
+        total = total + sum(on.xp.sum(g * f) for g, f in zip(last, fresh, strict=True))
+        return new, fresh, info, total + program.entropy(block, entropy, known)
 
     def _in_turn(self, block: Block, lam: Any, mu: Any, rho: Array, known: Any, ending: list[str]) -> Any:
         """Exact updates of one column (or colour) after the other, for elements that are each other's co-parents."""
-        program, name = self.program, block.name
+        program, on, name = self.program, self.backend, block.name
 
         def column(number: Array, carry: tuple[Stats, Stats]) -> tuple[Stats, Stats]:
             old, stats = carry
             here = {**mu, name: stats}
             if block.column_axis is not None:
                 target = program.target(block, here, known, column=number)
-                new, fresh, _, _ = blend(block, take_column(block, old, number), target, rho)
-                return put_column(block, old, new, number), put_column(block, stats, fresh, number)
+                new, fresh, _, _ = blend(on, block, take_column(on, block, old, number), target, rho)
+                return put_column(on, block, old, new, number), put_column(on, block, stats, fresh, number)
             target = program.target(block, here, known)
-            new, fresh, _, _ = blend(block, old, target, rho)
-            chosen = True if block.colours is None else jnp.asarray(block.colours) == number
-            return choose(block, chosen, new, old), choose(block, chosen, fresh, stats)
+            new, fresh, _, _ = blend(on, block, old, target, rho)
+            chosen = True if block.colours is None else on.xp.asarray(block.colours) == number
+            return choose(on, block, chosen, new, old), choose(on, block, chosen, fresh, stats)
 
         if block.n_columns == 1:
             new, fresh = column(0, (lam[name], mu[name]))
         else:
-            new, fresh = lax.fori_loop(0, block.n_columns, column, (lam[name], mu[name]))
-        _, normalizer = block.family.moments(new)
+            new, fresh = on.repeat(block.n_columns, column, (lam[name], mu[name]))
+        _, entropy = block.family.moments_entropy(new)
         here = {**mu, name: fresh}
-        total = sum((program.log_joint(term, here, known) for term in ending), jnp.zeros(()))
-        info = BlockInfo(all_valid(block, new, normalizer), moved(lam[name], new))
-        return new, fresh, info, total + program.entropy(block, new, fresh, normalizer, known)
+        total = sum((program.log_joint(term, here, known) for term in ending), on.xp.zeros(()))
+        info = BlockInfo(all_valid(on, block, new, entropy), moved(on, lam[name], new))
+        return new, fresh, info, total + program.entropy(block, entropy, known)
 
     def _bounds(self) -> Callable[..., Any]:
         """The bound of q with parameters λ; a point mass of the start counts as the q that stands behind it."""
 
         def function(lam: Any, known: Any) -> dict[str, Array]:
-            pairs = {name: block.family.moments(lam[name]) for name, block in self.blocks.items()}
+            pairs = {name: block.family.moments_entropy(lam[name]) for name, block in self.blocks.items()}
             mu = {name: stats for name, (stats, _) in pairs.items()}
             values = {name: self.program.log_joint(name, mu, known) for name in self.plan.terms}
             for name, block in self.blocks.items():
-                entropy = self.program.entropy(block, lam[name], mu[name], pairs[name][1], known)
-                values[name] = values[name] + entropy
+                values[name] = values[name] + self.program.entropy(block, pairs[name][1], known)
             return values
 
         return function
 
     def compiled(self, key: Any, build: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
-        """A jitted function with the known arrays as its last argument, called in 64-bit mode."""
+        """A function with the known arrays as its last argument, as the backend runs it."""
         if key not in self._compiled:
-            self._compiled[key] = jax.jit(build())
+            self._compiled[key] = self.backend.compile(build())
         compiled = self._compiled[key]
 
         def call(*arguments: Any) -> Any:
-            with in_64_bits():
+            with self.backend.running():
                 self._fold_everything()
                 return compiled(*arguments, self._device)
 
@@ -361,11 +365,12 @@ class NetworkProblem(EdgeProblem):
 
     def _fold_everything(self) -> None:
         """Put the known arrays on the device once; folding happens here so that tracing never meets a new one."""
-        if self._device:
+        if self._folded:
             return
         for term in self.plan.terms.values():
             self.program.pieces(term)
             for name in (term.node, *term.readings):
                 if name in self.blocks:
                     self.program.pieces(term, self.program.dropped(self.blocks[name], term))
-        self._device = {key: jax.device_put(array) for key, array in self.program.known.items()}
+        self._device = {key: self.backend.put(array) for key, array in self.program.known.items()}
+        self._folded = True

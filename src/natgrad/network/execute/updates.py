@@ -1,13 +1,11 @@
-"""The natural step of one block, λ ← (1 − ρ) λ + ρ λ^temp, whole or by columns; traceable."""
+"""The natural step of one block, λ ← (1 − ρ) λ + ρ λ^temp, whole or by columns."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
-from jax import lax
-
 from natgrad.inference.problem import Block, BlockInfo
+from natgrad.network.execute.backend import Backend
 
 __all__ = ["all_valid", "blend", "change", "choose", "moved", "put_column", "settle", "take_column"]
 
@@ -15,29 +13,31 @@ Array = Any
 Stats = tuple[Array, ...]
 
 
-def blend(block: Block, lam: Stats, target: Stats, rho: Array) -> tuple[Stats, Stats, Array, BlockInfo]:
-    """λ ← (1 − ρ) λ + ρ λ^temp with its moments, its log-normaliser and what happened."""
+def blend(on: Backend, block: Block, lam: Stats, target: Stats, rho: Array) -> tuple[Stats, Stats, Array, BlockInfo]:
+    """λ ← (1 − ρ) λ + ρ λ^temp with its moments, its entropy and what happened."""
+    rho = on.xp.asarray(rho)
     new = tuple(
-        (1.0 - _over_events(rho, t, ndim)) * old + _over_events(rho, t, ndim) * t
+        (1.0 - _over_events(rho, ndim)) * old + _over_events(rho, ndim) * t
         for old, t, ndim in zip(lam, target, block.family.stat_ndims, strict=True)
     )
-    fresh, normalizer = block.family.moments(new)
-    return new, fresh, normalizer, BlockInfo(all_valid(block, new, normalizer), moved(lam, new))
+    fresh, entropy = block.family.moments_entropy(new)
+    return new, fresh, entropy, BlockInfo(all_valid(on, block, new, entropy), moved(on, lam, new))
 
 
-def settle(block: Block, lam: Stats, target: Stats, shared: tuple[tuple[int, ...], ...]) -> Any:
-    """The step of length one: λ = λ^temp, with moments, log-normaliser and what happened.
+def settle(on: Backend, block: Block, lam: Stats, target: Stats, shared: tuple[tuple[int, ...], ...]) -> Any:
+    """The step of length one: λ = λ^temp, with moments, entropy and what happened.
 
     ``shared`` lists, for each statistic, the plates along which its target is the same for every element (the precision of
     the scores of a PCA without missing data): one element is then factorised for all.
     """
-    short, before = _shortened(target, shared), _shortened(lam, shared)
-    fresh, normalizer = block.family.moments(short)
-    fresh = tuple(jnp.broadcast_to(f, t.shape) for f, t in zip(fresh, target, strict=True))
-    normalizer = jnp.broadcast_to(normalizer, block.shape)
+    short, before = (_shortened(target, shared), _shortened(lam, shared)) if any(shared) else (target, lam)
+    fresh, entropy = block.family.moments_entropy(short)
+    if any(shared):
+        fresh = tuple(on.xp.broadcast_to(f, t.shape) for f, t in zip(fresh, target, strict=True))
+        entropy = on.xp.broadcast_to(entropy, block.shape)
     # What the elements share counts once in the distance; reading it for each of them would cost as much as the update.
-    info = BlockInfo(all_valid(block, short, normalizer), moved(before, short))
-    return target, fresh, normalizer, info
+    info = BlockInfo(all_valid(on, block, short, entropy), moved(on, before, short))
+    return target, fresh, entropy, info
 
 
 def _shortened(stats: Stats, shared: tuple[tuple[int, ...], ...]) -> Stats:
@@ -45,52 +45,51 @@ def _shortened(stats: Stats, shared: tuple[tuple[int, ...], ...]) -> Stats:
     short = []
     for stat, axes in zip(stats, shared, strict=True):
         for axis in axes:
-            stat = lax.slice_in_dim(stat, 0, 1, axis=axis)
+            stat = stat[(slice(None),) * axis + (slice(0, 1),)]
         short.append(stat)
     return tuple(short)
 
 
-def _over_events(rho: Array, target: Array, event_ndim: int) -> Array:
-    rho = jnp.asarray(rho)
+def _over_events(rho: Array, event_ndim: int) -> Array:
     return rho.reshape(rho.shape + (1,) * event_ndim) if rho.ndim else rho
 
 
-def take_column(block: Block, arrays: Stats, number: Array) -> Stats:
+def take_column(on: Backend, block: Block, arrays: Stats, number: Array) -> Stats:
     """One column of every array, along the coupled plate."""
     assert block.column_axis is not None
     axis = block.column_axis
-    return tuple(lax.dynamic_index_in_dim(a, number, axis, keepdims=False) for a in arrays)
+    return tuple(on.take_column(a, number, axis) for a in arrays)
 
 
-def put_column(block: Block, arrays: Stats, pieces: Stats, number: Array) -> Stats:
+def put_column(on: Backend, block: Block, arrays: Stats, pieces: Stats, number: Array) -> Stats:
     """The arrays with one column replaced."""
     assert block.column_axis is not None
     axis = block.column_axis
-    return tuple(lax.dynamic_update_index_in_dim(a, p, number, axis) for a, p in zip(arrays, pieces, strict=True))
+    return tuple(on.put_column(a, p, number, axis) for a, p in zip(arrays, pieces, strict=True))
 
 
-def choose(block: Block, chosen: Array, new: Stats, old: Stats) -> Stats:
+def choose(on: Backend, block: Block, chosen: Array, new: Stats, old: Stats) -> Stats:
     """New statistics where ``chosen``, old ones elsewhere; ``chosen`` is over the plates."""
     if chosen is True:
         return new
     return tuple(
-        jnp.where(_over_events(chosen, n, ndim), n, o)
+        on.xp.where(_over_events(chosen, ndim), n, o)
         for n, o, ndim in zip(new, old, block.family.stat_ndims, strict=True)
     )
 
 
-def all_valid(block: Block, lam: Stats, log_normalizer: Array) -> Array:
-    """Whether λ is inside the natural parameter space and A(λ) finite, for every element."""
-    return jnp.all(block.family.valid(lam, log_normalizer)) & jnp.all(jnp.isfinite(log_normalizer))
+def all_valid(on: Backend, block: Block, lam: Stats, entropy: Array) -> Array:
+    """Whether λ is inside the natural parameter space and its entropy finite, for every element."""
+    return on.xp.all(block.family.valid(lam, entropy)) & on.xp.all(on.xp.isfinite(entropy))
 
 
-def moved(old: Stats, new: Stats) -> Array:
+def moved(on: Backend, old: Stats, new: Stats) -> Array:
     """‖Δλ‖ / ‖λ‖."""
-    change = sum(jnp.sum((a - b) ** 2) for a, b in zip(new, old, strict=True))
-    return jnp.sqrt(change / sum(jnp.sum(b**2) + 1e-300 for b in old))
+    change = sum(on.xp.sum((a - b) ** 2) for a, b in zip(new, old, strict=True))
+    return on.xp.sqrt(change / sum(on.xp.sum(b**2) + 1e-300 for b in old))
 
 
-def change(new: Array, old: Array) -> Array:
+def change(on: Backend, new: Array, old: Array) -> Array:
     """The largest change of a statistic, relative to its largest value: the same in every unit."""
-    size = jnp.maximum(jnp.max(jnp.abs(new)), jnp.max(jnp.abs(old)))
-    return jnp.max(jnp.abs(new - old)) / jnp.where(size > 0, size, 1.0)
+    size = on.xp.maximum(on.xp.max(on.xp.abs(new)), on.xp.max(on.xp.abs(old)))
+    return on.xp.max(on.xp.abs(new - old)) / on.xp.where(size > 0, size, 1.0)

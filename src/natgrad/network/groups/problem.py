@@ -29,6 +29,7 @@ from natgrad.network.groups.groups import Batch, Groups
 
 if TYPE_CHECKING:
     from natgrad.network.compile.plan import Plan
+    from natgrad.network.execute.backend import BackendName
     from natgrad.network.execute.problem import NetworkProblem
 
 __all__ = ["NetworkGrouping", "NetworkGroups"]
@@ -102,7 +103,7 @@ class NetworkGroups(GroupProblem):
             n_batches = math.ceil(self.n_groups / method.size)
             self.n_parts = max(1, min(method.size, observed // n_batches // PART))
             where = Threads() if executor is None else executor
-            self.placed = where.place([Broadcast(_Elsewhere(problem.plan, method, order, self))])
+            self.placed = where.place([Broadcast(_Elsewhere(problem.plan, problem.backend.name, method, order, self))])
 
     # -- what the engine asks --
 
@@ -359,11 +360,13 @@ def _numbers(problem: NetworkProblem, name: str) -> int:
 class _Elsewhere:
     """The groups of this process, which another one makes for itself when it is first asked."""
 
-    def __init__(self, plan: Plan, method: SVI, order: tuple[str, ...], groups: NetworkGroups | None = None) -> None:
-        self.plan, self.method, self.order, self._groups = plan, method, order, groups
+    def __init__(
+        self, plan: Plan, backend: BackendName, method: SVI, order: tuple[str, ...], groups: NetworkGroups | None = None
+    ) -> None:
+        self.plan, self.backend, self.method, self.order, self._groups = plan, backend, method, order, groups
 
     def __reduce__(self) -> Any:
-        return _Elsewhere, (self.plan, self.method, self.order)
+        return _Elsewhere, (self.plan, self.backend, self.method, self.order)
 
     @property
     def groups(self) -> NetworkGroups:
@@ -371,7 +374,9 @@ class _Elsewhere:
         from natgrad.network.execute.problem import NetworkProblem
 
         if self._groups is None:
-            self._groups = NetworkGroups(NetworkProblem(self.plan), self.method, self.order, remember=True)
+            self._groups = NetworkGroups(
+                NetworkProblem(self.plan, self.backend), self.method, self.order, remember=True
+            )
         return self._groups
 
 

@@ -13,17 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-
 from natgrad.errors import NotAdditive
 from natgrad.inference.problem import Block, BlockInfo, Sampled
 from natgrad.network.compile.plan import PlannedTerm
 from natgrad.network.compile.polynomial import Axis, Factor, Label, Mark, Monomial, Take, ordered_labels
-from natgrad.network.execute.contraction import Labelled, contract
-from natgrad.network.execute.evaluate import SAMPLE, View, read_factor
+from natgrad.network.execute.addressing import SAMPLE, Labelled, Piece, View, read_factor
 from natgrad.network.execute.problem import NetworkProblem
-from natgrad.network.execute.program import Piece
 from natgrad.network.execute.updates import all_valid, moved, put_column
 
 __all__ = ["Summary"]
@@ -118,29 +113,29 @@ class Summary:
         self, lam: Mapping[str, Stats], weights: Mapping[str, Array], samples: Sequence[Sampled], known: Any
     ) -> tuple[dict[str, Array], Array]:
         """S of a batch, and the weighted entropy of its local variables."""
-        mu, entropy = {}, jnp.zeros(())
+        xp = self.problem.backend.xp
+        mu, entropy = {}, xp.zeros(())
         for name, value in lam.items():
-            family = self.problem.blocks[name].family
-            mu[name], normalizer = family.moments(value)
-            entropy = entropy + jnp.sum((normalizer - family.inner(value, mu[name])) * weights[name])
+            mu[name], own = self.problem.blocks[name].family.moments_entropy(value)
+            entropy = entropy + xp.sum(own * weights[name])
         return self.statistics(mu, samples, known), entropy
 
     def statistics(self, local: Moments, samples: Sequence[Sampled], known: Mapping[str, Array]) -> dict[str, Array]:
         """S of a batch, from the moments of its local variables."""
-        found = {}
+        on, found = self.problem.backend, {}
         for sample in samples:
             view = View(dict(sample.zipped), Labelled(sample.weight, (SAMPLE,)), None, dict(sample.moved))
             (plate,) = sample.zipped
             for number, entry in enumerate(self.entries[sample.term]):
-                factors = [read_factor(factor, local, known, view, None, None) for factor in entry.inner]
+                factors = [read_factor(factor, local, known, view) for factor in entry.inner]
                 assert view.weight is not None
                 factors.append(view.weight)
                 if entry.scatter is None:
-                    array = contract(entry.kept, factors)
+                    array = on.contract(entry.kept, factors)
                 else:
                     index, size = entry.scatter
-                    rows = contract((SAMPLE, *entry.kept), factors)
-                    array = jax.ops.segment_sum(rows, known[index][sample.zipped[plate]], num_segments=size)
+                    rows = on.contract((SAMPLE, *entry.kept), factors)
+                    array = on.segment_sum(rows, known[index][sample.zipped[plate]], size)
                 found[_key(sample.term, number)] = array
         return found
 
@@ -148,12 +143,12 @@ class Summary:
         self, block: Block, lam: dict[str, Stats], mu: dict[str, Stats], stats: Mapping[str, Array], known: Any
     ) -> tuple[Stats, Stats, BlockInfo]:
         """The exact update of a global block from the statistics; column after column where they are coupled."""
-        name = block.name
+        name, on = block.name, self.problem.backend
         known = {**known, **stats}
         if block.n_columns == 1:
             target = self._target(block, mu, known, None)
-            fresh, normalizer = block.family.moments(target)
-            info = BlockInfo(all_valid(block, target, normalizer), moved(lam[name], target))
+            fresh, entropy = block.family.moments_entropy(target)
+            info = BlockInfo(all_valid(on, block, target, entropy), moved(on, lam[name], target))
             return target, fresh, info
         assert block.column_axis is not None
 
@@ -161,19 +156,20 @@ class Summary:
             old, own = carry
             target = self._target(block, {**mu, name: own}, known, number)
             fresh = block.family.expected_stats(target)
-            return put_column(block, old, target, number), put_column(block, own, fresh, number)
+            return put_column(on, block, old, target, number), put_column(on, block, own, fresh, number)
 
-        new, fresh = jax.lax.fori_loop(0, block.n_columns, column, (lam[name], mu[name]))
-        _, normalizer = block.family.moments(new)
-        return new, fresh, BlockInfo(all_valid(block, new, normalizer), moved(lam[name], new))
+        new, fresh = on.repeat(block.n_columns, column, (lam[name], mu[name]))
+        _, entropy = block.family.moments_entropy(new)
+        return new, fresh, BlockInfo(all_valid(on, block, new, entropy), moved(on, lam[name], new))
 
     def _target(self, block: Block, mu: Moments, known: Any, column: Array | None) -> Stats:
         program = self.problem.program
+        place = None if column is None or block.column_axis is None else (block.column_axis, column)
         terms = [term.node for term in self.problem.plan.terms_of(block.name)]
         total = program.target(block, mu, known, [name for name in terms if name in self.whole], (), column)
         for name in terms:
             if name in self.pieces:
-                gradient = program.term_gradient(self.pieces[name], block, mu, known, column)
+                gradient = program.gradient(self.pieces[name], block, mu, known, place)
                 total = tuple(a + b for a, b in zip(total, block.family.project(gradient), strict=True))
         return total
 
@@ -182,13 +178,12 @@ class Summary:
     ) -> Array:
         """The exact bound, from the statistics of all groups and the entropy of their local variables."""
         program, known = self.problem.program, {**known, **stats}
-        total = entropy + sum((program.log_joint(name, mu, known) for name in self.whole), jnp.zeros(()))
+        total = entropy + sum((program.log_joint(name, mu, known) for name in self.whole), program.backend.xp.zeros(()))
         for piece in self.pieces.values():
-            total = total + program.term_value(piece, mu, known)
+            total = total + program.backend.value(piece, mu, known)
         for name in self.globals:
             block = self.problem.blocks[name]
-            _, normalizer = block.family.moments(lam[name])
-            total = total + program.entropy(block, lam[name], mu[name], normalizer, known)
+            total = total + program.entropy(block, block.family.moments_entropy(lam[name])[1], known)
         return total
 
 

@@ -59,7 +59,7 @@ class Fit(ExportMixin, ShowMixin):
     """
 
     def __init__(self, problem: NetworkProblem, result: Result, settings: Settings, resume: Callable[..., Fit]) -> None:
-        self._problem = problem
+        self.problem = problem
         self._resume = resume
         self.state: State = result.state
         self.trace: Trace = result.trace
@@ -70,41 +70,41 @@ class Fit(ExportMixin, ShowMixin):
         """The name of a node that was given by its name or itself."""
         if not isinstance(key, Node):
             return key
-        if self._problem.plan.nodes.get(key.name) is not key:
-            raise KeyError(f"{key!r} is not in this network; nodes are {', '.join(self._problem.plan.nodes)}")
+        if self.problem.plan.nodes.get(key.name) is not key:
+            raise KeyError(f"{key!r} is not in this network; nodes are {', '.join(self.problem.plan.nodes)}")
         return key.name
 
     def __getitem__(self, name: str | Node) -> Factor:
         name = self._name(name)
-        block = self._problem.blocks.get(name)
+        block = self.problem.blocks.get(name)
         if block is None:
-            what = "is observed" if name in self._problem.plan.nodes else "is not in this network"
-            raise KeyError(f"{name!r} {what}; hidden nodes are {', '.join(self._problem.blocks)}")
+            what = "is observed" if name in self.problem.plan.nodes else "is not in this network"
+            raise KeyError(f"{name!r} {what}; hidden nodes are {', '.join(self.problem.blocks)}")
         lam = tuple(np.asarray(part, dtype=np.float64) for part in self.state.lam[name])
         return Factor(name, block.family, block.plates, lam, block.origin)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._problem.blocks)
+        return iter(self.problem.blocks)
 
     def __contains__(self, name: object) -> bool:
         if isinstance(name, Node):
-            return self._problem.plan.nodes.get(name.name) is name and name.name in self._problem.blocks
-        return name in self._problem.blocks
+            return self.problem.plan.nodes.get(name.name) is name and name.name in self.problem.blocks
+        return name in self.problem.blocks
 
     @property
     def elbo(self) -> float:
         """The exact bound at the final state."""
-        return self._problem.bound(self.state)
+        return self.problem.bound(self.state)
 
     def elbo_by_node(self) -> dict[str, float]:
         """The bound's parts: E[log p(x | parents)] of each node, plus the entropy of q where it is hidden."""
-        return self._problem.bound_by_node(self.state)
+        return self.problem.bound_by_node(self.state)
 
     def natural_gradient(self, name: str | Node) -> tuple[npt.NDArray[Any], ...]:
         """λ* − λ of one node, on all the data: the direction in which a step of length one is the exact update."""
-        block = self._problem.blocks[self[name].name]
+        block = self.problem.blocks[self[name].name]
         name = block.name
-        target = self._problem.target(block, self.state)
+        target = self.problem.target(block, self.state)
         change = tuple(np.asarray(t) - np.asarray(old) for t, old in zip(target, self.state.lam[name], strict=True))
         return shifted(block.family, change, block.origin)
 
@@ -125,7 +125,7 @@ class Fit(ExportMixin, ShowMixin):
         """
         from natgrad.network.results.predictive import make_predictive
 
-        return make_predictive(self._problem.plan, self.state.lam, self._name(name), sizes or {}, slots)
+        return make_predictive(self.problem.plan, self.state.lam, self._name(name), sizes or {}, slots)
 
     def psis(self, n: int = 1000, seed: int = 0) -> Importance:
         """How far q can be trusted, by Pareto-smoothed importance weights of ``n`` draws; needs arviz-stats.
@@ -134,7 +134,7 @@ class Fit(ExportMixin, ShowMixin):
         """
         from natgrad.network.results.psis import importance
 
-        return importance(self._problem, self.state, n, seed)
+        return importance(self.problem, self.state, n, seed)
 
     def continue_(self, method: Method | None = None, **options: Any) -> Fit:
         """Go on from here for more steps; takes the arguments of ``Network.fit``. The trace continues."""
@@ -160,7 +160,7 @@ class Fit(ExportMixin, ShowMixin):
         write_model(path, "Fit", content, overwrite=overwrite)
 
     def __repr__(self) -> str:
-        return f"<Fit of {', '.join(self._problem.blocks)}: {self.trace!r}; {self.stop}>"
+        return f"<Fit of {', '.join(self.problem.blocks)}: {self.trace!r}; {self.stop}>"
 
 
 @dataclass(frozen=True)

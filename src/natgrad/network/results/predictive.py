@@ -10,19 +10,17 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 from scipy.special import logsumexp
 
-from natgrad._jax import in_64_bits
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.origins import centred_mean
 from natgrad.network.compile.plan import Plan, with_gates
 from natgrad.network.compile.polynomial import Factor, Label, Mark, Polynomial
-from natgrad.network.execute.contraction import Labelled, contract
-from natgrad.network.execute.evaluate import FULL, read_factor
+from natgrad.network.execute.addressing import Labelled, read_factor
+from natgrad.network.execute.numpy_contraction import Contraction
 from natgrad.network.language.continuous import Beta, Exponential, Gamma, MultivariateNormal, Normal
 from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Poisson
 from natgrad.network.language.expressions import Constant, Expression
@@ -293,12 +291,11 @@ def _field(
     lead = () if n is None else (DRAW,)
     out = (*lead, *scope.plate_names, *labels)
     sizes = {**scope.sizes, DRAW: n or 1}
-    with in_64_bits():
-        total = jnp.zeros(tuple(sizes[label] for label in out))
-        for factors, coefficient in _settled(polynomial, scope, labels):
-            arrays = [read_factor(_drawn(f, n), moments, known, FULL, None, None) for f in factors]
-            total = total + coefficient * _broadcast(arrays, out, sizes)
-        return np.asarray(total)
+    total = np.zeros(tuple(sizes[label] for label in out))
+    for factors, coefficient in _settled(polynomial, scope, labels):
+        arrays = [read_factor(_drawn(f, n), moments, known) for f in factors]
+        total += coefficient * _broadcast(arrays, out, sizes)
+    return total
 
 
 def _settled(polynomial: Polynomial, scope: Scope, labels: tuple[Label, ...]) -> list[tuple[tuple[Factor, ...], float]]:
@@ -324,9 +321,12 @@ def _drawn(factor: Factor, n: int | None) -> Factor:
 def _broadcast(factors: list[Labelled], out: tuple[Label, ...], sizes: Mapping[Label, int]) -> Any:
     present = {label for factor in factors for label in factor.labels}
     kept = tuple(label for label in out if label in present)
-    array = contract(kept, factors) if factors else jnp.ones(())
-    shaped = array.reshape([sizes[label] if label in kept else 1 for label in out])
-    return jnp.broadcast_to(shaped, tuple(sizes[label] for label in out))
+    if not factors:
+        return 1.0
+    arrays = [factor.array for factor in factors]
+    contraction = Contraction(kept, [factor.labels for factor in factors], [array.shape for array in arrays])
+    array = contraction(arrays)
+    return array.reshape([sizes[label] if label in kept else 1 for label in out])
 
 
 def _check_supported(node: Node) -> None:

@@ -19,7 +19,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 import scipy.special
@@ -123,9 +122,9 @@ def _log_weights(problem: NetworkProblem, state: State, n: int, rng: np.random.G
         def function(lam: Any, point: Any, known: Any) -> Any:
             total = sum(problem.program.log_joint(name, point, known) for name in problem.plan.terms)
             for name, block in blocks.items():
-                normalizer = block.family.moments(lam[name])[1]
-                total = total + problem.program.entropy(block, lam[name], point[name], normalizer, known)
-            return jnp.asarray(total)
+                away = block.family.log_normalizer(lam[name]) - block.family.inner(lam[name], point[name])
+                total = total + problem.program.entropy(block, away, known)
+            return problem.backend.xp.asarray(total)
 
         return function
 

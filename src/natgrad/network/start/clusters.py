@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.optimize
-from threadpoolctl import threadpool_limits
 
 from natgrad.inference.problem import State
 from natgrad.network.compile.polynomial import Take
 from natgrad.network.language.expressions import REAL, VECTOR
+from natgrad.network.start.kmeans import k_means, nearest
 
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
@@ -143,15 +142,12 @@ def _clustered(
     prior: State | None,
 ) -> Values:
     """Memberships and centres with so many clusters; components beyond them hold nothing, and stand at the mean of all data."""
-    from sklearn.cluster import KMeans
-
     nodes, size = problem.plan.nodes, problem.plan.nodes[gate].size or 1
-    with threadpool_limits(1):  # two threads gain nothing on so little, and wait for one another on a busy machine
-        model = KMeans(n_clusters=n_clusters, n_init=5, random_state=int(rng.integers(2**31))).fit(points)
-    place = np.arange(n_clusters) if prior is None else _matched(problem, data, model.cluster_centers_, prior)
+    clusters = k_means(points, n_clusters, rng)
+    place = np.arange(n_clusters) if prior is None else _matched(problem, data, clusters, prior)
     centres = np.broadcast_to(points.mean(0), (size, points.shape[1])).copy()
-    centres[place] = model.cluster_centers_
-    labels = place[model.predict(data.rows)]
+    centres[place] = clusters
+    labels = place[nearest(data.rows, clusters)]
     values: Values = {gate: labels.reshape([plate.size for plate in nodes[gate].plates])}
     for name, columns in data.centres:
         if name in problem.blocks:
@@ -173,6 +169,8 @@ def _matched(problem: NetworkProblem, data: _Data, centres: Any, prior: State) -
             mean = value if kind == VECTOR else value[:, None]
             var = np.full(mean.shape, np.var(data.rows[data.whole][:, columns], axis=0))
         cost = cost + (((centres[:, None, columns] - mean) ** 2 / var) + np.log(var)).sum(-1)
+    import scipy.optimize
+
     place = np.empty(len(centres), dtype=np.int64)
     rows, taken = scipy.optimize.linear_sum_assignment(cost)
     place[rows] = taken

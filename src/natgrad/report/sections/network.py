@@ -50,7 +50,7 @@ def sections(subject: Subject) -> list[Section]:
 
 def _nodes(fit: Any) -> dict[str, Any]:
     """The declared nodes; a fit that was loaded from a file has none."""
-    plan = getattr(getattr(fit, "_problem", None), "plan", None)
+    plan = getattr(getattr(fit, "problem", None), "plan", None)
     return dict(plan.nodes) if plan is not None else {}
 
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sparse
 
 import natgrad as ng
-from natgrad.data.genotypes import allele_frequencies, genotypes
+from natgrad.data.alleles import allele_frequencies, genotypes
 from natgrad.models.lda.topics import aligned
 
 

@@ -1,0 +1,121 @@
+"""Who multiplies the arrays: what the mathematics of a network asks of JAX, which compiles it, or of NumPy, which does it now.
+
+Programs, updates and loops are written once, on a `Backend`. The two differ in how a gradient is taken: by `jax.grad`, or by
+leaving a factor out of each monomial and contracting the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Literal, NamedTuple, Protocol
+
+from natgrad.network.compile.polynomial import Label
+from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
+
+__all__ = ["BACKENDS", "Backend", "BackendName", "Quadratic", "make_backend", "squared"]
+
+Array = Any
+Stats = tuple[Array, ...]
+Moments = Mapping[str, Stats]
+Known = Mapping[str, Array]
+Means = dict[str, Array]
+BackendName = Literal["numpy", "jax"]
+BACKENDS: tuple[BackendName, ...] = ("numpy", "jax")
+
+
+class Quadratic(NamedTuple):
+    """A quadratic function of means at a point: its gradient by the second moments and by the means, and −A as a function."""
+
+    by_second: Means
+    residual: Means
+    curvature: Callable[[Means], Means]
+
+
+class Backend(Protocol):
+    """Arrays, loops and the two functions of a polynomial: its value and its gradient."""
+
+    @property
+    def name(self) -> BackendName:
+        """How it is asked for."""
+        ...
+
+    @property
+    def xp(self) -> Any:
+        """Functions of arrays."""
+        ...
+
+    def value(self, piece: Piece, moments: Moments, known: Known, view: View = FULL) -> Array:
+        """Σ over monomials of coefficient · product of factors, summed over every axis of the view."""
+        ...
+
+    def gradient(
+        self,
+        piece: Piece,
+        name: str,
+        moments: Moments,
+        known: Known,
+        view: View = FULL,
+        column: tuple[int, Array] | None = None,
+        occurrence: int | None = None,
+    ) -> Stats:
+        """The derivative of the value by the moments of a node; of one column (axis, number), or through one occurrence."""
+        ...
+
+    def quadratic(
+        self, pieces: Sequence[Piece], start: Means, spread: Means, moments: Moments, known: Known
+    ) -> Quadratic:
+        """The value of the pieces as a function of means m with second moments spread + m mᵀ."""
+        ...
+
+    def contract(self, out: tuple[Label, ...], factors: list[Labelled]) -> Array:
+        """The product of the factors summed over every label that is not in ``out``, axes ordered as ``out``."""
+        ...
+
+    def segment_sum(self, rows: Array, index: Array, size: int) -> Array:
+        """Rows added up by the element that an index names."""
+        ...
+
+    def take_column(self, array: Array, number: Array, axis: int) -> Array:
+        """One column along an axis, without the axis."""
+        ...
+
+    def put_column(self, array: Array, piece: Array, number: Array, axis: int) -> Array:
+        """The array with one column replaced."""
+        ...
+
+    def repeat(self, count: int, body: Callable[[Array, Any], Any], carry: Any) -> Any:
+        """``body(number, carry)`` for 0 … count − 1."""
+        ...
+
+    def repeat_while(self, going: Callable[[Any], Array], body: Callable[[Any], Any], carry: Any) -> Any:
+        """``body(carry)`` as long as ``going(carry)``."""
+        ...
+
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, ready to be called inside `running`."""
+        ...
+
+    def put(self, array: Array) -> Array:
+        """A known array where the backend wants it."""
+        ...
+
+    def running(self) -> AbstractContextManager[None]:
+        """Around every call."""
+        ...
+
+
+def make_backend(name: BackendName) -> Backend:
+    """A backend by its name; JAX takes a second and 200 MB to import, and is imported only for itself."""
+    if name == "jax":
+        from natgrad.network.execute.jax_backend import JaxBackend
+
+        return JaxBackend()
+    from natgrad.network.execute.numpy_backend import NumpyBackend
+
+    return NumpyBackend()
+
+
+def squared(mean: Array, like: Array) -> Array:
+    """m² of scalars, m mᵀ of vectors."""
+    return mean * mean if mean.ndim == like.ndim else mean[..., :, None] * mean[..., None, :]

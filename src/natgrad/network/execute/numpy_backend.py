@@ -1,0 +1,153 @@
+"""The interpreter: values and gradients of polynomials by NumPy, at once. Nothing is compiled, and JAX is not imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from natgrad.network.compile.polynomial import Label
+from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
+from natgrad.network.execute.backend import BackendName, Quadratic, squared
+from natgrad.network.execute.interpreter import Slopes, Values, layout_of, segment_sum
+from natgrad.network.execute.numpy_contraction import Contraction
+
+__all__ = ["NumpyBackend"]
+
+Array = Any
+Stats = tuple[Array, ...]
+Moments = Mapping[str, Stats]
+Known = Mapping[str, Array]
+Means = dict[str, Array]
+
+
+class NumpyBackend:
+    """Remembers for every piece how its factors are read and in which order they are multiplied."""
+
+    name: BackendName = "numpy"
+    xp = np
+
+    def __init__(self) -> None:
+        self._values: dict[Any, Values] = {}
+        self._slopes: dict[Any, Slopes] = {}
+        self._mixed: dict[Any, tuple[Piece, Piece]] = {}
+        self._contractions: dict[Any, Contraction] = {}
+
+    # -- polynomials --
+
+    def value(self, piece: Piece, moments: Moments, known: Known, view: View = FULL) -> Array:
+        key = (id(piece), layout_of(view))
+        found = self._values.get(key)
+        if found is None:
+            found = self._values[key] = Values(piece, view)
+        return found(moments, known, view)
+
+    def gradient(
+        self,
+        piece: Piece,
+        name: str,
+        moments: Moments,
+        known: Known,
+        view: View = FULL,
+        column: tuple[int, Array] | None = None,
+        occurrence: int | None = None,
+    ) -> Stats:
+        axis, number = (None, None) if column is None else column
+        occurrence = occurrence if column is None else None
+        key = (id(piece), name, layout_of(view), axis, occurrence)
+        found = self._slopes.get(key)
+        if found is None:
+            found = self._slopes[key] = Slopes(piece, name, view, axis, occurrence)
+        return found(moments, known, view, number)
+
+    def quadratic(
+        self, pieces: Sequence[Piece], start: Means, spread: Means, moments: Moments, known: Known
+    ) -> Quadratic:
+        """∂/∂m = G₁ + 2 G₂ m. Where two means meet, G₁ is linear in them; G₂ has none of them: every term is quadratic."""
+        mixed = [self._meeting(piece, start) for piece in pieces]
+
+        def by_stats(pieces: Sequence[Piece], own: Moments) -> dict[str, list[Array]]:
+            here = {**moments, **own}
+            total = {n: [np.zeros_like(stat) for stat in own[n]] for n in start}
+            for piece in pieces:
+                for n in start:
+                    for sums, part in zip(total[n], self.gradient(piece, n, here, known), strict=True):
+                        sums += part
+            return total
+
+        found = by_stats(pieces, {n: (m, spread[n] + squared(m, spread[n])) for n, m in start.items()})
+        second = {n: found[n][1] for n in start}
+
+        def curvature(means: Means) -> Means:
+            lines = by_stats(mixed, {n: (m, spread[n]) for n, m in means.items()})
+            return {n: lines[n][0] + _twice(second[n], m) for n, m in means.items()}
+
+        residual = {n: found[n][0] + _twice(second[n], m) for n, m in start.items()}
+        return Quadratic(second, residual, curvature)
+
+    def _meeting(self, piece: Piece, names: Mapping[str, Any]) -> Piece:
+        """The monomials in which two means of these nodes meet."""
+        key = (id(piece), tuple(names))
+        if key not in self._mixed:
+            chosen = tuple(m for m in piece.monomials if sum(f.source in names and not f.known for f in m.factors) > 1)
+            self._mixed[key] = piece, piece._replace(monomials=chosen)
+        return self._mixed[key][1]
+
+    def contract(self, out: tuple[Label, ...], factors: list[Labelled]) -> Array:
+        labels = tuple(factor.labels for factor in factors)
+        key = (out, labels, tuple(factor.array.shape for factor in factors))
+        if key not in self._contractions:
+            self._contractions[key] = Contraction(out, labels, key[2])
+        return self._contractions[key]([factor.array for factor in factors])
+
+    def segment_sum(self, rows: Array, index: Array, size: int) -> Array:
+        return segment_sum(rows, index, size)
+
+    # -- arrays and loops --
+
+    def take_column(self, array: Array, number: Array, axis: int) -> Array:
+        return array[(slice(None),) * axis + (number,)]
+
+    def put_column(self, array: Array, piece: Array, number: Array, axis: int) -> Array:
+        new = np.array(array)
+        new[(slice(None),) * axis + (number,)] = piece
+        return new
+
+    def repeat(self, count: int, body: Callable[[Array, Any], Any], carry: Any) -> Any:
+        for number in range(count):
+            carry = body(number, carry)
+        return carry
+
+    def repeat_while(self, going: Callable[[Any], Array], body: Callable[[Any], Any], carry: Any) -> Any:
+        while going(carry):
+            carry = body(carry)
+        return carry
+
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *arguments: _arrays(function(*arguments))
+
+    def put(self, array: Array) -> Array:
+        return array
+
+    def running(self) -> AbstractContextManager[None]:
+        """A λ that is no more valid is told by the numbers, not by warnings."""
+        return np.errstate(all="ignore")
+
+
+def _arrays(tree: Any) -> Any:
+    """Numbers as arrays without axes, as JAX has them: a state is made of arrays, and so are files of it."""
+    if isinstance(tree, dict):
+        return {key: _arrays(part) for key, part in tree.items()}
+    if isinstance(tree, tuple):
+        parts = [_arrays(part) for part in tree]
+        return tree._make(parts) if hasattr(tree, "_make") else tuple(parts)
+    return np.asarray(tree) if isinstance(tree, np.generic) else tree
+
+
+def _twice(second: Array, mean: Array) -> Array:
+    """∂⟨G, m mᵀ⟩/∂m = (G + Gᵀ) m."""
+    if second.ndim == mean.ndim:
+        return 2.0 * second * mean
+    return ((second + np.swapaxes(second, -1, -2)) @ mean[..., None])[..., 0]

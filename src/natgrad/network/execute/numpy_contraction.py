@@ -1,0 +1,237 @@
+"""Labels and shapes in, a contraction for NumPy out: planned once, carried out as often as wanted.
+
+What is small is one `einsum` over everything. What is larger goes pair by pair in the order that takes the fewest operations,
+each pair a matrix product where it is one. What would not stay in cache is made in chunks along its longest label.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from natgrad.network.compile.polynomial import Label
+
+__all__ = ["Contraction"]
+
+Array = Any
+Labels = tuple[Label, ...]
+# Products up to which one loop over all labels is as fast as planning pairs.
+SMALL = 1_024
+# A matrix product of a batch pays if each matrix is worth a call of BLAS, or the batch is short.
+LONG_BATCH, WORTH_A_CALL = 16, 1_024
+# Numbers of the largest intermediate; more are made in chunks.
+LARGEST = 2**20
+# With so many factors all orders are compared; with more the cheapest next pair is taken.
+MOST_COMPARED = 5
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class Contraction:
+    """The product of some arrays summed over every label that is not in ``out``, axes ordered as ``out``.
+
+    Parameters
+    ----------
+    out : labels of the result
+    inputs : labels of each array; a label that stands twice on one array means the diagonal of these two axes
+    shapes : of the arrays
+
+    Examples
+    --------
+    >>> product = Contraction(("i", "k"), [("i", "j"), ("j", "k")], [(2, 3), (3, 2)])
+    >>> product([np.ones((2, 3)), np.ones((3, 2))]).tolist()
+    [[3.0, 3.0], [3.0, 3.0]]
+    """
+
+    def __init__(self, out: Labels, inputs: Sequence[Labels], shapes: Sequence[tuple[int, ...]]) -> None:
+        sizes = {
+            label: n
+            for labels, shape in zip(inputs, shapes, strict=True)
+            for label, n in zip(labels, shape, strict=True)
+        }
+        self.out, self.inputs, self.sizes = out, list(inputs), sizes
+        self._chunk: tuple[Label, int] | None = None
+        self._parts: dict[int, Contraction] = {}
+        letters = dict(zip(sizes, LETTERS, strict=False))
+        if len(inputs) > 1 and len(letters) == len(sizes) and math.prod(sizes.values()) <= SMALL and len(inputs) < 12:
+            spec = ",".join("".join(letters[label] for label in labels) for labels in inputs)
+            self._call = _whole(f"{spec}->{''.join(letters[label] for label in out)}")
+            return
+        self._call = self._planned()
+
+    def __call__(self, arrays: Sequence[Array]) -> Array:
+        return self._call(arrays) if self._chunk is None else self._in_chunks(arrays)
+
+    def _planned(self) -> Callable[[Sequence[Array]], Array]:
+        alone = [
+            _reduced(labels, {x for k, other in enumerate(self.inputs) if k != n for x in other}.union(self.out))
+            for n, labels in enumerate(self.inputs)
+        ]
+        parts = [labels for _, labels in alone]
+        first = [function for function, _ in alone]
+        order, peak = _order(parts, self.out, self.sizes)
+        if peak > LARGEST:
+            self._chunk = _chunk_of(parts, self.out, self.sizes, peak)
+        steps: list[tuple[int, int, Callable[[Array, Array], Array]]] = []
+        for i, j in order:
+            b, a = parts.pop(j), parts.pop(i)
+            needed = set(self.out).union(*parts)
+            function, labels = _pair(a, b, needed, self.sizes)
+            steps.append((i, j, function))
+            parts.append(labels)
+        axes = tuple(parts[0].index(label) for label in self.out)
+        last = None if axes == tuple(range(len(axes))) else axes
+
+        def call(arrays: Sequence[Array]) -> Array:
+            here = [a if f is None else f(a) for f, a in zip(first, arrays, strict=True)]
+            for i, j, function in steps:
+                b, a = here.pop(j), here.pop(i)
+                here.append(function(a, b))
+            return here[0] if last is None else here[0].transpose(last)
+
+        return call
+
+    def _in_chunks(self, arrays: Sequence[Array]) -> Array:
+        """Along one label; what has it is cut."""
+        assert self._chunk is not None
+        label, length = self._chunk
+        size = self.sizes[label]
+        found, total = [], None
+        for start in range(0, size, length):
+            part = slice(start, min(start + length, size))
+            cut = [
+                a[tuple(part if x == label else slice(None) for x in labels)] if label in labels else a
+                for a, labels in zip(arrays, self.inputs, strict=True)
+            ]
+            n = part.stop - part.start
+            if n not in self._parts:
+                self._parts[n] = Contraction(self.out, self.inputs, [a.shape for a in cut])
+                self._parts[n]._chunk = None
+            piece = self._parts[n]._call(cut)
+            if label in self.out:
+                found.append(piece)
+            else:
+                total = piece if total is None else total + piece
+        return total if total is not None else np.concatenate(found, axis=self.out.index(label))
+
+
+def _whole(spec: str) -> Callable[[Sequence[Array]], Array]:
+    return lambda arrays: np.einsum(spec, *arrays)
+
+
+def _reduced(labels: Labels, needed: set[Label]) -> tuple[Callable[[Array], Array] | None, Labels]:
+    """Diagonals taken, and the labels that nobody else has summed out."""
+    kept = tuple(label for label in dict.fromkeys(labels) if label in needed)
+    if kept == labels:
+        return None, labels
+    numbers = {label: n for n, label in enumerate(dict.fromkeys(labels))}
+    own, out = [numbers[label] for label in labels], [numbers[label] for label in kept]
+    if len(numbers) == len(labels):
+        gone = tuple(axis for axis, label in enumerate(labels) if label not in needed)
+        return (lambda a: a.sum(gone)), kept
+    return (lambda a: np.einsum(a, own, out)), kept
+
+
+def _order(parts: Sequence[Labels], out: Labels, sizes: Mapping[Label, int]) -> tuple[list[tuple[int, int]], int]:
+    """Pairs to contract one after the other (the result goes to the end), and the largest intermediate."""
+
+    def union(labels: frozenset[Label]) -> int:
+        return math.prod(sizes[label] for label in labels)
+
+    def after(left: list[frozenset[Label]], i: int, j: int) -> tuple[list[frozenset[Label]], frozenset[Label]]:
+        rest = [part for n, part in enumerate(left) if n not in (i, j)]
+        both = left[i] | left[j]
+        return [*rest, both & frozenset(out).union(*rest)], both
+
+    def best(left: list[frozenset[Label]]) -> tuple[int, list[tuple[int, int]]]:
+        if len(left) == 1:
+            return 0, []
+        found: tuple[int, list[tuple[int, int]]] | None = None
+        pairs = [(i, j) for i in range(len(left)) for j in range(i + 1, len(left))]
+        if len(left) > MOST_COMPARED:
+            pairs = [min(pairs, key=lambda p: union(left[p[0]] | left[p[1]]))]
+        for i, j in pairs:
+            then, both = after(left, i, j)
+            cost, order = best(then)
+            cost += union(both)
+            if found is None or cost < found[0]:
+                found = cost, [(i, j), *order]
+        assert found is not None
+        return found
+
+    start = [frozenset(part) for part in parts]
+    order = best(start)[1]
+    peak, left = 0, start
+    for i, j in order:
+        shared = left[i] & left[j]
+        before = left[i] | left[j]
+        left, _ = after(left, i, j)
+        # A matrix product makes its result alone; a product and a sum make everything first, but `einsum` does not keep it.
+        peak = max(peak, union(left[-1]) if shared - left[-1] else union(before))
+    return order, peak
+
+
+def _chunk_of(parts: Sequence[Labels], out: Labels, sizes: Mapping[Label, int], peak: int) -> tuple[Label, int] | None:
+    """The longest label and how much of it to take at a time."""
+    label = max(sizes, key=lambda x: sizes[x])
+    length = max(1_024, sizes[label] * LARGEST // peak)
+    if length >= sizes[label] or math.prod(sizes[x] for x in out) > peak // 2:
+        return None
+    return label, length
+
+
+def _pair(a: Labels, b: Labels, needed: set[Label], sizes: Mapping[Label, int]) -> tuple[Callable[..., Array], Labels]:
+    """Two arrays contracted over the labels that nobody else needs."""
+    summed = [label for label in a if label in b and label not in needed]
+    batch = [label for label in a if label in b and label in needed]
+    free = [label for label in a if label not in b], [label for label in b if label not in a]
+    if not summed:
+        return _product(a, b)
+    work = math.prod(sizes[x] for x in (*free[0], *free[1], *summed))
+    if batch and math.prod(sizes[x] for x in batch) > LONG_BATCH and work < WORTH_A_CALL:
+        return _summed(a, b, (*batch, *free[0], *free[1]))
+    return _matrix_product(a, b, batch, free, summed, sizes)
+
+
+def _product(a: Labels, b: Labels) -> tuple[Callable[..., Array], Labels]:
+    union = (*a, *(label for label in b if label not in a))
+    order = [b.index(label) for label in union if label in b]
+    left = (..., *(None for label in union if label not in a))
+    right = tuple(slice(None) if label in b else None for label in union)
+    if len(union) == len(a):
+        if order == list(range(len(b))) and len(b) == len(a):
+            return (lambda x, y: x * y), union
+        return (lambda x, y: x * y.transpose(order)[right]), union
+    return (lambda x, y: x[left] * y.transpose(order)[right]), union
+
+
+def _summed(a: Labels, b: Labels, out: Labels) -> tuple[Callable[..., Array], Labels]:
+    letters = dict(zip(dict.fromkeys((*a, *b)), LETTERS, strict=False))
+    spec = ",".join("".join(letters[x] for x in part) for part in (a, b)) + "->" + "".join(letters[x] for x in out)
+    return (lambda x, y: np.einsum(spec, x, y)), out
+
+
+def _matrix_product(
+    a: Labels,
+    b: Labels,
+    batch: list[Label],
+    free: tuple[list[Label], list[Label]],
+    summed: list[Label],
+    sizes: Mapping[Label, int],
+) -> tuple[Callable[..., Array], Labels]:
+    def shape(*groups: list[Label]) -> tuple[int, ...]:
+        return tuple(math.prod(sizes[x] for x in group) for group in groups)
+
+    lead = tuple(sizes[x] for x in batch)
+    orders = [a.index(x) for x in (*batch, *free[0], *summed)], [b.index(x) for x in (*batch, *summed, *free[1])]
+    shapes = (*lead, *shape(free[0], summed)), (*lead, *shape(summed, free[1]))
+    out = (*batch, *free[0], *free[1])
+    final = tuple(sizes[x] for x in out)
+
+    def function(x: Array, y: Array) -> Array:
+        left, right = x.transpose(orders[0]).reshape(shapes[0]), y.transpose(orders[1]).reshape(shapes[1])
+        return (left @ right).reshape(final)
+
+    return function, out

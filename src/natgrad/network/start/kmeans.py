@@ -1,0 +1,103 @@
+"""Points in, centres of clusters out: k-means++ and Lloyd's steps, several times, the best kept.
+
+Our own, because a library of clusterings takes seconds to import, and a start need not be perfect.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["k_means", "nearest"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+TRIALS, MOST_STEPS = 5, 100
+# Squared movement of the centres, relative to the variance of the points, below which they have settled.
+SETTLED = 1e-4
+# Distances that are in memory at a time.
+MOST_DISTANCES = 2**21
+
+
+def k_means(points: Floats, n_clusters: int, rng: np.random.Generator) -> Floats:
+    """The centres [n_clusters, columns] of the best of a few runs.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [0.2], [5.0], [5.2]])
+    >>> np.sort(k_means(points, 2, np.random.default_rng(0)).ravel()).tolist()
+    [0.1, 5.1]
+    """
+    # Distances are differences of squares, so they are measured from the middle.
+    middle = points.mean(0)
+    centred = points - middle
+    best, lowest = None, np.inf
+    for _ in range(TRIALS):
+        centres, cost = _lloyd(centred, _spread_out(centred, n_clusters, rng))
+        if best is None or cost < lowest:
+            best, lowest = centres, cost
+    assert best is not None
+    return np.asarray(best + middle)
+
+
+def nearest(points: Floats, centres: Floats) -> Ints:
+    """The number of the centre that is nearest to each point."""
+    middle = centres.mean(0)
+    return _assigned(points - middle, centres - middle)[0]
+
+
+def _spread_out(points: Floats, n_clusters: int, rng: np.random.Generator) -> Floats:
+    """k-means++: each centre a point, drawn in proportion to its squared distance from those before; the best of a few draws."""
+    chosen = [int(rng.integers(len(points)))]
+    distance = _squared(points, points[chosen])[:, 0]
+    draws = 2 + int(np.log(n_clusters))
+    while len(chosen) < n_clusters:
+        total = distance.sum()
+        weight = distance / total if total > 0 else np.full(len(points), 1.0 / len(points))
+        found = rng.choice(len(points), draws, p=weight)
+        shorter = np.minimum(distance[:, None], _squared(points, points[found]))
+        best = int(shorter.sum(0).argmin())
+        chosen.append(int(found[best]))
+        distance = shorter[:, best]
+    return points[chosen]
+
+
+def _lloyd(points: Floats, centres: Floats) -> tuple[Floats, float]:
+    """Steps to the nearest local optimum, and the sum of squared distances there."""
+    scale = SETTLED * points.var(0).mean()
+    for _ in range(MOST_STEPS):
+        labels, distance = _assigned(points, centres)
+        new = _means(points, labels, distance, len(centres))
+        moved = ((new - centres) ** 2).sum()
+        centres = new
+        if moved <= scale:
+            break
+    return centres, float(_assigned(points, centres)[1].sum())
+
+
+def _means(points: Floats, labels: Ints, distance: Floats, n_clusters: int) -> Floats:
+    """The mean of each cluster; one that lost all its points gets the one that is farthest from its own centre."""
+    count = np.bincount(labels, minlength=n_clusters)
+    sums = np.stack([np.bincount(labels, column, n_clusters) for column in points.T], axis=1)
+    means: Floats = sums / np.maximum(count, 1)[:, None]
+    empty = np.flatnonzero(count == 0)
+    if len(empty):
+        means[empty] = points[np.argsort(-distance, kind="stable")[: len(empty)]]
+    return means
+
+
+def _assigned(points: Floats, centres: Floats) -> tuple[Ints, Floats]:
+    """The nearest centre of each point and the squared distance to it, in chunks."""
+    labels, distance = np.empty(len(points), dtype=np.int64), np.empty(len(points))
+    step = max(1, MOST_DISTANCES // len(centres))
+    for start in range(0, len(points), step):
+        here = slice(start, start + step)
+        squared = _squared(points[here], centres)
+        labels[here] = squared.argmin(1)
+        distance[here] = squared.min(1)
+    return labels, distance
+
+
+def _squared(points: Floats, centres: Floats) -> Floats:
+    found = (points**2).sum(1)[:, None] - 2.0 * points @ centres.T + (centres**2).sum(1)
+    return np.asarray(np.maximum(found, 0.0), dtype=np.float64)

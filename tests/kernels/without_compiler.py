@@ -1,0 +1,126 @@
+"""Every kernel as plain Python on tiny data: a script that `test_without_compiler` starts with NUMBA_DISABLE_JIT=1.
+
+Compiled code reads and writes past the end of an array without a word; NumPy raises. So each kernel runs here once uncompiled,
+against its slow twin, and in tiny fits, against the arrays that compiled kernels gave (a file, the argument of the script). A
+kernel that nothing calls is an error, too.
+"""
+
+import ast
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numba
+import numpy as np
+from kernels import test_factorization as factorization
+from kernels import test_hmm as hmm
+from kernels import test_lda as lda
+from kernels import test_messages as messages
+from models.factorization import test_problem as full_ratings
+from models.factorization import test_recommend as recommend
+from models.lda import test_gibbs as gibbs
+
+import natgrad as ng
+import natgrad.kernels
+from natgrad.kernels._threads import at_most
+
+FOLDER = Path(natgrad.kernels.__file__).parent
+# How kernels are compiled and shared out, which is no kernel.
+AROUND = {"_njit.py", "_threads.py"}
+
+
+def twins() -> Iterator[Callable[[], object]]:
+    """Comparisons of kernels with their slow twins, each on a few tiny inputs."""
+
+    def inner(test, *arguments):
+        return lambda: test.hypothesis.inner_test(*arguments)
+
+    for kind in ("codes", hmm.QUADRATIC, hmm.BY_COLUMN):
+        yield inner(hmm.test_exact_chain_is_its_twin, 1, kind, 1, [1, 9, 4])
+        yield inner(hmm.test_exact_chain_is_its_twin, 2, kind, 5, [70, 2])  # the first is cut into two windows
+    for seed in range(2):
+        yield inner(hmm.test_best_path_is_the_best_of_all, seed, 2, [4, 1])
+        yield inner(factorization.test_sweep_of_scalars, seed, 3)
+        yield inner(factorization.test_sweep_of_scalars_with_joint_means, seed, 3)
+        yield inner(factorization.test_targets_of_scalars, seed, 2)
+        yield inner(factorization.test_sweep_and_targets_of_vectors, seed, 3, 1, 1)
+        yield inner(factorization.test_sweep_and_targets_of_vectors, seed, 5, 2**20, 2**20)
+        yield inner(messages.test_reading_edges_is_its_definition, seed, 2, bool(seed))
+        yield inner(lda.test_documents_equal_their_twin, seed, 5, 30)
+        yield inner(lda.test_sparse_documents_equal_their_twin, 17, (4, 70)[seed], 300)  # topics drop out one by one
+        yield inner(lda.test_single_precision_and_skipped_topics_stay_near_and_below, seed, 3)
+    rng = np.random.default_rng(0)
+    yield lambda: hmm.test_log_weights_a_thousand_apart("codes", 6, 0.2, rng)
+    yield lambda: hmm.test_an_outlier_that_only_a_forbidden_state_could_explain(rng)
+    yield lambda: hmm.test_operators_and_their_diameter(rng)
+    yield messages.test_nothing_read_is_the_start
+    yield lambda: lda.test_exp_digamma(np.float64, 1e-13)
+    yield lambda: lda.test_exp_digamma(np.float32, 1e-5)
+    yield lda.test_digamma_and_lgamma
+    yield lambda: gibbs.check_sampler(2, n_samples=1000, within=0.3)
+    yield lambda: gibbs.test_counts_are_those_of_the_tokens(3)
+    yield lambda: recommend.test_the_kernel_of_the_best_is_its_definition(rng)
+    yield lambda: full_ratings.test_what_is_packed_is_unpacked_and_rows_are_summed(rng)
+    for biases in (True, False):
+        yield lambda biases=biases: full_ratings.test_kernels_are_their_definitions(biases)
+
+
+def fits() -> dict[str, np.ndarray]:
+    """Tiny fits of all ready models that have kernels: whatever is compiled takes part in one of them."""
+    rng = np.random.default_rng(0)
+    table = np.where(rng.random((7, 6)) < 0.8, rng.integers(0, 4, (7, 6)).astype(float), np.nan)
+    counts, series = rng.poisson(0.7, (8, 9)), rng.normal(size=(25, 2)) + np.repeat([0, 3, 0, 3, 0], 5)[:, None]
+    quiet, found = {"seed": 0, "verbose": False}, {}
+    for likelihood in ("gaussian", "bernoulli", "poisson"):
+        values = np.where(np.isnan(table), np.nan, 1.0) if likelihood == "bernoulli" else table
+        model = ng.MatrixFactorization(2, likelihood=likelihood, max_steps=2, **quiet).fit(values)
+        found[likelihood] = model.predict([0, 3], [1, 2])
+        found[f"{likelihood}, recommended"] = model.recommend([0, 3], 2).scores
+    found["lda"] = ng.LDA(3, max_passes=2, learn_priors=True, **quiet).fit(counts).components_
+    found["lda, gibbs"] = (
+        ng.LDA(3, max_passes=2, finish="gibbs", finish_sweeps=4, learn_priors=True, **quiet).fit(counts).components_
+    )
+    found["hmm"] = ng.GaussianHMM(2, n_init=1, max_sweeps=3, **quiet).fit(series).means_
+    found["hmm, codes"] = (
+        ng.CategoricalHMM(2, n_init=1, max_sweeps=3, **quiet).fit(series[:, :1] > 1).predict(series[:, :1] > 1)
+    )
+    return {name: np.asarray(array, dtype=np.float64) for name, array in found.items()}
+
+
+def kernel_functions() -> set[tuple[str, str]]:
+    """The file and name of every function of the kernels."""
+    files = [file for file in FOLDER.rglob("*.py") if file.name not in AROUND]
+    return {
+        (str(file), node.name)
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+def main(compiled: str) -> None:
+    """Run everything; the first difference, error or kernel that was not called ends the process."""
+    assert numba.config.DISABLE_JIT
+    called: set[tuple[str, str]] = set()
+
+    def note(frame, event, _):
+        if event == "call":
+            called.add((frame.f_code.co_filename, frame.f_code.co_name))
+
+    # Uncompiled, x / 0 and what overflows on purpose (the generator of random bits) warn; compiled they do not.
+    warnings.simplefilter("ignore", RuntimeWarning)
+    sys.setprofile(note)
+    with at_most(1):
+        for compare in twins():
+            compare()
+        found = fits()
+    sys.setprofile(None)
+    for name, wanted in np.load(compiled).items():
+        np.testing.assert_allclose(found[name], wanted, rtol=1e-6, atol=1e-9, err_msg=name)
+    missing = sorted(f"{Path(file).relative_to(FOLDER)}: {name}" for file, name in kernel_functions() - called)
+    assert not missing, f"no comparison calls {', '.join(missing)}"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,203 @@
+"""The interpreter is the slow twin of the compiler: every function of a network is the same on both, to rounding."""
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from natgrad.network.groups.memoised import MemoisedStepper
+from natgrad.network.groups.sampled import SVIStepper
+from networks import CASES, factorised, mixture
+from random_checks import REFUSALS, Case
+from random_generator import draw
+
+import natgrad as ng
+from natgrad.inference.problem import Sampled, State
+from natgrad.network.execute.choice import choose_backend
+from natgrad.network.execute.numpy_contraction import Contraction
+from natgrad.network.groups.groups import Batch, Groups
+from natgrad.network.groups.summary import NotAdditive
+from natgrad.network.start.initial import make_start
+
+RTOL = 1e-12
+
+
+def same(found: Any, wanted: Any, what: str, rtol: float = RTOL) -> None:
+    """Two trees of arrays, each array to a part of its largest number."""
+    if isinstance(wanted, dict):
+        assert found.keys() == wanted.keys(), what
+        for key in wanted:
+            same(found[key], wanted[key], f"{what}, {key!r}", rtol)
+    elif isinstance(wanted, (tuple, list)):
+        for number, parts in enumerate(zip(found, wanted, strict=True)):
+            same(*parts, f"{what}[{number}]", rtol)
+    else:
+        a, b = np.asarray(found, dtype=float), np.asarray(wanted, dtype=float)
+        assert a.shape == b.shape, what
+        finite = np.isfinite(b)
+        np.testing.assert_array_equal(a[~finite], b[~finite], err_msg=what)
+        scale = np.abs(b[finite]).max(initial=0.0)
+        np.testing.assert_allclose(a[finite], b[finite], rtol=0, atol=rtol * scale, err_msg=what)
+
+
+def check_sweep(network: ng.Network, state: State, order: tuple[str, ...], rtol: float = RTOL) -> None:
+    """One sweep and the bound."""
+    first, second = (network.problem_on(name) for name in ("numpy", "jax"))
+    ours, theirs = first.sweep(state, order), second.sweep(state, order)
+    same(ours.bound, theirs.bound, "the bound of the sweep", rtol)
+    same(ours.state.lam, theirs.state.lam, "λ", rtol)
+    same(ours.state.mu, theirs.state.mu, "μ", rtol)
+    assert {n: bool(i.valid) for n, i in ours.info.items()} == {n: bool(i.valid) for n, i in theirs.info.items()}
+    same(first.bound_by_node(ours.state), second.bound_by_node(ours.state), "the bound", rtol)
+
+
+def check_targets(network: ng.Network, state: State, seed: int) -> None:
+    """Targets of every block: all data, a sample of each term, and one column."""
+    first, second = (network.problem_on(name) for name in ("numpy", "jax"))
+    rng = np.random.default_rng(seed)
+    for name, block in first.blocks.items():
+        column = None if block.column_axis is None else block.n_columns - 1
+        samples = []
+        for children in first.child_sets(name):
+            chosen = rng.integers(0, len(children.children), 3) if len(children.children) else np.zeros(0, dtype=int)
+            zipped = children.zipped(children.children[chosen])
+            samples.append(Sampled(children.term, children.occurrence, zipped, rng.random(len(chosen))))
+        for arguments in [(None, (), None), ((name,), tuple(samples), column)]:
+            ours, theirs = (p.target(block, state, *arguments) for p in (first, second))
+            same(ours, theirs, f"target of {name!r}")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_sweep_and_the_bound_are_the_same(name):
+    case = CASES[name]()
+    problem = case.network.problem_on("numpy")
+    order = tuple(case.order or problem.blocks)
+    state = problem.sweep(make_start(problem, case.init, 0), order).state
+    check_sweep(case.network, state, order)
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in ("factorised", "skills") else pytest.param(n, marks=pytest.mark.slow) for n in CASES]
+)
+def test_targets_are_the_same(name):
+    case = CASES[name]()
+    problem = case.network.problem_on("numpy")
+    state = problem.sweep(make_start(problem, case.init, 0), tuple(case.order or problem.blocks)).state
+    check_targets(case.network, state, 0)
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(12), *(pytest.param(s, marks=pytest.mark.slow) for s in range(30_000, 30_200))]
+)
+def test_random_networks_are_the_same(seed):
+    try:
+        case = Case(seed, draw(seed))
+    except REFUSALS:
+        return
+    if seed < 12:  # nothing to compile but this
+        problems = (case.network.problem_on(name) for name in ("numpy", "jax"))
+        same(*(p.bound_by_node(case.state) for p in problems), f"the bound of seed {seed}")
+        return
+    check_sweep(case.network, case.state, case.order)
+    check_targets(case.network, case.state, seed)
+
+
+TRACES = {
+    "VB": (mixture, None, {}),
+    "rotation": (CASES["pca"], None, {}),
+    "joint": (CASES["blocks"], None, {}),
+    "columns": (CASES["factorised"], ng.Children(2), {}),
+    "batches": (CASES["blocks"], ng.GlobalBatch(7), {}),
+    "groups": (CASES["scalar_mixture"], ng.SVI({"point": 6}), {}),
+    "documents": (CASES["lda"], ng.SVI({"doc": 2}), {}),
+    "SVI": (CASES["hmm"], ng.SVI({"sequence": 2}), {"step": ng.RobbinsMonro()}),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) for n in TRACES])
+def test_traces_are_the_same(name):
+    make, method, options = TRACES[name]
+    case = make()
+    ours, theirs = (
+        case.network.fit(method, init=case.init, max_steps=10, tol=0, backend=b, **options) for b in ("numpy", "jax")
+    )
+    for column in ("elbo", "accesses", "rho"):
+        same(ours.trace[column], theirs.trace[column], f"{name}: {column}", 1e-10)
+    assert "as asked" in theirs.trace.strategy
+
+
+def test_a_batch_says_the_same_and_its_local_variables_are_the_same():
+    """Summaries with sums by element of an index, local solves of a padded batch, the bound that a batch estimates."""
+    case = CASES["lda"]()
+    found = []
+    for backend in ("numpy", "jax"):
+        problem = case.network.problem_on(backend)
+        state = make_start(problem, case.init, 0)
+        order = tuple(case.order)
+        groups = Groups(problem, "doc", order)
+        batch = Batch(groups, np.array([1, 4]))
+        local = groups.solve(state, groups.rows(state, batch), batch, 1e-6, 20)
+        memoised = MemoisedStepper(problem, ng.SVI({"doc": 2}), order)
+        summed = memoised.contribution({n: tuple(map(np.asarray, v)) for n, v in local.lam.items()}, batch)
+        after, info = SVIStepper(problem, ng.SVI({"doc": 2}), ng.Constant(0.5), order).step(state, 0)
+        found.append(
+            (dict(local.lam), dict(local.mu), local.iterations, summed[0], summed[1], after.lam, info.estimate)
+        )
+    same(*found, "a batch", 1e-11)
+    with pytest.raises(NotAdditive):
+        MemoisedStepper(CASES["skills"]().network.problem_on("numpy"), ng.SVI({"game": 3}), ("skill", "noise"))
+
+
+def test_a_small_fit_does_not_import_jax():
+    code = """
+import sys
+import numpy as np, natgrad as ng
+from networks import CASES
+case = CASES["mixture"]()
+fit = case.network.fit(init=case.init)
+fit.elbo, fit.natural_gradient("mu"), fit.predictive("y").sample(0), fit.continue_(ng.SVI({"point": 5}), max_steps=2)
+CASES["factorised"]().network.fit(ng.Children(2), init="random", max_steps=3)
+sys.exit("jax" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], env=_environment(), check=False).returncode == 0
+
+
+def _environment() -> dict[str, str]:
+    import os
+    from pathlib import Path
+
+    here = str(Path(__file__).parents[1])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
+
+
+def test_the_choice_is_the_problem_s_alone_and_says_why():
+    small, large = mixture(n=30).network, factorised(size=40, n_users=3000, n_items=300, n_ratings=50_000).network
+    assert choose_backend(small.problem_on("numpy").plan).name == "numpy"
+    chosen = choose_backend(large.problem_on("numpy").plan)
+    assert chosen.name == "jax"
+    assert "compiled by JAX: 100 sweeps" in chosen.words
+    assert choose_backend(large.problem_on("numpy").plan) == chosen
+    with pytest.raises(ValueError, match='backend must be "numpy", "jax" or None, got \'torch\''):
+        small.fit(backend="torch")
+    case = CASES["scalar_mixture"]()
+    assert "interpreted by NumPy: 100 sweeps" in case.network.fit(init=case.init, max_steps=2, tol=0).trace.strategy
+
+
+@pytest.mark.parametrize(
+    ("out", "inputs", "sizes"),
+    [
+        ("", ["ab", "bc", "ca"], {"a": 30, "b": 40, "c": 50}),
+        ("ac", ["nab", "ncb", "n"], {"n": 700, "a": 3, "b": 2, "c": 4}),
+        ("na", ["nab", "nb"], {"n": 900, "a": 3, "b": 2}),
+        ("ba", ["aab", "cca"], {"a": 20, "b": 60, "c": 7}),
+        ("kij", ["nk", "ni", "nj"], {"n": 60_000, "k": 10, "i": 4, "j": 4}),
+        ("nk", ["ni", "nj", "kij"], {"n": 60_000, "k": 20, "i": 4, "j": 4}),
+        ("a", ["a", "b", "c", "d", "e", "abcde", "f"], {"a": 8, "b": 7, "c": 6, "d": 5, "e": 4, "f": 3}),
+    ],
+)
+def test_contractions_are_those_of_einsum(out, inputs, sizes):
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=[sizes[x] for x in labels]) for labels in inputs]
+    found = Contraction(tuple(out), [tuple(labels) for labels in inputs], [a.shape for a in arrays])(arrays)
+    same(found, np.einsum(",".join(inputs) + "->" + out, *arrays, optimize=True), "product", 1e-11)
