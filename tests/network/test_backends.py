@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from natgrad.network.groups.memoised import MemoisedStepper
-from natgrad.network.groups.sampled import SVIStepper
 from networks import CASES, factorised, mixture
 from random_checks import REFUSALS, Case
 from random_generator import draw
 
 import natgrad as ng
 from natgrad.inference.problem import Sampled, State
+from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.network.execute.choice import choose_backend
 from natgrad.network.execute.numpy_contraction import Contraction
 from natgrad.network.groups.groups import Batch, Groups
@@ -122,7 +121,7 @@ def test_traces_are_the_same(name):
     ours, theirs = (
         case.network.fit(method, init=case.init, max_steps=10, tol=0, backend=b, **options) for b in ("numpy", "jax")
     )
-    for column in ("elbo", "accesses", "rho"):
+    for column in ("elbo", "messages_read", "rho"):
         same(ours.trace[column], theirs.trace[column], f"{name}: {column}", 1e-10)
     assert "as asked" in theirs.trace.strategy
 
@@ -138,15 +137,19 @@ def test_a_batch_says_the_same_and_its_local_variables_are_the_same():
         groups = Groups(problem, "doc", order)
         batch = Batch(groups, np.array([1, 4]))
         local = groups.solve(state, groups.rows(state, batch), batch, 1e-6, 20)
-        memoised = MemoisedStepper(problem, ng.SVI({"doc": 2}), order)
-        summed = memoised.contribution({n: tuple(map(np.asarray, v)) for n, v in local.lam.items()}, batch)
-        after, info = SVIStepper(problem, ng.SVI({"doc": 2}), ng.Constant(0.5), order).step(state, 0)
+        method = ng.SVI({"doc": 2})
+        kept = {n: tuple(map(np.asarray, v)) for n, v in local.lam.items()}
+        summed = problem.grouping.remembered(method, order)._contribution(kept, batch)
+        forgotten = problem.grouping.along(method, order)
+        limits = method.size, method.local_tol, method.local_steps
+        after, info = GroupStepper(forgotten, *limits, ng.Constant(0.5), remember=False).step(state, 0)
         found.append(
             (dict(local.lam), dict(local.mu), local.iterations, summed[0], summed[1], after.lam, info.estimate)
         )
     same(*found, "a batch", 1e-11)
+    grouping = CASES["skills"]().network.problem_on("numpy").grouping
     with pytest.raises(NotAdditive):
-        MemoisedStepper(CASES["skills"]().network.problem_on("numpy"), ng.SVI({"game": 3}), ("skill", "noise"))
+        grouping.remembered(ng.SVI({"game": 3}), ("skill", "noise"))
 
 
 def test_a_small_fit_does_not_import_jax():
