@@ -15,9 +15,9 @@ import numpy as np
 __all__ = [
     "NAMES",
     "Columns",
-    "are_positions",
+    "are_unnamed",
     "columns_of",
-    "means_something",
+    "looks_like_header",
     "pair_columns",
     "pairs_in",
     "rating_columns",
@@ -85,7 +85,7 @@ def rating_columns(
     chosen = [column for column in given.values() if column is not None]
     if len(set(chosen)) < len(chosen):
         raise ValueError(f"{where}user, item and value must be different columns, got {user!r}, {item!r} and {value!r}")
-    if not chosen and are_positions(there) and len(there) > 1:
+    if not chosen and are_unnamed(there) and len(there) > 1:
         return Columns(*(*there[: 3 if rated else 2], None)[:3])
     found: dict[str, Any] = {"value": None}
     for role in ("user", "item", "value") if rated else ("user", "item"):
@@ -101,12 +101,12 @@ def rating_columns(
     return Columns(**found)
 
 
-def are_positions(names: Sequence[Any]) -> bool:
+def are_unnamed(names: Sequence[Any]) -> bool:
     """Whether columns are called 0, 1, 2, …: nobody named them."""
     return list(names) == list(range(len(names))) and all(not isinstance(name, (str, bool)) for name in names)
 
 
-def means_something(names: Sequence[str]) -> bool:
+def looks_like_header(names: Sequence[str]) -> bool:
     """Whether at least two of user, item and rating are among the names: then a line is no rating but a header."""
     return sum(any(_plain(name) in known for name in names) for known in NAMES.values()) > 1
 

@@ -85,7 +85,7 @@ class Ratings:
             item_codes, self._items = _counted(items, sizes[1], "items", "item")
         numbers = _checked_values(values)
         _check_lengths(user_codes, item_codes, numbers)
-        kept = _settled(user_codes, item_codes, numbers, self._users, self._items, duplicates)
+        kept = _apply_policy(user_codes, item_codes, numbers, self._users, self._items, duplicates)
         self.users, self.items, self.values = (_frozen(part) for part in kept)
 
     @classmethod
@@ -340,25 +340,36 @@ def _check_lengths(users: Array, items: Array, values: Array) -> None:
         raise ValueError("there are no ratings: users, items and values are empty")
 
 
-def _settled(
+def first_repeated(users: Array, items: Array) -> tuple[int, int, int] | None:
+    """Where a pair comes a second time, where it came first, and how many such there are; None if all are different."""
+    pairs = _pair_numbers(users, items)
+    in_order = np.sort(pairs)
+    if not (in_order[1:] == in_order[:-1]).any():
+        return None
+    _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
+    repeated = np.flatnonzero(first[inverse] != np.arange(len(pairs)))
+    return int(repeated[0]), int(first[inverse[repeated[0]]]), len(repeated)
+
+
+def _pair_numbers(users: Array, items: Array) -> npt.NDArray[np.int64]:
+    return np.asarray(users.astype(np.int64) * (items.max(initial=0) + 1) + items)
+
+
+def _apply_policy(
     users: Array, items: Array, values: Array, user_ids: Ids, item_ids: Ids, policy: Duplicates
 ) -> tuple[Array, Array, Array]:
     """The triples after the policy for pairs that come twice."""
-    if policy == "keep":
+    if policy == "keep" or (repeated := first_repeated(users, items)) is None:
         return users, items, values
-    pairs = users.astype(np.int64) * len(item_ids) + items
-    in_order = np.sort(pairs)
-    if not (in_order[1:] == in_order[:-1]).any():
-        return users, items, values
-    _, first, inverse, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
     if policy == "error":
-        repeated = np.flatnonzero(first[inverse] != np.arange(len(pairs)))
-        place = repeated[0]
-        user, item = user_ids[[users[place]]].tolist()[0], item_ids[[items[place]]].tolist()[0]
+        second, earlier, times = repeated
+        user, item = user_ids[[users[second]]].tolist()[0], item_ids[[items[second]]].tolist()[0]
         raise ValueError(
-            f"user {user!r} rates item {item!r} twice, at {first[inverse[place]]} and {place} ({len(repeated)} such): choose "
+            f"user {user!r} rates item {item!r} twice, at {earlier} and {second} ({times} such): choose "
             'duplicates="keep" (two observations), "mean" or "last"'
         )
+    pairs = _pair_numbers(users, items)
+    _, first, inverse, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
     if policy == "mean":
         totals = np.bincount(inverse, weights=values)
         chosen = np.sort(first)

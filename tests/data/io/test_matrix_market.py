@@ -31,5 +31,5 @@ def test_a_matrix_market_file_is_what_scipy_reads(matrix, options, tmp_path):
 
 def test_an_entry_outside_is_named(tmp_path):
     (tmp_path / "bad.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1\n9 9 1\n")
-    with pytest.raises(ValueError, match=r"bad\.mtx.*entry 2: expected a row from 1 to 2, got 9"):
+    with pytest.raises(ValueError, match=r"bad\.mtx.*line 4, column 1: expected a row from 1 to 2, got '9'"):
         open_source(tmp_path / "bad.mtx")

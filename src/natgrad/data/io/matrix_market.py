@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
+from natgrad.data.io.coordinates import Layout, entry_blocks
 from natgrad.data.io.file_errors import raises_file_error
 from natgrad.data.io.text import open_text
 
@@ -40,17 +41,16 @@ class _Head(NamedTuple):
 
 
 @raises_file_error
-def read_matrix_market(path: Path) -> Any:
+def read_matrix_market(path: str | Path) -> Any:
     """The matrix: sparse if the file has coordinates, otherwise an array."""
-    with open_text(Path(path)) as file:
+    where = Path(path)
+    with open_text(where) as file:
         head = _read_head(file)
+        if head.format == "coordinate":
+            return _sparse(where, file, head)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a matrix without entries
-            width = 1 if head.format == "array" else 2 if head.field == "pattern" else 3
-            table = np.loadtxt(file, dtype=np.float64, ndmin=2, comments="%").reshape(-1, width)
-    if head.format == "array":
-        return _dense(table[:, 0], head)
-    return _sparse(table, head)
+            return _dense(np.loadtxt(file, dtype=np.float64, comments="%").ravel(), head)
 
 
 def _read_head(file: TextIO) -> _Head:
@@ -74,17 +74,13 @@ def _read_head(file: TextIO) -> _Head:
     return found
 
 
-def _sparse(table: npt.NDArray[np.float64], head: _Head) -> Any:
+def _sparse(path: Path, file: TextIO, head: _Head) -> Any:
     rows, columns, n_entries = head.sizes
-    if len(table) != n_entries:
-        raise ValueError(f"line {head.n_lines} announces {n_entries:,} entries, and there are {len(table):,}")
-    for column, most, what in ((0, rows, "row"), (1, columns, "column")):
-        place = table[:, column]
-        if len(bad := np.flatnonzero(~((place >= 1) & (place <= most) & (place == np.floor(place))))):
-            entry = bad[0]
-            raise ValueError(f"entry {entry + 1}: expected a {what} from 1 to {most}, got {place[entry]:g}")
-    i, j = table[:, 0].astype(np.int64) - 1, table[:, 1].astype(np.int64) - 1
-    values = np.ones(len(table)) if head.field == "pattern" else table[:, 2]
+    names = ("row", "column") if head.field == "pattern" else ("row", "column", "value")
+    blocks = list(entry_blocks(path, file, Layout(names, (rows, columns), n_entries, head.n_lines)))
+    if not blocks:
+        return sparse.csr_array((rows, columns))
+    i, j, values = (np.concatenate(part) for part in zip(*blocks, strict=True))
     if head.mirrored:
         off = i != j
         i, j = np.concatenate([i, j[off]]), np.concatenate([j, i[off]])

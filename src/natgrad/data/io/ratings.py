@@ -27,8 +27,8 @@ from natgrad.data.io.file_errors import chunks_with_file_errors, raises_file_err
 from natgrad.data.io.parquet import ParquetTable, as_arrays
 from natgrad.data.io.tables import is_parquet, records, separator_in
 from natgrad.data.io.text import number_in, open_text
-from natgrad.data.rating_columns import means_something, rating_columns
-from natgrad.data.ratings import Ratings
+from natgrad.data.rating_columns import looks_like_header, rating_columns
+from natgrad.data.ratings import Ratings, first_repeated
 from natgrad.data.stream import prefetch
 
 __all__ = ["RatingsSource", "read_ratings"]
@@ -202,15 +202,12 @@ def _ratings(path: Path, piece: _Piece) -> Ratings:
         ratings = Ratings(piece.user, piece.item, piece.rating, duplicates="keep")
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
-    pairs = ratings.users.astype(np.int64) * ratings.n_items + ratings.items
-    _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
-    repeated = np.flatnonzero(first[inverse] != np.arange(len(pairs)))
-    if repeated.size:
-        second, earlier = int(repeated[0]), int(first[inverse[repeated[0]]])
+    if (repeated := first_repeated(ratings.users, ratings.items)) is not None:
+        second, earlier, times = repeated
         unit = "row" if is_parquet(path) else "entry" if path.suffix == ".npz" else "line"
         raise ValueError(
             f"{path}, {unit} {piece.place[second]}: user {piece.user[second]} rates item {piece.item[second]} a second time, "
-            f"after {unit} {piece.place[earlier]} ({len(repeated)} such); expected one rating for each pair"
+            f"after {unit} {piece.place[earlier]} ({times} such); expected one rating for each pair"
         )
     return ratings
 
@@ -282,7 +279,7 @@ def _text_rows(path: Path, file: Any, named: Named) -> Iterator[tuple[str, str, 
 def _layout(path: Path, line: int, names: list[str], named: Named) -> tuple[tuple[int, ...], bool]:
     """Where user, item and rating stand (likes have none), by the first record; and whether that is a header."""
     # A line with a number in it is a rating, unless it has the names that we know, or the caller says that there are names.
-    if named == NOBODY and not means_something(names) and any(math.isfinite(number_in(name)) for name in names):
+    if named == NOBODY and not looks_like_header(names) and any(math.isfinite(number_in(name)) for name in names):
         return (0, 1, 2), False
     columns = rating_columns(names, *named, where=f"{path}, line {line}: ")
     return tuple(names.index(name) for name in columns if name is not None), True
