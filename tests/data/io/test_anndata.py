@@ -33,6 +33,14 @@ def test_cells_are_those_in_memory(h5ad):
     np.testing.assert_array_equal(np.vstack([c.to_sparse().toarray() for c in source.chunks()]), counts)
 
 
+@pytest.mark.parametrize("size", [1, 3, 11, 50])
+def test_all_cells_are_all_chunks(h5ad, size):
+    path, counts, _ = h5ad
+    chunks = [chunk.to_sparse().toarray() for chunk in open_source(path, size=size).chunks()]
+    assert [len(chunk) for chunk in chunks] == [min(size, 11 - done) for done in range(0, 11, size)]
+    np.testing.assert_array_equal(np.vstack(chunks), counts)
+
+
 def test_a_file_that_holds_no_cells_says_so(tmp_path):
     h5py = pytest.importorskip("h5py")
     (tmp_path / "text.h5ad").write_text("no")

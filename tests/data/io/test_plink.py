@@ -38,6 +38,13 @@ def test_individuals_of_a_bed_are_those_in_memory(bed):
     same(chunks[1], genotypes(table[3:6], LOCI))
 
 
+@pytest.mark.parametrize("size", [1, 2, 7, 50])
+def test_all_individuals_are_all_chunks(bed, size):
+    source = open_source(bed[0], size=size)
+    whole = source.take(np.arange(7)).to_sparse().toarray()
+    np.testing.assert_array_equal(np.vstack([chunk.to_sparse().toarray() for chunk in source.chunks()]), whole)
+
+
 def test_a_shuffled_bed_has_everybody_once(bed):
     path, table = bed
     chunks = [chunk.to_sparse().toarray() for chunk in open_source(path, size=3, shuffle=1).chunks()]
