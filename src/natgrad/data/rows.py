@@ -152,6 +152,8 @@ def _parquet(path: Path, target: Any) -> Iterator[tuple[Any, Any]]:
     if target is None:
         raise ValueError(f"{path}: y must name the column, or list the columns, that are the outputs")
     table = ParquetTable(path)
+    if not table.n_rows:
+        raise ValueError(f"{path}: has no rows")
     wanted = table.choose([target] if isinstance(target, str) else [*target])
     inputs = [name for name in table.names if name not in wanted]
     for columns in table.arrays([*inputs, *wanted], PIECE):

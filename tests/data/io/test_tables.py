@@ -122,10 +122,28 @@ def test_a_file_of_a_folder_that_lacks_a_column(tmp_path):
     assert np.concatenate(list(open_source(tmp_path, columns=["a"]).chunks())).tolist() == [[1.0], [1.0]]
 
 
-def test_a_rating_that_is_missing_is_named_by_its_row(tmp_path):
+@pytest.mark.parametrize(
+    ("users", "last", "words"),
+    [
+        (["a", "b", None], 3.0, r"row 2, column 'user': it is empty; leave out the row"),
+        (["a", "b", "c"], None, r"row 2, column 'rating': it is empty; leave out the row"),
+        (["a", "b", "c"], np.nan, r"row 2, column 'rating': the rating must be a finite number, got nan"),
+    ],
+)
+def test_what_is_missing_in_ratings_is_named_by_its_row(users, last, words, tmp_path):
     path = tmp_path / "t.parquet"
-    columns = pyarrow.table({"user": ["a", "a", None], "item": [1, 2, 3], "rating": [1.0, 2.0, 3.0]})
+    columns = pyarrow.table({"user": users, "item": [1, 2, 3], "rating": [1.0, 2.0, last]})
     parquet.write_table(columns, path, row_group_size=2)
     for read in (read_ratings, lambda path: list(RatingsSource(path).chunks())):
-        with pytest.raises(ValueError, match=r"t\.parquet, row 2, column 'user': it is empty; leave out the row"):
+        with pytest.raises(ValueError, match=rf"t\.parquet, {words}"):
             read(path)
+
+
+def test_nothing_to_read_is_said_with_the_name(tmp_path):
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pyarrow.table({"x": pyarrow.array([], "float64"), "y": pyarrow.array([], "float64")}), path)
+    with pytest.raises(ValueError, match=r"t\.parquet: has no rows"):
+        ng.SparseGPRegressor(4).fit(path, "y")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ValueError, match=r"folder: there are no columns in it; expected Parquet or Arrow files"):
+        open_source(tmp_path / "folder")

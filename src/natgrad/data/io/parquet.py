@@ -59,6 +59,8 @@ class ParquetTable:
                 f"{self.path}: cannot be read as {kind} ({error}); the file is damaged or cut off: write it anew"
             ) from None
         self.names: list[str] = list(self._data.schema.names)
+        if not self.names:
+            raise ValueError(f"{self.path}: there are no columns in it; expected Parquet or Arrow files")
         refuse_duplicates(self.path, self.names)
 
     def choose(self, columns: Sequence[str] | None) -> list[str]:

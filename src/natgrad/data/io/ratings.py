@@ -296,10 +296,16 @@ def _parquet_pieces(path: Path, named: Named, size: int) -> Iterator[_Piece]:
             if batch.column(name).null_count:
                 empty = int(np.argmax(batch.column(name).is_null().to_numpy(zero_copy_only=False)))
                 raise ValueError(f"{path}, row {row + empty}, column {name!r}: it is empty; leave out the row")
-        user, item, *rating = as_arrays(batch, columns)
-        place = np.arange(row, row + batch.num_rows)
+        user, item, *value = as_arrays(batch, columns)
+        rating = value[0] if value else np.ones(len(user))
+        if rating.dtype.kind == "f" and not np.isfinite(rating).all():
+            place = int(np.argmin(np.isfinite(rating)))
+            raise ValueError(
+                f"{path}, row {row + place}, column {columns[-1]!r}: the rating must be a finite number, got {rating[place]}; "
+                "leave out the row"
+            )
+        yield _Piece(user, item, rating, np.arange(row, row + batch.num_rows))
         row += batch.num_rows
-        yield _Piece(user, item, rating[0] if rating else np.ones(len(user)), place)
 
 
 def _npz_pieces(path: Path, named: Named) -> Iterator[_Piece]:
