@@ -67,9 +67,9 @@ class Run:
         """The method and the step, as the library takes them."""
         methods = {"default": lambda: None, "vb": ng.VB}
         methods["children"] = lambda: ng.Children(self.size, self.option)
-        methods["batch"] = lambda: ng.GlobalBatch(self.size, self.option)
+        methods["batch"] = lambda: ng.inference.GlobalBatch(self.size, self.option)
         if self.first > 0:
-            return methods[self.method](), ng.RobbinsMonro(first=self.first, forgetting=self.kappa)
+            return methods[self.method](), ng.inference.RobbinsMonro(first=self.first, forgetting=self.kappa)
         return methods[self.method](), None if self.method in ("default", "vb") else ng.Auto(rotate=self.rotate)
 
 
@@ -155,15 +155,13 @@ def _ratings_run(run: Run) -> Record:
 
 
 def _network_run(run: Run) -> Record:
-    from natgrad.inference.steppers.sampled import sweep_messages
-
     case = load_network(run.data, run.quick)
-    full = sweep_messages(case.network.problem)
+    full = case.network.problem.n_messages
     method, step = (None, None) if run.method == "svi" else run.how()
     every = 1
     if run.method == "svi":
         method = ng.SVI({case.plate: case.batch}, local_steps=run.size)
-        step = ng.RobbinsMonro(first=run.first, forgetting=run.kappa)
+        step = ng.inference.RobbinsMonro(first=run.first, forgetting=run.kappa)
         every = max(1, round(run.every * 50))  # a batch is a fiftieth of the groups
     limits = {"max_steps": 10**6, "max_messages": round(run.sweeps * full), "tol": run.tol, "bound_every": every}
     # Factorisations start at a draw of their own accord; the others are asked to.

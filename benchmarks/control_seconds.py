@@ -90,9 +90,9 @@ def cost_rows(options: argparse.Namespace) -> tuple[list[dict[str, object]], flo
     edge = problem.messages.n_bytes / len(ratings)
     for name, method, step in (
         ("remembered messages, Children(1, a)", ng.Children(1), ng.Auto()),
-        ("remembered messages, GlobalBatch(1000, a)", ng.GlobalBatch(1000), ng.Auto()),
-        ("per-node steps, Children(1, a)", ng.Children(1), ng.PerNode()),
-        ("per-node steps, GlobalBatch(1000, a)", ng.GlobalBatch(1000), ng.PerNode()),
+        ("remembered messages, GlobalBatch(1000, a)", ng.inference.GlobalBatch(1000), ng.Auto()),
+        ("per-node steps, Children(1, a)", ng.Children(1), ng.inference.PerNode()),
+        ("per-node steps, GlobalBatch(1000, a)", ng.inference.GlobalBatch(1000), ng.inference.PerNode()),
     ):
         model = ng.MatrixFactorization(
             5, biases=False, learn_noise=False, learn_priors=False, factorized=True,

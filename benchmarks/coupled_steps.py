@@ -19,7 +19,7 @@ class Uncorrected:
     """ρ_{i,1} = C_i/N_i, whatever is coupled."""
 
     def rate(self, t: int, ratio: Any = 1.0, *, coupled: int = 1, together: bool = False) -> Any:
-        return ng.PerNode().rate(t, ratio)
+        return ng.inference.PerNode().rate(t, ratio)
 
 
 def regression() -> ng.Network:
@@ -60,7 +60,9 @@ def main() -> None:
         for option in ("a", "b"):
             for count in (1, 5):
                 method = ng.Children(count, option=option)
-                plain, corrected = (final_bound(network, method, s, steps) for s in (Uncorrected(), ng.PerNode()))
+                plain, corrected = (
+                    final_bound(network, method, s, steps) for s in (Uncorrected(), ng.inference.PerNode())
+                )
                 print(f"| {name} | {option} | {count} | {plain} | {corrected} | {full:,.0f} |", flush=True)
 
 

@@ -84,7 +84,9 @@ def warm_up():
     small = paper_ratings(30, 40, 500)
     for likelihood in ("gaussian", "bernoulli"):
         values = (
-            small if likelihood == "gaussian" else ng.Ratings(small.users, small.items, np.ones(500), shape=small.shape)
+            small
+            if likelihood == "gaussian"
+            else ng.data.Ratings(small.users, small.items, np.ones(500), shape=small.shape)
         )
         model = ng.MatrixFactorization(3, likelihood=likelihood, max_steps=10, verbose=False).fit(values)
         model.recommend(n=3)
@@ -97,7 +99,7 @@ def quality(options):
     if options.peer in (None, "natgrad"):
         warm_up()
         for name, more in (("natgrad", {}), ("natgrad, noise by user", {"noise_per": "user"})):
-            ratings = ng.Ratings(*train, shape=shape)
+            ratings = ng.data.Ratings(*train, shape=shape)
             began = time.perf_counter()
             model = ng.MatrixFactorization(RANK, verbose=False, **more).fit(ratings)
             seconds = time.perf_counter() - began
@@ -108,7 +110,7 @@ def quality(options):
                 "seconds": seconds,
                 "rmse": float(np.sqrt(np.mean((mean - test[2]) ** 2))),
                 "coverage": float(np.mean((low <= test[2]) & (test[2] <= high))),
-                "log_likelihood": model.score(ng.Ratings(*test, shape=shape)),
+                "log_likelihood": model.score(ng.data.Ratings(*test, shape=shape)),
                 "sweeps": model.n_steps_,
             }
     for peer in [name for name in QUALITY_PEERS if options.peer in (None, name)]:
@@ -158,7 +160,7 @@ def _drawn(n_users, n_items, n_ratings):
     users, items = pairs // n_items, pairs % n_items
     taste, trait = rng.normal(size=(n_users, 5)), rng.normal(size=(n_items, 5))
     values = 3.6 + 0.3 * np.einsum("nk,nk->n", taste[users], trait[items]) + 0.75 * rng.normal(size=n_ratings)
-    return ng.Ratings(users, items, np.clip(np.round(values), 1, 5), shape=(n_users, n_items), duplicates="keep")
+    return ng.data.Ratings(users, items, np.clip(np.round(values), 1, 5), shape=(n_users, n_items), duplicates="keep")
 
 
 def memory(options):
@@ -174,7 +176,7 @@ def recommending(options):
     """All users of the generated million, ten items each, on equal factors."""
     train, test, shape = generated_pairs()
     warm_up()
-    ratings = ng.Ratings(*train, shape=shape)
+    ratings = ng.data.Ratings(*train, shape=shape)
     model = ng.MatrixFactorization(RANK, biases=False, max_steps=2, verbose=False).fit(ratings)
     times = []
     for _ in range(4):
@@ -206,11 +208,11 @@ def one_class(options):
 def chunks(options):
     """`partial_fit` over ten chunks of Jester against one `fit`."""
     train, test, shape = jester()
-    held = ng.Ratings(*test, shape=shape)
+    held = ng.data.Ratings(*test, shape=shape)
     began = time.perf_counter()
     model = ng.MatrixFactorization(RANK, verbose=False)
     for part in np.array_split(np.random.default_rng(1).permutation(len(train[0])), 10):
-        model.partial_fit(ng.Ratings(*(column[part] for column in train)))
+        model.partial_fit(ng.data.Ratings(*(column[part] for column in train)))
     return {"rmse": model.score(held, metric="rmse"), "seconds": time.perf_counter() - began}
 
 

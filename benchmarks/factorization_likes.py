@@ -43,7 +43,7 @@ def compared(train, test, shape, truth, rank, ask):
         ten, twenty = (ranking_scores(best[:, :k].astype(np.int64), start, test[1][order]) for k in (10, SHOWN))
         return {"ndcg@10": ten["ndcg"], "recall@20": twenty["recall"], "map@10": ten["map"]}
 
-    ratings = ng.Ratings(*train, shape=shape)
+    ratings = ng.data.Ratings(*train, shape=shape)
     began = time.perf_counter()
     model = ng.MatrixFactorization(rank, likelihood="bernoulli", n_negatives=2, max_steps=25, verbose=False).fit(
         ratings

@@ -28,12 +28,12 @@ from threadpoolctl import threadpool_limits
 
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
-from natgrad.inference.executors.threads import Dask, sharing
+from natgrad.inference.executors.threads import Dask, place_shards
 from natgrad.inference.step_sizes import RobbinsMonro
-from natgrad.inference.steppers.groups import SampledGroups
+from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.models.lda import problem as lda_problem
 from natgrad.models.lda.problem import LDAProblem, Local
-from natgrad.models.threads import limited_to
+from natgrad.models.threads import at_most
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -69,7 +69,7 @@ def overhead() -> dict[str, float]:
     with cluster() as made:
         dask = Dask(made)
         for name, executor in (("threads", None), ("dask", dask)):
-            with as_in_a_fit(), sharing(problem, executor, len(corpus)):
+            with as_in_a_fit(), place_shards(problem, executor, len(corpus)):
                 taken = []
                 for _ in range(repeats):
                     begin = time.perf_counter()
@@ -78,7 +78,7 @@ def overhead() -> dict[str, float]:
                 seconds[name] = taken[5:]
                 if name == "dask":
                     begin = time.perf_counter()
-                    SampledGroups(problem, len(corpus), *limits, RobbinsMonro()).step(state, 0)
+                    GroupStepper(problem, len(corpus), *limits, RobbinsMonro(), remember=False).step(state, 0)
                     step = time.perf_counter() - begin
         dask.close()
     touched = len(np.unique(corpus.words))
@@ -92,7 +92,7 @@ def overhead() -> dict[str, float]:
 @contextmanager
 def as_in_a_fit() -> Iterator[None]:
     """Two threads of compiled loops and one of matrix products, as in every fit: more would be in the way of the workers."""
-    with limited_to(2), threadpool_limits(1, user_api="blas"):
+    with at_most(2), threadpool_limits(1, user_api="blas"):
         yield
 
 
@@ -101,20 +101,20 @@ def lda_steps(executor: object, X: sparse.csr_array) -> Iterator[float]:
     corpus = as_corpus(X)
     problem = LDAProblem(corpus, np.full(100, 0.1), 0.05, Local(dtype=np.float32, skip=1e-4))
     state, size = problem.start(0), len(corpus) // 4
-    stepper = SampledGroups(problem, size, *problem.local_limits, RobbinsMonro(delay=4.0))
-    with as_in_a_fit(), sharing(problem, executor, size):
+    stepper = GroupStepper(problem, size, *problem.local_limits, RobbinsMonro(delay=4.0), remember=False)
+    with as_in_a_fit(), place_shards(problem, executor, size):
         while True:
             begin = time.perf_counter()
             state, _ = stepper.step(state, 0)
             yield time.perf_counter() - begin
 
 
-def factor_steps(executor: object, ratings: ng.Ratings) -> Iterator[float]:
+def factor_steps(executor: object, ratings: ng.data.Ratings) -> Iterator[float]:
     from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors
 
     problem = FullRatingsProblem(ratings, 15, RatingPriors())
     state = problem.start(0)
-    with as_in_a_fit(), sharing(problem, executor, by_row=True):
+    with as_in_a_fit(), place_shards(problem, executor):
         while True:
             begin = time.perf_counter()
             state = problem.sweep(state, problem.order).state
@@ -126,7 +126,7 @@ def throughput() -> dict[str, dict[str, float]]:
     rng = np.random.default_rng(0)
     n_users, n_items, n = 14_000, 7_000, 14_000_000
     pairs = np.unique(rng.integers(0, n_users * n_items, n))
-    ratings = ng.Ratings(
+    ratings = ng.data.Ratings(
         pairs // n_items, pairs % n_items, rng.normal(size=len(pairs)), shape=(n_users, n_items), duplicates="keep"
     )
     found = {}

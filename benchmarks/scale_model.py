@@ -28,10 +28,10 @@ import numpy as np
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
 from natgrad.inference.step_sizes import RobbinsMonro
-from natgrad.inference.steppers.groups import SampledGroups
+from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors
 from natgrad.models.lda.problem import LDAProblem, Local
-from natgrad.models.threads import limited_to
+from natgrad.models.threads import at_most
 
 RESULTS = Path(__file__).resolve().parent / "results"
 # Assumed, not measured: bytes a second into and out of the machine that drives, and the price of a core for an hour.
@@ -67,9 +67,9 @@ def lda_rates() -> dict[str, float]:
     corpus = as_corpus(documents(3_000, n_words, 100, 20, 0))
     problem = LDAProblem(corpus, np.full(n_topics, 0.1), 0.05, Local(dtype=np.float32, skip=1e-4))
     state, groups = problem.start(0), np.arange(len(corpus))
-    stepper = SampledGroups(problem, len(corpus), *problem.local_limits, RobbinsMonro(delay=4.0))
+    stepper = GroupStepper(problem, len(corpus), *problem.local_limits, RobbinsMonro(delay=4.0), remember=False)
     solving, whole = [], []
-    with limited_to(1):
+    with at_most(1):
         for _ in range(6):
             begin = time.perf_counter()
             problem.solve(state, groups, None, *problem.local_limits)
@@ -100,10 +100,10 @@ def rating_rates() -> dict[str, float]:
     """Ratings a second in one thread, both sides updated, with 32 factors."""
     rng = np.random.default_rng(0)
     pairs = np.unique(rng.integers(0, 3_000 * 1_000, 400_000))
-    ratings = ng.Ratings(pairs // 1_000, pairs % 1_000, rng.normal(size=len(pairs)), shape=(3_000, 1_000))
+    ratings = ng.data.Ratings(pairs // 1_000, pairs % 1_000, rng.normal(size=len(pairs)), shape=(3_000, 1_000))
     problem = FullRatingsProblem(ratings, 31, RatingPriors())
     state, taken = problem.start(0), []
-    with limited_to(1):
+    with at_most(1):
         for _ in range(4):
             begin = time.perf_counter()
             state = problem.sweep(state, problem.order).state

@@ -77,7 +77,7 @@ class Users(Stream):
         liking = np.einsum("nk,nk->n", rng.normal(size=(n, 5))[users], self.items[items])
         values = 3.0 + liking + 0.5 * rng.normal(size=n * length)
         first = self.given // 24 // length
-        return ng.Ratings(users + first, items, values, duplicates="keep"), 24 * len(users)
+        return ng.data.Ratings(users + first, items, values, duplicates="keep"), 24 * len(users)
 
 
 class Times(Stream):

@@ -31,7 +31,7 @@ def topics(rng):
 
 def factors(rng):
     users, items = rng.integers(0, 30, 300), rng.integers(0, 20, 300)
-    ratings = ng.Ratings([f"user{n}" for n in users], items, rng.normal(size=300), duplicates="mean")
+    ratings = ng.data.Ratings([f"user{n}" for n in users], items, rng.normal(size=300), duplicates="mean")
     return ng.MatrixFactorization(3, max_steps=5).fit(ratings)
 
 
@@ -74,7 +74,7 @@ def measure(path: Path, n_files: int, kind: str, seed: int) -> dict[str, float]:
         try:
             ng.load(target)
             loaded += 1
-        except ng.ModelFileError:
+        except ng.errors.ModelFileError:
             refused += 1
         longest = max(longest, time.perf_counter() - begin)
     return {

@@ -139,7 +139,7 @@ def readers():
 
 def not_finite(found) -> bool:
     """Whether counts or ratings hold what is no number; numbers of a table may be missing."""
-    if isinstance(found, ng.Ratings):
+    if isinstance(found, ng.data.Ratings):
         return not np.isfinite(found.values).all()
     counts = getattr(getattr(found, "corpus", None) or found, "counts", None)
     return counts is not None and not np.isfinite(counts).all()

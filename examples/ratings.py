@@ -15,7 +15,7 @@ def main(figure: str | None = None) -> tuple[float, float, float]:
     made = ng.data.make_ratings(n_users=1000, n_items=300, n_ratings=40_000, seed=0)
     users, items, stars = made.ratings.users, made.ratings.items, made.ratings.values
     test = np.random.default_rng(0).random(len(stars)) < 0.1
-    known = ng.Ratings(users[~test], items[~test], stars[~test])
+    known = ng.data.Ratings(users[~test], items[~test], stars[~test])
     test &= np.isin(users, users[~test]) & np.isin(items, items[~test])  # somebody new has no vector yet
 
     model = ng.MatrixFactorization(n_factors=10, seed=0, verbose=False).fit(known)

@@ -1,7 +1,9 @@
 """The documentation is true: its Python runs, its tables are complete, the files and functions it names exist."""
 
 import ast
+import inspect
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +14,7 @@ import natgrad as ng
 from natgrad.inference.problem import BlockInfo, State
 from natgrad.inference.steppers.sampled import StepInfo
 from natgrad.inference.trace import StepRecord
+from natgrad.models.registry import MODELS as MODEL_NAMES
 from natgrad.network.results.fit import Fit
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -109,15 +112,41 @@ def test_every_public_name_is_on_the_api_page() -> None:
     assert not listed - set(ng.__all__) - {"fit"}
 
 
-def test_signatures_on_the_api_page_are_real() -> None:
-    import inspect
+def parameters(text: str) -> dict[str, str]:
+    """Names and defaults of parameters as a page writes them: `n, tol=1e-3, shape=(2, 3)`."""
+    parts = re.split(r",\s*(?![^()]*\))", text)
+    return {name.strip(" *"): default.strip() for name, _, default in (part.partition("=") for part in parts)}
 
-    for name, listed in re.findall(r"^\| `(\w+)\(([^`]*)\)`", (DOCS / "api.md").read_text(), flags=re.MULTILINE):
+
+def test_signatures_and_defaults_on_the_api_page_are_real() -> None:
+    rows = re.findall(r"^\| `(inference\.)?(\w+)\(([^`]*)\)`", (DOCS / "api.md").read_text(), flags=re.MULTILINE)
+    assert len(rows) > 30
+    for namespace, name, listed in rows:
         if name == "fit":
             continue
+        real = inspect.signature(getattr(ng.inference if namespace else ng, name)).parameters
+        for argument, default in parameters(listed).items():
+            assert argument in real, f"{name}: {argument}"
+            assert not default or real[argument].default == ast.literal_eval(default), f"{name}: {argument}={default}"
+
+
+def test_the_api_page_has_every_setting_of_the_ready_models() -> None:
+    text = (DOCS / "api.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)\(([^`]*)\)`", text, flags=re.MULTILINE))
+    shared = parameters(re.findall(r"Settings of all four: `([^`]*)`", text)[0])
+    for name in MODEL_NAMES:
+        listed = parameters(rows[name]) | (shared if name.endswith("HMM") else {})
         real = inspect.signature(getattr(ng, name)).parameters
-        names = [part.split("=")[0].strip(" *") for part in listed.split(",")]
-        assert [n for n in names if n not in real] == [], name
+        assert set(listed) == set(real), name
+        wrong = {n: d for n, d in listed.items() if d and real[n].default != ast.literal_eval(d)}
+        assert not wrong, name
+
+
+def test_every_public_name_of_inference_is_on_the_api_page() -> None:
+    text = (DOCS / "api.md").read_text()
+    listed = set(re.findall(r"^\| `inference\.(\w+)", text, flags=re.MULTILINE))
+    assert listed == set(ng.inference.__all__) - set(ng.__all__)
+    assert all(f"`{name}`" in text for name in ng.errors.__all__)
 
 
 def test_every_field_of_a_record_is_in_the_notation_table() -> None:
@@ -165,3 +194,25 @@ def test_benchmarks_that_are_listed_exist():
     assert len(set(listed)) > 10
     for script in listed:
         assert (ROOT / "benchmarks" / script).is_file(), script
+
+
+def programs() -> list[Path]:
+    return sorted(
+        path for folder in ("benchmarks", "examples", "docs", "tools") for path in (ROOT / folder).rglob("*.py")
+    )
+
+
+@pytest.mark.parametrize("program", programs(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_programs_beside_the_library_import_what_exists(program: Path) -> None:
+    for node in ast.walk(ast.parse(program.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "natgrad":
+            home = import_module(node.module)
+            for alias in node.names:
+                if not hasattr(home, alias.name):
+                    import_module(f"{node.module}.{alias.name}")
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "natgrad":
+                    import_module(alias.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ng":
+            assert hasattr(ng, node.attr), f"line {node.lineno}: ng.{node.attr}"

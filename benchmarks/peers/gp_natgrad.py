@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 import natgrad
 from natgrad.covariance import RBF
 from natgrad.inference.step_sizes import Constant
-from natgrad.inference.steppers.tuned import SAMPLED, TunedGroups
+from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
 from natgrad.models.gp.base import Predictor
 from natgrad.models.gp.likelihoods import Gaussian
 from natgrad.models.gp.problem import GPProblem
@@ -43,7 +43,8 @@ def build(start):
     psi = np.array([likelihood.start(float(start["noise"]))])
     held = {"state": problem.start(Settings(kernel.theta, start["z"], psi))}
     rho = float(start["rho"])
-    stepper = TunedGroups(problem, int(start["batch"]), Constant(rho) if rho > 0 else SAMPLED)
+    rule = Constant(rho) if rho > 0 else FOLLOWING
+    stepper = GroupStepper(problem, int(start["batch"]), *problem.local_limits, rule, remember=False)
 
     def take(x, y):
         rows.batch = x, y[:, None]
@@ -52,7 +53,7 @@ def build(start):
     def exact():
         """The exact pass that ends a fit, in seconds."""
         begin = time.perf_counter()
-        held["end"] = stepper.finish(held["state"])
+        held["end"], _ = ExactPass(problem).step(held["state"], 0)
         return time.perf_counter() - begin
 
     def predict(x):

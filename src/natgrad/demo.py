@@ -49,7 +49,7 @@ __all__ = [
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-TEXTBOOK = ng.RobbinsMonro(delay=0, forgetting=0.6)
+TEXTBOOK = ng.inference.RobbinsMonro(delay=0, forgetting=0.6)
 # Every sampled run reads this many sweeps' worth of messages; full VB takes its own number of sweeps.
 BUDGET, VB_SWEEPS = 10, 50
 SEED = 3
@@ -60,7 +60,7 @@ class Run(NamedTuple):
 
     name: str
     method: Method
-    step: ng.RobbinsMonro | None
+    step: ng.inference.RobbinsMonro | None
     steps: int
 
     @property
@@ -73,7 +73,7 @@ class Run(NamedTuple):
         """What one step reads: children of each variable, or a batch."""
         if isinstance(self.method, ng.Children):
             return f"{self.method.C}"
-        return f"{self.method.size} in all" if isinstance(self.method, ng.GlobalBatch) else "all"
+        return f"{self.method.size} in all" if isinstance(self.method, ng.inference.GlobalBatch) else "all"
 
 
 def make_ratings(n_users: int = 300, n_items: int = 200, n_ratings: int = 10_000, seed: int = 0) -> Ratings:
@@ -102,7 +102,10 @@ def plan_runs(data: Ratings, budget: float = BUDGET, sweeps: int = VB_SWEEPS) ->
             steps = max(1, round(budget / (C * per_step)))
             runs += [Run(name, ng.Children(C, "a"), step, steps), Run(name, ng.Children(C, "b"), step, steps)]
         steps = max(1, round(budget * n_ratings / batch))
-        runs += [Run(name, ng.GlobalBatch(batch, "a"), step, steps), Run(name, ng.GlobalBatch(batch, "b"), step, steps)]
+        runs += [
+            Run(name, ng.inference.GlobalBatch(batch, "a"), step, steps),
+            Run(name, ng.inference.GlobalBatch(batch, "b"), step, steps),
+        ]
     return runs
 
 
@@ -137,7 +140,7 @@ def curves(runs: Sequence[Run], fits: Sequence[Fit]) -> tuple[list[Curve], float
     lines = []
     for run, fit in zip(runs, fits, strict=True):
         sample = f", C = {run.size}" if isinstance(run.method, ng.Children) else ""
-        sample = f", batch of {run.method.size}" if isinstance(run.method, ng.GlobalBatch) else sample
+        sample = f", batch of {run.method.size}" if isinstance(run.method, ng.inference.GlobalBatch) else sample
         lines.append(
             Curve(
                 run.name + sample,

@@ -81,9 +81,9 @@ def fits() -> dict[str, np.ndarray]:
     found["lda, gibbs"] = (
         ng.LDA(3, max_passes=2, finish="gibbs", finish_sweeps=4, learn_priors=True, **quiet).fit(counts).components_
     )
-    found["hmm"] = ng.GaussianHMM(2, n_init=1, max_sweeps=3, **quiet).fit(series).means_
+    found["hmm"] = ng.GaussianHMM(2, n_init=1, max_passes=3, **quiet).fit(series).means_
     found["hmm, codes"] = (
-        ng.CategoricalHMM(2, n_init=1, max_sweeps=3, **quiet).fit(series[:, :1] > 1).predict(series[:, :1] > 1)
+        ng.CategoricalHMM(2, n_init=1, max_passes=3, **quiet).fit(series[:, :1] > 1).predict(series[:, :1] > 1)
     )
     return {name: np.asarray(array, dtype=np.float64) for name, array in found.items()}
 

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from natgrad.data.datasets.generated.spectra import make_spectra
     from natgrad.data.io.open import open_source
     from natgrad.data.io.ratings import RatingsSource, read_ratings
+    from natgrad.data.ratings import Ratings
 
 __all__ = [
     "DATASETS",
     "TABLES",
+    "Ratings",
     "RatingsSource",
     "allele_frequencies",
     "download",
@@ -59,6 +61,7 @@ _LAZY = {
     "allele_frequencies": "natgrad.data.alleles",
     "genotypes": "natgrad.data.alleles",
     "open_source": "natgrad.data.io.open",
+    "Ratings": "natgrad.data.ratings",
     "RatingsSource": "natgrad.data.io.ratings",
     "read_ratings": "natgrad.data.io.ratings",
 }

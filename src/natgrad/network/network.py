@@ -159,7 +159,7 @@ class Network:
         bound_every : int or "log", optional
             How often a sampled method evaluates the exact bound: every so many steps, or evenly on a logarithmic axis of
             messages; by default at every step when that is cheap.
-        executor : None, an address, `distributed.Client` or cluster, or `natgrad.Dask`
+        executor : None, an address, `distributed.Client` or cluster, or `natgrad.inference.Dask`
             Who computes: this process, or the workers of a Dask cluster, for networks with independent groups (`SVI`). Every
             worker holds the network; the groups of a batch are shared out among them. The result is the same.
         backend : "numpy" or "jax", optional

@@ -83,10 +83,13 @@ def compute(problem: RatingsProblem, trial: Trial) -> Outcome:
     """Run one trial."""
     setting = trial.setting
     method: Method = ng.VB()
-    step: ng.Constant | ng.RobbinsMonro = ng.Constant(1.0)
+    step: ng.inference.Constant | ng.inference.RobbinsMonro = ng.inference.Constant(1.0)
     if setting.algorithm:
-        kind = ng.Children if setting.algorithm == 1 else ng.GlobalBatch
-        method, step = kind(setting.size, setting.option), ng.RobbinsMonro(first=trial.first, forgetting=FORGETTING)
+        kind = ng.Children if setting.algorithm == 1 else ng.inference.GlobalBatch
+        method, step = (
+            kind(setting.size, setting.option),
+            ng.inference.RobbinsMonro(first=trial.first, forgetting=FORGETTING),
+        )
     start = problem.start(trial.seed)
     accesses = round(trial.sweeps * sweep_messages(problem.ratings))
     # No limit of steps but the accesses: a step has at least one.

@@ -102,7 +102,7 @@ class HiddenMarkov(HMMFiles, ABC):
         Every random choice is a function of the seed and the number of the step.
     n_jobs : int, optional
         Threads; by default all. The result is the same for any number.
-    executor : None, an address, `distributed.Client` or cluster, or `natgrad.Dask`
+    executor : None, an address, `distributed.Client` or cluster, or `natgrad.inference.Dask`
         Who computes: this process, or the workers of a Dask cluster, which hold the data; a .npy file that they see they read
         themselves. The result is the same.
     verbose : bool, optional

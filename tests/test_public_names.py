@@ -1,0 +1,56 @@
+"""The public surface: few names at the top, namespaces for the rest, and the names of 0.1 go on working."""
+
+import subprocess
+import sys
+import warnings
+from importlib import import_module
+
+import pytest
+
+import natgrad as ng
+
+# What `natgrad.__all__` of 0.1.0 had.
+NAMES_OF_0_1 = """
+    LDA SVI VB Auto Bernoulli BernoulliHMM Beta Binomial Categorical CategoricalHMM Children Constant Dask Dirichlet Exponential
+    Gamma GaussianHMM GaussianProcess GlobalBatch HeldOut HoldThenDecay MarkovChain MatrixFactorization ModelFileError Multinomial
+    MultivariateNormal Network Normal PerNode Plate Poisson PoissonHMM Ratings RobbinsMonro SparseGPClassifier SparseGPRegressor
+    Wishart __version__ covariance data diag dot families load
+"""
+
+
+def test_at_most_forty_names_and_dir_shows_them() -> None:
+    assert len(ng.__all__) == len(set(ng.__all__)) <= 40
+    assert {name for name in dir(ng) if not name.startswith("_")} == set(ng.__all__)
+    assert all(getattr(ng, name) is not None for name in ng.__all__)
+
+
+def test_every_model_of_the_registry_is_a_public_name() -> None:
+    from natgrad.models.registry import MODELS
+
+    assert set(MODELS) <= set(ng.__all__)
+
+
+@pytest.mark.parametrize("name", NAMES_OF_0_1.split())
+def test_names_of_0_1_resolve_in_silence(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert getattr(ng, name) is not None
+
+
+@pytest.mark.parametrize(("name", "namespace"), ng._FORMER.items())
+def test_a_former_name_is_the_public_name_of_its_namespace(name: str, namespace: str) -> None:
+    assert name not in ng.__all__
+    home = import_module(namespace)
+    assert name in home.__all__
+    assert getattr(ng, name) is getattr(home, name)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="'natgrad' has no attribute 'Nonsense'"):
+        ng.Nonsense  # noqa: B018
+
+
+def test_import_loads_neither_jax_nor_scikit_learn_nor_compilers() -> None:
+    code = "import sys, natgrad; print([m for m in ('jax', 'sklearn', 'numba', 'pandas', 'matplotlib') if m in sys.modules])"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
