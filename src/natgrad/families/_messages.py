@@ -76,7 +76,10 @@ def run_messages(
         return raw - shift_of(raw)[..., None], incoming
 
     message = xp.zeros((2, *batch, n_states))
-    if xp is np:
+    if xp is np and close:
+        incoming = _close_messages(lanes, resets, boundary, weights) + top
+        incoming = np.where(resets, boundary, incoming)
+    elif xp is np:
         incoming = np.empty(lanes.shape)
         for t in range(n_times):
             message, incoming[t] = step(message, (lanes[t], resets[t]))
@@ -85,6 +88,32 @@ def run_messages(
 
         _, incoming = lax.scan(step, message, (lanes, xp.asarray(resets)))
     return incoming[:, 0], xp.flip(incoming[:, 1], 0)
+
+
+def _close_messages(lanes: Array, resets: Array, boundary: Array, weights: Array) -> Array:
+    """Log Σ_y exp(m_{t−1}(y)) weights(y, x) of every step, in probabilities: four calls of NumPy a step instead of ten.
+
+    After a step between close edges the largest product is at least e^−CLOSE, so nothing that counts underflows. At the start of
+    a sequence, where it could, messages are found from logarithms, for all starts at once.
+    """
+    raw = np.where(resets, lanes + boundary, lanes)
+    inside = np.exp(raw - shift_of(raw)[..., None])
+    begins = resets.reshape(len(lanes), 2)
+    sums = np.ones(lanes.shape)
+    message: Array = None
+    for t, (first, second) in enumerate(begins.tolist()):
+        here = inside[t]
+        if not (first and second):
+            sums[t] = coming = np.matmul(weights, message[..., None])[..., 0]
+            new = coming * here
+            largest = np.maximum.reduce(new, axis=-1, keepdims=True)
+            largest[largest == 0] = 1.0  # no state is possible
+            new /= largest
+            if first or second:
+                new[0 if first else 1] = here[0 if first else 1]
+            here = new
+        message = here
+    return np.log(np.maximum(sums, _TINY))
 
 
 def shift_of(x: Array) -> Array:

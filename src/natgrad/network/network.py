@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from natgrad.network.compile.logic import warn_of_ties
 from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend
+from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.language.expressions import Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.results import records as _records  # noqa: F401  (what files may hold)
@@ -39,9 +40,6 @@ from natgrad.posterior.fit_options import (
 from natgrad.renamed import says_new_names
 from natgrad.showing import reporter
 from natgrad.validation import whole_number
-
-if TYPE_CHECKING:
-    from natgrad.network.execute.problem import NetworkProblem
 
 __all__ = ["Network"]
 
@@ -88,8 +86,6 @@ class Network:
 
     def problem_on(self, backend: BackendName | None) -> NetworkProblem:
         """The network on a backend; made at the first fit and kept, so that a second fit compiles nothing."""
-        from natgrad.network.execute.problem import NetworkProblem
-
         name = choose_backend(self._plan, backend).name
         if name not in self._problems:
             self._problems[name] = NetworkProblem(self._plan, name)

@@ -99,8 +99,12 @@ def make_plan(nodes: Sequence[Node]) -> Plan:
         )  # fmt: skip
         for name, label in scope.coupled.items():
             coupled.setdefault(name, set()).add(label)
+    readers: dict[str, dict[str, PlannedTerm]] = {node.name: {} for node in nodes}
+    for name, planned in terms.items():
+        for source in planned.readings:
+            readers[source][name] = planned
     blocks = {
-        node.name: _block(node, coupled.get(node.name, set()), terms, known, origins.get(node.name))
+        node.name: _block(node, coupled.get(node.name, set()), readers[node.name], known, origins.get(node.name))
         for node in nodes
         if not node.is_observed
     }

@@ -72,6 +72,10 @@ class Backend(Protocol):
         """The product of the factors summed over every label that is not in ``out``, axes ordered as ``out``."""
         ...
 
+    def inner(self, first: Array, second: Array) -> Array:
+        """Σ of the products of two arrays of one shape."""
+        ...
+
     def segment_sum(self, rows: Array, index: Array, size: int) -> Array:
         """Rows added up by the element that an index names."""
         ...

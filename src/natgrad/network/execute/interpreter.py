@@ -168,7 +168,7 @@ class _Product:
         self.weight, self.scale, self.cut = weight, scale, cut
         present = {label for reader in readers for label in reader.labels}.union(weight or ())
         self.out = tuple(label for label in out if label in present and label != cut)
-        self._kept: tuple[list[Array], list[Array], list[Labels], float] | None = None
+        self._kept: tuple[list[tuple[str, Array]], list[Array], list[Labels], float] | None = None
         self._shapes: Any = None
         self._contraction: Contraction | None = None
 
@@ -200,15 +200,18 @@ class _Product:
         """The known factors: multiplied with one another, and with the scale, where they are read in full."""
         if not self.known:
             return [], [], self.scale
-        sources = [known[reader.source] for reader in self.known]
         kept = self._kept
-        if view is FULL and kept is not None and all(a is b for a, b in zip(kept[0], sources, strict=True)):
-            return kept[1], kept[2], kept[3]
+        if view is FULL and kept is not None:
+            for source, array in kept[0]:
+                if known[source] is not array:
+                    break
+            else:
+                return kept[1], kept[2], kept[3]
         arrays = [np.asarray(reader.array({}, known, view), dtype=np.float64) for reader in self.known]
         labels, scale = [reader.labels for reader in self.known], self.scale
         if view is FULL:
             arrays, labels, scale = self._multiplied(arrays, labels)
-            self._kept = sources, arrays, labels, scale
+            self._kept = [(reader.source, known[reader.source]) for reader in self.known], arrays, labels, scale
         return arrays, labels, scale
 
     def _multiplied(self, arrays: list[Array], labels: list[Labels]) -> tuple[list[Array], list[Labels], float]:

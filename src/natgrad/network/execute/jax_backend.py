@@ -100,6 +100,9 @@ class JaxBackend:
     def contract(self, out: tuple[Label, ...], factors: list[Labelled]) -> Array:
         return contract(out, factors)
 
+    def inner(self, first: Array, second: Array) -> Array:
+        return jnp.sum(first * second)
+
     def segment_sum(self, rows: Array, index: Array, size: int) -> Array:
         return jax.ops.segment_sum(rows, index, num_segments=size)
 

@@ -88,9 +88,9 @@ def _conjugate_gradients(on: Backend, function: Quadratic, start: Means) -> tupl
     xp, residual, curvature = on.xp, function.residual, function.curvature
     inverse = _inverse(xp, {n: -2.0 * second for n, second in function.by_second.items()})
     first = inverse(residual)
-    size = _inner(xp, residual, first)
+    size = _inner(on, residual, first)
     # The size of what was subtracted to get the residual, at the precision it was computed with.
-    rounding = -ROUNDING * _inner(xp, start, curvature(start))
+    rounding = -ROUNDING * _inner(on, start, curvature(start))
     enough = xp.maximum(xp.maximum(SHRUNK * size, SMALL), rounding)
 
     def going(carry: Any) -> Array:
@@ -99,11 +99,11 @@ def _conjugate_gradients(on: Backend, function: Quadratic, start: Means) -> tupl
     def once(carry: Any) -> Any:
         means, residual, direction, size, count = carry
         curved = curvature(direction)
-        length = -size / _inner(xp, direction, curved)
+        length = -size / _inner(on, direction, curved)
         means = _plus(means, length, direction)
         residual = _plus(residual, length, curved)
         scaled = inverse(residual)
-        after = _inner(xp, residual, scaled)
+        after = _inner(on, residual, scaled)
         return means, residual, _plus(scaled, after / size, direction), after, count + 1
 
     means, _, _, _, count = on.repeat_while(going, once, (start, residual, first, size, xp.int32(1)))
@@ -123,8 +123,8 @@ def _inverse(xp: Any, precisions: Means) -> Callable[[Means], Means]:
     return lambda values: {name: one(precisions[name], value) for name, value in values.items()}
 
 
-def _inner(xp: Any, first: Means, second: Means) -> Array:
-    return sum((xp.sum(first[name] * second[name]) for name in first), xp.zeros(()))
+def _inner(on: Backend, first: Means, second: Means) -> Array:
+    return sum((on.inner(first[name], second[name]) for name in first), on.xp.zeros(()))
 
 
 def _plus(first: Means, factor: Array, second: Means) -> Means:

@@ -102,6 +102,9 @@ class NumpyBackend:
             self._contractions[key] = Contraction(out, labels, key[2])
         return self._contractions[key]([factor.array for factor in factors])
 
+    def inner(self, first: Array, second: Array) -> Array:
+        return np.vdot(first, second)
+
     def segment_sum(self, rows: Array, index: Array, size: int) -> Array:
         return segment_sum(rows, index, size)
 

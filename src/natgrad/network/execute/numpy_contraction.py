@@ -53,7 +53,11 @@ class Contraction:
         }
         self.out, self.inputs, self.sizes = out, list(inputs), sizes
         self._chunk: tuple[Label, int] | None = None
+        self._call: Callable[[Sequence[Array]], Array]
         self._parts: dict[int, Contraction] = {}
+        if not sizes:
+            self._call = math.prod
+            return
         letters = dict(zip(sizes, LETTERS, strict=False))
         if len(inputs) > 1 and len(letters) == len(sizes) and math.prod(sizes.values()) <= SMALL and len(inputs) < 12:
             spec = ",".join("".join(letters[label] for label in labels) for labels in inputs)

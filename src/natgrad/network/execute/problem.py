@@ -293,22 +293,25 @@ class NetworkProblem(EdgeProblem):
         """
         program, on, name = self.program, self.backend, block.name
         total: Array = on.xp.zeros(())
-        last: Stats = tuple(on.xp.zeros_like(s) for s in mu[name])
-        other = last
+        last: list[Stats] = []
+        other: list[Stats] = []
         for term in self.plan.terms_of(name):
             for piece in program.pieces(term):
                 gradient = program.gradient(piece, block, mu, known)
                 if term.node not in ending:
-                    other = tuple(a + b for a, b in zip(other, gradient, strict=True))
+                    other.append(gradient)
                     continue
-                last = tuple(a + b for a, b in zip(last, gradient, strict=True))
+                last.append(gradient)
                 total = total + on.value(program.apart(piece, name), mu, known)
-        target = block.family.project(tuple(a + b for a, b in zip(last, other, strict=True)))
+        ended, target = _summed(last), _summed([*last, *other])
+        assert target is not None  # its own term is there
+        target = block.family.project(target)
         if rho is None:
             new, fresh, entropy, info = settle(on, block, lam[name], target, program.shared_plates(block))
         else:
             new, fresh, entropy, info = blend(on, block, lam[name], target, rho)
-        total = total + sum(on.xp.sum(g * f) for g, f in zip(last, fresh, strict=True))
+        if ended is not None:
+            total = total + sum(on.inner(g, f) for g, f in zip(ended, fresh, strict=True))
         return new, fresh, info, total + program.entropy(block, entropy, known)
 
     def _in_turn(self, block: Block, lam: Any, mu: Any, rho: Array, known: Any, ending: list[str]) -> Any:
@@ -374,3 +377,13 @@ class NetworkProblem(EdgeProblem):
                     self.program.pieces(term, self.program.dropped(self.blocks[name], term))
         self._device = {key: self.backend.put(array) for key, array in self.program.known.items()}
         self._folded = True
+
+
+def _summed(parts: list[Stats]) -> Stats | None:
+    """Statistics added up, one after the other; None for nothing."""
+    if not parts:
+        return None
+    total = parts[0]
+    for part in parts[1:]:
+        total = tuple(a + b for a, b in zip(total, part, strict=True))
+    return total

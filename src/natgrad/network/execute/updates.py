@@ -80,13 +80,14 @@ def choose(on: Backend, block: Block, chosen: Array, new: Stats, old: Stats) -> 
 
 def all_valid(on: Backend, block: Block, lam: Stats, entropy: Array) -> Array:
     """Whether λ is inside the natural parameter space and its entropy finite, for every element."""
-    return on.xp.all(block.family.valid(lam, entropy)) & on.xp.all(on.xp.isfinite(entropy))
+    return block.family.valid(lam, entropy).all() & on.xp.isfinite(entropy).all()
 
 
 def moved(on: Backend, old: Stats, new: Stats) -> Array:
     """‖Δλ‖ / ‖λ‖."""
-    change = sum(on.xp.sum((a - b) ** 2) for a, b in zip(new, old, strict=True))
-    return on.xp.sqrt(change / sum(on.xp.sum(b**2) + 1e-300 for b in old))
+    steps = [a - b for a, b in zip(new, old, strict=True)]
+    change = sum(on.inner(step, step) for step in steps)
+    return on.xp.sqrt(change / sum(on.inner(b, b) + 1e-300 for b in old))
 
 
 def change(on: Backend, new: Array, old: Array) -> Array:
