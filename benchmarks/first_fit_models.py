@@ -19,7 +19,7 @@ def model(function: Callable[[Data], Any]) -> Callable[[Data], Any]:
 
 
 def fitted(*observed: Any, **options: Any) -> Any:
-    return ng.Network(*observed).fit(progress=False, **options)
+    return ng.Network(*observed).fit(verbose=False, **options)
 
 
 @model
@@ -338,7 +338,7 @@ def nodes(_: Data) -> Any:
         leaves.append(ng.Normal(f"y {t}", level, 1.0, observed=value))
         if t < 999:
             level = ng.Normal(f"level {t + 1}", level, 1.0)
-    return fitted(*leaves, steps=20, tol=0)
+    return fitted(*leaves, max_steps=20, tol=0)
 
 
 def levels(_: Data) -> Any:
@@ -352,7 +352,7 @@ def levels(_: Data) -> Any:
     size = 2 * 3**9
     tau, where = ng.Gamma("tau", 1.0, 1.0), np.repeat(np.arange(3**9), 2)
     y = ng.Normal("y", above[where], tau, plate=ng.Plate("n", size), observed=rng.normal(size=size))
-    return fitted(y, steps=20, tol=0)
+    return fitted(y, max_steps=20, tol=0)
 
 
 LARGE = {"nodes": nodes, "levels": levels}
