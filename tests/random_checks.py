@@ -163,9 +163,9 @@ def check_svi(case: Case, every: bool = True) -> None:
     """
     for method, stepper in _sampled(case):
         after, start = _one_step(case, method), case.state
-        local, others = stepper.groups.local, stepper.groups.globals
-        if stepper.leading:
-            start = case.problem.sweep(start, stepper.leading).state
+        local, others = stepper.problem.groups.local, stepper.problem.groups.globals
+        if stepper.problem.leading:
+            start = case.problem.sweep(start, stepper.problem.leading).state
         between = State(
             {**start.lam, **{name: after.lam[name] for name in local}},
             {**start.mu, **{name: after.mu[name] for name in local}},

@@ -27,7 +27,9 @@ def interrupted_at(turn: int, function) -> int:
 
     def trace(frame, event, argument):
         nonlocal made
-        if event == "call" and "natgrad" in frame.f_code.co_filename and not frame.f_code.co_name.startswith("<"):
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        # Not where a with statement is being left: Python itself has no way to be interrupted there and leave it.
+        if event == "call" and "natgrad" in file and not name.startswith("<") and not file.endswith("blas.py"):
             made += 1
             if made == turn:
                 raise KeyboardInterrupt
@@ -54,8 +56,8 @@ def test_an_interrupted_partial_fit_leaves_the_model_as_it_was(name):
     calls = [interrupted_at(0, lambda held=held: held.partial_fit(*data)) for held in again][1]
     assert calls > 20
     # All over it, and at each of the last calls, in which the results are published.
-    matrices, ended = {*range(2, calls, max(1, calls // 12)), *range(max(2, calls - 20), calls + 1)}, 0
-    for turn in sorted(matrices):
+    turns, ended = {*range(2, calls, max(1, calls // 12)), *range(max(2, calls - 20), calls + 1)}, 0
+    for turn in sorted(turns):
         held = copy.deepcopy(fitted)
         before = dict(vars(held))
         if interrupted_at(turn, lambda held=held: held.partial_fit(*data)) < turn:
@@ -63,7 +65,7 @@ def test_an_interrupted_partial_fit_leaves_the_model_as_it_was(name):
             continue
         assert vars(held).keys() == before.keys()
         assert all(vars(held)[key] is value for key, value in before.items())
-    assert ended < len(matrices) // 2
+    assert ended < len(turns) // 2
     # Nor was anything inside changed.
     assert copy.deepcopy(fitted).partial_fit(*data).elbo_ == wanted.elbo_
 

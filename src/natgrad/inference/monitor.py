@@ -83,7 +83,6 @@ class RunMonitor:
         self.until = None if limits.max_seconds is None else time.perf_counter() + limits.max_seconds
         self.messages_read = self.messages_before = earlier.messages_read if earlier else 0
         self.begun = 0
-        self.passes = 0.0
         self.settled: Stop | None = None
 
     def enter(

@@ -50,7 +50,7 @@ from natgrad.renamed import RENAMED
 from natgrad.showing import ShowMixin
 from natgrad.validation import whole_number
 
-__all__ = ["Estimator", "load", "register"]
+__all__ = ["Estimator", "load", "register", "with_new_names"]
 
 
 # Defaults of settings that were two and are one: a file with these says nothing.
@@ -162,6 +162,11 @@ class Estimator(ShowMixin, BaseEstimator):
                 raise ValueError(words) from None
 
     @classmethod
+    def _rename_former(cls, content: Any) -> None:
+        """Have what files before 0.2 called otherwise under the names of today, in place."""
+        content["settings"] = with_new_names(content["settings"], cls().get_params(deep=False))
+
+    @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
         """The tables of the settings, ``executor`` left out, and of `_saved`; both are still unchecked."""
         raise NotImplementedError
@@ -204,7 +209,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         if stored.kind not in MODELS:
             raise ValueError(f"it holds a {stored.kind!r}, which this natgrad does not know")
         cls = model_class(stored.kind)
-        stored.value["settings"] = _with_new_names(cls, stored.value["settings"])
+        cls._rename_former(stored.value)
         cls._check_file(stored.value)
         estimator = cls(**stored.value["settings"])
         estimator._restore(stored.value["fitted"])
@@ -215,13 +220,13 @@ def load(path: str | os.PathLike[str]) -> Any:
     return estimator
 
 
-def _with_new_names(cls: Any, settings: Any) -> Any:
+def with_new_names(settings: Any, known: Collection[str]) -> Any:
     """Settings as files before 0.2 called them under the names of today; of two that became one, the one that was changed."""
     if not isinstance(settings, dict):
         return settings
-    known = cls().get_params(deep=False)
     found = {name: value for name, value in settings.items() if name in known or RENAMED.get(name) not in known}
     for name, value in settings.items():
-        if name not in found and value != FORMER_DEFAULTS.get(name):
+        said = name not in FORMER_DEFAULTS or value != FORMER_DEFAULTS[name]
+        if name not in found and said:
             found.setdefault(RENAMED[name], value)
     return found

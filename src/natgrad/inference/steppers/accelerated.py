@@ -10,7 +10,7 @@ made instead (both are counted). Gaussian blocks are extrapolated in their means
 
 Where a pair of nodes has a gauge (`natgrad.inference.rotation`), it is turned to its best position after each sweep, and the
 history is turned along. A plain sweep that ends lower than the last one, which only the projection of scalar factors after a
-turn can bring about, ends the use_rotation for good.
+turn can bring about, ends the rotations for good.
 """
 
 from __future__ import annotations

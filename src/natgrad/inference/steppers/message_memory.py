@@ -7,7 +7,7 @@ one, some of them a little old:
     visit   the next children in the node's own shuffled order; heavy nodes read more of them, so that a pass reads every
             edge once from each side
     move    (a) λ_i = λ_new at once;  (b) λ_i += β_i (λ_new − λ_i) together, β_i = 1/(1 + (ω − 1) c/N_i), ω blocks in a child
-    check   now and then one exact sweep, after use_rotation the gauge where there is one; all messages are fresh after it. If its
+    check   now and then one exact sweep, after rotating the gauge where there is one; all messages are fresh after it. If its
             bound fell since the last check, the state of then is restored and swept exactly until it rises
 
 Nothing here can run away: given any memory, the means of a row solve a system whose matrix is at least its prior's. Only the

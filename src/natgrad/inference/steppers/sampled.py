@@ -184,7 +184,7 @@ class GlobalBatchStepper(NothingToFinish):
 
 
 def _rate(schedule: Step, t: int, ratio: Any, problem: EdgeProblem, block: Block, together: bool) -> Any:
-    """The step lengths of a block: coupled with all that move at the same time, or with the columns that take matrices."""
+    """The step lengths of a block: coupled with all that move at the same time, or with the columns that take turns."""
     coupled = problem.coupling(block.name) if together else block.n_columns
     return schedule.rate(t, ratio, coupled=coupled, together=together)
 

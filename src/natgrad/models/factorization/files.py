@@ -11,7 +11,7 @@ from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import Result
 from natgrad.inference.schema import check, pair_of, point_of, record, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
-from natgrad.models.base import Estimator
+from natgrad.models.base import Estimator, with_new_names
 from natgrad.models.factorization.checks import check_settings
 from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
 from natgrad.posterior.factor import Factor
@@ -145,6 +145,14 @@ class RatingFiles(Estimator):
         self, kind: LikelihoodModel, ratings: Ratings, result: Result, posterior: Mapping[str, Factor] | None
     ) -> None:
         raise NotImplementedError
+
+    @classmethod
+    def _rename_former(cls, content: Any) -> None:
+        """The likelihood of a fit has settings of its own."""
+        super()._rename_former(content)
+        kind = content["fitted"].get("kind") if isinstance(content["fitted"], dict) else None
+        if isinstance(kind, dict) and "settings" in kind:
+            kind["settings"] = with_new_names(kind["settings"], RatingSettings._fields)
 
     def _saved(self) -> dict[str, Any]:
         return {

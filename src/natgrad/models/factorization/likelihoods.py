@@ -1,6 +1,6 @@
 """What a factorisation is of: settings and ratings in; problems, starts and predictors of each kind out.
 
-A kind matrices ratings into the engine's Problem, part by part of a run, and the state of one into a `Predictor`.
+A likelihood turns ratings into the engine's problem, phase by phase of a run, and the state of one into a `Predictor`.
 """
 
 from __future__ import annotations
