@@ -27,8 +27,8 @@ from natgrad.inference.problem import (
 from natgrad.network.compile.gauge import find_gauges
 from natgrad.network.compile.incidence import child_sets, coupling, present_elements
 from natgrad.network.compile.plan import Plan, last_touch
-from natgrad.network.execute.backend import BackendName, make_backend
-from natgrad.network.execute.choice import choose_backend
+from natgrad.network.execute.backend import BackendName
+from natgrad.network.execute.choice import choose_backend, make_backend
 from natgrad.network.execute.joint import JointMeans
 from natgrad.network.execute.local import solve_rows
 from natgrad.network.execute.program import Program
