@@ -89,5 +89,6 @@ class _OneThread:
         self._restore()
 
 
+_libraries("scipy.linalg" in sys.modules)  # looked for when natgrad is imported, not while somebody waits for a fit
 # Small factorisations gain nothing from more threads, and two threads round differently.
 ONE_BLAS_THREAD = _OneThread()

@@ -43,10 +43,11 @@ def tried(
     ``settled`` is a complete state, as a stepper's ``finish`` gives it.
     """
     trials: list[Trial] = []
-    settled = settled._replace(memory={})
     for probe in problem.probes:
         start = probe(problem, settled, order, seed)
         if start is not None:
+            # What is remembered belongs to the settled state; a probe that says nothing of it has it forgotten.
+            start = start._replace(memory={}) if start.memory is settled.memory else start
             trials.append(_followed(stepper, start, bound, seed, tol))
             if trials[-1].higher:
                 break

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.problem import Block, EdgeProblem, State
+from natgrad.inference.quasi_newton import minimise
 
 __all__ = ["Rotation", "Side", "apply_rotation", "best_rotation", "rotate_pair", "rotated"]
 
@@ -120,25 +121,24 @@ def _isotropic(first: Floats, second: Floats, excess: int) -> Floats:
 def _climb(first: Side, second: Side, start: Floats) -> Floats:
     """The same by quasi-Newton steps, for priors with different precisions along different axes."""
     size = len(start)
-    excess = first.rows - second.rows
 
     def cost(flat: Floats) -> tuple[float, Floats]:
-        turn = flat.reshape(size, size)
-        sign, log_det = np.linalg.slogdet(turn)
-        if sign == 0:
-            return np.inf, np.zeros_like(flat)
-        inverse = np.linalg.inv(turn).T
-        pull, push = first.precision @ turn @ first.moment, second.precision @ inverse @ second.moment
-        value = 0.5 * np.sum(pull * turn) + 0.5 * np.sum(push * inverse) - excess * log_det
-        slope = pull - inverse @ push.T @ inverse - excess * inverse
-        return float(value), slope.reshape(-1)
+        value, slope = _cost(first, second, flat.reshape(size, size))
+        return value, slope.reshape(-1)
 
-    import scipy.optimize  # a fifth of a second, and few networks need it
+    best = min((np.eye(size), start), key=lambda turn: _cost(first, second, turn)[0])
+    return minimise(cost, best.reshape(-1)).reshape(size, size)
 
-    best = min((np.eye(size), start), key=lambda turn: cost(turn.reshape(-1))[0])
-    found = scipy.optimize.minimize(cost, best.reshape(-1), jac=True, method="L-BFGS-B")
-    turn: Floats = found.x.reshape(size, size)
-    return turn if found.fun <= cost(best.reshape(-1))[0] else best
+
+def _cost(first: Side, second: Side, turn: Floats) -> tuple[float, Floats]:
+    """−f(G) and its slope; infinite where G has no inverse."""
+    sign, log_det = np.linalg.slogdet(turn)
+    if sign == 0:
+        return np.inf, np.zeros_like(turn)
+    excess, inverse = first.rows - second.rows, np.linalg.inv(turn).T
+    pull, push = first.precision @ turn @ first.moment, second.precision @ inverse @ second.moment
+    value = 0.5 * np.sum(pull * turn) + 0.5 * np.sum(push * inverse) - excess * log_det
+    return float(value), pull - inverse @ push.T @ inverse - excess * inverse
 
 
 def _side(problem: EdgeProblem, name: str, state: State) -> Side | None:

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from reference.lda import draw_documents
 from sklearn.decomposition import LatentDirichletAllocation
+from stopping_models import COUNTS
 
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
 from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.steppers.groups import KEY, GroupStepper, rows_of
+from natgrad.models.lda.afresh import better_rows
 from natgrad.models.lda.problem import LDAProblem, Local
 
 N_TOPICS, ALPHA, BETA = 4, 0.4, 0.1
@@ -227,3 +229,23 @@ def test_a_step_with_a_length_is_not_called_rising():
     whole = ours, ours.n_groups, 1e-3, 5
     assert not GroupStepper(*whole, ng.Constant(0.5), remember=True).monotone
     assert GroupStepper(*whole, remember=True).monotone
+
+
+def test_documents_that_would_rather_begin_anew_do_so_before_a_run_has_converged(monkeypatch):
+    """What was remembered of documents held 180 nats back, and single ones changed their topics hundreds of passes later."""
+    settings = {"dtype": "float64", "skip_below": 0.0, "verbose": False, "max_passes": 500}
+    fitted = ng.LDA(5, **settings).fit(COUNTS)
+    assert fitted.stop_.converged
+    problem, state = fitted._fitted, fitted._state
+    cut = rows_of(problem, state, 0)
+    assert sum(len(rows[0]) for _, rows in cut) == len(COUNTS)
+    gained = 0.0
+    for groups, rows in cut:
+        anew = better_rows(problem, state, groups, rows)
+        old, new = (
+            problem.solve(state, groups, r, *problem.local_limits) for r in (rows, rows if anew is None else anew)
+        )
+        gained += new.rest - old.rest + np.sum((new.messages["phi"][0] - old.messages["phi"][0]) * state.mu["phi"][0])
+    assert gained <= fitted.tol * COUNTS.sum()
+    monkeypatch.setattr(LDAProblem, "probes", ())
+    assert ng.LDA(5, **settings).fit(COUNTS).elbo_ < fitted.elbo_ - 100.0

@@ -43,6 +43,7 @@ __all__ = [
     "WholePasses",
     "group_stepper",
     "n_remembered",
+    "replace_batch",
     "rows_of",
 ]
 
@@ -203,7 +204,7 @@ class GroupStepper:
             memory.messages and memory.messages.keys() != found.messages.keys()
         ):  # priors that were not learned then are now
             memory = self._nothing(seed)
-        self._mine = memory = _replace_batch(memory, number, found)
+        self._mine = memory = replace_batch(memory, number, found)
         reads += found.reads
         seen = sum(_length(b, n_groups) for b, kept in zip(batches, memory.batches, strict=True) if kept is not None)
         if problem.leading and seen < n_groups:
@@ -249,7 +250,7 @@ class GroupStepper:
             if rows is None:
                 return state, empty, 0
             found = self.problem.solve(state, groups, rows, self.tol, 0)
-            memory, reads = _replace_batch(memory, number, found), reads + found.reads
+            memory, reads = replace_batch(memory, number, found), reads + found.reads
         return self.problem.global_step(state, memory.messages).state, memory, reads
 
     def _nothing(self, seed: int) -> GroupMemory:
@@ -276,7 +277,7 @@ class GroupStepper:
             if not self.problem.summarises:
                 continue
             found = self.problem.solve(state, groups, kept.rows, self.tol, 0)
-            anew = _replace_batch(anew, number, found)
+            anew = replace_batch(anew, number, found)
             sizes = {key: sizes.get(key, 0.0) + np.abs(value[0]) for key, value in found.messages.items()}
         if not self.problem.summarises:
             return memory
@@ -439,7 +440,7 @@ def _length(batch: Ints | None, n_groups: int) -> int:
     return n_groups if batch is None else len(batch)
 
 
-def _replace_batch(memory: GroupMemory, number: int, found: GroupResult) -> GroupMemory:
+def replace_batch(memory: GroupMemory, number: int, found: GroupResult) -> GroupMemory:
     """The old contribution of a batch taken out, the new one put in; of a single batch only the sums are kept."""
     old = memory.batches[number]
     alone = len(memory.batches) == 1

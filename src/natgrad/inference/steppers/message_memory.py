@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.families.natural_step import blend
 from natgrad.inference.methods import Children, GlobalBatch
 from natgrad.inference.problem import BlockInfo, ChildSet, EdgeProblem, MessageMemory, State
 from natgrad.inference.rotation import rotated
@@ -117,8 +118,8 @@ class MessageStepper:
         if passes < next_check(last.checks, FIRST_CHECKS, CHECK_EVERY):
             return self._state(here, memory, last), StepInfo(info, 1.0, reads)
         here, last, sweeps = self._check(here, memory, last)
-        accesses = reads + sweeps * self.sweep_messages
-        return self._state(here, memory, last), StepInfo(info, 1.0, accesses, last.bound)
+        total = reads + sweeps * self.sweep_messages
+        return self._state(here, memory, last), StepInfo(info, 1.0, total, last.bound)
 
     def finish(self, state: State) -> State:
         """The state of the last check, if the bound fell since then."""
@@ -199,11 +200,10 @@ class MessageStepper:
         return np.asarray(1.0 / (1.0 + (self.omega[block] - 1) * read / children.degree[rows]))
 
     def _move(self, name: str, state: State, rows: Ints, target: Stats, beta: npt.NDArray[np.float64]) -> float:
-        """λ_i ← λ_i + β_i (λ_new − λ_i) for some rows, in the step's own arrays; how far they moved."""
+        """λ_i ← (1 − β_i) λ_i + β_i λ_new for some rows, in the step's own arrays; how far they moved."""
         block = self.problem.blocks[name]
         old = tuple(part[rows] for part in state.lam[name])
-        by_row = [beta.reshape(-1, *[1] * (part.ndim - 1)) for part in old]
-        new = tuple(o + b * (t - o) for o, b, t in zip(old, by_row, target, strict=True))
+        new = blend(old, target, beta, tuple(part.ndim - 1 for part in old))
         fresh = block.family.expected_stats(new)
         for arrays, parts in ((state.lam[name], new), (state.mu[name], fresh)):
             for array, part in zip(arrays, parts, strict=True):

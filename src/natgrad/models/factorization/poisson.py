@@ -19,12 +19,13 @@ import scipy.special
 
 from natgrad.data.ratings import Ratings
 from natgrad.families import Gamma
+from natgrad.families.natural_step import blend, distance, size_of
 from natgrad.inference.engine import Phase
 from natgrad.inference.executors.threads import BroadcastArgument
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import Block, BlockInfo, ChildSet, EdgeProblem, Sampled, State, SweepResult
 from natgrad.kernels.factorization.counts import share_counts
-from natgrad.models.factorization.blending import blended_block, distance, length, owned
+from natgrad.models.factorization.blending import blended_block, owned
 from natgrad.models.factorization.likelihoods import RatingSettings, extended_state, folded_state
 from natgrad.models.factorization.parts import cut_sides
 from natgrad.models.factorization.predictors import PoissonPredictor, Predictor
@@ -121,10 +122,10 @@ class CountsProblem(EdgeProblem):
         for name in order:
             old = state.lam[name]
             goal = self.target(self.blocks[name], state)
-            new = goal if rho == 1.0 else owned((1.0 - rho) * a + rho * b for a, b in zip(old, goal, strict=True))
+            new = owned(blend(old, goal, rho))
             mu = self.moments(self.blocks[name], new)
             state = state._replace(lam={**state.lam, name: new}, mu={**state.mu, name: mu})
-            info[name] = BlockInfo(bool(np.all(GAMMA.valid(new))), distance(owned(old), new) / length(owned(old)))
+            info[name] = BlockInfo(bool(np.all(GAMMA.valid(new))), distance(owned(old), new) / size_of(owned(old)))
         return SweepResult(state._replace(t=state.t + 1), self.bound(state), info)
 
     def bound(self, state: State) -> float:

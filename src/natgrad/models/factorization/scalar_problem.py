@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ratings import Ratings
+from natgrad.families.natural_step import distance, size_of
 from natgrad.inference.executors.threads import BroadcastArgument
 from natgrad.inference.problem import Block, BlockInfo, ChildSet, EdgeProblem, Sampled, State, SweepResult
-from natgrad.models.factorization.blending import blended_block, distance, length, owned
+from natgrad.models.factorization.blending import blended_block, owned
 from natgrad.models.factorization.messages import RatingMessages
 from natgrad.models.factorization.parts import cut_sides
 from natgrad.models.factorization.rows import Law, Numbers, Sample, Scalars, Updated, Vectors, move_rows
@@ -179,7 +180,7 @@ class RatingsProblem(EdgeProblem):
         errors = np.empty(0)
         for number, name in enumerate(order):
             new = update(name, lam, mu, number == len(order) - 1)
-            info[name] = BlockInfo(self._is_valid(new.lam, new.mu), distance(lam[name], new.lam) / length(lam[name]))
+            info[name] = BlockInfo(self._is_valid(new.lam, new.mu), distance(lam[name], new.lam) / size_of(lam[name]))
             lam[name], mu[name], errors = new.lam, new.mu, new.errors
         bound = self._likelihood(errors) + sum(self._minus_kl(lam[name], mu[name]) for name in mu)
         return SweepResult(State(lam, mu, state.t + 1, state.memory), bound, info)

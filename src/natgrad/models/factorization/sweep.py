@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.families import Gamma
+from natgrad.families.natural_step import blend, distance, size_of
 from natgrad.inference.problem import BlockInfo, Sampled, State
-from natgrad.models.factorization.blending import distance, length, owned
+from natgrad.models.factorization.blending import owned
 from natgrad.models.factorization.sides import OTHER, PLATE, Moved, add_sampled, pair_moments
 
 if TYPE_CHECKING:
@@ -106,13 +107,12 @@ class RatingSweep:
             goal = self.prior_message(name)
             goal = goal[0].copy(), goal[1].copy()
             self.add_all(name, goal)
-            lam = goal if rho == 1.0 else tuple((1.0 - rho) * a + rho * b for a, b in zip(old, goal, strict=True))
-            self.lam[name] = owned(lam)
+            self.lam[name] = owned(blend(old, goal, rho))
             self.mu[name] = self.problem.moments(self.problem.blocks[name], self.lam[name])
             if name in NOISE.values():
                 self.errors.pop(OTHER[SIDE[name]], None)
             valid = bool(np.all(self.problem.blocks[name].family.valid(self.lam[name])))
-        return BlockInfo(valid, distance(old, self.lam[name]) / length(old))
+        return BlockInfo(valid, distance(old, self.lam[name]) / size_of(old))
 
     def _rows(self, side: str, rho: float) -> Moved:
         other = OTHER[side]

@@ -27,6 +27,7 @@ from natgrad.inference.problem import Block, GroupProblem, GroupResult, Hyper, S
 from natgrad.kernels.lda.documents import LANES, row_products
 from natgrad.kernels.memory import aligned_empty
 from natgrad.kernels.special import elog_columns, lgamma_columns
+from natgrad.models.lda.afresh import begin_anew
 from natgrad.models.lda.dirichlet_prior import best_concentrations, best_symmetric, log_prior, log_shares
 from natgrad.models.lda.parts import (
     Inferred,
@@ -84,6 +85,7 @@ class LDAProblem(GroupProblem):
     """
 
     group_plate = "doc"
+    probes = (begin_anew,)
 
     def __init__(
         self,
@@ -311,6 +313,14 @@ class LDAProblem(GroupProblem):
                 for name, told in found.messages.items()
             }
         return rest + here.global_bound(state.lam, state.mu, total)
+
+    def topics_at(self, state: State) -> Topics:
+        """What documents read of the topics of a state."""
+        return self._topics(state.mu["phi"][0])
+
+    def view_of(self, groups: Ints | None) -> View:
+        """The documents of a batch of a fixed cut."""
+        return self._view(groups, keep=True)
 
     # -- parts --
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from natgrad.network.compile.polynomial import Label
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
 
-__all__ = ["BACKENDS", "Backend", "BackendName", "Quadratic", "make_backend", "squared"]
+__all__ = ["BACKENDS", "Backend", "BackendName", "Quadratic", "squared"]
 
 Array = Any
 Stats = tuple[Array, ...]
@@ -107,17 +107,6 @@ class Backend(Protocol):
     def running(self) -> AbstractContextManager[None]:
         """Around every call."""
         ...
-
-
-def make_backend(name: BackendName) -> Backend:
-    """A backend by its name; JAX takes a second and 200 MB to import, and is imported only for itself."""
-    if name == "jax":
-        from natgrad.network.execute.jax_backend import JaxBackend
-
-        return JaxBackend()
-    from natgrad.network.execute.numpy_backend import NumpyBackend
-
-    return NumpyBackend()
 
 
 def squared(mean: Array, like: Array) -> Array:

@@ -27,12 +27,20 @@ from natgrad.inference.problem import (
 from natgrad.network.compile.gauge import find_gauges
 from natgrad.network.compile.incidence import child_sets, coupling, present_elements
 from natgrad.network.compile.plan import Plan, last_touch
-from natgrad.network.execute.backend import BackendName, make_backend
-from natgrad.network.execute.choice import choose_backend
+from natgrad.network.execute.backend import BackendName
+from natgrad.network.execute.choice import choose_backend, make_backend
 from natgrad.network.execute.joint import JointMeans
 from natgrad.network.execute.local import solve_rows
 from natgrad.network.execute.program import Program
-from natgrad.network.execute.updates import all_valid, blend, choose, moved, put_column, settle, take_column
+from natgrad.network.execute.updates import (
+    all_valid,
+    blended_block,
+    choose,
+    put_column,
+    relative_change,
+    settle,
+    take_column,
+)
 from natgrad.network.groups.problem import NetworkGrouping
 from natgrad.network.language.expressions import LOG_ZERO
 from natgrad.network.start.probes import PROBES
@@ -197,7 +205,7 @@ class NetworkProblem(EdgeProblem):
                 old, stats = lam, mu
                 if column is not None:
                     old, stats = take_column(on, block, lam, column), take_column(on, block, mu, column)
-                new, fresh, _, info = blend(on, block, old, target, rho)
+                new, fresh, _, info = blended_block(on, block, old, target, rho)
                 if rho.ndim:  # an element that does not step keeps its moments, those of a point mass too
                     fresh = choose(on, block, rho > 0, fresh, stats)
                 if column is not None:
@@ -309,7 +317,7 @@ class NetworkProblem(EdgeProblem):
         if rho is None:
             new, fresh, entropy, info = settle(on, block, lam[name], target, program.shared_plates(block))
         else:
-            new, fresh, entropy, info = blend(on, block, lam[name], target, rho)
+            new, fresh, entropy, info = blended_block(on, block, lam[name], target, rho)
         if ended is not None:
             total = total + sum(on.inner(g, f) for g, f in zip(ended, fresh, strict=True))
         return new, fresh, info, total + program.entropy(block, entropy, known)
@@ -323,10 +331,10 @@ class NetworkProblem(EdgeProblem):
             here = {**mu, name: stats}
             if block.column_axis is not None:
                 target = program.target(block, here, known, column=number)
-                new, fresh, _, _ = blend(on, block, take_column(on, block, old, number), target, rho)
+                new, fresh, _, _ = blended_block(on, block, take_column(on, block, old, number), target, rho)
                 return put_column(on, block, old, new, number), put_column(on, block, stats, fresh, number)
             target = program.target(block, here, known)
-            new, fresh, _, _ = blend(on, block, old, target, rho)
+            new, fresh, _, _ = blended_block(on, block, old, target, rho)
             chosen = True if block.colours is None else on.xp.asarray(block.colours) == number
             return choose(on, block, chosen, new, old), choose(on, block, chosen, fresh, stats)
 
@@ -337,7 +345,7 @@ class NetworkProblem(EdgeProblem):
         _, entropy = block.family.moments_entropy(new)
         here = {**mu, name: fresh}
         total = sum((program.log_joint(term, here, known) for term in ending), on.xp.zeros(()))
-        info = BlockInfo(all_valid(on, block, new, entropy), moved(on, lam[name], new))
+        info = BlockInfo(all_valid(on, block, new, entropy), relative_change(on, lam[name], new))
         return new, fresh, info, total + program.entropy(block, entropy, known)
 
     def _bounds(self) -> Callable[..., Any]:

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+from natgrad.families.natural_step import blend, over_events
 from natgrad.inference.problem import Block, BlockInfo
 from natgrad.network.execute.backend import Backend
 
-__all__ = ["all_valid", "blend", "change", "choose", "moved", "put_column", "settle", "take_column"]
+__all__ = [
+    "all_valid",
+    "blended_block",
+    "change",
+    "choose",
+    "put_column",
+    "relative_change",
+    "settle",
+    "take_column",
+]
 
 Array = Any
 Stats = tuple[Array, ...]
 
 
-def blend(on: Backend, block: Block, lam: Stats, target: Stats, rho: Array) -> tuple[Stats, Stats, Array, BlockInfo]:
+def blended_block(
+    on: Backend, block: Block, lam: Stats, target: Stats, rho: Array
+) -> tuple[Stats, Stats, Array, BlockInfo]:
     """λ ← (1 − ρ) λ + ρ λ^temp with its moments, its entropy and what happened."""
-    rho = on.xp.asarray(rho)
-    new = tuple(
-        (1.0 - _over_events(rho, ndim)) * old + _over_events(rho, ndim) * t
-        for old, t, ndim in zip(lam, target, block.family.stat_ndims, strict=True)
-    )
+    new = blend(lam, target, on.xp.asarray(rho), block.family.stat_ndims)
     fresh, entropy = block.family.moments_entropy(new)
-    return new, fresh, entropy, BlockInfo(all_valid(on, block, new, entropy), moved(on, lam, new))
+    return new, fresh, entropy, BlockInfo(all_valid(on, block, new, entropy), relative_change(on, lam, new))
 
 
 def settle(on: Backend, block: Block, lam: Stats, target: Stats, shared: tuple[tuple[int, ...], ...]) -> Any:
@@ -36,7 +44,7 @@ def settle(on: Backend, block: Block, lam: Stats, target: Stats, shared: tuple[t
         fresh = tuple(on.xp.broadcast_to(f, t.shape) for f, t in zip(fresh, target, strict=True))
         entropy = on.xp.broadcast_to(entropy, block.shape)
     # What the elements share counts once in the distance; reading it for each of them would cost as much as the update.
-    info = BlockInfo(all_valid(on, block, short, entropy), moved(on, before, short))
+    info = BlockInfo(all_valid(on, block, short, entropy), relative_change(on, before, short))
     return target, fresh, entropy, info
 
 
@@ -48,10 +56,6 @@ def _shortened(stats: Stats, shared: tuple[tuple[int, ...], ...]) -> Stats:
             stat = stat[(slice(None),) * axis + (slice(0, 1),)]
         short.append(stat)
     return tuple(short)
-
-
-def _over_events(rho: Array, event_ndim: int) -> Array:
-    return rho.reshape(rho.shape + (1,) * event_ndim) if rho.ndim else rho
 
 
 def take_column(on: Backend, block: Block, arrays: Stats, number: Array) -> Stats:
@@ -73,7 +77,7 @@ def choose(on: Backend, block: Block, chosen: Array, new: Stats, old: Stats) -> 
     if chosen is True:
         return new
     return tuple(
-        on.xp.where(_over_events(chosen, ndim), n, o)
+        on.xp.where(over_events(chosen, ndim), n, o)
         for n, o, ndim in zip(new, old, block.family.stat_ndims, strict=True)
     )
 
@@ -83,7 +87,7 @@ def all_valid(on: Backend, block: Block, lam: Stats, entropy: Array) -> Array:
     return block.family.valid(lam, entropy).all() & on.xp.isfinite(entropy).all()
 
 
-def moved(on: Backend, old: Stats, new: Stats) -> Array:
+def relative_change(on: Backend, old: Stats, new: Stats) -> Array:
     """‖Δλ‖ / ‖λ‖."""
     steps = [a - b for a, b in zip(new, old, strict=True)]
     change = sum(on.inner(step, step) for step in steps)

@@ -19,7 +19,7 @@ from natgrad.network.compile.plan import PlannedTerm
 from natgrad.network.compile.polynomial import Axis, Factor, Label, Mark, Monomial, Take, ordered_labels
 from natgrad.network.execute.addressing import SAMPLE, Labelled, Piece, View, read_factor
 from natgrad.network.execute.problem import NetworkProblem
-from natgrad.network.execute.updates import all_valid, moved, put_column
+from natgrad.network.execute.updates import all_valid, put_column, relative_change
 
 __all__ = ["Summary"]
 
@@ -148,7 +148,7 @@ class Summary:
         if block.n_columns == 1:
             target = self._target(block, mu, known, None)
             fresh, entropy = block.family.moments_entropy(target)
-            info = BlockInfo(all_valid(on, block, target, entropy), moved(on, lam[name], target))
+            info = BlockInfo(all_valid(on, block, target, entropy), relative_change(on, lam[name], target))
             return target, fresh, info
         assert block.column_axis is not None
 
@@ -160,7 +160,7 @@ class Summary:
 
         new, fresh = on.repeat(block.n_columns, column, (lam[name], mu[name]))
         _, entropy = block.family.moments_entropy(new)
-        return new, fresh, BlockInfo(all_valid(on, block, new, entropy), moved(on, lam[name], new))
+        return new, fresh, BlockInfo(all_valid(on, block, new, entropy), relative_change(on, lam[name], new))
 
     def _target(self, block: Block, mu: Moments, known: Any, column: Array | None) -> Stats:
         program = self.problem.program

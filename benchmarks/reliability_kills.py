@@ -1,8 +1,8 @@
 """kill -9 at random moments of fits that keep checkpoints: is anything lost, left behind, or different at the end?
 
-    python benchmarks/trust_kills.py                     # 300 kills of each model; about half an hour
-    python benchmarks/trust_kills.py --kills 20          # to try it
-    python benchmarks/trust_kills.py --only LDA --kills 300
+    python benchmarks/reliability_kills.py                     # 300 kills of each model; about half an hour
+    python benchmarks/reliability_kills.py --kills 20          # to try it
+    python benchmarks/reliability_kills.py --only LDA --kills 300
 
 A server process imports the library, and forks a child for each fit, which writes a checkpoint after every step: so a large
 part of the kills hits a write. The child is killed at a moment drawn uniformly over the length of a whole fit, and the next one
@@ -16,7 +16,7 @@ resumes, until a fit ends; then another begins. After each kill the folder is lo
 
 A kill ends a process, not the machine: what a disk does to files when the power fails is up to fsync, which is called.
 Kernels of Numba are compiled before the fork; JAX must not be started before it, so that its functions come from a cache on disk.
-Results: ``benchmarks/results/trust-kills.md`` and ``.json``.
+Results: ``benchmarks/results/reliability-kills.md`` and ``.json``.
 """
 
 import argparse
@@ -30,7 +30,7 @@ import time
 import traceback
 from pathlib import Path
 
-CACHE = Path(tempfile.gettempdir()) / "natgrad-trust-jax"
+CACHE = Path(tempfile.gettempdir()) / "natgrad-reliability-jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
@@ -204,7 +204,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
-    file = RESULTS / "trust-kills.json"
+    file = RESULTS / "reliability-kills.json"
     kept = json.loads(file.read_text())["results"] if file.exists() else {}
     # JAX must not have been started when a child is forked, and a fit of a network starts it: one server for each model.
     for name in chosen.only:
@@ -227,7 +227,7 @@ def main() -> None:
     table += [
         f"| {name} | " + " | ".join(str(kept[name][key]) for key in keys) + " |" for name in MODELS if name in kept
     ]
-    (RESULTS / "trust-kills.md").write_text("\n".join(table) + "\n")
+    (RESULTS / "reliability-kills.md").write_text("\n".join(table) + "\n")
     print("\n".join(table))
     if any(kept[name][trouble] for name in kept for trouble in TROUBLES):
         raise SystemExit("something was lost, left behind or different")

@@ -1,11 +1,11 @@
 """Model files and checkpoints with one field forged and a right digest: how many are refused or can be used, what goes wrong.
 
-    python benchmarks/trust_forgeries.py                # 10,000 forgeries; an hour
-    python benchmarks/trust_forgeries.py --files 320    # to try it
-    python benchmarks/trust_forgeries.py --only LDA counts
+    python benchmarks/reliability_forgeries.py                # 10,000 forgeries; an hour
+    python benchmarks/reliability_forgeries.py --files 320    # to try it
+    python benchmarks/reliability_forgeries.py --only LDA counts
 
 The cases and what is done with a file that loads are those of ``tests/forgery_cases.py``. Results:
-``benchmarks/results/trust-forgeries.md`` and ``.json``.
+``benchmarks/results/reliability-forgeries.md`` and ``.json``.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--only", nargs="*", choices=ALL)
     chosen = parser.parse_args()
-    file = RESULTS / "trust-forgeries.json"
+    file = RESULTS / "reliability-forgeries.json"
     found = json.loads(file.read_text())["results"] if file.exists() and chosen.only else {}
     each = -(-chosen.files // len(ALL))
     for name in chosen.only or ALL:
@@ -53,9 +53,11 @@ def write(found: dict[str, dict]) -> None:
     rows.append(["all", *(sum(row[place] for row in rows) for place in range(1, 5))])
     lines = [f"| {row[0]} | {' | '.join(f'{value:,}' for value in row[1:])} |" for row in rows]
     head = ["| file | forged | refused | loaded and used | wrong |", "|---|--:|--:|--:|--:|"]
-    (RESULTS / "trust-forgeries.md").write_text("\n".join([*head, *lines, ""]))
+    (RESULTS / "reliability-forgeries.md").write_text("\n".join([*head, *lines, ""]))
     versions = {"natgrad": ng.__version__, "numpy": np.__version__, "python": platform.python_version()}
-    (RESULTS / "trust-forgeries.json").write_text(json.dumps({"versions": versions, "results": found}, indent=1) + "\n")
+    (RESULTS / "reliability-forgeries.json").write_text(
+        json.dumps({"versions": versions, "results": found}, indent=1) + "\n"
+    )
 
 
 if __name__ == "__main__":

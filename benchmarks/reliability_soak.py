@@ -1,13 +1,13 @@
 """partial_fit on endless streams with garbage mixed in: is it refused, is the model as it was, does memory grow?
 
-    python benchmarks/trust_soak.py --minutes 60    # what the page shows says how long it ran
-    python benchmarks/trust_soak.py --minutes 1     # to try it
+    python benchmarks/reliability_soak.py --minutes 60    # what the page shows says how long it ran
+    python benchmarks/reliability_soak.py --minutes 1     # to try it
 
 Batches of generated data go to an LDA, a Gaussian hidden Markov model, a Gaussian process, a classifier and a factorisation in
 turn. One batch in four is garbage: numbers that are missing, infinite, negative or too many, wrong widths and lengths, text,
 nothing at all. It must be refused with a ValueError or a TypeError, and the model must be bit by bit what it was. Memory is the
 resident set, its mean over the last quarter of the time against that over the second one. Results:
-``benchmarks/results/trust-soak.md`` and ``.json``.
+``benchmarks/results/reliability-soak.md`` and ``.json``.
 """
 
 import argparse
@@ -145,10 +145,10 @@ def main() -> None:
         f"{quarter[1] / 1e6:.0f} MB in the last one: {100 * growth:+.1f} %."
     )
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "trust-soak.md").write_text("\n".join([*table, "", words]) + "\n")
+    (RESULTS / "reliability-soak.md").write_text("\n".join([*table, "", words]) + "\n")
     versions = {"natgrad": ng.__version__, "numpy": np.__version__, "python": platform.python_version()}
     kept = {"versions": versions, "minutes": chosen.minutes, "growth": growth, "results": found, "others": others}
-    (RESULTS / "trust-soak.json").write_text(json.dumps(kept, indent=1) + "\n")
+    (RESULTS / "reliability-soak.json").write_text(json.dumps(kept, indent=1) + "\n")
     print("\n".join([*table, words]), dict(others))
     if others or growth > 0.05 or any(counts["changed"] for counts in found.values()):
         raise SystemExit("some garbage was taken, changed a model, or memory grew")

@@ -1,7 +1,7 @@
 """Are posteriors as wide as they should be? Parameters drawn from the prior, data from them, and where the truth lies in q.
 
-    python benchmarks/trust_calibration.py            # 1,000 and 100 simulations; some minutes
-    python benchmarks/trust_calibration.py --quick    # fewer, to try it
+    python benchmarks/reliability_calibration.py            # 1,000 and 100 simulations; some minutes
+    python benchmarks/reliability_calibration.py --quick    # fewer, to try it
 
 Conjugate networks, whose q is the posterior: simulation-based calibration (Talts, Betancourt, Simpson, Vehtari and Gelman, 2018).
 The rank of the truth among draws of q is uniform, and its distribution must stay in the simultaneous 95 % band. One network holds
@@ -12,7 +12,7 @@ and Gelman, 2018; a lack of symmetry is bias, a bowl is too narrow a q), and the
 Components are matched with the true ones by the best assignment. One probability of each simulation enters the test of
 symmetry; the coverage has all of them.
 
-Results: ``benchmarks/results/trust-calibration.md`` and ``.json``, pictures in ``docs/figures``.
+Results: ``benchmarks/results/reliability-calibration.md`` and ``.json``, pictures in ``docs/figures``.
 """
 
 import argparse
@@ -205,10 +205,10 @@ def write(found, chosen):
     for name, r in found["ready"].items():
         inside = f"{100 * r['coverage']:.1f} ± {100 * r['coverage_error']:.1f} %"
         table.append(f"| {name} | {r['simulations']:,} | {r['symmetry_p']:.2f} | {inside} |")
-    (RESULTS / "trust-calibration.md").write_text("\n".join(table) + "\n")
+    (RESULTS / "reliability-calibration.md").write_text("\n".join(table) + "\n")
     versions = {"natgrad": ng.__version__, "numpy": np.__version__, "python": platform.python_version()}
     kept = {"versions": versions, "seed": chosen.seed, "results": found}
-    (RESULTS / "trust-calibration.json").write_text(json.dumps(kept, indent=1) + "\n")
+    (RESULTS / "reliability-calibration.json").write_text(json.dumps(kept, indent=1) + "\n")
     print("\n".join(table))
 
 
@@ -220,14 +220,14 @@ def draw(levels, half, ranks_of, places_of):
         axis.set_title(name, fontsize=10)
     figure.supxlabel("rank of the truth among draws of q")
     figure.supylabel("share of ranks below, minus uniform")
-    figure.savefig(FIGURES / "trust-sbc.png", dpi=110)
+    figure.savefig(FIGURES / "reliability-sbc.png", dpi=110)
     figure, axes = plt.subplots(1, 4, figsize=(11, 2.6), layout="constrained")
     for axis, (name, places) in zip(axes, places_of.items(), strict=True):
         axis.hist(places.ravel(), bins=20, range=(0, 1), density=True, color="C0")
         axis.axhline(1.0, color="0.3", lw=1, ls="--")
         axis.set_title(name, fontsize=9)
     figure.supxlabel("q(parameter ≤ truth)")
-    figure.savefig(FIGURES / "trust-vsbc.png", dpi=110)
+    figure.savefig(FIGURES / "reliability-vsbc.png", dpi=110)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Mutated data files: does every reader either read them, or refuse them with the documented error?
 
-    python benchmarks/trust_readers.py                  # 20,000 files for each reader; some minutes
-    python benchmarks/trust_readers.py --files 500      # to try it
+    python benchmarks/reliability_readers.py                  # 20,000 files for each reader; some minutes
+    python benchmarks/reliability_readers.py --files 500      # to try it
 
 A small right file of each kind is damaged as in `tools.inputs` and read. A reader may give data, or raise a ValueError
 that names the file. Anything else (another error, a warning, a number that is not finite among counts and ratings)
 is a failure, and is shown. Memory is capped at 4 GB, so that a size that a file claims cannot be allocated unnoticed. Results:
-``benchmarks/results/trust-readers.md`` and ``.json``.
+``benchmarks/results/reliability-readers.md`` and ``.json``.
 """
 
 import argparse
@@ -179,7 +179,7 @@ def main() -> None:
     chosen = parser.parse_args()
     warnings.simplefilter("error")
     resource.setrlimit(resource.RLIMIT_AS, (CAP, CAP))
-    file = RESULTS / "trust-readers.json"
+    file = RESULTS / "reliability-readers.json"
     kept = json.loads(file.read_text())["results"] if file.exists() and chosen.only else {}
     with tempfile.TemporaryDirectory() as folder:
         for number, (name, (path, data, read)) in enumerate(readers().items()):
@@ -194,7 +194,7 @@ def main() -> None:
     for name, r in kept.items():
         times, others = f"{1000 * r['slowest_s']:.0f}", sum(r["failures"].values())
         table.append(f"| {name} | {r['files']:,} | {r['read']:,} | {r['refused']:,} | {times} | {others} |")
-    (RESULTS / "trust-readers.md").write_text("\n".join(table) + "\n")
+    (RESULTS / "reliability-readers.md").write_text("\n".join(table) + "\n")
     print("\n".join(table))
     if any(r["failures"] for r in kept.values()):
         raise SystemExit("some readers failed")

@@ -1,12 +1,12 @@
 """Mutated model files: how many are refused, how fast, and in how much memory.
 
-    python benchmarks/trust_files.py                # 100,000 damaged and 10,000 forged files; two minutes
-    python benchmarks/trust_files.py --files 2000   # to try it
+    python benchmarks/reliability_files.py                # 100,000 damaged and 10,000 forged files; two minutes
+    python benchmarks/reliability_files.py --files 2000   # to try it
 
 Files of an LDA, a matrix factorisation, a hidden Markov model, a Gaussian process and a network's fit are damaged (flipped bits,
 cuts, insertions, other lengths, strange and exchanged entries of the header) and forged (strange things in the header, paths,
 huge sizes, with a right digest). Damaged ones must all be refused with `ModelFileError`; forged ones must load or be refused with
-it. Results: ``benchmarks/results/trust-files.md`` and ``.json``.
+it. Results: ``benchmarks/results/reliability-files.md`` and ``.json``.
 """
 
 import argparse
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--only", nargs="*", choices=list(MODELS))
     chosen = parser.parse_args()
-    file = RESULTS / "trust-files.json"
+    file = RESULTS / "reliability-files.json"
     found = json.loads(file.read_text())["results"] if file.exists() and chosen.only else {}
     with tempfile.TemporaryDirectory() as folder:
         for number, (name, fit) in enumerate(MODELS.items()):
@@ -112,7 +112,7 @@ def main() -> None:
         "|---|--:|--:|--:|--:|--:|--:|",
         *rows,
     ]
-    (RESULTS / "trust-files.md").write_text("\n".join(table) + "\n")
+    (RESULTS / "reliability-files.md").write_text("\n".join(table) + "\n")
     versions = {"natgrad": ng.__version__, "numpy": np.__version__, "python": platform.python_version()}
     file.write_text(json.dumps({"versions": versions, "results": found}, indent=1) + "\n")
     print("\n".join(table))
