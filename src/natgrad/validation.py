@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["as_index", "as_numbers", "as_observed", "first", "real_number", "require", "where", "whole_number"]
+__all__ = [
+    "as_index",
+    "as_numbers",
+    "as_observed",
+    "check_counts",
+    "check_unit",
+    "first",
+    "real_number",
+    "require",
+    "where",
+    "whole_number",
+]
 
 CONTENTS = {
     "U": "strings",
@@ -20,6 +31,8 @@ CONTENTS = {
     "b": "booleans",
 }
 CONTENTS |= {"f": "floats", "O": "objects"}
+# Sizes of numbers whose squares, and sums and ratios of them, are numbers.
+LARGEST_VALUE, LEAST_VALUE, LARGEST_COUNT = 1e100, 1e-100, 1e15
 LARGEST = np.iinfo(np.int64).max
 
 
@@ -40,6 +53,47 @@ def require(good: Any, array: npt.NDArray[Any], what: str, rule: str, hint: str 
     if (place := first(bad)) is not None:
         more = f" ({int(bad.sum())} such)" if array.ndim else ""
         raise ValueError(f"{what}{where(place)} = {array[place]:g} must be {rule}{more}{hint}")
+
+
+def check_unit(array: npt.NDArray[Any], what: str, stride: int = 1) -> None:
+    """Refuse numbers whose squares overflow, and columns of which all squares vanish; NaN is nothing.
+
+    Parameters
+    ----------
+    array : numbers [N] or [N, D]
+    what : what they are called
+    stride : how many rows of ``what`` one row of ``array`` stands for
+    """
+    if not array.size:
+        return
+    # Without a copy, which data that are mapped from a file may be too large for.
+    ends = np.stack([np.fmin.reduce(array, axis=0), np.fmax.reduce(array, axis=0)]).astype(np.float64)
+    largest = np.abs(ends).max(axis=0)
+    if np.all((largest <= LARGEST_VALUE) & ((largest >= LEAST_VALUE) | (largest == 0))):
+        return
+    size = np.abs(np.where(np.isfinite(array), array, 0.0), dtype=np.float64)
+    largest = size.max(axis=0)
+    for bad, rule in (
+        (size > LARGEST_VALUE, f"up to {LARGEST_VALUE:g}: squares of larger ones overflow"),
+        (
+            (size == largest) & (size > 0) & (largest < LEAST_VALUE),
+            f"from {LEAST_VALUE:g} on: of smaller ones all squares vanish",
+        ),
+    ):
+        if (place := first(bad)) is not None:
+            shown = where((place[0] * stride, *place[1:]))
+            raise ValueError(
+                f"{what}{shown} = {array[place]:g}, and numbers can be computed with {rule}; give {what} in another unit"
+            )
+
+
+def check_counts(array: npt.NDArray[Any], what: str, stride: int = 1) -> None:
+    """Refuse counts that are more than can be told apart."""
+    if (place := first(array > LARGEST_COUNT)) is not None:
+        shown = where((place[0] * stride, *place[1:]))
+        raise ValueError(
+            f"{what}{shown} = {array[place]:g}, and counts may be up to {LARGEST_COUNT:g}; count in another unit"
+        )
 
 
 def whole_number(value: Any, what: str, least: int = 1) -> int:

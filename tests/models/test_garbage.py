@@ -102,3 +102,43 @@ def test_what_is_chosen_from_a_few_is_checked_by_fit(name):
                 make(**{setting: wrong}).fit(*data)
             assert ("True, False" in str(said.value) or "True or False" in str(said.value)) == ("flag" in rule)
     assert {"learn_kernel", "learn_noise", "biases", "learn_priors", "verbose", "covariance"} & set(found)
+
+
+# -- units that nothing can be computed in --
+
+NOISE = np.random.default_rng(2).normal(size=(20, 2))
+WIDE = {
+    "ratings": (lambda X: ng.MatrixFactorization(2, verbose=False).fit(X), "values"),
+    "full": (lambda X: ng.GaussianHMM(2, verbose=False).fit(X), "X"),
+    "diag": (lambda X: ng.GaussianHMM(2, covariance="diag", verbose=False).fit(X), "X"),
+    "inputs": (lambda X: ng.SparseGPRegressor(n_inducing=4, verbose=False).fit(X, NOISE[:, 0]), "X"),
+    "outputs": (lambda X: ng.SparseGPRegressor(n_inducing=4, verbose=False).fit(NOISE, X[:, 0]), "y"),
+    "classes": (lambda X: ng.SparseGPClassifier(n_inducing=4, verbose=False).fit(X, NOISE[:, 0] > 0), "X"),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_numbers_whose_squares_overflow_or_vanish_are_refused_with_their_place(name):
+    """They ended in overflows of NumPy, divisions by zero, and "no path of states is possible"."""
+    fit, what = WIDE[name]
+    single = NOISE.copy()
+    single[3, 0] = 1e300
+    place = {"values": 6, "y": 3}.get(what, "3, 0")
+    with pytest.raises(
+        ValueError, match=rf"^{what}\[{place}\] = 1e\+300, .*up to 1e\+100: .* give {what} in another unit"
+    ):
+        fit(single)
+    for X in (NOISE * 1e300, NOISE + 1e300):
+        with pytest.raises(ValueError, match=rf"^{what}\[0.*up to 1e\+100"):
+            fit(X)
+    with pytest.raises(ValueError, match=rf"^{what}\[\d+.* all squares vanish; give {what} in another unit"):
+        fit(NOISE * 1e-300)
+
+
+@pytest.mark.parametrize("unit", [1e20, 1e300])
+def test_more_counts_than_can_be_told_apart_are_refused(unit):
+    counts = np.random.default_rng(0).poisson(3.0, (8, 5)) * unit
+    with pytest.raises(ValueError, match=r"^values\[\d+\] = .*counts may be up to 1e\+15; count in another unit"):
+        ng.MatrixFactorization(2, likelihood="poisson", verbose=False).fit(counts)
+    with pytest.raises(ValueError, match=r"^X\[\d, \d\] = .*counts may be up to 1e\+15"):
+        ng.PoissonHMM(2, verbose=False).fit(counts)

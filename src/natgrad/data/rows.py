@@ -16,6 +16,7 @@ import numpy.typing as npt
 from natgrad.data.io.parquet import ParquetTable
 from natgrad.data.io.spill import spill
 from natgrad.data.numbers import refuse_masked
+from natgrad.validation import check_unit
 
 __all__ = ["Rows", "Scaling", "open_rows", "rows_of_arrays", "validated"]
 
@@ -138,7 +139,12 @@ def validated(estimator: Any, X: Any, *targets: Any, **checks: Any) -> Any:
 
     for values, argument in zip((X, *targets), ("X", "y"), strict=False):
         refuse_masked(values, argument, "and a row must be whole: leave out rows with missing entries")
-    return validate_data(estimator, X, *targets, **checks)
+    found = validate_data(estimator, X, *targets, **checks)
+    # Rows that a model is fitted to; a single one to predict at may lie as near to zero as it likes.
+    for array, argument in zip(found if targets else (), ("X", "y"), strict=False):
+        if array.dtype.kind == "f":
+            check_unit(array, argument)
+    return found
 
 
 def open_rows(source: Any, target: Any, check: Callable[[Any, Any], tuple[Any, Any]]) -> Rows:

@@ -20,6 +20,7 @@ from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.sweep import ExactStepper
 from natgrad.models.factorization.features import padded_features
 from natgrad.models.factorization.predictors import GaussianPredictor, Predictor, ScalarGaussianPredictor
+from natgrad.validation import check_unit
 
 __all__ = [
     "Bare",
@@ -176,6 +177,7 @@ class Gaussian:
         from natgrad.models.factorization.problem import RatingPriors
 
         self.settings, self.n_factors = settings, settings.n_factors
+        check_unit(ratings.values, "values")
         kept = learned or {
             "offset": float(ratings.values.mean()) if settings.biases else 0.0,
             "variance": _variance(ratings.values),

@@ -32,6 +32,7 @@ from natgrad.models.factorization.predictors import PoissonPredictor, Predictor
 from natgrad.models.factorization.rows import Side, make_side, run_kernel
 from natgrad.models.factorization.sides import OTHER, PLATE, aligned
 from natgrad.random import Stream, generator
+from natgrad.validation import check_counts
 
 __all__ = ["Counts", "CountsProblem"]
 
@@ -224,6 +225,7 @@ class Counts:
                 f'likelihood="poisson" takes counts, whole numbers ≥ 0, got values[{bad[0]}] = {values[bad[0]]:g} '
                 f"({len(bad)} such)"
             )
+        check_counts(values, "values")
         if not values.any():
             raise ValueError('likelihood="poisson": every count is 0; nothing can be learned from them')
         self.settings, self.n_factors = settings, settings.n_factors

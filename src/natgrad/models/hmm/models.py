@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from natgrad.models.hmm.estimator import HiddenMarkov
 from natgrad.renamed import says_new_names
-from natgrad.validation import real_number, require, whole_number
+from natgrad.validation import check_counts, check_unit, real_number, require, whole_number
 
 if TYPE_CHECKING:
     from natgrad.models.hmm.emissions import Emission
@@ -205,6 +205,8 @@ class PoissonHMM(HiddenMarkov):
     def _emission(self, X: Array) -> Emission:
         from natgrad.models.hmm.emissions import Poissons
 
+        stride = max(1, len(X) // PRIOR_ROWS)
+        check_counts(np.asarray(X[::stride]), "X", stride)
         if self.rate_prior is None:
             mean, _ = _mean_and_variance(X, words=False)
             return Poissons(int(self.n_states), X.shape[1], 1.0, 1.0 / max(float(mean.mean()), 1e-3))
@@ -254,7 +256,9 @@ class BernoulliHMM(HiddenMarkov):
 
 def _mean_and_variance(X: Array, words: bool = True) -> tuple[Floats, Floats]:
     """Of each column, from rows all over the data; a column that never varies gets a variance all the same."""
-    rows = np.asarray(X[:: max(1, len(X) // PRIOR_ROWS)], dtype=np.float64)
+    stride = max(1, len(X) // PRIOR_ROWS)
+    rows = np.asarray(X[::stride], dtype=np.float64)
+    check_unit(rows, "X", stride)
     seen = np.isfinite(rows)
     size = np.maximum(seen.sum(0), 1)
     mean = np.where(seen, rows, 0.0).sum(0) / size
