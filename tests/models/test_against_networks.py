@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 import scipy.sparse
 import scipy.special as sp
+import scipy.stats
 
 import natgrad as ng
+from natgrad import covariance as cov
 from natgrad.data.corpus import as_corpus
 from natgrad.data.sequences import Sequences, as_ends
 from natgrad.inference.engine import Limits, Phase, run
@@ -220,6 +222,8 @@ def test_topics_are_those_of_the_network_sweep_by_sweep(seed: int) -> None:
     X[rng.random(n_docs) < 0.2] = 0  # empty documents, and below a word that never occurs
     X[:, -1], X[0, 0] = 0, max(1, X[0, 0])
     alpha, beta = float(rng.gamma(1.0) + 0.05), float(rng.gamma(1.0) + 0.05)
+    if seed % 2:
+        X = X * rng.gamma(2.0, 0.5, X.shape)  # weights other than counts
     document, word = np.nonzero(X)
     doc, topic = ng.Plate("doc", n_docs), ng.Plate("topic", n_topics)
     cell = ng.Plate("cell", len(word), weight=X[document, word].astype(float))
@@ -235,6 +239,40 @@ def test_topics_are_those_of_the_network_sweep_by_sweep(seed: int) -> None:
     found = run(Phase(ours, ng.VB(), ng.Constant(1.0), ("phi",)), first, limits=Limits(8, 0.0), seed=0)
     np.testing.assert_allclose(found.trace["elbo"], wanted.trace["elbo"], rtol=1e-9, atol=1e-8)
     np.testing.assert_allclose(found.state.lam["phi"][0], np.asarray(wanted.state.lam["phi"][0]), rtol=1e-7, atol=1e-8)
+
+
+# -- Gaussian processes --
+
+
+@pytest.mark.parametrize("seed", few_or_many(2, 15))
+def test_a_process_with_all_rows_as_inducing_inputs_is_the_exact_one(seed: int) -> None:
+    """Its bound is the evidence, and so is that of the network that declares it; rows may be there twice."""
+    rng = np.random.default_rng([seed, 5])
+    n, n_columns = int(rng.integers(3, 9)), int(rng.integers(1, 3))
+    X = rng.normal(size=(n, n_columns))
+    kernel = [cov.RBF, cov.Matern32, cov.Matern52][rng.integers(3)](
+        variance=float(rng.gamma(2.0) + 0.1), lengthscale=float(rng.gamma(2.0) + 0.3)
+    )
+    noise, twice = float(rng.gamma(1.0) + 0.1), rng.integers(0, n, int(rng.integers(3)))
+    rows = np.concatenate([np.arange(n), twice])
+    y = rng.multivariate_normal(np.zeros(n), kernel(X) + 1e-9 * np.eye(n))[rows] + np.sqrt(noise) * rng.normal(
+        size=len(rows)
+    )
+    model = ng.SparseGPRegressor(
+        kernel, inducing=X, n_inducing=n, noise_variance=noise, learn_kernel=False, learn_inducing=False, learn_noise=False,
+        standardize=False, batch_size=len(rows), max_steps=3, jitter=0.0, verbose=False,
+    ).fit(X[rows], y)  # fmt: skip
+    covariance = kernel(X)[np.ix_(rows, rows)] + noise * np.eye(len(rows))
+    # The model takes the mean of the outputs for that of the process.
+    away = y - model._offset[0]
+    wanted = float(scipy.stats.multivariate_normal(np.zeros(len(rows)), covariance).logpdf(away))
+    assert model.elbo_ == pytest.approx(wanted, rel=1e-6, abs=1e-6)
+    f = ng.GaussianProcess("f", kernel, inducing=X)
+    network = ng.Network(ng.Normal("y", f(X[rows]), 1.0 / noise, plate=ng.Plate("row", len(rows)), observed=away))
+    assert network.fit(ng.VB()).elbo == pytest.approx(wanted, rel=1e-5, abs=1e-4)
+    mean = model.predict(X)
+    gain = kernel(X)[:, rows] @ np.linalg.inv(covariance)
+    np.testing.assert_allclose(mean, model._offset[0] + gain @ away, rtol=1e-5, atol=1e-6)
 
 
 # -- the same data in other forms --
@@ -301,3 +339,12 @@ def test_zeros_that_are_stored_are_zeros(name: str) -> None:
     wanted = bound(name, COUNTS.astype(np.float64))
     for form, change in SPARSE.items():
         assert bound(name, change(COUNTS)) == pytest.approx(wanted, rel=1e-9), form
+
+
+def test_counts_of_a_word_that_are_stored_in_parts_are_added_and_ratings_are_asked_about() -> None:
+    half = COUNTS.ravel() // 2
+    parts = np.concatenate([half, COUNTS.ravel() - half])
+    X = scipy.sparse.coo_array((parts, np.tile(np.indices(COUNTS.shape).reshape(2, -1), 2)), shape=COUNTS.shape)
+    assert bound("lda", X) == pytest.approx(bound("lda", COUNTS), rel=1e-9)
+    with pytest.raises(ValueError, match="user 0 rates item 0 twice"):
+        bound("counts", X)
