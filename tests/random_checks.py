@@ -18,6 +18,7 @@ from natgrad.errors import NotAdditive, NotConjugate, PlateMismatch
 from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.groups import GroupStepper
+from natgrad.network.results.psis import _log_weights
 
 # Sums of a few hundred terms of order 1 … 1e3: rounding stays some digits below this.
 RTOL = 1e-9
@@ -50,6 +51,13 @@ def check_bound(case: Case, state: State | None = None) -> None:
     for name, node in case.declaration.nodes.items():
         wanted = reference.term(node) + (reference.entropy(node) if node.hidden else 0.0)
         close(got[name], wanted, f"term {name!r}")
+
+
+def check_weights(case: Case, n: int = 100) -> None:
+    """The importance weights of draws from q average, as logarithms, to the bound."""
+    weights = _log_weights(case.problem, case.state, n, case.rng)
+    bound, error = case.problem.bound(case.state), weights.std() / np.sqrt(n)
+    assert abs(weights.mean() - bound) <= 6 * error + RTOL * (1.0 + abs(bound)), (weights.mean(), bound, error)
 
 
 def check_targets(case: Case) -> None:

@@ -19,6 +19,7 @@ from random_checks import (
     check_sweeps,
     check_targets,
     check_variants,
+    check_weights,
 )
 from random_evidence import log_evidence
 from random_features import features
@@ -44,6 +45,8 @@ def check(seed: int, declaration: Declaration, wanted: str = "all", backend: str
         return False  # with a text that says why
     try:
         check_bound(case)
+        if wanted in ("all", "weights"):
+            check_weights(case)
         if wanted in ("all", "targets"):
             check_targets(case)
         if wanted in ("all", "sweeps"):
@@ -69,6 +72,10 @@ def test_networks_are_right_or_refused(start):
         for seed in range(start, start + CHUNK)
     )
     assert accepted >= 0.6 * CHUNK
+
+
+def test_weights_of_draws_average_to_the_bound():
+    assert sum(check(seed, draw(seed), "weights") for seed in range(300, 312)) >= 8
 
 
 @pytest.mark.parametrize("start", [20_000, 20_020])
