@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -161,13 +162,37 @@ def test_files_and_names_of_the_architecture_page_exist() -> None:
     text = (DOCS / "architecture.md").read_text()
     source = ROOT / "src" / "natgrad"
     for path in re.findall(r"`((?:\w+/)+\w+\.py)`", text):
-        assert (source / path).is_file(), path
+        assert (source / path).is_file() or (ROOT / path).is_file(), path
     rows = re.findall(r"^\|(?: \d+ \|)? `((?:\w+/)+\w+\.py)` \| `(\w+)` \|", text, flags=re.MULTILINE)
     assert rows
     for path, name in rows:
         tree = ast.parse((source / path).read_text())
         defined = {n.name for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
         assert name in defined, f"{path} does not define {name}"
+
+
+def walks_of_the_page() -> dict[str, list[str]]:
+    """The files of each walk of the architecture page, by the last word of its heading."""
+    text = (DOCS / "architecture.md").read_text().split("## Walks")[1]
+    found = {}
+    for section in text.split("\n### ")[1:]:
+        files = re.findall(r"^\| \d+ \| `((?:\w+/)+\w+\.py)`", section.split("\n## ")[0], flags=re.MULTILINE)
+        found[section.split("\n")[0].split()[-1].lower()] = files
+    return found
+
+
+def test_walks_of_the_architecture_page_are_real() -> None:
+    sys.path.insert(0, str(ROOT / "tools"))
+    hops = import_module("hops")
+    fits, names = hops.fits(), {"model": "HMM", "process": "GP", "lda": "LDA"}
+    walks = walks_of_the_page()
+    assert len(walks) >= 5
+    listed = (DOCS / "figures" / "hops.md").read_text()
+    for word, files in walks.items():
+        name = names.get(word, word)
+        real = hops.walk(fits[name]).files
+        assert not set(files) - set(real), name
+        assert f"| {name} |" in listed
 
 
 def test_every_node_is_in_the_table_of_the_language() -> None:

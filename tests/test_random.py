@@ -1,11 +1,15 @@
 """Draws without replacement: the right number, no repeats, uniform, and a function of the seed."""
 
+import ast
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natgrad.random import draw_rows, generator
+import natgrad
+from natgrad.random import Stream, draw_rows, generator
 
 
 @given(
@@ -39,3 +43,18 @@ def test_every_position_is_drawn_equally_often(count):
     expected = repeats * count / length
     # Each count is close to binomial: five standard deviations leave one chance in 10⁴ over a hundred positions.
     assert np.abs(hits - expected).max() < 5 * np.sqrt(expected)
+
+
+def test_a_place_in_a_run_is_a_step_or_a_stream() -> None:
+    """No file has a large number of its own in place of a step: two of them once had the same."""
+    places = [
+        (path, call.args[1])
+        for path in Path(natgrad.__file__).parent.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and ast.unparse(call.func).split(".")[-1] == "generator" and len(call.args) > 1
+    ]
+    assert len(places) > 10
+    for path, place in places:
+        words = ast.unparse(place)
+        assert words.startswith(("Stream.", "random.Stream.")) or words.islower(), f"{path.name}: {words}"
+    assert len({int(stream) for stream in Stream}) == len(Stream.__members__)

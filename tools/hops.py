@@ -1,11 +1,11 @@
-"""How far one walks through natgrad to follow a fit: files in the order in which they are first called, and changes of folder.
+"""How far one walks through natgrad to follow a fit: files, changes of folder, and the same for its steps alone.
 
-    python tools/hops.py            a table of all walks
-    python tools/hops.py LDA        the files of one walk in order
+    python tools/hops.py            count all walks, for docs/architecture.md
+    python tools/hops.py LDA        one walk, file by file in the order of first calls
 
-Small fits run under `sys.setprofile`. What happens when a module is imported is not counted, nor the bodies of classes, and
-compiled kernels count as the file whose Python calls them. A walk is counted twice: for a fit as users call it, and for what
-lies on the path of every step, from the engine's loop down.
+Small fits run under `sys.setprofile`, for the second time: what is imported and compiled at the first one is no part of the
+path. Bodies of modules and classes are not counted; compiled kernels run where Python does not see them. A star marks what
+the steps call.
 """
 
 from __future__ import annotations
@@ -14,60 +14,71 @@ import argparse
 import itertools
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from inspect import CO_OPTIMIZED
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import natgrad as ng
 
-SOURCE = Path(ng.__file__).resolve().parent
-LOOP = "inference/engine.py"
+SOURCE = str(Path(ng.__file__).resolve().parent) + "/"
+ENGINE = "inference/engine.py"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "figures" / "hops.md"
 
 
-@contextmanager
-def called_files() -> Iterator[dict[str, None]]:
-    """The files of natgrad whose functions are called, in the order of the first call."""
-    found: dict[str, None] = {}
-    prefix = str(SOURCE) + "/"
-    known: dict[Any, str | None] = {}
+class Walk(NamedTuple):
+    """Files in the order of their first call: of a whole fit, and of what a stepper calls."""
 
-    def profile(frame: FrameType, event: str, argument: Any) -> None:
-        code = frame.f_code
-        if event != "call":
-            return
-        if code not in known:
-            file = code.co_filename
-            inside = file.startswith(prefix) and not code.co_name.startswith("<") and _is_function(code)
-            known[code] = file[len(prefix) :] if inside else None
-        name = known[code]
-        if name is not None and name not in found:
-            found[name] = None
-
-    sys.setprofile(profile)
-    try:
-        yield found
-    finally:
-        sys.setprofile(None)
+    files: list[str]
+    step: list[str]
 
 
-def _is_function(code: Any) -> bool:
-    """Not the body of a module or of a class."""
-    return bool(
-        code.co_flags & 0x0002
-    )  # CO_NEWLOCALS and fast locals: functions alone have CO_OPTIMIZED | CO_NEWLOCALS
-
-
-def folder_changes(files: list[str]) -> int:
-    """How often the folder is another one than that of the file before."""
-    folders = [file.rpartition("/")[0] for file in files]
+def folder_changes(files: list[str], depth: int | None = None) -> int:
+    """How often the next file of a list is in another folder; ``depth`` 1 counts the folders of `src/natgrad` only."""
+    folders = [file.split("/")[:-1][:depth] for file in files]
     return sum(a != b for a, b in itertools.pairwise(folders))
 
 
-def walks() -> dict[str, Callable[[], Any]]:
+def walk(fit: Callable[[], Any]) -> Walk:
+    """What a second fit calls."""
+    files: dict[str, None] = {}
+    step: dict[str, None] = {}
+    known: dict[CodeType, str | None] = {}
+    inside = 0
+
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal inside
+        code = frame.f_code
+        if code not in known:
+            ours = code.co_filename.startswith(SOURCE) and code.co_flags & CO_OPTIMIZED  # functions alone
+            known[code] = code.co_filename[len(SOURCE) :] if ours else None
+        here = known[code]
+        if here is None or event not in ("call", "return"):
+            return
+        steps = code.co_name == "step" and here.startswith("inference/") and here != ENGINE
+        if event == "return":
+            inside -= steps
+            return
+        inside += steps
+        files.setdefault(here)
+        if inside:
+            step.setdefault(here)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit()
+        sys.setprofile(profile)
+        try:
+            fit()
+        finally:
+            sys.setprofile(None)
+    return Walk(list(files), list(step))
+
+
+def fits() -> dict[str, Callable[[], Any]]:
     """One small fit of each kind of model."""
     rng = np.random.default_rng(0)
     counts = rng.poisson(0.5, size=(30, 12))
@@ -81,7 +92,7 @@ def walks() -> dict[str, Callable[[], Any]]:
         mean = ng.Normal("mean", 0.0, 0.01, plate=part)
         z = ng.Categorical("z", ng.Dirichlet("share", 1.0, size=2), plate=point)
         x = ng.Normal("x", mean[z], 1.0, plate=point, observed=rows[:, 0])
-        return ng.Network(x).fit(init={"mean": [-1.0, 1.0]}, max_steps=5, **quiet)
+        return ng.Network(x).fit(init={"mean": np.array([-1.0, 1.0])}, max_steps=5, **quiet)
 
     found = {
         "network": network,
@@ -95,31 +106,30 @@ def walks() -> dict[str, Callable[[], Any]]:
     return found
 
 
-def walk(fit: Callable[[], Any]) -> list[str]:
-    """The files of a second fit: what is imported or compiled at the first one is no part of the path."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fit()
-        with called_files() as found:
-            fit()
-    return list(found)
+def table() -> str:
+    """The numbers of every walk."""
+    lines = [
+        "| walk | files | changes of folder | of rooms | files of a step | changes of folder |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, fit in fits().items():
+        files, step = walk(fit)
+        numbers = len(files), folder_changes(files), folder_changes(files, 1), len(step), folder_changes(step)
+        lines.append(f"| {name} | {' | '.join(map(str, numbers))} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    """Print the table, or one walk."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    """Write the table, or print some walks."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="walks to print file by file")
     names = parser.parse_args().names
-    known = walks()
+    for name in names:
+        files, step = walk(fits()[name])
+        print(name, *(f"    {'*' if file in step else ' '} {file}" for file in files), sep="\n")
     if not names:
-        print("| walk | files | changes of folder |\n|---|---|---|")
-    for name in names or known:
-        files = walk(known[name])
-        if names:
-            print(f"{name}: {len(files)} files, {folder_changes(files)} changes of folder")
-            print("\n".join(f"    {file}" for file in files))
-        else:
-            print(f"| {name} | {len(files)} | {folder_changes(files)} |")
+        PAGE.write_text(table())
+        print(PAGE.read_text(), end="")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ Ints = npt.NDArray[np.int64]
 MOST_FLOYD_DRAWS = 64
 
 
+@enum.unique
 class Stream(enum.IntEnum):
     """What random numbers are for, where that is not the step itself: each use has a number of its own, far from any step."""
 
