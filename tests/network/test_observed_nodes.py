@@ -141,3 +141,26 @@ def test_observed_categories_on_two_plates_read_by_integers(rng):
     np.testing.assert_allclose(fit["mu"].mean(), sums / (1.0 + counts))
     with pytest.raises(PlateMismatch, match="one index for each of them"):
         mu[grid[i]]
+
+
+def test_missing_values_in_the_middle_are_elements_that_are_not_there():
+    """What is missing of an observed parent must be missing of its children; both are then as if they had been left out."""
+    rng = np.random.default_rng(3)
+    price, sold, gone = rng.normal(size=5), rng.normal(size=5), np.arange(5) == 2
+
+    def network(price, sold, index=None):
+        day = ng.Plate("day", len(price))
+        base, level, tau = ng.Normal("base", 0.0, 0.5), ng.Normal("level", 0.0, 2.0), ng.Gamma("tau", 2.0, 1.0)
+        p = ng.Normal("price", level, tau, plate=day, observed=price)
+        return ng.Network(ng.Normal("y", base + (p if index is None else p[index]), tau, plate=day, observed=sold))
+
+    holes = np.where(gone, np.nan, price), np.where(gone, np.nan, sold)
+    missing, short = network(*holes).fit(tol=1e-9), network(price[~gone], sold[~gone]).fit(tol=1e-9)
+    assert missing.elbo == pytest.approx(short.elbo, abs=1e-7)
+    for name in ("base", "level", "tau"):
+        np.testing.assert_allclose(missing[name].mean(), short[name].mean(), rtol=1e-5)
+    with pytest.raises(ValueError, match=r"observed\[2\] is missing: fill it in, or mask the same elements of 'y'"):
+        network(holes[0], sold)
+    # Through an index nobody can tell from a mask which elements are meant.
+    with pytest.raises(ValueError, match=r"observed\[2\] is missing: fill it in, or leave it out, with what reads it"):
+        network(*holes, np.arange(5))

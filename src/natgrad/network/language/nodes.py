@@ -220,9 +220,10 @@ class Node(Expression):
             same_plates = [plate.name for plate in parent.plates] == [plate.name for plate in self.plates]
             aligned = same_plates and all(selector is None for selector in access.selectors)
             if not aligned or self.mask is None or (self.mask > parent.mask).any():
+                advice = f"mask the same elements of {self.name!r}" if aligned else "leave it out, with what reads it"
                 raise ValueError(
                     f"{self.name!r} reads {access}, but {parent.name}'s observed{where(first(parent.mask == 0))} is missing: "
-                    f"fill it in, or mask the same elements of {self.name!r}"
+                    f"fill it in, or {advice}"
                 )
 
     def _checked_mask(self, mask: Any, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
