@@ -190,6 +190,22 @@ def test_a_forged_memory_of_a_mixture_is_refused(change, said, checkpoint_of_mix
         )
 
 
+def test_forged_sums_of_one_batch_of_a_mixture_are_refused(checkpoint_of_mixture, tmp_path) -> None:
+    """They are taken out of the whole when the batch is visited again, which ended in errors of NumPy."""
+
+    def change(memory):
+        def longer(kept):
+            told = {name: tuple(np.repeat(np.atleast_1d(p), 3) for p in parts) for name, parts in kept.messages.items()}
+            return kept._replace(messages=told)
+
+        return memory._replace(batches=tuple(None if kept is None else longer(kept) for kept in memory.batches))
+
+    with pytest.raises(ng.errors.ModelFileError, match="batch 0 has sums of the shapes"):
+        forgery_cases.used(
+            "checkpoint of mixture", changed(checkpoint_of_mixture, tmp_path / "forged", _remembered(change))
+        )
+
+
 def test_forged_sums_of_a_mixture_are_made_anew(checkpoint_of_mixture, tmp_path) -> None:
     def change(memory):
         return memory._replace(messages={key: (2.0 * part,) for key, (part,) in memory.messages.items()})

@@ -269,27 +269,24 @@ class GroupStepper:
         if len(memory.batches) != len(batches):
             return anew
         sizes: dict[str, Any] = {}
+        close = True
         for number, (groups, kept) in enumerate(zip(batches, memory.batches, strict=True)):
             if kept is None:
                 continue
-            if not self.problem.fits(kept.rows, groups, state, f"what was remembered of batch {number}"):
+            where = f"what was remembered of batch {number}"
+            if not self.problem.fits(kept.rows, groups, state, where):
                 return anew
             if not self.problem.summarises:
                 continue
             found = self.problem.solve(state, groups, kept.rows, self.tol, 0)
             anew = replace_batch(anew, number, found)
-            sizes = {key: sizes.get(key, 0.0) + np.abs(value[0]) for key, value in found.messages.items()}
+            size = {key: np.abs(value[0]) for key, value in found.messages.items()}
+            sizes = {key: sizes.get(key, 0.0) + part for key, part in size.items()}
+            # Of a single batch only the sums are kept.
+            close &= len(batches) == 1 or _near(kept, found, size, where)
         if not self.problem.summarises:
             return memory
-        shapes, wanted = (
-            {key: [np.shape(p) for p in parts] for key, parts in of.messages.items()} for of in (memory, anew)
-        )
-        if shapes != wanted:
-            refuse("what was remembered", f"has sums of the shapes {shapes}, and here they are {wanted}")
-        close = all(
-            np.all(np.abs(memory.messages[k][0] - anew.messages[k][0]) <= NEAR * size) for k, size in sizes.items()
-        )
-        return memory if close and abs(memory.rest - anew.rest) <= NEAR * (1.0 + abs(anew.rest)) else anew
+        return memory if _near(memory, anew, sizes, "what was remembered") and close else anew
 
     def _cut(self, seed: int) -> list[Ints | None]:
         """The groups of each batch; with one batch nothing is copied."""
@@ -457,6 +454,15 @@ def replace_batch(memory: GroupMemory, number: int, found: GroupResult) -> Group
     }
     rest = memory.rest + found.rest - (0.0 if old is None else old.rest)
     return memory._replace(messages=messages, rest=rest, batches=batches)
+
+
+def _near(told: Any, wanted: Any, sizes: Mapping[str, Any], where: str) -> bool:
+    """Whether messages and rest are those that are wanted, but for rounding; refuses other shapes."""
+    shapes, right = ({key: [np.shape(p) for p in parts] for key, parts in of.messages.items()} for of in (told, wanted))
+    if shapes != right:
+        refuse(where, f"has sums of the shapes {shapes}, and here they are {right}")
+    same = all(np.all(np.abs(told.messages[k][0] - wanted.messages[k][0]) <= NEAR * s) for k, s in sizes.items())
+    return bool(same and abs(told.rest - wanted.rest) <= NEAR * (1.0 + abs(wanted.rest)))
 
 
 def _swapped(total: Any, new: Any, old: Any) -> Any:
