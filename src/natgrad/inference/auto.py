@@ -21,7 +21,7 @@ from natgrad.inference.problem import EdgeProblem, GroupProblem, Problem
 from natgrad.inference.step_sizes import Constant, PerNode, Step
 from natgrad.inference.steppers.accelerated import AcceleratedStepper
 from natgrad.inference.steppers.checked import SafeguardedStepper
-from natgrad.inference.steppers.groups import GroupStepper, WholePasses, group_stepper
+from natgrad.inference.steppers.groups import FOLLOWING, ONE_PASS, GroupStepper, WholePasses
 from natgrad.inference.steppers.message_memory import MessageStepper
 from natgrad.inference.steppers.sampled import ChildrenStepper, GlobalBatchStepper
 from natgrad.inference.steppers.stepper import Stepper
@@ -36,6 +36,8 @@ DataAccess = Literal["cheap", "expensive", "stream"]
 # batches must be worth it (on 6,000 points of a mixture sweeps are 20 times as fast as 30 batches), and may be small where they
 # are not.
 OBSERVATIONS = {"cheap": 20_000, "expensive": 200, "stream": 200}
+# With fewer batches a pass of sampled steps has no time to forget the start.
+LEAST_TO_SAMPLE = 5
 # A part of the free memory that remembered messages may take.
 MEMORY_SHARE = 0.5
 
@@ -95,7 +97,7 @@ def choose(
     if isinstance(problem, GroupProblem):
         fixed, auto = (None, step) if isinstance(step, Auto) else (step, Auto(memory=0.0))
         return Choice(
-            *group_stepper(problem, method, fixed, auto.memory_budget, fixed is None and auto.data_access == "stream")
+            *_of_groups(problem, method, fixed, auto.memory_budget, fixed is None and auto.data_access == "stream")
         )
     assert isinstance(problem, EdgeProblem)
     if executor is not None:
@@ -115,6 +117,46 @@ def choose(
     if method is not None:
         return _sampled(problem, method, step, order)
     return _best(problem, step, order)
+
+
+def _of_groups(
+    problem: GroupProblem, method: Method | None, step: Step | None, memory_budget: float, stream: bool
+) -> tuple[Stepper, str]:
+    """The stepper for what the user fixed, and why it is this one; ``step`` is None where it is left to us."""
+    plate = problem.group_plate
+    if isinstance(method, (Children, GlobalBatch)):
+        raise TypeError(f"{method} samples single observations; here groups are sampled: SVI({{{plate!r}: size}})")
+    tol, limit = problem.local_limits
+    size = min(problem.batch_size, problem.n_groups)
+    if isinstance(method, SVI):
+        if method.plate != plate:
+            raise ValueError(f"SVI: batch names plate {method.plate!r}, and the groups are called {plate!r}")
+        size, tol, limit = method.size, method.local_tol, method.local_steps
+    if problem.follows_gradient:
+        size = problem.n_groups if isinstance(method, VB) else size
+        rule = step or (FOLLOWING if size < problem.n_groups else Constant(1.0))
+        words = f"batches of {size} {plate}s with {rule}; q first, then the hyper-parameters by their gradient"
+        return GroupStepper(problem, size, tol, limit, rule, remember=False), words
+    if isinstance(method, VB) or (method is None and step is not None):
+        whole = GroupStepper(problem, problem.n_groups, tol, limit, step, remember=True)
+        return whole, "coordinate ascent on all groups, as asked"
+    if step is not None:
+        return GroupStepper(problem, size, tol, limit, step, remember=False), f"{method} with {step}, as asked"
+    if problem.step is not None:
+        words = f"{problem.step}: groups overlap, so nothing is remembered"
+        return GroupStepper(problem, size, tol, limit, problem.step, remember=False), words
+    forgotten = GroupStepper(problem, size, tol, limit, ONE_PASS, remember=False, in_passes=True)
+    if stream:
+        return forgotten, f"{ONE_PASS}: the data are a stream, nothing is remembered"
+    n_batches = forgotten.n_batches
+    needed = problem.row_bytes * problem.n_groups + problem.message_bytes * (n_batches + 1)
+    if needed > memory_budget:
+        return forgotten, f"{ONE_PASS}: remembering {n_batches} batches takes {needed / 1e9:.2g} GB, more than there is"
+    words = f"memoised VB in {n_batches} batches of {plate!r}: given the globals they are independent"
+    first = None if n_batches < LEAST_TO_SAMPLE else ONE_PASS
+    if first is not None:
+        words += f"; before it one pass with {ONE_PASS}"
+    return GroupStepper(problem, size, tol, limit, remember=True, first=first), words
 
 
 def largest_coupling(problem: EdgeProblem) -> int:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from networks import CASES, scalar_mixture
 
 import natgrad as ng
-from natgrad.inference.steppers.groups import KEY
+from natgrad.inference.steppers.group_memory import KEY
 from natgrad.network.groups.groups import Groups
 from natgrad.network.groups.summary import NotAdditive, Summary
 from natgrad.network.start.initial import make_start

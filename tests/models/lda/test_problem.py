@@ -12,7 +12,8 @@ from stopping_models import COUNTS
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
 from natgrad.inference.engine import Limits, Phase, run
-from natgrad.inference.steppers.groups import KEY, GroupStepper, rows_of
+from natgrad.inference.steppers.group_memory import KEY, rows_of
+from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.models.lda.afresh import better_rows
 from natgrad.models.lda.problem import LDAProblem, Local
 

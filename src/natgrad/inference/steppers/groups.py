@@ -21,67 +21,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.problem import BlockInfo, GlobalResult, GroupProblem, GroupResult, Hyper, State
-from natgrad.inference.schema import refuse
 from natgrad.inference.step_sizes import Constant, RobbinsMonro, Step
-from natgrad.inference.steppers.stepper import StepInfo, Stepper, all_valid
+from natgrad.inference.steppers.group_memory import (
+    BEFORE,
+    KEY,
+    GroupMemory,
+    completed,
+    cut_of,
+    near,
+    replace_batch,
+)
+from natgrad.inference.steppers.stepper import StepInfo, all_valid
 from natgrad.random import Stream, generator
 
-__all__ = [
-    "FOLLOWING",
-    "ONE_PASS",
-    "BatchMemory",
-    "ExactPass",
-    "GroupMemory",
-    "GroupStepper",
-    "WholePasses",
-    "group_stepper",
-    "n_remembered",
-    "replace_batch",
-    "rows_of",
-]
+__all__ = ["FOLLOWING", "ONE_PASS", "ExactPass", "GroupStepper", "WholePasses"]
 
 Stats = tuple[Any, ...]
 ByBlock = Mapping[str, Stats]
 Ints = npt.NDArray[np.int64]
-KEY, BEFORE = "groups", "before"
 # For data too large to remember: one pass has some tens to hundreds of batches, and early ones must be forgotten within it.
 ONE_PASS = RobbinsMonro(delay=4.0, forgetting=0.7)
 # While hyper-parameters follow a gradient, q must follow them; the noise of single batches is taken out by the exact pass at the
 # end. kin40k, M = 100, after 400 steps: 0.2 ends 0.03 nats a row better than 0.1, and than decaying steps.
 FOLLOWING = Constant(0.2)
-# With fewer batches a pass of sampled steps has no time to forget the start.
-LEAST_TO_SAMPLE = 5
 # A step that lowers its batch's bound is halved at most so often; what is left then is not worth a factorisation.
 MOST_HALVINGS = 8
-# A bound computed twice may differ by rounding; so do sums that were exchanged for many passes.
-ROUNDING, NEAR = 1e-12, 1e-9
-
-
-class BatchMemory(NamedTuple):
-    """What is remembered of one batch."""
-
-    rows: Any
-    messages: dict[str, Stats]
-    rest: float
-
-
-class GroupMemory(NamedTuple):
-    """Messages and rest summed over the batches seen; what each batch holds, None if it was not seen.
-
-    ``cut`` tells which batches these are: the plate, how many, and the seed.
-    """
-
-    messages: dict[str, Stats]
-    rest: float
-    batches: tuple[BatchMemory | None, ...]
-    cut: tuple[str, int, int] | None = None
+# A bound computed twice may differ by rounding.
+ROUNDING = 1e-12
 
 
 class GroupStepper:
@@ -214,7 +186,7 @@ class GroupStepper:
         said_before = self._said_before(state, seen)
         messages = memory.messages
         if scale != 1.0:
-            messages = _completed(problem, messages, said_before, scale)
+            messages = completed(problem, messages, said_before, scale)
         result = problem.global_step(state, messages, rho)
         after, bound = result.state, result.bound
         if hyper is not None and seen == n_groups and state.t >= self.n_batches:
@@ -283,15 +255,15 @@ class GroupStepper:
             size = {key: np.abs(value[0]) for key, value in found.messages.items()}
             sizes = {key: sizes.get(key, 0.0) + part for key, part in size.items()}
             # Of a single batch only the sums are kept.
-            close &= len(batches) == 1 or _near(kept, found, size, where)
+            close &= len(batches) == 1 or near(kept, found, size, where)
         if not self.problem.summarises:
             return memory
-        return memory if _near(memory, anew, sizes, "what was remembered") and close else anew
+        return memory if near(memory, anew, sizes, "what was remembered") and close else anew
 
     def _cut(self, seed: int) -> list[Ints | None]:
         """The groups of each batch; with one batch nothing is copied."""
         if seed not in self._cuts:
-            self._cuts = {seed: _cut_of(seed, self.problem.n_groups, self.n_batches)}
+            self._cuts = {seed: cut_of(seed, self.problem.n_groups, self.n_batches)}
         return self._cuts[seed]
 
     def _next(self, state: State, seed: int) -> int:
@@ -321,61 +293,6 @@ class WholePasses:
     def finish(self, state: State) -> State:
         """The local variables of all batches put in their places."""
         return self.inner.finish(state)
-
-
-def group_stepper(
-    problem: GroupProblem, method: Method | None, step: Step | None, memory_budget: float, stream: bool
-) -> tuple[Stepper, str]:
-    """The stepper for what the user fixed, and why it is this one; ``step`` is None where it is left to us."""
-    plate = problem.group_plate
-    if isinstance(method, (Children, GlobalBatch)):
-        raise TypeError(f"{method} samples single observations; here groups are sampled: SVI({{{plate!r}: size}})")
-    tol, limit = problem.local_limits
-    size = min(problem.batch_size, problem.n_groups)
-    if isinstance(method, SVI):
-        if method.plate != plate:
-            raise ValueError(f"SVI: batch names plate {method.plate!r}, and the groups are called {plate!r}")
-        size, tol, limit = method.size, method.local_tol, method.local_steps
-    if problem.follows_gradient:
-        size = problem.n_groups if isinstance(method, VB) else size
-        rule = step or (FOLLOWING if size < problem.n_groups else Constant(1.0))
-        words = f"batches of {size} {plate}s with {rule}; q first, then the hyper-parameters by their gradient"
-        return GroupStepper(problem, size, tol, limit, rule, remember=False), words
-    if isinstance(method, VB) or (method is None and step is not None):
-        whole = GroupStepper(problem, problem.n_groups, tol, limit, step, remember=True)
-        return whole, "coordinate ascent on all groups, as asked"
-    if step is not None:
-        return GroupStepper(problem, size, tol, limit, step, remember=False), f"{method} with {step}, as asked"
-    if problem.step is not None:
-        words = f"{problem.step}: groups overlap, so nothing is remembered"
-        return GroupStepper(problem, size, tol, limit, problem.step, remember=False), words
-    forgotten = GroupStepper(problem, size, tol, limit, ONE_PASS, remember=False, in_passes=True)
-    if stream:
-        return forgotten, f"{ONE_PASS}: the data are a stream, nothing is remembered"
-    n_batches = forgotten.n_batches
-    needed = problem.row_bytes * problem.n_groups + problem.message_bytes * (n_batches + 1)
-    if needed > memory_budget:
-        return forgotten, f"{ONE_PASS}: remembering {n_batches} batches takes {needed / 1e9:.2g} GB, more than there is"
-    words = f"memoised VB in {n_batches} batches of {plate!r}: given the globals they are independent"
-    first = None if n_batches < LEAST_TO_SAMPLE else ONE_PASS
-    if first is not None:
-        words += f"; before it one pass with {ONE_PASS}"
-    return GroupStepper(problem, size, tol, limit, remember=True, first=first), words
-
-
-def rows_of(problem: GroupProblem, state: State, seed: int) -> list[tuple[Ints | None, Any]]:
-    """The groups and the rows of every batch that a state remembers; empty if it does not remember all of them."""
-    memory = state.memory.get(KEY)
-    if memory is None or any(kept is None for kept in memory.batches):
-        return []
-    cut = _cut_of(seed, problem.n_groups, len(memory.batches))
-    return [(groups, kept.rows) for groups, kept in zip(cut, memory.batches, strict=True)]
-
-
-def n_remembered(state: State) -> int:
-    """The groups whose rows a state remembers."""
-    memory = state.memory.get(KEY)
-    return 0 if memory is None else sum(len(kept.rows[0]) for kept in memory.batches if kept is not None)
 
 
 class ExactPass:
@@ -426,57 +343,5 @@ def _hyper(problem: GroupProblem) -> Hyper:
     return problem.hyper
 
 
-def _cut_of(seed: int, n_groups: int, n_batches: int) -> list[Ints | None]:
-    if n_batches == 1:
-        return [None]
-    shuffled = generator(seed, Stream.BATCH_CUT).permutation(n_groups)
-    return [np.sort(part) for part in np.array_split(shuffled, n_batches)]
-
-
 def _length(batch: Ints | None, n_groups: int) -> int:
     return n_groups if batch is None else len(batch)
-
-
-def replace_batch(memory: GroupMemory, number: int, found: GroupResult) -> GroupMemory:
-    """The old contribution of a batch taken out, the new one put in; of a single batch only the sums are kept."""
-    old = memory.batches[number]
-    alone = len(memory.batches) == 1
-    kept = BatchMemory(found.rows, {} if alone else found.messages, found.rest)
-    batches = (*memory.batches[:number], kept, *memory.batches[number + 1 :])
-    if alone or not memory.messages:
-        return memory._replace(messages=found.messages, rest=found.rest, batches=batches)
-    messages = {
-        name: tuple(
-            _swapped(total, new, None if old is None else old.messages[name][place])
-            for place, (total, new) in enumerate(zip(parts, found.messages[name], strict=True))
-        )
-        for name, parts in memory.messages.items()
-    }
-    rest = memory.rest + found.rest - (0.0 if old is None else old.rest)
-    return memory._replace(messages=messages, rest=rest, batches=batches)
-
-
-def _near(told: Any, wanted: Any, sizes: Mapping[str, Any], where: str) -> bool:
-    """Whether messages and rest are those that are wanted, but for rounding; refuses other shapes."""
-    shapes, right = ({key: [np.shape(p) for p in parts] for key, parts in of.messages.items()} for of in (told, wanted))
-    if shapes != right:
-        refuse(where, f"has sums of the shapes {shapes}, and here they are {right}")
-    same = all(np.all(np.abs(told.messages[k][0] - wanted.messages[k][0]) <= NEAR * s) for k, s in sizes.items())
-    return bool(same and abs(told.rest - wanted.rest) <= NEAR * (1.0 + abs(wanted.rest)))
-
-
-def _swapped(total: Any, new: Any, old: Any) -> Any:
-    """Sums in double precision, whatever the type of what is remembered; a float32 is a float64 exactly."""
-    added = np.asarray(np.add(total, new, dtype=np.float64))
-    return added if old is None else np.subtract(added, old, out=added)
-
-
-def _completed(problem: GroupProblem, messages: ByBlock, before: ByBlock | None, scale: float) -> Any:
-    """The messages of some groups stand for all, ``scale`` times as many; or the others say what was said before."""
-    out = problem.scaled(messages, scale)
-    for name, parts in (before or {}).items():
-        out[name] = tuple(
-            np.add(new, (1.0 - 1.0 / scale) * old, dtype=np.float64)
-            for new, old in zip(messages[name], parts, strict=True)
-        )
-    return out

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +24,7 @@ from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.starts import Starts
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper
-from natgrad.inference.streams import Chunk, StreamPhases
-from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.inference.trace import Reason, Stop
 from natgrad.models.hmm.files import HMMFiles, run_table
 from natgrad.models.hmm.priors import chain_priors
 from natgrad.posterior.export import Posterior, factors_of
@@ -35,8 +33,6 @@ from natgrad.posterior.fit_options import (
     all_or_nothing,
     checked_method,
     checked_step,
-    refuse_checkpoint,
-    split_options,
 )
 from natgrad.validation import real_number, whole_number
 
@@ -174,7 +170,9 @@ class HiddenMarkov(HMMFiles, ABC):
         if is_stream(X):
             if not all(given is None for given in (y, lengths, labels)):
                 raise ValueError("an iterator takes no lengths or labels: its parts are sequences")
-            self._fit_stream(X, keep)
+            from natgrad.models.hmm.stream import fit_stream  # Numba takes a while to import
+
+            fit_stream(self, X, keep)
             return self
         columns, lengths = self._columns(X, y, lengths, fresh=True)
         model = self._model(columns)
@@ -288,36 +286,6 @@ class HiddenMarkov(HMMFiles, ABC):
         # Of sampled steps, the mean of what the later half of them said.
         said = [r.elbo_estimate for r in records[len(records) // 2 :]] if sampled else [records[-1].elbo]
         self.elbo_ = float(np.mean(said))
-
-    def _fit_stream(self, parts: Iterable[Any], options: FitOptions) -> None:
-        """Parts of an iterator, one after the other, each a step."""
-        from natgrad.models.hmm.problem import SequenceProblem
-
-        refuse_checkpoint(split_options(options)[1])
-        trace, models = Trace(), list["HMMModel"]()
-
-        def chunk(part: Any) -> Chunk:
-            columns, lengths = self._columns(part, None, None, fresh=not models)
-            if not models:
-                models.append(self._model(columns))
-            data = self._sequences(columns, lengths, None, models[0].emission)
-
-            def problem(n_times: float) -> SequenceProblem:
-                population = len(data) * n_times / data.n_times
-                return SequenceProblem(data, models[0], population=population, n_jobs=self.n_jobs)
-
-            return Chunk(problem, data.n_times, data.n_times)
-
-        phases = StreamPhases(
-            lambda: parts, chunk, trace, step=self.step, rereadable=False, max_passes=1, tol=self.tol, n_groups=None,
-            words="rows",
-        )  # fmt: skip
-        result = self._run(
-            phases, lambda: self._starts(cast("SequenceProblem", phases.first())), self._limits(max_passes=None),
-            lambda: models[0], options=options, trace=trace,
-        )  # fmt: skip
-        self._publish(models[0], result.state)
-        self.n_times_seen_, self.elbo_ = phases.seen, phases.elbo
 
     def _plan(self, data: Sequences, model: HMMModel) -> _Plan:
         """What the user fixed, and the rest by the size of the data."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from natgrad.inference.steppers.groups import KEY, replace_batch, rows_of
+from natgrad.inference.steppers.group_memory import KEY, replace_batch, rows_of
 from natgrad.models.lda.parts import infer_view
 
 if TYPE_CHECKING:

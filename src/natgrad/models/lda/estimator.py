@@ -21,7 +21,8 @@ from natgrad.data.stream import as_stream
 from natgrad.inference.engine import Phase, take_steps
 from natgrad.inference.methods import Method
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper, rows_of
+from natgrad.inference.steppers.group_memory import rows_of
+from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper
 from natgrad.inference.trace import Trace
 from natgrad.models.lda.coherence import How, c_v, npmi, of_documents, of_windows
 from natgrad.models.lda.files import LDAFiles, state_table

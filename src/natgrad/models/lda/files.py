@@ -9,7 +9,7 @@ import numpy as np
 
 from natgrad.data.corpus import Corpus
 from natgrad.inference.schema import check, either, like, state_of
-from natgrad.inference.steppers.groups import n_remembered
+from natgrad.inference.steppers.group_memory import n_remembered
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.posterior.files.tables import RUN, groups_of

@@ -13,7 +13,7 @@ import numpy as np
 from natgrad.families import Family
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check, either, record, refuse
-from natgrad.inference.steppers.groups import BatchMemory, GroupMemory
+from natgrad.inference.steppers.group_memory import BatchMemory, GroupMemory
 from natgrad.inference.trace import Stop, Trace
 from natgrad.network.results.fit import SavedFit, Settings
 from natgrad.network.results.records import FormerMemory

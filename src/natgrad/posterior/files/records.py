@@ -15,7 +15,7 @@ from natgrad.data.ratings import Ratings
 from natgrad.inference import auto, methods, step_sizes
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check
-from natgrad.inference.steppers import accelerated, checked, groups, message_memory
+from natgrad.inference.steppers import accelerated, checked, group_memory, message_memory
 from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.files.values import register
@@ -90,8 +90,8 @@ _ROTATION = {"turning": "use_rotation"}
 register(accelerated.History, "memory.History", renamed=_ROTATION)
 register(checked.Snapshot, "memory.Snapshot", renamed=_ROTATION)
 register(message_memory.Checked, "memory.Checked", renamed=_ROTATION)
-register(groups.BatchMemory, "memory.Kept")
-register(groups.GroupMemory, "memory.Remembered")
+register(group_memory.BatchMemory, "memory.Kept")
+register(group_memory.GroupMemory, "memory.Remembered")
 register(State)
 register(Factor)
 register(Trace, None, _trace_fields, _trace_of)

@@ -15,7 +15,7 @@ from natgrad.inference.methods import SVI, VB, Children, GlobalBatch
 from natgrad.inference.schema import check, either, record, refuse
 from natgrad.inference.steppers.accelerated import History
 from natgrad.inference.steppers.checked import Snapshot
-from natgrad.inference.steppers.groups import BatchMemory, GroupMemory
+from natgrad.inference.steppers.group_memory import BatchMemory, GroupMemory
 from natgrad.inference.steppers.message_memory import Checked
 
 __all__ = ["METHOD", "RUN", "STEP", "groups_of", "memory_of"]
