@@ -12,21 +12,19 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.exceptions import NotFittedError
 
 from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import Sequences, as_ends, as_labels, columns_and_lengths, is_stream
-from natgrad.inference.engine import Phase, take_steps
+from natgrad.inference.engine import Phase
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.starts import Starts
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper
-from natgrad.inference.streams import Chunk, StreamPhases
-from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.inference.streams import Chunk
+from natgrad.inference.trace import Reason, Stop
 from natgrad.models.hmm.files import HMMFiles, run_table
 from natgrad.models.hmm.priors import chain_priors
 from natgrad.posterior.export import Posterior, factors_of
@@ -35,8 +33,6 @@ from natgrad.posterior.fit_options import (
     all_or_nothing,
     checked_method,
     checked_step,
-    refuse_checkpoint,
-    split_options,
 )
 from natgrad.validation import real_number, whole_number
 
@@ -206,9 +202,7 @@ class HiddenMarkov(HMMFiles, ABC):
         population = len(data) * max(seen, n_times or 0) / data.n_times
         problem = SequenceProblem(data, model, population=population, n_jobs=self.n_jobs)
         start = self._starts(problem) if fresh else self._state
-        step = ONE_PASS if self.step is None else self.step
-        stepper = GroupStepper(problem, len(data), *problem.local_limits, step, remember=False)
-        result = take_steps(problem, stepper, start, 1, int(self.seed), self.executor)
+        result = self._step_once(problem, start)
         self._publish(model, result.state)
         self.n_times_seen_, self.elbo_ = seen, result.trace.last.elbo_estimate
         return self
@@ -293,8 +287,7 @@ class HiddenMarkov(HMMFiles, ABC):
         """Parts of an iterator, one after the other, each a step."""
         from natgrad.models.hmm.problem import SequenceProblem
 
-        refuse_checkpoint(split_options(options)[1])
-        trace, models = Trace(), list["HMMModel"]()
+        models = list["HMMModel"]()
 
         def chunk(part: Any) -> Chunk:
             columns, lengths = self._columns(part, None, None, fresh=not models)
@@ -308,15 +301,8 @@ class HiddenMarkov(HMMFiles, ABC):
 
             return Chunk(problem, data.n_times, data.n_times)
 
-        phases = StreamPhases(
-            lambda: parts, chunk, trace, step=self.step, rereadable=False, max_passes=1, tol=self.tol, n_groups=None,
-            words="rows",
-        )  # fmt: skip
-        result = self._run(
-            phases, lambda: self._starts(cast("SequenceProblem", phases.first())), self._limits(max_passes=None),
-            lambda: models[0], options=options, trace=trace,
-        )  # fmt: skip
-        self._publish(models[0], result.state)
+        state, phases = self._run_stream(lambda: parts, chunk, self._starts, lambda: models[0], options=options)
+        self._publish(models[0], state)
         self.n_times_seen_, self.elbo_ = phases.seen, phases.elbo
 
     def _plan(self, data: Sequences, model: HMMModel) -> _Plan:
@@ -429,7 +415,3 @@ class HiddenMarkov(HMMFiles, ABC):
             raise ValueError(f"buffer_tol must lie in (0, 1), got {self.buffer_tol!r}")
         initial, rows = chain_priors(self.initial_prior, self.transition_prior, self.sticky, self.topology, n_states)
         return HMMModel(initial, rows, self._emission(X))
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "_state"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(X) or partial_fit(X)")
