@@ -66,6 +66,14 @@ def rows(kind: type, **settings: Any) -> Callable[..., Any]:
     )
 
 
+def clusters(**settings: Any) -> Callable[..., Any]:
+    rng = np.random.default_rng(5)
+    data = np.array([[-3.0, 0.0], [3.0, 1.0]])[rng.integers(0, 2, 200)] + rng.normal(size=(200, 2))
+    return lambda **keep: ng.GaussianMixture(
+        3, **{"n_init": 1, "max_passes": STEPS, "tol": 0, "n_jobs": 1, **settings}
+    ).fit(data, sample_weight=np.arange(200) % 3, **keep)
+
+
 KNOWN = {"biases": False, "learn_noise": False, "learn_priors": False, "factorized": True}
 SUM = covariance.RBF() + covariance.Linear()
 CASES: dict[str, Callable[..., Any]] = {
@@ -99,6 +107,9 @@ CASES: dict[str, Callable[..., Any]] = {
     "HMM, subchains": chains(ng.GaussianHMM, "real", method=ng.SVI({"subchain": 4}), subchain_length=20, max_passes=2.0),
     "HMM, growing buffer": chains(ng.PoissonHMM, "codes", method=ng.SVI({"subchain": 2}), subchain_length=20, buffer="grow"),
     "HMM, sequences": chains(ng.GaussianHMM, "real", [60] * 10, method=ng.SVI({"sequence": 2}), max_passes=3),
+    "mixture, full": clusters(),
+    "mixture, tied, memoised": clusters(covariance="tied", method=ng.SVI({"row": 30}), max_passes=3),
+    "mixture, spherical, SVI": clusters(covariance="spherical", method=ng.SVI({"row": 30}), step=MONRO, max_passes=3),
     "GP, regression": rows(ng.SparseGPRegressor),
     "GP, VB": rows(ng.SparseGPRegressor, method=ng.VB(), learn_kernel=False),
     "GP, sum of kernels": rows(ng.SparseGPRegressor, kernel=SUM),

@@ -106,6 +106,15 @@ def use_chain(X: Any) -> Callable[[Any], None]:
     return use
 
 
+def use_mixture(model: Any) -> None:
+    look(model)
+    np.testing.assert_allclose(model.predict_proba(SERIES).sum(1), 1.0, rtol=1e-6)
+    assert ((model.predict(SERIES) >= 0) & (model.predict(SERIES) < model.n_components)).all()
+    model.score(SERIES), model.sample(5, seed=0)
+    model.partial_fit(SERIES)
+    model.predict(SERIES)
+
+
 def use_process(y: Any) -> Callable[[Any], None]:
     def use(model: Any) -> None:
         look(model)
@@ -158,6 +167,11 @@ def hmm(cls: Any, X: Any, **settings: Any) -> Case:
     return Case(lambda **keep: cls(2, n_init=1, max_passes=4, tol=0, **settings).fit(X, **keep), use_chain(X))
 
 
+def clusters(covariance: str, **settings: Any) -> Case:
+    options = {"covariance": covariance, "n_init": 1, "max_passes": 4, "tol": 0, **settings}
+    return Case(lambda **keep: ng.GaussianMixture(2, **options).fit(SERIES, **keep), use_mixture)
+
+
 def factors(values: Any, **settings: Any) -> Case:
     options = {"max_steps": 12, "tol": 0, **settings}
     return Case(lambda **keep: ng.MatrixFactorization(2, **options).fit(ratings(values), **keep), use_factors)
@@ -188,6 +202,8 @@ CASES = {
     "CategoricalHMM": hmm(ng.CategoricalHMM, CODES),
     "PoissonHMM": hmm(ng.PoissonHMM, CODES),
     "BernoulliHMM": hmm(ng.BernoulliHMM, TRACKS),
+    **{f"GaussianMixture, {kind}": clusters(kind) for kind in ("full", "diag", "tied", "spherical")},
+    "GaussianMixture, batches": clusters("tied", method=ng.SVI({"row": 8})),
     "SparseGPRegressor": process(ng.SparseGPRegressor, TARGET),
     "SparseGPClassifier": process(ng.SparseGPClassifier, KINDS),
     "network": Case(lambda **keep: network().fit(max_steps=5, tol=0, **keep), use_fit(network)),
@@ -201,7 +217,8 @@ CASES = {
 # Checkpoints: the run is stopped before its end, and goes on from the forged file.
 RUNS = [
     "LDA", "LDA, learned priors", "ratings", "ratings, messages", "ratings, guarded", "likes alone", "counts", "GaussianHMM",
-    "CategoricalHMM", "SparseGPRegressor", "SparseGPClassifier", "network", "mixture",
+    "CategoricalHMM", "GaussianMixture, full", "GaussianMixture, batches",
+    "SparseGPRegressor", "SparseGPClassifier", "network", "mixture",
 ]  # fmt: skip
 CHECKPOINT = "checkpoint of "
 ALL = [*CASES, *(f"{CHECKPOINT}{name}" for name in RUNS)]

@@ -298,6 +298,10 @@ READY: dict[str, Row] = {
     ),
     "GaussianHMM": estimator(quick(ng.GaussianHMM, 3), signal(1000, 3.0), "max_passes", 1000),
     "GaussianHMM, overlapping": estimator(quick(ng.GaussianHMM, 3), signal(1000, 1.0), "max_passes", 1000),
+    "GaussianMixture": estimator(quick(ng.GaussianMixture, 3), signal(1000, 3.0), "max_passes", 1000),
+    "GaussianMixture, overlapping": estimator(
+        quick(ng.GaussianMixture, 5, covariance="diag"), signal(1000, 1.0), "max_passes", 1000
+    ),
     "PoissonHMM": estimator(
         quick(ng.PoissonHMM, 3), np.random.default_rng(0).poisson(3 * signal(800, 3.0).clip(0.1)), "max_passes", 800
     ),

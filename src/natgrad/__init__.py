@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from natgrad.models.gp.estimators import SparseGPClassifier, SparseGPRegressor
     from natgrad.models.hmm.models import BernoulliHMM, CategoricalHMM, GaussianHMM, PoissonHMM
     from natgrad.models.lda.estimator import LDA
+    from natgrad.models.mixture.estimator import GaussianMixture
 
 # At most 40 (tests/test_public_names.py): what most programs need. The rest is in the namespaces.
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "Exponential",
     "Gamma",
     "GaussianHMM",
+    "GaussianMixture",
     "GaussianProcess",
     "HeldOut",
     "MarkovChain",

@@ -125,6 +125,16 @@ def test_joint_density_is_the_product_of_its_factors() -> None:
     log_q = wide.inner(lam, wide.stats_of(packed)) - wide.log_normalizer(lam)
     np.testing.assert_allclose(log_q, expected)
 
+    tied, means, scales = nf.TiedNormalWishart(), np.array([MEAN, -MEAN]), np.array([0.3, 2.0])
+    lam = tied.natural(mean=means, scale=scales, dof=4.0, rate=RATE)
+    values = np.array([[0.2, 0.1], [0.5, -1.0]])
+    expected = ss.wishart(4.0, np.linalg.inv(RATE)).logpdf(precision)
+    for mean, scale, value in zip(means, scales, values, strict=True):
+        expected += ss.multivariate_normal(mean, np.linalg.inv(scale * precision)).logpdf(value)
+    packed = np.concatenate([values.T, precision], axis=1)
+    log_q = tied.inner(lam, tied.stats_of(packed)) - tied.log_normalizer(lam)
+    np.testing.assert_allclose(log_q, expected)
+
 
 def test_fisher_of_a_normal_in_closed_form() -> None:
     m, s = 0.7, 0.25  # mean and variance

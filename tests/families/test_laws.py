@@ -63,6 +63,15 @@ CASES = [
             "rate": _spd(r, *p, 2),
         },
     ),
+    Case(
+        nf.TiedNormalWishart(),
+        lambda r, p: {
+            "mean": r.normal(size=(*p, 3, 2)),
+            "scale": _positive(r, *p, 3),
+            "dof": 1 + _positive(r, *p),
+            "rate": _spd(r, *p, 2),
+        },
+    ),
     Case(nf.MarkovChain(), _chain, 3),
     Case(nf.MarkovChain((2, 3)), _chain, 3),
 ]
@@ -179,7 +188,7 @@ def test_samples_have_the_stated_mean_and_variance(case: Case, rng: Rng) -> None
     spread = (x - mean) ** 2
     # Heavy tails (Student t) make the error of a variance unreliable: only a factor of two is asked for.
     error = np.maximum(6 * spread.std(0) / np.sqrt(n), 0.02 * var) + 1e-9
-    heavy = isinstance(case.family, nf.NormalGamma | nf.NormalWishart)
+    heavy = isinstance(case.family, nf.NormalGamma | nf.NormalWishart | nf.TiedNormalWishart)
     assert np.all((abs(spread.mean(0) - var) < error)[known] | (heavy & (spread.mean(0) < 2 * var)[known]))
 
 

@@ -69,6 +69,11 @@ MODELS = {
         (rng.normal(size=(6, 5)),),
         (ng.Ratings([0, 1], [2, 3], [0.5, -0.5]),),
     ),
+    "GaussianMixture": lambda rng: (
+        ng.GaussianMixture(2, n_init=1, max_passes=3, tol=0),
+        (series(rng),),
+        (series(rng),),
+    ),
     "GaussianHMM": lambda rng: (ng.GaussianHMM(2, n_init=1, max_passes=3, tol=0), (series(rng),), (series(rng),)),
     "SparseGPRegressor": lambda rng: (ng.SparseGPRegressor(n_inducing=5, max_steps=4, tol=0), rows(rng), rows(rng)),
     "SparseGPClassifier": lambda rng: (

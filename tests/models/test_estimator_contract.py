@@ -27,6 +27,13 @@ ESTIMATORS = {
     "GaussianHMM": lambda: ng.GaussianHMM(2, n_init=1, max_passes=2, n_jobs=1),
     "GaussianHMM of diagonals": lambda: ng.GaussianHMM(2, covariance="diag", n_init=1, max_passes=2, n_jobs=1),
     "PoissonHMM of counts": lambda: ng.PoissonHMM(2, n_init=1, max_passes=2, n_jobs=1),
+    "GaussianMixture": lambda: ng.GaussianMixture(2, n_init=1, max_passes=2, n_jobs=1),
+    **{
+        f"GaussianMixture of {kind}": lambda kind=kind: ng.GaussianMixture(
+            2, covariance=kind, n_init=1, max_passes=2, n_jobs=1
+        )
+        for kind in ("diag", "tied", "spherical")
+    },
     "LDA": lambda: ng.LDA(n_topics=3, max_passes=2),
     # Not with finish="gibbs": samples move whole words, and the checks feed fractions of them.
     "LDA of learned priors": lambda: ng.LDA(n_topics=3, max_passes=2, learn_priors=True),
@@ -78,6 +85,7 @@ assert "jax" not in sys.modules, "import natgrad"
 rng = np.random.default_rng(0)
 fits = {
     "GaussianHMM": lambda: ng.GaussianHMM(2, max_passes=2).fit(rng.normal(size=(40, 2))).predict(np.zeros((3, 2))),
+    "GaussianMixture": lambda: ng.GaussianMixture(2, max_passes=2).fit(rng.normal(size=(40, 2))).predict(np.zeros((3, 2))),
     "LDA": lambda: ng.LDA(2, max_passes=2).fit(rng.poisson(1.0, (12, 6))),
     "MatrixFactorization": lambda: ng.MatrixFactorization(2, max_steps=2).fit(rng.normal(size=(6, 5))),
 }

@@ -19,6 +19,7 @@ def saved(tmp_path_factory):
         "LDA": ng.LDA(2, max_passes=1).fit(rng.poisson(0.8, (20, 6))),
         "MatrixFactorization": ng.MatrixFactorization(2, max_steps=2).fit(rng.normal(size=(6, 5))),
         "GaussianHMM": ng.GaussianHMM(2, n_init=1, max_passes=1).fit(x),
+        "GaussianMixture": ng.GaussianMixture(2, n_init=1, max_passes=1).fit(x),
         "SparseGPRegressor": ng.SparseGPRegressor(n_inducing=3, max_steps=2).fit(x, x[:, 0]),
     }
     for name, model in models.items():
@@ -45,7 +46,7 @@ STRANGE = {
 }
 
 
-@pytest.mark.parametrize("kind", ["LDA", "MatrixFactorization", "GaussianHMM", "SparseGPRegressor"])
+@pytest.mark.parametrize("kind", ["LDA", "MatrixFactorization", "GaussianHMM", "GaussianMixture", "SparseGPRegressor"])
 @pytest.mark.parametrize("name", STRANGE)
 def test_a_file_cannot_name_a_machine_a_path_or_a_callback(kind, name, saved, tmp_path) -> None:
     with pytest.raises(ng.ModelFileError, match=name):
@@ -68,6 +69,9 @@ def test_a_file_cannot_name_a_machine_a_path_or_a_callback(kind, name, saved, tm
         ("GaussianHMM", "n_states", 10**12),
         ("GaussianHMM", "covariance", "diag"),
         ("GaussianHMM", "buffer_tol", 1.0),
+        ("GaussianMixture", "n_components", 10**12),
+        ("GaussianMixture", "covariance", "diag"),
+        ("GaussianMixture", "scale_prior", [1.0, 2.0, 3.0]),
         ("SparseGPRegressor", "n_inducing", 0),
         ("SparseGPRegressor", "kernel", 3.0),
         ("SparseGPRegressor", "inducing", [[1.0], [2.0, 3.0]]),
@@ -78,7 +82,7 @@ def test_settings_have_types_and_ranges_and_fit_the_arrays(kind, name, value, sa
         ng.load(forged(saved / kind, tmp_path / "forged", **{name: value}))
 
 
-@pytest.mark.parametrize("kind", ["LDA", "MatrixFactorization", "GaussianHMM", "SparseGPRegressor"])
+@pytest.mark.parametrize("kind", ["LDA", "MatrixFactorization", "GaussianHMM", "GaussianMixture", "SparseGPRegressor"])
 def test_settings_that_may_be_read_are_read(kind, saved, tmp_path) -> None:
     model = ng.load(forged(saved / kind, tmp_path / "forged", seed=7, tol=0, step=ng.Constant(0.5)))
     assert (model.seed, model.tol, model.step) == (7, 0, ng.Constant(0.5))
@@ -91,6 +95,8 @@ def test_every_setting_is_in_the_table_of_its_model(kind) -> None:
     likely = {"local": {"topics": "vb", "tol": 1e-3, "limit": 1, "skip": 0.0, "dtype": "float64"}, "kind": None}
     emission = {"PoissonHMM": "Poissons", "BernoulliHMM": "Bernoullis", "CategoricalHMM": "Categories"}
     likely["emission"] = emission.get(kind, "FullGaussians")
+    prior = {"mean": np.zeros(2), "scale": 1.0, "dof": 4.0, "rate": np.eye(2), "origin": np.zeros(2)}
+    likely["model"] = {"alpha": np.ones(3), "covariance": "full", **prior}
     table, _ = cls._tables(cls().get_params(deep=False), likely)
     assert set(table) == set(inspect.signature(cls).parameters) - {"executor"}
 

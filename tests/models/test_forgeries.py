@@ -14,7 +14,17 @@ from natgrad.posterior.files.container import read_model, write_model
 SCRIPT = Path(forgery_cases.__file__)
 # Whose fits take no time.
 PRIOR = {"n_states": 2, "scale": 0.01, "dof": 4.0, "rate": np.eye(2)}
-QUICK = ["LDA", "ratings, paper", "counts", "GaussianHMM", "CategoricalHMM", "SparseGPRegressor"]
+MIXTURE = {"alpha": np.ones(2), "covariance": "tied", "mean": np.zeros(2), **PRIOR, "origin": np.zeros(2)}
+MIXTURE.pop("n_states")
+QUICK = [
+    "LDA",
+    "ratings, paper",
+    "counts",
+    "GaussianHMM",
+    "CategoricalHMM",
+    "GaussianMixture, tied",
+    "SparseGPRegressor",
+]
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +74,7 @@ def longer(block, part, times=50):
 @pytest.mark.parametrize(
     ("name", "block"),
     [("GaussianHMM", "transition"), ("GaussianHMM", "emission"), ("CategoricalHMM", "emission"), ("LDA", "phi"),
+     ("GaussianMixture, tied", "weights"), ("GaussianMixture, tied", "components"),
      ("ratings, paper", "u"), ("ratings, paper", "v"), ("counts", "item_rate")],
 )  # fmt: skip
 def test_arrays_of_a_file_are_checked_against_each_other(name, block, files, tmp_path) -> None:
@@ -86,6 +97,13 @@ def fitted_with(**parts):
         ("GaussianHMM", {"arguments": {**PRIOR, "mean": np.array([0.0, 1e308])}}, "mean"),
         ("GaussianHMM", {"n_features": 3}, "arrays have column = 2"),
         ("GaussianHMM", {"emission": "Poissons"}, "not for a GaussianHMM"),
+        ("GaussianMixture, tied", {"n_features": 3}, "arrays have column = 2"),
+        ("GaussianMixture, tied", {"model": {**MIXTURE, "alpha": np.array([1.0, -1.0])}}, "alpha"),
+        ("GaussianMixture, tied", {"model": {**MIXTURE, "alpha": np.ones(3)}}, "must have the shape"),
+        ("GaussianMixture, tied", {"model": {**MIXTURE, "rate": -np.eye(2)}}, "rate"),
+        ("GaussianMixture, tied", {"model": {**MIXTURE, "covariance": "full"}}, "must have the shape"),
+        ("GaussianMixture, tied", {"model": {**MIXTURE, "covariance": ["full"]}}, "covariance"),
+        ("GaussianMixture, tied", {"model": None}, "model"),
         ("SparseGPRegressor", {"offset": np.zeros(2)}, "output=1"),
         ("SparseGPRegressor", {"x_scaling": (np.zeros(2), np.zeros(2))}, "x_scaling.* got 0"),
         ("SparseGPRegressor", {"another": 1}, "another"),

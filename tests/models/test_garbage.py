@@ -21,6 +21,9 @@ MODELS = {
     "GaussianHMM": (
         lambda: ng.GaussianHMM(2, n_init=1, n_jobs=1), values, ("inf", "width", "empty", "text", "shape"),
     ),
+    "GaussianMixture": (
+        lambda: ng.GaussianMixture(2, n_init=1, n_jobs=1), values, ("inf", "width", "empty", "text", "shape"),
+    ),
     "MatrixFactorization": (lambda: ng.MatrixFactorization(2), values, ("inf", "width", "empty", "text", "shape")),
 }  # fmt: skip
 
@@ -60,7 +63,7 @@ def test_categories_that_are_no_numbers_of_categories():
 
 
 @pytest.mark.parametrize("n_jobs", [0, -1, 1.5, "x", True])
-@pytest.mark.parametrize("model", [ng.LDA, ng.MatrixFactorization, ng.GaussianHMM])
+@pytest.mark.parametrize("model", [ng.LDA, ng.MatrixFactorization, ng.GaussianHMM, ng.GaussianMixture])
 def test_numbers_of_threads(model, n_jobs):
     with pytest.raises((TypeError, ValueError), match="n_jobs must be a whole number ≥ 1"):
         model(2, n_jobs=n_jobs).fit(np.random.default_rng(0).poisson(1.0, (8, 5)))
@@ -74,6 +77,7 @@ FITTED = {
     "LDA": (lambda **more: ng.LDA(2, **more), (np.ones((4, 3), int),)),
     "MatrixFactorization": (lambda **more: ng.MatrixFactorization(2, **more), (SERIES,)),
     "GaussianHMM": (lambda **more: ng.GaussianHMM(2, **more), (SERIES,)),
+    "GaussianMixture": (lambda **more: ng.GaussianMixture(2, **more), (SERIES,)),
     "PoissonHMM": (lambda **more: ng.PoissonHMM(2, **more), (LABELS[:, None] * 1,)),
     "SparseGPRegressor": (lambda **more: ng.SparseGPRegressor(n_inducing=4, **more), (SERIES, SERIES[:, 0])),
     "SparseGPClassifier": (lambda **more: ng.SparseGPClassifier(n_inducing=4, **more), (SERIES, LABELS)),

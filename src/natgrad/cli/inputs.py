@@ -218,6 +218,12 @@ def _read_rows(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     return Input(pair, pair, None, words)
 
 
+def _read_table(path: Path, options: dict[str, Any], fitted: Any) -> Input:
+    found = read_numbers(path, _chosen(options), encoding=options.get("encoding"))
+    words = f"{count(len(found.rows))} rows, columns {', '.join(found.names)}"
+    return Input((found.rows,), found.rows, None, words)
+
+
 MODELS = {
     "lda": Model(
         "LDA",
@@ -260,6 +266,13 @@ MODELS = {
         "natgrad fit hmm-bernoulli series.csv -o tracks.natgrad --n-states 2 --columns symbol",
         _number_options,
         _read_sequences,
+    ),
+    "mixture": Model(
+        "GaussianMixture",
+        "Clusters of rows of numbers: columns of a table or of .npy, an observation on each row.",
+        "natgrad fit mixture rows.csv -o clusters.natgrad --columns x,y --n-components 3",
+        lambda: [_number_options()[0], encoding_option()],
+        _read_table,
     ),
     "gp": Model(
         "SparseGPRegressor",

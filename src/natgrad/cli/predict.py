@@ -31,7 +31,7 @@ from natgrad.report.page import write_report
 
 __all__ = ["decode", "predict", "recommend", "report", "score", "topics", "transform"]
 
-PROCESSES = ("SparseGPRegressor", "SparseGPClassifier")
+OF_ROWS = ("SparseGPRegressor", "SparseGPClassifier", "GaussianMixture")
 HMMS = ("GaussianHMM", "CategoricalHMM", "PoissonHMM", "BernoulliHMM")
 MODEL = click.argument("model", type=click.Path(path_type=Path))
 FILE = click.argument("file", type=click.Path(path_type=Path))
@@ -63,19 +63,19 @@ def score(model: Path, file: Path, as_json: bool, **options: Any) -> None:
 @MODEL
 @FILE
 @output_option("A CSV file; standard output if not given.")
-@click.option("--columns", help="For Gaussian processes: the columns of the fit, separated by commas.")
+@click.option("--columns", help="For models of rows: the columns of the fit, separated by commas.")
 @pair_options
 def predict(
     model: Path, file: Path, output: Path | None, columns: str | None, encoding: str | None, **named: str | None
 ) -> None:
     """Predict ratings of pairs, or the target of rows, with standard deviations.
 
-    Matrix factorisation takes a table with columns of users and items. Gaussian processes take the columns that they were fitted
-    to; a classifier gives the class and its probability.
+    Matrix factorisation takes a table with columns of users and items. Gaussian processes and mixtures take the columns that they
+    were fitted to; a classifier gives the class and its probability, a mixture the component.
     """
     fitted = load_model(model)
-    require_model(fitted, ("MatrixFactorization", *PROCESSES), "predict")
-    if type(fitted).__name__ in PROCESSES:
+    require_model(fitted, ("MatrixFactorization", *OF_ROWS), "predict")
+    if type(fitted).__name__ in OF_ROWS:
         chosen = None if columns is None else columns.split(",")
         _predict_rows(fitted, read_numbers(file, chosen, encoding=encoding), output)
         return
@@ -84,11 +84,13 @@ def predict(
 
 def _predict_rows(fitted: Any, numbers: Numbers, output: Path | None) -> None:
     rows = [[f"{value:.10g}" for value in row] for row in numbers.rows]
-    if hasattr(fitted, "classes_"):
+    if hasattr(fitted, "predict_proba"):
         probability = fitted.predict_proba(numbers.rows)
         best = probability.argmax(1)
-        found = zip(fitted.classes_[best], probability[np.arange(len(best)), best], strict=True)
-        head, ends = ["class", "probability"], [[str(name), f"{p:.5f}"] for name, p in found]
+        names = fitted.classes_[best] if hasattr(fitted, "classes_") else best
+        found = zip(names, probability[np.arange(len(best)), best], strict=True)
+        head = ["class" if hasattr(fitted, "classes_") else "component", "probability"]
+        ends = [[str(name), f"{p:.5f}"] for name, p in found]
     else:
         mean, sd = (np.reshape(part, (len(rows), -1)) for part in fitted.predict(numbers.rows, return_std=True))
         suffixes = [""] if mean.shape[1] == 1 else [f" {p}" for p in range(mean.shape[1])]

@@ -181,7 +181,7 @@ def _check_sizes(folder: Path, options: dict[str, Any]) -> None:
     stored = read_model(checkpoints[-1])
     lam = getattr(getattr(stored.value.get("run"), "state", None), "lam", {})
     longest = max((max(np.shape(part), default=1) for parts in dict(lam).values() for part in parts), default=1)
-    for name in ("n_topics", "n_states", "n_factors", "n_categories"):
+    for name in ("n_topics", "n_states", "n_factors", "n_categories", "n_components"):
         if isinstance(options.get(name), int) and options[name] > longest:
             raise UserError(
                 f"{folder / CALL} has {name} = {options[name]}, and the checkpoint beside it has no such array"

@@ -89,6 +89,10 @@ class Family(ABC):
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Lower and upper ends of the equal-tailed interval of each element, with probability `mass`."""
 
+    def location(self, value: Array) -> Array:
+        """The part of a value that is a place and moves with the data; all of it, unless a precision is packed beside it."""
+        return value
+
     @abstractmethod
     def _natural(self, usual: dict[str, Array]) -> Stats: ...
 

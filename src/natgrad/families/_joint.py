@@ -1,4 +1,4 @@
-"""λ in, moments out, for a mean and its precision together: NormalGamma and NormalWishart.
+"""λ in, moments out, for means and their precision together: NormalGamma, NormalWishart and TiedNormalWishart.
 
     NormalGamma    x | τ ~ N(m, (κτ)⁻¹), τ ~ Gamma(a, b);      φ = (τx, τx², τ, log τ)
                    λ = (κm, −½κ, −b − ½κm², a − ½)
@@ -6,8 +6,10 @@
     NormalWishart  x | Λ ~ N(m, (κΛ)⁻¹), Λ ~ Wishart(ν, R);    φ = (Λx, xᵀΛx, Λ, log|Λ|)
                    λ = (κm, −½κ, −½(R + κ m mᵀ), ½(ν − D))
                    A = A_Wishart(ν, R) − D/2 log κ + D/2 log 2π
+    TiedNormalWishart   M means with one precision, x_m | Λ ~ N(m_m, (κ_m Λ)⁻¹);    φ = (Λx_m, x_mᵀΛx_m, Λ, log|Λ|)
+                   λ = (κ_m m_m, −½κ_m, −½(R + Σ κ_m m_m m_mᵀ), ½(ν − D − 1 + M))
 
-A value packs both: [x, τ], an array [2], and [x | Λ], an array [D, 1 + D] with x in column 0.
+A value packs both: [x, τ], an array [2], and [x | Λ], an array [D, 1 + D] with x in column 0; [x_1 … x_M | Λ] is [D, M + D].
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from natgrad.families._family import Family, Param, draws, numpy_stats, tails
 from natgrad.families._gamma import Gamma, Wishart, check_dof, wishart_draws
 from natgrad.families._ops import Array, Stats
 
-__all__ = ["NormalGamma", "NormalWishart"]
+__all__ = ["NormalGamma", "NormalWishart", "TiedNormalWishart"]
 
 
 @final
@@ -85,10 +87,14 @@ class NormalGamma(Family):
         usual = {"mean": v[..., 0], "scale": p["scale"], "shape": p["shape"], "rate": p["shape"] / v[..., 1]}
         return ops.align(self._natural(usual), self.stat_ndims)
 
+    def location(self, value: Array) -> Array:
+        """The mean of [..., 2]."""
+        return value[..., 0]
+
     def shifted(self, lam: Stats, origin: Array) -> Stats:
         """λ of [x, τ] + origin, where `lam` is that of [x, τ] and the last entry of `origin` is 0."""
         usual = self.usual(lam)
-        return self._natural({**usual, "mean": usual["mean"] + origin[..., 0]})
+        return self._natural({**usual, "mean": usual["mean"] + self.location(origin)})
 
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Draws [n, ..., 2]."""
@@ -187,10 +193,14 @@ class NormalWishart(Family):
         usual = {"mean": v[..., 0], "scale": p["scale"], "dof": p["dof"], "rate": rate}
         return ops.align(self._natural(usual), self.stat_ndims)
 
+    def location(self, value: Array) -> Array:
+        """The mean of [..., D, 1 + D]."""
+        return value[..., 0]
+
     def shifted(self, lam: Stats, origin: Array) -> Stats:
         """λ of [x | Λ] + origin, where `lam` is that of [x | Λ] and `origin` is 0 but for its first column."""
         usual = self.usual(lam)
-        return self._natural({**usual, "mean": usual["mean"] + origin[..., 0]})
+        return self._natural({**usual, "mean": usual["mean"] + self.location(origin)})
 
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Draws [n, ..., D, 1 + D]."""
@@ -228,3 +238,123 @@ class NormalWishart(Family):
     def _marginals(self, lam: Stats) -> tuple[dict[str, Array], Stats]:
         p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
         return p, (-0.5 * p["rate"], 0.5 * (p["dof"] - p["mean"].shape[-1] - 1))
+
+
+@final
+@dataclass(frozen=True)
+class TiedNormalWishart(Family):
+    """Mean vectors x_m [M, D] that share a precision matrix Λ [D, D]; values are [x_1 … x_M | Λ], arrays [D, M + D].
+
+    With D = 1 it is M scalar means with one precision.
+
+    Examples
+    --------
+    >>> means = np.array([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
+    >>> lam = TiedNormalWishart().natural(mean=means, scale=np.ones(3), dof=4.0, rate=2.0 * np.eye(2))
+    >>> TiedNormalWishart().mean(lam).tolist()
+    [[0.0, 2.0, 4.0, 2.0, 0.0], [1.0, 3.0, 5.0, 0.0, 2.0]]
+    """
+
+    name: ClassVar[str] = "TiedNormalWishart"
+    stat_names: ClassVar[tuple[str, ...]] = ("tx", "txx", "t", "log")
+    stat_ndims: ClassVar[tuple[int, ...]] = (2, 1, 2, 0)
+    symmetric: ClassVar[tuple[bool, ...]] = (False, False, True, False)
+    event_ndim: ClassVar[int] = 2
+    params: ClassVar[tuple[Param, ...]] = (
+        Param("mean", 2, "real"),
+        Param("scale", 1, "positive"),
+        Param("dof", 0, "positive"),
+        Param("rate", 2, "spd"),
+    )
+
+    def _check_usual(self, usual: dict[str, Array]) -> None:
+        check_dof(self.name, usual)
+
+    def _natural(self, usual: dict[str, Array]) -> Stats:
+        mean, scale = usual["mean"], usual["scale"]
+        scaled, (count, size) = scale[..., None] * mean, mean.shape[-2:]
+        rate = usual["rate"] + ops.transpose(scaled) @ mean
+        return scaled, -0.5 * scale, -0.5 * rate, 0.5 * (usual["dof"] - size - 1 + count)
+
+    def usual(self, lam: Stats) -> dict[str, Array]:
+        """`mean`, `scale` (κ), `dof` and `rate`."""
+        count, size = lam[0].shape[-2:]
+        scale = -2.0 * lam[1]
+        mean = lam[0] / scale[..., None]
+        rate = -2.0 * lam[2] - ops.transpose(lam[0]) @ mean
+        return {"mean": mean, "scale": scale, "dof": 2.0 * lam[3] + size + 1 - count, "rate": rate}
+
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        xp, p, size = ops.namespace(*lam), self.usual(lam), lam[0].shape[-1]
+        mean, scale = p["mean"], p["scale"]
+        (precision, elog), a = Wishart().moments((-0.5 * p["rate"], 0.5 * (p["dof"] - size - 1)))
+        precise_mean = mean @ precision
+        quadratic = size / scale + (mean * precise_mean).sum(-1)
+        return (precise_mean, quadratic, precision, elog), a + 0.5 * size * (ops.LOG_2PI - xp.log(scale)).sum(-1)
+
+    def _inside(self, lam: Stats) -> Array:
+        p = self.usual(lam)
+        is_spd = ops.namespace(*lam).isfinite(ops.spd_logdet(p["rate"]))
+        return is_spd & (p["scale"] > 0).all(-1) & (p["dof"] > lam[0].shape[-1] - 1)
+
+    def location(self, value: Array) -> Array:
+        """The means [..., M, D] of [..., D, M + D]."""
+        return ops.transpose(value[..., : -value.shape[-2]])
+
+    def stats_of(self, value: Array, size: int | None = None) -> Stats:
+        """(Λx_m, x_mᵀΛx_m, Λ, log|Λ|) of [..., D, M + D]; NaN where Λ is not positive definite."""
+        v = ops.namespace(value).asarray(value) * 1.0
+        x, precision = self.location(v), v[..., -v.shape[-2] :]
+        precise = x @ precision
+        return precise, (x * precise).sum(-1), precision, ops.spd_logdet(precision)
+
+    def centred(self, value: Array, lam: Stats) -> Stats:
+        """Means at `value` [..., D, M + D], scale and dof of `lam`."""
+        p, v = self.usual(lam), ops.namespace(value, *lam).asarray(value) * 1.0
+        rate = p["dof"][..., None, None] * ops.spd_inverse_logdet(v[..., -v.shape[-2] :])[0]
+        usual = {"mean": self.location(v), "scale": p["scale"], "dof": p["dof"], "rate": rate}
+        return ops.align(self._natural(usual), self.stat_ndims)
+
+    def shifted(self, lam: Stats, origin: Array) -> Stats:
+        """λ of [x | Λ] + origin, where `lam` is that of [x | Λ] and `origin` is 0 in its last D columns."""
+        usual = self.usual(lam)
+        return self._natural({**usual, "mean": usual["mean"] + self.location(origin)})
+
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """Draws [n, ..., D, M + D]."""
+        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
+        precision = wishart_draws(p["dof"], p["rate"], rng, n)
+        noise = rng.standard_normal(draws(n, p["mean"].shape)) / np.sqrt(p["scale"])[..., None]
+        factor = ops.transpose(np.linalg.cholesky(precision))
+        x = ops.transpose(p["mean"]) + np.linalg.solve(factor, ops.transpose(noise))
+        return np.concatenate([x, precision], axis=-1)
+
+    def mean(self, lam: Stats) -> NDArray[Any]:
+        """[E x_1 … E x_M | E Λ]."""
+        p, wishart = self._marginals(lam)
+        return np.concatenate([ops.transpose(p["mean"]), Wishart().mean(wishart)], axis=-1)
+
+    def var(self, lam: Stats) -> NDArray[Any]:
+        """Marginal variances; that of x_m is R_ii / (κ_m (ν − D − 1)), infinite for ν ≤ D + 1."""
+        p, wishart = self._marginals(lam)
+        freedom = (p["dof"] - p["mean"].shape[-1] - 1)[..., None, None]
+        with np.errstate(divide="ignore"):
+            of_x = _spread(p) / np.maximum(freedom, 0.0)
+        return np.concatenate([of_x, Wishart().var(wishart)], axis=-1)
+
+    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Marginal intervals: Student t with ν − D + 1 degrees of freedom for each mean, those of Wishart for Λ."""
+        p, wishart = self._marginals(lam)
+        freedom = (p["dof"] - p["mean"].shape[-1] + 1)[..., None, None]
+        half, mean = sp.stdtrit(freedom, tails(mass)[1]) * np.sqrt(_spread(p) / freedom), ops.transpose(p["mean"])
+        low, high = Wishart().interval(wishart, mass)
+        return np.concatenate([mean - half, low], axis=-1), np.concatenate([mean + half, high], axis=-1)
+
+    def _marginals(self, lam: Stats) -> tuple[dict[str, Array], Stats]:
+        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
+        return p, (-0.5 * p["rate"], 0.5 * (p["dof"] - p["mean"].shape[-1] - 1))
+
+
+def _spread(usual: dict[str, Array]) -> Array:
+    """R_ii / κ_m, [..., D, M]."""
+    return np.diagonal(usual["rate"], axis1=-2, axis2=-1)[..., :, None] / usual["scale"][..., None, :]

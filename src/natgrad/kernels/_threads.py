@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import update_wrapper
@@ -18,7 +18,7 @@ from typing import Any
 
 from numba import config
 
-__all__ = ["Shared", "at_most", "n_threads"]
+__all__ = ["Shared", "at_most", "in_order", "n_threads"]
 
 
 class _Limit(threading.local):
@@ -102,3 +102,21 @@ class Shared:
             wait(others)  # also when the user interrupts: nothing may be written after this returned
         for other in others:
             other.result()
+
+
+def in_order(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """The function of every item, by the threads that are allowed; results are in the order of the items."""
+    threads = min(n_threads(), len(items))
+
+    def run(first: int) -> list[Any]:
+        return [function(item) for item in items[first::threads]]
+
+    if threads <= 1:
+        return run(0) if items else []
+    others = [_POOL.submit(run, first) for first in range(1, threads)]
+    try:
+        parts = [run(0)]
+    finally:
+        wait([other for other in others if other is not None])
+    parts += [run(n) if other is None else other.result() for n, other in enumerate(others, 1)]
+    return [parts[place % threads][place // threads] for place in range(len(items))]

@@ -32,30 +32,42 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 
 from natgrad.errors import ModelFileError
-from natgrad.inference.engine import Limits, Phase, Phases, Result, run
+from natgrad.inference.engine import Limits, Phase, Phases, Result, run, take_steps
+from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.schema import Misfit, check
+from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper
+from natgrad.inference.streams import Chunk, StreamPhases
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.registry import MODELS, model_class
 from natgrad.posterior.files.container import encoded, read_model, write_model
 from natgrad.posterior.files.records import register
-from natgrad.posterior.fit_options import FitOptions, checkpointer_of, estimator_at, run_settings, split_options
+from natgrad.posterior.fit_options import (
+    FitOptions,
+    checkpointer_of,
+    estimator_at,
+    refuse_checkpoint,
+    run_settings,
+    split_options,
+)
 from natgrad.renamed import RENAMED
 from natgrad.showing import ShowMixin
-from natgrad.validation import whole_number
+from natgrad.validation import real_number, whole_number
 
 __all__ = ["Estimator", "load", "register", "with_new_names"]
 
 
 # Defaults of settings that were two and are one: a file with these says nothing.
 FORMER_DEFAULTS = {"max_sweeps": 200, "passes": 1.0}
-# What the rules of settings that are chosen from a few say.
+# The least of whole numbers by the first word of their rule; what rules of settings that are chosen from a few say.
+LEAST = {"whole": 0, "natural": 1, "size": 1}
 CHOICES: dict[str, list[str]] = {"flag": ["True", "False"], "none": ["None"]}
 
 
@@ -100,6 +112,37 @@ class Estimator(ShowMixin, BaseEstimator):
         )  # fmt: skip
         self.stop_: Stop = result.stop
         return result
+
+    def _run_stream(
+        self,
+        read: Callable[[], Iterable[Any]],
+        make: Callable[[Any], Chunk],
+        start: Callable[[Any], Any],
+        subject: Callable[[], Any],
+        *,
+        options: FitOptions,
+        rereadable: bool = False,
+        max_passes: float = 1,
+        n_groups: float | None = None,
+        words: str = "rows",
+    ) -> tuple[State, StreamPhases]:
+        """A run over chunks, each a step; ``start`` makes the first state from the problem of the first chunk."""
+        refuse_checkpoint(split_options(options)[1])
+        trace = Trace()
+        phases = StreamPhases(
+            read, make, trace, step=self.step, rereadable=rereadable, max_passes=max_passes, tol=self.tol,
+            n_groups=n_groups, words=words,
+        )  # fmt: skip
+        result = self._run(
+            phases, lambda: start(phases.first()), self._limits(max_passes=None), subject, options=options, trace=trace
+        )
+        return result.state, phases
+
+    def _step_once(self, problem: GroupProblem, start: Any) -> Result:
+        """One forgotten step from all groups of a problem, as ``partial_fit`` takes it."""
+        step = ONE_PASS if self.step is None else self.step
+        stepper = GroupStepper(problem, problem.n_groups, *problem.local_limits, step, remember=False)
+        return take_steps(problem, stepper, start, 1, int(self.seed), getattr(self, "executor", None))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model to one file, which `natgrad.load` reads; the file is there as a whole, or not at all.
@@ -161,6 +204,22 @@ class Estimator(ShowMixin, BaseEstimator):
                 words = f"{name} must be {', '.join(named[:-1])} or {named[-1]}, got {value!r}"
                 raise ValueError(words) from None
 
+    @final
+    def _check_from_table(self) -> None:
+        """Refuse settings that the table does not allow, if they are chosen from a few or plain numbers."""
+        self._check_choices()
+        for name, rule in self._settings_table().items():
+            kinds = [part.split()[0] for part in rule.split(" | ") if part != "none"] if isinstance(rule, str) else []
+            value = getattr(self, name)
+            if len(kinds) != 1 or " list " in rule or (value is None and "none" in rule):
+                continue
+            if kinds[0] in LEAST:
+                whole_number(value, name, 1 if "[1" in rule else LEAST[kinds[0]])
+            elif kinds[0] in ("positive", "nonnegative"):
+                number, allowed = real_number(value, name), "> 0" if kinds[0] == "positive" else "≥ 0"
+                if not (number > 0 or (number == 0 and allowed == "≥ 0")) or number == np.inf:
+                    raise ValueError(f"{name} must be {allowed} and finite, got {value!r}")
+
     @classmethod
     def _rename_former(cls, content: Any) -> None:
         """Have what files before 0.2 called otherwise under the names of today, in place."""
@@ -172,7 +231,8 @@ class Estimator(ShowMixin, BaseEstimator):
         raise NotImplementedError
 
     def _check_fitted(self) -> None:
-        raise NotImplementedError
+        if not hasattr(self, "_state"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(X) or partial_fit(X)")
 
     def _saved(self) -> dict[str, Any]:
         raise NotImplementedError

@@ -14,6 +14,7 @@ MODELS = {
     "BernoulliHMM": "natgrad.models.hmm.models",
     "CategoricalHMM": "natgrad.models.hmm.models",
     "GaussianHMM": "natgrad.models.hmm.models",
+    "GaussianMixture": "natgrad.models.mixture.estimator",
     "LDA": "natgrad.models.lda.estimator",
     "MatrixFactorization": "natgrad.models.factorization.estimator",
     "PoissonHMM": "natgrad.models.hmm.models",

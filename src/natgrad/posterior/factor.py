@@ -42,11 +42,7 @@ class Factor:
     def parameters(self) -> dict[str, Array]:
         """The usual parameters: mean and precision, shape and rate, concentration and so on."""
         usual = {name: np.asarray(value) for name, value in self.family.usual(self.lam).items()}
-        if self.origin is None:
-            return usual
-        # A value may hold a precision beside the mean, which comes first.
-        origin = self.origin[..., 0] if self.family.event_ndim > self.family.params[0].ndim else self.origin
-        return {**usual, "mean": usual["mean"] + origin}
+        return usual if self.origin is None else {**usual, "mean": usual["mean"] + self.family.location(self.origin)}
 
     @property
     def moments(self) -> dict[str, Array]:

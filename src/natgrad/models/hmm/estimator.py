@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.exceptions import NotFittedError
 
 from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import Sequences, as_ends, as_labels, columns_and_lengths, is_stream
-from natgrad.inference.engine import Phase, take_steps
+from natgrad.inference.engine import Phase
 from natgrad.inference.methods import SVI, VB, Method
 from natgrad.inference.starts import Starts
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper
+from natgrad.inference.streams import Chunk
 from natgrad.inference.trace import Reason, Stop
 from natgrad.models.hmm.files import HMMFiles, run_table
 from natgrad.models.hmm.priors import chain_priors
@@ -170,9 +170,7 @@ class HiddenMarkov(HMMFiles, ABC):
         if is_stream(X):
             if not all(given is None for given in (y, lengths, labels)):
                 raise ValueError("an iterator takes no lengths or labels: its parts are sequences")
-            from natgrad.models.hmm.stream import fit_stream  # Numba takes a while to import
-
-            fit_stream(self, X, keep)
+            self._fit_stream(X, keep)
             return self
         columns, lengths = self._columns(X, y, lengths, fresh=True)
         model = self._model(columns)
@@ -204,9 +202,7 @@ class HiddenMarkov(HMMFiles, ABC):
         population = len(data) * max(seen, n_times or 0) / data.n_times
         problem = SequenceProblem(data, model, population=population, n_jobs=self.n_jobs)
         start = self._starts(problem) if fresh else self._state
-        step = ONE_PASS if self.step is None else self.step
-        stepper = GroupStepper(problem, len(data), *problem.local_limits, step, remember=False)
-        result = take_steps(problem, stepper, start, 1, int(self.seed), self.executor)
+        result = self._step_once(problem, start)
         self._publish(model, result.state)
         self.n_times_seen_, self.elbo_ = seen, result.trace.last.elbo_estimate
         return self
@@ -286,6 +282,28 @@ class HiddenMarkov(HMMFiles, ABC):
         # Of sampled steps, the mean of what the later half of them said.
         said = [r.elbo_estimate for r in records[len(records) // 2 :]] if sampled else [records[-1].elbo]
         self.elbo_ = float(np.mean(said))
+
+    def _fit_stream(self, parts: Iterable[Any], options: FitOptions) -> None:
+        """Parts of an iterator, one after the other, each a step."""
+        from natgrad.models.hmm.problem import SequenceProblem
+
+        models = list["HMMModel"]()
+
+        def chunk(part: Any) -> Chunk:
+            columns, lengths = self._columns(part, None, None, fresh=not models)
+            if not models:
+                models.append(self._model(columns))
+            data = self._sequences(columns, lengths, None, models[0].emission)
+
+            def problem(n_times: float) -> SequenceProblem:
+                population = len(data) * n_times / data.n_times
+                return SequenceProblem(data, models[0], population=population, n_jobs=self.n_jobs)
+
+            return Chunk(problem, data.n_times, data.n_times)
+
+        state, phases = self._run_stream(lambda: parts, chunk, self._starts, lambda: models[0], options=options)
+        self._publish(models[0], state)
+        self.n_times_seen_, self.elbo_ = phases.seen, phases.elbo
 
     def _plan(self, data: Sequences, model: HMMModel) -> _Plan:
         """What the user fixed, and the rest by the size of the data."""
@@ -397,7 +415,3 @@ class HiddenMarkov(HMMFiles, ABC):
             raise ValueError(f"buffer_tol must lie in (0, 1), got {self.buffer_tol!r}")
         initial, rows = chain_priors(self.initial_prior, self.transition_prior, self.sticky, self.topology, n_states)
         return HMMModel(initial, rows, self._emission(X))
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "_state"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(X) or partial_fit(X)")

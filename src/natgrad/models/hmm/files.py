@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from natgrad.inference.schema import check, either, like, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
+from natgrad.models.gaussian_prior import ARGUMENTS, prior_tables
 from natgrad.posterior.files.tables import RUN, groups_of
 
 if TYPE_CHECKING:
@@ -42,13 +43,8 @@ FITTED: dict[str, Any] = {
     "elbo": "float",
     "run": either({}, {"trace_": Trace, "stop_": Stop}),
 }
-GAUSSIAN = {
-    "n_states": "size state",
-    "mean": "real [column] in [-1e100, 1e100]",
-    "scale": "real in (0, 1e100]",
-    "dof": "real in (0, 1e100]",
-    "origin?": "real [column] in [-1e100, 1e100]",
-}
+GAUSSIAN = {"n_states": "size state", "origin?": ARGUMENTS["mean"]}
+FULL, DIAGONAL = prior_tables("full"), prior_tables("diag")
 PAIR = "none | positive list [2]"
 
 
@@ -61,28 +57,18 @@ class Kind(NamedTuple):
     settings: dict[str, Any]
 
 
-def _gaussian(covariance: str, rate: str) -> dict[str, Any]:
-    return {
-        "covariance": f"'{covariance}'",
-        "mean_prior": "none | real list [column]",
-        "mean_scale": "positive",
-        "dof_prior": "none | positive",
-        "scale_prior": f"none | {rate}",
-    }
-
-
 KINDS = {
     "FullGaussians": Kind(
         "NormalWishart [state; column]",
-        {**GAUSSIAN, "rate": "real [column, column]"},
+        {**GAUSSIAN, **FULL[1]},
         "GaussianHMM",
-        _gaussian("full", "real list [column, column]"),
+        FULL[0],
     ),
     "IndependentGaussians": Kind(
         "NormalGamma [state, column]",
-        {**GAUSSIAN, "rate": "positive [column]"},
+        {**GAUSSIAN, **DIAGONAL[1]},
         "GaussianHMM",
-        _gaussian("diag", "positive list [column]"),
+        DIAGONAL[0],
     ),
     "Poissons": Kind(
         "Gamma [state, column]",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.models.gaussian_prior import PRIOR_ROWS, finite_numbers, gaussian_prior, mean_and_variance
 from natgrad.models.hmm.estimator import HiddenMarkov
 from natgrad.renamed import says_new_names
-from natgrad.validation import check_counts, check_unit, real_number, require, whole_number
+from natgrad.validation import check_counts, real_number, require, whole_number
 
 if TYPE_CHECKING:
     from natgrad.models.hmm.emissions import Emission
@@ -22,10 +22,6 @@ Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
 # More categories than this are numbers that mean something else; a smaller prior gives a probability of exactly zero.
 MOST_CATEGORIES, LEAST_PRIOR = 1_000_000, 1e-8
-# Rows from which priors are read off, evenly from all over the data.
-PRIOR_ROWS = 200_000
-# Columns whose mean is so many standard deviations from zero are measured from there.
-FAR = 1e2
 
 
 @final
@@ -81,31 +77,18 @@ class GaussianHMM(HiddenMarkov):
         return tags
 
     def _emission(self, X: Array) -> Emission:
-        from natgrad.models.hmm.emissions import FullGaussians, IndependentGaussians
+        from natgrad.models.gaussians import GAUSSIANS
 
-        n_columns, n_states = X.shape[1], int(self.n_states)
-        mean, variance = _mean_and_variance(X)
-        # Squares of numbers far from zero lose the digits that matter; ordinary data stay where they are, and are not copied.
-        origin = mean if np.any(np.abs(mean) > FAR * np.sqrt(variance)) else None
-        if self.mean_prior is not None:
-            mean = _numbers(self.mean_prior, "mean_prior", [(n_columns,)])
-        dof = n_columns + 2.0 if self.dof_prior is None else real_number(self.dof_prior, "dof_prior")
-        scale = real_number(self.mean_scale, "mean_scale")
-        full = self.covariance == "full"
-        rate = variance * n_states ** (-2.0 / n_columns)
-        if self.scale_prior is not None:
-            rate = _numbers(self.scale_prior, "scale_prior", [(n_columns, n_columns)] if full else [(n_columns,)])
-        elif full:
-            rate = np.diag(rate)
-        if full:
-            return FullGaussians(n_states, mean, scale, dof, rate, origin)
-        return IndependentGaussians(n_states, mean, scale, dof, rate, origin)
+        n_states = int(self.n_states)
+        prior = gaussian_prior(self, X, n_states)
+        # Ordinary data stay where they are, and are not copied.
+        made: Emission = GAUSSIANS[self.covariance](n_states, *prior[:4], prior.origin if prior.far else None)
+        return made
 
-    def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
-        packed = emission.family.mean(lam)
-        self.means_: Floats = packed[..., 0] if emission.origin is None else packed[..., 0] + emission.origin[:, 0]
-        precision = packed[..., 1:]
-        self.covars_: Floats = np.linalg.inv(precision) if self.covariance == "full" else 1.0 / precision[..., 0]
+    def _name(self, emission: Any, lam: tuple[Any, ...]) -> None:
+        self.means_: Floats
+        self.covars_: Floats
+        self.means_, self.covars_, _ = emission.located(lam)
 
 
 @final
@@ -161,7 +144,7 @@ class CategoricalHMM(HiddenMarkov):
                 )
         else:
             n_categories = whole_number(self.n_categories, "n_categories")
-        prior = _numbers(self.emission_prior, "emission_prior", [(), (n_states, n_categories)])
+        prior = finite_numbers(self.emission_prior, "emission_prior", [(), (n_states, n_categories)])
         require(prior >= LEAST_PRIOR, prior, "emission_prior", f"≥ {LEAST_PRIOR:g}")
         return Categories(n_states, n_categories, prior)
 
@@ -208,7 +191,7 @@ class PoissonHMM(HiddenMarkov):
         stride = max(1, len(X) // PRIOR_ROWS)
         check_counts(np.asarray(X[::stride]), "X", stride)
         if self.rate_prior is None:
-            mean, _ = _mean_and_variance(X, words=False)
+            mean, _ = mean_and_variance(X, words=False)
             return Poissons(int(self.n_states), X.shape[1], 1.0, 1.0 / max(float(mean.mean()), 1e-3))
         return Poissons(int(self.n_states), X.shape[1], *_pair(self.rate_prior, "rate_prior"))
 
@@ -252,35 +235,6 @@ class BernoulliHMM(HiddenMarkov):
 
     def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
         self.probs_: Floats = emission.family.mean(lam)
-
-
-def _mean_and_variance(X: Array, words: bool = True) -> tuple[Floats, Floats]:
-    """Of each column, from rows all over the data; a column that never varies gets a variance all the same."""
-    stride = max(1, len(X) // PRIOR_ROWS)
-    rows = np.asarray(X[::stride], dtype=np.float64)
-    check_unit(rows, "X", stride)
-    seen = np.isfinite(rows)
-    size = np.maximum(seen.sum(0), 1)
-    mean = np.where(seen, rows, 0.0).sum(0) / size
-    variance = (np.where(seen, rows - mean, 0.0) ** 2).sum(0) / size
-    lowest, highest = np.where(seen, rows, np.inf).min(0), np.where(seen, rows, -np.inf).max(0)
-    flat = lowest >= highest
-    if words and flat.any() and len(X) > 1 and not np.isinf(rows).any():
-        warnings.warn(
-            f"X[:, {int(np.argmax(flat))}] does not vary ({int(flat.sum())} such columns): it tells nothing about the states",
-            stacklevel=5,
-        )
-    return mean, np.where(flat, np.where(mean == 0, 1.0, mean**2), variance)
-
-
-def _numbers(value: Any, what: str, shapes: list[tuple[int, ...]]) -> Floats:
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"{what} must hold numbers, got {value!r}") from None
-    if array.shape not in shapes or not np.isfinite(array).all():
-        raise ValueError(f"{what} must be finite, of shape {' or '.join(str(s) for s in shapes)}, got {value!r}")
-    return array
 
 
 def _pair(value: Any, what: str) -> tuple[float, float]:

@@ -20,6 +20,7 @@ from natgrad.inference.starts import Starts
 from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.inference.steppers.stepper import Stepper
 from natgrad.kernels.hmm.emissions import BY_COLUMN
+from natgrad.models.clusters import CERTAIN, SWEEPS, centres_of, nearest_of, scaled_natural, standard_columns
 from natgrad.models.hmm.forward_backward import n_threads, pattern_statistics
 from natgrad.models.hmm.priors import FORBIDDEN
 from natgrad.models.hmm.problem import HMMModel, SequenceProblem
@@ -31,14 +32,10 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 # Times of the slice, from this many places of the data.
 SLICE, PLACES = 20_000, 5
-# Sweeps of every guess, and then of those that lead: a half, a quarter, ….
-SWEEPS, LATER_SWEEPS = 6, 10
-# Rows among which centres are drawn, and rounds of k-means.
-CANDIDATES, ROUNDS = 4_000, 8
+# Rows among which centres are drawn.
+CANDIDATES = 4_000
 # Times on each side whose categories make up a row.
 NEARBY = 12
-# A cluster's times count this much for it, the rest for all states alike: hard counts would be an optimum of their own.
-CERTAIN = 0.9
 
 
 def starts_of(data: Sequences, model: HMMModel, seed: int, n_init: int, n_jobs: int | None) -> Starts:
@@ -57,7 +54,7 @@ def starts_of(data: Sequences, model: HMMModel, seed: int, n_init: int, n_jobs: 
     return Starts(
         [partial(guess, number) for number in range(n_init)],
         stepper,
-        (SWEEPS, LATER_SWEEPS),
+        SWEEPS,
         lambda state: _scaled(problem, state, data.n_times / part.n_times),
         n_threads(n_jobs),
     )
@@ -87,12 +84,7 @@ def _rows(part: Sequences) -> Floats:
         rows = part.patterns[part.codes]
     else:
         rows = _nearby(part)
-    seen = ~np.isnan(rows)
-    size = np.maximum(seen.sum(0), 1)
-    mean = np.where(seen, rows, 0.0).sum(0) / size
-    centred = np.where(seen, rows - mean, 0.0)
-    spread = np.sqrt((centred**2).sum(0) / size)
-    return np.asarray(centred / np.where(spread > 0, spread, 1.0))
+    return standard_columns(rows)
 
 
 def _nearby(part: Sequences) -> Floats:
@@ -112,8 +104,8 @@ def _guess(problem: SequenceProblem, rows: Floats, n_states: int, rng: np.random
     if np.tril(problem.model.transition, -1).max(initial=0.0) <= FORBIDDEN and n_states > 1:
         nearest = _segments(data, n_states, rng)
     else:
-        centres = _centres(rows[rng.choice(len(rows), min(CANDIDATES, len(rows)), replace=False)], n_states, rng)
-        nearest = _nearest(rows, centres)
+        centres = centres_of(rows[rng.choice(len(rows), min(CANDIDATES, len(rows)), replace=False)], n_states, rng)
+        nearest = nearest_of(rows, centres)
     if len(data.labels):
         nearest = _labelled(nearest, data.labels, n_states)
     states = np.full((data.n_times, n_states), (1.0 - CERTAIN) / n_states)
@@ -163,34 +155,8 @@ def _sums(problem: SequenceProblem, states: Floats) -> Floats:
     return np.vstack([seen @ states, clean.T @ states, (clean[:, rows] * clean[:, columns]).T @ states])
 
 
-def _centres(rows: Floats, n: int, rng: np.random.Generator) -> Floats:
-    """k-means++, then a few rounds of k-means."""
-    centres = rows[[rng.integers(len(rows))]]
-    distance = np.full(len(rows), np.inf)
-    for _ in range(n - 1):
-        distance = np.minimum(distance, ((rows - centres[-1]) ** 2).sum(1))
-        total = distance.sum()
-        chance = distance / total if total > 0 else np.full(len(rows), 1.0 / len(rows))
-        centres = np.vstack([centres, rows[rng.choice(len(rows), p=chance)]])
-    for _ in range(ROUNDS):
-        nearest = _nearest(rows, centres)
-        for k in range(n):
-            members = rows[nearest == k]
-            if len(members):
-                centres[k] = members.mean(0)
-    return np.asarray(centres)
-
-
-def _nearest(rows: Floats, centres: Floats) -> Ints:
-    found: Ints = np.argmin((centres**2).sum(1) - 2.0 * rows @ centres.T, axis=1)
-    return found
-
-
 def _scaled(problem: SequenceProblem, state: State, factor: float) -> State:
     """The state that ``factor`` times as much of the same data would give."""
-    lam = {
-        name: tuple(p + factor * (g - p) for g, p in zip(state.lam[name], problem.full_prior(name), strict=True))
-        for name in problem.blocks
-    }
+    lam = scaled_natural(problem, state, factor)
     lam["initial"] = state.lam["initial"]  # the number of sequences does not grow with their length
     return problem.at(lam)

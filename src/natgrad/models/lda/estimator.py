@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import NotFittedError
 
 from natgrad.data.corpus import Corpus, as_corpus, with_words
 from natgrad.data.stream import as_stream
-from natgrad.inference.engine import Phase, take_steps
+from natgrad.inference.engine import Phase
 from natgrad.inference.methods import Method
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.steppers.group_memory import rows_of
-from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper
 from natgrad.inference.trace import Trace
 from natgrad.models.lda.coherence import How, c_v, npmi, of_documents, of_windows
 from natgrad.models.lda.files import LDAFiles, state_table
@@ -228,10 +226,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         seen = getattr(self, "n_documents_seen_", 0) + len(corpus)
         problem = self._problem(corpus, float(max(seen, n_documents or 0)))
         state = grown(problem, self._resumed(problem)) if hasattr(self, "_state") else problem.start(int(self.seed))
-        step = ONE_PASS if self.step is None else self.step
-        stepper = GroupStepper(problem, len(corpus), *problem.local_limits, step, remember=False)
         with self._threads():
-            result = take_steps(problem, stepper, state, 1, int(self.seed), self.executor)
+            result = self._step_once(problem, state)
         self._publish(problem, result.state)
         self.n_documents_seen_, self.elbo_ = seen, result.trace.last.elbo_estimate
         return self
@@ -390,7 +386,3 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = tags.input_tags.positive_only = True
         return tags
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "_state"):
-            raise NotFittedError("this LDA is not fitted yet: call fit(X) or partial_fit(X)")

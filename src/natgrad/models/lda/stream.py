@@ -16,10 +16,9 @@ import numpy.typing as npt
 from natgrad import random
 from natgrad.data.corpus import Corpus, as_corpus, has_names, with_words
 from natgrad.data.stream import Stream
-from natgrad.inference.streams import Chunk, StreamPhases
-from natgrad.inference.trace import Trace
+from natgrad.inference.streams import Chunk
 from natgrad.models.lda.settings import problem_of
-from natgrad.posterior.fit_options import FitOptions, refuse_checkpoint, split_options
+from natgrad.posterior.fit_options import FitOptions
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
@@ -93,21 +92,16 @@ def fit_stream(
     model: LDA, stream: Stream, vocabulary: Sequence[Any] | None, n_documents: float | None, options: FitOptions
 ) -> None:
     """Fit a model to a stream; if a chunk is refused, the model stays as it was."""
-    refuse_checkpoint(split_options(options)[1])
     if model.finish is not None:
         raise ValueError(f"finish={model.finish!r} needs all documents in memory: leave it out for a stream")
-    trace, documents = Trace(), _Documents(model, stream, vocabulary)
-    phases = StreamPhases(
-        documents.batches, documents.chunk, trace, step=model.step, rereadable=stream.rereadable,
-        max_passes=whole_number(model.max_passes, "max_passes"), tol=model.tol, n_groups=n_documents or stream.n_total,
-        words="documents",
-    )  # fmt: skip
+    documents = _Documents(model, stream, vocabulary)
     with model._threads():
-        result = model._run(
-            phases, lambda: cast("LDAProblem", phases.first()).start(int(model.seed)), model._limits(max_passes=None),
-            lambda: phases.problem, options=options, trace=trace,
+        state, phases = model._run_stream(
+            documents.batches, documents.chunk, lambda problem: problem.start(int(model.seed)), lambda: documents.problem,
+            options=options, rereadable=stream.rereadable, max_passes=whole_number(model.max_passes, "max_passes"),
+            n_groups=n_documents or stream.n_total, words="documents",
         )  # fmt: skip
-    model._publish(cast("LDAProblem", phases.problem), result.state)
+    model._publish(cast("LDAProblem", phases.problem), state)
     model.n_documents_seen_, model.elbo_ = phases.seen, phases.elbo
 
 

@@ -12,13 +12,14 @@ import numpy as np
 
 from natgrad.inference.auto import Auto
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch
-from natgrad.inference.schema import check, either, record, refuse
+from natgrad.inference.problem import GroupProblem
+from natgrad.inference.schema import LARGEST, check, either, record, refuse, state_of
 from natgrad.inference.steppers.accelerated import History
 from natgrad.inference.steppers.checked import Snapshot
 from natgrad.inference.steppers.group_memory import BatchMemory, GroupMemory
 from natgrad.inference.steppers.message_memory import Checked
 
-__all__ = ["METHOD", "RUN", "STEP", "groups_of", "memory_of"]
+__all__ = ["METHOD", "RUN", "STEP", "group_state", "groups_of", "memory_of"]
 
 Sizes = dict[str, int]
 # Sums that were exchanged for many passes differ by rounding from sums that are made anew.
@@ -101,6 +102,34 @@ def groups_of(said: Mapping[str, Any], rows: Any) -> dict[str, Any]:
             _check_sums(value, seen, where)
 
     return {"groups?": of, "before?": {name: part for name, part in said.items() if name != "theta"}}
+
+
+def group_state(problem: GroupProblem) -> Any:
+    """The table of a state whose groups remember nothing of themselves: λ of each block at its shape, and what batches say."""
+    shapes = {name: [part.shape for part in problem.full_prior(name)] for name in problem.blocks}
+
+    def natural(name: str) -> Any:
+        family = problem.blocks[name].family
+
+        def of(value: Any, sizes: Sizes, where: str) -> None:
+            check(
+                value, tuple(f"real {list(shape)} in [-{LARGEST}, {LARGEST}]" for shape in shapes[name]), sizes, where
+            )
+            for place, part in enumerate(value):
+                off = np.abs(part - np.swapaxes(part, -1, -2)).max(initial=0.0) if family.symmetric[place] else 0.0
+                if part.dtype != np.float64 or not off <= 1e-6 * np.abs(part).max(initial=0.0):
+                    refuse(f"{where}[{place}]", "must be of double precision, and symmetric if it is a matrix")
+            if not np.all(family.valid(value)):
+                refuse(where, f"is outside the natural parameters of a {family.name}")
+
+        return of
+
+    said = {name: tuple(f"real {list(shape)}" for shape in found) for name, found in shapes.items()}
+    return state_of(
+        {name: natural(name) for name in shapes},
+        memory=groups_of(said, ()),
+        moments=lambda name, lam: problem.moments(problem.blocks[name], lam),
+    )
 
 
 def _check_sums(value: GroupMemory, seen: list[BatchMemory], where: str) -> None:

@@ -10,11 +10,13 @@ import numpy.typing as npt
 from natgrad.report.format import short
 from natgrad.report.html import Html, tag
 
-__all__ = ["heat_table"]
+__all__ = ["heat_table", "means_table", "values_table"]
 
 Floats = npt.NDArray[np.float64]
 # The share of the accent colour behind the largest number; more of it would make the number hard to read.
 MOST = 0.45
+# Of more columns than this a page shows the first.
+MOST_COLUMNS = 30
 
 
 def heat_table(
@@ -44,3 +46,33 @@ def heat_table(
     head = tag("tr", tag("td"), [tag("th", name, scope="col", class_="number") for name in columns])
     grid = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", body), class_="heat")
     return tag("div", grid, class_="scroll", role="region", tabindex="0", aria_label=caption)
+
+
+def values_table(
+    values: Floats,
+    names: Sequence[str],
+    caption: str,
+    texts: Sequence[Sequence[str]] | None = None,
+    scale: Floats | None = None,
+    columns: Sequence[str] | None = None,
+) -> Html:
+    """Numbers [K, D] of states or components, the first columns if there are many."""
+    shown = min(values.shape[1], MOST_COLUMNS)
+    if shown < values.shape[1]:
+        caption += f" (the first {shown} of {values.shape[1]} columns)"
+    heads = [str(d) for d in range(shown)] if columns is None else [str(name) for name in columns[:shown]]
+    return heat_table(
+        values[:, :shown], names, heads, caption=caption,
+        texts=None if texts is None else [row[:shown] for row in texts], scale=None if scale is None else scale[:, :shown],
+    )  # fmt: skip
+
+
+def means_table(
+    mean: Floats, sd: Floats, names: Sequence[str], caption: str, columns: Sequence[str] | None = None
+) -> Html:
+    """Means ± standard deviations [K, D], coloured by where the mean lies within its column."""
+    texts = [
+        [f"{short(m, 3)} ± {short(s, 2)}" for m, s in zip(*rows, strict=True)] for rows in zip(mean, sd, strict=True)
+    ]
+    scale = (mean - mean.min(0)) / np.maximum(np.ptp(mean, axis=0), 1e-300)
+    return values_table(mean, names, caption, texts, scale, columns)

@@ -19,6 +19,7 @@ CONTRIBUTIONS = {
     "LDA": "natgrad.report.sections.lda",
     "MatrixFactorization": "natgrad.report.sections.factorization",
     "HiddenMarkov": "natgrad.report.sections.hmm",
+    "GaussianMixture": "natgrad.report.sections.mixture",
     "SparseGP": "natgrad.report.sections.gp",
     "Fit": "natgrad.report.sections.network",
     "SavedFit": "natgrad.report.sections.network",

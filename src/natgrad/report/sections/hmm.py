@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.report.charts.heatmap import heat_table
+from natgrad.report.charts.heatmap import heat_table, means_table, values_table
 from natgrad.report.charts.svg import picture, thinned
 from natgrad.report.format import count, percent, short
 from natgrad.report.html import Html, join, json_block, table, tag
@@ -18,7 +18,7 @@ __all__ = ["facts", "sections"]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 # Of a long path the page keeps so many stretches and points; shorter stretches than a pixel of the whole are left out.
-MOST_STRETCHES, MOST_POINTS, MOST_COLUMNS = 6000, 3000, 30
+MOST_STRETCHES, MOST_POINTS = 6000, 3000
 STRIP = (900.0, 120.0)
 BUTTONS = (
     ("in", "+", "Zoom in"),
@@ -119,37 +119,18 @@ def _emissions(model: Any) -> Html:
     K = len(model.startprob_)
     names = [f"state {k}" for k in range(K)]
     if hasattr(model, "means_"):
-        mean, spread = np.asarray(model.means_), np.asarray(model.covars_)
+        spread = np.asarray(model.covars_)
         sd = np.sqrt(spread if spread.ndim == 2 else np.diagonal(spread, axis1=1, axis2=2))
-        texts = [
-            [f"{short(m, 3)} ± {short(s, 2)}" for m, s in zip(*rows, strict=True)]
-            for rows in zip(mean, sd, strict=True)
-        ]
-        scale = (mean - mean.min(0)) / np.maximum(np.ptp(mean, axis=0), 1e-300)
-        return _emission_table(
-            mean, names, "Means ± standard deviations of the observations in each state", texts, scale
-        )
+        words = "Means ± standard deviations of the observations in each state"
+        return means_table(np.asarray(model.means_), sd, names, words)
     for attribute, words in (
         ("emissionprob_", "Probabilities of the symbols in each state"),
         ("rates_", "Expected counts in each state"),
         ("probs_", "Probability that a track is on, in each state"),
     ):
         if hasattr(model, attribute):
-            return _emission_table(np.asarray(getattr(model, attribute)), names, words, None, None)
+            return values_table(np.asarray(getattr(model, attribute)), names, words)
     return tag("p", "This kind of emission has no table yet.")
-
-
-def _emission_table(
-    values: Floats, names: list[str], caption: str, texts: list[list[str]] | None, scale: Floats | None
-) -> Html:
-    shown = min(values.shape[1], MOST_COLUMNS)
-    if shown < values.shape[1]:
-        caption += f" (the first {shown} of {values.shape[1]} columns)"
-    columns = [str(d) for d in range(shown)]
-    return heat_table(
-        values[:, :shown], names, columns, caption=caption,
-        texts=None if texts is None else [row[:shown] for row in texts], scale=None if scale is None else scale[:, :shown],
-    )  # fmt: skip
 
 
 # -- the path --

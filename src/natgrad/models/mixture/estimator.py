@@ -1,0 +1,178 @@
+"""`GaussianMixture`: rows in; components with their uncertainty, and each row's memberships, out.
+
+    π ~ Dir(α),   Λ_k ~ Wishart(ν, R),   μ_k | Λ_k ~ N(m, (κ Λ_k)⁻¹),   z_n ~ Cat(π),   x_n ~ N(μ_z, Λ_z⁻¹)
+
+Attias (2000); Bishop (2006), section 10.2. The loop, the steps, streams, clusters and files are those of every model of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import DensityMixin
+
+from natgrad.inference.schema import check
+from natgrad.models.gaussian_prior import COVARIANCES, finite_numbers, gaussian_prior, prior_tables
+from natgrad.models.rows import SETTINGS, RowEstimator
+from natgrad.renamed import says_new_names
+from natgrad.validation import require, whole_number
+
+if TYPE_CHECKING:
+    from natgrad.inference.problem import State
+    from natgrad.inference.starts import Starts
+    from natgrad.models.mixture.problem import MixtureProblem
+
+__all__ = ["GaussianMixture", "MixtureModel"]
+
+Floats = npt.NDArray[np.float64]
+
+
+class MixtureModel(NamedTuple):
+    """Priors: α [K] of the weights, and m, κ, ν and R of the components, measured from the origin."""
+
+    alpha: Floats
+    covariance: str
+    mean: Floats
+    scale: float
+    dof: float
+    rate: Floats
+    origin: Floats
+
+
+@final
+@says_new_names
+@dataclass(repr=False, eq=False)
+class GaussianMixture(DensityMixin, RowEstimator):
+    """A mixture of Gaussians, by variational inference; components that the data do not need keep their prior.
+
+    Parameters
+    ----------
+    n_components : int, K
+    covariance : "full", "diag", "tied" or "spherical"
+        A precision matrix for each component; one for each component and column; one matrix for all components; one number for
+        each component. With "diag" and "spherical" single entries may be missing (NaN).
+    weight_prior : float or array [K], optional
+        α, concentration of the weights; by default 1/K, with which components that are not needed become empty.
+    mean_prior : array [D], optional
+        m. By default the mean of each column.
+    mean_scale : float, κ
+        How many rows the prior mean is worth.
+    dof_prior : float, optional
+        ν of Λ ~ Wishart(ν, R), E[Λ] = ν R⁻¹; of "diag" and "spherical", τ ~ Gamma(ν/2, R/2). By default D + 2.
+    scale_prior : array [D, D] (full, tied), [D] (diag) or a number (spherical), optional
+        R. By default the variance of each column divided by K^(2/D), a guess of what one component covers; of "spherical" the
+        mean of these.
+    Further settings are those of every model of rows, see `RowEstimator`.
+
+    Attributes
+    ----------
+    weights_, means_ : arrays [K], [K, D], E[π] and E[μ]
+    covariances_ : array [K, D, D], [K, D], [D, D] or [K], E[Λ]⁻¹
+    deviations_ : array [K, D], standard deviations of the columns in each component
+    posterior_ : {"weights", "components"}, a Factor each
+    elbo_, trace_, stop_ : the bound (of streams: its estimate), its history, and why the run ended
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(-4.0, 1.0, (50, 2)), rng.normal(4.0, 1.0, (150, 2))])
+    >>> model = GaussianMixture(4, seed=0).fit(X)
+    >>> sorted(model.weights_.round(2).tolist())
+    [0.0, 0.0, 0.25, 0.75]
+    >>> model.predict_proba(X).shape
+    (200, 4)
+    """
+
+    n_components: int = 4
+    _: KW_ONLY
+    covariance: Literal["full", "diag", "tied", "spherical"] = "full"
+    weight_prior: Any = None
+    mean_prior: Any = None
+    mean_scale: float = 0.01
+    dof_prior: float | None = None
+    scale_prior: Any = None
+
+    _model_class = MixtureModel
+    _nan_advice = '; covariance="diag" and covariance="spherical" take missing entries'
+
+    # -- memberships and densities --
+
+    def predict_proba(self, X: Any) -> Floats:
+        """q(z), the probability of each component for each row [N, K]."""
+        from natgrad.models.mixture.problem import memberships
+
+        problem = self._held_out(X)
+        return np.asarray(problem.by_row(lambda x, sent: memberships(x, sent)[1].T, problem.sent(self._state)))
+
+    def predict(self, X: Any) -> npt.NDArray[np.int64]:
+        """The likeliest component of each row."""
+        return np.asarray(self.predict_proba(X).argmax(1))
+
+    def score_samples(self, X: Any) -> Floats:
+        """The log density of each row at the mean of q."""
+        from natgrad.models.mixture.problem import memberships
+
+        problem = self._held_out(X)
+        return np.asarray(
+            problem.by_row(lambda x, sent: memberships(x, sent)[2], problem.sent(self._state, at_mean=True))
+        )
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean log density of a row; higher is better."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1, seed: int | None = None) -> tuple[Floats, npt.NDArray[np.int64]]:
+        """Rows drawn from the mixture at the mean of q, and the component of each."""
+        self._check_fitted()
+        rng = np.random.default_rng(seed)
+        z = rng.choice(len(self.weights_), whole_number(n_samples, "n_samples"), p=self.weights_)
+        gaussians = self._problem(self._model_, np.empty((0, self.n_features_in_)), None).gaussians
+        return gaussians.draw(self._state.lam["components"], z, rng), z
+
+    # -- what every model of rows needs --
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.covariance in ("diag", "spherical")
+        return tags
+
+    def _prepared(self, x: Any, weight: Floats | None) -> MixtureModel:
+        n = whole_number(self.n_components, "n_components")
+        alpha = finite_numbers(1.0 / n if self.weight_prior is None else self.weight_prior, "weight_prior", [(), (n,)])
+        require(alpha > 0, alpha, "weight_prior", "> 0")
+        return MixtureModel(np.full(n, alpha), self.covariance, *gaussian_prior(self, x, n, weight)[:5])
+
+    def _problem(self, model: MixtureModel, x: Any, weight: Floats | None, **options: Any) -> MixtureProblem:
+        from natgrad.models.mixture.problem import MixtureProblem  # Numba takes a while to import
+
+        return MixtureProblem(model, x, weight, **options)
+
+    def _starts(self, problem: MixtureProblem) -> Starts:
+        from natgrad.models.clusters import row_starts
+
+        return row_starts(problem, len(problem.model.alpha), int(self.seed), int(self.n_init))
+
+    def _name(self, problem: MixtureProblem, state: State) -> None:
+        self.weights_: Floats = self.posterior_["weights"].mean()
+        self.means_, self.covariances_, self.deviations_ = problem.gaussians.located(state.lam["components"])
+
+    @classmethod
+    def _settings_table(cls) -> Mapping[str, Any]:
+        tables = [prior_tables(kind)[0] for kind in COVARIANCES]
+        joined = {name: " | ".join(dict.fromkeys(table[name] for table in tables)) for name in tables[0]}
+        own = {"n_components": "size component", "weight_prior": "none | positive | positive list [component]"}
+        return {**SETTINGS, **joined, **own}
+
+    @classmethod
+    def _model_table(cls, model: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        check(
+            model.get("covariance"),
+            " | ".join(f"'{kind}'" for kind in COVARIANCES),
+            where="fitted['model']['covariance']",
+        )
+        settings, prior = prior_tables(model["covariance"])
+        return settings, {"alpha": "positive [component]", "covariance": "text", **prior, "origin": prior["mean"]}

@@ -1,0 +1,93 @@
+"""A Gaussian mixture as the engine's `RowProblem`: blocks π and (μ, Λ); log-likelihoods and statistics by matrix products.
+
+π ~ Dir(α),   (μ, Λ) ~ conjugate (`natgrad.models.gaussians`),   z_n ~ Cat(π),   x_n ~ N(μ_z, Λ_z⁻¹)
+q = q(π) q(μ, Λ) Π q(z_n);   q(z_n = k) ∝ exp(E log π_k + E log N(x_n | μ_k, Λ_k⁻¹)),   log Z_n its sum
+
+Bishop (2006), section 10.2. A row is a group.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.families import Dirichlet
+from natgrad.inference.problem import Block, State
+from natgrad.inference.rows import RowProblem, RowShard
+from natgrad.models.gaussians import GAUSSIANS, n_statistics, statistics
+
+__all__ = ["MixtureProblem", "MixtureWeights", "memberships"]
+
+Floats = npt.NDArray[np.float64]
+Stats = tuple[Any, ...]
+
+
+class MixtureWeights(NamedTuple):
+    """log p(x, k) as linear forms [K, F] of the statistics of x − origin, and log π [K]."""
+
+    by_column: bool
+    origin: Floats
+    forms: Floats
+    log_shares: Floats
+
+
+def memberships(x: Any, sent: MixtureWeights) -> tuple[Floats, Floats, Floats]:
+    """Statistics [F, n], q(z) [K, n] and log Z [n] of rows."""
+    phi = statistics(x - sent.origin, sent.by_column)
+    q = sent.forms @ phi
+    q += sent.log_shares[:, None]
+    top = q.max(0)
+    np.exp(np.subtract(q, top, out=q), out=q)
+    total = q.sum(0)
+    q /= total
+    return phi, q, np.log(total) + top
+
+
+def summarise(shard: RowShard, sent: MixtureWeights, given: Floats | None = None) -> Stats:
+    """Σ w log Z, Σ w q(z) [K] and Σ w φ(x) q(z) [F, K]; ``given`` is q(z) if it is known."""
+    phi, q, log_z = memberships(shard.x, sent)
+    q = q if given is None else given
+    if shard.weight is None:
+        return log_z.sum(), q.sum(1), phi @ q.T
+    q = q * shard.weight
+    return log_z @ shard.weight, q.sum(1), phi @ q.T
+
+
+class MixtureProblem(RowProblem):
+    """Rows of a mixture; ``model`` is a `natgrad.models.mixture.estimator.MixtureModel`."""
+
+    summarise = staticmethod(summarise)
+
+    def __init__(self, model: Any, x: Any, weight: Floats | None, **options: Any) -> None:
+        (_, covariance, *prior), n = model, len(model.alpha)
+        self.model = model
+        self.gaussians = g = GAUSSIANS[covariance](n, *prior)
+        super().__init__(x, weight, n_statistics=n_statistics(x.shape[1], g.by_column), n_readers=2 * n, **options)
+        components = Block("components", g.family, ("component", "column")[: len(g.shape)], g.shape, origin=g.origin)
+        self.blocks = {"weights": Block("weights", Dirichlet(), (), ()), "components": components}
+
+    def prior_of(self, name: str) -> Stats:
+        """η̃."""
+        return self.gaussians.prior if name == "components" else (self.model.alpha - 1.0,)
+
+    def of_rows(self, x: Any, weight: Floats | None) -> Self:
+        """The same mixture of other rows."""
+        return type(self)(self.model, x, weight)
+
+    def sent(self, state: State, at_mean: bool = False) -> MixtureWeights:
+        """Expectations under q; or the mixture at the mean of q, which is a density."""
+        g, mu, log_shares = self.gaussians, state.mu["components"], state.mu["weights"][0]
+        if at_mean:
+            mu, log_shares = g.point(state.lam["components"]), np.log(Dirichlet().mean(state.lam["weights"]))
+        return MixtureWeights(g.by_column, self.model.origin, g.weights(mu), log_shares)
+
+    def told(self, sums: Stats) -> dict[str, Stats]:
+        """Counts, and sums of statistics as natural parameters."""
+        return {"weights": (sums[0],), "components": self.gaussians.message(sums[1])}
+
+    def clustered(self, member: Floats) -> dict[str, Stats]:
+        """What all rows tell if q(z) [K, n] is given."""
+        nothing = self.sent(self.at({name: self.full_prior(name) for name in self.blocks}))
+        return self.told(summarise(self.data, nothing, member)[1:])

@@ -1,0 +1,308 @@
+"""`RowEstimator`, what every ready model of rows shares: rows with weights in, a run of the engine, and its files, out.
+
+A model of rows says what its priors are (`_prepared`), which problem they make of rows (`_problem`), where to start (`_starts`),
+what a fit is called (`_name`), and what a file holds of the priors (`_model_table`). Arrays, tables, files, streams, batches,
+weights, clusters, checkpoints and model files come from here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.sequences import as_columns, chunks_of
+from natgrad.data.stream import Stream, as_stream
+from natgrad.inference.engine import Phase
+from natgrad.inference.methods import VB, Method
+from natgrad.inference.schema import check, either
+from natgrad.inference.step_sizes import Step
+from natgrad.inference.streams import Chunk
+from natgrad.inference.trace import Stop, Trace
+from natgrad.models.base import Estimator
+from natgrad.posterior.export import Posterior, factors_of
+from natgrad.posterior.files.tables import RUN, group_state
+from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
+from natgrad.validation import require
+
+if TYPE_CHECKING:
+    from natgrad.inference.problem import State
+    from natgrad.inference.rows import RowProblem
+    from natgrad.inference.starts import Starts
+
+__all__ = ["RowEstimator"]
+
+Floats = npt.NDArray[np.float64]
+Array = npt.NDArray[Any]
+# Fewer rows are read as a whole; more in so many batches, which takes fewer passes.
+FEW_ROWS, BATCHES = 20_000, 20
+# There after a fit, but not after partial_fit alone.
+OF_A_RUN = ("trace_", "stop_")
+SETTINGS: dict[str, Any] = {
+    **RUN,
+    "n_init": "natural",
+    "max_passes": "none | positive",
+    "max_steps": "none | natural",
+    "max_seconds": "none | positive",
+}
+FITTED: dict[str, Any] = {
+    "n_rows_seen": "positive",
+    "n_features": "size column",
+    "feature_names?": "names [column]",
+    "elbo": "float",
+    "run": either({}, {"trace_": Trace, "stop_": Stop}),
+}
+
+
+class _Fitted:
+    """What a fit sets, and what a model says of itself; not in the dataclass below, for which they would be settings."""
+
+    _model_class: Any  # the NamedTuple of its priors
+    _nan_advice = ""  # what to do about missing entries where they are not taken
+
+    n_features_in_: int
+    n_rows_seen_: float
+    elbo_: float
+
+
+@dataclass(repr=False, eq=False)  # writes __init__ with every setting by name; the rest is scikit-learn's
+class RowEstimator(_Fitted, Estimator, ABC):
+    """A model whose groups are rows of numbers; abstract.
+
+    Parameters
+    ----------
+    method, step : as in ``Network.fit``
+        By default exact sweeps of up to 20,000 rows, memoised VB in batches of more; `trace_.strategy` says why. `VB()`;
+        `SVI({"row": size})`.
+    n_init : int
+        Starts that are improved on a slice of the data; the best one goes on.
+    max_passes, max_steps, max_seconds : limits
+        Most readings of the data, most steps, most time.
+    tol : float
+        Nats a row left to gain, as the last passes tell, below which the fit has converged; 0 runs all passes.
+    seed : int
+        Every random choice is a function of the seed and the number of the step.
+    n_jobs : int, optional
+        Threads; by default all. The result is the same for any number.
+    executor : None, an address, `distributed.Client` or cluster, or `natgrad.Dask`
+        Who computes: this process, or the workers of a Dask cluster, which hold the rows; a .npy file that they see they read
+        themselves. The result is the same.
+    verbose : bool, optional
+        Show a progress bar; by default on a terminal.
+    """
+
+    _: KW_ONLY
+    method: Method | None = None
+    step: Step | None = None
+    n_init: int = 8
+    max_passes: float | None = 200
+    max_steps: int | None = None
+    max_seconds: float | None = None
+    tol: float = 1e-6
+    seed: int = 0
+    n_jobs: int | None = None
+    executor: Any = None
+    verbose: bool | None = None
+
+    # -- what a model says --
+
+    @abstractmethod
+    def _prepared(self, x: Array, weight: Floats | None) -> Any:
+        """The priors, a NamedTuple; what the user left open follows from the rows."""
+
+    @abstractmethod
+    def _problem(self, model: Any, x: Array, weight: Floats | None, **options: Any) -> RowProblem:
+        """The problem of some rows; ``options`` are ``batch_size`` and ``population``."""
+
+    @abstractmethod
+    def _starts(self, problem: Any) -> Starts:
+        """Where a run may begin."""
+
+    @abstractmethod
+    def _name(self, problem: Any, state: State) -> None:
+        """Set the attributes that users of the model expect."""
+
+    @classmethod
+    @abstractmethod
+    def _model_table(cls, model: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The tables of the settings that a fit allows, and of its priors, which are unchecked."""
+
+    # -- fitting --
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any = None, *, sample_weight: Any = None, **keep: Unpack[FitOptions]) -> Self:
+        """Fit to rows.
+
+        Parameters
+        ----------
+        X : array [N, D] (NumPy, memory-mapped, a table), the name of a .npy or .parquet file, or a stream of such chunks: an
+            iterator is read once, a source with ``chunks()`` or a list of tables up to ``max_passes`` times, by sampled steps
+        y : ignored
+        sample_weight : array [N], optional
+            A row of weight 2 counts as two rows; not for streams.
+        checkpoint, every, resume, callbacks : as in ``Network.fit``; of these, streams take callbacks alone
+        """
+        stream = None if isinstance(X, (str, Path)) else as_stream(X)
+        with self._threads():
+            if stream is None:
+                self._fit_rows(X, sample_weight, keep)
+            else:
+                self._fit_chunks(stream, sample_weight, keep)
+        return self
+
+    @all_or_nothing
+    def partial_fit(self, X: Any, y: Any = None, *, sample_weight: Any = None, n_rows: float | None = None) -> Self:
+        """One step from some rows of a stream: λ ← (1 − ρ) λ + ρ (η̃ + scale · messages).
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `fit`
+        n_rows : float, optional
+            How many rows the stream stands for; by default those seen so far.
+        """
+        fresh = not hasattr(self, "_state")
+        with self._threads():
+            x, weight = self._rows(X, sample_weight, fresh)
+            model = self._prepared(x, weight) if fresh else self._model_
+            own = float(len(x) if weight is None else weight.sum())
+            seen = own + (0.0 if fresh else self.n_rows_seen_)
+            problem = self._problem(model, x, weight, population=len(x) * max(seen, n_rows or 0.0) / own)
+            result = self._step_once(problem, self._starts(problem) if fresh else self._state)
+        self._publish(model, result.state)
+        self.n_rows_seen_, self.elbo_ = seen, result.trace.last.elbo_estimate
+        return self
+
+    def _fit_rows(self, X: Any, sample_weight: Any, options: FitOptions) -> None:
+        x, weight = self._rows(X, sample_weight, True)
+        model, method = self._prepared(x, weight), checked_method(self.method)
+        if method is None and self.step is None and len(x) <= FEW_ROWS:
+            method = VB()
+        problem = self._problem(model, x, weight, batch_size=-(-len(x) // BATCHES) if len(x) > FEW_ROWS else None)
+        phase = Phase(problem, method, checked_step(self.step, method, problem), tuple(problem.blocks))
+        result = self._run(
+            phase, lambda: self._starts(problem), self._limits(problem.total_weight), model, options=options,
+            table=lambda: (group_state(problem), {}),
+        )  # fmt: skip
+        self._publish(model, result.state)
+        last = result.trace.last.elbo if len(result.trace) else np.nan
+        self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
+        self.n_rows_seen_ = problem.total_weight
+
+    def _fit_chunks(self, stream: Stream, sample_weight: Any, options: FitOptions) -> None:
+        if sample_weight is not None:
+            raise ValueError("a stream takes no sample_weight: give the weights of each chunk to partial_fit")
+        models: list[Any] = []
+
+        def chunk(part: Any) -> Chunk:
+            x, weight = self._rows(part, None, not models)
+            if not models:
+                models.append(self._prepared(x, weight))
+            own = len(x) if weight is None else int(weight.sum())
+            return Chunk(lambda n: self._problem(models[0], x, weight, population=n * len(x) / own), own, own)
+
+        state, phases = self._run_stream(
+            stream.read, chunk, self._starts, lambda: models[0], options=options, rereadable=stream.rereadable,
+            max_passes=np.inf if self.max_passes is None else self.max_passes, n_groups=stream.n_total,
+        )  # fmt: skip
+        self._publish(models[0], state)
+        self.n_rows_seen_, self.elbo_ = float(phases.seen), phases.elbo
+
+    # -- parts --
+
+    def _held_out(self, X: Any) -> Any:
+        """The problem of other rows."""
+        self._check_fitted()
+        return self._problem(self._model_, self._rows(X, None, reset=False, fitting=False)[0], None)
+
+    def _threads(self) -> Any:
+        from natgrad.models.threads import at_most  # Numba takes a while to import
+
+        self._check_from_table()
+        return at_most(self.n_jobs)
+
+    def _publish(self, model: Any, state: State) -> None:
+        self._state, self._model_ = state._replace(memory={}), model
+        empty = self._problem(model, np.empty((0, self.n_features_in_)), None)
+        self.posterior_ = Posterior(factors_of(empty.blocks, state))
+        self.n_steps_: int = state.t
+        self._name(empty, state)
+
+    def _rows(self, X: Any, sample_weight: Any, reset: bool, fitting: bool = True) -> tuple[Array, Floats | None]:
+        """Checked rows, as they lie, and their weights; rows in which everything is missing have none."""
+        from sklearn.utils.validation import validate_data
+
+        if isinstance(X, (str, Path)):
+            X = as_columns(X)
+        if isinstance(X, np.ma.MaskedArray):
+            X = np.ma.filled(X.astype(np.float64), np.nan)
+        x: Array = validate_data(
+            self, X, reset=reset, dtype=(np.float64, np.float32), order="C", ensure_all_finite=False
+        )
+        weight = _checked_weight(sample_weight, len(x))
+        takes_nan = self.__sklearn_tags__().input_tags.allow_nan
+        for begin, part in chunks_of(x):
+            missing = np.isnan(part)
+            require(~np.isinf(part), part, f"X[{begin}:]", "finite, or NaN where it is missing (no inf/infinity)")
+            if missing.any() and not takes_nan:
+                row, column = (int(i) for i in np.argwhere(missing)[0])
+                raise ValueError(
+                    f"X[{begin + row}, {column}] is NaN, which this {type(self).__name__} does not take: leave out such rows, "
+                    f"or fill them in{self._nan_advice}"
+                )
+            if (empty := missing.all(1)).any():
+                weight = np.ones(len(x)) if weight is None else weight
+                weight[begin : begin + len(part)][empty] = 0.0
+        if fitting and weight is not None and not weight.any():
+            raise ValueError("nothing to fit to: every row of X has a weight of zero, or no entry that is not missing")
+        return x, weight
+
+    # -- files --
+
+    @classmethod
+    def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
+        check(saved := fitted.get("model"), dict, where="fitted['model']")
+        assert isinstance(saved, dict)
+        own, table = cls._model_table(saved)
+        sizes = check(saved, table, where="fitted['model']")
+        problem = cls()._problem(cls._model_class(**saved), np.empty((0, sizes["column"])), None)
+        return {**cls._settings_table(), **own}, {"model": table, "state": group_state(problem), **FITTED}
+
+    def _saved(self) -> dict[str, Any]:
+        found = {
+            "state": self._state,
+            "model": self._model_._asdict(),
+            "n_rows_seen": self.n_rows_seen_,
+            "n_features": self.n_features_in_,
+            "elbo": self.elbo_,
+            "run": {name: getattr(self, name) for name in OF_A_RUN if hasattr(self, name)},
+        }
+        names = getattr(self, "feature_names_in_", None)
+        return found if names is None else {**found, "feature_names": names}
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        self.n_features_in_ = saved["n_features"]
+        if "feature_names" in saved:
+            self.feature_names_in_: Array = saved["feature_names"]
+        self.n_rows_seen_, self.elbo_ = saved["n_rows_seen"], saved["elbo"]
+        for name, value in saved["run"].items():
+            setattr(self, name, value)
+        self._publish(self._model_class(**saved["model"]), saved["state"])
+
+
+def _checked_weight(weight: Any, n_rows: int) -> Floats | None:
+    """A copy of the weights, a number or one for each row."""
+    if weight is None:
+        return None
+    try:
+        found = np.array(np.broadcast_to(np.asarray(weight, dtype=np.float64), (n_rows,)))
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"sample_weight must be numbers ≥ 0, one for each of {n_rows} rows, got shape {np.shape(weight)}"
+        ) from None
+    require(np.isfinite(found) & (found >= 0), found, "sample_weight", "finite and ≥ 0")
+    return found
