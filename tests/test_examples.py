@@ -54,6 +54,7 @@ def test_topics_of_what_is_installed(figure):
     assert gain > 0.15
 
 
+@pytest.mark.slow
 def test_ancestry_is_recovered(figure):
     assert run("ancestry", figure) < 0.1  # 0.35 for somebody who knows only the means; seen: 0.06
 

@@ -278,7 +278,10 @@ def test_scanning_in_chunks_changes_nothing(name, monkeypatch):
     assert scanned.elbo == pytest.approx(whole.elbo, rel=1e-11)
 
 
-@pytest.mark.parametrize(("dim", "coupling"), [(2, 0.9), (5, 0.5), (5, 0.9), (10, 0.9)])
+@pytest.mark.parametrize(
+    ("dim", "coupling"),
+    [(2, 0.9), (5, 0.5), *(pytest.param(dim, 0.9, marks=pytest.mark.slow) for dim in (5, 10))],
+)
 def test_simultaneous_steps_are_stable_exactly_below_the_closed_form(dim, coupling):
     """D scalars explain one residual: precision r 11ᵀ + (1 − r) I; option (b) is stable iff ρ < 2 / (1 + (D − 1) r)."""
     x = ng.Normal("x", 0.0, 1.0 - coupling, plate=ng.Plate("d", dim))

@@ -32,7 +32,7 @@ def fitted():
     "options",
     [
         {},
-        {"local": "map"},
+        pytest.param({"local": "map"}, marks=pytest.mark.slow),
         # Full sweeps forget nothing: documents that are solved to the end settle on the first, poor topics.
         {"method": ng.VB(), "local_steps": 2},
         {"method": ng.SVI({"doc": 100}), "step": ng.RobbinsMonro(4.0, 0.7), "max_passes": 4},
