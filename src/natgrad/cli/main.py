@@ -16,7 +16,7 @@ from rich.table import Table
 import natgrad as ng
 from natgrad.cli import bench as command_bench
 from natgrad.cli import fit as command_fit
-from natgrad.cli import predict as command_use
+from natgrad.cli import predict as predict_commands
 from natgrad.cli import resume as command_resume
 from natgrad.cli.common import Command, UserError
 from natgrad.data.datasets.generated.ratings import paper_ratings
@@ -42,13 +42,13 @@ for _command in (
     command_fit.fit,
     command_resume.resume,
     command_resume.continue_,
-    command_use.score,
-    command_use.predict,
-    command_use.transform,
-    command_use.topics,
-    command_use.recommend,
-    command_use.decode,
-    command_use.report,
+    predict_commands.score,
+    predict_commands.predict,
+    predict_commands.transform,
+    predict_commands.topics,
+    predict_commands.recommend,
+    predict_commands.decode,
+    predict_commands.report,
     command_bench.bench,
 ):
     main.add_command(_command)

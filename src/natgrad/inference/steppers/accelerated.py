@@ -94,8 +94,8 @@ class AcceleratedStepper(NothingToFinish):
             (0 if self.use_rotation else WARM_UP) if here is None else max(0, here.rest - 1),
             0 if here is None else here.failures,
         )
-        accesses = len(results) * self.messages_read + sum(found.reads for found in results)
-        info = StepInfo(result.info, 1.0, accesses, result.bound)
+        messages_read = len(results) * self.messages_read + sum(found.reads for found in results)
+        info = StepInfo(result.info, 1.0, messages_read, result.bound)
         return result.state._replace(memory={KEY: after}), info
 
     def _failed(self, here: History | None) -> History | None:

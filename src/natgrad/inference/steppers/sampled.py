@@ -81,20 +81,20 @@ class ChildrenStepper(NothingToFinish):
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         moves = BlockUpdates(self.problem, state, together=self.method.option == "b")
-        accesses = 0
+        messages_read = 0
         for number, name in enumerate(self.order):
             block = self.problem.blocks[name]
             rho = _rate(self.schedule, state.t + 1, self.ratios[name], self.problem, block, self.method.option == "b")
             for column in _columns(block):
                 rng = generator(seed, state.t, number, column or 0)
                 samples = self._draw(name, rng)
-                accesses += sum(len(s.weight) * c.n_sharing for s, c in zip(samples, self.sets[name], strict=True)) // (
-                    1 if column is None else block.n_columns
-                )
+                messages_read += sum(
+                    len(s.weight) * c.n_sharing for s, c in zip(samples, self.sets[name], strict=True)
+                ) // (1 if column is None else block.n_columns)
                 for part in step_parts(block, rho, column, in_turn=self.method.option == "a"):
                     target = self.problem.target(block, moves.state, (name,), samples, column)
                     moves.move(block, target, part, column)
-        return moves.finish(), StepInfo(moves.info, moves.rho, accesses)
+        return moves.finish(), StepInfo(moves.info, moves.rho, messages_read)
 
     def _draw(self, name: str, rng: np.random.Generator) -> tuple[Sampled, ...]:
         samples = []
@@ -138,7 +138,7 @@ class GlobalBatchStepper(NothingToFinish):
         together = self.method.option == "b"
         batch = self._draw(generator(seed, state.t))
         moves = BlockUpdates(self.problem, state, together)
-        accesses = 0
+        messages_read = 0
         seen = [name for name in self.order if self.sets[name]]
         for name in [*seen, *(name for name in self.order if name not in seen)]:
             block = self.problem.blocks[name]
@@ -146,12 +146,12 @@ class GlobalBatchStepper(NothingToFinish):
             rho = _rate(self.schedule, state.t + 1, ratio, self.problem, block, together)
             rho = np.where(touched, rho, 0.0) if self.sets[name] else rho
             reads = sum(int((s.weight > 0).sum()) * c.n_sharing for s, c in zip(samples, self.sets[name], strict=True))
-            accesses += reads + self.hidden_reads[name]
+            messages_read += reads + self.hidden_reads[name]
             for column in _columns(block):
                 for part in step_parts(block, rho, column, in_turn=not together):
                     target = self.problem.target(block, moves.state, self.whole[name], samples, column)
                     moves.move(block, target, part, column)
-        return moves.finish(), StepInfo(moves.info, moves.rho, accesses)
+        return moves.finish(), StepInfo(moves.info, moves.rho, messages_read)
 
     def _draw(self, rng: np.random.Generator) -> dict[str, Ints]:
         drawn = rng.choice(self.n_observed, size=self.method.size, replace=False, shuffle=False)

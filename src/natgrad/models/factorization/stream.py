@@ -103,14 +103,14 @@ class UsersProblem(GroupProblem):
     def solve(self, state: State, groups: Any, rows: Stats | None, tol: float, limit: int) -> GroupResult:
         """Every user at the optimum given the items, and what they tell these; all users are read, whatever ``groups`` says."""
         work = self.updated(state)
-        told: dict[str, Stats] = {}
+        messages: dict[str, Stats] = {}
         for name in self.blocks:
             out = tuple(np.zeros(np.shape(part)) for part in state.lam[name])
             work.add_all(name, out)  # type: ignore[arg-type]
-            told[name] = out
+            messages[name] = out
         parts = work.parts()
-        inside = sum(self._inner(name, told[name], state.mu[name]) for name in self.blocks)
-        return GroupResult((), told, parts["u"] + parts["r"] - inside, 1, 2 * len(self.full.ratings))
+        inside = sum(self._inner(name, messages[name], state.mu[name]) for name in self.blocks)
+        return GroupResult((), messages, parts["u"] + parts["r"] - inside, 1, 2 * len(self.full.ratings))
 
     def updated(self, state: State) -> RatingSweep:
         """The users of these ratings, given the rest of a state."""

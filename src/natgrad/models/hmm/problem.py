@@ -148,9 +148,9 @@ class SequenceProblem(GroupProblem):
 
     def from_counts(self, heads: Floats, pairs: Floats, sums: Floats, scale: float = 1.0) -> State:
         """The state after an update from expected counts."""
-        told = self._messages(Counts(heads, pairs, sums, 0.0), scale, scale, scale)
+        messages = self._messages(Counts(heads, pairs, sums, 0.0), scale, scale, scale)
         prior = {name: self.full_prior(name) for name in self.blocks}
-        return self.at({n: tuple(p + m for p, m in zip(prior[n], told[n], strict=True)) for n in self.blocks})
+        return self.at({n: tuple(p + m for p, m in zip(prior[n], messages[n], strict=True)) for n in self.blocks})
 
     def weights(self, state: State) -> Weights:
         """Exp E log of everything; of the last moments, kept."""
@@ -185,10 +185,12 @@ class SequenceProblem(GroupProblem):
         for shard, part, first in self._parts(numbers):
             calls.append((shard, (sent, self.data.ends[part] - first, self.data.lengths[part], self.n_sums)))
         found = self._possible(sum_counts(self._counted(count_sequences, calls)))
-        told = self._messages(found)
+        messages = self._messages(found)
         times = int(self.data.lengths[numbers].sum())
         base = self.data.base * (1.0 if groups is None else times / self.data.n_times)
-        return GroupResult((), told, found.log_z + base - self._told(told, state), 1, self._reads(times))
+        return GroupResult(
+            (), messages, found.log_z + base - self._inner_with_moments(messages, state), 1, self._reads(times)
+        )
 
     # -- shards --
 
@@ -243,7 +245,7 @@ class SequenceProblem(GroupProblem):
             "emission": tuple(part * times for part in self.model.emission.message(sums)),
         }
 
-    def _told(self, messages: Mapping[str, Stats], state: State) -> float:
+    def _inner_with_moments(self, messages: Mapping[str, Stats], state: State) -> float:
         """Σ ⟨m, μ⟩."""
         return float(sum(
             np.sum(self.blocks[name].family.inner(messages[name], state.mu[name])) for name in self.blocks
@@ -297,14 +299,14 @@ class SubchainProblem(SequenceProblem):
         parts = self._counted(count_subchains, calls)
         found, short = (self._possible(sum_counts([part[place] for part in parts])) for place in (0, 1))
         scale = len(chosen) / self.n_groups
-        told = self._messages(found, len(self.data) * scale, 1.0 / (length - 1), 1.0 / length)
-        rest = (found.log_z - self._told(self._messages(found, 0.0), state)) / length
+        messages = self._messages(found, len(self.data) * scale, 1.0 / (length - 1), 1.0 / length)
+        rest = (found.log_z - self._inner_with_moments(self._messages(found, 0.0), state)) / length
         if (self.data.lengths[self._number(chosen)] < length).any():
             more = self._messages(short, 0.0)
-            rest += short.log_z - self._told(more, state)
-            told = {n: tuple(a + b for a, b in zip(told[n], more[n], strict=True)) for n in told}
+            rest += short.log_z - self._inner_with_moments(more, state)
+            messages = {n: tuple(a + b for a, b in zip(messages[n], more[n], strict=True)) for n in messages}
         reads = self._reads(sum(part[2] for part in parts))
-        return GroupResult((), told, rest + self.data.base * scale, 1, reads)
+        return GroupResult((), messages, rest + self.data.base * scale, 1, reads)
 
     def shards(self, size: int) -> list[Segment | ShardSpec]:
         """Runs of starts, each with the times that its subchains and their buffers reach."""

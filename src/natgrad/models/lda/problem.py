@@ -234,14 +234,14 @@ class LDAProblem(GroupProblem):
         # Words are gathered once for a document, however many rounds it takes.
         sizes = np.diff(self.corpus.start)
         reads = int((sizes if groups is None else sizes[groups]).sum()) * self.n_topics
-        told: dict[str, Stats] = {"phi": (found.counts.T,)}
+        messages: dict[str, Stats] = {"phi": (found.counts.T,)}
         if "doc" in self.learn:
             # Σ E[log θ] and the number of documents: what α is learned from; its own term is no longer a part of the rest.
             filled = (self.corpus.lengths if groups is None else self.corpus.lengths[groups]) > 0
             sums, n_filled = log_shares(found.gamma[filled]), float(filled.sum())
-            told["theta"] = (sums, np.array([n_filled]))
+            messages["theta"] = (sums, np.array([n_filled]))
             rest -= log_prior(self.doc_prior, sums, n_filled)
-        return GroupResult((found.gamma,), told, rest, found.rounds, reads)
+        return GroupResult((found.gamma,), messages, rest, found.rounds, reads)
 
     # -- shards --
 
@@ -269,8 +269,8 @@ class LDAProblem(GroupProblem):
                     seen[part.words] = True
                     words = np.flatnonzero(seen)
                     words_of.append(words)
-                    told = everything if len(words) > MANY * corpus.n_words else topics.rows(words)
-                    yield shard, (told, words, chosen, None if start is None else start[a:b], *how)
+                    shared = everything if len(words) > MANY * corpus.n_words else topics.rows(words)
+                    yield shard, (shared, words, chosen, None if start is None else start[a:b], *how)
 
         counts: Floats = np.zeros((corpus.n_words, self.n_topics), self.local.dtype)
         bound, rounds, gamma = 0.0, 0, []
@@ -309,8 +309,10 @@ class LDAProblem(GroupProblem):
             found = here.solve(state, None if len(groups) == self.n_groups else groups, None, *self.local_limits)
             rest += found.rest
             total = {
-                name: tuple(part + more for part, more in zip(total.get(name, (0.0,) * len(told)), told, strict=True))
-                for name, told in found.messages.items()
+                name: tuple(
+                    part + more for part, more in zip(total.get(name, (0.0,) * len(messages)), messages, strict=True)
+                )
+                for name, messages in found.messages.items()
             }
         return rest + here.global_bound(state.lam, state.mu, total)
 

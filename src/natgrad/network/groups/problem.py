@@ -53,7 +53,7 @@ class Visit(NamedTuple):
     entropy: float
 
 
-class Told(NamedTuple):
+class ReadBatch(NamedTuple):
     """A batch that was just read, as what it tells the globals; ``scale`` times as many groups stand behind it."""
 
     batch: Batch
@@ -103,7 +103,9 @@ class NetworkGroups(GroupProblem):
             n_batches = math.ceil(self.n_groups / method.size)
             self.n_parts = max(1, min(method.size, observed // n_batches // PART))
             where = Threads() if executor is None else executor
-            self.placed = where.place([Broadcast(_Elsewhere(problem.plan, problem.backend.name, method, order, self))])
+            self.placed = where.place(
+                [Broadcast(_RemoteNetwork(problem.plan, problem.backend.name, method, order, self))]
+            )
 
     # -- what the engine asks --
 
@@ -146,8 +148,8 @@ class NetworkGroups(GroupProblem):
             (batch,) = self._parts(groups)
             local = self.groups.solve(state, rows[0], batch, tol, limit)
             reads = self._reads(batch, local.iterations)
-            told = Told(batch, local, 1.0)
-            return GroupResult([local.lam], told, self.groups.entropy(local, batch), local.iterations, reads)
+            read = ReadBatch(batch, local, 1.0)
+            return GroupResult([local.lam], read, self.groups.entropy(local, batch), local.iterations, reads)
         globals_ = {name: tuple(map(np.asarray, state.mu[name])) for name in self.groups.globals}
         parts = self._parts(groups)
         calls = [(0, (globals_, part.groups, own, tol, limit)) for part, own in zip(parts, rows, strict=True)]
@@ -171,19 +173,19 @@ class NetworkGroups(GroupProblem):
 
     def scaled(self, messages: Any, scale: float) -> Any:
         """What a batch tells, for ``scale`` times as many groups."""
-        if isinstance(messages, Told):
+        if isinstance(messages, ReadBatch):
             return messages._replace(scale=scale)
         return {key: (value[0] * scale,) for key, value in messages.items()}
 
     def global_step(self, state: State, messages: Any, rho: Any = 1.0) -> GlobalResult:
         """The globals in turn: exactly from S, or a step of length ρ from a batch."""
-        if isinstance(messages, Told):
+        if isinstance(messages, ReadBatch):
             return self._step_from_batch(state, messages, rho)
         return self._settle(state, messages)
 
     def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
         """The bound without the entropies of local variables."""
-        if isinstance(messages, Told):
+        if isinstance(messages, ReadBatch):
             local = {**mu, **messages.local.mu}
             samples = self._samples(messages, self.groups.grouped)
             return self.network.partial_bound(State(lam, local, 0), self.groups.whole, samples, self.groups.globals)
@@ -211,12 +213,12 @@ class NetworkGroups(GroupProblem):
 
     def write_rows(self, state: State, groups: Ints | None, found: GroupResult) -> State:
         """The local variables of a batch put back among all of them."""
-        told: Told = found.messages
+        read: ReadBatch = found.messages
         lam, mu = dict(state.lam), dict(state.mu)
         for name in self.groups.local:
-            for new, out in ((told.local.lam, lam), (told.local.mu, mu)):
+            for new, out in ((read.local.lam, lam), (read.local.mu, mu)):
                 out[name] = tuple(np.array(full) for full in out[name])
-                self.groups.put_rows(name, out[name], new[name], told.batch)
+                self.groups.put_rows(name, out[name], new[name], read.batch)
         return state._replace(lam=lam, mu=mu)
 
     def collect(self, state: State, batches: Sequence[tuple[Ints | None, Any]]) -> State:
@@ -258,23 +260,23 @@ class NetworkGroups(GroupProblem):
         reads = iterations * sum(self.groups.reads(name, batch) for name in self.groups.local)
         return int(reads + sum(self.groups.reads(name, batch) for name in self.groups.globals))
 
-    def _samples(self, told: Told, terms: Any) -> tuple[Sampled, ...]:
-        return tuple(self.groups.sampled(term, told.batch, told.scale) for term in terms)
+    def _samples(self, read: ReadBatch, terms: Any) -> tuple[Sampled, ...]:
+        return tuple(self.groups.sampled(term, read.batch, read.scale) for term in terms)
 
-    def _step_from_batch(self, state: State, told: Told, rho: Any) -> GlobalResult:
+    def _step_from_batch(self, state: State, read: ReadBatch, rho: Any) -> GlobalResult:
         plan, plate_of = self.network.plan, self.groups.plate_of
-        updates = BlockUpdates(self.network, state._replace(mu={**state.mu, **told.local.mu}), together=False)
+        updates = BlockUpdates(self.network, state._replace(mu={**state.mu, **read.local.mu}), together=False)
         for name in self.groups.globals:
             block, terms = self.blocks[name], plan.terms_of(name)
             whole = tuple(t.node for t in terms if plate_of[t.node] is None)
-            samples = self._samples(told, [t for t in terms if plate_of[t.node] is not None])
+            samples = self._samples(read, [t for t in terms if plate_of[t.node] is not None])
             columns: list[int | None] = [None] if block.column_axis is None else list(range(block.n_columns))
             for column in columns:
                 for part in step_parts(block, rho, column, in_turn=True):
                     target = self.network.target(block, updates.state, whole, samples, column)
                     updates.move(block, target, part, column)
         after = updates.state
-        bound = self.global_bound(after.lam, after.mu, told)
+        bound = self.global_bound(after.lam, after.mu, read)
         # Local variables are written when the step is done: here they are those of the batch alone.
         rest = {name: state.mu[name] for name in self.groups.local}
         return GlobalResult(after._replace(mu={**after.mu, **rest}), updates.info, bound)
@@ -357,7 +359,7 @@ def _numbers(problem: NetworkProblem, name: str) -> int:
     return sum(math.prod(shape) for shape in problem.plan.nodes[name].stat_shapes())
 
 
-class _Elsewhere:
+class _RemoteNetwork:
     """The groups of this process, which another one makes for itself when it is first asked."""
 
     def __init__(
@@ -366,7 +368,7 @@ class _Elsewhere:
         self.plan, self.backend, self.method, self.order, self._groups = plan, backend, method, order, groups
 
     def __reduce__(self) -> Any:
-        return _Elsewhere, (self.plan, self.backend, self.method, self.order)
+        return _RemoteNetwork, (self.plan, self.backend, self.method, self.order)
 
     @property
     def groups(self) -> NetworkGroups:
@@ -380,6 +382,6 @@ class _Elsewhere:
         return self._groups
 
 
-def _visit(network: _Elsewhere, *arguments: Any) -> Visit:
+def _visit(network: _RemoteNetwork, *arguments: Any) -> Visit:
     """A part, in whatever process."""
     return network.groups.visit(*arguments)
