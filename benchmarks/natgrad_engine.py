@@ -119,7 +119,7 @@ def main() -> None:
         case = MODELS[options.model]({name: file[name] for name in file.files})
 
     def sweep(steps: int) -> Mapping[str, np.ndarray]:
-        return case.network.fit(ng.VB(), max_steps=steps, tol=0, init=case.init, order=case.order).trace
+        return case.network.fit(ng.VB(), max_steps=steps, tol=0, init=case.init, order=case.order, backend="jax").trace
 
     begin = time.perf_counter()
     sweep(1)

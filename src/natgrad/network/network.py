@@ -20,8 +20,8 @@ from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.network.compile.logic import warn_of_ties
 from natgrad.network.compile.plan import Plan, make_plan
-from natgrad.network.execute.backend import BackendName
-from natgrad.network.execute.choice import choose_backend
+from natgrad.network.execute.backend import BACKENDS, BackendName
+from natgrad.network.execute.choice import BackendChoice, choose_backend
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.language.expressions import Expression
 from natgrad.network.language.nodes import Node
@@ -74,6 +74,7 @@ class Network:
                 raise TypeError(f"Network takes nodes, got {given}{hint}")
         self.nodes: dict[str, Node] = _collected(observed)
         self._problems: dict[BackendName, NetworkProblem] = {}
+        self._choices: dict[BackendName | None, BackendChoice] = {}
         _check_plates(self.nodes.values())
         if not any(node.is_observed for node in self.nodes.values()):
             raise ValueError(f"no node is observed among {', '.join(self.nodes)}: give observed= to at least one")
@@ -86,10 +87,17 @@ class Network:
 
     def problem_on(self, backend: BackendName | None) -> NetworkProblem:
         """The network on a backend; made at the first fit and kept, so that a second fit compiles nothing."""
-        name = choose_backend(self._plan, backend).name
+        name = self._chosen(backend).name
         if name not in self._problems:
             self._problems[name] = NetworkProblem(self._plan, name)
         return self._problems[name]
+
+    def _chosen(self, backend: BackendName | None) -> BackendChoice:
+        if backend is not None and backend not in BACKENDS:
+            return choose_backend(self._plan, backend)  # which says what is wrong
+        if backend not in self._choices:
+            self._choices[backend] = choose_backend(self._plan, backend)
+        return self._choices[backend]
 
     @cached_property
     def _plan(self) -> Plan:
@@ -174,7 +182,7 @@ class Network:
         """
         method = checked_method(method)
         limits = Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes)
-        chosen = choose_backend(self._plan, backend)
+        chosen = self._chosen(backend)
         problem = self.problem_on(chosen.name)
         settings = Settings(
             method,
@@ -226,7 +234,7 @@ class Network:
             limits=Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes), seed=old.seed,
             callbacks=as_callbacks(callbacks), verbose=verbose, trace=trace, model_at=self._model_at(problem, settings, trace),
         )  # fmt: skip
-        trace.strategy = f"{trace.strategy}; {choose_backend(self._plan, problem.backend.name).words}"
+        trace.strategy = f"{trace.strategy}; {self._chosen(problem.backend.name).words}"
         return Fit(problem, result, settings, self._continue)
 
     def _checked_order(self, problem: NetworkProblem, order: Any, init: Init) -> tuple[str, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from natgrad.blas import ONE_BLAS_THREAD
 from natgrad.network.compile.polynomial import Label
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
 from natgrad.network.execute.backend import BackendName, Quadratic, squared
@@ -134,9 +135,11 @@ class NumpyBackend:
     def put(self, array: Array) -> Array:
         return array
 
-    def running(self) -> AbstractContextManager[None]:
-        """A λ that is no more valid is told by the numbers, not by warnings."""
-        return np.errstate(all="ignore")
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """One thread of the matrix library, and a λ that is no more valid is told by the numbers, not by warnings."""
+        with ONE_BLAS_THREAD, np.errstate(all="ignore"):
+            yield
 
 
 def _arrays(tree: Any) -> Any:
