@@ -5,9 +5,11 @@ import math
 import numpy as np
 import pytest
 from networks import CASES, scalar_mixture
+from threadpoolctl import threadpool_limits
 
 import natgrad as ng
 from natgrad.network.compile.plan import make_plan
+from natgrad.network.start.kmeans import k_means, nearest
 from natgrad.network.start.order import default_order, factors_of_products
 
 
@@ -294,3 +296,25 @@ def test_sums_of_components_are_clustered_one_after_the_other():
     best = network.fit(init={"z a": paths[0], "z b": paths[1]}).elbo
     for seed in range(3):
         assert network.fit(init="kmeans", seed=seed).elbo > best - 2.0
+
+
+@pytest.mark.parametrize(("size", "clusters"), [(1, 3), (2, 5), (8, 4)])
+def test_our_k_means_is_as_good_as_that_of_scikit_learn(size, clusters):
+    from sklearn.cluster import KMeans
+
+    rng = np.random.default_rng(size)
+    points = (
+        1e6 + 4.0 * rng.normal(size=(clusters, size))[rng.integers(0, clusters, 400)] + rng.normal(size=(400, size))
+    )
+    centres = k_means(points, clusters, np.random.default_rng(0))
+    found = ((points - centres[nearest(points, centres)]) ** 2).sum()
+    with threadpool_limits(1):
+        wanted = KMeans(clusters, n_init=5, random_state=0).fit(points).inertia_
+    assert found <= 1.02 * wanted
+
+
+def test_k_means_of_equal_points_and_of_fewer_kinds_than_clusters():
+    same = np.full((5, 2), 3.0)
+    np.testing.assert_array_equal(k_means(same, 2, np.random.default_rng(0)), np.full((2, 2), 3.0))
+    two = np.repeat([[0.0], [1.0]], 4, axis=0)
+    assert set(k_means(two, 3, np.random.default_rng(0)).ravel()) == {0.0, 1.0}
