@@ -37,6 +37,30 @@ def test_from_raw_text_to_topics_and_a_page(workspace):
     np.testing.assert_allclose([[float(v) for v in row[1:]] for row in rows[1:]], model.transform(letters()), atol=1e-4)
 
 
+def test_clusters_of_rows(workspace):
+    options = ("--columns", "x,y")
+    told = json.loads(
+        right(
+            "fit", "mixture", "rows.csv", "-o", "m", *options, "--n-components", 3, "--covariance", "diag", "--report", "p.html",
+            "--held-out", 0.2, "--n-init", 1, "--json",
+        ).stdout
+    )  # fmt: skip
+    assert told["model"] == "GaussianMixture"
+    assert told["data"].startswith("40 rows, columns x, y")
+    assert np.isfinite(told["held_out"])
+    model = ng.load(workspace / "m")
+    assert model.covariance == "diag"
+    assert "component 0" in (workspace / "p.html").read_text()
+    rows = list(csv.DictReader(right("predict", "m", "rows.csv", *options).stdout.splitlines()))
+    X = np.array([[float(row["x"]), float(row["y"])] for row in rows])
+    assert [int(row["component"]) for row in rows] == model.predict(X).tolist()
+    np.testing.assert_allclose([float(row["probability"]) for row in rows], model.predict_proba(X).max(1), atol=1e-5)
+    score = json.loads(right("score", "m", "rows.csv", *options, "--json").stdout)["score"]
+    assert score == pytest.approx(model.score(X))
+    right("report", "m", "-o", "q.html", "--held-out", "rows.csv", *options)
+    assert "nats a row" in (workspace / "q.html").read_text()
+
+
 def test_ratings_from_file_to_recommendation(workspace):
     right("fit", "mf", "ratings.csv", "-o", "m", "--n-factors", 2, "--max-steps", 20)
     model = ng.load(workspace / "m")

@@ -124,6 +124,14 @@ def test_workers_read_a_file_that_they_see(cluster, rng, monkeypatch, tmp_path):
     assert sent
 
 
+def test_mixtures_are_the_bits_of_threads(cluster, rng):
+    from natgrad.inference import rows
+
+    X = rng.normal(size=(rows.SHARD + 1000, 2)) + 4.0 * rng.integers(0, 2, (rows.SHARD + 1000, 1))
+    settings = {"n_components": 2, "n_init": 1, "tol": 0.0, "max_passes": 2}
+    same(ng.GaussianMixture(**settings).fit(X), ng.GaussianMixture(**settings, executor=cluster).fit(X))
+
+
 BARE = {"biases": False, "learn_noise": False, "learn_priors": False}
 
 

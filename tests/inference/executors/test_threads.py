@@ -156,6 +156,24 @@ def test_chains_in_a_file_are_read_by_those_who_compute(kind, settings, small_pa
     same(here, there)
 
 
+@pytest.mark.parametrize("covariance", ["full", "spherical"])
+@pytest.mark.parametrize("method", [ng.VB(), ng.SVI({"row": 200})], ids=repr)
+def test_rows_are_the_same_bits_elsewhere(method, covariance, monkeypatch, tmp_path, rng):
+    from natgrad.inference import rows
+
+    monkeypatch.setattr(rows, "SHARD", 300)
+    monkeypatch.setattr(rows, "PIECE", 2_000)
+    X, weight, file = rng.normal(size=(1000, 2)), rng.random(1000), tmp_path / "rows.npy"
+    np.save(file, X)
+    settings = {"covariance": covariance, "n_init": 1, "tol": 0.0, "max_passes": 2, "method": method, "n_jobs": 1}
+    here = ng.GaussianMixture(2, **settings).fit(X, sample_weight=weight)
+    for data in (X, file):
+        other = Elsewhere()
+        same(here, ng.GaussianMixture(2, **settings, executor=other).fit(data, sample_weight=weight))
+        assert len(set(other.calls)) > 1
+    assert all(isinstance(pickle.loads(shard), ShardSpec) for shard in other.shards)
+
+
 def test_an_array_is_found_in_its_file_and_nowhere_else(tmp_path, rng):
     X = rng.normal(size=(50, 3))
     np.save(tmp_path / "x.npy", X)
