@@ -1,15 +1,16 @@
-"""Arguments that had another name before 0.2: a call with an old name is an error that says the new one."""
+"""Arguments and attributes that had another name before 0.2: an old name is an error that says the new one."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
-__all__ = ["RENAMED", "says_new_names"]
+__all__ = ["RENAMED", "refuse_old_names", "says_new_attributes", "says_new_names"]
 
 T = TypeVar("T", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
 RENAMED = {
     "accesses": "max_messages",
     "max_accesses": "max_messages",
@@ -43,14 +44,42 @@ def says_new_names(callable_: T) -> T:
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        for old in kwargs.keys() - known.keys():
-            if RENAMED.get(old) in known:
-                raise TypeError(
-                    f"{callable_.__name__}() has no argument {old!r} since version 0.2: write {RENAMED[old]}="
-                )
+        refuse_old_names(callable_.__name__, kwargs.keys() - known.keys(), known)
         return function(*args, **kwargs)
 
     if isinstance(callable_, type):
         callable_.__init__ = wrapped  # type: ignore[misc]
         return callable_
     return wrapped  # type: ignore[return-value]
+
+
+def refuse_old_names(called: str, given: Collection[str], known: Collection[str]) -> None:
+    """A TypeError for the first of the arguments that were ``given`` under an old name of one that is ``known``."""
+    for old in sorted(given):
+        if RENAMED.get(old) in known:
+            raise TypeError(f"{called}() has no argument {old!r} since version 0.2: write {RENAMED[old]}=")
+
+
+def says_new_attributes(**names: str) -> Callable[[C], C]:
+    """Have a class say the new name of an attribute that is asked for by its old one.
+
+    Examples
+    --------
+    >>> @says_new_attributes(words="message")
+    ... class Stop:
+    ...     message = "all steps were taken"
+    >>> Stop().words
+    Traceback (most recent call last):
+        ...
+    AttributeError: 'Stop' has no attribute 'words' since version 0.2: it is called 'message'
+    """
+
+    def missing(self: Any, name: str) -> Any:
+        since = f" since version 0.2: it is called {names[name]!r}" if name in names else ""
+        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}{since}", name=name, obj=self)
+
+    def decorated(cls: C) -> C:
+        cls.__getattr__ = missing  # type: ignore[attr-defined]
+        return cls
+
+    return decorated

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.renamed import says_new_attributes
+
 __all__ = ["Reason", "StepRecord", "Stop", "Trace"]
 
 
@@ -26,6 +28,7 @@ class StepRecord(NamedTuple):
     held_out: float = math.nan
 
 
+@says_new_attributes(choice="strategy")
 class Trace:
     """Columns of numbers with one entry for each step, as in ``trace["elbo"]``.
 
@@ -113,6 +116,7 @@ class Reason(enum.Enum):
     DIVERGED = "a step left the space of valid parameters"
 
 
+@says_new_attributes(words="message")
 @dataclass(frozen=True, slots=True)
 class Stop:
     """The reason a run ended, and in words what happened and what to do about it."""

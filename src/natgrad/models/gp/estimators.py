@@ -24,6 +24,7 @@ from natgrad.inference.step_sizes import Step
 from natgrad.models.gp.base import SparseGP
 from natgrad.models.gp.likelihoods import Bernoulli, Gaussian, Likelihood, StudentT, likelihood_named
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
+from natgrad.renamed import says_new_names
 from natgrad.validation import real_number, whole_number
 
 __all__ = ["SparseGPClassifier", "SparseGPRegressor"]
@@ -32,6 +33,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @final
+@says_new_names
 class SparseGPRegressor(RegressorMixin, SparseGP):
     """Gaussian process regression with inducing inputs, for any number of rows.
 
@@ -247,6 +249,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
 
 
 @final
+@says_new_names
 class SparseGPClassifier(ClassifierMixin, SparseGP):
     """Gaussian process classification with inducing inputs, for any number of rows.
 

@@ -21,6 +21,7 @@ from natgrad.posterior.export import ExportMixin
 from natgrad.posterior.factor import Factor, shifted
 from natgrad.posterior.files.container import write_model
 from natgrad.posterior.files.records import register
+from natgrad.renamed import RENAMED, refuse_old_names
 from natgrad.showing import ShowMixin
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ class Fit(ExportMixin, ShowMixin):
 
     def continue_(self, method: Method | None = None, **options: Any) -> Fit:
         """Go on from here for more steps; takes the arguments of ``Network.fit``. The trace continues."""
+        refuse_old_names("continue_", options.keys(), RENAMED.values())
         return self._resume(self, method, **options)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
