@@ -18,7 +18,7 @@ FUSED = {"kernels/factorization/blocks.py", "kernels/factorization/ratings.py"}
 # Weighted means of what is no λ.
 OTHER = {
     "kernels/lda/documents.py",  # expected counts of a document, extrapolated
-    "models/hmm/start.py",  # messages scaled up to longer data
+    "models/clusters.py",  # messages scaled up to longer data
     "models/lda/problem.py",  # hyper-parameters
     "models/lda/topics.py",  # relevance of words
     "report/charts/svg.py",  # colours
