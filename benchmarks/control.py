@@ -3,12 +3,12 @@
     python benchmarks/control.py --part table --jobs 2     # any of the parts below, or all
     python benchmarks/control.py --part all --quick        # small data, to try it
 
-table     every sampled method with `Auto` on three sets of ratings: diverged?, accesses to 1 % of the converged bound
+table     every sampled method with `Auto` on three sets of ratings: diverged?, messages to 1 % of the converged bound
 grid      Robbins–Monro: 25 pairs (κ, ρ₁) for C = 1 and 20, the best one on five seeds
-networks  a mixture, a topic model and an HMM: default, full VB and Robbins–Monro at equal accesses
+networks  a mixture, a topic model and an HMM: default, full VB and Robbins–Monro at equal messages
 stress    ratings × 10 and × 0.1, starts too narrow and too wide, K from 1 to 20, users with 1 and with 10,000 ratings
 sweeps    the default alone: sweeps to 1 % and 0.1 %, on ratings and on networks
-seconds   the same in seconds, seconds of a sweep and of an access; to be run alone
+seconds   the same in seconds, seconds of a sweep and of a message; to be run alone
 figure    the paper's Figure 2 with the default over it, docs/figures/control.png
 
 A finished run is a file in ``.bench/control``, so that an interrupted part goes on where it was; delete that folder to
@@ -186,7 +186,7 @@ def part_grid(options: argparse.Namespace) -> None:
         "",
         f"Children(C, a) with ρ_t = (t + τ)^(−κ), κ in {KAPPAS}, ρ₁ in {', '.join(f'1/{1 / f:g}' for f in FIRSTS)}; "
         f"K = 5. All pairs read {SIEVE:g} sweeps' worth from seed 0, the best {KEPT} then {GRID_SWEEPS:g}, and the best of "
-        "these as much from the other seeds. *Diverged*: pairs that left in the first round. Best: fewest accesses to 1 % of "
+        "these as much from the other seeds. *Diverged*: pairs that left in the first round. Best: fewest messages to 1 % of "
         "the converged bound (that of the long runs of the default and of full VB), else the highest bound.",
         "",
     ]
@@ -222,7 +222,7 @@ def part_stress(options: argparse.Namespace) -> None:
             })  # fmt: skip
     body = [
         TITLES["stress"] + ". Gap: below the best bound of the same ratings and K, over all methods and starts and two "
-        "default runs of 60 sweeps, after 20 sweeps' worth of accesses, in %; from starts 0.01, 1 and 3 times as wide as the "
+        "default runs of 60 sweeps, after 20 sweeps' worth of messages, in %; from starts 0.01, 1 and 3 times as wide as the "
         "prior, seed 0. "
         "*Recovered*: within 5 %. *Finite*: every bound evaluated and every mean at the end. Methods with `Auto()`.",
         "",
@@ -246,7 +246,7 @@ def part_sweeps(options: argparse.Namespace) -> None:
         rows.append(sweep_row(data, 6 if data == "pca" else 5, records, best_of(records)))
         everything += records
     body = [
-        "Full sweeps' worth of accesses (a sweep that was thrown away counts) until the bound is within 1 % and 0.1 % of "
+        "Full sweeps' worth of messages (a sweep that was thrown away counts) until the bound is within 1 % and 0.1 % of "
         "the best over all starts (and, for ratings with K = 5, long full VB), for good; median and range. *Spread*: "
         "between the best and the worst end, in % of the best.",
         "",

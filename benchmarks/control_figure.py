@@ -1,7 +1,7 @@
 """Figure 2 of Paquet (2014) again, with the default over it: records of runs in, a picture out.
 
 Left option (a), right option (b): Children(C) with the textbook steps ρ_t = t^−0.6 from ρ₁ = 1; the exact bound against
-accesses. What leaves the frame below has diverged.
+messages. What leaves the frame below has diverged.
 """
 
 from itertools import product
@@ -44,7 +44,7 @@ def draw(runs: list[Run], records: list[Record], default: Record, plain: Record,
         line(axis, plain, low, color="black", label="full VB")
         line(axis, default, low, color="tab:green", linewidth=2.4, label="natgrad's default")
         axis.set(xscale="log", ylim=(low, best + 0.06 * (best - low)), xlim=(5e-3, 300))
-        axis.set_xlabel("accesses, in full sweeps (2·K·|R|)")
+        axis.set_xlabel("messages, in full sweeps (2·K·|R|)")
         axis.set_title(TITLES[option], fontsize=10)
         axis.grid(alpha=0.25, linewidth=0.5)
         axis.spines[["top", "right"]].set_visible(False)

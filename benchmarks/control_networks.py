@@ -1,4 +1,4 @@
-"""A mixture, a topic model and an HMM: the default, plain full VB and the best of a grid of SVI at equal accesses."""
+"""A mixture, a topic model and an HMM: the default, plain full VB and the best of a grid of SVI at equal messages."""
 
 import argparse
 from dataclasses import replace
@@ -11,13 +11,13 @@ from control_tables import best_of, bound_after, number, table, to_within, write
 
 KAPPAS, FIRSTS, LOCAL_STEPS = (0.51, 0.7, 0.9), (1.0, 0.5, 0.1, 0.02), (1, 100)
 MILESTONES = (1, 2, 5, 10, 20)
-# Sweeps' worth of accesses for every pair of the grid, and then for the best one; a step of SVI on the topics updates all words.
+# Sweeps' worth of messages for every pair of the grid, and then for the best one; a step of SVI on the topics updates all words.
 SIEVE, FINAL = {"topics": 2.0}, {"topics": 6.0}
-WORDS = """Columns 1 to 20: the bound after so many sweeps' worth of accesses, relative to full VB's at the same point, in %; “?”
+WORDS = """Columns 1 to 20: the bound after so many sweeps' worth of messages, relative to full VB's at the same point, in %; “?”
 where no exact bound is known yet. *To 1 %*: sweeps after which the bound is within 1 % of the best of the three from this
 start, for good. *Never worse*: at no sweep below full VB; the worst case in brackets. *To SVI's end*:
-accesses to the bound where the best SVI with Robbins–Monro steps ended, divided by SVI's own; more than one is later."""
-NOTES = """All start at init="random", the same for a seed. An access is one message, a pair of a hidden variable and a child of
+messages to the bound where the best SVI with Robbins–Monro steps ended, divided by SVI's own; more than one is later."""
+NOTES = """All start at init="random", the same for a seed. A message is a pair of a hidden variable and a child of
 it; a full sweep reads all of them, and every local iteration of SVI reads the batch again. Full VB and the default read 40
 sweeps' worth (topics: 20), SVI 20 (topics: 6). SVI: the best of a grid of κ in 0.51, 0.7, 0.9, ρ₁ in 1, 0.5, 0.1, 0.02 and at
 most 1 or 100 local iterations (topics: 1), chosen on seed 0 by the bound after 10 sweeps' worth (topics: 2); batches of a
@@ -59,7 +59,7 @@ def network_row(data: str, seed: int, how: str, record: Record, plain: Record, b
     after = {m: bound_after(record, m) for m in MILESTONES}
     base = {m: bound_after(plain, m) for m in MILESTONES}
     row = {"network": data, "seed": seed, "method": how}
-    # Relative to full VB at the same accesses, in %: above zero is better.
+    # Relative to full VB at the same messages, in %: above zero is better.
     row |= {f"{m}": _signed(100 * (after[m] - base[m]) / abs(base[m])) for m in MILESTONES}
     row |= {"to 1 %": number(to_within(record, best, 1)), "to 0.1 %": number(to_within(record, best, 0.1))}
     common = [s for s in plain["sweeps"] if s <= record["spent"] * (1 + 1e-9)]

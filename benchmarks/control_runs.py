@@ -1,7 +1,8 @@
-"""The settings of runs in, their bounds against accesses out; each finished run is kept in a small file and never repeated.
+"""The settings of runs in, their bounds against messages out; each finished run is kept in a small file and never repeated.
 
-A record holds the exact bound wherever it was evaluated, against accesses in full sweeps: an access is one message, and a
-full sweep of a factorisation has 2·K·|R| of them. Evaluations of the bound for the record are not counted.
+A record holds the exact bound wherever it was evaluated, against messages in full sweeps: a message is one pair of a hidden
+variable and a child, and a full sweep of a factorisation has 2·K·|R| of them. Evaluations of the bound for the record are not
+counted.
 """
 
 import hashlib
@@ -46,7 +47,7 @@ class Run:
     rotate: bool = True
     n_factors: int = 5
     seed: int = 0
-    sweeps: float = 5.0  # accesses allowed, in full sweeps
+    sweeps: float = 5.0  # messages allowed, in full sweeps
     longer: tuple[float, ...] = ()  # allowed instead, one after the other, as long as the bound is below the goal
     every: float = 0.1  # sweeps between bounds; 0 is "log"
     tol: float = 0.0
@@ -171,11 +172,11 @@ def _network_run(run: Run) -> Record:
 
 
 def _record(trace: Any, elbo: float, stop: Any, full: int) -> Record:
-    bound, accesses, seconds = trace["elbo"], trace["messages_read"], trace["seconds"]
+    bound, messages, seconds = trace["elbo"], trace["messages_read"], trace["seconds"]
     seen = np.isfinite(bound)
-    curve = [(a / full, b, s) for a, b, s in zip(accesses[seen], bound[seen], seconds[seen], strict=True)]
-    spent = float(accesses[-1]) / full if len(accesses) else 0.0
-    if math.isfinite(elbo) and len(accesses) and not seen[-1]:
+    curve = [(a / full, b, s) for a, b, s in zip(messages[seen], bound[seen], seconds[seen], strict=True)]
+    spent = float(messages[-1]) / full if len(messages) else 0.0
+    if math.isfinite(elbo) and len(messages) and not seen[-1]:
         curve.append((spent, elbo, float(seconds[-1])))
     sweeps, bounds, times = (list(map(float, column)) for column in zip(*curve, strict=True)) if curve else ([], [], [])
     return {
@@ -184,7 +185,7 @@ def _record(trace: Any, elbo: float, stop: Any, full: int) -> Record:
         "seconds": times,
         "end": elbo if math.isfinite(elbo) else None,
         "spent": spent,
-        "steps": len(accesses),
+        "steps": len(messages),
         "diverged": stop.diverged,
         "words": str(stop),
         "choice": trace.strategy,

@@ -1,4 +1,4 @@
-"""The default and plain full VB in seconds, and what a sweep and an access cost; alone on the machine, all threads.
+"""The default and plain full VB in seconds, and what a sweep and a message cost; alone on the machine, all threads.
 
 Here runs are made in this process, one after the other, with as many threads as there are cores.
 """
@@ -110,7 +110,7 @@ def cost_row(name: str, seconds: float, full: int, kept: str = "0") -> dict[str,
     return {
         "what": name,
         "s for a sweep's worth": number(seconds),
-        "ns an access": number(1e9 * seconds / full),
+        "ns a message": number(1e9 * seconds / full),
         "bytes kept a rating": kept,
     }
 

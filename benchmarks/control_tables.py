@@ -15,8 +15,8 @@ import natgrad as ng
 
 HERE = Path(__file__).resolve().parent
 DEFINITIONS = (
-    "One access is one pair of a rating and a scalar variable that reads it; a full sweep has 2·K·|R|. *Within 1 %* means "
-    "bound ≥ best − 0.01·|best|, and the accesses given are those after which the bound, evaluated about every tenth of a "
+    "One message is one pair of a rating and a scalar variable that reads it; a full sweep has 2·K·|R|. *Within 1 %* means "
+    "bound ≥ best − 0.01·|best|, and the messages given are those after which the bound, evaluated about every tenth of a "
     "sweep, is within for good. Evaluations of the bound are not counted; exact sweeps that a method makes for its checks are."
 )
 
