@@ -97,7 +97,7 @@ def test_subchains_come_close_to_exact_sweeps(buffer, rng):
 
 
 def test_the_choice_follows_the_size_of_the_data(rng, monkeypatch):
-    monkeypatch.setattr("natgrad.models.hmm.estimator.EXACT_TIMES", 1000)
+    monkeypatch.setattr("natgrad.models.hmm.plan.EXACT_TIMES", 1000)
     _, X = generated(rng, n_times=2000)
     assert "subchains of 64" in ng.GaussianHMM(3, n_init=1).fit(X).trace_.strategy
     many = ng.GaussianHMM(3, n_init=1, max_passes=3).fit(X, lengths=[20] * 100)

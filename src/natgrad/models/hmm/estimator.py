@@ -8,11 +8,10 @@ natural gradient (Foti, Xu, Laird and Fox, 2014). The loop, the steps and the gu
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ import numpy.typing as npt
 from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import Sequences, as_ends, as_labels, columns_and_lengths, is_stream
 from natgrad.inference.engine import Phase
-from natgrad.inference.methods import SVI, VB, Method
+from natgrad.inference.methods import Method
 from natgrad.inference.starts import Starts
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.streams import Chunk
@@ -31,7 +30,6 @@ from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.fit_options import (
     FitOptions,
     all_or_nothing,
-    checked_method,
     checked_step,
 )
 from natgrad.validation import real_number, whole_number
@@ -39,27 +37,12 @@ from natgrad.validation import real_number, whole_number
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
     from natgrad.models.hmm.emissions import Emission
-    from natgrad.models.hmm.problem import HMMModel, SequenceProblem, Subchains
+    from natgrad.models.hmm.problem import HMMModel, SequenceProblem
 
 __all__ = ["HiddenMarkov"]
 
 Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
-# Up to so many times, exact sweeps take less than a second or two; beyond, a part of one pass of subchains does as well.
-EXACT_TIMES = 300_000
-# Readings of the data, if the user does not say.
-EXACT_PASSES, SAMPLED_PASSES = 200.0, 1.0
-# Memoised VB needs enough sequences to cut into batches.
-LEAST_SEQUENCES, BATCHES = 50, 10
-
-
-class _Plan(NamedTuple):
-    """How a fit is run, and why."""
-
-    problem: SequenceProblem
-    method: Method | None
-    steps: int
-    words: str
 
 
 @dataclass(repr=False, eq=False)  # writes __init__ with every setting by name; the rest is scikit-learn's
@@ -175,8 +158,7 @@ class HiddenMarkov(HMMFiles, ABC):
         columns, lengths = self._columns(X, y, lengths, fresh=True)
         model = self._model(columns)
         data = self._sequences(columns, lengths, labels, model.emission)
-        plan = self._plan(data, model)
-        self._optimise(plan, keep)
+        self._optimise(data, model, keep)
         self.n_times_seen_ = data.n_times
         return self
 
@@ -259,7 +241,10 @@ class HiddenMarkov(HMMFiles, ABC):
 
     # -- parts --
 
-    def _optimise(self, plan: _Plan, options: FitOptions) -> None:
+    def _optimise(self, data: Sequences, model: HMMModel, options: FitOptions) -> None:
+        from natgrad.models.hmm.plan import SAMPLED_PASSES, passes_of, plan_of  # Numba takes a while to import
+
+        plan = plan_of(self, data, model)
         problem = plan.problem
         sampled = problem.overlapping
         phase = Phase(
@@ -273,7 +258,7 @@ class HiddenMarkov(HMMFiles, ABC):
             phase, self._starts(problem), limits, problem.model, options=options, table=lambda: run_table(problem.model)
         )
         if sampled and result.stop.reason is Reason.STEPS:
-            read = len(result.trace) / plan.steps * self._passes(SAMPLED_PASSES)
+            read = len(result.trace) / plan.steps * passes_of(self, SAMPLED_PASSES)
             self.stop_ = Stop(
                 Reason.PASSES, f"subchains have read {read:g} times the data in {len(result.trace)} steps"
             )
@@ -304,52 +289,6 @@ class HiddenMarkov(HMMFiles, ABC):
         state, phases = self._run_stream(lambda: parts, chunk, self._starts, lambda: models[0], options=options)
         self._publish(models[0], state)
         self.n_times_seen_, self.elbo_ = phases.seen, phases.elbo
-
-    def _plan(self, data: Sequences, model: HMMModel) -> _Plan:
-        """What the user fixed, and the rest by the size of the data."""
-        from natgrad.models.hmm.problem import SequenceProblem, SubchainProblem
-
-        method = checked_method(self.method)
-        longest, total = int(data.lengths.max()), data.n_times
-        words = f"{total:,} times in {len(data):,} sequences"
-        if (isinstance(method, SVI) and method.plate == "subchain") or (
-            method is None and self.step is None and total > EXACT_TIMES and longest * LEAST_SEQUENCES > total
-        ):  # fmt: skip
-            how = self._subchains(longest, method.size if isinstance(method, SVI) else None)
-            problem = SubchainProblem(data, model, how, self.n_jobs)
-            steps = max(1, round(self._passes(SAMPLED_PASSES) * total / (how.size * how.length)))
-            why = f"{words}: a pass takes long, so subchains of {how.length} times are sampled"
-            return _Plan(problem, SVI({"subchain": how.size}), steps, "" if method is not None else why)
-        if method is None and self.step is None and len(data) >= LEAST_SEQUENCES and total > EXACT_TIMES:
-            size = -(-len(data) // BATCHES)
-            return _Plan(
-                SequenceProblem(data, model, batch_size=size, n_jobs=self.n_jobs),
-                None,
-                BATCHES * math.ceil(self._passes(EXACT_PASSES)),
-                words,
-            )
-        whole = SequenceProblem(data, model, n_jobs=self.n_jobs)
-        if isinstance(method, SVI):
-            whole = SequenceProblem(data, model, batch_size=method.size, n_jobs=self.n_jobs)
-            return _Plan(whole, method, -(-len(data) // method.size) * math.ceil(self._passes(EXACT_PASSES)), words)
-        steps = math.ceil(self._passes(EXACT_PASSES))
-        return _Plan(whole, VB() if method is None else method, steps, f"{words}: exact sweeps are cheap")
-
-    def _passes(self, usual: float) -> float:
-        return usual if self.max_passes is None else float(self.max_passes)
-
-    def _subchains(self, longest: int, size: int | None) -> Subchains:
-        from natgrad.models.hmm.problem import Subchains
-
-        usual = Subchains()
-        length = (
-            usual.length if self.subchain_length is None else whole_number(self.subchain_length, "subchain_length", 2)
-        )
-        if self.buffer is not None and self.buffer != "grow":
-            whole_number(self.buffer, "buffer", 0)
-        n = size or (usual.size if self.n_subchains is None else whole_number(self.n_subchains, "n_subchains"))
-        # A sequence shorter than a subchain is read as a whole; if all are, so is every group.
-        return usual._replace(length=max(2, min(length, longest)), size=n, buffer=self.buffer, tol=self.buffer_tol)
 
     def _starts(self, problem: SequenceProblem) -> Starts:
         from natgrad.models.hmm.start import starts_of
