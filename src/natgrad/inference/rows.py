@@ -105,7 +105,7 @@ class RowProblem(GroupProblem):
 
     @abstractmethod
     def sent(self, state: State) -> Any:
-        """What a piece of rows must know of the globals."""
+        """What a piece of rows must know of the globals; a model may have options."""
 
     @abstractmethod
     def told(self, sums: Stats) -> dict[str, Stats]:
@@ -150,7 +150,8 @@ class RowProblem(GroupProblem):
         log_z, *sums = self.summed(self.sent(state), groups)
         if not np.isfinite(log_z):
             raise ValueError(
-                f"log Z of the rows is {log_z}: X has values beyond what floats can hold; change its units"
+                f"log Z of the rows is {log_z}: X has values beyond what floats can hold, or groups of rows so far apart, by "
+                "their own width, that no digits are left"
             )
         told = self.told(tuple(sums))
         inside = sum(float(np.sum(b.family.inner(told[n], state.mu[n]))) for n, b in self.blocks.items())

@@ -102,7 +102,7 @@ def mean_and_variance(X: Array, weight: Floats | None = None, words: bool = True
     flat = lowest >= highest
     if words and flat.any() and len(X) > 1 and not np.isinf(rows).any():
         warnings.warn(
-            f"X[:, {int(np.argmax(flat))}] does not vary ({int(flat.sum())} such columns): it tells nothing about the states",
+            f"X[:, {int(np.argmax(flat))}] does not vary ({int(flat.sum())} such columns): it tells nothing of states or groups",
             stacklevel=6,
         )
     return mean, np.where(flat, np.where(mean == 0, 1.0, mean**2), variance)

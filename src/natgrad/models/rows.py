@@ -8,7 +8,7 @@ weights, clusters, checkpoints and model files come from here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -214,10 +214,12 @@ class RowEstimator(_Fitted, Estimator, ABC):
 
     # -- parts --
 
-    def _held_out(self, X: Any) -> Any:
-        """The problem of other rows."""
+    def _by_row(self, X: Any, function: Callable[[Array, Any], Any], **how: Any) -> Any:
+        """What a function says of each of other rows, given what rows are sent (``how`` are options of the problem's `sent`)."""
         self._check_fitted()
-        return self._problem(self._model_, self._rows(X, None, reset=False, fitting=False)[0], None)
+        with self._threads():
+            problem = self._problem(self._model_, self._rows(X, None, reset=False, fitting=False)[0], None)
+            return problem.by_row(function, problem.sent(self._state, **how))
 
     def _threads(self) -> Any:
         from natgrad.models.threads import at_most  # Numba takes a while to import

@@ -183,6 +183,12 @@ def test_mistakes_are_named(settings, data, error) -> None:
         quick(settings.get("n_components", 3)).set_params(**settings).fit(data)
 
 
+def test_groups_too_far_apart_for_their_width_are_an_error() -> None:
+    far = np.concatenate([X[:50], X[:50] + 1e12])
+    with pytest.raises(ValueError, match="so far apart, by their own width"):
+        quick(2, scale_prior=np.eye(2), mean_scale=1e-9).fit(far)
+
+
 def test_weights_are_checked() -> None:
     for weight, error in (
         (-np.ones(900), r"sample_weight\[0\] = -1 must be finite and ≥ 0"),

@@ -105,8 +105,7 @@ class GaussianMixture(DensityMixin, RowEstimator):
         """q(z), the probability of each component for each row [N, K]."""
         from natgrad.models.mixture.problem import memberships
 
-        problem = self._held_out(X)
-        return np.asarray(problem.by_row(lambda x, sent: memberships(x, sent)[1].T, problem.sent(self._state)))
+        return np.asarray(self._by_row(X, lambda x, sent: memberships(x, sent)[1].T))
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """The likeliest component of each row."""
@@ -116,10 +115,7 @@ class GaussianMixture(DensityMixin, RowEstimator):
         """The log density of each row at the mean of q."""
         from natgrad.models.mixture.problem import memberships
 
-        problem = self._held_out(X)
-        return np.asarray(
-            problem.by_row(lambda x, sent: memberships(x, sent)[2], problem.sent(self._state, at_mean=True))
-        )
+        return np.asarray(self._by_row(X, lambda x, sent: memberships(x, sent)[2], at_mean=True))
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean log density of a row; higher is better."""

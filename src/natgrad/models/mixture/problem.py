@@ -90,4 +90,6 @@ class MixtureProblem(RowProblem):
     def clustered(self, member: Floats) -> dict[str, Stats]:
         """What all rows tell if q(z) [K, n] is given."""
         nothing = self.sent(self.at({name: self.full_prior(name) for name in self.blocks}))
-        return self.told(summarise(self.data, nothing, member)[1:])
+        pieces = [slice(n, n + self.piece) for n in range(0, self.n_groups, self.piece)]
+        parts = [summarise(self.data.rows(piece), nothing, member[:, piece])[1:] for piece in pieces]
+        return self.told(tuple(map(sum, zip(*parts, strict=True))))
