@@ -212,7 +212,7 @@ def test_the_bound_is_what_its_factors_say(kind: str) -> None:
 
 
 def test_it_is_the_mixture_of_scikit_learn() -> None:
-    """Full covariance; of tied, diagonal and spherical ones scikit-learn has approximations unless there is one column."""
+    """Full covariance, and diagonal and spherical ones of one column; elsewhere scikit-learn has approximations."""
     for kind, width in (("full", 3), ("diag", 1), ("spherical", 1)):
         X = rows(80, width, seed=4)
         rate = {"full": np.eye(3) + 0.2, "diag": [0.7], "spherical": 0.7}[kind]
