@@ -84,7 +84,7 @@ class GaussianMixture(DensityMixin, RowEstimator):
     >>> sorted(model.weights_.round(2).tolist())
     [0.25, 0.75]
     >>> model.predict_proba(X).shape
-    (200, 4)
+    (200, 2)
     """
 
     n_components: int = 4
