@@ -37,12 +37,17 @@ def test_names_of_0_1_resolve_in_silence(name: str) -> None:
         assert getattr(ng, name) is not None
 
 
-@pytest.mark.parametrize(("name", "namespace"), ng._FORMER.items())
-def test_a_former_name_is_the_public_name_of_its_namespace(name: str, namespace: str) -> None:
+@pytest.mark.parametrize(("name", "namespace"), ng._ELSEWHERE.items())
+def test_a_name_that_lives_elsewhere_is_the_public_name_of_its_namespace(name: str, namespace: str) -> None:
     assert name not in ng.__all__
     home = import_module(namespace)
     assert name in home.__all__
     assert getattr(ng, name) is getattr(home, name)
+
+
+def test_the_whole_language_resolves_at_the_top_and_in_its_namespace() -> None:
+    for name in ng.language.__all__:
+        assert getattr(ng, name) is getattr(ng.language, name)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -11,6 +11,7 @@ from natgrad import errors, families, inference
 from natgrad._version import __version__ as __version__
 from natgrad.inference import SVI, VB, Auto, Children, HeldOut
 from natgrad.models.registry import MODELS
+from natgrad.network import language
 from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
 from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial, Poisson
 from natgrad.network.language.operators import diag, dot
@@ -67,15 +68,16 @@ __all__ = [
     "errors",
     "families",
     "inference",
+    "language",
     "load",
     "table",
 ]
 
 # Imported when they are asked for: scikit-learn alone takes as long as all the rest, and so do sparse matrices and optimisers.
 _LAZY = MODELS | {"load": "natgrad.models.base"}
-_LAZY_NAMESPACES = ("covariance", "data")
-# Where names of 0.1 live that are no longer here; they go on working.
-_FORMER = {
+_LAZY_NAMESPACES = {"covariance": "natgrad.covariance", "data": "natgrad.data"}
+# Names that resolve here although their home is a namespace: those of 0.1 that left, and what is rarely declared (`ng.language`).
+_ELSEWHERE = {
     "Constant": "natgrad.inference",
     "Dask": "natgrad.inference",
     "GlobalBatch": "natgrad.inference",
@@ -88,10 +90,10 @@ _FORMER = {
 
 
 def __getattr__(name: str) -> Any:
-    """An estimator, what reads one from a file, a namespace, or a name of 0.1."""
+    """An estimator, what reads one from a file, a namespace, or a name whose home is a namespace."""
     if name in _LAZY_NAMESPACES:
-        return import_module(f"natgrad.{name}")
-    module = _LAZY.get(name) or _FORMER.get(name)
+        return import_module(_LAZY_NAMESPACES[name])
+    module = _LAZY.get(name) or _ELSEWHERE.get(name)
     if module is None:
         raise AttributeError(f"module 'natgrad' has no attribute {name!r}")
     return getattr(import_module(module), name)
