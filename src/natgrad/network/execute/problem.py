@@ -29,6 +29,7 @@ from natgrad.network.compile.incidence import child_sets, coupling, present_elem
 from natgrad.network.compile.plan import Plan, last_touch
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend, make_backend
+from natgrad.network.execute.interpreted_sweep import InterpretedSweep
 from natgrad.network.execute.joint import JointMeans
 from natgrad.network.execute.local import solve_rows
 from natgrad.network.execute.program import Program
@@ -74,6 +75,7 @@ class NetworkProblem(EdgeProblem):
         self._compiled: dict[Any, Callable[..., Any]] = {}
         self._device: dict[str, Array] = {}
         self._folded = False
+        self._sweeps: dict[tuple[str, ...], InterpretedSweep] = {}
         self._child_sets: dict[str, list[ChildSet]] = {}
 
     @cached_property
@@ -134,14 +136,32 @@ class NetworkProblem(EdgeProblem):
     def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
         """Update every block once, in order, each from the freshest neighbours; the bound comes with it."""
         exact = rho == 1.0
+        if exact and self.backend.name == "numpy":
+            result = self._interpreted(order)(state)
+            return self._possible(result, state)
         function = self.compiled(("sweep", order, exact), lambda: self._sweep(order, exact))
         lam, mu, numbers = function(state.lam, state.mu, rho)
         bound, *rest = np.asarray(numbers)  # one transfer for all of them
         info = {name: BlockInfo(rest[2 * i] == 1.0, rest[2 * i + 1]) for i, name in enumerate(order)}
         new = State(lam, mu, state.t + 1, state.memory)
-        if bound < IMPOSSIBLE and state.t > 0:  # the start may rule out more than the data do, a second sweep may not
-            raise ValueError(self._impossible(new))
-        return SweepResult(new, float(bound), info)
+        return self._possible(SweepResult(new, float(bound), info), state)
+
+    def _possible(self, result: SweepResult, before: State) -> SweepResult:
+        """The start may rule out more than the data do, a second sweep may not."""
+        if result.bound < IMPOSSIBLE and before.t > 0:
+            raise ValueError(self._impossible(result.state))
+        return result
+
+    def _interpreted(self, order: tuple[str, ...]) -> Callable[[State], SweepResult]:
+        def call(state: State) -> SweepResult:
+            with self.backend.running():
+                found = self._sweeps.get(order)
+                if found is None:
+                    self._fold_everything()
+                    found = self._sweeps[order] = InterpretedSweep(self, order, self._device)
+                return found(state)
+
+        return call
 
     def _impossible(self, state: State) -> str:
         ruled = [repr(name) for name, value in self.bound_by_node(state).items() if value < IMPOSSIBLE]
@@ -284,7 +304,7 @@ class NetworkProblem(EdgeProblem):
                 if block.n_columns == 1 and not any(plate in self.plan.weights for plate in block.plates):
                     update = self._tracked(block, lam, mu, None if exact else rho, known, ending[name])
                 else:
-                    update = self._in_turn(block, lam, mu, rho, known, ending[name])
+                    update = self.update_in_turn(block, lam, mu, rho, known, ending[name])
                 lam[name], mu[name], info[name], gained = update
                 total = total + gained
             flat = [
@@ -322,7 +342,7 @@ class NetworkProblem(EdgeProblem):
             total = total + sum(on.inner(g, f) for g, f in zip(ended, fresh, strict=True))
         return new, fresh, info, total + program.entropy(block, entropy, known)
 
-    def _in_turn(self, block: Block, lam: Any, mu: Any, rho: Array, known: Any, ending: list[str]) -> Any:
+    def update_in_turn(self, block: Block, lam: Any, mu: Any, rho: Array, known: Any, ending: list[str]) -> Any:
         """Exact updates of one column (or colour) after the other, for elements that are each other's co-parents."""
         program, on, name = self.program, self.backend, block.name
 

@@ -1,0 +1,140 @@
+"""A sweep of the interpreter: a state in, the state after every block was updated once out, with the bound.
+
+The same as the function that is compiled (`NetworkProblem`), block by block, in as few calls of NumPy as it takes: for a small
+network these, and not the numbers, are what a sweep costs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from natgrad.inference.problem import Block, BlockInfo, State, SweepResult
+from natgrad.network.compile.plan import last_touch
+from natgrad.network.execute.updates import all_valid, choose, settle
+from natgrad.network.execute.written_out import WrittenTarget, WrittenValue
+
+if TYPE_CHECKING:
+    from natgrad.network.execute.problem import NetworkProblem
+
+__all__ = ["InterpretedSweep"]
+
+Array = Any
+Stats = tuple[Array, ...]
+
+
+class InterpretedSweep:
+    """Exact updates of some blocks in an order, each from the freshest neighbours; written out at the first call."""
+
+    def __init__(self, problem: NetworkProblem, order: tuple[str, ...], known: Any) -> None:
+        self.problem, self.order, self.known = problem, order, known
+        last = last_touch(problem.plan, order)
+        ending: dict[str | None, list[str]] = {name: [] for name in (*order, None)}
+        for term, block in last.items():
+            ending[block].append(term)
+        program, terms = problem.program, problem.plan.terms
+        untouched = [piece for name in ending[None] for piece in program.pieces(terms[name])]
+        self.untouched = WrittenValue(program, untouched, known)
+        self.updates = [self._update(problem.blocks[name], ending[name]) for name in order]
+
+    def __call__(self, state: State) -> SweepResult:
+        lam, mu, info = dict(state.lam), dict(state.mu), {}
+        total = self.untouched(mu)
+        for update in self.updates:
+            name, new, fresh, seen, gained = update(lam, mu)
+            lam[name], mu[name], info[name] = new, fresh, seen
+            total = total + gained
+        return SweepResult(State(lam, mu, state.t + 1, state.memory), float(total), info)
+
+    def _update(self, block: Block, ending: list[str]) -> Any:
+        program = self.problem.program
+        if block.column_axis is not None or any(plate in program.plan.weights for plate in block.plates):
+            return self._by_program(block, ending)
+        if block.n_columns > 1:
+            return _InTurn(self.problem, block, ending, self.known)
+        return _AtOnce(self.problem, block, ending, self.known)
+
+    def _by_program(self, block: Block, ending: list[str]) -> Any:
+        """Columns and weights, as the compiler has them."""
+        problem, known, name = self.problem, self.known, block.name
+
+        def update(lam: Any, mu: Any) -> Any:
+            new, fresh, info, gained = problem.update_in_turn(block, lam, mu, 1.0, known, ending)
+            return name, new, fresh, BlockInfo(bool(info.valid), float(info.relative_change)), gained
+
+        return update
+
+
+class _AtOnce:
+    """One exact update of a block whose elements do not meet one another.
+
+    What touches μ_i in a term is linear in it, so the value of a term that changes no more in this sweep is ⟨gradient, μ_i⟩.
+    """
+
+    def __init__(self, problem: NetworkProblem, block: Block, ending: list[str], known: Any) -> None:
+        program, terms, name = problem.program, problem.plan.terms, block.name
+        self.block, self.on, self.shared = block, problem.backend, program.shared_plates(block)
+        self.target = WrittenTarget(program, block, known, ending, [t.node for t in program.plan.terms_of(name)])
+        apart = [program.apart(piece, name) for term in ending for piece in program.pieces(terms[term])]
+        self.apart = WrittenValue(program, apart, known)
+        self.scalar = any(not shape for shape in problem.plan.nodes[name].stat_shapes())
+
+    def __call__(self, lam: Any, mu: Any) -> Any:
+        block, name = self.block, self.block.name
+        total = self.apart(mu)
+        ended, target = self.target(mu)
+        if any(self.shared):
+            _, fresh, entropy, info = settle(self.on, block, lam[name], target, self.shared)
+            sum_of = float(entropy.sum())
+            info = BlockInfo(bool(info.valid), float(info.relative_change))
+        else:
+            fresh, entropy, sum_of, info = _settled(self.on, block, lam[name], target)
+        if ended is not None:
+            for gradient, stat in zip(ended, fresh, strict=True):
+                total = total + (np.vdot(gradient, stat) if np.ndim(gradient) else gradient * stat)
+        if self.scalar:
+            target, fresh = tuple(map(np.asarray, target)), tuple(map(np.asarray, fresh))
+        return name, target, fresh, info, total + sum_of
+
+
+def _settled(on: Any, block: Block, old: Stats, new: Stats) -> tuple[Stats, Array, float, BlockInfo]:
+    """Moments and entropy of λ^temp; whether it is valid, and how far it is from λ."""
+    family = block.family
+    fresh, entropy = family._moments_entropy(new)
+    sum_of = float(entropy.sum()) if np.ndim(entropy) else float(entropy)
+    moved = size = 0.0
+    for a, b in zip(new, old, strict=True):
+        step = a - b
+        moved += float(np.vdot(step, step))
+        size += float(np.vdot(b, b)) + 1e-300
+    change = math.sqrt(moved / size) if moved >= 0 else math.nan
+    # Where the sums are finite, so is everything in them; a look at each number is for those that are not.
+    inside = family._inside_but_definite(new) if any(family.symmetric) else family._inside(new)
+    valid = math.isfinite(change) and math.isfinite(sum_of) and bool(np.all(inside))
+    if not valid:
+        valid = bool(all_valid(on, block, new, entropy))
+    return fresh, entropy, sum_of, BlockInfo(valid, change)
+
+
+class _InTurn:
+    """Exact updates of one colour after the other, for elements that are each other's co-parents."""
+
+    def __init__(self, problem: NetworkProblem, block: Block, ending: list[str], known: Any) -> None:
+        program, terms, name = problem.program, problem.plan.terms, block.name
+        self.block, self.on = block, problem.backend
+        assert block.colours is not None
+        self.chosen = [block.colours == number for number in range(block.n_columns)]
+        self.target = WrittenTarget(program, block, known, (), [t.node for t in program.plan.terms_of(name)])
+        self.ended = WrittenValue(program, [p for term in ending for p in program.pieces(terms[term])], known)
+
+    def __call__(self, lam: Any, mu: Any) -> Any:
+        block, name, here = self.block, self.block.name, dict(mu)
+        new = lam[name]
+        for chosen in self.chosen:
+            _, target = self.target(here)
+            new = choose(self.on, block, chosen, target, new)
+            here[name] = choose(self.on, block, chosen, block.family._moments_entropy(target)[0], here[name])
+        _, _, sum_of, info = _settled(self.on, block, lam[name], new)
+        return name, new, here[name], info, self.ended(here) + sum_of
