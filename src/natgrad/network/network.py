@@ -87,16 +87,14 @@ class Network:
 
     def problem_on(self, backend: BackendName | None) -> NetworkProblem:
         """The network on a backend; made at the first fit and kept, so that a second fit compiles nothing."""
-        name = self._chosen(backend).name
+        name = backend if backend in BACKENDS else self._chosen(backend).name
         if name not in self._problems:
             self._problems[name] = NetworkProblem(self._plan, name)
         return self._problems[name]
 
     def _chosen(self, backend: BackendName | None) -> BackendChoice:
-        if backend is not None and backend not in BACKENDS:
-            return choose_backend(self._plan, backend)  # which says what is wrong
         if backend not in self._choices:
-            self._choices[backend] = choose_backend(self._plan, backend)
+            self._choices[backend] = choose_backend(self._plan, backend)  # which says what is wrong
         return self._choices[backend]
 
     @cached_property

@@ -14,7 +14,7 @@ import numpy as np
 from natgrad.inference.problem import Block, BlockInfo, State, SweepResult
 from natgrad.network.compile.plan import last_touch
 from natgrad.network.execute.updates import all_valid, choose, settle
-from natgrad.network.execute.written_out import WrittenTarget, WrittenValue
+from natgrad.network.execute.written_out import Writer
 
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
@@ -28,20 +28,18 @@ Stats = tuple[Array, ...]
 class InterpretedSweep:
     """Exact updates of some blocks in an order, each from the freshest neighbours; written out at the first call."""
 
-    def __init__(self, problem: NetworkProblem, order: tuple[str, ...], known: Any) -> None:
-        self.problem, self.order, self.known = problem, order, known
+    def __init__(self, problem: NetworkProblem, order: tuple[str, ...], written: Writer) -> None:
+        self.problem, self.written = problem, written
         last = last_touch(problem.plan, order)
         ending: dict[str | None, list[str]] = {name: [] for name in (*order, None)}
         for term, block in last.items():
             ending[block].append(term)
-        program, terms = problem.program, problem.plan.terms
-        untouched = [piece for name in ending[None] for piece in program.pieces(terms[name])]
-        self.untouched = WrittenValue(program, untouched, known)
+        self.untouched = [written.value(term) for term in ending[None]]
         self.updates = [self._update(problem.blocks[name], ending[name]) for name in order]
 
     def __call__(self, state: State) -> SweepResult:
         lam, mu, info = dict(state.lam), dict(state.mu), {}
-        total = self.untouched(mu)
+        total = sum([value(mu) for value in self.untouched], 0.0)
         for update in self.updates:
             name, new, fresh, seen, gained = update(lam, mu)
             lam[name], mu[name], info[name] = new, fresh, seen
@@ -53,12 +51,12 @@ class InterpretedSweep:
         if block.column_axis is not None or any(plate in program.plan.weights for plate in block.plates):
             return self._by_program(block, ending)
         if block.n_columns > 1:
-            return _InTurn(self.problem, block, ending, self.known)
-        return _AtOnce(self.problem, block, ending, self.known)
+            return _InTurn(self.problem, block, ending, self.written)
+        return _AtOnce(self.problem, block, ending, self.written)
 
     def _by_program(self, block: Block, ending: list[str]) -> Any:
         """Columns and weights, as the compiler has them."""
-        problem, known, name = self.problem, self.known, block.name
+        problem, known, name = self.problem, self.written.known, block.name
 
         def update(lam: Any, mu: Any) -> Any:
             new, fresh, info, gained = problem.update_in_turn(block, lam, mu, 1.0, known, ending)
@@ -73,24 +71,27 @@ class _AtOnce:
     What touches μ_i in a term is linear in it, so the value of a term that changes no more in this sweep is ⟨gradient, μ_i⟩.
     """
 
-    def __init__(self, problem: NetworkProblem, block: Block, ending: list[str], known: Any) -> None:
-        program, terms, name = problem.program, problem.plan.terms, block.name
-        self.block, self.on, self.shared = block, problem.backend, program.shared_plates(block)
-        self.target = WrittenTarget(program, block, known, ending, [t.node for t in program.plan.terms_of(name)])
-        apart = [program.apart(piece, name) for term in ending for piece in program.pieces(terms[term])]
-        self.apart = WrittenValue(program, apart, known)
+    def __init__(self, problem: NetworkProblem, block: Block, ending: list[str], written: Writer) -> None:
+        name = block.name
+        self.block, self.on, self.shared = block, problem.backend, problem.program.shared_plates(block)
+        self.target = written.target(block, ending)
+        values = [written.value(term, name) for term in ending]
+        self.apart = [value for value in values if value.functions]
+        self.known = sum([value.known for value in values if not value.functions], 0.0)
         self.scalar = any(not shape for shape in problem.plan.nodes[name].stat_shapes())
 
     def __call__(self, lam: Any, mu: Any) -> Any:
         block, name = self.block, self.block.name
-        total = self.apart(mu)
+        total: Any = self.known
+        for value in self.apart:
+            total = total + value(mu)
         ended, target = self.target(mu)
         if any(self.shared):
             _, fresh, entropy, info = settle(self.on, block, lam[name], target, self.shared)
             sum_of = float(entropy.sum())
             info = BlockInfo(bool(info.valid), float(info.relative_change))
         else:
-            fresh, entropy, sum_of, info = _settled(self.on, block, lam[name], target)
+            fresh, sum_of, info = _settled(self.on, block, lam[name], target)
         if ended is not None:
             for gradient, stat in zip(ended, fresh, strict=True):
                 total = total + (np.vdot(gradient, stat) if np.ndim(gradient) else gradient * stat)
@@ -99,11 +100,11 @@ class _AtOnce:
         return name, target, fresh, info, total + sum_of
 
 
-def _settled(on: Any, block: Block, old: Stats, new: Stats) -> tuple[Stats, Array, float, BlockInfo]:
+def _settled(on: Any, block: Block, old: Stats, new: Stats) -> tuple[Stats, float, BlockInfo]:
     """Moments and entropy of λ^temp; whether it is valid, and how far it is from λ."""
     family = block.family
-    fresh, entropy = family._moments_entropy(new)
-    sum_of = float(entropy.sum()) if np.ndim(entropy) else float(entropy)
+    fresh, total = family._moments_total_entropy(new)
+    sum_of = float(total)
     moved = size = 0.0
     for a, b in zip(new, old, strict=True):
         step = a - b
@@ -111,23 +112,24 @@ def _settled(on: Any, block: Block, old: Stats, new: Stats) -> tuple[Stats, Arra
         size += float(np.vdot(b, b)) + 1e-300
     change = math.sqrt(moved / size) if moved >= 0 else math.nan
     # Where the sums are finite, so is everything in them; a look at each number is for those that are not.
-    inside = family._inside_but_definite(new) if any(family.symmetric) else family._inside(new)
-    valid = math.isfinite(change) and math.isfinite(sum_of) and bool(np.all(inside))
-    if not valid:
-        valid = bool(all_valid(on, block, new, entropy))
-    return fresh, entropy, sum_of, BlockInfo(valid, change)
+    valid = math.isfinite(change) and math.isfinite(sum_of)
+    if valid:
+        inside = family._inside_but_finite(new)
+        valid = inside is True or bool(inside.all())
+    else:
+        valid = bool(all_valid(on, block, new, family._moments_entropy(new)[1]))
+    return fresh, sum_of, BlockInfo(valid, change)
 
 
 class _InTurn:
     """Exact updates of one colour after the other, for elements that are each other's co-parents."""
 
-    def __init__(self, problem: NetworkProblem, block: Block, ending: list[str], known: Any) -> None:
-        program, terms, name = problem.program, problem.plan.terms, block.name
+    def __init__(self, problem: NetworkProblem, block: Block, ending: list[str], written: Writer) -> None:
         self.block, self.on = block, problem.backend
         assert block.colours is not None
         self.chosen = [block.colours == number for number in range(block.n_columns)]
-        self.target = WrittenTarget(program, block, known, (), [t.node for t in program.plan.terms_of(name)])
-        self.ended = WrittenValue(program, [p for term in ending for p in program.pieces(terms[term])], known)
+        self.target = written.target(block)
+        self.ended = [written.value(term) for term in ending]
 
     def __call__(self, lam: Any, mu: Any) -> Any:
         block, name, here = self.block, self.block.name, dict(mu)
@@ -136,5 +138,5 @@ class _InTurn:
             _, target = self.target(here)
             new = choose(self.on, block, chosen, target, new)
             here[name] = choose(self.on, block, chosen, block.family._moments_entropy(target)[0], here[name])
-        _, _, sum_of, info = _settled(self.on, block, lam[name], new)
-        return name, new, here[name], info, self.ended(here) + sum_of
+        _, sum_of, info = _settled(self.on, block, lam[name], new)
+        return name, new, here[name], info, sum([value(here) for value in self.ended], sum_of)

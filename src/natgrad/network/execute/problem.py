@@ -25,7 +25,7 @@ from natgrad.inference.problem import (
     SweepResult,
 )
 from natgrad.network.compile.gauge import find_gauges
-from natgrad.network.compile.incidence import child_sets, coupling, present_elements
+from natgrad.network.compile.incidence import child_sets, coupling, n_reads, present_elements
 from natgrad.network.compile.plan import Plan, last_touch
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend, make_backend
@@ -42,6 +42,7 @@ from natgrad.network.execute.updates import (
     settle,
     take_column,
 )
+from natgrad.network.execute.written_out import Writer
 from natgrad.network.groups.problem import NetworkGrouping
 from natgrad.network.language.expressions import LOG_ZERO
 from natgrad.network.start.probes import PROBES
@@ -69,7 +70,7 @@ class NetworkProblem(EdgeProblem):
 
     def __init__(self, plan: Plan, backend: BackendName | None = None) -> None:
         self.plan = plan
-        self.backend = make_backend(choose_backend(plan, backend).name)
+        self.backend = make_backend(backend or choose_backend(plan).name)
         self.program = Program(plan, self.backend)
         self.blocks: Mapping[str, Block] = plan.blocks
         self._compiled: dict[Any, Callable[..., Any]] = {}
@@ -93,6 +94,11 @@ class NetworkProblem(EdgeProblem):
         """ω: the most variables that meet a block's element in one term, itself included."""
         return coupling(self.plan, self.blocks[name])
 
+    @cached_property
+    def n_messages(self) -> int:
+        """Messages that one exact sweep reads."""
+        return sum(n_reads(self.plan, block) for block in self.blocks.values())
+
     def neighbours(self, name: str) -> set[str]:
         """The other blocks that share a term with a block."""
         terms = self.plan.terms_of(name)
@@ -114,7 +120,12 @@ class NetworkProblem(EdgeProblem):
         mu: dict[str, Stats] = {}
         for name, block in self.blocks.items():
             parents = {parent.name: mu[parent.name] for parent in self.plan.nodes[name].parents() if parent.name in mu}
-            lam[name] = self.compiled(("prior", name), partial(self._prior, block))(parents)
+            if self.backend.name == "numpy":
+                with self.backend.running():
+                    own = self.written.parts(name, name)(parents)
+                    lam[name] = tuple(map(np.asarray, block.family.project(own)))
+            else:
+                lam[name] = self.compiled(("prior", name), partial(self._prior, block))(parents)
             mu[name] = fixed[name] if name in fixed else self._first_moments(block, lam[name])
         return State(lam, mu, 0)
 
@@ -152,13 +163,18 @@ class NetworkProblem(EdgeProblem):
             raise ValueError(self._impossible(result.state))
         return result
 
+    @cached_property
+    def written(self) -> Writer:
+        """What the interpreter needs of every block, written out as it is asked for."""
+        self._fold_everything()
+        return Writer(self.program, self._device)
+
     def _interpreted(self, order: tuple[str, ...]) -> Callable[[State], SweepResult]:
         def call(state: State) -> SweepResult:
             with self.backend.running():
                 found = self._sweeps.get(order)
                 if found is None:
-                    self._fold_everything()
-                    found = self._sweeps[order] = InterpretedSweep(self, order, self._device)
+                    found = self._sweeps[order] = InterpretedSweep(self, order, self.written)
                 return found(state)
 
         return call
@@ -200,6 +216,9 @@ class NetworkProblem(EdgeProblem):
         column: int | None = None,
     ) -> Stats:
         """λ^temp of eq. (6): prior message plus messages of children, whole terms in ``full``, the rest sampled."""
+        if not sampled and column is None and self.backend.name == "numpy" and not self._is_weighted(block):
+            with self.backend.running():
+                return self.written.target_of(block, full)(state.mu)
         layouts = tuple(s.layout for s in sampled)
         key = ("target", block.name, full, layouts, column is not None)
         arrays = [s.arrays for s in sampled]
@@ -213,6 +232,9 @@ class NetworkProblem(EdgeProblem):
 
         result: Stats = self.compiled(key, build)(state.mu, arrays, None if column is None else np.int32(column))
         return result
+
+    def _is_weighted(self, block: Block) -> bool:
+        return any(plate in self.plan.weights for plate in block.plates)
 
     def step_block(
         self, block: Block, state: State, target: Stats, rho: Any, column: int | None = None
@@ -301,7 +323,7 @@ class NetworkProblem(EdgeProblem):
             total = sum((program.log_joint(name, mu, known) for name in untouched), xp.zeros(()))
             for name in order:
                 block = self.blocks[name]
-                if block.n_columns == 1 and not any(plate in self.plan.weights for plate in block.plates):
+                if block.n_columns == 1 and not self._is_weighted(block):
                     update = self._tracked(block, lam, mu, None if exact else rho, known, ending[name])
                 else:
                     update = self.update_in_turn(block, lam, mu, rho, known, ending[name])

@@ -18,6 +18,7 @@ from natgrad.network.compile.plan import Plan, PlannedTerm, weight_key
 from natgrad.network.compile.polynomial import Axis, Factor, Label, Monomial, Take, ordered_labels
 from natgrad.network.execute.addressing import FULL, LONGEST_CHUNK, SAMPLE, Labelled, Piece, View, read_factor
 from natgrad.network.execute.backend import Backend
+from natgrad.network.execute.numpy_contraction import product_of
 
 __all__ = ["Program"]
 
@@ -257,11 +258,9 @@ class Program:
 
 def _contracted(factors: list[Labelled], kept: tuple[Label, ...]) -> npt.NDArray[Any]:
     """The product of known arrays, gathers carried out, summed over every label that is not kept."""
-    numbers = {label: n for n, label in enumerate(dict.fromkeys(label for f in factors for label in f.labels))}
-    operands: list[Any] = []
-    for array, labels in factors:
-        operands += [array, [numbers[label] for label in labels]]
-    return np.asarray(np.einsum(*operands, [numbers[label] for label in kept], optimize=True))
+    arrays = [np.asarray(array, dtype=np.float64) for array, _ in factors]
+    contract = product_of(kept, [labels for _, labels in factors], [array.shape for array in arrays])
+    return np.asarray(arrays[0] if contract is None else contract(*arrays))
 
 
 def _meets(axis: Axis, others: set[Label], plate: str) -> bool:

@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from natgrad.inference.problem import Block
-from natgrad.network.compile.plan import PlannedTerm
 from natgrad.network.compile.polynomial import Factor, Label, Monomial
 from natgrad.network.execute.addressing import FULL, Piece
 from natgrad.network.execute.interpreter import MOST_KEPT, Reader, scale_of
-from natgrad.network.execute.numpy_contraction import Contraction, product_of
+from natgrad.network.execute.numpy_contraction import product_of
 from natgrad.network.execute.program import Program
 
-__all__ = ["Parts", "WrittenTarget", "WrittenValue"]
+__all__ = ["Parts", "WrittenTarget", "WrittenValue", "Writer"]
 
 Array = Any
 Stats = tuple[Array, ...]
@@ -29,13 +28,14 @@ Labels = tuple[Label, ...]
 Moments = Mapping[str, Stats]
 Known = Mapping[str, Array]
 Operands = list[Array]
+Shapes = Callable[[str], Sequence[tuple[int, ...]]]  # of the statistics of a node
 
 
 class Reads:
     """The arrays that some products read: each once, gathers carried out."""
 
-    def __init__(self, known: Known) -> None:
-        self.known = known
+    def __init__(self, known: Known, shapes: Shapes) -> None:
+        self.known, self.shapes = known, shapes
         self._readers: dict[Factor, Reader] = {}
         self._places: dict[Factor, int] = {}
         self._found: list[tuple[str, int, Callable[[Array], Array] | None]] = []
@@ -55,6 +55,10 @@ class Reads:
             self._found.append((factor.source, factor.stat, self.reader(factor).gather(self.known)))
         return found
 
+    def shape(self, factor: Factor) -> tuple[int, ...]:
+        """The shape of a random factor, gathers carried out."""
+        return self.reader(factor).shape(self.shapes(factor.source)[factor.stat], self.known)
+
     def __call__(self, moments: Moments) -> Operands:
         return [
             moments[name][stat] if gather is None else gather(moments[name][stat]) for name, stat, gather in self._found
@@ -69,9 +73,7 @@ class _Product(NamedTuple):
     function: Callable[[Operands], Array] | None
 
 
-def _product(
-    reads: Reads, factors: Sequence[Factor], scale: float, wanted: Labels, shapes: Callable[[Factor], tuple[int, ...]]
-) -> _Product:
+def _product(reads: Reads, factors: Sequence[Factor], scale: float, wanted: Labels) -> _Product:
     random = [factor for factor in factors if not factor.known]
     readers = [reads.reader(factor) for factor in factors if factor.known]
     arrays, labels = [np.asarray(r.array({}, reads.known, FULL), np.float64) for r in readers], [r.labels for r in readers]
@@ -88,7 +90,7 @@ def _product(
         return _Product(out, found if scale == 1.0 else scale * found, None)
     places = [reads.place(factor) for factor in random]
     labels += [reads.reader(factor).labels for factor in random]
-    contract = product_of(out, labels, [*(a.shape for a in arrays), *map(shapes, random)])
+    contract = product_of(out, labels, [*(a.shape for a in arrays), *map(reads.shape, random)])
     return _Product(out, None, _bound(contract, arrays, places, scale))
 
 
@@ -138,125 +140,127 @@ class _Spot(NamedTuple):
 
 
 class Parts:
-    """What one term says to one block: a known part for each statistic, and products."""
+    """What some pieces say to one node: a known part for each statistic, and products. ``stats`` are those that are wanted."""
 
-    def __init__(self, program: Program, block: Block, term: PlannedTerm, reads: Reads) -> None:
-        plan, name = program.plan, block.name
-        self.shapes = plan.nodes[name].stat_shapes()
+    def __init__(
+        self, name: str, pieces: Iterable[Piece], known: Known, shapes: Shapes, stats: Sequence[int] | None = None
+    ) -> None:
+        self.shapes, self.reads, self.stats = shapes(name), Reads(known, shapes), stats
         self.known: list[Array] = [0.0 for _ in self.shapes]
         self.spots: list[_Spot] = []
-        self._spots: dict[Any, tuple[_Spot, list[Array]]] = {}
-        for piece in program.pieces(term):
+        found: dict[Any, tuple[_Spot, list[Array]]] = {}
+        for piece in pieces:
             for monomial in piece.monomials:
                 for place, factor in enumerate(monomial.factors):
-                    if factor.source == name and not factor.known:
-                        self._add(program, piece, monomial, place, reads)
-        for spot, constants in self._spots.values():
+                    if factor.source == name and not factor.known and (stats is None or factor.stat in stats):
+                        self._add(piece, monomial, place, found)
+        for spot, constants in found.values():
             if constants:
                 total = constants[0]
                 for constant in constants[1:]:
                     total = total + constant
-                found = total if spot.spread is None else spot.spread(np.asarray(total))
-                self.known[spot.stat] = self.known[spot.stat] + found
+                whole = total if spot.spread is None else spot.spread(np.asarray(total))
+                self.known[spot.stat] = self.known[spot.stat] + whole
             if spot.functions:
                 self.spots.append(spot)
-        del self._spots
 
-    def _add(self, program: Program, piece: Piece, monomial: Monomial, place: int, reads: Reads) -> None:
-        factor = monomial.factors[place]
+    def _add(
+        self, piece: Piece, monomial: Monomial, place: int, found: dict[Any, tuple[_Spot, list[Array]]]
+    ) -> None:
+        factor, reads = monomial.factors[place], self.reads
         others = (*monomial.factors[:place], *monomial.factors[place + 1 :])
         reader = reads.reader(factor)
         scale = scale_of(monomial, [reads.reader(f) for f in monomial.factors], piece, ())
-        product = _product(reads, others, scale, reader.distinct, lambda f: _shape(program, reads, f))
+        product = _product(reads, others, scale, reader.distinct)
         key = (factor.stat, product.out) if reader.plain else (reader, product.out)
-        found = self._spots.get(key)
-        if found is None:
+        if key not in found:
             spread = _spread(reader, product.out, self.shapes[factor.stat], reads.known)
-            found = self._spots[key] = _Spot(factor.stat, [], spread), []
+            found[key] = _Spot(factor.stat, [], spread), []
         if product.function is None:
-            found[1].append(product.constant)
+            found[key][1].append(product.constant)
         else:
-            found[0].functions.append(product.function)
+            found[key][0].functions.append(product.function)
+
+    def __call__(self, moments: Moments) -> Stats:
+        """The derivative by the moments of the node, every statistic that is wanted in full."""
+        chosen = range(len(self.shapes)) if self.stats is None else self.stats
+        total: list[Array] = [None] * len(self.shapes)
+        for stat in chosen:
+            total[stat] = np.zeros(self.shapes[stat]) + self.known[stat]
+        _add_up(total, self.spots, self.reads(moments))
+        return tuple(total)
 
 
-def _shape(program: Program, reads: Reads, factor: Factor) -> tuple[int, ...]:
-    """The shape of a random factor, gathers carried out."""
-    return reads.reader(factor).shape(program.plan.nodes[factor.source].stat_shapes()[factor.stat], reads.known)
+def _add_up(total: list[Array], spots: list[_Spot], operands: Operands) -> None:
+    for stat, functions, spread in spots:
+        value = functions[0](operands)
+        for function in functions[1:]:
+            value = value + function(operands)
+        total[stat] = total[stat] + (value if spread is None else spread(value))
 
 
 def _spread(reader: Reader, out: Labels, shape: tuple[int, ...], known: Known) -> Callable[[Array], Array] | None:
     """From the axes of a product to those of the block."""
     axes = tuple(slice(None) if label in out else None for label in reader.distinct)
-    broadcast = None in axes and any(isinstance(axis, slice) for axis in axes)
-    if reader.plain:
-        # Axes of length one in front are there by themselves.
-        first = next((n for n, axis in enumerate(axes) if axis is not None), 0)
-        return (lambda a: a[axes]) if broadcast and None in axes[first:] else None
-    back = reader.way_back(shape, known)
-    return (lambda a: back(np.asarray(a)[axes])) if None in axes else back
+    if not reader.plain:
+        back = reader.way_back(shape, known)
+        return (lambda a: back(np.asarray(a)[axes])) if None in axes else back
+    # Axes of length one in front are there by themselves.
+    first = next((n for n, axis in enumerate(axes) if axis is not None), len(axes))
+    return (lambda a: a[axes]) if None in axes[first:] else None
 
 
 class WrittenTarget:
-    """λ^temp of a block; ``ending`` are the terms whose part of it is wanted by itself.
+    """λ^temp of a block; of some terms their part of it is wanted by itself.
 
-    Calling it gives the sum over the ending terms (None if there are none), and that over all.
+    Calling it gives the sum over the ``ending`` terms (None if there are none), and that over all.
     """
 
-    def __init__(self, program: Program, block: Block, known: Known, ending: Iterable[str], full: Iterable[str]) -> None:
-        ending = set(ending)
-        self.reads, self.project = Reads(known), block.family.project if any(block.family.symmetric) else None
-        self.shapes = program.plan.nodes[block.name].stat_shapes()
-        terms = [term for term in program.plan.terms_of(block.name) if term.node in set(full)]
-        groups = [[t for t in terms if t.node in ending], [t for t in terms if t.node not in ending]]
-        self.groups = [self._sum([Parts(program, block, term, self.reads) for term in group]) for group in groups]
-
-    def _sum(self, parts: list[Parts]) -> tuple[list[Array], list[list[tuple[Any, ...]]]] | None:
-        if not parts:
-            return None
-        known = []
-        for stat, shape in enumerate(self.shapes):
-            total = np.zeros(shape)
-            for part in parts:
-                total = total + part.known[stat]
-            known.append(np.asarray(total))
-        spots: list[list[tuple[Any, ...]]] = [[] for _ in self.shapes]
-        for part in parts:
-            for spot in part.spots:
-                spots[spot.stat].append((spot.functions[0], tuple(spot.functions[1:]), spot.spread))
-        return known, spots
+    def __init__(self, family: Any, ending: Sequence[Parts], others: Sequence[Parts]) -> None:
+        self.project = family.project if any(family.symmetric) else None
+        self.ending, self.others = _sum(ending), _sum(others)
 
     def __call__(self, moments: Moments) -> tuple[Stats | None, Stats]:
-        operands = self.reads(moments)
-        ended, other = (None if group is None else _evaluated(*group, operands) for group in self.groups)
-        if ended is None or other is None:
-            target = ended if other is None else other
-            assert target is not None
+        if self.ending is None:
+            if self.others is None:
+                raise ValueError("a target of no terms")
+            ended, target = None, _evaluated(*self.others, moments)
         else:
-            target = tuple([a + b for a, b in zip(ended, other, strict=True)])
-        return ended, target if self.project is None else self.project(target)
+            ended = target = _evaluated(*self.ending, moments)
+            if self.others is not None:
+                rest = _evaluated(*self.others, moments)
+                target = [a + b for a, b in zip(ended, rest, strict=True)]
+        return ended, tuple(target) if self.project is None else self.project(tuple(target))
 
 
-def _evaluated(known: list[Array], spots: list[list[tuple[Any, ...]]], operands: Operands) -> Stats:
-    total = []
-    for part, here in zip(known, spots, strict=True):
-        for first, rest, spread in here:
-            found = first(operands)
-            for function in rest:
-                found = found + function(operands)
-            part = part + (found if spread is None else spread(found))
-        total.append(part)
-    return tuple(total)
+def _sum(parts: Sequence[Parts]) -> tuple[list[Array], list[tuple[Reads, list[_Spot]]]] | None:
+    """The known parts of all, at their full shapes, and the products of each."""
+    if not parts:
+        return None
+    known = [np.zeros(shape) for shape in parts[0].shapes]
+    for part in parts:
+        known = [np.asarray(total + own) for total, own in zip(known, part.known, strict=True)]
+    return known, [(part.reads, part.spots) for part in parts if part.spots]
+
+
+def _evaluated(known: list[Array], groups: list[tuple[Reads, list[_Spot]]], moments: Moments) -> list[Array]:
+    total = list(known)
+    for reads, spots in groups:
+        _add_up(total, spots, reads(moments))
+    return total
 
 
 class WrittenValue:
     """The sum of some monomials, each summed over all its axes."""
 
-    def __init__(self, program: Program, pieces: Iterable[Piece], known: Known) -> None:
-        self.reads, self.known, self.functions = Reads(known), 0.0, []
+    def __init__(self, pieces: Iterable[Piece], known: Known, shapes: Shapes) -> None:
+        self.known = 0.0
+        self.functions: list[Callable[[Operands], Array]] = []
+        self.reads = reads = Reads(known, shapes)
         for piece in pieces:
             for monomial in piece.monomials:
-                scale = scale_of(monomial, [self.reads.reader(f) for f in monomial.factors], piece, ())
-                product = _product(self.reads, monomial.factors, scale, (), lambda f: _shape(program, self.reads, f))
+                scale = scale_of(monomial, [reads.reader(f) for f in monomial.factors], piece, ())
+                product = _product(reads, monomial.factors, scale, ())
                 if product.function is None:
                     self.known += float(product.constant)  # type: ignore[arg-type]
                 else:
@@ -269,3 +273,48 @@ class WrittenValue:
             for function in self.functions:
                 total = total + function(operands)
         return total
+
+
+class Writer:
+    """What was written out of a program, kept for every order of its blocks."""
+
+    def __init__(self, program: Program, known: Known) -> None:
+        self.program, self.known = program, known
+        self._parts: dict[tuple[str, str], Parts] = {}
+        self._targets: dict[tuple[str, tuple[str, ...] | None], WrittenTarget] = {}
+        self._apart: dict[tuple[str, str | None], WrittenValue] = {}
+
+    def shapes(self, name: str) -> Sequence[tuple[int, ...]]:
+        """The shapes of a node's statistics."""
+        return self.program.plan.nodes[name].stat_shapes()
+
+    def parts(self, name: str, term: str) -> Parts:
+        """What a term says to a block."""
+        if (name, term) not in self._parts:
+            pieces = self.program.pieces(self.program.plan.terms[term])
+            self._parts[name, term] = Parts(name, pieces, self.known, self.shapes)
+        return self._parts[name, term]
+
+    def target(self, block: Block, ending: Iterable[str] = ()) -> WrittenTarget:
+        """λ^temp of a block, from all its terms."""
+        names = [term.node for term in self.program.plan.terms_of(block.name)]
+        found = {node: self.parts(block.name, node) for node in names}
+        last = [found[node] for node in names if node in set(ending)]
+        return WrittenTarget(block.family, last, [found[node] for node in names if node not in set(ending)])
+
+    def target_of(self, block: Block, terms: tuple[str, ...] | None) -> Callable[[Moments], Stats]:
+        """λ^temp of a block from some of its terms, all if None."""
+        key = (block.name, terms)
+        if key not in self._targets:
+            names = [t.node for t in self.program.plan.terms_of(block.name) if terms is None or t.node in terms]
+            self._targets[key] = WrittenTarget(block.family, (), [self.parts(block.name, node) for node in names])
+        target = self._targets[key]
+        return lambda moments: tuple(map(np.asarray, target(moments)[1]))
+
+    def value(self, term: str, apart: str | None = None) -> WrittenValue:
+        """A term, or the part of it that a block does not touch."""
+        if (term, apart) not in self._apart:
+            pieces = self.program.pieces(self.program.plan.terms[term])
+            pieces = pieces if apart is None else [self.program.apart(piece, apart) for piece in pieces]
+            self._apart[term, apart] = WrittenValue(pieces, self.known, self.shapes)
+        return self._apart[term, apart]

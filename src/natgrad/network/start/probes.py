@@ -31,9 +31,11 @@ def shifted_components(problem: NetworkProblem, state: State, order: tuple[str, 
     A mean is moved by the spread of its children, not by its own uncertainty: merged components with many children are held
     together so tightly that a small difference between them grows by almost nothing in a sweep.
     """
+    gates = choices_of(problem)
+    if not gates:
+        return None
     rng = generator(seed, Stream.PROBE, state.t)
     lam, mu = dict(state.lam), dict(state.mu)
-    gates = choices_of(problem)
     moved: set[str] = set()
     for gate in sorted(set(gates) & set(problem.blocks)):
         chosen = np.asarray(state.mu[gate][0])
@@ -60,8 +62,10 @@ def split_components(problem: NetworkProblem, state: State, order: tuple[str, ..
 
     A component that holds nothing has its prior, from where it meets the data by chance only.
     """
-    rng = generator(seed, Stream.PROBE, state.t, 1)
     gates = choices_of(problem)
+    if not gates:
+        return None
+    rng = generator(seed, Stream.PROBE, state.t, 1)
     lam, mu, moved = dict(state.lam), dict(state.mu), set[str]()
     pairs: dict[str, tuple[int, int]] = {}
     for gate in sorted(set(gates) & set(problem.blocks)):
