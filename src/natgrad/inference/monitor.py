@@ -238,7 +238,9 @@ class RunMonitor:
         if self.limits.tol == 0 or not self.may_settle:
             return None
         if self.final:
-            self.settled = Stop(Reason.TOLERANCE, "nothing is left to gain: no block reads another, so one sweep is exact")
+            self.settled = Stop(
+                Reason.TOLERANCE, "nothing is left to gain: no block reads another, so one sweep is exact"
+            )
             return self.settled
         if self.stepper.monotone or isinstance(self.method, VB):
             left = left_to_gain(self.bounds, self.stepper.steps_per_pass, self.stepper.monotone)

@@ -40,7 +40,9 @@ def n_reads(plan: Plan, block: Block) -> int:
         present = present if term.present is None else int(term.present.sum())
         for reading in readings:
             axes = reading.axes[: len(block.shape)]
-            shared = [n for n, a in zip(block.shape, axes, strict=True) if not isinstance(a, Take) and a not in term.plates]
+            shared = [
+                n for n, a in zip(block.shape, axes, strict=True) if not isinstance(a, Take) and a not in term.plates
+            ]
             total += present * math.prod(shared)
     return total
 

@@ -19,10 +19,37 @@ from natgrad.network.execute.written_out import Writer
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["InterpretedSweep"]
+__all__ = ["InterpretedSweep", "Interpreter"]
 
 Array = Any
 Stats = tuple[Array, ...]
+
+
+class Interpreter:
+    """What is written out of a network for NumPy: sweeps in any order, priors, targets from whole terms."""
+
+    def __init__(self, problem: NetworkProblem, known: Any) -> None:
+        self.problem, self.written = problem, Writer(problem.program, known)
+        self._sweeps: dict[tuple[str, ...], InterpretedSweep] = {}
+
+    def sweep(self, state: State, order: tuple[str, ...]) -> SweepResult:
+        """Every block once, exactly."""
+        with self.problem.backend.running():
+            found = self._sweeps.get(order)
+            if found is None:
+                found = self._sweeps[order] = InterpretedSweep(self.problem, order, self.written)
+            return found(state)
+
+    def prior(self, block: Block, parents: Any) -> Stats:
+        """λ of a block given the moments of its parents alone."""
+        with self.problem.backend.running():
+            own = self.written.parts(block.name, block.name)(parents)
+            return tuple(map(np.asarray, block.family.project(own)))
+
+    def target(self, block: Block, terms: tuple[str, ...] | None, mu: Any) -> Stats:
+        """λ^temp of a block without weights from some of its terms, all if None."""
+        with self.problem.backend.running():
+            return self.written.target_of(block, terms)(mu)
 
 
 class InterpretedSweep:

@@ -87,10 +87,16 @@ class NumpyBackend:
         key = (tuple(map(id, pieces)), names)
         if key not in self._quadratics:
             shapes = {name: [np.shape(stat) for stat in stats] for name, stats in moments.items()}.__getitem__
-            mixed = [piece._replace(monomials=tuple(m for m in piece.monomials if _meets(m, names))) for piece in pieces]
+            mixed = [
+                piece._replace(monomials=tuple(m for m in piece.monomials if _meets(m, names))) for piece in pieces
+            ]
             whole = {name: Parts(name, pieces, known, shapes) for name in names}
             lines = {name: Parts(name, mixed, known, shapes, stats=(0,)) for name in names}
-            self._quadratics[key] = whole, lines, pieces  # the pieces are kept, because they are known by their place in memory
+            self._quadratics[key] = (
+                whole,
+                lines,
+                pieces,
+            )  # the pieces are kept, because they are known by their place in memory
         return self._quadratics[key][:2]
 
     def contract(self, out: tuple[Label, ...], factors: list[Labelled]) -> Array:

@@ -122,9 +122,7 @@ class Contraction:
         return total if total is not None else np.concatenate(found, axis=self.out.index(label))
 
 
-def product_of(
-    out: Labels, inputs: Sequence[Labels], shapes: Sequence[tuple[int, ...]]
-) -> Callable[..., Array] | None:
+def product_of(out: Labels, inputs: Sequence[Labels], shapes: Sequence[tuple[int, ...]]) -> Callable[..., Array] | None:
     """The same as a function of the arrays, the usual cases of one and two arrays as one call of NumPy; None: the array as it is.
 
     Examples
@@ -142,9 +140,7 @@ def product_of(
     return _by_contraction(out, inputs, shapes)
 
 
-def _by_contraction(
-    out: Labels, inputs: Sequence[Labels], shapes: Sequence[tuple[int, ...]]
-) -> Callable[..., Array]:
+def _by_contraction(out: Labels, inputs: Sequence[Labels], shapes: Sequence[tuple[int, ...]]) -> Callable[..., Array]:
     contraction = Contraction(out, inputs, shapes)
     return lambda *arrays: contraction(arrays)
 
@@ -160,7 +156,7 @@ def _alone(labels: Labels, out: Labels) -> Callable[[Array], Array]:
 
 
 def _two(a: Labels, b: Labels, out: Labels) -> Callable[[Array, Array], Array] | None:
-    """Two arrays in one call: a number times an array, elements times elements, inner products, matrix products; None if not so."""
+    """Two arrays in one call: a number times an array, elements times elements, inner and matrix products; None if not so."""
     if not a or not b:
         rest = (a or b) == out
         return operator.mul if rest else None
@@ -180,7 +176,9 @@ def _two(a: Labels, b: Labels, out: Labels) -> Callable[[Array, Array], Array] |
         # Axes of length one in front are there by themselves.
         if None not in left[len(out) - len(a) :]:
             return operator.mul if None not in right[len(out) - len(b) :] else (lambda x, y: x * y[right])
-        return (lambda x, y: x[left] * y) if None not in right[len(out) - len(b) :] else (lambda x, y: x[left] * y[right])
+        return (
+            (lambda x, y: x[left] * y) if None not in right[len(out) - len(b) :] else (lambda x, y: x[left] * y[right])
+        )
     if len(summed) > 1 or len(a) > 2 or len(b) > 2 or set(a) & set(b) & set(out):
         return None
     return _matrices(a, b, out, summed[0])

@@ -29,7 +29,7 @@ from natgrad.network.compile.incidence import child_sets, coupling, n_reads, pre
 from natgrad.network.compile.plan import Plan, last_touch
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend, make_backend
-from natgrad.network.execute.interpreted_sweep import InterpretedSweep
+from natgrad.network.execute.interpreted_sweep import Interpreter
 from natgrad.network.execute.joint import JointMeans
 from natgrad.network.execute.local import solve_rows
 from natgrad.network.execute.program import Program
@@ -42,7 +42,6 @@ from natgrad.network.execute.updates import (
     settle,
     take_column,
 )
-from natgrad.network.execute.written_out import Writer
 from natgrad.network.groups.problem import NetworkGrouping
 from natgrad.network.language.expressions import LOG_ZERO
 from natgrad.network.start.probes import PROBES
@@ -76,7 +75,6 @@ class NetworkProblem(EdgeProblem):
         self._compiled: dict[Any, Callable[..., Any]] = {}
         self._device: dict[str, Array] = {}
         self._folded = False
-        self._sweeps: dict[tuple[str, ...], InterpretedSweep] = {}
         self._child_sets: dict[str, list[ChildSet]] = {}
 
     @cached_property
@@ -120,10 +118,8 @@ class NetworkProblem(EdgeProblem):
         mu: dict[str, Stats] = {}
         for name, block in self.blocks.items():
             parents = {parent.name: mu[parent.name] for parent in self.plan.nodes[name].parents() if parent.name in mu}
-            if self.backend.name == "numpy":
-                with self.backend.running():
-                    own = self.written.parts(name, name)(parents)
-                    lam[name] = tuple(map(np.asarray, block.family.project(own)))
+            if self.interpreter is not None and not self._is_weighted(block):
+                lam[name] = self.interpreter.prior(block, parents)
             else:
                 lam[name] = self.compiled(("prior", name), partial(self._prior, block))(parents)
             mu[name] = fixed[name] if name in fixed else self._first_moments(block, lam[name])
@@ -147,9 +143,8 @@ class NetworkProblem(EdgeProblem):
     def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
         """Update every block once, in order, each from the freshest neighbours; the bound comes with it."""
         exact = rho == 1.0
-        if exact and self.backend.name == "numpy":
-            result = self._interpreted(order)(state)
-            return self._possible(result, state)
+        if exact and self.interpreter is not None:
+            return self._possible(self.interpreter.sweep(state, order), state)
         function = self.compiled(("sweep", order, exact), lambda: self._sweep(order, exact))
         lam, mu, numbers = function(state.lam, state.mu, rho)
         bound, *rest = np.asarray(numbers)  # one transfer for all of them
@@ -164,20 +159,12 @@ class NetworkProblem(EdgeProblem):
         return result
 
     @cached_property
-    def written(self) -> Writer:
-        """What the interpreter needs of every block, written out as it is asked for."""
+    def interpreter(self) -> Interpreter | None:
+        """What NumPy does without going through the program; None where JAX compiles it."""
+        if self.backend.name != "numpy":
+            return None
         self._fold_everything()
-        return Writer(self.program, self._device)
-
-    def _interpreted(self, order: tuple[str, ...]) -> Callable[[State], SweepResult]:
-        def call(state: State) -> SweepResult:
-            with self.backend.running():
-                found = self._sweeps.get(order)
-                if found is None:
-                    found = self._sweeps[order] = InterpretedSweep(self, order, self.written)
-                return found(state)
-
-        return call
+        return Interpreter(self, self._device)
 
     def _impossible(self, state: State) -> str:
         ruled = [repr(name) for name, value in self.bound_by_node(state).items() if value < IMPOSSIBLE]
@@ -204,7 +191,7 @@ class NetworkProblem(EdgeProblem):
 
     def bound_by_node(self, state: State) -> dict[str, float]:
         """E[log p(x | parents)] of each node, plus its entropy where it is hidden; they add up to the bound."""
-        values = self.compiled("bound", self._bounds)(state.lam)
+        values = self.compiled("bound", lambda: self.program.bounds)(state.lam)
         return {name: float(value) for name, value in values.items()}
 
     def target(
@@ -216,9 +203,8 @@ class NetworkProblem(EdgeProblem):
         column: int | None = None,
     ) -> Stats:
         """λ^temp of eq. (6): prior message plus messages of children, whole terms in ``full``, the rest sampled."""
-        if not sampled and column is None and self.backend.name == "numpy" and not self._is_weighted(block):
-            with self.backend.running():
-                return self.written.target_of(block, full)(state.mu)
+        if self.interpreter is not None and not sampled and column is None and not self._is_weighted(block):
+            return self.interpreter.target(block, full, state.mu)
         layouts = tuple(s.layout for s in sampled)
         key = ("target", block.name, full, layouts, column is not None)
         arrays = [s.arrays for s in sampled]
@@ -268,19 +254,7 @@ class NetworkProblem(EdgeProblem):
         """The bound of some terms whole and others sampled, with the entropies of the named blocks."""
         layouts = tuple(s.layout for s in sampled)
         arrays = [s.arrays for s in sampled]
-
-        def build() -> Callable[..., Any]:
-            def function(lam: Any, mu: Any, arrays: Any, known: Any) -> Array:
-                total = sum((self.program.log_joint(name, mu, known) for name in whole), self.backend.xp.zeros(()))
-                for sample in map(Sampled.rebuilt, layouts, arrays):
-                    total = total + self.program.sampled_value(sample, mu, known)
-                for name in blocks:
-                    block = self.blocks[name]
-                    total = total + self.program.entropy(block, block.family.moments_entropy(lam[name])[1], known)
-                return total
-
-            return function
-
+        build = partial(partial, self.program.partial_bound, whole, layouts)
         lam = {name: state.lam[name] for name in blocks}
         return float(self.compiled(("partial", whole, layouts, blocks), build)(lam, state.mu, arrays))
 
@@ -389,19 +363,6 @@ class NetworkProblem(EdgeProblem):
         total = sum((program.log_joint(term, here, known) for term in ending), on.xp.zeros(()))
         info = BlockInfo(all_valid(on, block, new, entropy), relative_change(on, lam[name], new))
         return new, fresh, info, total + program.entropy(block, entropy, known)
-
-    def _bounds(self) -> Callable[..., Any]:
-        """The bound of q with parameters λ; a point mass of the start counts as the q that stands behind it."""
-
-        def function(lam: Any, known: Any) -> dict[str, Array]:
-            pairs = {name: block.family.moments_entropy(lam[name]) for name, block in self.blocks.items()}
-            mu = {name: stats for name, (stats, _) in pairs.items()}
-            values = {name: self.program.log_joint(name, mu, known) for name in self.plan.terms}
-            for name, block in self.blocks.items():
-                values[name] = values[name] + self.program.entropy(block, pairs[name][1], known)
-            return values
-
-        return function
 
     def compiled(self, key: Any, build: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
         """A function with the known arrays as its last argument, as the backend runs it."""

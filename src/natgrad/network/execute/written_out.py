@@ -20,7 +20,7 @@ from natgrad.network.execute.interpreter import MOST_KEPT, Reader, scale_of
 from natgrad.network.execute.numpy_contraction import product_of
 from natgrad.network.execute.program import Program
 
-__all__ = ["Parts", "WrittenTarget", "WrittenValue", "Writer"]
+__all__ = ["Parts", "Writer", "WrittenTarget", "WrittenValue"]
 
 Array = Any
 Stats = tuple[Array, ...]
@@ -76,7 +76,10 @@ class _Product(NamedTuple):
 def _product(reads: Reads, factors: Sequence[Factor], scale: float, wanted: Labels) -> _Product:
     random = [factor for factor in factors if not factor.known]
     readers = [reads.reader(factor) for factor in factors if factor.known]
-    arrays, labels = [np.asarray(r.array({}, reads.known, FULL), np.float64) for r in readers], [r.labels for r in readers]
+    arrays, labels = (
+        [np.asarray(r.array({}, reads.known, FULL), np.float64) for r in readers],
+        [r.labels for r in readers],
+    )
     present = {label for factor in factors for label in reads.reader(factor).labels}
     out = tuple(label for label in wanted if label in present)
     needed = set(out).union(*(reads.reader(factor).labels for factor in random))
@@ -164,9 +167,7 @@ class Parts:
             if spot.functions:
                 self.spots.append(spot)
 
-    def _add(
-        self, piece: Piece, monomial: Monomial, place: int, found: dict[Any, tuple[_Spot, list[Array]]]
-    ) -> None:
+    def _add(self, piece: Piece, monomial: Monomial, place: int, found: dict[Any, tuple[_Spot, list[Array]]]) -> None:
         factor, reads = monomial.factors[place], self.reads
         others = (*monomial.factors[:place], *monomial.factors[place + 1 :])
         reader = reads.reader(factor)
@@ -220,7 +221,7 @@ class WrittenTarget:
         self.project = family.project if any(family.symmetric) else None
         self.ending, self.others = _sum(ending), _sum(others)
 
-    def __call__(self, moments: Moments) -> tuple[Stats | None, Stats]:
+    def __call__(self, moments: Moments) -> tuple[Sequence[Array] | None, Stats]:
         if self.ending is None:
             if self.others is None:
                 raise ValueError("a target of no terms")
