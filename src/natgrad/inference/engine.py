@@ -248,9 +248,10 @@ class _Loop:
         made = start if isinstance(start, Starts) else start()
         if isinstance(made, State):
             return made
-        state, read = best_start(made, self.seed, lambda: self.monitor.out_of_time() is not None)
-        self.monitor.charge(read)
-        return state
+        found = best_start(made, self.seed, lambda: self.monitor.out_of_time() is not None)
+        self.monitor.charge(found.read)
+        self.monitor.trace.starts = found.records
+        return found.state
 
     def _enter(self, phase: Phase | Stop, state: State) -> tuple[State, Stop | None]:
         """The state at the beginning of a phase; why there is none, if so."""
