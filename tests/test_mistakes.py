@@ -231,12 +231,10 @@ MISTAKES = [
      "init['w'] sums to 1.1, not to 1: divide by the sum"),
     (lambda: mixture().fit(init={"z": [0, 1, 2]}), ValueError,
      "init['z'][2] = 2 is outside the categories 0 … 1 (1 such)"),
-    (lambda: mixture().fit(), SymmetricStart,
+    (lambda: mixture().fit(init={"mu": [1.0, 1.0]}), SymmetricStart,
      "the components that 'z' chooses from ('mu') all start equal, so no update can tell them apart. Give a start: "
-     'init={"mu": values}, init="random", or init="kmeans" for continuous data'),
-    (lambda: counts().fit(init="kmeans"), ValueError,
-     "init=\"kmeans\" for 'z' needs observed Normal or MultivariateNormal data whose mean it chooses; for other data use "
-     'init="random"'),
+     'init={"mu": values}, init="random", or init="kmeans"'),
+    (lambda: mixture().fit(n_init=0), ValueError, "n_init must be a whole number ≥ 1, got 0"),
     # -- methods and steps
     (lambda: ng.VB("c"), ValueError,
      "option must be \"a\" (each block moves at once) or \"b\" (all move together), got 'c'"),

@@ -106,6 +106,10 @@ class Family(ABC):
         """The conditions of `_inside` other than that matrices are positive definite."""
         return True
 
+    def _inside_but_finite(self, lam: Stats) -> Array:
+        """The conditions of `_inside` other than those that an entropy which is finite tells."""
+        return self._inside_but_definite(lam) if any(self.symmetric) else self._inside(lam)
+
     def _expected_base(self, lam: Stats) -> Array:
         """E_q[f(x)] of the part of the log base measure that is not inside A."""
         return 0.0
@@ -113,6 +117,11 @@ class Family(ABC):
     def _moments_entropy(self, lam: Stats) -> tuple[Stats, Array]:
         mu, a = self._moments(lam)
         return mu, a - self.inner(lam, mu)
+
+    def _moments_total_entropy(self, lam: Stats) -> tuple[Stats, Any]:
+        """μ, and A − ⟨λ, μ⟩ summed over the plates; for NumPy."""
+        mu, entropy = self._moments_entropy(lam)
+        return mu, entropy.sum() if np.ndim(entropy) else entropy
 
     def _kl(self, lam: Stats, other: Stats) -> Array:
         mu, a = self._moments(lam)

@@ -21,6 +21,7 @@ __all__ = [
     "digamma",
     "gammaln",
     "is_jax",
+    "largest",
     "logsumexp",
     "matvec",
     "multidigamma",
@@ -33,6 +34,7 @@ __all__ = [
     "softplus",
     "spd_inverse_logdet",
     "spd_logdet",
+    "summed",
     "symmetrise",
     "trace_product",
     "transpose",
@@ -44,6 +46,8 @@ Array: TypeAlias = Any
 Stats: TypeAlias = tuple[Array, ...]
 
 LOG_2PI = float(np.log(2 * np.pi))
+# Columns that are taken one after the other, in place of a reduction along the last axis.
+FEW = 16
 
 
 def is_jax(*arrays: Array) -> bool:
@@ -111,6 +115,26 @@ def multigammaln(a: Array, d: int) -> Array:
 def multidigamma(a: Array, d: int) -> Array:
     """The derivative of `multigammaln`: Σ_j ψ(a − j/2)."""
     return digamma(a[..., None] - np.arange(d) / 2).sum(-1)
+
+
+def largest(x: Array) -> Array:
+    """The maximum along the last axis; NaN for any NaN."""
+    if is_jax(x) or not 0 < x.shape[-1] <= FEW or x.ndim == 1:
+        return namespace(x).max(x, axis=-1)
+    found = x[..., 0]
+    for k in range(1, x.shape[-1]):
+        found = np.maximum(found, x[..., k])  # NumPy reduces a short last axis row by row
+    return found
+
+
+def summed(x: Array) -> Array:
+    """The sum along the last axis."""
+    if is_jax(x) or not 0 < x.shape[-1] <= FEW or x.ndim == 1:
+        return x.sum(-1)
+    found = x[..., 0]
+    for k in range(1, x.shape[-1]):
+        found = found + x[..., k]
+    return found
 
 
 def logsumexp(x: Array, axis: int = -1) -> Array:

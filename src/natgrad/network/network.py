@@ -28,8 +28,9 @@ from natgrad.network.language.nodes import Node
 from natgrad.network.results import records as _records  # noqa: F401  (what files may hold)
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
-from natgrad.network.start.initial import Init, make_start, started_nodes, symmetry_watch
+from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
 from natgrad.network.start.order import default_order
+from natgrad.network.start.restarts import find_start
 from natgrad.posterior.fit_options import (
     CheckpointOptions,
     checked_every,
@@ -87,16 +88,14 @@ class Network:
 
     def problem_on(self, backend: BackendName | None) -> NetworkProblem:
         """The network on a backend; made at the first fit and kept, so that a second fit compiles nothing."""
-        name = self._chosen(backend).name
+        name = backend if backend in BACKENDS else self._chosen(backend).name
         if name not in self._problems:
             self._problems[name] = NetworkProblem(self._plan, name)
         return self._problems[name]
 
     def _chosen(self, backend: BackendName | None) -> BackendChoice:
-        if backend is not None and backend not in BACKENDS:
-            return choose_backend(self._plan, backend)  # which says what is wrong
         if backend not in self._choices:
-            self._choices[backend] = choose_backend(self._plan, backend)
+            self._choices[backend] = choose_backend(self._plan, backend)  # which says what is wrong
         return self._choices[backend]
 
     @cached_property
@@ -128,6 +127,7 @@ class Network:
         tol: float = TOLERANCE,
         seed: int = 0,
         init: Init = None,
+        n_init: int | None = None,
         order: Sequence[str] | None = None,
         callbacks: Sequence[Any] = (),
         bound_every: BoundEvery = None,
@@ -151,8 +151,12 @@ class Network:
         seed : int
             Every random choice is a function of the seed and the number of the step.
         init : mapping, "random", "kmeans", optional
-            Where nodes start: values (a point mass until the first update), a draw from the prior, or clusters. The others
-            start at their priors. Nodes that are multiplied with one another and would both start at zero are drawn.
+            Where nodes start: values (a point mass until the first update), a draw from the prior, or clusters of the data. The
+            others start at their priors. By default components of a mixture that would all start equal start from the best of
+            some clusters and draws. Nodes that are multiplied with one another and would both start at zero are drawn.
+        n_init : int, optional
+            How many starts are compared, after a few exact sweeps of each, before the best goes on; ``trace.starts`` lists them.
+            What ``init`` leaves open differs between them: draws and clusters.
         order : names, optional
             The order of updates in a sweep: every hidden node once. By default it follows from the graph and from what has a
             start, not from how the network was written.
@@ -181,6 +185,7 @@ class Network:
             Whether to go on from there, if the folder has a state of this run; the result is that of a run that never stopped.
         """
         method = checked_method(method)
+        restarts = None if n_init is None else whole_number(n_init, "n_init")
         limits = Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes)
         chosen = self._chosen(backend)
         problem = self.problem_on(chosen.name)
@@ -194,11 +199,11 @@ class Network:
         warn_of_ties(self._plan)
         watchers = (*as_callbacks(callbacks), symmetry_watch(problem))
         every, trace = checked_every(bound_every), Trace()
-        about = {"method": method, "step": settings.step, "init": init, "backend": chosen.name}
+        about = {"method": method, "step": settings.step, "init": init, "n_init": n_init, "backend": chosen.name}
         checkpointer = checkpointer_of(keep, about, lambda: (state_table(shapes_of(problem), settings.seed), {}))
         result = run(
             Phase(problem, method, settings.step, settings.order, bound_every=every),
-            lambda: make_start(problem, init, settings.seed), limits=limits, seed=settings.seed, callbacks=watchers,
+            lambda: find_start(problem, init, settings.seed, restarts), limits=limits, seed=settings.seed, callbacks=watchers,
             verbose=verbose, trace=trace, checkpointer=checkpointer, model_at=self._model_at(problem, settings, trace),
             executor=executor,
         )  # fmt: skip

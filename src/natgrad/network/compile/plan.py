@@ -54,6 +54,11 @@ class Plan:
         str, npt.NDArray[np.float64]
     ]  # from where locations are measured; zero for those that are not here
 
+    @cached_property
+    def orders(self) -> dict[frozenset[str], tuple[str, ...]]:
+        """Orders of a sweep that were found already, by the nodes that were given a start."""
+        return {}
+
     def terms_of(self, name: str) -> Sequence[PlannedTerm]:
         """The terms that touch a node: its own first, then those of its children."""
         return self._terms_of[name]
@@ -82,7 +87,7 @@ def make_plan(nodes: Sequence[Node]) -> Plan:
             if plate.weight is not None:
                 weights[plate.name] = known[weight_key(plate.name)] = plate.weight
     origins = find_origins(nodes)
-    declared = {node.name: placed(node, origins).term(known) for node in nodes}
+    declared = {node.name: placed(node, origins).declared_term(known) for node in nodes}
     terms: dict[str, PlannedTerm] = {}
     coupled: dict[str, set[str]] = {}
     for node in nodes:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from natgrad.blas import ONE_BLAS_THREAD
-from natgrad.network.compile.polynomial import Label
+from natgrad.network.compile.polynomial import Label, Monomial
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
 from natgrad.network.execute.backend import BackendName, Quadratic, squared
 from natgrad.network.execute.interpreter import Slopes, Values, layout_of, segment_sum
 from natgrad.network.execute.numpy_contraction import Contraction
+from natgrad.network.execute.written_out import Parts
 
 __all__ = ["NumpyBackend"]
 
@@ -33,7 +34,7 @@ class NumpyBackend:
     def __init__(self) -> None:
         self._values: dict[Any, Values] = {}
         self._slopes: dict[Any, Slopes] = {}
-        self._mixed: dict[Any, tuple[Piece, Piece]] = {}
+        self._quadratics: dict[Any, tuple[dict[str, Parts], dict[str, Parts], Sequence[Piece]]] = {}
         self._contractions: dict[Any, Contraction] = {}
 
     # -- polynomials --
@@ -67,34 +68,36 @@ class NumpyBackend:
         self, pieces: Sequence[Piece], start: Means, spread: Means, moments: Moments, known: Known
     ) -> Quadratic:
         """∂/∂m = G₁ + 2 G₂ m. Where two means meet, G₁ is linear in them; G₂ has none of them: every term is quadratic."""
-        mixed = [self._meeting(piece, start) for piece in pieces]
-
-        def by_stats(pieces: Sequence[Piece], own: Moments) -> dict[str, list[Array]]:
-            here = {**moments, **own}
-            total = {n: [np.zeros_like(stat) for stat in own[n]] for n in start}
-            for piece in pieces:
-                for n in start:
-                    for sums, part in zip(total[n], self.gradient(piece, n, here, known), strict=True):
-                        sums += part
-            return total
-
-        found = by_stats(pieces, {n: (m, spread[n] + squared(m, spread[n])) for n, m in start.items()})
+        whole, lines = self._written(pieces, tuple(start), moments, known)
+        here = {**moments, **{n: (m, spread[n] + squared(m, spread[n])) for n, m in start.items()}}
+        found = {n: whole[n](here) for n in start}
         second = {n: found[n][1] for n in start}
 
         def curvature(means: Means) -> Means:
-            lines = by_stats(mixed, {n: (m, spread[n]) for n, m in means.items()})
-            return {n: lines[n][0] + _twice(second[n], m) for n, m in means.items()}
+            here = {**moments, **{n: (m, spread[n]) for n, m in means.items()}}
+            return {n: lines[n](here)[0] + _twice(second[n], m) for n, m in means.items()}
 
         residual = {n: found[n][0] + _twice(second[n], m) for n, m in start.items()}
         return Quadratic(second, residual, curvature)
 
-    def _meeting(self, piece: Piece, names: Mapping[str, Any]) -> Piece:
-        """The monomials in which two means of these nodes meet."""
-        key = (id(piece), tuple(names))
-        if key not in self._mixed:
-            chosen = tuple(m for m in piece.monomials if sum(f.source in names and not f.known for f in m.factors) > 1)
-            self._mixed[key] = piece, piece._replace(monomials=chosen)
-        return self._mixed[key][1]
+    def _written(
+        self, pieces: Sequence[Piece], names: tuple[str, ...], moments: Moments, known: Known
+    ) -> tuple[dict[str, Parts], dict[str, Parts]]:
+        """The gradients by some nodes, and those by their means of the monomials in which two of the means meet."""
+        key = (tuple(map(id, pieces)), names)
+        if key not in self._quadratics:
+            shapes = {name: [np.shape(stat) for stat in stats] for name, stats in moments.items()}.__getitem__
+            mixed = [
+                piece._replace(monomials=tuple(m for m in piece.monomials if _meets(m, names))) for piece in pieces
+            ]
+            whole = {name: Parts(name, pieces, known, shapes) for name in names}
+            lines = {name: Parts(name, mixed, known, shapes, stats=(0,)) for name in names}
+            self._quadratics[key] = (
+                whole,
+                lines,
+                pieces,
+            )  # the pieces are kept, because they are known by their place in memory
+        return self._quadratics[key][:2]
 
     def contract(self, out: tuple[Label, ...], factors: list[Labelled]) -> Array:
         labels = tuple(factor.labels for factor in factors)
@@ -135,11 +138,22 @@ class NumpyBackend:
     def put(self, array: Array) -> Array:
         return array
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """One thread of the matrix library, and a λ that is no more valid is told by the numbers, not by warnings."""
-        with ONE_BLAS_THREAD, np.errstate(all="ignore"):
-            yield
+    def running(self) -> AbstractContextManager[None]:
+        """Around every call."""
+        return _Running()
+
+
+class _Running:
+    """One thread of the matrix library, and a λ that is no more valid is told by the numbers, not by warnings."""
+
+    def __enter__(self) -> None:
+        ONE_BLAS_THREAD.__enter__()
+        self._quiet = np.errstate(all="ignore")
+        self._quiet.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._quiet.__exit__(*error)
+        ONE_BLAS_THREAD.__exit__(*error)
 
 
 def _arrays(tree: Any) -> Any:
@@ -150,6 +164,10 @@ def _arrays(tree: Any) -> Any:
         parts = [_arrays(part) for part in tree]
         return tree._make(parts) if hasattr(tree, "_make") else tuple(parts)
     return np.asarray(tree) if isinstance(tree, np.generic) else tree
+
+
+def _meets(monomial: Monomial, names: tuple[str, ...]) -> bool:
+    return sum(factor.source in names and not factor.known for factor in monomial.factors) > 1
 
 
 def _twice(second: Array, mean: Array) -> Array:

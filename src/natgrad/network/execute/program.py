@@ -18,6 +18,7 @@ from natgrad.network.compile.plan import Plan, PlannedTerm, weight_key
 from natgrad.network.compile.polynomial import Axis, Factor, Label, Monomial, Take, ordered_labels
 from natgrad.network.execute.addressing import FULL, LONGEST_CHUNK, SAMPLE, Labelled, Piece, View, read_factor
 from natgrad.network.execute.backend import Backend
+from natgrad.network.execute.numpy_contraction import product_of
 
 __all__ = ["Program"]
 
@@ -246,6 +247,27 @@ class Program:
             total = total + self.backend.value(piece, moments, known)
         return total
 
+    def bounds(self, lam: Mapping[str, Stats], known: Known) -> dict[str, Array]:
+        """The parts of the bound of q with parameters λ; a point mass of the start counts as the q that stands behind it."""
+        pairs = {name: block.family.moments_entropy(lam[name]) for name, block in self.plan.blocks.items()}
+        mu = {name: stats for name, (stats, _) in pairs.items()}
+        values = {name: self.log_joint(name, mu, known) for name in self.plan.terms}
+        for name, block in self.plan.blocks.items():
+            values[name] = values[name] + self.entropy(block, pairs[name][1], known)
+        return values
+
+    def partial_bound(
+        self, whole: Iterable[str], layouts: Any, lam: Mapping[str, Stats], mu: Moments, arrays: Any, known: Known
+    ) -> Array:
+        """The bound of some terms whole and others sampled, with the entropies of the blocks that λ is given of."""
+        total = sum((self.log_joint(name, mu, known) for name in whole), self.backend.xp.zeros(()))
+        for sample in map(Sampled.rebuilt, layouts, arrays):
+            total = total + self.sampled_value(sample, mu, known)
+        for name, stats in lam.items():
+            block = self.plan.blocks[name]
+            total = total + self.entropy(block, block.family.moments_entropy(stats)[1], known)
+        return total
+
     def entropy(self, block: Block, entropy: Array, known: Known) -> Array:
         """Σ over elements of A(λ) − ⟨λ, μ⟩, weighted as the plates are."""
         for position, plate in enumerate(block.plates):
@@ -257,11 +279,9 @@ class Program:
 
 def _contracted(factors: list[Labelled], kept: tuple[Label, ...]) -> npt.NDArray[Any]:
     """The product of known arrays, gathers carried out, summed over every label that is not kept."""
-    numbers = {label: n for n, label in enumerate(dict.fromkeys(label for f in factors for label in f.labels))}
-    operands: list[Any] = []
-    for array, labels in factors:
-        operands += [array, [numbers[label] for label in labels]]
-    return np.asarray(np.einsum(*operands, [numbers[label] for label in kept], optimize=True))
+    arrays = [np.asarray(array, dtype=np.float64) for array, _ in factors]
+    contract = product_of(kept, [labels for _, labels in factors], [array.shape for array in arrays])
+    return np.asarray(arrays[0] if contract is None else contract(*arrays))
 
 
 def _meets(axis: Axis, others: set[Label], plate: str) -> bool:

@@ -34,6 +34,10 @@ class Term(NamedTuple):
     mask: Factor | None
 
 
+# What a twin of a node does not have: it may be changed, and has another term.
+KEPT = ("_is_sealed", "_declared")
+
+
 class Node(Expression):
     """A random variable, or a plate of them. Use the concrete nodes (`Normal`, `Gamma`, …)."""
 
@@ -66,7 +70,8 @@ class Node(Expression):
         elif mask is not None:
             raise ValueError(f"{name!r}: mask says which observations count, but there are none: give observed= too")
         self._check_parents_present()
-        self.term({})  # every mistake in the declaration is found here, where the user's line is on the stack
+        # Every mistake in the declaration is found here, where the user's line is on the stack.
+        self._declared = self.term({})
         self._is_sealed = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -80,7 +85,7 @@ class Node(Expression):
     def __copy__(self) -> Node:
         """A twin that may still be changed, for those who compute with a node other than the declared one."""
         twin = object.__new__(type(self))
-        twin.__dict__.update({name: value for name, value in self.__dict__.items() if name != "_is_sealed"})
+        twin.__dict__.update({name: value for name, value in self.__dict__.items() if name not in KEPT})
         return twin
 
     # -- what a concrete node adds --
@@ -153,6 +158,15 @@ class Node(Expression):
         if self.mask is not None:
             mask = Factor(scope.register(self.mask), 0, scope.plate_names, known=True)
         return Term(self.name, polynomial, scope, mask)
+
+    def declared_term(self, known: dict[str, npt.NDArray[Any]]) -> Term:
+        """The term that was made when the node was declared; its arrays are added to the known ones."""
+        kept: Term | None = self.__dict__.get("_declared")
+        if kept is None:  # a twin
+            return self.term(known)
+        for key, array in kept.scope.known.items():
+            known.setdefault(key, array)
+        return kept
 
     def own(self, name: str, scope: Scope, labels: tuple[Label, ...] = ()) -> Polynomial:
         """The node's own statistic inside its own term."""

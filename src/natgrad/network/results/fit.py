@@ -65,6 +65,7 @@ class Fit(ExportMixin, ShowMixin):
         self.state: State = result.state
         self.trace: Trace = result.trace
         self.stop: Stop = result.stop
+        self._bound = result.bound
         self.settings = settings
 
     def _name(self, key: str | Node) -> str:
@@ -95,7 +96,7 @@ class Fit(ExportMixin, ShowMixin):
     @property
     def elbo(self) -> float:
         """The exact bound at the final state."""
-        return self.problem.bound(self.state)
+        return self.problem.bound(self.state) if self._bound is None else self._bound
 
     def elbo_by_node(self) -> dict[str, float]:
         """The bound's parts: E[log p(x | parents)] of each node, plus the entropy of q where it is hidden."""

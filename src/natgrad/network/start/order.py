@@ -27,6 +27,13 @@ __all__ = ["default_order", "factors_of_products"]
 
 def default_order(plan: Plan, started: Collection[str] = ()) -> tuple[str, ...]:
     """Every hidden node once; ``started`` are those that were given a start."""
+    known = plan.orders.get(frozenset(started))
+    if known is None:
+        known = plan.orders[frozenset(started)] = _found_order(plan, started)
+    return known
+
+
+def _found_order(plan: Plan, started: Collection[str]) -> tuple[str, ...]:
     depth, products = _depths(plan), set(factors_of_products(plan))
 
     def key(name: str) -> tuple[int, bool, bool, int, int, str]:

@@ -16,7 +16,7 @@ from natgrad.inference import auto, methods, step_sizes
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check
 from natgrad.inference.steppers import accelerated, checked, group_memory, message_memory
-from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
+from natgrad.inference.trace import Reason, StartRecord, StepRecord, Stop, Trace
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.files.values import register
 
@@ -30,7 +30,8 @@ REASONS = {"ACCESSES": "MESSAGES"}
 
 def _trace_fields(trace: Trace) -> dict[str, Any]:
     columns = {name: trace[name].astype(np.int64 if name in INTEGERS else np.float64) for name in Trace.columns}
-    return {"columns": columns, "strategy": trace.strategy}
+    starts = {"starts": [tuple(start) for start in trace.starts]} if trace.starts else {}
+    return {"columns": columns, "strategy": trace.strategy, **starts}
 
 
 def _trace_of(kept: Mapping[str, Any]) -> Trace:
@@ -42,13 +43,14 @@ def _trace_of(kept: Mapping[str, Any]) -> Trace:
     columns = [kept["columns"][name].tolist() for name in names]
     trace = Trace([StepRecord(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)])
     trace.strategy = kept["strategy"]
+    trace.starts = tuple(StartRecord(*start) for start in kept.get("starts", ()))
     return trace
 
 
 def _check_trace(kept: Mapping[str, Any]) -> None:
     """One number for each step and column."""
     columns = {f"{name}?": f"{'whole' if name in INTEGERS else 'float'} [_]" for name in Trace.columns}
-    check(kept, {"columns": columns, "strategy": "text"}, where="the trace")
+    check(kept, {"columns": columns, "strategy": "text", "starts?": [("text", "whole", "float")]}, where="the trace")
 
 
 def _stop_of(kept: Mapping[str, Any]) -> Stop:
