@@ -106,12 +106,16 @@ class ExportMixin:
         xarray = _imported("xarray", "to_arviz", "arviz")
         rng = np.random.default_rng(seed)
         found = {}
-        for name in self._chosen(names):
-            draws = self[name].sample(rng, n)[None]
+        for name, drawn in self._draws(self._chosen(names), rng, n).items():
+            draws = drawn[None]
             found[name] = (("chain", "draw", *self._dims(name, draws.ndim - 2)), draws)
         coordinates = {**self._coordinates(found), "chain": [0], "draw": np.arange(n)}
         attributes = {"inference_library": "natgrad", "inference_library_version": __version__}
         return xarray.DataTree.from_dict({"posterior": xarray.Dataset(_apart(found), coordinates, attributes)})
+
+    def _draws(self, names: Sequence[str], rng: np.random.Generator, n: int) -> dict[str, Array]:
+        """``n`` draws of each variable."""
+        return {name: self[name].sample(rng, n) for name in names}
 
     def _chosen(self, names: Sequence[str] | None) -> list[str]:
         if names is None:
