@@ -2,7 +2,8 @@
 
 V = ∇²A(λ) = Cov(φ) maps a change of λ to the change of the moments, dμ = V dλ. The value x of a node is a statistic of most
 families (the first one) but not of a Dirichlet, whose statistics are logarithms; Cov(x, φ) = ∂E[x]/∂λ whatever x is.
-`Family.fisher` makes the matrix; here nothing of that size is made, and NumPy does it in closed form. Families without one are differentiated by JAX.
+`Family.fisher` makes the matrix; here nothing of that size is made, and NumPy does it in closed form. Families without one are
+differentiated by JAX.
 """
 
 from __future__ import annotations

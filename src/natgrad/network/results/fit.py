@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from natgrad.network.results.predictive import Predictive
     from natgrad.network.results.psis import Importance
     from natgrad.posterior.response.result import LinearResponse
+    from natgrad.posterior.summary import Summary
 
 __all__ = ["Fit", "SavedFit", "Settings"]
 
@@ -61,6 +62,7 @@ class Fit(ExportMixin, ShowMixin):
     def __init__(self, problem: NetworkProblem, result: Result, settings: Settings, resume: Callable[..., Fit]) -> None:
         self.problem = problem
         self._resume = resume
+        self._response: LinearResponse | None = None  # the last one that was asked for
         self.state: State = result.state
         self.trace: Trace = result.trace
         self.stop: Stop = result.stop
@@ -185,7 +187,29 @@ class Fit(ExportMixin, ShowMixin):
 
         chosen = None if names is None else [self[name].name for name in names]
         at = linearised(self.problem, self.state, self.settings.order)
-        return LinearResponse(at, chosen, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed)
+        self._response = LinearResponse(
+            at, chosen, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed
+        )
+        return self._response
+
+    def summary(self, names: Sequence[str] | None = None, **options: Any) -> Summary:
+        """A table of means, standard deviations of every level that was computed, and intervals; see `ExportMixin.summary`.
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> n = ng.Plate("n", 4)
+        >>> a, b = ng.Normal("a", 0.0, 1.0), ng.Normal("b", 0.0, 1.0)
+        >>> fit = ng.Network(ng.Normal("y", a + b, 1.0, plate=n, observed=[1.0, 2.0, 0.5, 1.5])).fit()
+        >>> lr = fit.linear_response()
+        >>> fit.summary()
+             mean  sd (q)  sd (linear response)    lower  upper
+        a  0.5556  0.4472                0.7454  -0.6704  1.782
+        b  0.5556  0.4472                0.7454  -0.6704  1.782
+        mean and 90% interval: linear response
+        """
+        options.setdefault("linear_response", self._response)
+        return super().summary(names, **options)
 
     def continue_(self, method: Method | None = None, **options: Any) -> Fit:
         """Go on from here for more steps; takes the arguments of ``Network.fit``. The trace continues."""

@@ -15,11 +15,11 @@ import scipy.special as sp
 
 from natgrad.errors import PoorApproximation
 from natgrad.families import Family
+from natgrad.posterior.factor import DISCRETE
 
-__all__ = ["DISCRETE", "matched_quantile"]
+__all__ = ["matched_quantile"]
 
 Floats = npt.NDArray[np.float64]
-DISCRETE = ("Categorical", "Bernoulli", "MarkovChain")
 
 
 def matched_quantile(family: Family, mean: Floats, sd: Floats, probability: Any) -> Floats:

@@ -15,8 +15,8 @@ from natgrad.errors import NotConverged
 from natgrad.families import Family
 from natgrad.families._family import tails
 from natgrad.posterior.export import ExportMixin
-from natgrad.posterior.factor import Factor
-from natgrad.posterior.response.marginals import DISCRETE, matched_quantile
+from natgrad.posterior.factor import DISCRETE, Factor
+from natgrad.posterior.response.marginals import matched_quantile
 from natgrad.posterior.response.operator import Linearised
 from natgrad.posterior.response.quantities import as_quantities
 from natgrad.posterior.response.rate import contraction
