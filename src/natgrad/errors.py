@@ -6,7 +6,9 @@ __all__ = [
     "CoupledCategories",
     "ModelFileError",
     "NotAdditive",
+    "NotAtMaximum",
     "NotConjugate",
+    "NotConverged",
     "PlateMismatch",
     "PoorApproximation",
     "SymmetricStart",
@@ -22,6 +24,10 @@ class NotAdditive(ValueError):
     """What groups tell the globals has no finite summary that adds up, so it cannot be remembered; the text says why."""
 
 
+class NotAtMaximum(ValueError):
+    """Linear response was asked for where the bound has no strict maximum; the text says along what it rises or is flat."""
+
+
 class NotConjugate(TypeError):
     """An edge of the network has no closed-form message; the text names the edge and what would fit."""
 
@@ -32,6 +38,10 @@ class PlateMismatch(ValueError):
 
 class SymmetricStart(ValueError):
     """Every component of a mixture starts equal, so no update could ever tell them apart."""
+
+
+class NotConverged(UserWarning):
+    """A number was computed from something that had not converged; the text says from what, and how far it was."""
 
 
 class UnreachedNode(UserWarning):

@@ -10,9 +10,11 @@ import numpy.typing as npt
 
 from natgrad.families import Family
 
-__all__ = ["Factor", "shifted"]
+__all__ = ["DISCRETE", "Factor", "shifted"]
 
 Array = npt.NDArray[Any]
+# Families whose values have no order, hence no interval.
+DISCRETE = ("Categorical", "Bernoulli", "MarkovChain")
 
 
 @dataclass(frozen=True, eq=False)

@@ -198,7 +198,7 @@ class Program:
             here: Stats = tuple(zeros_like(s) for s in shape)
             for piece in self.pieces(term, dropped):
                 here = _added(here, self.gradient(piece, block, moments, known, place))
-            total = _added(total, self._unweighted(block, dropped, here, known, rows or {}))
+            total = _added(total, self.unweighted(block, dropped, here, known, rows))
         for sample in sampled:
             term = self.plan.terms[sample.term]
             dropped = self.dropped(block, term)
@@ -206,7 +206,7 @@ class Program:
                 self._sampled_piece(term, block.name, dropped), block.name, moments, known, _view_of(sample), place,
                 sample.occurrence,
             )  # fmt: skip
-            total = _added(total, self._unweighted(block, dropped, gradient, known, rows or {}))
+            total = _added(total, self.unweighted(block, dropped, gradient, known, rows))
         return block.family.project(total)
 
     def gradient(
@@ -215,8 +215,13 @@ class Program:
         """The gradient of a piece with respect to the block's moments, or one column (axis, number) of them."""
         return self.backend.gradient(self.touching(piece, block.name), block.name, moments, known, FULL, column)
 
-    def _unweighted(
-        self, block: Block, dropped: frozenset[str], gradient: Stats, known: Known, rows: Mapping[str, Array]
+    def unweighted(
+        self,
+        block: Block,
+        dropped: frozenset[str],
+        gradient: Stats,
+        known: Known,
+        rows: Mapping[str, Array] | None = None,
     ) -> Stats:
         """Divide by the block's own plate weights where they did not cancel (a parent read through a gather)."""
         for position, plate in enumerate(block.plates):
@@ -225,7 +230,7 @@ class Program:
             if block.column_axis is not None:
                 raise AssertionError("a coupled block on a weighted plate reads its terms element by element")
             weight = known[weight_key(plate)]
-            weight = weight[rows[plate]] if plate in rows else weight
+            weight = weight[rows[plate]] if rows and plate in rows else weight
             where = self.backend.xp.where
             inverse = where(weight > 0, 1.0 / where(weight > 0, weight, 1.0), 0.0)
             gradient = tuple(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +27,9 @@ from natgrad.showing import ShowMixin
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
     from natgrad.network.results.predictive import Predictive
-
-if TYPE_CHECKING:
     from natgrad.network.results.psis import Importance
+    from natgrad.posterior.response.result import LinearResponse
+    from natgrad.posterior.summary import Summary
 
 __all__ = ["Fit", "SavedFit", "Settings"]
 
@@ -62,6 +62,7 @@ class Fit(ExportMixin, ShowMixin):
     def __init__(self, problem: NetworkProblem, result: Result, settings: Settings, resume: Callable[..., Fit]) -> None:
         self.problem = problem
         self._resume = resume
+        self._response: LinearResponse | None = None  # the last one that was asked for
         self.state: State = result.state
         self.trace: Trace = result.trace
         self.stop: Stop = result.stop
@@ -137,6 +138,79 @@ class Fit(ExportMixin, ShowMixin):
         from natgrad.network.results.psis import importance
 
         return importance(self.problem, self.state, n, seed)
+
+    def linear_response(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        tol: float = 1e-9,
+        max_iterations: int = 1000,
+        probes: int = 64,
+        exact: bool | None = None,
+        seed: int = 0,
+    ) -> LinearResponse:
+        """Standard deviations and covariances that the factorised q has lost: how the fit moves when the log joint is tilted.
+
+        Exact where the posterior is Gaussian. The means stay those of q. ``lr["mu"].std()``, ``lr.cov("a", "b")``,
+        ``lr.std(lambda m: m["a"] - m["b"])``, ``lr.influence("a")`` and ``lr.contraction`` are computed when they are asked for.
+
+        Parameters
+        ----------
+        names : list of names, optional
+            Nodes whose variances are computed at once, and which exports hold; by default all but categories, when asked for.
+        tol, max_iterations : float, int
+            Conjugate gradients stop at this part of their right-hand side, or after so many products, which is a warning.
+        probes : int
+            Random signs with which variances of nodes with more than 256 elements are estimated; ``lr["u"].std_error()`` says
+            how well.
+        exact : bool, optional
+            True for one solve for each element instead, however many; False for probes always.
+        seed : int, of the probes
+
+        Raises
+        ------
+        NotAtMaximum
+            Where the bound rises, or is flat, along some direction.
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> n = ng.Plate("n", 4)
+        >>> a, b = ng.Normal("a", 0.0, 1.0), ng.Normal("b", 0.0, 1.0)
+        >>> y = ng.Normal("y", a + b, 1.0, plate=n, observed=[1.0, 2.0, 0.5, 1.5])
+        >>> fit = ng.Network(y).fit()
+        >>> lr = fit.linear_response()
+        >>> print(f"{fit['a'].std():.4f} {lr['a'].std():.4f} {lr.correlation('a', 'b'):.4f}")
+        0.4472 0.7454 -0.8000
+        """
+        from natgrad.network.results.response import linearised
+        from natgrad.posterior.response.result import LinearResponse
+
+        chosen = None if names is None else [self[name].name for name in names]
+        at = linearised(self.problem, self.state, self.settings.order)
+        self._response = LinearResponse(
+            at, chosen, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed
+        )
+        return self._response
+
+    def summary(self, names: Sequence[str] | None = None, **options: Any) -> Summary:
+        """A table of means, standard deviations of every level that was computed, and intervals; see `ExportMixin.summary`.
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> n = ng.Plate("n", 4)
+        >>> a, b = ng.Normal("a", 0.0, 1.0), ng.Normal("b", 0.0, 1.0)
+        >>> fit = ng.Network(ng.Normal("y", a + b, 1.0, plate=n, observed=[1.0, 2.0, 0.5, 1.5])).fit()
+        >>> lr = fit.linear_response()
+        >>> fit.summary()
+             mean  sd (q)  sd (linear response)    lower  upper
+        a  0.5556  0.4472                0.7454  -0.6704  1.782
+        b  0.5556  0.4472                0.7454  -0.6704  1.782
+        mean and 90% interval: linear response
+        """
+        options.setdefault("linear_response", self._response)
+        return super().summary(names, **options)
 
     def continue_(self, method: Method | None = None, **options: Any) -> Fit:
         """Go on from here for more steps; takes the arguments of ``Network.fit``. The trace continues."""
