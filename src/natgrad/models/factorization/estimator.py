@@ -17,7 +17,6 @@ from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.exceptions import NotFittedError
 
 from natgrad.data.rating_forms import as_ratings
 from natgrad.data.ratings import Ratings
@@ -32,6 +31,7 @@ from natgrad.models.factorization.files import RatingFiles, run_table
 from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
 from natgrad.models.factorization.recommend import RecommendMixin
 from natgrad.models.factorization.tables import FOLD_STEPS, check_columns
+from natgrad.models.scikit import not_fitted
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_every, checked_method, checked_step
@@ -358,4 +358,4 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "posterior_"):
-            raise NotFittedError("this MatrixFactorization is not fitted yet: call fit(ratings) first")
+            raise not_fitted("this MatrixFactorization is not fitted yet: call fit(ratings) first")
