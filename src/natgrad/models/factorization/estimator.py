@@ -224,7 +224,7 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
         """
         settings = self._settings()
         if callable(getattr(X, "chunks", None)):
-            from natgrad.models.factorization.stream import fit_rating_stream  # Numba takes a while to import
+            from natgrad.models.factorization.stream import fit_rating_stream
 
             fit_rating_stream(self, X, settings, n_users, (user_features, item_features), keep)
             return self
@@ -296,7 +296,7 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
         options: FitOptions | None = None,
         **limits: Any,
     ) -> None:
-        from natgrad.models.threads import at_most  # Numba takes a while to import
+        from natgrad.models.threads import at_most
 
         method, seed = checked_method(self.method), int(self.seed)
         every, subject = checked_every(self.bound_every), _Subject(kind, ratings)

@@ -247,7 +247,7 @@ class HiddenMarkov(HMMFiles, ABC):
     # -- parts --
 
     def _optimise(self, data: Sequences, model: HMMModel, options: FitOptions) -> None:
-        from natgrad.models.hmm.plan import SAMPLED_PASSES, passes_of, plan_of  # Numba takes a while to import
+        from natgrad.models.hmm.plan import SAMPLED_PASSES, passes_of, plan_of
 
         plan = plan_of(self, data, model)
         problem = plan.problem

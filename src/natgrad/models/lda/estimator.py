@@ -325,7 +325,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         phase = Phase(problem, method, checked_step(self.step, method, problem), ("phi",))
         sampler = None
         if self.finish == "gibbs":
-            from natgrad.models.lda.gibbs import GibbsSweeps  # Numba takes a while to import
+            from natgrad.models.lda.gibbs import GibbsSweeps
 
             sampler = GibbsSweeps(problem, self.finish_sweeps)
         advice = "raise max_passes, or continue_() the fit"

@@ -147,7 +147,7 @@ class GaussianMixture(DensityMixin, RowEstimator):
         return MixtureModel(np.full(n, alpha), self.covariance, *gaussian_prior(self, x, n, weight)[:5])
 
     def _problem(self, model: MixtureModel, x: Any, weight: Floats | None, **options: Any) -> MixtureProblem:
-        from natgrad.models.mixture.problem import MixtureProblem  # Numba takes a while to import
+        from natgrad.models.mixture.problem import MixtureProblem
 
         return MixtureProblem(model, x, weight, **options)
 
