@@ -18,7 +18,7 @@ from natgrad.models.factorization import rows, sides
 from natgrad.kernels import _threads
 # Every loop is cut for several threads, however small it is, on every machine.
 natgrad.models.threads.LITTLE_WORK = sides.LEAST_RATINGS = rows.LEAST_RATINGS = 0
-_threads.config.NUMBA_NUM_THREADS = 2
+_threads.most_threads = lambda: 2
 rng = np.random.default_rng(0)
 counts = rng.poisson(0.7, (60, 20))
 table = np.where(rng.random((30, 20)) < 0.5, rng.integers(1, 6, (30, 20)), np.nan)

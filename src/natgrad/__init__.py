@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from natgrad import errors, families, inference
 from natgrad._version import __version__ as __version__
 from natgrad.inference import SVI, VB, Auto, Children, HeldOut
-from natgrad.models.registry import MODELS
+from natgrad.models.registry import MODELS, model_class
 from natgrad.network import language
 from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
 from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial, Poisson
@@ -73,8 +73,8 @@ __all__ = [
     "table",
 ]
 
-# Imported when they are asked for: scikit-learn alone takes as long as all the rest, and so do sparse matrices and optimisers.
-_LAZY = MODELS | {"load": "natgrad.models.base"}
+# Imported when they are asked for, as the ready models are: sparse matrices and compilers take as long as all the rest.
+_LAZY = {"load": "natgrad.models.base"}
 _LAZY_NAMESPACES = {"covariance": "natgrad.covariance", "data": "natgrad.data"}
 # Names that resolve here although their home is a namespace: those of 0.1 that left, and what is rarely declared (`ng.language`).
 _ELSEWHERE = {
@@ -91,6 +91,8 @@ _ELSEWHERE = {
 
 def __getattr__(name: str) -> Any:
     """An estimator, what reads one from a file, a namespace, or a name whose home is a namespace."""
+    if name in MODELS:
+        return model_class(name)
     if name in _LAZY_NAMESPACES:
         return import_module(_LAZY_NAMESPACES[name])
     module = _LAZY.get(name) or _ELSEWHERE.get(name)

@@ -1,183 +1,76 @@
-"""The `natgrad` command: fit, use and show models; the demo; the published experiments, repeated."""
+"""The `natgrad` command: fit, use and show models; the demo; the published experiments, repeated.
+
+A command's module is imported when the command is called: `natgrad --help` shows the first lines of the table below.
+"""
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from importlib import import_module
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-import natgrad as ng
-from natgrad.cli import bench as command_bench
-from natgrad.cli import fit as command_fit
-from natgrad.cli import predict as predict_commands
-from natgrad.cli import resume as command_resume
-from natgrad.cli.common import Command, UserError
-from natgrad.data.datasets.generated.ratings import paper_ratings
-from natgrad.data.io.ratings import read_ratings
-from natgrad.data.ratings import Ratings
-from natgrad.reproduce import paquet, paquet_table
-from natgrad.reproduce.paquet_figures import draw_figure
-from natgrad.reproduce.paquet_runs import prior_bound
+from natgrad._version import __version__
 
 __all__ = ["main"]
 
+# Each command: the module and the name of what carries it out, and the first sentence of its help (a test compares them).
+COMMANDS = {
+    "fit": ("fit:fit", "Fit a model to a file; see natgrad fit MODEL --help for the options of each."),
+    "resume": (
+        "resume:resume",
+        "Go on with a fit that was interrupted, from the last checkpoint in its folder, as if nothing had happened.",
+    ),
+    "continue": (
+        "resume:continue_",
+        "Go on with a fit from where it ended, for as many steps as it has in its settings.",
+    ),
+    "score": ("predict:score", "How well a model predicts data it has not seen; higher is better."),
+    "predict": ("predict:predict", "Predict ratings of pairs, or the target of rows, with standard deviations."),
+    "transform": ("predict:transform", "Shares of the topics in documents, a row for each."),
+    "topics": ("predict:topics", "The words of each topic, largest topic first."),
+    "recommend": (
+        "predict:recommend",
+        "The items that a user has not rated and would rate highest, with standard deviations.",
+    ),
+    "decode": (
+        "predict:decode",
+        "The likeliest path of hidden states, a row for each time, with the probability of the state at that time.",
+    ),
+    "report": ("predict:report", "Write the page of a model: one HTML file that needs nothing else."),
+    "bench": (
+        "bench:bench",
+        "Seconds of a pass over generated data, for each ready model and for other libraries that are installed.",
+    ),
+    "demo": ("demo:demo", "Show the pitfall in miniature, then two models and a page; a minute."),
+    "reproduce": ("published:reproduce", "Repeat a published experiment."),
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(ng.__version__, prog_name="natgrad")
+
+class LazyGroup(click.Group):
+    """Commands by name; what carries one out is imported when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names, in order."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command itself."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name][0].split(":")
+        command: click.Command = getattr(import_module(f"natgrad.cli.{module}"), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands with their summaries, of the table alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="natgrad")
 def main() -> None:
     """Stochastic variational inference in Bayesian networks.
 
     Exit codes: 0 success, 1 a mistake in files or settings, 2 a call that is not understood.
     """
-
-
-for _command in (
-    command_fit.fit,
-    command_resume.resume,
-    command_resume.continue_,
-    predict_commands.score,
-    predict_commands.predict,
-    predict_commands.transform,
-    predict_commands.topics,
-    predict_commands.recommend,
-    predict_commands.decode,
-    predict_commands.report,
-    command_bench.bench,
-):
-    main.add_command(_command)
-
-
-@main.command(cls=Command, example="natgrad demo --plot demo.png")
-@click.option("--plot", default="demo.png", show_default=True, help="Where the picture goes; demo.html is beside it.")
-def demo(plot: str) -> None:
-    """Show the pitfall in miniature, then two models and a page; a minute."""
-    from natgrad import demo as whole
-
-    raise SystemExit(whole.main(["--plot", plot]))
-
-
-@main.group()
-def reproduce() -> None:
-    """Repeat a published experiment."""
-
-
-@reproduce.command("paquet", cls=Command, example="natgrad reproduce paquet --quick --output paquet")
-@click.option(
-    "--ratings", "path", type=click.Path(path_type=Path), help="Your own ratings: text (user,item,rating) or .npz."
-)
-@click.option("--output", type=click.Path(path_type=Path), default=Path("paquet"), show_default=True, help="Folder.")
-@click.option("--quick", is_flag=True, help="100,000 ratings, fewer settings, shorter runs: minutes.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the data and the runs.")
-@click.option("--jobs", type=click.IntRange(min=1), default=None, help="Processes; all cores if not given.")
-@click.option("--progress/--no-progress", default=True, help="Whether to draw a progress bar.")
-def reproduce_paquet(path: Path | None, output: Path, quick: bool, seed: int, jobs: int | None, progress: bool) -> None:
-    """On the Convergence of Stochastic Variational Inference in Bayesian Networks (2014): Figures 2 and 3, and a table.
-
-    Finished runs are kept in the output folder. A call that was interrupted goes on where it was.
-    """
-    console = Console(highlight=False)
-    begin = time.perf_counter()
-    plan = paquet.QUICK if quick else paquet.FULL
-    plan = plan.seeded(seed)
-    ratings, source = _ratings(path, quick, seed)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--output {output}: cannot be made a folder ({error.strerror})") from None
-    settings = paquet_table.notes(ratings, plan, source)
-    for line in settings:
-        console.print(line, soft_wrap=True)
-    try:
-        with _bar(console, progress) as watch:
-            found = paquet.run_experiment(ratings, plan, output / "runs", jobs=jobs or _cores(), watch=watch)
-    except KeyboardInterrupt:
-        words = f"Interrupted. Finished runs are in {output / 'runs'}: the same call goes on from there."
-        console.print(words, soft_wrap=True)
-        raise SystemExit(130) from None
-    written = _write(found, settings, prior_bound(ratings), output)
-    console.print(_shown(paquet_table.claims(found)))
-    console.print(f"{', '.join(str(p) for p in written)}; {time.perf_counter() - begin:.0f} s", soft_wrap=True)
-
-
-@reproduce.command("hmm", cls=Command, example="natgrad reproduce hmm --quick --output hmm")
-@click.option("--output", type=click.Path(path_type=Path), default=Path("hmm"), show_default=True, help="Folder.")
-@click.option("--quick", is_flag=True, help="Shorter chains, fewer lengths, one seed: less than a minute.")
-@click.option("--jobs", type=click.IntRange(min=1), default=None, help="Threads; all cores if not given.")
-@click.option("--progress/--no-progress", default=True, help="Whether to draw a progress bar.")
-def reproduce_hmm(output: Path, quick: bool, jobs: int | None, progress: bool) -> None:
-    """Stochastic Variational Inference for Hidden Markov Models (2014): subchains with and without buffers."""
-    from natgrad.reproduce import hmm
-
-    console, begin = Console(highlight=False), time.perf_counter()
-    plan = hmm.QUICK if quick else hmm.FULL
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--output {output}: cannot be made a folder ({error.strerror})") from None
-    with _bar(console, progress) as watch:
-        found = hmm.run_chains(plan, jobs, watch)
-    table, figure = output / "table.md", hmm.draw_chains(found, plan, output / "chains.png")
-    table.write_text(hmm.chain_table(found, plan), encoding="utf-8")
-    console.print(hmm.chain_table(found, plan), soft_wrap=True)
-    console.print(f"{table}, {figure}; {time.perf_counter() - begin:.0f} s", soft_wrap=True)
-
-
-def _ratings(path: Path | None, quick: bool, seed: int) -> tuple[Ratings, str]:
-    if path is None:
-        sizes = (1520, 5065, 100_000) if quick else (4805, 16015, 1_000_000)
-        return paper_ratings(*sizes, seed=seed), f"generated with seed {seed}"
-    try:
-        return read_ratings(path), path.name
-    except ValueError as error:
-        raise UserError(str(error)) from None
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextmanager
-def _bar(console: Console, wanted: bool) -> Iterator[paquet.Watch | None]:
-    """A bar over the settings; how many runs each needs is not known before."""
-    if not wanted:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("settings", total=None)
-        runs = 0
-
-        def watch(done: int, total: int, what: str) -> None:
-            nonlocal runs
-            runs += 1
-            progress.update(task, completed=done, total=total, description=f"settings ({runs} runs, {what})")
-
-        yield watch
-
-
-def _write(found: paquet.Findings, settings: Sequence[str], prior: float, output: Path) -> list[Path]:
-    written = [output / "table.md"]
-    written[0].write_text(paquet_table.markdown(found, settings, prior), encoding="utf-8")
-    for algorithm, number in ((1, 2), (2, 3)):
-        for tuned in (False, True):
-            start = "the largest ρ₁ = 2^−j that converges" if tuned else "ρ₁ = 1"
-            title = f"Figure {number}: Alg. {algorithm} from {start}"
-            name = output / f"figure{number}{'-tuned' if tuned else ''}.png"
-            written.append(draw_figure(found, algorithm, tuned=tuned, title=title, notes=settings, path=name))
-    return written
-
-
-def _shown(claims: Sequence[paquet_table.Claim]) -> Table:
-    table = Table(box=None, padding=(0, 1), header_style="bold")
-    for name in ("", "paper", "here"):
-        table.add_column(name)
-    for claim in claims:
-        table.add_row(claim.what, claim.paper, claim.here, style=None if claim.same else "yellow")
-    return table

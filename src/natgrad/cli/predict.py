@@ -27,7 +27,6 @@ from natgrad.data.io.numbers import Numbers, read_numbers
 from natgrad.data.io.tables import read_table
 from natgrad.data.rating_columns import rating_columns
 from natgrad.report.format import percent, short
-from natgrad.report.page import write_report
 
 __all__ = ["decode", "predict", "recommend", "report", "score", "topics", "transform"]
 
@@ -208,6 +207,8 @@ def report(
     model: Path, output: Path, data: Path | None, held_out: Path | None, title: str | None, **options: Any
 ) -> None:
     """Write the page of a model: one HTML file that needs nothing else."""
+    from natgrad.report.page import write_report  # statistics and charts
+
     fitted = load_model(model)
     shown = None if data is None else model_of(fitted).read(data, options, fitted)
     other = None if held_out is None else _shown_part(model_of(fitted).read(held_out, options, fitted).arguments)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import scipy.sparse as sparse
 
 from natgrad.data.numbers import refuse_masked
+from natgrad.data.words import count_words, words_of
 
 __all__ = ["NO_COUNT", "Corpus", "as_corpus", "has_names", "with_words"]
 
@@ -198,9 +199,14 @@ def _from_xarray(data: Any) -> Corpus:
 
 
 def _from_texts(texts: list[Any], vocabulary: Words | None, vectoriser: Any, analyzer: Any = "word") -> Corpus:
-    from sklearn.feature_extraction.text import CountVectorizer
-
     if vectoriser is None:
+        plain = analyzer == "word" and all(type(text) is str for text in texts)
+        if plain or analyzer is _as_they_are:
+            found = count_words(texts, vocabulary, words_of if plain else _as_they_are)
+            if found is not None:
+                return _from_sparse(found[0], np.array(found[1], dtype=object))
+        from sklearn.feature_extraction.text import CountVectorizer  # has words for what is wrong
+
         vectoriser = CountVectorizer(vocabulary=None if vocabulary is None else list(vocabulary), analyzer=analyzer)
     known = getattr(vectoriser, "vocabulary_", None) is not None or getattr(vectoriser, "vocabulary", None) is not None
     counts = vectoriser.transform(texts) if known else vectoriser.fit_transform(texts)

@@ -18,12 +18,15 @@ from natgrad.data.io.spill import spill
 from natgrad.data.numbers import refuse_masked
 from natgrad.validation import check_unit
 
-__all__ = ["Rows", "Scaling", "open_rows", "rows_of_arrays", "validated"]
+__all__ = ["Rows", "Scaling", "checked_arrays", "open_rows", "rows_of_arrays", "validated"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 # Rows read at once when all of them are.
 PIECE = 8192
+# Demands of `validate_data` that a plain array of the right shape meets anyway.
+NUMBERS = {np.dtype(kind).str for kind in ("f4", "f8", "i4", "i8")}
+PLAIN_CHECKS = {"dtype", "order", "multi_output", "y_numeric"}
 
 
 class Scaling(NamedTuple):
@@ -135,15 +138,44 @@ def rows_of_arrays(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Rows:
 
 def validated(estimator: Any, X: Any, *targets: Any, **checks: Any) -> Any:
     """What scikit-learn's ``validate_data`` gives; masked entries are refused, which it reads as if there were no mask."""
-    from sklearn.utils.validation import validate_data
-
     for values, argument in zip((X, *targets), ("X", "y"), strict=False):
         refuse_masked(values, argument, "and a row must be whole: leave out rows with missing entries")
-    found = validate_data(estimator, X, *targets, **checks)
+    found = checked_arrays(estimator, X, *targets, **checks)
     # Rows that a model is fitted to; a single one to predict at may lie as near to zero as it likes.
     for array, argument in zip(found if targets else (), ("X", "y"), strict=False):
         if array.dtype.kind == "f":
             check_unit(array, argument)
+    return found
+
+
+def checked_arrays(estimator: Any, X: Any, *targets: Any, **checks: Any) -> Any:
+    """What scikit-learn's ``validate_data`` gives, without importing it for plain arrays that nothing is to be said about."""
+    if (found := _plain_arrays(estimator, X, *targets, **checks)) is not None:
+        return found if targets else found[0]
+    from sklearn.utils.validation import validate_data
+
+    return validate_data(estimator, X, *targets, **checks)
+
+
+def _plain_arrays(
+    estimator: Any, X: Any, *targets: Any, reset: bool = True, ensure_all_finite: bool = True, **checks: Any
+) -> list[npt.NDArray[Any]] | None:
+    """The arrays as they are, if they are rows of finite numbers in order; None where there is something to convert or refuse."""
+    of_numbers = checks.get("dtype") == (np.float64, np.float32) and checks.keys() <= PLAIN_CHECKS
+    if not of_numbers or type(X) is not np.ndarray or X.ndim != 2 or 0 in X.shape or X.dtype.str not in NUMBERS:
+        return None
+    order = checks.get("order")
+    found = [np.asarray(X, order=order) if X.dtype.kind == "f" else X.astype(np.float64)]
+    for y in targets:
+        if type(y) is not np.ndarray or y.ndim != 1 or len(y) != len(X) or y.dtype.kind not in "fiubU":
+            return None
+        found.append(y)
+    if ensure_all_finite and not all(np.isfinite(array).all() for array in found if array.dtype.kind == "f"):
+        return None
+    if hasattr(estimator, "feature_names_in_") or not (reset or estimator.n_features_in_ == X.shape[1]):
+        return None
+    if reset:
+        estimator.n_features_in_ = X.shape[1]
     return found
 
 

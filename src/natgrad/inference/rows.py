@@ -48,7 +48,7 @@ def sum_pieces(
     shard: RowShard, summarise: Callable[[RowShard, Any], Stats], sent: Any, chosen: Ints | None, size: int
 ) -> Stats:
     """Σ of what pieces of ``size`` rows tell, in their order; ``chosen`` are rows of the shard, None all."""
-    from natgrad.kernels._threads import in_order  # Numba takes a while to import
+    from natgrad.kernels._threads import in_order
 
     def piece(begin: int) -> Stats:
         part = slice(begin, begin + size) if chosen is None else chosen[begin : begin + size]
@@ -177,7 +177,7 @@ class RowProblem(GroupProblem):
 
     def by_row(self, function: Callable[[Array, Any], Any], sent: Any) -> Array:
         """A function of rows [n, D] that says something of each of them, of all rows."""
-        from natgrad.kernels._threads import in_order  # Numba takes a while to import
+        from natgrad.kernels._threads import in_order
 
         def piece(begin: int) -> Any:
             with ONE_BLAS_THREAD:

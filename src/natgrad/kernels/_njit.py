@@ -3,11 +3,14 @@
 Numba keeps compiled functions on disk until their own file changes, but what they call is compiled into them and may lie in
 another file: after an edit there, results would depend on what happened to be kept. So here all files of kernels together say
 whether a compiled function is still the one of the sources.
+
+Numba itself, which takes a third of a second to import, is imported when the first kernel is called.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,12 +18,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from numba import njit
-
 from natgrad.kernels._threads import Shared
 
 __all__ = [
     "REASSOCIATE",
+    "Kernel",
     "compiled",
     "inlined_kernel",
     "lane_kernel",
@@ -44,19 +46,64 @@ def stamp_of(folder: Path) -> str:
     ).hexdigest()
 
 
-STAMP = stamp_of(Path(__file__).parent)
+@functools.cache
+def stamp() -> str:
+    """That of the kernels."""
+    return stamp_of(Path(__file__).parent)
 
 
-def compiled(**flags: Any) -> Callable[[Any], Any]:
+class Kernel:
+    """A function that is compiled when it is first called, by Python or by another kernel that is compiled.
+
+    Parameters
+    ----------
+    function : what is compiled
+    flags : those of Numba's njit
+    kept : whether what was compiled is kept on disk
+    """
+
+    def __init__(self, function: Any, flags: dict[str, Any], kept: bool) -> None:
+        self._function, self._flags, self._kept = function, flags, kept
+        functools.update_wrapper(self, function)
+
+    @functools.cached_property
+    def dispatcher(self) -> Any:
+        """What Numba makes of the function: an object that compiles for the types it is called with."""
+        from numba import njit
+
+        dispatcher = njit(nogil=True, **self._flags)(self._function)
+        if self._kept and hasattr(dispatcher, "enable_caching"):  # not there when compilation is switched off
+            _keep(dispatcher)
+        return dispatcher
+
+    @property
+    def _numba_type_(self) -> Any:
+        """How Numba sees this object inside another kernel."""
+        from numba.core.types import Dispatcher
+
+        return Dispatcher(self.dispatcher)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.dispatcher(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.dispatcher, name)
+
+    def __reduce__(self) -> Any:
+        return _named_kernel, (self.__module__, self.__qualname__)
+
+
+def _named_kernel(module: str, name: str) -> Any:
+    """A kernel that another process named."""
+    found = getattr(importlib.import_module(module), name)
+    return getattr(found, "kernel", found)
+
+
+def compiled(kept: bool = True, **flags: Any) -> Callable[[Any], Any]:
     """Numba's njit without the global lock, kept on disk as long as no kernel changes."""
-
-    def decorate(function: Any) -> Any:
-        kernel = njit(nogil=True, **flags)(function)
-        if hasattr(kernel, "enable_caching"):  # not there when compilation is switched off
-            _keep(kernel)
-        return kernel
-
-    return decorate
+    return lambda function: Kernel(function, flags, kept)
 
 
 def _keep(kernel: Any) -> None:
@@ -67,7 +114,7 @@ def _keep(kernel: Any) -> None:
         _warn_once()
         return
     cache = kernel._cache
-    cache._cache_file._source_stamp = STAMP
+    cache._cache_file._source_stamp = stamp()
     load, save = cache.load_overload, cache.save_overload
 
     def load_overload(signature: Any, context: Any) -> Any:
@@ -105,7 +152,7 @@ serial_kernel = compiled(error_model="numpy")
 # One whose sums may run in SIMD lanes (flags are not inherited by what a kernel calls).
 lane_kernel = compiled(error_model="numpy", fastmath=REASSOCIATE)
 # A part of a kernel, written where it can be read and compiled where it is called: a call with arrays costs more than it does.
-inlined_kernel = njit(nogil=True, error_model="numpy", inline="always")
+inlined_kernel = compiled(kept=False, error_model="numpy", inline="always")
 
 
 def parallel_kernel(length: Callable[..., int], kernel: Callable[[Any], Any] = lane_kernel) -> Callable[[Any], Shared]:

@@ -12,13 +12,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import update_wrapper
+from functools import cache, update_wrapper
 from itertools import pairwise
 from typing import Any
 
-from numba import config
-
-__all__ = ["Shared", "at_most", "in_order", "n_threads"]
+__all__ = ["Shared", "at_most", "in_order", "most_threads", "n_threads"]
 
 
 class _Limit(threading.local):
@@ -42,7 +40,7 @@ class _Pool:
         """None while the interpreter ends: then there are no new threads."""
         with self._lock:
             if self._threads is None:
-                self._threads = ThreadPoolExecutor(max(1, config.NUMBA_NUM_THREADS - 1), "natgrad")
+                self._threads = ThreadPoolExecutor(max(1, most_threads() - 1), "natgrad")
             try:
                 return self._threads.submit(function, *arguments)
             except RuntimeError:
@@ -52,9 +50,18 @@ class _Pool:
 _LIMIT, _POOL = _Limit(), _Pool()
 
 
+@cache
+def most_threads() -> int:
+    """One for each core that this process may use, or the environment variable NUMBA_NUM_THREADS."""
+    given = os.environ.get("NUMBA_NUM_THREADS", "")
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def n_threads() -> int:
     """How many threads a kernel that is called here is cut for."""
-    most = int(config.NUMBA_NUM_THREADS)  # one for each core, or the environment variable of this name
+    most = most_threads()
     return most if _LIMIT.most is None else min(most, _LIMIT.most)
 
 

@@ -36,8 +36,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 
 from natgrad.errors import ModelFileError
 from natgrad.inference.engine import Limits, Phase, Phases, Result, run, take_steps
@@ -47,6 +45,7 @@ from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper
 from natgrad.inference.streams import Chunk, StreamPhases
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.registry import MODELS, model_class
+from natgrad.models.scikit import BaseEstimator, not_fitted
 from natgrad.posterior.files.container import encoded, read_model, write_model
 from natgrad.posterior.files.records import register
 from natgrad.posterior.fit_options import (
@@ -232,7 +231,7 @@ class Estimator(ShowMixin, BaseEstimator):
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "_state"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(X) or partial_fit(X)")
+            raise not_fitted(f"this {type(self).__name__} is not fitted yet: call fit(X) or partial_fit(X)")
 
     def _saved(self) -> dict[str, Any]:
         raise NotImplementedError

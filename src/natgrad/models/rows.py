@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.rows import checked_arrays
 from natgrad.data.sequences import as_columns, chunks_of
 from natgrad.data.stream import Stream, as_stream
 from natgrad.inference.engine import Phase
@@ -63,6 +64,7 @@ class _Fitted:
     """What a fit sets, and what a model says of itself; not in the dataclass below, for which they would be settings."""
 
     _model_class: Any  # the NamedTuple of its priors
+    _takes_nan: Any = False  # whether X may have missing entries
     _nan_advice = ""  # what to do about missing entries where they are not taken
 
     n_features_in_: int
@@ -222,7 +224,7 @@ class RowEstimator(_Fitted, Estimator, ABC):
             return problem.by_row(function, problem.sent(self._state, **how))
 
     def _threads(self) -> Any:
-        from natgrad.models.threads import at_most  # Numba takes a while to import
+        from natgrad.models.threads import at_most
 
         self._check_from_table()
         return at_most(self.n_jobs)
@@ -236,17 +238,15 @@ class RowEstimator(_Fitted, Estimator, ABC):
 
     def _rows(self, X: Any, sample_weight: Any, reset: bool, fitting: bool = True) -> tuple[Array, Floats | None]:
         """Checked rows, as they lie, and their weights; rows in which everything is missing have none."""
-        from sklearn.utils.validation import validate_data
-
         if isinstance(X, (str, Path)):
             X = as_columns(X)
         if isinstance(X, np.ma.MaskedArray):
             X = np.ma.filled(X.astype(np.float64), np.nan)
-        x: Array = validate_data(
+        x: Array = checked_arrays(
             self, X, reset=reset, dtype=(np.float64, np.float32), order="C", ensure_all_finite=False
         )
         weight = _checked_weight(sample_weight, len(x))
-        takes_nan = self.__sklearn_tags__().input_tags.allow_nan
+        takes_nan = self._takes_nan
         for begin, part in chunks_of(x):
             missing = np.isnan(part)
             require(~np.isinf(part), part, f"X[{begin}:]", "finite, or NaN where it is missing (no inf/infinity)")

@@ -17,7 +17,6 @@ from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.exceptions import NotFittedError
 
 from natgrad.data.rating_forms import as_ratings
 from natgrad.data.ratings import Ratings
@@ -32,6 +31,7 @@ from natgrad.models.factorization.files import RatingFiles, run_table
 from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
 from natgrad.models.factorization.recommend import RecommendMixin
 from natgrad.models.factorization.tables import FOLD_STEPS, check_columns
+from natgrad.models.scikit import not_fitted
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_every, checked_method, checked_step
@@ -224,7 +224,7 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
         """
         settings = self._settings()
         if callable(getattr(X, "chunks", None)):
-            from natgrad.models.factorization.stream import fit_rating_stream  # Numba takes a while to import
+            from natgrad.models.factorization.stream import fit_rating_stream
 
             fit_rating_stream(self, X, settings, n_users, (user_features, item_features), keep)
             return self
@@ -296,7 +296,7 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
         options: FitOptions | None = None,
         **limits: Any,
     ) -> None:
-        from natgrad.models.threads import at_most  # Numba takes a while to import
+        from natgrad.models.threads import at_most
 
         method, seed = checked_method(self.method), int(self.seed)
         every, subject = checked_every(self.bound_every), _Subject(kind, ratings)
@@ -358,4 +358,4 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "posterior_"):
-            raise NotFittedError("this MatrixFactorization is not fitted yet: call fit(ratings) first")
+            raise not_fitted("this MatrixFactorization is not fitted yet: call fit(ratings) first")

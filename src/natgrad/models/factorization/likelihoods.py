@@ -126,7 +126,7 @@ class Bare:
         self.prior = 1.0 if settings.prior_precision is None else float(settings.prior_precision)
 
     def _problem(self, ratings: Ratings) -> Any:
-        from natgrad.models.factorization.scalar_problem import RatingsProblem  # Numba takes a while to import
+        from natgrad.models.factorization.scalar_problem import RatingsProblem
 
         return RatingsProblem(
             ratings, self.n_factors, self.prior, self.noise, factorized=bool(self.settings.factorized)

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import optax
 from scipy.linalg import blas
-from sklearn.utils.validation import check_is_fitted
 
 from natgrad.blas import ONE_BLAS_THREAD
 from natgrad.covariance import RBF, Covariance, Inducing
@@ -28,6 +27,7 @@ from natgrad.models.gp.files import GPFiles, state_table
 from natgrad.models.gp.likelihoods import Likelihood
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import MOST_ROWS, Learned, Settings, compiled, leaves_of, settings_of
+from natgrad.models.scikit import check_is_fitted
 from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step, split_options

@@ -13,9 +13,6 @@ from typing import Any, Literal, Unpack, final
 import numpy as np
 import numpy.typing as npt
 import scipy.special as sp
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
 
 from natgrad.covariance import Covariance
 from natgrad.data.rows import Rows, validated
@@ -23,6 +20,7 @@ from natgrad.inference.methods import Method
 from natgrad.inference.step_sizes import Step
 from natgrad.models.gp.base import SparseGP
 from natgrad.models.gp.likelihoods import Bernoulli, Gaussian, Likelihood, StudentT, likelihood_named
+from natgrad.models.scikit import ClassifierMixin, RegressorMixin, check_is_fitted
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.renamed import says_new_names
 from natgrad.validation import real_number, whole_number
@@ -381,7 +379,10 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         else:
             X, y = validated(self, X, y, dtype=(np.float64, np.float32), reset=reset)
         if reset:
-            check_classification_targets(y)
+            if y.dtype.kind not in "biU":  # what these hold are classes
+                from sklearn.utils.multiclass import check_classification_targets
+
+                check_classification_targets(y)
             self.classes_: npt.NDArray[Any] = np.unique(y if classes is None else classes)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class only, {self.classes_.tolist()[0]!r}: a classifier needs two")

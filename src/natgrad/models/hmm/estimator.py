@@ -124,6 +124,11 @@ class HiddenMarkov(HMMFiles, ABC):
     def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
         """Set the attributes that users of this kind of emission expect."""
 
+    @property
+    def _one_dimensional(self) -> bool:
+        """Whether [T] is the natural shape of X, not [T, D]."""
+        return False
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
@@ -242,7 +247,7 @@ class HiddenMarkov(HMMFiles, ABC):
     # -- parts --
 
     def _optimise(self, data: Sequences, model: HMMModel, options: FitOptions) -> None:
-        from natgrad.models.hmm.plan import SAMPLED_PASSES, passes_of, plan_of  # Numba takes a while to import
+        from natgrad.models.hmm.plan import SAMPLED_PASSES, passes_of, plan_of
 
         plan = plan_of(self, data, model)
         problem = plan.problem
@@ -314,8 +319,7 @@ class HiddenMarkov(HMMFiles, ABC):
 
     def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]:
         """The columns of X, as many as in the fit unless it is ``fresh``, and the lengths of the sequences."""
-        one_dimensional = self.__sklearn_tags__().input_tags.one_d_array
-        columns, lengths = columns_and_lengths(X, y, lengths, one_dimensional=one_dimensional)
+        columns, lengths = columns_and_lengths(X, y, lengths, one_dimensional=self._one_dimensional)
         self.n_features_in_: int = columns.shape[1] if fresh else self.n_features_in_
         if columns.shape[1] != self.n_features_in_:
             raise ValueError(

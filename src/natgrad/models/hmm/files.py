@@ -157,7 +157,7 @@ class HMMFiles(Estimator):
         }
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
-        from natgrad.models.hmm.emissions import EMISSIONS  # Numba takes a while to import
+        from natgrad.models.hmm.emissions import EMISSIONS
         from natgrad.models.hmm.problem import HMMModel
 
         emission = EMISSIONS[saved["emission"]](**saved["arguments"])

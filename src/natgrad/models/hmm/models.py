@@ -123,9 +123,13 @@ class CategoricalHMM(HiddenMarkov):
     n_categories: int | None = None
     emission_prior: Any = 1.0
 
+    @property
+    def _one_dimensional(self) -> bool:
+        return True  # one column of symbols
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False  # one column of symbols
+        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False
         tags.input_tags.categorical = True
         return tags
 

@@ -12,7 +12,6 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
 
 from natgrad.data.sequences import Sequences
 from natgrad.inference.problem import State
@@ -132,6 +131,8 @@ def _segments(data: Sequences, n_states: int, rng: np.random.Generator) -> Ints:
 
 def _labelled(nearest: Ints, labels: npt.NDArray[np.int32], n_states: int) -> Ints:
     """Clusters renamed after the labels that they share most times with, and labels themselves where they are known."""
+    from scipy.optimize import linear_sum_assignment  # a fifth of a second
+
     known = labels >= 0
     table = np.zeros((n_states, n_states))
     np.add.at(table, (nearest[known], labels[known]), 1.0)

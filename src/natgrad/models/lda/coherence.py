@@ -18,6 +18,7 @@ import numpy.typing as npt
 import scipy.sparse as sparse
 
 from natgrad.data.corpus import Corpus
+from natgrad.data.words import words_of
 
 __all__ = ["How", "c_v", "npmi", "of_documents", "of_windows"]
 
@@ -41,14 +42,11 @@ def of_windows(words: Ints, texts: Sequence[str], vocabulary: Any, size: int = W
 
     ``vocabulary`` [V] has the words themselves.
     """
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    tokens_of = CountVectorizer().build_analyzer()
     chosen = {vocabulary[word]: place for place, word in enumerate(np.unique(words))}
     rows: list[Ints] = [np.empty(0, dtype=np.int64)]
     columns, begin = [rows[0]], 0
     for text in texts:
-        tokens = tokens_of(text)
+        tokens = words_of(text)
         n_windows = max(1, len(tokens) - size + 1)
         found = [(place, chosen[token]) for place, token in enumerate(tokens) if token in chosen]
         for place, word in found:

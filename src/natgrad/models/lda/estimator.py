@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from natgrad.data.corpus import Corpus, as_corpus, with_words
 from natgrad.data.stream import as_stream
@@ -28,6 +27,7 @@ from natgrad.models.lda.settings import LearnPriors
 from natgrad.models.lda.single_document import OneDocument
 from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown
 from natgrad.models.lda.topics import Alignment, By, aligned, completed, ranked_words, split_tokens, tell_empty_topics
+from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.fit_options import (
@@ -325,7 +325,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         phase = Phase(problem, method, checked_step(self.step, method, problem), ("phi",))
         sampler = None
         if self.finish == "gibbs":
-            from natgrad.models.lda.gibbs import GibbsSweeps  # Numba takes a while to import
+            from natgrad.models.lda.gibbs import GibbsSweeps
 
             sampler = GibbsSweeps(problem, self.finish_sweeps)
         advice = "raise max_passes, or continue_() the fit"

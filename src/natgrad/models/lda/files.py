@@ -114,7 +114,7 @@ class LDAFiles(Estimator):
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         """Documents without words stand for those that the model was fitted to and still remembers."""
-        from natgrad.models.lda.problem import LDAProblem, Local  # Numba takes a while to import
+        from natgrad.models.lda.problem import LDAProblem, Local
 
         local = Local(**{**saved["local"], "dtype": np.dtype(saved["local"]["dtype"]).type})
         shape = saved["state"].lam["phi"][0].shape

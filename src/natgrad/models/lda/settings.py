@@ -56,7 +56,7 @@ def check_settings(model: Any) -> None:
 
 def problem_of(model: Any, corpus: Corpus, population: float | None = None) -> LDAProblem:
     """The problem that an `LDA` is, with its settings checked, on documents that stand for so many."""
-    from natgrad.models.lda.problem import LDAProblem, Local  # Numba takes a while to import
+    from natgrad.models.lda.problem import LDAProblem, Local
 
     alpha, learn = checked_priors(model)
     check_settings(model)

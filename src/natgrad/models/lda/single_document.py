@@ -15,6 +15,7 @@ import scipy.sparse as sparse
 
 from natgrad.data.corpus import NO_COUNT, Corpus
 from natgrad.data.numbers import refuse_masked
+from natgrad.data.words import words_of
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
@@ -69,10 +70,8 @@ class OneDocument:
                 "a text can be read only if the words of the fit have names: fit texts, or give vocabulary="
             )
         if self._numbers is None or self._analyser is None:
-            from sklearn.feature_extraction.text import CountVectorizer
-
             self._numbers = {word: place for place, word in enumerate(self.names.tolist())}
-            self._analyser = CountVectorizer().build_analyzer()
+            self._analyser = words_of
         found = self._analyser(text) if isinstance(text, str) else text
         known = [self._numbers[word] for word in found if word in self._numbers]
         words, counts = np.unique(np.array(known, dtype=np.int64), return_counts=True)

@@ -46,7 +46,7 @@ class LDAStream:
         return problem_of(self, corpus, population)
 
     def _threads(self) -> AbstractContextManager[None]:
-        from natgrad.models.threads import at_most  # Numba takes a while to import
+        from natgrad.models.threads import at_most
 
         return at_most(self.n_jobs)
 

@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.optimize
 import scipy.sparse as sparse
 
 from natgrad.data.corpus import Corpus
@@ -50,8 +49,10 @@ def aligned(topics: Floats, others: Floats) -> Alignment:
     >>> aligned(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.2, 0.8], [0.8, 0.2]])).other.tolist()
     [1, 0]
     """
+    from scipy.optimize import linear_sum_assignment  # a fifth of a second
+
     distance = np.array([0.5 * np.abs(others - topic).sum(1) for topic in topics])
-    rows, columns = scipy.optimize.linear_sum_assignment(distance)
+    rows, columns = linear_sum_assignment(distance)
     other = np.full(len(topics), -1)
     found = np.full(len(topics), np.nan)
     other[rows], found[rows] = columns, distance[rows, columns]

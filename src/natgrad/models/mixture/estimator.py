@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import DensityMixin
 
 from natgrad.inference.schema import check
 from natgrad.models.gaussian_prior import COVARIANCES, finite_numbers, gaussian_prior, prior_tables
 from natgrad.models.rows import SETTINGS, RowEstimator
+from natgrad.models.scikit import DensityMixin
 from natgrad.renamed import says_new_names
 from natgrad.validation import require, whole_number
 
@@ -133,8 +133,12 @@ class GaussianMixture(DensityMixin, RowEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.covariance in ("diag", "spherical")
+        tags.input_tags.allow_nan = self._takes_nan
         return tags
+
+    @property
+    def _takes_nan(self) -> bool:
+        return self.covariance in ("diag", "spherical")
 
     def _prepared(self, x: Any, weight: Floats | None) -> MixtureModel:
         n = whole_number(self.n_components, "n_components")
@@ -143,7 +147,7 @@ class GaussianMixture(DensityMixin, RowEstimator):
         return MixtureModel(np.full(n, alpha), self.covariance, *gaussian_prior(self, x, n, weight)[:5])
 
     def _problem(self, model: MixtureModel, x: Any, weight: Floats | None, **options: Any) -> MixtureProblem:
-        from natgrad.models.mixture.problem import MixtureProblem  # Numba takes a while to import
+        from natgrad.models.mixture.problem import MixtureProblem
 
         return MixtureProblem(model, x, weight, **options)
 

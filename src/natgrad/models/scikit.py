@@ -1,0 +1,147 @@
+"""Stand-ins for scikit-learn's base classes in; estimators that become real ones as soon as scikit-learn is there, out.
+
+Importing scikit-learn takes one to two seconds (it brings SciPy's statistics and pandas along), more than the fit of small data and
+than every answer of the command line. Nothing of natgrad needs it. So our estimators begin as plain classes with ``get_params``.
+When scikit-learn is loaded already, when it asks an estimator for something, or when somebody asks for what only it can do
+(``set_output``, ``fit_transform``, tags, the diagram of a notebook), each stand-in gets the class it stands for as its base
+(`join`): from then on all estimators, also those that exist, are instances of ``sklearn.base.BaseEstimator``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+__all__ = [
+    "BaseEstimator",
+    "ClassNamePrefixFeaturesOutMixin",
+    "ClassifierMixin",
+    "DensityMixin",
+    "RegressorMixin",
+    "TransformerMixin",
+    "check_is_fitted",
+    "join",
+    "join_if_loaded",
+    "not_fitted",
+]
+
+# What users ask for by name; anything else that an estimator lacks is looked for in scikit-learn only if that is loaded.
+OF_SCIKIT_LEARN = {
+    "fit_transform",
+    "get_feature_names_out",
+    "get_metadata_routing",
+    "score",
+    "set_output",
+    "_repr_mimebundle_",
+}
+_LOCK = threading.RLock()
+
+
+def join() -> None:
+    """Give every stand-in its base in scikit-learn, once; what scikit-learn does when a class is made is done for ours."""
+    with _LOCK:
+        if not issubclass(BaseEstimator, _Plain):
+            return
+        import sklearn.base
+
+        stand_ins = (BaseEstimator, *_Plain.__subclasses__())
+        existing = [cls for stand_in in stand_ins for cls in _subclasses(stand_in)]
+        for name in [name for name, value in vars(BaseEstimator).items() if inspect.isfunction(value)]:
+            delattr(BaseEstimator, name)  # the real ones take over
+        for stand_in in dict.fromkeys(stand_ins):
+            stand_in.__bases__ = (getattr(sklearn.base, stand_in.__name__),)
+        for cls in sorted(dict.fromkeys(existing), key=lambda cls: len(cls.__mro__)):
+            super(cls, cls).__init_subclass__()  # set_output wraps `transform`, routing adds set_fit_request, …
+
+
+def join_if_loaded() -> None:
+    """`join`, if scikit-learn is loaded anyway: programs that use it see its classes from the beginning."""
+    if "sklearn.base" in sys.modules:
+        join()
+
+
+def check_is_fitted(estimator: Any) -> None:
+    """Refuse an estimator without a single fitted attribute, as scikit-learn does."""
+    if not any(name.endswith("_") and not name.startswith("__") for name in vars(estimator)):
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(estimator)
+
+
+def not_fitted(words: str) -> Exception:
+    """scikit-learn's NotFittedError, which is a ValueError and an AttributeError."""
+    from sklearn.exceptions import NotFittedError
+
+    error: Exception = NotFittedError(words)
+    return error
+
+
+def _subclasses(cls: type) -> Iterator[type]:
+    for below in cls.__subclasses__():
+        yield below
+        yield from _subclasses(below)
+
+
+if TYPE_CHECKING:
+    from sklearn.base import (
+        BaseEstimator,
+        ClassifierMixin,
+        ClassNamePrefixFeaturesOutMixin,
+        DensityMixin,
+        RegressorMixin,
+        TransformerMixin,
+    )
+
+    class _Plain: ...
+
+else:
+
+    class _Plain:
+        """What a stand-in derives from until it has joined: CPython exchanges no base that is ``object`` itself."""
+
+        def __getattr__(self, name: str) -> Any:
+            of_requests = name.startswith("set_") and name.endswith("_request")
+            if "sklearn.base" in sys.modules or of_requests or name in OF_SCIKIT_LEARN:
+                join()
+                return getattr(self, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    class BaseEstimator(_Plain):
+        """What scikit-learn's base has that we use ourselves."""
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]:
+            """The settings by name; ours hold no other estimators, so that ``deep`` changes nothing."""
+            names = [name for name in inspect.signature(type(self).__init__).parameters if name != "self"]
+            return {name: getattr(self, name) for name in sorted(names)}
+
+        def set_params(self, **params: Any) -> Any:
+            join()
+            return self.set_params(**params)
+
+        def __repr__(self) -> str:
+            join()
+            return repr(self)
+
+        def __sklearn_tags__(self) -> Any:
+            join()
+            return type(self).__sklearn_tags__(self)  # from the top: the mixins before this class have bases now, too
+
+        def _html_repr(self) -> str:
+            join()
+            return type(self)._html_repr(self)
+
+    class ClassifierMixin(_Plain): ...
+
+    class ClassNamePrefixFeaturesOutMixin(_Plain): ...
+
+    class DensityMixin(_Plain): ...
+
+    class RegressorMixin(_Plain): ...
+
+    class TransformerMixin(_Plain): ...
+
+
+join_if_loaded()
