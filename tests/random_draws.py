@@ -67,19 +67,18 @@ class Drawn:
 
 
 def accepted(seed: int, declaration: Declaration, **options: Any) -> Drawn | None:
-    """The network at drawn values; None if it is refused."""
+    """The network at drawn values; None if it is refused, or has elements that stand for several values (`Copies`)."""
     try:
-        return Drawn(seed, declaration, **options)
+        drawn = Drawn(seed, declaration, **options)
     except REFUSALS:
         return None
+    return None if drawn.gibbs.copies else drawn
 
 
 def check_conditionals(drawn: Drawn) -> None:
     """⟨λ, φ(x′) − φ(x)⟩ of an element is the difference of the log joint, whatever x′ is; for both chains."""
     other = drawn.gibbs.start(state_of(drawn.network, random_q(drawn.declaration, drawn.rng)).lam, 1)
     for name, block in drawn.problem.blocks.items():
-        if name in drawn.gibbs.copies:
-            continue
         node, stats, family = drawn.declaration.nodes[name], drawn.state.mu, block.family
         # Elements that go in turn are conditioned on the others of their block: the whole gradient has all of them.
         lam = drawn.gibbs.conditional(block, stats)
