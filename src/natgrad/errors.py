@@ -11,6 +11,7 @@ __all__ = [
     "NotConverged",
     "PlateMismatch",
     "PoorApproximation",
+    "PoorMixing",
     "SymmetricStart",
     "UnreachedNode",
 ]
@@ -54,3 +55,7 @@ class CoupledCategories(UserWarning):
 
 class PoorApproximation(UserWarning):
     """Draws from q cannot be weighted into draws from the posterior: intervals are not to be relied on."""
+
+
+class PoorMixing(UserWarning):
+    """Chains of posterior draws do not agree with one another yet: their intervals are not to be relied on."""

@@ -143,8 +143,7 @@ class Predictive:
             if parent.name in self._new:
                 drawn[parent.name] = self._draw_node(self._new[parent.name], rng, n, drawn)
             else:
-                lam = tuple(np.asarray(part) for part in self._lam[parent.name])
-                drawn[parent.name] = parent.family.sample(lam, rng, n) + self._origins.get(parent.name, 0)
+                drawn[parent.name] = self._posterior(parent, rng, n)
         found = {}
         for slot in node.slots_of:
             statistic = STATISTIC.get(slot.kind, "x")
@@ -156,6 +155,11 @@ class Predictive:
             value = _field(node, node.parameters[slot.name], statistic, moments, n)
             found[slot.name] = np.exp(value) if statistic == "log" else value
         return found
+
+    def _posterior(self, parent: Node, rng: np.random.Generator, n: int) -> Array:
+        """Draws of a hidden node."""
+        lam = tuple(np.asarray(part) for part in self._lam[parent.name])
+        return np.asarray(parent.family.sample(lam, rng, n) + self._origins.get(parent.name, 0))
 
     # -- exact moments --
 
