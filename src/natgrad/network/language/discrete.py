@@ -56,7 +56,7 @@ class Categorical(Node):
     def log_density(self, scope: Scope) -> Polynomial:
         probs = self.parameters["probs"]
         assert self.size is not None
-        if not self.is_observed:
+        if not self.is_observed or scope.in_part(self):
             k = scope.fresh("k", self.size)
             return self.own("x", scope, (k,)) * probs.stat("log", scope, (k,))
         k = scope.fresh("k", self.size)
@@ -84,7 +84,7 @@ class Bernoulli(ScalarNode):
     def log_density(self, scope: Scope) -> Polynomial:
         prob, x = self.parameters["prob"], self.own("x", scope)
         # 1 − x in one piece where it is known: log 0 may meet it, which must not be added and taken away again.
-        rest = 1.0 + -1.0 * x if self.value is None else known(scope, 1.0 - self.value)
+        rest = known(scope, 1.0 - self.value) if self.value is not None and not scope.in_part(self) else 1.0 + -1.0 * x
         return x * prob.stat("log", scope) + rest * prob.stat("log1m", scope)
 
 
@@ -330,11 +330,7 @@ def _observed_index(node: Node, access: Access) -> Index | None:
     if node.value is None:
         return None
     if node.mask is not None:
-        place = first(node.mask == 0)
-        raise ValueError(
-            f"{node.name!r} chooses components, but observed{where(place)} is missing: fill in what is missing, or leave out "
-            "observed= to infer all of it"
-        )
+        return None  # what is missing is inferred: a gate, in which what was observed is certain
     if any(isinstance(selector, Access) for selector in access.selectors):
         return None  # a hidden category chooses which observed one does: a gate, though one with known numbers
     values, names = node.value, tuple(plate.name for plate in node.plates)
