@@ -17,12 +17,20 @@ from natgrad import families
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.polynomial import Factor, Label, Monomial, Polynomial
 from natgrad.network.language.expressions import CATEGORY, COUNT, POSITIVE, SIMPLEX, UNIT, Access, Constant
-from natgrad.network.language.node_helpers import Plates, ScalarNode, event_length, known, must_be_observed, numbers
+from natgrad.network.language.node_helpers import (
+    Plates,
+    ScalarNode,
+    checked_lengths,
+    event_length,
+    known,
+    must_be_observed,
+    numbers,
+)
 from natgrad.network.language.nodes import Node, Slot, category_take
 from natgrad.network.language.plates import Index, Plate, as_plates
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories, spread
-from natgrad.validation import as_numbers, first, require, where, whole_number
+from natgrad.validation import as_numbers, first, require, where
 
 __all__ = ["Bernoulli", "Binomial", "Categorical", "MarkovChain", "Multinomial", "Poisson"]
 
@@ -245,7 +253,7 @@ class MarkovChain(Node):
             raise PlateMismatch(f"{name!r}: a chain needs a plate of time steps: give plate=Plate('time', n)")
         if plates[-1].weight is not None:
             raise PlateMismatch(f"{name!r}: the time plate {plates[-1].name!r} of a chain cannot carry weights")
-        self.family = families.MarkovChain(_checked_lengths(name, lengths, plates[-1]))
+        self.family = families.MarkovChain(checked_lengths(name, lengths, plates[-1]))
         super().__init__(name, {"initial": initial, "transition": transition}, plates)
 
     @property
@@ -291,19 +299,6 @@ class MarkovChain(Node):
         stat = self.family.stat_names.index(name)
         axes = (*scope.plate_names, *labels)
         return Polynomial.of([Factor(self.name, stat, axes, known=False)])
-
-
-def _checked_lengths(name: str, lengths: Any, time: Plate) -> tuple[int, ...] | None:
-    if lengths is None:
-        return None
-    if np.ndim(lengths) != 1 or isinstance(lengths, str):
-        raise TypeError(f"{name!r}: lengths must be a list of whole numbers, one for each sequence, got {lengths!r}")
-    checked = tuple(whole_number(n, f"{name!r}: lengths[{i}]") for i, n in enumerate(lengths))
-    if sum(checked) != time.size:
-        raise PlateMismatch(
-            f"{name!r}: lengths sum to {sum(checked)}, but plate {time.name!r} has {time.size} elements"
-        )
-    return checked
 
 
 def _check_possible(

@@ -115,6 +115,10 @@ class Node(Expression):
         plates = tuple(plate.size for plate in self.block_plates)
         return [plates + (self.size or 0,) * ndim for ndim in self.family.stat_ndims]
 
+    def value_shape(self) -> tuple[int, ...]:
+        """The shape of the values of all elements: plates, then events."""
+        return (*(plate.size for plate in self.plates), *(self.size or 0,) * self.family.event_ndim)
+
     def stat(
         self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: dict[str, Label] | None = None
     ) -> Polynomial:
@@ -124,8 +128,10 @@ class Node(Expression):
         yield self.whole
 
     def __getitem__(self, key: Any) -> Expression:
-        if not self.plates:
-            raise PlateMismatch(f"{self.name}[…]: {self.name!r} has no plates, and only plates are indexed")
+        if not self.plates and self.kind != VECTOR:
+            raise PlateMismatch(
+                f"{self.name}[…]: {self.name!r} has no plates, and only plates and the entries of vectors are indexed"
+            )
         return self.whole[key]
 
     def __str__(self) -> str:
