@@ -297,8 +297,6 @@ DECLARATIONS = [
      "mu[z]: plate 'k' is already chosen by z; index the category instead, as in mu[z[i]]"),
     (lambda: normal(plate=K)[[0, 1]][category()], PlateMismatch,
      "mu[…]: plate 'k' is already chosen by integers; a category must choose from all of it"),
-    (lambda: normal(plate=K)[category(observed=[0, nan, 1])], ValueError,
-     "'z' chooses components, but observed[1] is missing: fill in what is missing, or leave out observed= to infer all of it"),
     (lambda: bool(normal()), TypeError,
      "mu is random: it has no truth value"),
     (lambda: list(normal(plate=K)), TypeError,

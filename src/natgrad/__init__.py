@@ -80,12 +80,15 @@ _LAZY_NAMESPACES = {"covariance": "natgrad.covariance", "data": "natgrad.data"}
 _ELSEWHERE = {
     "Constant": "natgrad.inference",
     "Dask": "natgrad.inference",
+    "GaussianChain": "natgrad.network.language",
     "GlobalBatch": "natgrad.inference",
     "HoldThenDecay": "natgrad.inference",
     "ModelFileError": "natgrad.errors",
     "PerNode": "natgrad.inference",
     "Ratings": "natgrad.data",
     "RobbinsMonro": "natgrad.inference",
+    "concatenate": "natgrad.network.language",
+    "sum_over": "natgrad.network.language",
 }
 
 

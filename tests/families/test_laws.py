@@ -40,6 +40,15 @@ def _chain(rng: Rng, p: tuple[int, ...]) -> dict[str, np.ndarray]:
     return {k: 2 * rng.normal(size=(*p, *s)) for k, s in shapes.items()}
 
 
+def _path(rng: Rng, p: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """λ of a path of three numbers (tests/families/test_gaussian_chain.py has vectors): P = L Lᵀ with L bidiagonal."""
+    own, back = _spd(rng, *p, 3, 1), rng.normal(size=(*p, 3, 1, 1))
+    diagonal = own @ np.swapaxes(own, -1, -2) + back @ np.swapaxes(back, -1, -2)
+    beside = back[..., 1:, :, :] @ np.swapaxes(own, -1, -2)[..., :-1, :, :]
+    beside = np.concatenate([np.zeros_like(beside[..., :1, :, :]), beside], axis=-3)
+    return {"h": rng.normal(size=(*p, 3, 1)), "J": -0.5 * diagonal, "C": -beside}
+
+
 CASES = [
     Case(nf.Normal(), lambda r, p: {"mean": r.normal(size=p), "precision": _positive(r, *p)}),
     Case(nf.MultivariateNormal(), lambda r, p: {"mean": r.normal(size=(*p, 3)), "precision": _spd(r, *p, 3)}),
@@ -74,10 +83,12 @@ CASES = [
     ),
     Case(nf.MarkovChain(), _chain, 3),
     Case(nf.MarkovChain((2, 3)), _chain, 3),
+    Case(nf.GaussianChain(), _path),
+    Case(nf.GaussianChain((1, 2)), _path),
 ]
 every_family = pytest.mark.parametrize("case", CASES, ids=lambda c: repr(c.family))
 # The usual parameters of a chain are its marginals, which do not determine λ in closed form.
-INVERTIBLE = [case for case in CASES if not isinstance(case.family, nf.MarkovChain)]
+INVERTIBLE = [case for case in CASES if not isinstance(case.family, nf.MarkovChain | nf.GaussianChain)]
 
 
 def seeds(test: Callable[..., None]) -> Callable[..., None]:

@@ -24,6 +24,7 @@ from natgrad.network.execute.backend import BACKENDS, BackendName
 from natgrad.network.execute.choice import BackendChoice, choose_backend
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.language.expressions import Expression
+from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
 from natgrad.network.results import records as _records  # noqa: F401  (what files may hold)
 from natgrad.network.results.files import shapes_of, state_table
@@ -104,8 +105,13 @@ class Network:
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """Names of the hidden nodes, parents first."""
-        return tuple(name for name, node in self.nodes.items() if not node.is_observed)
+        """Names of the hidden nodes, parents first; those that are observed in part, and read where they are not, among them."""
+        parts = hidden_in_part(self.nodes.values())
+        return tuple(
+            name
+            for name, node in self.nodes.items()
+            if not node.is_observed or node.entries is not None or name in parts
+        )
 
     def draw(self) -> Any:
         """The network as an SVG: parents above children, observed nodes shaded, plates as boxes; ``.save(path)`` writes it."""

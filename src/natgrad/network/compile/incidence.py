@@ -86,7 +86,7 @@ def _child_set(plan: Plan, block: Block, term: PlannedTerm, occurrence: int, rea
         children = children[np.argsort(keys, kind="stable")]
     start = np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n_rows))])
     sizes = {label: term.sizes[label] for label in term.plates}
-    observed = plan.nodes[term.node].is_observed
+    observed = plan.nodes[term.node].is_observed and term.node not in plan.blocks
     return ChildSet(term.node, observed, occurrence, block, axes, sizes, children, start)
 
 

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.inference.problem import Block
 from natgrad.network.compile.origins import find_origins, placed
-from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take
+from natgrad.network.compile.polynomial import Factor, Label, Monomial, Polynomial, Take
+from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.scope import Reading
 
@@ -53,6 +54,7 @@ class Plan:
     origins: Mapping[
         str, npt.NDArray[np.float64]
     ]  # from where locations are measured; zero for those that are not here
+    parts: frozenset[str] = frozenset()  # partly observed nodes whose missing elements others read
 
     @cached_property
     def orders(self) -> dict[frozenset[str], tuple[str, ...]]:
@@ -86,8 +88,10 @@ def make_plan(nodes: Sequence[Node]) -> Plan:
         for plate in node.plates:
             if plate.weight is not None:
                 weights[plate.name] = known[weight_key(plate.name)] = plate.weight
-    origins = find_origins(nodes)
-    declared = {node.name: placed(node, origins).declared_term(known) for node in nodes}
+    read = hidden_in_part(nodes)
+    parts = read.union(node.name for node in nodes if node.entries is not None)
+    origins = find_origins(nodes, parts)
+    declared = {node.name: placed(node, origins, parts).declared_term(known, read) for node in nodes}
     terms: dict[str, PlannedTerm] = {}
     coupled: dict[str, set[str]] = {}
     for node in nodes:
@@ -95,12 +99,14 @@ def make_plan(nodes: Sequence[Node]) -> Plan:
         scope = term.scope
         extra = tuple(Factor(weight_key(name), 0, (name,), known=True) for name in scope.plate_names if name in weights)
         extra += (term.mask,) if term.mask is not None else ()
-        monomials = tuple(with_gates(m.settled(), scope.gates, extra) for m in term.polynomial.monomials)
-        present = None if node.mask is None else node.mask.astype(bool)
+        monomials = tuple(
+            whole for m in term.polynomial.monomials for whole in with_gates(m.settled(), scope.gates, extra)
+        )
+        present = None if term.mask is None or node.mask is None else node.mask.astype(bool)
         readings = {name: tuple(found) for name, found in scope.readings.items() if name != node.name}
         terms[node.name] = PlannedTerm(
             node.name, scope.plate_names, dict(scope.sizes), _merged(monomials), readings, present,
-            {label: factor.source for label, factor in scope.gates.items() if not factor.known},
+            {label: f.source for label, gate in scope.gates.items() for m in gate.monomials for f in m.factors if not f.known},
         )  # fmt: skip
         for name, label in scope.coupled.items():
             coupled.setdefault(name, set()).add(label)
@@ -111,18 +117,26 @@ def make_plan(nodes: Sequence[Node]) -> Plan:
     blocks = {
         node.name: _block(node, coupled.get(node.name, set()), readers[node.name], known, origins.get(node.name))
         for node in nodes
-        if not node.is_observed
+        if not node.is_observed or node.name in parts
     }
-    return Plan({node.name: node for node in nodes}, terms, blocks, known, weights, origins)
+    return Plan({node.name: node for node in nodes}, terms, blocks, known, weights, origins, read)
 
 
-def with_gates(monomial: Monomial, gates: Mapping[Label, Factor], extra: tuple[Factor, ...]) -> Monomial:
+def with_gates(
+    monomial: Monomial, gates: Mapping[Label, Polynomial], extra: tuple[Factor, ...]
+) -> tuple[Monomial, ...]:
     """Multiply in the category behind every gated label; a monomial without the label needs none, as Σ_k E[z_k] = 1."""
-    factors, done = monomial.factors, set[Label]()
-    while missing := [label for label in _labels(factors) if label in gates and label not in done]:
-        factors += (gates[missing[0]],)
-        done.add(missing[0])
-    return Monomial(monomial.coefficient, factors + extra)
+    found: list[Monomial] = []
+    waiting = [(monomial.coefficient, monomial.factors, frozenset[Label]())]
+    while waiting:
+        coefficient, factors, done = waiting.pop(0)
+        missing = [label for label in _labels(factors) if label in gates and label not in done]
+        if not missing:
+            found.append(Monomial(coefficient, factors + extra))
+            continue
+        for m in gates[missing[0]].monomials:
+            waiting.append((coefficient * m.coefficient, factors + m.factors, done | {missing[0]}))
+    return tuple(found)
 
 
 def _labels(factors: tuple[Factor, ...]) -> list[Label]:

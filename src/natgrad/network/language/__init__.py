@@ -2,10 +2,12 @@
 
 from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
 from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial, Poisson
+from natgrad.network.language.gaussian_chain import GaussianChain
 from natgrad.network.language.operators import diag, dot
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.process import GaussianProcess
 from natgrad.network.language.tables import table
+from natgrad.network.language.vectors import concatenate, sum_over
 
 __all__ = [
     "Bernoulli",
@@ -15,6 +17,7 @@ __all__ = [
     "Dirichlet",
     "Exponential",
     "Gamma",
+    "GaussianChain",
     "GaussianProcess",
     "MarkovChain",
     "Multinomial",
@@ -23,7 +26,9 @@ __all__ = [
     "Plate",
     "Poisson",
     "Wishart",
+    "concatenate",
     "diag",
     "dot",
+    "sum_over",
     "table",
 ]

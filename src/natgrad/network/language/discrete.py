@@ -17,12 +17,20 @@ from natgrad import families
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.polynomial import Factor, Label, Monomial, Polynomial
 from natgrad.network.language.expressions import CATEGORY, COUNT, POSITIVE, SIMPLEX, UNIT, Access, Constant
-from natgrad.network.language.node_helpers import Plates, ScalarNode, event_length, known, must_be_observed, numbers
+from natgrad.network.language.node_helpers import (
+    Plates,
+    ScalarNode,
+    checked_lengths,
+    event_length,
+    known,
+    must_be_observed,
+    numbers,
+)
 from natgrad.network.language.nodes import Node, Slot, category_take
 from natgrad.network.language.plates import Index, Plate, as_plates
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories, spread
-from natgrad.validation import as_numbers, first, require, where, whole_number
+from natgrad.validation import as_numbers, first, require, where
 
 __all__ = ["Bernoulli", "Binomial", "Categorical", "MarkovChain", "Multinomial", "Poisson"]
 
@@ -56,7 +64,7 @@ class Categorical(Node):
     def log_density(self, scope: Scope) -> Polynomial:
         probs = self.parameters["probs"]
         assert self.size is not None
-        if not self.is_observed:
+        if not self.is_observed or scope.in_part(self):
             k = scope.fresh("k", self.size)
             return self.own("x", scope, (k,)) * probs.stat("log", scope, (k,))
         k = scope.fresh("k", self.size)
@@ -84,7 +92,7 @@ class Bernoulli(ScalarNode):
     def log_density(self, scope: Scope) -> Polynomial:
         prob, x = self.parameters["prob"], self.own("x", scope)
         # 1 − x in one piece where it is known: log 0 may meet it, which must not be added and taken away again.
-        rest = 1.0 + -1.0 * x if self.value is None else known(scope, 1.0 - self.value)
+        rest = known(scope, 1.0 - self.value) if self.value is not None and not scope.in_part(self) else 1.0 + -1.0 * x
         return x * prob.stat("log", scope) + rest * prob.stat("log1m", scope)
 
 
@@ -245,7 +253,7 @@ class MarkovChain(Node):
             raise PlateMismatch(f"{name!r}: a chain needs a plate of time steps: give plate=Plate('time', n)")
         if plates[-1].weight is not None:
             raise PlateMismatch(f"{name!r}: the time plate {plates[-1].name!r} of a chain cannot carry weights")
-        self.family = families.MarkovChain(_checked_lengths(name, lengths, plates[-1]))
+        self.family = families.MarkovChain(checked_lengths(name, lengths, plates[-1]))
         super().__init__(name, {"initial": initial, "transition": transition}, plates)
 
     @property
@@ -293,19 +301,6 @@ class MarkovChain(Node):
         return Polynomial.of([Factor(self.name, stat, axes, known=False)])
 
 
-def _checked_lengths(name: str, lengths: Any, time: Plate) -> tuple[int, ...] | None:
-    if lengths is None:
-        return None
-    if np.ndim(lengths) != 1 or isinstance(lengths, str):
-        raise TypeError(f"{name!r}: lengths must be a list of whole numbers, one for each sequence, got {lengths!r}")
-    checked = tuple(whole_number(n, f"{name!r}: lengths[{i}]") for i, n in enumerate(lengths))
-    if sum(checked) != time.size:
-        raise PlateMismatch(
-            f"{name!r}: lengths sum to {sum(checked)}, but plate {time.name!r} has {time.size} elements"
-        )
-    return checked
-
-
 def _check_possible(
     node: Node, value: npt.NDArray[Any], possible: npt.NDArray[np.bool_], present: npt.NDArray[np.bool_]
 ) -> None:
@@ -330,11 +325,7 @@ def _observed_index(node: Node, access: Access) -> Index | None:
     if node.value is None:
         return None
     if node.mask is not None:
-        place = first(node.mask == 0)
-        raise ValueError(
-            f"{node.name!r} chooses components, but observed{where(place)} is missing: fill in what is missing, or leave out "
-            "observed= to infer all of it"
-        )
+        return None  # what is missing is inferred: a gate, in which what was observed is certain
     if any(isinstance(selector, Access) for selector in access.selectors):
         return None  # a hidden category chooses which observed one does: a gate, though one with known numbers
     values, names = node.value, tuple(plate.name for plate in node.plates)

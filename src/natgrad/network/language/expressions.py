@@ -222,7 +222,13 @@ class Access(Expression):
         return self.node.name + (f"[{', '.join(parts)}]" if parts else "")
 
     def __getitem__(self, key: Any) -> Expression:
-        return Access(self.node, _select(self, key))
+        keys = key if isinstance(key, tuple) else (key,)
+        n_plates = len(self.node.plates)
+        if self.kind == VECTOR and len(keys) == n_plates + 1:  # as in NumPy: entries come after plates
+            from natgrad.network.language.vectors import entries
+
+            return entries(Access(self.node, _select(self, keys[:-1])), keys[-1])
+        return Access(self.node, _select(self, keys))
 
     def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         return scope.statistic(self, name, labels, bind or {})
@@ -259,9 +265,11 @@ def _select(access: Access, key: Any) -> tuple[Selector, ...]:
         )
     selectors = list(access.selectors)
     for position, entry in enumerate(keys):
-        if isinstance(entry, slice) and entry == slice(None):
-            continue
         plate, old = plates[position], selectors[position]
+        if isinstance(entry, slice):
+            if entry == slice(None):
+                continue
+            entry = np.arange(plate.size)[entry]
         if isinstance(old, Access):
             raise PlateMismatch(
                 f"{access}: plate {plate.name!r} is already chosen by {old}; index the category instead, as in mu[z[i]]"

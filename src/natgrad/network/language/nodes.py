@@ -17,6 +17,7 @@ from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
 from natgrad.network.compile.polynomial import Factor, Label, Polynomial, Take
 from natgrad.network.language.expressions import NOUN, VECTOR, Access, Constant, Expression, Untyped
+from natgrad.network.language.missing import with_unread
 from natgrad.network.language.plates import Index, Plate, as_plates, plates_in_words
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import ACCEPTED, Slot, check_range, spread
@@ -64,12 +65,12 @@ class Node(Expression):
             self._check_slot_size(slot)
         self.is_observed = data is not None
         self.mask: npt.NDArray[np.float64] | None = None
+        self.entries: npt.NDArray[np.float64] | None = None  # of vectors that are observed in part: which entries are
         self.value: npt.NDArray[Any] | None = None
         if data is not None:
             self._observe(data, mask)
         elif mask is not None:
             raise ValueError(f"{name!r}: mask says which observations count, but there are none: give observed= too")
-        self._check_parents_present()
         # Every mistake in the declaration is found here, where the user's line is on the stack.
         self._declared = self.term({})
         self._is_sealed = True
@@ -119,6 +120,10 @@ class Node(Expression):
         plates = tuple(plate.size for plate in self.block_plates)
         return [plates + (self.size or 0,) * ndim for ndim in self.family.stat_ndims]
 
+    def value_shape(self) -> tuple[int, ...]:
+        """The shape of the values of all elements: plates, then events."""
+        return (*(plate.size for plate in self.plates), *(self.size or 0,) * self.family.event_ndim)
+
     def stat(
         self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: dict[str, Label] | None = None
     ) -> Polynomial:
@@ -128,8 +133,10 @@ class Node(Expression):
         yield self.whole
 
     def __getitem__(self, key: Any) -> Expression:
-        if not self.plates:
-            raise PlateMismatch(f"{self.name}[…]: {self.name!r} has no plates, and only plates are indexed")
+        if not self.plates and self.kind != VECTOR:
+            raise PlateMismatch(
+                f"{self.name}[…]: {self.name!r} has no plates, and only plates and the entries of vectors are indexed"
+            )
         return self.whole[key]
 
     def __str__(self) -> str:
@@ -150,20 +157,26 @@ class Node(Expression):
                 raise ValueError(f"two different nodes are called {node.name!r}: give each node its own name")
         return list(found.values())
 
-    def term(self, known: dict[str, npt.NDArray[Any]]) -> Term:
-        """The node's expected log density and everything that is needed to evaluate it."""
-        scope = Scope(self.name, self.plates, known)
+    def term(self, known: dict[str, npt.NDArray[Any]], parts: frozenset[str] | None = None) -> Term:
+        """The node's expected log density and everything that is needed to evaluate it.
+
+        ``parts`` names the partly observed nodes of the network whose missing elements are read, and thus inferred.
+        """
+        scope = Scope(self.name, self.plates, known, parts=parts)
         polynomial = self.log_density(scope)
         mask = None
-        if self.mask is not None:
+        if scope.in_part(self):
+            polynomial = with_unread(self, scope, polynomial, self.name in (parts or ()))
+        elif self.mask is not None:
             mask = Factor(scope.register(self.mask), 0, scope.plate_names, known=True)
         return Term(self.name, polynomial, scope, mask)
 
-    def declared_term(self, known: dict[str, npt.NDArray[Any]]) -> Term:
-        """The term that was made when the node was declared; its arrays are added to the known ones."""
+    def declared_term(self, known: dict[str, npt.NDArray[Any]], parts: frozenset[str]) -> Term:
+        """The term that was made when the node was declared, where it holds in this network; its arrays are added to the known ones."""
         kept: Term | None = self.__dict__.get("_declared")
-        if kept is None:  # a twin
-            return self.term(known)
+        partly = self.name in parts or self.entries is not None
+        if kept is None or partly or any(parent.mask is not None or parent.entries is not None for parent in self.parents()):
+            return self.term(known, parts)  # a twin, or what is missing decides
         for key, array in kept.scope.known.items():
             known.setdefault(key, array)
         return kept
@@ -194,22 +207,25 @@ class Node(Expression):
         counted = np.ones(shape, dtype=bool) if mask is None else self._checked_mask(mask, shape)
         events = tuple(range(-self.family.event_ndim, 0))
         missing = np.isnan(value)
-        if (place := first(counted & missing.any(events) & ~missing.all(events))) is not None:
+        partly = counted & missing.any(events) & ~missing.all(events)
+        if self.kind != VECTOR and (place := first(partly)) is not None:
             raise ValueError(
-                f"{self.name!r}: observed{where(place)} is partly NaN, but a vector is observed as a whole: use Normal on two "
-                "plates for single missing entries, or set the whole row to NaN"
+                f"{self.name!r}: observed{where(place)} is partly NaN, but {NOUN[self.kind]} is observed as a whole: set all of "
+                "it to NaN, or fill it in"
             )
-        present = counted & ~missing.any(events)
+        present = counted & ~missing.all(events)
         if not present.any():
             raise ValueError(
                 f"{self.name!r}: every observation is missing: there is nothing to learn from. Leave out observed= if it "
                 "is hidden"
             )
+        if partly.any():
+            self.entries = (spread(present, value.ndim) & ~missing).astype(np.float64)
         if (place := first(np.isinf(value) & spread(present, value.ndim))) is not None:
             raise ValueError(
                 f"{self.name!r}: observed{where(place)} = {value[place]} is not finite; NaN marks missing values"
             )
-        self.value = self._clean(value, present)
+        self.value = self._clean(value if self.entries is None else np.where(missing, 0.0, value), present)
         self.value.setflags(write=False)
         self.mask = None if present.all() else present.astype(np.float64)
 
@@ -224,21 +240,6 @@ class Node(Expression):
             f"{self.name!r}: observed has shape {found}, but {wanted or 'one number'} is needed "
             f"({plates_in_words(self.plates)}{event}){advice}"
         )
-
-    def _check_parents_present(self) -> None:
-        """What was not observed of a parent is unknown: nothing may be computed from it."""
-        for access in (a for expression in self.parameters.values() for a in expression.accesses()):
-            parent = access.node
-            if parent.mask is None:
-                continue
-            same_plates = [plate.name for plate in parent.plates] == [plate.name for plate in self.plates]
-            aligned = same_plates and all(selector is None for selector in access.selectors)
-            if not aligned or self.mask is None or (self.mask > parent.mask).any():
-                advice = f"mask the same elements of {self.name!r}" if aligned else "leave it out, with what reads it"
-                raise ValueError(
-                    f"{self.name!r} reads {access}, but {parent.name}'s observed{where(first(parent.mask == 0))} is missing: "
-                    f"fill it in, or {advice}"
-                )
 
     def _checked_mask(self, mask: Any, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
         array = np.asarray(mask)

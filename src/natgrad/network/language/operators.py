@@ -386,7 +386,11 @@ def _reads(expression: Expression) -> frozenset[Read]:
     """The readings of hidden nodes inside, but for categories: what these choose shares one label and is counted once."""
     if isinstance(expression, _Sum):
         return expression.reads
-    hidden = (a for a in expression.accesses() if a.kind != CATEGORY and not a.node.is_observed)
+    hidden = (
+        a
+        for a in expression.accesses()
+        if a.kind != CATEGORY and not (a.node.is_observed and a.node.mask is None and a.node.entries is None)
+    )
     return frozenset(access.key() for access in hidden)
 
 

@@ -117,6 +117,7 @@ class Known:
     is_observed = True
     is_declared = False
     mask = None
+    entries = None
 
     def __init__(self, constant: Constant, lead: int) -> None:
         shape = constant.value.shape

@@ -16,6 +16,8 @@ from natgrad.inference.methods import Method
 from natgrad.inference.problem import Block, State
 from natgrad.inference.schema import Misfit, check
 from natgrad.inference.trace import Stop, Trace
+from natgrad.network.language.expressions import CATEGORY
+from natgrad.network.language.missing import seen_values
 from natgrad.network.language.nodes import Node
 from natgrad.posterior.export import ExportMixin
 from natgrad.posterior.factor import Factor, shifted
@@ -87,7 +89,11 @@ class Fit(ExportMixin, ShowMixin):
             what = "is observed" if name in self.problem.plan.nodes else "is not in this network"
             raise KeyError(f"{name!r} {what}; hidden nodes are {', '.join(self.problem.blocks)}")
         lam = tuple(np.asarray(part, dtype=np.float64) for part in self.state.lam[name])
-        return Factor(name, block.family, block.plates, lam, block.origin)
+        node = self.problem.plan.nodes[name]
+        seen = values = None
+        if node.is_observed and node.kind != CATEGORY:  # a category that was observed is certain without this
+            seen, values = seen_values(node)
+        return Factor(name, block.family, block.plates, lam, block.origin, seen, values)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.problem.blocks)

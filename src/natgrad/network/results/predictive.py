@@ -47,8 +47,10 @@ class Predictive:
         new: Mapping[str, Node],
         origins: Mapping[str, Array],
         n_draws: int = 2000,
+        parts: frozenset[str] = frozenset(),
     ) -> None:
         self.node = node
+        self._parts = parts  # partly observed nodes whose missing elements are read
         self.n_draws = n_draws
         self._lam = lam
         self._new = new
@@ -138,7 +140,7 @@ class Predictive:
     def _slots(self, node: Node, rng: np.random.Generator, n: int, drawn: dict[str, Array]) -> dict[str, Array]:
         """The value of every parameter slot for each draw: [draw, plates, event]."""
         for parent in node.parents():
-            if parent.is_observed or parent.name in drawn:
+            if self._is_known(parent) or parent.name in drawn:
                 continue
             if parent.name in self._new:
                 drawn[parent.name] = self._draw_node(self._new[parent.name], rng, n, drawn)
@@ -150,9 +152,9 @@ class Predictive:
             moments = {
                 parent.name: parent.family.stats_of(drawn[parent.name], parent.size)
                 for parent in node.parents()
-                if not parent.is_observed
+                if not self._is_known(parent)
             }
-            value = _field(node, node.parameters[slot.name], statistic, moments, n)
+            value = _field(node, node.parameters[slot.name], statistic, moments, n, self._parts)
             found[slot.name] = np.exp(value) if statistic == "log" else value
         return found
 
@@ -161,6 +163,9 @@ class Predictive:
         lam = tuple(np.asarray(part) for part in self._lam[parent.name])
         return np.asarray(parent.family.sample(lam, rng, n) + self._origins.get(parent.name, 0))
 
+    def _is_known(self, parent: Node) -> bool:
+        return parent.is_observed and parent.name not in self._lam
+
     # -- exact moments --
 
     def _expected(self, slot: str, statistic: str) -> Array:
@@ -168,12 +173,12 @@ class Predictive:
         moments = {
             parent.name: parent.family.expected_stats(tuple(np.asarray(p) for p in self._lam[parent.name]))
             for parent in self.node.parents()
-            if not parent.is_observed
+            if not self._is_known(parent)
         }
         expression = self.node.parameters[slot]
         if slot == "mean":
             expression = centred_mean(self.node, expression, self._origins)[0]
-        return _field(self.node, expression, statistic, moments, None)
+        return _field(self.node, expression, statistic, moments, None, self._parts)
 
     def _constant(self) -> Array:
         return centred_mean(self.node, self.node.parameters["mean"], self._origins)[1]
@@ -235,7 +240,7 @@ def make_predictive(
                 f"predictive({name!r}): {parent.name!r} is not a node of this network; write the new parameters with the nodes "
                 "that were fitted"
             )
-    return Predictive(node, lam, new, plan.origins)
+    return Predictive(node, lam, new, plan.origins, parts=plan.parts)
 
 
 def _found_size(node: Node, filled: Mapping[str, Expression]) -> dict[str, int]:
@@ -277,16 +282,21 @@ def _resized(node: Node, sizes: Mapping[str, int], filled: Mapping[str, Expressi
     for slot in node.slots_of:
         if slot.name in filled:
             twin._check_slot_size(slot)
-    twin.is_observed, twin.value, twin.mask = False, None, None
+    twin.is_observed, twin.value, twin.mask, twin.entries = False, None, None, None
     return twin
 
 
 def _field(
-    node: Node, expression: Expression, statistic: str, moments: Mapping[str, tuple[Any, ...]], n: int | None
+    node: Node,
+    expression: Expression,
+    statistic: str,
+    moments: Mapping[str, tuple[Any, ...]],
+    n: int | None,
+    parts: frozenset[str],
 ) -> Array:
     """A statistic of a slot as an array [draw, plates, event]; without draws when n is None."""
     known: dict[str, npt.NDArray[Any]] = {}
-    scope = Scope(node.name, node.plates, known, frozenset(plate.name for plate in node.plates))
+    scope = Scope(node.name, node.plates, known, frozenset(plate.name for plate in node.plates), parts)
     events = {"vector": 1, "matrix": 2, "simplex": 1}.get(expression.kind, 0)
     labels = tuple(scope.fresh("e", node.size or 0) for _ in range(events))
     if isinstance(node, MarkovChain):
@@ -311,8 +321,7 @@ def _settled(polynomial: Polynomial, scope: Scope, labels: tuple[Label, ...]) ->
                 key = scope.register(np.eye(scope.sizes[delta.first]))
                 identity = Factor(key, 0, (delta.first, delta.second), known=True)
                 monomial = type(monomial)(monomial.coefficient, (*monomial.factors, identity))
-        whole = with_gates(monomial.settled(), scope.gates, ())
-        found.append((whole.factors, whole.coefficient))
+        found += [(whole.factors, whole.coefficient) for whole in with_gates(monomial.settled(), scope.gates, ())]
     return found
 
 

@@ -202,7 +202,7 @@ def _value(node: Node, value: Any) -> npt.NDArray[Any]:
             check_range(what, SIMPLEX, array)
             return array
         return checked_categories(what, _over(plates, array, what), node.size or 0, np.ones(plates, dtype=bool))
-    array = _over(plates + (node.size or 0,) * node.family.event_ndim, array, what)
+    array = _over(node.value_shape(), array, what)
     if node.kind == SIMPLEX:
         require(array > 0, array, what, "> 0")
     elif node.kind == UNIT:
