@@ -7,7 +7,10 @@ from natgrad.families._gamma import Gamma, Wishart
 from natgrad.families._joint import NormalGamma, NormalWishart, TiedNormalWishart
 from natgrad.families._normal import MultivariateNormal, Normal
 from natgrad.families._ops import Array, Stats, spd_inverse_logdet, spd_logdet
+from natgrad.families._polya_gamma import LaplaceWeight, PolyaGamma
+from natgrad.families._shares import Shares
 from natgrad.families._simplex import Beta, Dirichlet
+from natgrad.families._truncated import TruncatedExponential, TruncatedNormal
 
 __all__ = [
     "Array",
@@ -17,6 +20,7 @@ __all__ = [
     "Dirichlet",
     "Family",
     "Gamma",
+    "LaplaceWeight",
     "MarkovChain",
     "MultivariateNormal",
     "Normal",
@@ -24,8 +28,12 @@ __all__ = [
     "NormalWishart",
     "Param",
     "Poisson",
+    "PolyaGamma",
+    "Shares",
     "Stats",
     "TiedNormalWishart",
+    "TruncatedExponential",
+    "TruncatedNormal",
     "Wishart",
     "spd_inverse_logdet",
     "spd_logdet",

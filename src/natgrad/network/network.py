@@ -105,8 +105,8 @@ class Network:
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """Names of the hidden nodes, parents first."""
-        return tuple(name for name, node in self.nodes.items() if not node.is_observed)
+        """Names of the hidden nodes, parents first; auxiliary ones, which other nodes declared, are not listed."""
+        return tuple(name for name, node in self.nodes.items() if not (node.is_observed or node.is_auxiliary))
 
     def draw(self) -> Any:
         """The network as an SVG: parents above children, observed nodes shaded, plates as boxes; ``.save(path)`` writes it."""
@@ -244,6 +244,8 @@ class Network:
         names = tuple(order) if isinstance(order, Iterable) and not isinstance(order, str) else (None,)
         if not all(isinstance(name, str) for name in names):
             raise TypeError(f"order must be a list of the hidden nodes' names, such as {list(default)}, got {order!r}")
+        # Auxiliary nodes that are not named come last, after what they read.
+        names += tuple(name for name in default if self.nodes[name].is_auxiliary and name not in names)
         wrong = [f"{name!r} is missing" for name in default if name not in names]
         for name in dict.fromkeys(names):
             if name not in default:

@@ -35,7 +35,7 @@ def find_gauges(plan: Plan) -> tuple[tuple[str, str], ...]:
 def _latent_axis(plan: Plan, name: str) -> int | None:
     """The axis that an inner product sums: the entries of a vector, or the plate of scalars that are summed over."""
     node, block = plan.nodes[name], plan.blocks[name]
-    if block.colours is not None:
+    if block.colours is not None or block.family.name not in ("Normal", "MultivariateNormal"):
         return None
     if node.kind == VECTOR:
         return len(block.shape)

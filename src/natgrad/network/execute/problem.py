@@ -112,7 +112,7 @@ class NetworkProblem(EdgeProblem):
         mu: dict[str, Stats] = {}
         for name, block in self.blocks.items():
             parents = {parent.name: mu[parent.name] for parent in self.plan.nodes[name].parents() if parent.name in mu}
-            lam[name] = self.compiled(("prior", name), partial(self._prior, block))(parents)
+            lam[name] = block.family.proper(self.compiled(("prior", name), partial(self._prior, block))(parents))
             mu[name] = fixed[name] if name in fixed else self._first_moments(block, lam[name])
         return State(lam, mu, 0)
 

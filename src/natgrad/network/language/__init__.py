@@ -1,10 +1,13 @@
 """The language of networks, `ng.language`: every node, operator and reading that a declaration can be made of."""
 
+from natgrad.network.language.censoring import censored
 from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
-from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial, Poisson
+from natgrad.network.language.counts import NegativeBinomial, Poisson
+from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial
 from natgrad.network.language.operators import diag, dot
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.process import GaussianProcess
+from natgrad.network.language.robust import Laplace, LogNormal, Ordinal, StudentT, TruncatedNormal
 from natgrad.network.language.tables import table
 
 __all__ = [
@@ -16,13 +19,20 @@ __all__ = [
     "Exponential",
     "Gamma",
     "GaussianProcess",
+    "Laplace",
+    "LogNormal",
     "MarkovChain",
     "Multinomial",
     "MultivariateNormal",
+    "NegativeBinomial",
     "Normal",
+    "Ordinal",
     "Plate",
     "Poisson",
+    "StudentT",
+    "TruncatedNormal",
     "Wishart",
+    "censored",
     "diag",
     "dot",
     "table",
