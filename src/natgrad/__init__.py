@@ -13,7 +13,8 @@ from natgrad.inference import SVI, VB, Auto, Children, HeldOut
 from natgrad.models.registry import MODELS, model_class
 from natgrad.network import language
 from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
-from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial, Poisson
+from natgrad.network.language.counts import Poisson
+from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial
 from natgrad.network.language.operators import diag, dot
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.process import GaussianProcess
@@ -83,12 +84,19 @@ _ELSEWHERE = {
     "GaussianChain": "natgrad.network.language",
     "GlobalBatch": "natgrad.inference",
     "HoldThenDecay": "natgrad.inference",
+    "Laplace": "natgrad.network.language",
+    "LogNormal": "natgrad.network.language",
     "ModelFileError": "natgrad.errors",
+    "NegativeBinomial": "natgrad.network.language",
+    "Ordinal": "natgrad.network.language",
     "PerNode": "natgrad.inference",
     "Ratings": "natgrad.data",
     "RobbinsMonro": "natgrad.inference",
     "concatenate": "natgrad.network.language",
     "sum_over": "natgrad.network.language",
+    "StudentT": "natgrad.network.language",
+    "TruncatedNormal": "natgrad.network.language",
+    "censored": "natgrad.network.language",
 }
 
 

@@ -49,6 +49,14 @@ def _path(rng: Rng, p: tuple[int, ...]) -> dict[str, np.ndarray]:
     return {"h": rng.normal(size=(*p, 3, 1)), "J": -0.5 * diagonal, "C": -beside}
 
 
+def _bounds(p: tuple[int, ...], sides: tuple[float, ...]) -> dict[str, np.ndarray]:
+    return {"lower": np.full(p, 0.3), "upper": np.full(p, 1.1), "sides": np.resize(sides, p)}
+
+
+def _truncated(rng: Rng, p: tuple[int, ...]) -> dict[str, np.ndarray]:
+    return {"mean": rng.normal(size=p), "precision": _positive(rng, *p)} | _bounds(p, (1.0, 3.0, 2.0, 0.0))
+
+
 CASES = [
     Case(nf.Normal(), lambda r, p: {"mean": r.normal(size=p), "precision": _positive(r, *p)}),
     Case(nf.MultivariateNormal(), lambda r, p: {"mean": r.normal(size=(*p, 3)), "precision": _spd(r, *p, 3)}),
@@ -81,6 +89,11 @@ CASES = [
             "rate": _spd(r, *p, 2),
         },
     ),
+    Case(nf.PolyaGamma(), lambda r, p: {"trials": np.full(p, 1.5), "tilt": 0.3 * _positive(r, *p) ** 2}),
+    Case(nf.LaplaceWeight(), lambda r, p: {"distance": _positive(r, *p)}),
+    Case(nf.TruncatedNormal(), _truncated),
+    Case(nf.TruncatedExponential(), lambda r, p: {"rate": _positive(r, *p)} | _bounds(p, (1.0, 3.0))),
+    Case(nf.Shares(), lambda r, p: {"probs": r.dirichlet(np.ones(4), p), "count": np.full(p, 7.0)}),
     Case(nf.MarkovChain(), _chain, 3),
     Case(nf.MarkovChain((2, 3)), _chain, 3),
     Case(nf.GaussianChain(), _path),
@@ -217,7 +230,7 @@ def test_intervals_hold_their_mass(case: Case, rng: Rng) -> None:
     below, above = (x < low).mean(0), (x > high).mean(0)
     assert np.all(below < 0.113)
     assert np.all(above < 0.113)
-    if not isinstance(case.family, nf.Poisson):
+    if not isinstance(case.family, nf.Poisson | nf.Shares):
         assert np.all(below > 0.087)
         assert np.all(above > 0.087)
     with pytest.raises(ValueError, match="mass must lie"):
@@ -249,6 +262,9 @@ def test_centred_has_its_mean_at_the_value(case: Case, rng: Rng) -> None:
         assert np.array_equal(case.family.mean(start).argmax(-1), target)
         return
     start = case.family.centred(target, lam)
+    if isinstance(case.family, nf.TruncatedNormal | nf.TruncatedExponential):
+        # What is centred is the law before truncation.
+        target = case.family.mean(start)
     assert [s.shape for s in start] == [g.shape for g in lam]
     assert np.all(case.family.valid(start))
     # The floor on probabilities (1e-3 / K) moves a mean by at most 1e-3.

@@ -8,7 +8,10 @@ from natgrad.families._gaussian_chain import GaussianChain
 from natgrad.families._joint import NormalGamma, NormalWishart, TiedNormalWishart
 from natgrad.families._normal import MultivariateNormal, Normal
 from natgrad.families._ops import Array, Stats, spd_inverse_logdet, spd_logdet
+from natgrad.families._polya_gamma import LaplaceWeight, PolyaGamma
+from natgrad.families._shares import Shares
 from natgrad.families._simplex import Beta, Dirichlet
+from natgrad.families._truncated import TruncatedExponential, TruncatedNormal
 
 __all__ = [
     "Array",
@@ -19,6 +22,7 @@ __all__ = [
     "Family",
     "Gamma",
     "GaussianChain",
+    "LaplaceWeight",
     "MarkovChain",
     "MultivariateNormal",
     "Normal",
@@ -26,8 +30,12 @@ __all__ = [
     "NormalWishart",
     "Param",
     "Poisson",
+    "PolyaGamma",
+    "Shares",
     "Stats",
     "TiedNormalWishart",
+    "TruncatedExponential",
+    "TruncatedNormal",
     "Wishart",
     "spd_inverse_logdet",
     "spd_logdet",

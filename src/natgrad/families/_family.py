@@ -7,6 +7,10 @@ An exponential family with statistics φ = (φ_1 … φ_k) has the density
 with ⟨λ, μ⟩ summed over all event axes of all statistics. λ and μ = E_q[φ] = ∇A(λ) are tuples of arrays, one
 per statistic, with plate axes first and that statistic's event axes last. f = 0 except for Poisson (−log x!);
 other constants are inside A, so the entropy is A − ⟨λ, μ⟩ − E f. See Wainwright & Jordan (2008), section 3.
+
+Auxiliary variables (`_polya_gamma.py`, `_truncated.py`, `_shares.py`) have an f without a closed expectation, which a
+conditional and its q share, so that it cancels in every bound: their entropies are relative to exp f. Some have settings (a
+number of trials, bounds): known numbers that travel in λ so that each element may have its own. The statistic of a setting is 0.
 """
 
 from __future__ import annotations
@@ -52,6 +56,7 @@ class Family(ABC):
     event_ndim: ClassVar[int]
     params: ClassVar[tuple[Param, ...]]
     allows_minus_inf: ClassVar[bool] = False
+    settings: ClassVar[tuple[str, ...]] = ()  # statistics that are 0: what stands there in λ is known and never changes
 
     # -- what a family defines --
 
@@ -88,6 +93,10 @@ class Family(ABC):
     @abstractmethod
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Lower and upper ends of the equal-tailed interval of each element, with probability `mass`."""
+
+    def proper(self, lam: Stats) -> Stats:
+        """λ, with a law that has moments wherever λ, that of an improper prior, has none: where a fit starts."""
+        return lam
 
     def location(self, value: Array) -> Array:
         """The part of a value that is a place and moves with the data; all of it, unless a precision is packed beside it."""

@@ -18,6 +18,7 @@ __all__ = [
     "Array",
     "Stats",
     "align",
+    "constant",
     "digamma",
     "gammaln",
     "is_jax",
@@ -193,6 +194,15 @@ def trace_product(a: Array, b: Array) -> Array:
 def one_hot(value: Array, size: int) -> Array:
     """Integers [...] → 0/1 floats [..., size]."""
     return (namespace(value).asarray(value)[..., None] == np.arange(size)) * 1.0
+
+
+def constant(g: Array) -> Array:
+    """The same numbers, which no gradient moves: settings that travel in λ beside what is learned."""
+    if is_jax(g):
+        from jax.lax import stop_gradient
+
+        return stop_gradient(g)
+    return g
 
 
 def zeros(g: Array) -> Array:

@@ -105,12 +105,15 @@ class Network:
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """Names of the hidden nodes, parents first; those that are observed in part, and read where they are not, among them."""
+        """Names of the hidden nodes, parents first; those that are observed in part, and read where they are not, among them.
+
+        Auxiliary ones, which other nodes declared, are not listed.
+        """
         parts = hidden_in_part(self.nodes.values())
         return tuple(
             name
             for name, node in self.nodes.items()
-            if not node.is_observed or node.entries is not None or name in parts
+            if not node.is_auxiliary and (not node.is_observed or node.entries is not None or name in parts)
         )
 
     def draw(self) -> Any:
@@ -255,6 +258,8 @@ class Network:
         names = tuple(order) if isinstance(order, Iterable) and not isinstance(order, str) else (None,)
         if not all(isinstance(name, str) for name in names):
             raise TypeError(f"order must be a list of the hidden nodes' names, such as {list(default)}, got {order!r}")
+        # Auxiliary nodes that are not named come last, after what they read.
+        names += tuple(name for name in default if self.nodes[name].is_auxiliary and name not in names)
         wrong = [f"{name!r} is missing" for name in default if name not in names]
         for name in dict.fromkeys(names):
             if name not in default:

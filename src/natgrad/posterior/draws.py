@@ -23,7 +23,6 @@ from natgrad.posterior.diagnostics import Diagnosis
 from natgrad.posterior.export import ExportMixin, _apart, _imported
 from natgrad.posterior.files.container import write_model
 from natgrad.posterior.files.records import register
-from natgrad.validation import whole_number
 
 __all__ = ["DrawnFactor", "Draws", "DrawsSettings"]
 

@@ -28,6 +28,7 @@ from natgrad.network.language.operators import _Dot as Dot
 from natgrad.network.language.operators import _Product as Product
 from natgrad.network.language.operators import _Sum as Sum
 from natgrad.network.language.operators import _Transformed as Transformed
+from natgrad.network.language.robust import Laplace, StudentT
 from natgrad.network.language.tables import Known
 
 __all__ = ["centred_mean", "find_origins", "placed"]
@@ -36,6 +37,7 @@ Floats = npt.NDArray[np.float64]
 Origins = Mapping[str, Floats]
 # Numbers on the plates of a node (then its event axis): all of them, or a sample of the plates' elements.
 Pick = Callable[[Floats, int], Floats]
+LOCATED = (Normal, MultivariateNormal, StudentT, Laplace)
 # Below this ratio of centre to spread four digits of sixteen are lost at most, and nothing is measured anew.
 FAR = 1e2
 # Elements of a term that are enough to place a vector of weights.
@@ -52,11 +54,14 @@ def find_origins(nodes: Sequence[Node], parts: Collection[str] = ()) -> dict[str
     nodes : all nodes of a network, parents first
     parts : names of those that are hidden where they were not observed
     """
-    located = [node for node in nodes if isinstance(node, (Normal, MultivariateNormal))]
+    located = [node for node in nodes if isinstance(node, LOCATED)]
     seen = [node for node in located if node.is_observed]
     if not any(_is_far(node) for node in seen):
         return {}
     mixed = {access.node.name for node in located for access in _products(node.parameters["mean"])}
+    # A link reads a location, too, and is not measured anew.
+    others = (node for node in nodes if not isinstance(node, LOCATED))
+    mixed |= {a.node.name for node in others for slot in node.parameters.values() for a in slot.accesses()}
     hidden = [node for node in located if not node.is_observed and node.name not in mixed]
     # What is hidden in part has one origin for data and q, and none where it is multiplied with what is random.
     found = {node.name: _centre(node)[0] for node in seen}
@@ -69,7 +74,7 @@ def find_origins(nodes: Sequence[Node], parts: Collection[str] = ()) -> dict[str
 
 def placed(node: Node, origins: Origins, parts: Collection[str] = ()) -> Node:
     """The node with everything in its term measured from the origins: a twin that is only asked for its term."""
-    if not origins or not isinstance(node, (Normal, MultivariateNormal)):
+    if not origins or not isinstance(node, LOCATED):
         return node
     mean, constant = centred_mean(node, node.parameters["mean"], origins)
     twin = copy.copy(node)

@@ -22,7 +22,7 @@ from natgrad.network.draws.gaussian import GaussianDraw, drawn_together
 from natgrad.network.draws.labels import Relabelling
 from natgrad.network.draws.weights import Copies, copies_of
 from natgrad.network.execute.problem import NetworkProblem
-from natgrad.network.execute.updates import choose, put_column, take_column
+from natgrad.network.execute.updates import choose, take_column
 from natgrad.network.language.expressions import LOG_ZERO
 from natgrad.random import Stream, generator
 

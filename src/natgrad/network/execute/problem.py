@@ -119,9 +119,10 @@ class NetworkProblem(EdgeProblem):
         for name, block in self.blocks.items():
             parents = {parent.name: mu[parent.name] for parent in self.plan.nodes[name].parents() if parent.name in mu}
             if self.interpreter is not None and not self._is_weighted(block):
-                lam[name] = self.interpreter.prior(block, parents)
+                first = self.interpreter.prior(block, parents)
             else:
-                lam[name] = self.compiled(("prior", name), partial(self._prior, block))(parents)
+                first = self.compiled(("prior", name), partial(self._prior, block))(parents)
+            lam[name] = block.family.proper(first)
             mu[name] = fixed[name] if name in fixed else self._first_moments(block, lam[name])
         return State(lam, mu, 0)
 

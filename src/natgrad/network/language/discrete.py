@@ -1,4 +1,4 @@
-"""Discrete nodes: Categorical, Bernoulli, Binomial, Multinomial, Poisson, MarkovChain.
+"""Discrete nodes: Categorical, Bernoulli, Binomial, Multinomial, MarkovChain; `counts.py` has Poisson and NegativeBinomial.
 
 Each node declares its conditional once, as its expected log density; messages, targets, natural gradients and the bound
 are all derived from these polynomials. Observed categories
@@ -11,12 +11,14 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
+from scipy.special import expit, gammaln, ndtr
 
 from natgrad import families
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.polynomial import Factor, Label, Monomial, Polynomial
+from natgrad.network.language.auxiliary import LatentNormal, PolyaGamma
 from natgrad.network.language.expressions import CATEGORY, COUNT, POSITIVE, SIMPLEX, UNIT, Access, Constant
+from natgrad.network.language.links import LINKS, chosen_link, logistic_density
 from natgrad.network.language.node_helpers import (
     Plates,
     ScalarNode,
@@ -32,7 +34,7 @@ from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories, spread
 from natgrad.validation import as_numbers, first, require, where
 
-__all__ = ["Bernoulli", "Binomial", "Categorical", "MarkovChain", "Multinomial", "Poisson"]
+__all__ = ["Bernoulli", "Binomial", "Categorical", "MarkovChain", "Multinomial"]
 
 
 @final
@@ -74,23 +76,66 @@ class Categorical(Node):
 
 @final
 class Bernoulli(ScalarNode):
-    """x ~ Bernoulli(prob): 0 or 1."""
+    """x ~ Bernoulli(prob): 0 or 1. Or with a link: ``logit=`` (prob = σ(logit)), ``probit=`` (prob = Φ(probit), observed).
+
+    A link takes what a mean takes (a Normal, a dot, sums of these) and is made conjugate by an auxiliary variable for each
+    element (Pólya–Gamma, truncated Normal), which is named after the node and hidden unless asked for: ``fit["y.omega"]``,
+    ``fit["y.latent"]``.
+
+    Examples
+    --------
+    >>> import natgrad as ng, numpy as np
+    >>> w = ng.MultivariateNormal("w", np.zeros(2), np.eye(2))
+    >>> X, n = np.array([[1.0, -1.0], [1.0, 0.0], [1.0, 2.0]]), ng.Plate("n", 3)
+    >>> fit = ng.Network(ng.Bernoulli("y", logit=ng.dot(X, w), plate=n, observed=[0, 1, 1])).fit()
+    >>> list(fit), fit.predictive("y", logit=ng.dot([[1.0, 3.0]], w)).mean().round(1)
+    (['w'], array([0.8]))
+    """
 
     family = families.Bernoulli()
     kind = COUNT
-    slots_of = (Slot("prob", UNIT),)
 
-    def __init__(self, name: str, prob: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None) -> None:
-        super().__init__(name, {"prob": prob}, plate, observed, mask)
+    def __init__(
+        self,
+        name: str,
+        prob: Any = None,
+        *,
+        logit: Any = None,
+        probit: Any = None,
+        plate: Plates = None,
+        observed: Any = None,
+        mask: Any = None,
+    ) -> None:
+        self.link, value = chosen_link(name, "Bernoulli", {"prob": prob, "logit": logit, "probit": probit})
+        self.slots_of = (LINKS.get(self.link, Slot("prob", UNIT)),)
+        if self.link == "probit":
+            must_be_observed(name, observed, "Bernoulli with probit=")
+        super().__init__(name, {self.link: value}, plate, observed, mask)
+
+    def _augment(self) -> None:
+        if self.link == "logit":
+            self.parameters["omega"] = PolyaGamma(self, np.ones(()))
+        elif self.link == "probit":
+            assert self.value is not None
+            bounds = np.where(self.value == 1, 0.0, -np.inf), np.where(self.value == 1, np.inf, 0.0)
+            self.parameters["latent"] = LatentNormal(self, self.parameters["probit"], 1.0, bounds, self._present())
+
+    def conditional(self, slots: dict[str, Any]) -> dict[str, Any]:
+        return {"prob": {"prob": lambda p: p, "logit": expit, "probit": ndtr}[self.link](slots[self.link])}
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         self._support(value, (value == 0) | (value == 1), present, "0 or 1")
-        if isinstance(prob := self.parameters["prob"], Constant):
+        if isinstance(prob := self.parameters.get("prob"), Constant):
             _check_possible(self, value, np.where(value == 1, prob.value > 0, prob.value < 1), present)
         return np.where(present, value, 0).astype(np.float64)
 
     def log_density(self, scope: Scope) -> Polynomial:
-        prob, x = self.parameters["prob"], self.own("x", scope)
+        if self.link == "probit":
+            return Polynomial()  # what was seen is in the bounds of the latent variable
+        x = self.own("x", scope)
+        if self.link == "logit":
+            return logistic_density(self.parameters["logit"], self.parameters["omega"], x, np.ones(()), scope)
+        prob = self.parameters["prob"]
         # 1 − x in one piece where it is known: log 0 may meet it, which must not be added and taken away again.
         rest = known(scope, 1.0 - self.value) if self.value is not None and not scope.in_part(self) else 1.0 + -1.0 * x
         return x * prob.stat("log", scope) + rest * prob.stat("log1m", scope)
@@ -98,24 +143,33 @@ class Bernoulli(ScalarNode):
 
 @final
 class Binomial(ScalarNode):
-    """x ~ Binomial(trials, prob), observed."""
+    """x ~ Binomial(trials, prob), observed. Or with a link, ``logit=``: prob = σ(logit), as in `Bernoulli`."""
 
     family = families.Bernoulli()
     kind = COUNT
-    slots_of = (Slot("trials", POSITIVE, fixed=True), Slot("prob", UNIT))
 
     def __init__(
         self,
         name: str,
         trials: Any,
-        prob: Any,
+        prob: Any = None,
         *,
+        logit: Any = None,
         plate: Plates = None,
         observed: Any = None,
         mask: Any = None,
     ) -> None:
         must_be_observed(name, observed, "Binomial")
-        super().__init__(name, {"trials": trials, "prob": prob}, plate, observed, mask)
+        self.link, value = chosen_link(name, "Binomial", {"prob": prob, "logit": logit})
+        self.slots_of = (Slot("trials", POSITIVE, fixed=True), LINKS.get(self.link, Slot("prob", UNIT)))
+        super().__init__(name, {"trials": trials, self.link: value}, plate, observed, mask)
+
+    def _augment(self) -> None:
+        if self.link == "logit":
+            self.parameters["omega"] = PolyaGamma(self, numbers(self.parameters["trials"]))
+
+    def conditional(self, slots: dict[str, Any]) -> dict[str, Any]:
+        return slots if self.link == "prob" else {**slots, "prob": expit(slots["logit"])}
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         trials = numbers(self.parameters["trials"])
@@ -126,16 +180,20 @@ class Binomial(ScalarNode):
             present,
             "whole numbers 0 … trials",
         )
-        if isinstance(prob := self.parameters["prob"], Constant):
+        if isinstance(prob := self.parameters.get("prob"), Constant):
             possible = ((prob.value > 0) | (value == 0)) & ((prob.value < 1) | (value == trials))
             _check_possible(self, value, possible, present)
         return np.where(present, value, 0).astype(np.float64)
 
     def log_density(self, scope: Scope) -> Polynomial:
         assert self.value is not None
-        trials, prob = numbers(self.parameters["trials"]), self.parameters["prob"]
+        trials = numbers(self.parameters["trials"])
         x = self.own("x", scope)
         ways = gammaln(trials + 1.0) - gammaln(self.value + 1.0) - gammaln(trials - self.value + 1.0)
+        if self.link == "logit":
+            density = logistic_density(self.parameters["logit"], self.parameters["omega"], x, trials, scope)
+            return density + known(scope, ways)
+        prob = self.parameters["prob"]
         rest = known(scope, trials - self.value)
         return x * prob.stat("log", scope) + rest * prob.stat("log1m", scope) + known(scope, ways)
 
@@ -193,28 +251,6 @@ class Multinomial(Node):
         k = scope.fresh("k", self.size)
         ways = gammaln(self.value.sum(-1) + 1.0) - gammaln(self.value + 1.0).sum(-1)
         return self.own("x", scope, (k,)) * self.parameters["probs"].stat("log", scope, (k,)) + known(scope, ways)
-
-
-@final
-class Poisson(ScalarNode):
-    """x ~ Poisson(rate): a count."""
-
-    family = families.Poisson()
-    kind = COUNT
-    slots_of = (Slot("rate", POSITIVE),)
-
-    def __init__(self, name: str, rate: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None) -> None:
-        super().__init__(name, {"rate": rate}, plate, observed, mask)
-
-    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        self._support(value, (value >= 0) & (value == np.round(value)), present, "whole numbers ≥ 0")
-        return np.where(present, value, 0).astype(np.float64)
-
-    def log_density(self, scope: Scope) -> Polynomial:
-        rate, x = self.parameters["rate"], self.own("x", scope)
-        density = x * rate.stat("log", scope) - rate.stat("x", scope)
-        # A hidden count has the same base measure −log x! in q, so the two cancel in the bound.
-        return density if self.value is None else density - known(scope, gammaln(self.value + 1.0))
 
 
 @final

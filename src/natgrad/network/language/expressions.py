@@ -29,7 +29,7 @@ __all__ = ["Access", "Constant", "Expression", "Kind", "Selector", "Untyped", "a
 
 Kind = str
 REAL, VECTOR, POSITIVE, MATRIX = "real", "vector", "positive", "matrix"
-SIMPLEX, UNIT, CATEGORY, COUNT = "simplex", "probability", "category", "count"
+SIMPLEX, UNIT, CATEGORY, COUNT, RATE = "simplex", "probability", "category", "count", "rate"
 NOUN = {
     REAL: "a real number",
     VECTOR: "a vector",
@@ -39,6 +39,7 @@ NOUN = {
     UNIT: "a probability",
     CATEGORY: "a category",
     COUNT: "a count",
+    RATE: "a sum of rates",
 }
 # A probability of zero: finite, so that 0 · log 0 is 0 and never NaN, yet exp() of it is 0.
 LOG_ZERO = -1e100
@@ -73,8 +74,9 @@ class Expression(ABC):
 
     def __add__(self, other: Any) -> Expression:
         from natgrad.network.language.operators import add  # sums are expressions themselves
+        from natgrad.network.language.rates import add_rates
 
-        return add(self, other)
+        return (add_rates if self.kind in (POSITIVE, RATE) else add)(self, other)
 
     __radd__ = __add__
 

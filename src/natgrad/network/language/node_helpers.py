@@ -61,10 +61,11 @@ def given_size(name: str, size: Any, least: int = 1) -> int | None:
     return None if size is None else whole_number(size, f"{name!r}: size", least)
 
 
-def must_be_observed(name: str, observed: Any, what: str) -> None:
-    """Some counts have no use hidden."""
+def must_be_observed(name: str, observed: Any, what: str, give: str = "counts") -> None:
+    """Some nodes have no use hidden."""
     if observed is None:
-        raise TypeError(f"{name!r}: a {what} must be observed: give observed=counts")
+        article = "an" if what[0] in "AEIO" else "a"
+        raise TypeError(f"{name!r}: {article} {what} must be observed: give observed={give}")
 
 
 def checked_lengths(name: str, lengths: Any, time: Plate) -> tuple[int, ...] | None:

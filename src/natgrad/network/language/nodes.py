@@ -44,7 +44,8 @@ class Node(Expression):
 
     family: Family
     is_declared: ClassVar[bool] = True
-    slots_of: ClassVar[tuple[Slot, ...]]
+    is_auxiliary: bool = False  # declared by another node, which it makes conjugate (`auxiliary.py`)
+    slots_of: tuple[Slot, ...]
 
     def __init__(
         self,
@@ -71,6 +72,7 @@ class Node(Expression):
             self._observe(data, mask)
         elif mask is not None:
             raise ValueError(f"{name!r}: mask says which observations count, but there are none: give observed= too")
+        self._augment()
         # Every mistake in the declaration is found here, where the user's line is on the stack.
         self._declared = self.term({})
         self._is_sealed = True
@@ -98,6 +100,14 @@ class Node(Expression):
     @abstractmethod
     def _event_size(self, observed: Any) -> int | None:
         """The length of the event axis, from the parameters or the data."""
+
+    def _augment(self) -> None:
+        """Add the auxiliary nodes that make the conditional conjugate to the parameters; data and slots are checked by now."""
+        return
+
+    def conditional(self, slots: dict[str, Any]) -> dict[str, Any]:
+        """Drawn values of the slots as the parameters of the node's law, auxiliary variables integrated out."""
+        return slots
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         """The observed values checked against the node's support; missing entries are replaced by anything finite."""
@@ -175,7 +185,11 @@ class Node(Expression):
         """The term that was made when the node was declared, where it holds in this network; its arrays are added to the known ones."""
         kept: Term | None = self.__dict__.get("_declared")
         partly = self.name in parts or self.entries is not None
-        if kept is None or partly or any(parent.mask is not None or parent.entries is not None for parent in self.parents()):
+        if (
+            kept is None
+            or partly
+            or any(parent.mask is not None or parent.entries is not None for parent in self.parents())
+        ):
             return self.term(known, parts)  # a twin, or what is missing decides
         for key, array in kept.scope.known.items():
             known.setdefault(key, array)
@@ -228,6 +242,11 @@ class Node(Expression):
         self.value = self._clean(value if self.entries is None else np.where(missing, 0.0, value), present)
         self.value.setflags(write=False)
         self.mask = None if present.all() else present.astype(np.float64)
+
+    def _present(self) -> npt.NDArray[np.bool_]:
+        """Which elements were observed."""
+        shape = tuple(plate.size for plate in self.plates)
+        return np.ones(shape, dtype=bool) if self.mask is None else self.mask > 0
 
     def _check_observed_shape(self, found: tuple[int, ...]) -> None:
         events = self.family.event_ndim

@@ -28,6 +28,7 @@ from natgrad.network.language.expressions import (
     Untyped,
 )
 from natgrad.network.language.plates import Plate
+from natgrad.network.language.rates import dot_of_rates
 from natgrad.validation import as_numbers, require
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ def dot(left: Any, right: Any, over: Plate | None = None) -> Expression:
     Parameters
     ----------
     left, right : node, expression or array
-        Vectors (`MultivariateNormal`, or known rows ``[N, D]``), or scalars (`Normal` on plates) that share a plate which
-        the reading node does not have; the sum runs over that plate.
+        Vectors (`MultivariateNormal`, or known rows ``[N, D]``), or scalars (`Normal` on plates; `Gamma` for the rate of a
+        `Poisson`) that share a plate which the reading node does not have; the sum runs over that plate.
     over : Plate, optional
         The plate to sum over, when several would do.
 
@@ -60,6 +61,8 @@ def dot(left: Any, right: Any, over: Plate | None = None) -> Expression:
     if sides[0] is None and sides[1] is None:
         raise TypeError("dot needs at least one node: two known arrays can be multiplied with NumPy")
     kinds = {side.kind for side in sides if side is not None}
+    if kinds == {POSITIVE}:
+        return dot_of_rates(left, right, over)
     if not kinds <= {REAL, VECTOR} or len(kinds) > 1:
         names = ("array" if side is None else str(side) for side in sides)
         raise NotConjugate(
@@ -68,8 +71,7 @@ def dot(left: Any, right: Any, over: Plate | None = None) -> Expression:
         )
     if over is not None and not isinstance(over, Plate):
         raise TypeError(f"dot: over must be the Plate to sum over, got {over!r}")
-    kind = next(iter(kinds))
-    size = next(side.size for side in sides if side is not None)
+    kind, size = next(iter(kinds)), next(side.size for side in sides if side is not None)
     a, b = (
         _known_side(raw, kind, size, f"dot: {place}") if side is None else side
         for raw, side, place in zip((left, right), sides, ("left", "right"), strict=True)
@@ -81,9 +83,7 @@ def dot(left: Any, right: Any, over: Plate | None = None) -> Expression:
 
 def _known_side(value: Any, kind: Kind, size: int | None, what: str) -> Expression:
     """Known rows of a dot: an array, or what a category chooses from a table."""
-    if isinstance(value, Untyped):
-        return value.of_kind(kind, 1, what)
-    return Constant(kind, as_numbers(value, what), size)
+    return value.of_kind(kind, 1, what) if isinstance(value, Untyped) else Constant(kind, as_numbers(value, what), size)
 
 
 def diag(entries: Any) -> Expression:

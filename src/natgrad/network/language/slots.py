@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch
-from natgrad.network.language.expressions import MATRIX, POSITIVE, REAL, SIMPLEX, UNIT, VECTOR, Kind
+from natgrad.network.language.expressions import MATRIX, POSITIVE, RATE, REAL, SIMPLEX, UNIT, VECTOR, Kind
 from natgrad.validation import first, require, where
 
 __all__ = ["ACCEPTED", "Slot", "check_range", "checked_categories", "spread"]
@@ -23,6 +23,7 @@ ACCEPTED = {
     MATRIX: "a positive-definite constant, a Wishart, or diag of a Gamma",
     SIMPLEX: "constant probabilities or a Dirichlet",
     UNIT: "a constant probability or a Beta",
+    RATE: "a Gamma, a dot of Gammas along a plate, or a sum of these and positive constants",
 }
 
 

@@ -33,13 +33,14 @@ FIT: dict[str, Any] = {
     "stop": Stop,
     "settings": record(Settings, method=METHOD, step=STEP, order=["text"], seed="whole", version="text"),
     "elbo": "float",
+    "auxiliary?": ["text"],  # not in files before 0.2
 }
 
 
 def saved_fit(content: Any) -> SavedFit:
     """The fit that a file holds, checked."""
     check_fit(content)
-    return SavedFit(**content)
+    return SavedFit(**{**content, "auxiliary": tuple(content.get("auxiliary", ()))})
 
 
 def check_fit(content: Any) -> None:

@@ -87,7 +87,7 @@ class Fit(ExportMixin, ShowMixin):
         block = self.problem.blocks.get(name)
         if block is None:
             what = "is observed" if name in self.problem.plan.nodes else "is not in this network"
-            raise KeyError(f"{name!r} {what}; hidden nodes are {', '.join(self.problem.blocks)}")
+            raise KeyError(f"{name!r} {what}; hidden nodes are {', '.join(self)}")
         lam = tuple(np.asarray(part, dtype=np.float64) for part in self.state.lam[name])
         node = self.problem.plan.nodes[name]
         seen = values = None
@@ -96,7 +96,8 @@ class Fit(ExportMixin, ShowMixin):
         return Factor(name, block.family, block.plates, lam, block.origin, seen, values)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.problem.blocks)
+        nodes = self.problem.plan.nodes
+        return (name for name in self.problem.blocks if not nodes[name].is_auxiliary)
 
     def __contains__(self, name: object) -> bool:
         if isinstance(name, Node):
@@ -296,7 +297,8 @@ class Fit(ExportMixin, ShowMixin):
             Whether a file that is there may be replaced; otherwise it is a FileExistsError.
         """
         content = {
-            "factors": {name: self[name] for name in self},
+            "factors": {name: self[name] for name in self.problem.blocks},
+            "auxiliary": [name for name in self.problem.blocks if self.problem.plan.nodes[name].is_auxiliary],
             "state": self.state,
             "trace": self.trace,
             "stop": self.stop,
@@ -306,7 +308,7 @@ class Fit(ExportMixin, ShowMixin):
         write_model(path, "Fit", content, overwrite=overwrite)
 
     def __repr__(self) -> str:
-        return f"<Fit of {', '.join(self.problem.blocks)}: {self.trace!r}; {self.stop}>"
+        return f"<Fit of {', '.join(self)}: {self.trace!r}; {self.stop}>"
 
 
 @dataclass(frozen=True)
@@ -327,14 +329,15 @@ class SavedFit(ExportMixin, ShowMixin):
     stop: Stop
     settings: Settings
     elbo: float
+    auxiliary: tuple[str, ...] = ()  # nodes that others declared: not listed, but there when asked for
 
     def __getitem__(self, name: str) -> Factor:
         if name not in self.factors:
-            raise KeyError(f"{name!r} is not a hidden node of this fit; these are {', '.join(self.factors)}")
+            raise KeyError(f"{name!r} is not a hidden node of this fit; these are {', '.join(self)}")
         return self.factors[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.factors)
+        return (name for name in self.factors if name not in self.auxiliary)
 
     def __contains__(self, name: object) -> bool:
         return name in self.factors
@@ -366,7 +369,7 @@ class SavedFit(ExportMixin, ShowMixin):
         return Fit(network.problem, Result(state, self.trace, self.stop), self.settings, network._continue)
 
     def __repr__(self) -> str:
-        return f"<SavedFit of {', '.join(self.factors)}: {self.trace!r}; {self.stop}>"
+        return f"<SavedFit of {', '.join(self)}: {self.trace!r}; {self.stop}>"
 
 
 def _measured_anew(state: State, factors: Mapping[str, Factor], blocks: Mapping[str, Block]) -> State:

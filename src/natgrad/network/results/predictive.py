@@ -22,12 +22,14 @@ from natgrad.network.compile.polynomial import Factor, Label, Mark, Polynomial
 from natgrad.network.execute.addressing import Labelled, read_factor
 from natgrad.network.execute.numpy_contraction import Contraction
 from natgrad.network.language.continuous import Beta, Exponential, Gamma, MultivariateNormal, Normal
-from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Poisson
+from natgrad.network.language.counts import Poisson
+from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain
 from natgrad.network.language.expressions import Constant, Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories
+from natgrad.network.results.leaves import LEAF_LOG_DENSITY, LEAF_SAMPLE
 from natgrad.validation import as_numbers
 
 __all__ = ["Predictive", "make_predictive"]
@@ -114,7 +116,9 @@ class Predictive:
         generator = np.random.default_rng(rng)
         points = self._checked_values(values)
         slots = self._slots(self.node, generator, n, {})
-        logs = LOG_DENSITY[type(self.node)](points, slots)
+        kind = type(self.node)
+        known = LOG_DENSITY.get(kind)
+        logs = LEAF_LOG_DENSITY[kind](self.node, points, slots) if known is None else known(points, slots)
         return np.asarray(logsumexp(logs, axis=0) - np.log(n))
 
     def _checked_values(self, values: Any) -> Array:
@@ -156,7 +160,7 @@ class Predictive:
             }
             value = _field(node, node.parameters[slot.name], statistic, moments, n, self._parts)
             found[slot.name] = np.exp(value) if statistic == "log" else value
-        return found
+        return node.conditional(found)
 
     def _posterior(self, parent: Node, rng: np.random.Generator, n: int) -> Array:
         """Draws of a hidden node."""
@@ -278,7 +282,9 @@ def _walk(expression: Expression) -> list[Expression]:
 def _resized(node: Node, sizes: Mapping[str, int], filled: Mapping[str, Expression]) -> Node:
     twin = copy.copy(node)
     twin.plates = tuple(Plate(p.name, sizes[p.name]) if p.name in sizes else p for p in node.plates)
-    twin.parameters = {**node.parameters, **filled}
+    # Auxiliary variables are those of the data that were seen; new values are drawn without them.
+    slots = {name: value for name, value in node.parameters.items() if not getattr(value, "is_auxiliary", False)}
+    twin.parameters = {**slots, **filled}
     for slot in node.slots_of:
         if slot.name in filled:
             twin._check_slot_size(slot)
@@ -374,6 +380,7 @@ SAMPLE: dict[type, Callable[..., Array]] = {
     Binomial: lambda node, s, rng, shape: rng.binomial(_numbers(node, "trials").astype(np.int64), s["prob"], shape),
     Categorical: _sample_category,
     Beta: lambda node, s, rng, shape: rng.beta(s["a"], s["b"], shape),
+    **LEAF_SAMPLE,
 }
 LOG_DENSITY: dict[type, Callable[[Array, dict[str, Array]], Array]] = {
     Normal: lambda x, s: stats.norm.logpdf(x, s["mean"], 1.0 / np.sqrt(s["precision"])),

@@ -14,6 +14,7 @@ from natgrad.errors import PlateMismatch, SymmetricStart
 from natgrad.inference.callbacks import Progress
 from natgrad.inference.problem import State
 from natgrad.network.compile.incidence import told_apart
+from natgrad.network.language.auxiliary import Shares
 from natgrad.network.language.expressions import CATEGORY, COUNT, REAL, SIMPLEX, UNIT, VECTOR
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.slots import check_range, checked_categories
@@ -136,6 +137,11 @@ def _started(problem: NetworkProblem, values: Values, drawn: list[str], seed: in
     for name in drawn:
         if name not in values:
             lam[name] = _random(nodes[name], lam[name], generator(seed, Stream.START, numbers[name], *again))
+            mu[name] = problem.moments(problem.blocks[name], lam[name])
+    for name, node in nodes.items():
+        if isinstance(node, Shares) and name not in values:
+            rng = generator(seed, Stream.START, numbers[name])
+            lam[name] = (node.drawn_logits(lam[name][0], rng), lam[name][1])
             mu[name] = problem.moments(problem.blocks[name], lam[name])
     state = State(lam, mu, 0)
     groups = zero_products(problem, mu)

@@ -78,6 +78,7 @@ _PLAIN: dict[str, tuple[type, ...]] = {
         families.Bernoulli, families.Beta, families.Categorical, families.Dirichlet, families.Gamma, families.GaussianChain,
         families.MarkovChain, families.MultivariateNormal, families.Normal, families.NormalGamma, families.NormalWishart,
         families.Poisson, families.TiedNormalWishart, families.Wishart,
+        families.PolyaGamma, families.LaplaceWeight, families.TruncatedNormal, families.TruncatedExponential, families.Shares,
     ),
     "method": (methods.VB, methods.Children, methods.GlobalBatch),
     "step": (step_sizes.RobbinsMonro, step_sizes.Constant, step_sizes.HoldThenDecay, step_sizes.PerNode),
