@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ class Factor:
     plates : names of the leading axes
     lam : natural parameter of x − origin, a tuple with one array for each sufficient statistic
     origin : from where a location is measured, None for zero: data far from zero are held as differences, which keep their digits
+    labels : what the elements of plates are called, by plate, where they have names
     """
 
     name: str
@@ -32,6 +34,7 @@ class Factor:
     plates: tuple[str, ...]
     lam: tuple[Array, ...]
     origin: Array | None = None
+    labels: Mapping[str, Any] | None = None
 
     @property
     def natural(self) -> dict[str, Array]:
@@ -74,6 +77,15 @@ class Factor:
     def entropy(self) -> Array:
         """−E[log q] of each element."""
         return np.asarray(self.family.entropy(self.lam))
+
+    def frame(self, *, mass: float = 0.9) -> Any:
+        """A pandas DataFrame with one row for each element: ids, mean, sd, and the ends of interval with probability ``mass``.
+
+        Vectors have these columns for each of their entries, ``mean_0``, ``sd_0`` and so on; categories have ``prob_0``, ….
+        """
+        from natgrad.posterior.export import element_frame
+
+        return element_frame(self, mass)
 
     @property
     def _start(self) -> Any:

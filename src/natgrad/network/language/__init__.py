@@ -1,5 +1,6 @@
 """The language of networks, `ng.language`: every node, operator and reading that a declaration can be made of."""
 
+from natgrad.network.language.columns import Column, Columns
 from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
 from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial, Poisson
 from natgrad.network.language.operators import diag, dot
@@ -12,6 +13,8 @@ __all__ = [
     "Beta",
     "Binomial",
     "Categorical",
+    "Column",
+    "Columns",
     "Dirichlet",
     "Exponential",
     "Gamma",

@@ -74,11 +74,13 @@ class Expression(ABC):
     def __add__(self, other: Any) -> Expression:
         from natgrad.network.language.operators import add  # sums are expressions themselves
 
-        return add(self, other)
+        return NotImplemented if _is_later(other) else add(self, other)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Expression:
+        if _is_later(other):
+            return NotImplemented
         return self + (-other if isinstance(other, (Expression, Untyped)) else -as_numbers(other, f"{self} − x: x"))
 
     def __rsub__(self, other: Any) -> Expression:
@@ -90,11 +92,13 @@ class Expression(ABC):
     def __mul__(self, other: Any) -> Expression:
         from natgrad.network.language.operators import multiply
 
-        return multiply(self, other)
+        return NotImplemented if _is_later(other) else multiply(self, other)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Expression:
+        if _is_later(other):
+            return NotImplemented
         if isinstance(other, Expression):
             raise _ratio(self, other)
         divisor = as_numbers(other, f"{self} / x: x")
@@ -132,6 +136,9 @@ class Expression(ABC):
 
 class Untyped(ABC):
     """Known numbers that take their kind from the place where they stand, as plain arrays do."""
+
+    # Whether they are known only when there is a table (`columns.py`): its own operators then record what is done.
+    is_deferred: bool = False
 
     @abstractmethod
     def of_kind(self, kind: Kind, events: int, what: str) -> Expression:
@@ -221,8 +228,8 @@ class Access(Expression):
             parts.pop()
         return self.node.name + (f"[{', '.join(parts)}]" if parts else "")
 
-    def __getitem__(self, key: Any) -> Expression:
-        return Access(self.node, _select(self, key))
+    def __getitem__(self, key: Any) -> Any:
+        return read(self, key)
 
     def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         return scope.statistic(self, name, labels, bind or {})
@@ -246,6 +253,19 @@ class Access(Expression):
             else:
                 parts.append((selector.plates, selector.values.shape, selector.values.tobytes()))
         return self.node.name, tuple(parts)
+
+
+def read(access: Access, key: Any) -> Any:
+    """``access[key]``; recorded, where a key is a column."""
+    from natgrad.network.language.columns import Recorded, is_deferred
+
+    if is_deferred(key):
+        return Recorded("read", (access, key))
+    return Access(access.node, _select(access, key))
+
+
+def _is_later(value: Any) -> bool:
+    return bool(getattr(value, "is_deferred", False))
 
 
 def _select(access: Access, key: Any) -> tuple[Selector, ...]:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
 from natgrad.network.compile.polynomial import Factor, Label, Polynomial, Take
+from natgrad.network.language.columns import RecordedNode, is_deferred
 from natgrad.network.language.expressions import NOUN, VECTOR, Access, Constant, Expression, Untyped
 from natgrad.network.language.plates import Index, Plate, as_plates, plates_in_words
 from natgrad.network.language.scope import Scope
@@ -40,6 +41,12 @@ class Node(Expression):
     family: Family
     is_declared: ClassVar[bool] = True
     slots_of: ClassVar[tuple[Slot, ...]]
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Any:
+        """The node; or its record, if columns or plates without a size stand in its arguments."""
+        if any(map(is_deferred, arguments)) or any(map(is_deferred, options.values())):
+            return RecordedNode(cls, arguments, options)
+        return object.__new__(cls)
 
     def __init__(
         self,
@@ -122,7 +129,7 @@ class Node(Expression):
     def accesses(self) -> Iterator[Access]:
         yield self.whole
 
-    def __getitem__(self, key: Any) -> Expression:
+    def __getitem__(self, key: Any) -> Any:
         if not self.plates:
             raise PlateMismatch(f"{self.name}[…]: {self.name!r} has no plates, and only plates are indexed")
         return self.whole[key]

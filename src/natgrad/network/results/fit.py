@@ -16,6 +16,7 @@ from natgrad.inference.methods import Method
 from natgrad.inference.problem import Block, State
 from natgrad.inference.schema import Misfit, check
 from natgrad.inference.trace import Stop, Trace
+from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.nodes import Node
 from natgrad.posterior.export import ExportMixin
 from natgrad.posterior.factor import Factor, shifted
@@ -25,6 +26,7 @@ from natgrad.renamed import RENAMED, refuse_old_names
 from natgrad.showing import ShowMixin
 
 if TYPE_CHECKING:
+    from natgrad.network.bind.bound import Binding
     from natgrad.network.execute.problem import NetworkProblem
     from natgrad.network.results.predictive import Predictive
 
@@ -59,6 +61,8 @@ class Fit(ExportMixin, ShowMixin):
     settings : method, step, order, seed and version
     """
 
+    binding: Binding | None = None  # of a network that was declared with columns
+
     def __init__(self, problem: NetworkProblem, result: Result, settings: Settings, resume: Callable[..., Fit]) -> None:
         self.problem = problem
         self._resume = resume
@@ -67,10 +71,12 @@ class Fit(ExportMixin, ShowMixin):
         self.stop: Stop = result.stop
         self.settings = settings
 
-    def _name(self, key: str | Node) -> str:
+    def _name(self, key: Any) -> str:
         """The name of a node that was given by its name or itself."""
+        if isinstance(key, RecordedNode):
+            return key.name
         if not isinstance(key, Node):
-            return key
+            return str(key)
         if self.problem.plan.nodes.get(key.name) is not key:
             raise KeyError(f"{key!r} is not in this network; nodes are {', '.join(self.problem.plan.nodes)}")
         return key.name
@@ -82,7 +88,7 @@ class Fit(ExportMixin, ShowMixin):
             what = "is observed" if name in self.problem.plan.nodes else "is not in this network"
             raise KeyError(f"{name!r} {what}; hidden nodes are {', '.join(self.problem.blocks)}")
         lam = tuple(np.asarray(part, dtype=np.float64) for part in self.state.lam[name])
-        return Factor(name, block.family, block.plates, lam, block.origin)
+        return Factor(name, block.family, block.plates, lam, block.origin, self._labels)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.problem.blocks)
@@ -91,6 +97,11 @@ class Fit(ExportMixin, ShowMixin):
         if isinstance(name, Node):
             return self.problem.plan.nodes.get(name.name) is name and name.name in self.problem.blocks
         return name in self.problem.blocks
+
+    def bound_to(self, binding: Binding) -> Fit:
+        """The same fit, which knows its declaration and the ids of its data."""
+        self.binding, self._labels = binding, binding.domain.labels(binding.template)
+        return self
 
     @property
     def elbo(self) -> float:
