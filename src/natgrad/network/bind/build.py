@@ -14,7 +14,8 @@ from natgrad.network.bind.levels import Levels, ids_of
 from natgrad.network.bind.tables import Table
 from natgrad.network.bind.template import Template
 from natgrad.network.language.columns import LONGEST, Column, Columns, Recorded, RecordedNode
-from natgrad.network.language.discrete import Categorical
+from natgrad.network.language.discrete import Binomial, Categorical, Multinomial
+from natgrad.network.language.expressions import Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.operators import diag, dot, transform
 from natgrad.network.language.plates import Index, Plate
@@ -57,7 +58,7 @@ def build_nodes(
     *,
     made: Mapping[str, Node] | None = None,
     left_out: Collection[str] = (),
-    weights: Mapping[str, Array] | None = None,
+    weights: Mapping[str, Array | None] | None = None,
     only: Collection[str] | None = None,
 ) -> dict[str, Node]:
     """Every recorded node, made.
@@ -82,7 +83,7 @@ class _Builder:
         domain: Domain,
         made: dict[str, Node],
         left_out: frozenset[str],
-        weights: Mapping[str, Array],
+        weights: Mapping[str, Array | None],
     ) -> None:
         self.template, self.tables, self.domain = template, tables, domain
         self.made, self.left_out, self.weights = made, left_out, weights
@@ -91,16 +92,26 @@ class _Builder:
     def node(self, recorded: RecordedNode) -> Node:
         """The node of a record, made once; parents come first, so that nothing is deep."""
         if recorded.name not in self.made:
-            options = {
-                key: self._argument(recorded, key, value)
-                for key, value in recorded.options.items()
-                if not (recorded.name in self.left_out and key in ("observed", "mask"))
-            }
+            options = self._arguments(recorded)
             try:
                 self.made[recorded.name] = recorded.function(**options)
             except (TypeError, ValueError) as error:
                 raise type(error)(f"{error} (with {self._words(recorded)})") from None
         return self.made[recorded.name]
+
+    def _arguments(self, recorded: RecordedNode) -> dict[str, Any]:
+        without = ("observed", "mask") if recorded.name in self.left_out else ()
+        options = {
+            key: self._argument(recorded, key, value) for key, value in recorded.options.items() if key not in without
+        }
+        if without and issubclass(recorded.function, (Binomial, Multinomial)):
+            # Counts of which there are none yet: the caller takes what stands for them away (`hidden_twin`).
+            shape = tuple(self.plate(plate).size for plate in recorded.plates)
+            events = () if issubclass(recorded.function, Binomial) else (_length(options["probs"]),)
+            options["observed"] = np.zeros(shape + events)
+            if "trials" in options and issubclass(recorded.function, Multinomial):
+                options["observed"][..., 0] = options["trials"]
+        return options
 
     def _words(self, recorded: RecordedNode) -> str:
         plate = self.template.row_plates.get(recorded.name, "")
@@ -127,7 +138,7 @@ class _Builder:
 
     def _weight(self, plate: Plate) -> Any:
         if plate.name in self.weights:
-            return self.weights[plate.name]
+            return self.weights[plate.name]  # None: they do not count here
         if plate.later is None:
             return None
         return self._numbers(self.tables[plate.name], plate.later.name, f"plate {plate.name!r}: weight")
@@ -198,7 +209,8 @@ class _Builder:
         if not table.is_numeric(column.name) and not table.is_text:
             raise TypeError(
                 f"{table.where}: column {column.name!r} chooses elements of {name}, which has a size: its elements are "
-                f"numbered 0, 1, …, but the column holds {table.cells(column.name)[0]!r}. Leave the size of the plate out, and they are ids"
+                f"numbered 0, 1, …, but the column holds {table.cells(column.name)[0]!r}. Leave the "
+                "size of the plate out, and they are ids"
             )
         values = self._numbers(table, column.name, f"{recorded.name!r}: index")
         if np.any(values != np.round(values)):
@@ -282,6 +294,10 @@ class _Builder:
         if not np.isin(values, (0, 1)).all():
             raise TypeError(f"{table.where}: column {name!r}: a mask is True where a row counts and False elsewhere")
         return values.astype(bool)
+
+
+def _length(probs: Any) -> int:
+    return (probs.size or 0) if isinstance(probs, Expression) else int(np.shape(probs)[-1])
 
 
 def check_rows(table: Table, plate: str) -> None:

@@ -73,15 +73,15 @@ def weight_key(plate: str) -> str:
     return f"weight:{plate}"
 
 
-def make_plan(nodes: Sequence[Node]) -> Plan:
-    """Compile nodes (parents first) into a plan."""
+def make_plan(nodes: Sequence[Node], origins: Mapping[str, npt.NDArray[np.float64]] | None = None) -> Plan:
+    """Compile nodes (parents first) into a plan; locations are measured from ``origins``, found from the data if not given."""
     known: dict[str, npt.NDArray[Any]] = {}
     weights: dict[str, npt.NDArray[np.float64]] = {}
     for node in nodes:
         for plate in node.plates:
             if plate.weight is not None:
                 weights[plate.name] = known[weight_key(plate.name)] = plate.weight
-    origins = find_origins(nodes)
+    origins = find_origins(nodes) if origins is None else origins
     declared = {node.name: placed(node, origins).term(known) for node in nodes}
     terms: dict[str, PlannedTerm] = {}
     coupled: dict[str, set[str]] = {}

@@ -28,6 +28,7 @@ from natgrad.showing import ShowMixin
 if TYPE_CHECKING:
     from natgrad.network.bind.bound import Binding
     from natgrad.network.execute.problem import NetworkProblem
+    from natgrad.network.results.predict import Predictions
     from natgrad.network.results.predictive import Predictive
 
 if TYPE_CHECKING:
@@ -138,6 +139,28 @@ class Fit(ExportMixin, ShowMixin):
         from natgrad.network.results.predictive import make_predictive
 
         return make_predictive(self.problem.plan, self.state.lam, self._name(name), sizes or {}, slots)
+
+    def predict(self, data: Any, nodes: Any = None) -> Predictions:
+        """The predictive distributions for the rows of a new table, of a network that was declared with columns.
+
+        Parameters
+        ----------
+        data : table, or tables by plate, as in ``Network.fit``
+            Columns of observed nodes may be missing: these nodes are predicted. What is there tells about the hidden nodes of
+            its rows, the assignments of a mixture for example. An id that was not there has its prior.
+        nodes : names of observed nodes, optional
+            Those to predict, whether the table has their columns or not.
+
+        Returns
+        -------
+        Predictions, by name
+            Each has ``mean``, ``std``, ``interval``, ``sample`` and ``log_density``; categories have ``probabilities``.
+        """
+        from natgrad.network.results.predict import needs_binding, predict
+
+        if self.binding is None:
+            raise needs_binding("predict")
+        return predict(self.binding, {name: self[name] for name in self}, data, nodes)
 
     def psis(self, n: int = 1000, seed: int = 0) -> Importance:
         """How far q can be trusted, by Pareto-smoothed importance weights of ``n`` draws; needs arviz-stats.
