@@ -24,6 +24,10 @@ def fit_table(template: Template, data: Any, method: Any, chunk_rows: int | None
     init = options["init"]
     if isinstance(init, Mapping):
         options["init"] = {key.name if isinstance(key, RecordedNode) else key: value for key, value in init.items()}
+    if chunk_rows is not None or is_large(tables):
+        from natgrad.network.bind.streaming import fit_chunks
+
+        return fit_chunks(template, tables, method, chunk_rows, options)
     rows = held(template, tables)
     domain = find_domain(template, rows)
     network = bind_network(template, rows, domain)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.errors import PlateMismatch
 from natgrad.inference.auto import Control
 from natgrad.inference.engine import Result
 from natgrad.inference.methods import Method
@@ -138,6 +139,8 @@ class Fit(ExportMixin, ShowMixin):
         """
         from natgrad.network.results.predictive import make_predictive
 
+        self._refuse_chunks("predictive")
+
         return make_predictive(self.problem.plan, self.state.lam, self._name(name), sizes or {}, slots)
 
     def predict(self, data: Any, nodes: Any = None) -> Predictions:
@@ -162,6 +165,12 @@ class Fit(ExportMixin, ShowMixin):
             raise needs_binding("predict")
         return predict(self.binding, {name: self[name] for name in self}, data, nodes)
 
+    def _refuse_chunks(self, what: str) -> None:
+        if self.binding is not None and self.binding.tables is None:
+            raise PlateMismatch(
+                f"{what}: this network was read in chunks, and its rows are not held; predict(table) takes new ones"
+            )
+
     def psis(self, n: int = 1000, seed: int = 0) -> Importance:
         """How far q can be trusted, by Pareto-smoothed importance weights of ``n`` draws; needs arviz-stats.
 
@@ -169,6 +178,7 @@ class Fit(ExportMixin, ShowMixin):
         """
         from natgrad.network.results.psis import importance
 
+        self._refuse_chunks("psis")
         return importance(self.problem, self.state, n, seed)
 
     def continue_(self, method: Method | None = None, **options: Any) -> Fit:
