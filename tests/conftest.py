@@ -21,8 +21,8 @@ SEED = int(os.environ.get("NATGRAD_TEST_SEED", "0"))
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".pytest_cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.02")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-# The gate compiles hundreds of tiny programs and runs each a few times: two thirds of the time where XLA does not try hard. What is
-# computed is the same to rounding; `make slow` runs what users run.
+# The gate compiles hundreds of tiny programs and runs each a few times: two thirds of the time where XLA does not try hard.
+# What is computed is the same to rounding; `make slow` runs what users run.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 # The first example of a test pays for a compilation: neither a deadline nor "too slow" means anything.

@@ -79,6 +79,8 @@ _LAZY = {"load": "natgrad.models.base"}
 _LAZY_NAMESPACES = {"covariance": "natgrad.covariance", "data": "natgrad.data"}
 # Names that resolve here although their home is a namespace: those of 0.1 that left, and what is rarely declared (`ng.language`).
 _ELSEWHERE = {
+    "Column": "natgrad.network.language",
+    "Columns": "natgrad.network.language",
     "Constant": "natgrad.inference",
     "Dask": "natgrad.inference",
     "GaussianChain": "natgrad.network.language",

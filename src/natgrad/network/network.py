@@ -18,11 +18,15 @@ from natgrad.inference.methods import Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.network.bind.fitting import fit_table
+from natgrad.network.bind.tables import is_frame
+from natgrad.network.bind.template import Template, made_parents
 from natgrad.network.compile.logic import warn_of_ties
 from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.execute.backend import BACKENDS, BackendName
 from natgrad.network.execute.choice import BackendChoice, choose_backend
 from natgrad.network.execute.problem import NetworkProblem
+from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import Expression
 from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
@@ -69,12 +73,17 @@ class Network:
         if not observed:
             raise TypeError("Network needs the observed nodes: Network(y), or Network(y1, y2)")
         for node in observed:
-            if not isinstance(node, Node):
+            if not isinstance(node, (Node, RecordedNode)):
                 hint = ": write Network(*nodes)" if isinstance(node, (list, tuple)) else ""
                 hint = ": give the node, not its name" if isinstance(node, str) else hint
                 given = f"the expression {node}" if isinstance(node, Expression) else type(node).__name__
                 raise TypeError(f"Network takes nodes, got {given}{hint}")
-        self.nodes: dict[str, Node] = _collected(observed)
+        self.template: Template | None = None  # a declaration whose data come later
+        self.nodes: dict[str, Node] = {}
+        if any(isinstance(node, RecordedNode) for node in observed):
+            self.template = Template(observed)
+            return
+        self.nodes = _collected(observed)
         self._problems: dict[BackendName, NetworkProblem] = {}
         self._choices: dict[BackendName | None, BackendChoice] = {}
         _check_plates(self.nodes.values())
@@ -109,6 +118,9 @@ class Network:
 
         Auxiliary ones, which other nodes declared, are not listed.
         """
+        if self.template is not None:
+            nodes: dict[str, Any] = {**made_parents(self.template), **self.template.nodes}
+            return tuple(name for name, node in nodes.items() if not node.is_observed)
         parts = hidden_in_part(self.nodes.values())
         return tuple(
             name
@@ -126,6 +138,7 @@ class Network:
     @says_new_names
     def fit(
         self,
+        data: Any = None,
         method: Method | None = None,
         *,
         step: Step | None = None,
@@ -143,12 +156,18 @@ class Network:
         executor: Any = None,
         backend: BackendName | None = None,
         verbose: bool | None = None,
+        chunk_rows: int | None = None,
         **keep: Unpack[CheckpointOptions],
     ) -> Fit:
         """Fit the approximation q = Π q_i to the data.
 
         Parameters
         ----------
+        data : table, optional
+            Of a network declared with `Column`: a pandas or Polars frame, an Arrow table, a dict of columns, the name of a file
+            or of several (CSV, JSON lines, Parquet, Arrow; ``"ratings/*.parquet"``), a source or an iterator of such tables; or a
+            dict of them, by the plate whose elements are their rows. A network declared with arrays has its data: here its
+            first argument is ``method``.
         method : VB, Children, GlobalBatch or SVI, optional
             Which data each step reads; all of it by default.
         step : step size, optional
@@ -185,6 +204,9 @@ class Network:
             The numbers agree to rounding.
         verbose : bool, optional
             Show a progress bar; by default on a terminal.
+        chunk_rows : int, optional
+            Read the table so many rows at a time: what does not fit in memory is fitted by exact sweeps over its chunks. By
+            default files of more than two million rows are, and tables in memory are not.
         checkpoint : folder, optional
             Where to keep the state of the run, so that nothing is lost: the last two files are kept, each written as a whole or
             not at all. Ctrl-C and SIGTERM finish the step, and write it.
@@ -193,7 +215,17 @@ class Network:
         resume : bool
             Whether to go on from there, if the folder has a state of this run; the result is that of a run that never stopped.
         """
-        method = checked_method(method)
+        if self.template is not None:
+            options = {
+                "step": step, "max_steps": max_steps, "max_passes": max_passes, "max_seconds": max_seconds,
+                "max_messages": max_messages, "tol": tol, "seed": seed, "init": init, "order": order, "callbacks": callbacks,
+                "bound_every": bound_every, "executor": executor, "backend": backend, "n_init": n_init, "verbose": verbose,
+                **keep,
+            }  # fmt: skip
+            return fit_table(self.template, data, method, chunk_rows, options)
+        if chunk_rows is not None:
+            raise TypeError("chunk_rows= is for networks declared with Column: this one has its data, in arrays")
+        method = checked_method(self._only_method(data, method))
         restarts = None if n_init is None else whole_number(n_init, "n_init")
         limits = Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes)
         chosen = self._chosen(backend)
@@ -218,6 +250,17 @@ class Network:
         )  # fmt: skip
         trace.strategy = f"{trace.strategy}; {chosen.words}"
         return Fit(problem, result, settings, self._continue)
+
+    @staticmethod
+    def _only_method(data: Any, method: Method | None) -> Any:
+        """The method, of a network that has its data: it may come first."""
+        if data is not None and is_frame(data):
+            raise TypeError(
+                "this network was declared with arrays, and has its data: with observed=ng.Column(name) it is fitted to tables"
+            )
+        if data is not None and method is not None:
+            raise TypeError(f"this network has its data, in arrays, and takes one method, got {data!r} and {method!r}")
+        return method if data is None else data
 
     def _model_at(self, problem: NetworkProblem, settings: Settings, trace: Trace) -> Callable[[State], Fit]:
         going = Stop(Reason.CALLBACK, "the run goes on")
@@ -271,6 +314,8 @@ class Network:
         return names
 
     def __repr__(self) -> str:
+        if self.template is not None:
+            return repr(self.template)
         return f"Network({', '.join(repr(node) for node in self.nodes.values())})"
 
 

@@ -217,6 +217,27 @@ class Posterior(ExportMixin, Mapping[str, Factor]):
         return f"Posterior({', '.join(parts)})"
 
 
+def element_frame(factor: Factor, mass: float) -> Any:
+    """A row for each element of a factor's plates."""
+    pandas = _imported("pandas", "frame", "table")
+    summary = _summary(factor, mass)
+    n_plates = len(factor.plates)
+    shape, events = summary["mean"].shape[:n_plates], summary["mean"].shape[n_plates:]
+    labels = factor.labels or {}
+    places = np.indices(shape).reshape(n_plates, int(np.prod(shape)))
+    columns: dict[str, Any] = {}
+    for plate, place, size in zip(factor.plates, places, shape, strict=True):
+        known = labels.get(plate)
+        columns[plate] = place if known is None or len(known) != size else np.asarray(known)[place]
+    names = {"mean": "mean"} if "lower" in summary else {"mean": "prob"}
+    kept = summary if "lower" in summary else {"mean": summary["mean"]}
+    for entry in np.ndindex(events):
+        suffix = "".join(f"_{place}" for place in entry)
+        for column, values in kept.items():
+            columns[f"{names.get(column, column)}{suffix}"] = values.reshape(-1, *events)[(slice(None), *entry)]
+    return pandas.DataFrame(columns)
+
+
 def _summary(factor: Factor, mass: float) -> dict[str, Array]:
     found = {"mean": factor.mean(), "sd": factor.std()}
     with suppress(TypeError):  # categories have no order, hence no interval

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,7 @@ class Factor:
     seen, values : of a node that is observed in part, which elements (of vectors, entries) were observed, and what they are; what
         q says of these is not about data, and nothing here shows it
     origin : from where a location is measured, None for zero: data far from zero are held as differences, which keep their digits
+    labels : what the elements of plates are called, by plate, where they have names
     """
 
     name: str
@@ -38,6 +40,7 @@ class Factor:
     origin: Array | None = None
     seen: Array | None = None
     values: Array | None = None
+    labels: Mapping[str, Any] | None = None
 
     @property
     def natural(self) -> dict[str, Array]:
@@ -116,6 +119,15 @@ class Factor:
         with np.errstate(divide="ignore"):  # what was not observed has any value
             of_values = dict(zip(self.family.stat_names, self.family.stats_of(self.values), strict=True))
         return {name: _choose(self._seen_elements, of_values[name], m) for name, m in moments.items()}
+
+    def frame(self, *, mass: float = 0.9) -> Any:
+        """A pandas DataFrame with one row for each element: ids, mean, sd, and the ends of interval with probability ``mass``.
+
+        Vectors have these columns for each of their entries, ``mean_0``, ``sd_0`` and so on; categories have ``prob_0``, ….
+        """
+        from natgrad.posterior.export import element_frame
+
+        return element_frame(self, mass)
 
     @property
     def _start(self) -> Any:

@@ -19,7 +19,16 @@ from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.scope import Reading
 
-__all__ = ["Plan", "PlannedTerm", "last_touch", "make_plan", "weight_key", "with_gates"]
+__all__ = [
+    "Plan",
+    "PlannedTerm",
+    "coloured",
+    "last_touch",
+    "make_plan",
+    "meeting_pairs",
+    "weight_key",
+    "with_gates",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +89,20 @@ def weight_key(plate: str) -> str:
     return f"weight:{plate}"
 
 
-def make_plan(nodes: Sequence[Node]) -> Plan:
-    """Compile nodes (parents first) into a plan."""
-    known: dict[str, npt.NDArray[Any]] = {}
+def make_plan(
+    nodes: Sequence[Node],
+    origins: Mapping[str, npt.NDArray[np.float64]] | None = None,
+    known: dict[str, npt.NDArray[Any]] | None = None,
+) -> Plan:
+    """Compile nodes (parents first) into a plan.
+
+    Parameters
+    ----------
+    nodes : all nodes of a network, parents first
+    origins : from where locations are measured, by node; found from the data if not given
+    known : where the known arrays go, optional
+    """
+    known = {} if known is None else known
     weights: dict[str, npt.NDArray[np.float64]] = {}
     for node in nodes:
         for plate in node.plates:
@@ -90,7 +110,7 @@ def make_plan(nodes: Sequence[Node]) -> Plan:
                 weights[plate.name] = known[weight_key(plate.name)] = plate.weight
     read = hidden_in_part(nodes)
     parts = read.union(node.name for node in nodes if node.entries is not None)
-    origins = find_origins(nodes, parts)
+    origins = find_origins(nodes, parts) if origins is None else origins
     declared = {node.name: placed(node, origins, parts).declared_term(known, read) for node in nodes}
     terms: dict[str, PlannedTerm] = {}
     coupled: dict[str, set[str]] = {}
@@ -214,7 +234,14 @@ def _check_left_out(node: Node, terms: Mapping[str, PlannedTerm], known: Mapping
 def _colours(
     node: Node, shape: tuple[int, ...], terms: list[PlannedTerm], known: Mapping[str, npt.NDArray[Any]]
 ) -> npt.NDArray[np.int32]:
-    """Greedy colouring of the elements that meet in some child, largest degree first."""
+    """Colours of the elements that meet in some child."""
+    return coloured(meeting_pairs(node, shape, terms, known), shape)
+
+
+def meeting_pairs(
+    node: Node, shape: tuple[int, ...], terms: Sequence[PlannedTerm], known: Mapping[str, npt.NDArray[Any]]
+) -> set[tuple[int, int]]:
+    """The elements of a node that some child reads both, as pairs of their numbers."""
     pairs: set[tuple[int, int]] = set()
     for term in terms:
         if not _meets_itself(term, node, len(shape)):
@@ -228,8 +255,13 @@ def _colours(
                         "the product of expectations is not the expectation of the product. Remove it, or use two nodes"
                     )
                 pairs.update(zip(np.minimum(first, second).tolist(), np.maximum(first, second).tolist(), strict=True))
+    return pairs
+
+
+def coloured(pairs: set[tuple[int, int]], shape: tuple[int, ...]) -> npt.NDArray[np.int32]:
+    """Greedy colouring of elements that meet in pairs, largest degree first."""
     neighbours: list[list[int]] = [[] for _ in range(int(np.prod(shape)))]
-    for a, b in pairs:
+    for a, b in sorted(pairs):
         neighbours[a].append(b)
         neighbours[b].append(a)
     colours = np.full(len(neighbours), -1, dtype=np.int32)

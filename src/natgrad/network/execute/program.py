@@ -38,6 +38,7 @@ class Program:
     def __init__(self, plan: Plan, backend: Backend) -> None:
         self.plan, self.backend = plan, backend
         self.known: dict[str, npt.NDArray[Any]] = dict(plan.known)
+        self._recipes: dict[str, tuple[list[Factor], tuple[Label, ...]]] = {}
         self._folded: dict[tuple[str, frozenset[str]], tuple[Monomial, ...]] = {}
         self._pieces: dict[tuple[str, frozenset[str]], list[Piece]] = {}
         self._shared: dict[str, tuple[tuple[int, ...], ...]] = {}
@@ -127,8 +128,17 @@ class Program:
         array = _contracted([read_factor(factor, {}, self.plan.known) for factor in known], kept)
         name = f"folded:{node}:{len(self.known)}"
         self.known[name] = np.asarray(array, dtype=np.float64)
+        self._recipes[name] = known, kept
         factor = Factor(name, 0, kept, known=True)
         return Monomial(monomial.coefficient, (factor, *rest), counted=frozenset(labels - alive))
+
+    def with_data(self, known: Known) -> dict[str, npt.NDArray[Any]]:
+        """Other known arrays of the same plan, with all that was folded so far folded from them."""
+        arrays = {**self.plan.known, **known}
+        for name, (factors, kept) in self._recipes.items():
+            folded = _contracted([read_factor(factor, {}, arrays) for factor in factors], kept)
+            arrays[name] = np.asarray(folded, dtype=np.float64)
+        return arrays
 
     # -- parts of pieces --
 

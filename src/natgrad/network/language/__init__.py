@@ -1,6 +1,7 @@
 """The language of networks, `ng.language`: every node, operator and reading that a declaration can be made of."""
 
 from natgrad.network.language.censoring import censored
+from natgrad.network.language.columns import Column, Columns
 from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
 from natgrad.network.language.counts import NegativeBinomial, Poisson
 from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial
@@ -17,6 +18,8 @@ __all__ = [
     "Beta",
     "Binomial",
     "Categorical",
+    "Column",
+    "Columns",
     "Dirichlet",
     "Exponential",
     "Gamma",

@@ -76,11 +76,15 @@ class Expression(ABC):
         from natgrad.network.language.operators import add  # sums are expressions themselves
         from natgrad.network.language.rates import add_rates
 
+        if _is_later(other):
+            return NotImplemented
         return (add_rates if self.kind in (POSITIVE, RATE) else add)(self, other)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Expression:
+        if _is_later(other):
+            return NotImplemented
         return self + (-other if isinstance(other, (Expression, Untyped)) else -as_numbers(other, f"{self} − x: x"))
 
     def __rsub__(self, other: Any) -> Expression:
@@ -92,11 +96,13 @@ class Expression(ABC):
     def __mul__(self, other: Any) -> Expression:
         from natgrad.network.language.operators import multiply
 
-        return multiply(self, other)
+        return NotImplemented if _is_later(other) else multiply(self, other)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Expression:
+        if _is_later(other):
+            return NotImplemented
         if isinstance(other, Expression):
             raise _ratio(self, other)
         divisor = as_numbers(other, f"{self} / x: x")
@@ -134,6 +140,9 @@ class Expression(ABC):
 
 class Untyped(ABC):
     """Known numbers that take their kind from the place where they stand, as plain arrays do."""
+
+    # Whether they are known only when there is a table (`columns.py`): its own operators then record what is done.
+    is_deferred: bool = False
 
     @abstractmethod
     def of_kind(self, kind: Kind, events: int, what: str) -> Expression:
@@ -223,14 +232,8 @@ class Access(Expression):
             parts.pop()
         return self.node.name + (f"[{', '.join(parts)}]" if parts else "")
 
-    def __getitem__(self, key: Any) -> Expression:
-        keys = key if isinstance(key, tuple) else (key,)
-        n_plates = len(self.node.plates)
-        if self.kind == VECTOR and len(keys) == n_plates + 1:  # as in NumPy: entries come after plates
-            from natgrad.network.language.vectors import entries
-
-            return entries(Access(self.node, _select(self, keys[:-1])), keys[-1])
-        return Access(self.node, _select(self, keys))
+    def __getitem__(self, key: Any) -> Any:
+        return read(self, key)
 
     def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         return scope.statistic(self, name, labels, bind or {})
@@ -254,6 +257,24 @@ class Access(Expression):
             else:
                 parts.append((selector.plates, selector.values.shape, selector.values.tobytes()))
         return self.node.name, tuple(parts)
+
+
+def read(access: Access, key: Any) -> Any:
+    """``access[key]``; recorded, where a key is a column."""
+    from natgrad.network.language.columns import Recorded, is_deferred
+
+    if is_deferred(key):
+        return Recorded("read", (access, key))
+    keys = key if isinstance(key, tuple) else (key,)
+    if access.kind == VECTOR and len(keys) == len(access.node.plates) + 1:  # as in NumPy: entries come after plates
+        from natgrad.network.language.vectors import entries
+
+        return entries(Access(access.node, _select(access, keys[:-1])), keys[-1])
+    return Access(access.node, _select(access, keys))
+
+
+def _is_later(value: Any) -> bool:
+    return bool(getattr(value, "is_deferred", False))
 
 
 def _select(access: Access, key: Any) -> tuple[Selector, ...]:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
 from natgrad.network.compile.polynomial import Factor, Label, Polynomial, Take
+from natgrad.network.language.columns import RecordedNode, is_deferred
 from natgrad.network.language.expressions import NOUN, VECTOR, Access, Constant, Expression, Untyped
 from natgrad.network.language.missing import with_unread
 from natgrad.network.language.plates import Index, Plate, as_plates, plates_in_words
@@ -46,6 +47,12 @@ class Node(Expression):
     is_declared: ClassVar[bool] = True
     is_auxiliary: bool = False  # declared by another node, which it makes conjugate (`auxiliary.py`)
     slots_of: tuple[Slot, ...]
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Any:
+        """The node; or its record, if columns or plates without a size stand in its arguments."""
+        if any(map(is_deferred, arguments)) or any(map(is_deferred, options.values())):
+            return RecordedNode(cls, arguments, options)
+        return object.__new__(cls)
 
     def __init__(
         self,
@@ -142,7 +149,7 @@ class Node(Expression):
     def accesses(self) -> Iterator[Access]:
         yield self.whole
 
-    def __getitem__(self, key: Any) -> Expression:
+    def __getitem__(self, key: Any) -> Any:
         if not self.plates and self.kind != VECTOR:
             raise PlateMismatch(
                 f"{self.name}[…]: {self.name!r} has no plates, and only plates and the entries of vectors are indexed"
@@ -182,7 +189,7 @@ class Node(Expression):
         return Term(self.name, polynomial, scope, mask)
 
     def declared_term(self, known: dict[str, npt.NDArray[Any]], parts: frozenset[str]) -> Term:
-        """The term that was made when the node was declared, where it holds in this network; its arrays are added to the known ones."""
+        """The term that was made when the node was declared, where it holds in this network; adds its arrays to the known ones."""
         kept: Term | None = self.__dict__.get("_declared")
         partly = self.name in parts or self.entries is not None
         if (

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.compile.polynomial import Delta, Label, Polynomial
+from natgrad.network.language.columns import records
 from natgrad.network.language.expressions import (
     CATEGORY,
     MATRIX,
@@ -40,6 +41,7 @@ __all__ = ["add", "diag", "dot", "multiply", "transform"]
 LONGEST_SHOWN = 8
 
 
+@records
 def dot(left: Any, right: Any, over: Plate | None = None) -> Expression:
     """The inner product of two vectors, random or known, or of scalar nodes along a plate.
 
@@ -86,6 +88,7 @@ def _known_side(value: Any, kind: Kind, size: int | None, what: str) -> Expressi
     return value.of_kind(kind, 1, what) if isinstance(value, Untyped) else Constant(kind, as_numbers(value, what), size)
 
 
+@records
 def diag(entries: Any) -> Expression:
     """A diagonal precision matrix whose entries are a Gamma along a plate: the ARD prior of a weight vector."""
     if not isinstance(entries, Expression):
@@ -95,6 +98,7 @@ def diag(entries: Any) -> Expression:
     return _Diag(entries)
 
 
+@records
 def transform(matrix: Any, vector: Expression) -> Expression:
     """Matrix · vector: a known linear map of a random vector, written ``matrix @ vector``.
 

@@ -19,7 +19,7 @@ from natgrad.network.language.plates import Index, Plate, plates_in_words
 if TYPE_CHECKING:
     from natgrad.network.language.nodes import Node
 
-__all__ = ["Reading", "Scope"]
+__all__ = ["Numbered", "Reading", "Scope"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,27 @@ class Reading:
     node: str
     axes: tuple[Axis, ...]
     key: tuple[Any, ...]
+
+
+class Numbered(dict[str, npt.NDArray[Any]]):
+    """Known arrays in the order in which they are registered, which the declaration alone determines: the numbers may change.
+
+    Parameters
+    ----------
+    keys : the key of each registration, optional; by default all have one of their own
+    """
+
+    def __init__(self, keys: list[str] | None = None) -> None:
+        super().__init__()
+        self.given, self.calls = keys, list[npt.NDArray[Any]]()
+
+    def numbered(self, array: npt.NDArray[Any]) -> str:
+        """The key of the next registration."""
+        number = len(self.calls)
+        key = f"known:{number}" if self.given is None else self.given[number]
+        self.calls.append(array)
+        self.setdefault(key, array)
+        return key
 
 
 @dataclass(slots=True)
@@ -100,6 +121,8 @@ class Scope:
     def register(self, array: npt.NDArray[Any]) -> str:
         """A key for an array of numbers; equal arrays share one."""
         contiguous = np.asarray(array, order="C")
+        if isinstance(self.known, Numbered):
+            return self.known.numbered(contiguous)
         digest = hashlib.blake2b(contiguous.tobytes(), digest_size=12).hexdigest()
         key = f"{contiguous.dtype.str[1:]}{list(contiguous.shape)}:{digest}"
         self.known.setdefault(key, contiguous)

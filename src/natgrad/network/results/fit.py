@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.errors import PlateMismatch
 from natgrad.inference.auto import Control
 from natgrad.inference.engine import Result
 from natgrad.inference.methods import Method
 from natgrad.inference.problem import Block, State
 from natgrad.inference.schema import Misfit, check
 from natgrad.inference.trace import Stop, Trace
+from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import CATEGORY
 from natgrad.network.language.missing import seen_values
 from natgrad.network.language.nodes import Node
@@ -28,8 +30,10 @@ from natgrad.renamed import RENAMED, refuse_old_names
 from natgrad.showing import ShowMixin
 
 if TYPE_CHECKING:
+    from natgrad.network.bind.bound import Binding
     from natgrad.network.execute.backend import BackendName
     from natgrad.network.execute.problem import NetworkProblem
+    from natgrad.network.results.predict import Predictions
     from natgrad.network.results.predictive import Predictive
     from natgrad.network.results.psis import Importance
     from natgrad.posterior.draws import Draws
@@ -64,6 +68,8 @@ class Fit(ExportMixin, ShowMixin):
     settings : method, step, order, seed and version
     """
 
+    binding: Binding | None = None  # of a network that was declared with columns
+
     def __init__(self, problem: NetworkProblem, result: Result, settings: Settings, resume: Callable[..., Fit]) -> None:
         self.problem = problem
         self._resume = resume
@@ -74,10 +80,12 @@ class Fit(ExportMixin, ShowMixin):
         self._bound = result.bound
         self.settings = settings
 
-    def _name(self, key: str | Node) -> str:
+    def _name(self, key: Any) -> str:
         """The name of a node that was given by its name or itself."""
+        if isinstance(key, RecordedNode):
+            return key.name
         if not isinstance(key, Node):
-            return key
+            return str(key)
         if self.problem.plan.nodes.get(key.name) is not key:
             raise KeyError(f"{key!r} is not in this network; nodes are {', '.join(self.problem.plan.nodes)}")
         return key.name
@@ -93,7 +101,7 @@ class Fit(ExportMixin, ShowMixin):
         seen = values = None
         if node.is_observed and node.kind != CATEGORY:  # a category that was observed is certain without this
             seen, values = seen_values(node)
-        return Factor(name, block.family, block.plates, lam, block.origin, seen, values)
+        return Factor(name, block.family, block.plates, lam, block.origin, seen, values, self._labels)
 
     def __iter__(self) -> Iterator[str]:
         nodes = self.problem.plan.nodes
@@ -103,6 +111,11 @@ class Fit(ExportMixin, ShowMixin):
         if isinstance(name, Node):
             return self.problem.plan.nodes.get(name.name) is name and name.name in self.problem.blocks
         return name in self.problem.blocks
+
+    def bound_to(self, binding: Binding) -> Fit:
+        """The same fit, which knows its declaration and the ids of its data."""
+        self.binding, self._labels = binding, binding.domain.labels(binding.template)
+        return self
 
     @property
     def elbo(self) -> float:
@@ -138,7 +151,37 @@ class Fit(ExportMixin, ShowMixin):
         """
         from natgrad.network.results.predictive import make_predictive
 
+        self._refuse_chunks("predictive")
+
         return make_predictive(self.problem.plan, self.state.lam, self._name(name), sizes or {}, slots)
+
+    def predict(self, data: Any, nodes: Any = None) -> Predictions:
+        """The predictive distributions for the rows of a new table, of a network that was declared with columns.
+
+        Parameters
+        ----------
+        data : table, or tables by plate, as in ``Network.fit``
+            Columns of observed nodes may be missing: these nodes are predicted. What is there tells about the hidden nodes of
+            its rows, the assignments of a mixture for example. An id that was not there has its prior.
+        nodes : names of observed nodes, optional
+            Those to predict, whether the table has their columns or not.
+
+        Returns
+        -------
+        Predictions, by name
+            Each has ``mean``, ``std``, ``interval``, ``sample`` and ``log_density``; categories have ``probabilities``.
+        """
+        from natgrad.network.results.predict import needs_binding, predict
+
+        if self.binding is None:
+            raise needs_binding("predict")
+        return predict(self.binding, {name: self[name] for name in self}, data, nodes)
+
+    def _refuse_chunks(self, what: str) -> None:
+        if self.binding is not None and self.binding.tables is None:
+            raise PlateMismatch(
+                f"{what}: this network was read in chunks, and its rows are not held; predict(table) takes new ones"
+            )
 
     def psis(self, n: int = 1000, seed: int = 0) -> Importance:
         """How far q can be trusted, by Pareto-smoothed importance weights of ``n`` draws; needs arviz-stats.
@@ -147,6 +190,7 @@ class Fit(ExportMixin, ShowMixin):
         """
         from natgrad.network.results.psis import importance
 
+        self._refuse_chunks("psis")
         return importance(self.problem, self.state, n, seed)
 
     def linear_response(

@@ -7,12 +7,11 @@ more axis, `DRAW`, instead of at expectations.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 from scipy.special import logsumexp
 
 from natgrad.errors import PlateMismatch
@@ -21,18 +20,18 @@ from natgrad.network.compile.plan import Plan, with_gates
 from natgrad.network.compile.polynomial import Factor, Label, Mark, Polynomial
 from natgrad.network.execute.addressing import Labelled, read_factor
 from natgrad.network.execute.numpy_contraction import Contraction
-from natgrad.network.language.continuous import Beta, Exponential, Gamma, MultivariateNormal, Normal
-from natgrad.network.language.counts import Poisson
-from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain
+from natgrad.network.language.continuous import Dirichlet, Gamma, MultivariateNormal, Normal
+from natgrad.network.language.discrete import Categorical, MarkovChain
 from natgrad.network.language.expressions import Constant, Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories
-from natgrad.network.results.leaves import LEAF_LOG_DENSITY, LEAF_SAMPLE
+from natgrad.network.results.conditionals import LOG_DENSITY, SAMPLE
+from natgrad.network.results.leaves import LEAF_LOG_DENSITY
 from natgrad.validation import as_numbers
 
-__all__ = ["Predictive", "make_predictive"]
+__all__ = ["Predictive", "hidden_twin", "make_predictive"]
 
 Array = npt.NDArray[Any]
 DRAW = Mark("draw")
@@ -152,6 +151,10 @@ class Predictive:
                 drawn[parent.name] = self._posterior(parent, rng, n)
         found = {}
         for slot in node.slots_of:
+            if isinstance(node, Dirichlet):  # known numbers, one for each category
+                shape = (n, *(plate.size for plate in node.plates), node.size or 0)
+                found[slot.name] = np.broadcast_to(node.concentration(), shape)
+                continue
             statistic = STATISTIC.get(slot.kind, "x")
             moments = {
                 parent.name: parent.family.stats_of(drawn[parent.name], parent.size)
@@ -245,6 +248,11 @@ def make_predictive(
                 "that were fitted"
             )
     return Predictive(node, lam, new, plan.origins, parts=plan.parts)
+
+
+def hidden_twin(node: Node) -> Node:
+    """The node as it would be without its data."""
+    return _resized(node, {}, {})
 
 
 def _found_size(node: Node, filled: Mapping[str, Expression]) -> dict[str, int]:
@@ -353,55 +361,3 @@ def _check_supported(node: Node) -> None:
         raise TypeError(
             f"{node.name!r}: a {type(node).__name__} has no predictive distribution; ask its parents or children"
         )
-
-
-def _sample_vector(node: Any, s: dict[str, Array], rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    lam = node.family.natural(mean=s["mean"], precision=s["precision"])
-    return np.asarray(node.family.sample(lam, rng))
-
-
-def _sample_category(node: Any, s: dict[str, Array], rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    probabilities = np.broadcast_to(s["probs"], (*shape, s["probs"].shape[-1]))
-    cumulative = np.cumsum(probabilities, axis=-1)
-    return np.asarray((rng.random((*shape, 1)) * cumulative[..., -1:] > cumulative).sum(-1))
-
-
-def _numbers(node: Any, name: str) -> Array:
-    return np.asarray(node.parameters[name].value)
-
-
-SAMPLE: dict[type, Callable[..., Array]] = {
-    Normal: lambda node, s, rng, shape: rng.normal(s["mean"], 1.0 / np.sqrt(s["precision"]), shape),
-    MultivariateNormal: _sample_vector,
-    Gamma: lambda node, s, rng, shape: rng.gamma(s["shape"], 1.0 / s["rate"], shape),
-    Exponential: lambda node, s, rng, shape: rng.exponential(1.0 / s["rate"], shape),
-    Poisson: lambda node, s, rng, shape: rng.poisson(s["rate"], shape),
-    Bernoulli: lambda node, s, rng, shape: (rng.random(shape) < s["prob"]).astype(np.int64),
-    Binomial: lambda node, s, rng, shape: rng.binomial(_numbers(node, "trials").astype(np.int64), s["prob"], shape),
-    Categorical: _sample_category,
-    Beta: lambda node, s, rng, shape: rng.beta(s["a"], s["b"], shape),
-    **LEAF_SAMPLE,
-}
-LOG_DENSITY: dict[type, Callable[[Array, dict[str, Array]], Array]] = {
-    Normal: lambda x, s: stats.norm.logpdf(x, s["mean"], 1.0 / np.sqrt(s["precision"])),
-    MultivariateNormal: lambda x, s: _vector_density(x, s["mean"], s["precision"]),
-    Gamma: lambda x, s: stats.gamma.logpdf(x, s["shape"], scale=1.0 / s["rate"]),
-    Exponential: lambda x, s: stats.expon.logpdf(x, scale=1.0 / s["rate"]),
-    Poisson: lambda x, s: stats.poisson.logpmf(x, s["rate"]),
-    Bernoulli: lambda x, s: stats.bernoulli.logpmf(x, s["prob"]),
-    Binomial: lambda x, s: stats.binom.logpmf(x, s["trials"], s["prob"]),
-    Categorical: lambda x, s: _category_density(x, s["probs"]),
-    Beta: lambda x, s: stats.beta.logpdf(x, s["a"], s["b"]),
-}
-
-
-def _category_density(x: Array, probabilities: Array) -> Array:
-    places = np.broadcast_to(x[..., None], (*probabilities.shape[:-1], 1))
-    with np.errstate(divide="ignore"):  # a draw of the parents may rule a category out
-        return np.asarray(np.log(np.take_along_axis(probabilities, places, -1))[..., 0])
-
-
-def _vector_density(x: Array, mean: Array, precision: Array) -> Array:
-    difference = x - mean
-    quadratic = np.einsum("...i,...ij,...j->...", difference, precision, difference)
-    return np.asarray(0.5 * np.linalg.slogdet(precision)[1] - 0.5 * quadratic - 0.5 * x.shape[-1] * np.log(2 * np.pi))

@@ -96,7 +96,10 @@ register(message_memory.Checked, "memory.Checked", renamed=_ROTATION)
 register(group_memory.BatchMemory, "memory.Kept")
 register(group_memory.GroupMemory, "memory.Remembered")
 register(State)
-register(Factor)
+# What elements are called is kept once, with the declaration.
+register(
+    Factor, None, lambda f: {"name": f.name, "family": f.family, "plates": f.plates, "lam": f.lam, "origin": f.origin}
+)
 register(Trace, None, _trace_fields, _trace_of)
 register(Stop, None, lambda stop: {"reason": stop.reason.name, "message": stop.message}, _stop_of)
 register(Ratings, None, _ratings_fields, lambda kept: Ratings.numbered(**kept))
