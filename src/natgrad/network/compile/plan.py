@@ -102,7 +102,8 @@ def make_plan(
     origins : from where locations are measured, by node; found from the data if not given
     known : where the known arrays go, optional
     """
-    known = {} if known is None else known
+    # Terms that were kept name their arrays by what is in them, and a caller who collects arrays wants its own names.
+    keep, known = known is None, {} if known is None else known
     weights: dict[str, npt.NDArray[np.float64]] = {}
     for node in nodes:
         for plate in node.plates:
@@ -111,7 +112,8 @@ def make_plan(
     read = hidden_in_part(nodes)
     parts = read.union(node.name for node in nodes if node.entries is not None)
     origins = find_origins(nodes, parts) if origins is None else origins
-    declared = {node.name: placed(node, origins, parts).declared_term(known, read) for node in nodes}
+    found = [placed(node, origins, parts) for node in nodes]
+    declared = {node.name: node.declared_term(known, read) if keep else node.term(known, read) for node in found}
     terms: dict[str, PlannedTerm] = {}
     coupled: dict[str, set[str]] = {}
     for node in nodes:
