@@ -1,4 +1,4 @@
-"""The log joint density of a `Declaration` at values of all hidden nodes, and what it says of conditionals; natgrad nowhere in it."""
+"""The log joint density of a `Declaration` at values of all hidden nodes, and what it says of conditionals; natgrad nowhere."""
 
 from __future__ import annotations
 

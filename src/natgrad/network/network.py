@@ -33,6 +33,7 @@ from natgrad.network.language.nodes import Node
 from natgrad.network.results import records as _records  # noqa: F401  (what files may hold)
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
+from natgrad.network.results.simulation import SimulationMixin
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
 from natgrad.network.start.order import default_order
 from natgrad.network.start.restarts import find_start
@@ -50,7 +51,7 @@ from natgrad.validation import whole_number
 __all__ = ["Network"]
 
 
-class Network:
+class Network(SimulationMixin):
     """A Bayesian network, collected from its observed nodes.
 
     Parameters

@@ -1,7 +1,7 @@
 """Posterior draws as a user reads them: `Draws` is to a posterior that was sampled what a fit is to one that was approximated.
 
-``draws["mu"]`` answers ``mean()``, ``std()``, ``interval()`` and ``sample()`` as ``fit["mu"]`` does, from chains of draws instead of a
-factor. Small nodes keep all their draws; of large ones as many are kept as there is room for, and averages are of all of them.
+``draws["mu"]`` answers ``mean()``, ``std()``, ``interval()`` and ``sample()`` as ``fit["mu"]`` does, from chains of draws.
+Small nodes keep all their draws; of large ones as many are kept as there is room for, and averages are of all of them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -18,13 +19,14 @@ import numpy.typing as npt
 from natgrad._version import __version__
 from natgrad.errors import PoorMixing
 from natgrad.families import Family
+from natgrad.inference.schema import check, record, refuse
 from natgrad.posterior import diagnostics
 from natgrad.posterior.diagnostics import Diagnosis
 from natgrad.posterior.export import ExportMixin, _apart, _imported
 from natgrad.posterior.files.container import write_model
 from natgrad.posterior.files.records import register
 
-__all__ = ["DrawnFactor", "Draws", "DrawsSettings"]
+__all__ = ["DrawnFactor", "Draws", "DrawsSettings", "saved_draws"]
 
 Array = npt.NDArray[Any]
 CATEGORIES = ("Categorical", "MarkovChain")
@@ -59,8 +61,8 @@ class DrawnFactor:
         """The draws that were kept: [chain, draw, plates, event]."""
         if self.kept is None:
             raise ValueError(
-                f"no draws of {self.name!r} were kept, only their averages: it stands for several values at once, or is large. Ask "
-                f"for it with draws(names=[{self.name!r}])"
+                f"no draws of {self.name!r} were kept, only their averages: it stands for several values at once, or is large. "
+                f"Ask for it with draws(names=[{self.name!r}])"
             )
         return self.kept if self.origin is None else self.kept + self.origin
 
@@ -86,7 +88,7 @@ class DrawnFactor:
             return np.asarray(self.kept.var((0, 1)))
         total = self.count * len(self.first)
         mean = self.first.sum(0) / total
-        return np.maximum(self.second.sum(0) / total - mean**2, 0.0)
+        return np.asarray(np.maximum(self.second.sum(0) / total - mean**2, 0.0))
 
     def std(self) -> Array:
         """The standard deviation of each element."""
@@ -163,8 +165,6 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
     ----------
     settings : draws of each chain, chains, warm-up, thinning, seed and version
     relabelled : ints [chain], in how many sweeps labels of components were put back into the order of the fit
-    diagnosis : {name: Diagnosis}, R̂ and effective sample sizes of the worst element of each node; empty without arviz-stats
-    message : str, in words whether the chains agree
     """
 
     def __init__(
@@ -179,11 +179,19 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
     ) -> None:
         self.factors, self.settings, self.relabelled = dict(factors), settings, relabelled
         self._axes, self._labels, self._predictive = dict(axes or {}), dict(labels or {}), predictive
-        found = {name: factor.worst() for name, factor in self.factors.items()}
-        self.diagnosis: dict[str, Diagnosis] = {name: entry for name, entry in found.items() if entry is not None}
-        self.message = self._in_words()
 
-    def __getitem__(self, name: Any) -> DrawnFactor:
+    @cached_property
+    def diagnosis(self) -> dict[str, Diagnosis]:
+        """R̂ and effective sample sizes of the worst element of each node; empty without arviz-stats."""
+        found = {name: factor.worst() for name, factor in self.factors.items()}
+        return {name: entry for name, entry in found.items() if entry is not None}
+
+    @cached_property
+    def message(self) -> str:
+        """In words whether the chains agree."""
+        return self._in_words()
+
+    def __getitem__(self, name: Any) -> DrawnFactor:  # type: ignore[override]  # read like a Factor
         key = getattr(name, "name", name)
         if key not in self.factors:
             raise KeyError(f"there are no draws of {key!r}; there are of {', '.join(self.factors)}")
@@ -198,8 +206,14 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
     def predictive(self, name: Any, *, sizes: Mapping[Any, int] | None = None, **slots: Any) -> Any:
         """The distribution of new data of a node, averaged over the draws; arguments are those of ``fit.predictive``."""
         if self._predictive is None:
-            raise ValueError("these draws were loaded from a file and know no network: draw again, or attach(network)")
+            raise ValueError(
+                "these draws were loaded from a file and know no network: attach(network) gives it to them"
+            )
         return self._predictive(self, getattr(name, "name", name), sizes or {}, slots)
+
+    def attach(self, network: Any) -> Draws:
+        """The draws with the network that they are of, so that `predictive` works; for draws that were loaded from a file."""
+        return network.attached_draws(self)  # type: ignore[no-any-return]
 
     def to_arviz(self, names: Sequence[str] | None = None, **options: Any) -> Any:
         """The draws as ArviZ reads them: an xarray DataTree with a group "posterior", chains and draws.
@@ -285,3 +299,44 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
     def __repr__(self) -> str:
         s = self.settings
         return f"<{s.chains} chains of {s.n} draws of {', '.join(self.factors)}: {self.message}>"
+
+
+SETTINGS = record(
+    DrawsSettings, n="natural", chains="natural", warmup="whole", thin="natural", seed="whole", version="text"
+)
+
+
+def saved_draws(content: Any) -> Draws:
+    """The draws that a file holds, checked."""
+    check(content, {"factors": dict, "settings": SETTINGS, "relabelled": "whole [chain]"}, where="the draws")
+    settings, chains = content["settings"], content["settings"].chains
+    if len(content["relabelled"]) != chains:
+        refuse("relabelled", f"is not of {chains} chains")
+    for name, factor in content["factors"].items():
+        where = f"factors[{str(name)[:60]!r}]"
+        check(factor, record(
+            DrawnFactor, name="text", family=_family, plates=["text"], kept=_arrays, first=_arrays, second=_arrays,
+            count="natural", stride="natural", origin=_arrays,
+        ), where=where)  # fmt: skip
+        if factor.name != name or type(factor.plates) is not tuple or factor.count != settings.n:
+            refuse(where, "is not of this node, or of another number of draws")
+        shape = np.shape(factor.first)
+        if not shape or shape[0] != chains or len(shape) < 1 + len(factor.plates):
+            refuse(where, f"has averages of shape {list(shape)}")
+        if np.shape(factor.second) not in ((1,), shape):
+            refuse(where, f"has second moments of shape {list(np.shape(factor.second))} beside {list(shape)}")
+        if factor.kept is not None and np.shape(factor.kept)[:2] != (chains, -(-settings.n // factor.stride)):
+            refuse(where, f"has {list(np.shape(factor.kept)[:2])} draws")
+    return Draws(content["factors"], settings, content["relabelled"])
+
+
+def _family(value: Any, sizes: Any, where: str) -> None:
+    if not isinstance(value, Family):
+        refuse(where, "is no family")
+
+
+def _arrays(value: Any, sizes: Any, where: str) -> None:
+    """None, or finite numbers; their shapes are those of a network that is not there."""
+    if value is not None:
+        kind = "whole" if np.asarray(value).dtype.kind in "iu" else "real"
+        check(value, f"{kind} {list(np.shape(value))}" if np.ndim(value) else kind, sizes, where)

@@ -1,7 +1,7 @@
 """A plan of one network in; the plan of several independent copies of it, side by side along one more axis, out.
 
-Every factor of a hidden node gets a first axis, `CHAIN`; known numbers stay as they are, once for all. The polynomial of the copies
-is the sum of the polynomials, so its gradient by the statistics of a block has the conditionals of all chains in it.
+Every factor of a hidden node gets a first axis, `CHAIN`; known numbers stay as they are, once for all. The polynomial of the
+copies is the sum of the polynomials, so its gradient by the statistics of a block has the conditionals of all chains in it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _factor(factor: Factor) -> Factor:
 def _block(block: Block, n: int) -> Block:
     return replace(
         block,
-        plates=(CHAIN, *block.plates),
+        plates=(CHAIN, *block.plates),  # type: ignore[arg-type]  # no name that a user chooses
         shape=(n, *block.shape),
         column_axis=None if block.column_axis is None else block.column_axis + 1,
         colours=None if block.colours is None else np.broadcast_to(block.colours, (n, *block.shape)),

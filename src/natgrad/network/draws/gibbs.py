@@ -1,7 +1,7 @@
 """Sweeps of Gibbs sampling as steps of the loop: the values of all hidden nodes in, each drawn anew given the others, out.
 
-P, the expected log joint, at the statistics of values is the log joint itself, and affine in the statistics of one element. So the
-complete conditional of a block has the natural parameter ∂P/∂μ_i at the statistics φ_j(x_j) of the values of its neighbours:
+P, the expected log joint, at the statistics of values is the log joint itself, and affine in the statistics of one element. So
+the complete conditional of a block has the natural parameter ∂P/∂μ_i at the statistics φ_j(x_j) of the values of its neighbours:
 the target of variational inference, with values in the place of expectations. Elements that meet in a child go in turn, as there:
 column after column, colour after colour. Gaussian nodes that meet are drawn together (`natgrad.network.draws.gaussian`).
 """
@@ -216,10 +216,10 @@ class Gibbs:
         family = block.family
         if family.name == "MarkovChain":
             copied = block.name in self.copies  # whose value is an average of statistics already
-            return value if copied else np.eye(self.sizes[block.name] or 0)[value], np.zeros(())
+            return value if copied else np.eye(self.sizes[block.name] or 0)[value], np.zeros(1)
         mean = family.mean(lam)
         if family.name == "Categorical":
-            return mean, np.zeros(())
+            return mean, np.zeros(1)
         return mean, family.var(lam) + mean**2
 
     def _relabelled(self, stats: dict[str, Stats], values: dict[str, Array], first: dict[str, Array]) -> Array:
@@ -241,9 +241,7 @@ class Gibbs:
         number = self.schedule.number(state.t)
         if number is None:
             return memory
-        memory["sums"] = {
-            n: (one + first[n], two + second[n] if np.ndim(second[n]) else two) for n, (one, two) in old["sums"].items()
-        }
+        memory["sums"] = {n: (one + first[n], two + second[n]) for n, (one, two) in old["sums"].items()}
         for name, stride in self.strides.items():
             if number % stride == 0:
                 old["kept"][name][:, number // stride] = values[name]

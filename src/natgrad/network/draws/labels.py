@@ -1,7 +1,8 @@
 """Labels that mean nothing: the components of a mixture can change places without changing the joint density.
 
 Which axes change places together is read off the plan: axes that share a label in some monomial belong together. A set of axes is
-exchangeable if a hidden category is among them, no data are read along it, and all known numbers along it are equal.
+exchangeable if a hidden category is among them, no data are read along it, and known numbers stay as they are when elements along
+it are renumbered.
 
 A chain that begins at q has q's labels. If it exchanges them on its way, the values are put back into the order that agrees best
 with q's probabilities of the categories, which leaves the density as it is. So labels agree within a chain and across chains.
@@ -67,6 +68,7 @@ class _Sets:
     def __init__(self) -> None:
         self.parent: dict[Key, Key] = {}
         self._fixed: set[Key] = set()
+        self.known: list[tuple[Array, dict[int, Key]]] = []  # numbers, and what stands along their axes
 
     def find(self, key: Key) -> Key:
         self.parent.setdefault(key, key)
@@ -83,7 +85,14 @@ class _Sets:
 
     @property
     def fixed(self) -> set[Key]:
-        return {self.find(key) for key in self._fixed}
+        """Sets along which elements are told apart, by data or by numbers that change when all axes of the set are renumbered."""
+        found = {self.find(key) for key in self._fixed}
+        for array, keys in self.known:
+            for root in {self.find(key) for key in keys.values()}:
+                axes = [axis for axis, key in keys.items() if self.find(key) == root]
+                if root not in found and not _is_invariant(array, axes):
+                    found.add(root)
+        return found
 
     def classes(self) -> dict[Key, list[Key]]:
         found: dict[Key, list[Key]] = {}
@@ -101,10 +110,16 @@ def _link(plan: Plan, monomial: Monomial, sets: _Sets) -> None:
                 continue
             sets.join(at.setdefault(axis, key), key)
     for factor in (f for f in monomial.factors if f.known):
+        plain: dict[int, Key] = {}
         for position, axis in enumerate(factor.axes):
-            for label in axis.labels if isinstance(axis, Take) else (axis,):
-                if label in at and (isinstance(axis, Take) or not _equal_along(plan.known[factor.source], position)):
-                    sets.fix(at[label])
+            if isinstance(axis, Take):
+                for label in axis.labels:
+                    if label in at:
+                        sets.fix(at[label])
+            elif axis in at:
+                plain[position] = at[axis]
+        if plain:
+            sets.known.append((plan.known[factor.source], plain))
 
 
 def _axes(plan: Plan, factor: Factor) -> list[tuple[Key, Any]]:
@@ -117,8 +132,20 @@ def _axes(plan: Plan, factor: Factor) -> list[tuple[Key, Any]]:
     ]
 
 
-def _equal_along(array: Array, axis: int) -> bool:
-    return bool((array == np.take(array, [0], axis)).all())
+def _is_invariant(array: Array, axes: list[int]) -> bool:
+    """Whether renumbering elements along all these axes together changes nothing: an exchange and a rotation tell."""
+    size = array.shape[axes[0]]
+    if size < 2:
+        return True
+    exchange, rotation = np.arange(size), np.roll(np.arange(size), 1)
+    exchange[:2] = 1, 0
+    for order in (exchange, rotation):
+        other = array
+        for axis in axes:
+            other = np.take(other, order, axis)
+        if not np.array_equal(other, array):
+            return False
+    return True
 
 
 class Relabelling:
@@ -139,7 +166,7 @@ class Relabelling:
         """For each set, which element comes first, second, …; None where all are where they belong."""
         found: list[Array | None] = []
         for entry in self.sets:
-            agree = sum(self.wanted[n].T @ _rows(stats[n][0][chain]) for n in entry.categories)
+            agree = np.sum([self.wanted[n].T @ _rows(stats[n][0][chain]) for n in entry.categories], axis=0)
             _, order = linear_sum_assignment(agree, maximize=True)
             gain = agree[np.arange(entry.size), order].sum() - np.trace(agree)
             found.append(order if gain > 1e-9 * (1.0 + np.trace(agree)) else None)

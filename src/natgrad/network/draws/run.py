@@ -14,6 +14,7 @@ from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.problem import State
 from natgrad.inference.schema import record
 from natgrad.inference.trace import Trace
+from natgrad.network.compile.plan import Plan
 from natgrad.network.draws.chains import with_chains
 from natgrad.network.draws.gibbs import Gibbs, Schedule
 from natgrad.network.draws.labels import Relabelling
@@ -27,7 +28,7 @@ from natgrad.validation import whole_number
 if TYPE_CHECKING:
     from natgrad.network.results.fit import Fit
 
-__all__ = ["draw_posterior"]
+__all__ = ["attached", "draw_posterior"]
 
 # Numbers of kept draws of one node; of a larger one every second draw is kept, every fourth, …
 MOST_KEPT = 4_000_000
@@ -35,19 +36,19 @@ MOST_KEPT = 4_000_000
 
 def draw_posterior(
     fit: Fit,
-    n: int,
-    chains: int,
-    warmup: int | None,
-    thin: int,
-    seed: int,
-    names: Sequence[str] | None,
-    backend: BackendName | None,
-    max_seconds: float | None,
-    callbacks: Sequence[Any],
-    verbose: bool | None,
-    keep: CheckpointOptions,
+    n: int = 1000,
+    chains: int = 4,
+    warmup: int | None = None,
+    thin: int = 1,
+    seed: int = 0,
+    names: Sequence[str] | None = None,
+    backend: BackendName | None = None,
+    max_seconds: float | None = None,
+    callbacks: Sequence[Any] = (),
+    verbose: bool | None = None,
+    keep: CheckpointOptions | None = None,
 ) -> Draws:
-    """Gibbs sampling from the declaration of a fit."""
+    """Gibbs sampling from the declaration of a fit; arguments are those of ``Fit.draws``."""
     warm = max(100, whole_number(n, "n") // 2) if warmup is None else whole_number(warmup, "warmup", least=0)
     schedule = Schedule(warm, n, whole_number(thin, "thin"))
     settings = DrawsSettings(
@@ -61,7 +62,7 @@ def draw_posterior(
     gibbs.strides = _strides(gibbs, fit, schedule, chains, asked)
     about = {"draws": [n, chains, warm, schedule.thin], "names": sorted(asked), "backend": problem.backend.name}
     start = gibbs.start(fit.state.lam, settings.seed)
-    checkpointer = checkpointer_of(keep, about, lambda: (_table(start), {}))
+    checkpointer = checkpointer_of(keep or {}, about, lambda: (_table(start), {}))
 
     def found(state: State) -> Draws:
         return _collected(fit, gibbs, state, settings)
@@ -72,9 +73,10 @@ def draw_posterior(
         callbacks=as_callbacks(callbacks), verbose=verbose, trace=Trace(), checkpointer=checkpointer, model_at=found,
     )  # fmt: skip
     if result.stop.diverged:
+        reason = str(result.stop).split(": ", 1)[-1].split(". ")[0]
         raise FloatingPointError(
-            f"sweep {result.state.t + 1} drew from a conditional that is no distribution ({str(result.stop).split(': ', 1)[-1].split('. ')[0]}): "
-            "priors may be improper, or numbers far apart in size. Give proper priors, or measure in other units"
+            f"sweep {result.state.t + 1} met a conditional that is no distribution ({reason}): priors may "
+            "be improper, or numbers far apart in size. Give proper priors, or measure in other units"
         )
     return found(result.state)
 
@@ -117,15 +119,27 @@ def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings) ->
         first, second = memory["sums"][name]
         factors[name] = DrawnFactor(name, block.family, block.plates, kept, first, second, done, stride, block.origin)
     made = settings if done == settings.n else _with_n(settings, done)
-    return Draws(factors, made, memory["relabelled"], predictive=_predictive_of(fit))
+    return Draws(factors, made, memory["relabelled"], predictive=_predictive_of(fit.problem.plan))
 
 
 def _with_n(settings: DrawsSettings, n: int) -> DrawsSettings:
     return DrawsSettings(n, settings.chains, settings.warmup, settings.thin, settings.seed, settings.version)
 
 
-def _predictive_of(fit: Fit) -> Any:
-    plan = fit.problem.plan
+def attached(network: Any, draws: Draws) -> Draws:
+    """Draws with the network that they are of."""
+    blocks = network.problem.blocks
+    if list(blocks) != list(draws) or any(draws[n].family != b.family for n, b in blocks.items()):
+        raise ValueError(f"the network has hidden nodes {', '.join(blocks)}, and the draws {', '.join(draws)}")
+    for name, block in blocks.items():
+        if draws[name].first.shape[1 : 1 + len(block.shape)] != tuple(block.shape):
+            raise ValueError(
+                f"{name!r} has plates of sizes {tuple(block.shape)} in the network, and others in the draws"
+            )
+    return Draws(draws.factors, draws.settings, draws.relabelled, predictive=_predictive_of(network.problem.plan))
+
+
+def _predictive_of(plan: Plan) -> Any:
     return lambda draws, name, sizes, slots: predictive_of_draws(plan, draws, name, sizes, slots)
 
 

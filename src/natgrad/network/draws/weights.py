@@ -1,4 +1,4 @@
-"""Hidden nodes on plates with weights: a weight of 3 stands for three rows with the same data, each with a hidden value of its own.
+"""Hidden nodes on plates with weights: a weight of 3 stands for three rows with the same data, each with its own hidden value.
 
 Variational inference has the same factor for all three. Draws differ: what enters the terms of others is the average of the
 statistics of three draws, times the weight. That is exact where the polynomial is linear in them, which it is unless two hidden
@@ -57,8 +57,8 @@ def copies_of(plan: Plan) -> dict[str, Copies]:
             weight = plan.weights[plate]
             if (bad := np.flatnonzero(weight != np.round(weight))).size:
                 raise PlateMismatch(
-                    f"draws: {name!r} is hidden and lies on plate {plate!r}, whose weight[{bad[0]}] = {weight[bad[0]]:g} is no whole "
-                    "number: there is no such number of hidden values to draw. Weights of plates of observed nodes may be any"
+                    f"draws: {name!r} is hidden and lies on plate {plate!r}, whose weight[{bad[0]}] = {weight[bad[0]]:g} is no "
+                    "whole number: there is no such number of hidden values to draw. Plates of observed nodes may have any"
                 )
             _check_alone(plan, name, plate)
         counts = np.ones(
@@ -79,14 +79,14 @@ def _check_alone(plan: Plan, name: str, plate: str) -> None:
         for reading in term.readings.get(name, ()):
             if plate not in reading.axes:
                 raise PlateMismatch(
-                    f"draws: {term.node!r} reads {name!r} through an index or a sum along plate {plate!r}, which has weights other "
-                    f"than 0 and 1: {advice}"
+                    f"draws: {term.node!r} reads {name!r} through an index or a sum along plate {plate!r}, which has weights "
+                    f"other than 0 and 1: {advice}"
                 )
         for monomial in term.monomials:
             there = [f for f in monomial.factors if not f.known and plate in f.axes]
             if any(f.source == name for f in there) and len(there) > 1:
                 others = sorted({f.source for f in there} - {name}) or [name]
                 raise PlateMismatch(
-                    f"draws: {name!r} and {others[0]!r} are both hidden on plate {plate!r}, which has weights other than 0 and 1, "
-                    f"and meet in {term.node!r}: {advice}"
+                    f"draws: {name!r} and {others[0]!r} are both hidden on plate {plate!r}, which has weights other than 0 and "
+                    f"1, and meet in {term.node!r}: {advice}"
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,22 +21,20 @@ from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import CATEGORY
 from natgrad.network.language.missing import seen_values
 from natgrad.network.language.nodes import Node
+from natgrad.network.results.sampling import SamplingMixin
 from natgrad.posterior.export import ExportMixin
 from natgrad.posterior.factor import Factor, shifted
 from natgrad.posterior.files.container import write_model
 from natgrad.posterior.files.records import register
-from natgrad.posterior.fit_options import CheckpointOptions
 from natgrad.renamed import RENAMED, refuse_old_names
 from natgrad.showing import ShowMixin
 
 if TYPE_CHECKING:
     from natgrad.network.bind.bound import Binding
-    from natgrad.network.execute.backend import BackendName
     from natgrad.network.execute.problem import NetworkProblem
     from natgrad.network.results.predict import Predictions
     from natgrad.network.results.predictive import Predictive
     from natgrad.network.results.psis import Importance
-    from natgrad.posterior.draws import Draws
     from natgrad.posterior.response.result import LinearResponse
     from natgrad.posterior.summary import Summary
 
@@ -57,7 +55,7 @@ class Settings:
 register(Settings)
 
 
-class Fit(ExportMixin, ShowMixin):
+class Fit(SamplingMixin, ExportMixin, ShowMixin):
     """The posterior of a network. ``fit["mu"]``, or ``fit[mu]`` with the node itself, is the factor of node ``mu``.
 
     Attributes
@@ -265,66 +263,6 @@ class Fit(ExportMixin, ShowMixin):
         """
         options.setdefault("linear_response", self._response)
         return super().summary(names, **options)
-
-    def draws(
-        self,
-        n: int = 1000,
-        *,
-        chains: int = 4,
-        warmup: int | None = None,
-        thin: int = 1,
-        seed: int = 0,
-        names: Sequence[str] | None = None,
-        backend: BackendName | None = None,
-        max_seconds: float | None = None,
-        callbacks: Sequence[Any] = (),
-        verbose: bool | None = None,
-        **keep: Unpack[CheckpointOptions],
-    ) -> Draws:
-        """Draws from the posterior itself, by Gibbs sampling from the same declaration; chains begin at draws from this fit.
-
-        A factorised q has good means and intervals that are too narrow; draws have neither the one nor the other error, and cost
-        hundreds of sweeps. Gaussian nodes that meet in a term are drawn together, chains of states by forward filtering and
-        backward sampling. Where components of a mixture can change places, draws have the labels of the fit.
-
-        Parameters
-        ----------
-        n : int
-            Draws of each chain.
-        chains : int
-            Chains that run side by side, each with random numbers of its own.
-        warmup : int, optional
-            Sweeps before the first draw; by default half as many as draws, at least 100.
-        thin : int
-            Sweeps from one draw to the next.
-        seed : int
-            Every random number is a function of the seed, the chain, the sweep and the node.
-        names : list of nodes, optional
-            Nodes of which all draws are kept, however large. Of others, a large one keeps as many as fit into 32 MB; averages are
-            always of all draws.
-        backend, max_seconds, callbacks, verbose, checkpoint, every, resume : as in ``Network.fit``
-
-        Warns
-        -----
-        PoorMixing
-            If chains do not agree yet (R̂, effective sample sizes; needs arviz-stats).
-
-        Examples
-        --------
-        >>> import natgrad as ng
-        >>> mu, tau = ng.Normal("mu", 0.0, 0.1), ng.Gamma("tau", 1.0, 1.0)
-        >>> x = ng.Normal("x", mu, tau, plate=ng.Plate("n", 5), observed=[1.2, -0.3, 0.8, 2.1, 0.4])
-        >>> draws = ng.Network(x).fit().draws(n=200, verbose=False)
-        >>> draws["mu"].values.shape
-        (4, 200)
-        """
-        from natgrad.network.draws.run import draw_posterior
-
-        found = draw_posterior(
-            self, n, chains, warmup, thin, seed, names, backend, max_seconds, callbacks, verbose, keep
-        )
-        found.warn_if_poor()
-        return found
 
     def continue_(self, method: Method | None = None, **options: Any) -> Fit:
         """Go on from here for more steps; takes the arguments of ``Network.fit``. The trace continues."""

@@ -16,25 +16,21 @@ from scipy.special import logsumexp
 
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.origins import centred_mean
-from natgrad.network.compile.plan import Plan, with_gates
-from natgrad.network.compile.polynomial import Factor, Label, Mark, Polynomial
-from natgrad.network.execute.addressing import Labelled, read_factor
-from natgrad.network.execute.numpy_contraction import Contraction
+from natgrad.network.compile.plan import Plan
 from natgrad.network.language.continuous import Dirichlet, Gamma, MultivariateNormal, Normal
-from natgrad.network.language.discrete import Categorical, MarkovChain
+from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.expressions import Constant, Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Index, Plate
-from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories
 from natgrad.network.results.conditionals import LOG_DENSITY, SAMPLE
+from natgrad.network.results.fields import field
 from natgrad.network.results.leaves import LEAF_LOG_DENSITY
 from natgrad.validation import as_numbers
 
-__all__ = ["Predictive", "hidden_twin", "make_predictive"]
+__all__ = ["STATISTIC", "Predictive", "hidden_twin", "make_predictive"]
 
 Array = npt.NDArray[Any]
-DRAW = Mark("draw")
 STATISTIC = {"simplex": "log", "probability": "log"}
 
 
@@ -161,7 +157,7 @@ class Predictive:
                 for parent in node.parents()
                 if not self._is_known(parent)
             }
-            value = _field(node, node.parameters[slot.name], statistic, moments, n, self._parts)
+            value = field(node, node.parameters[slot.name], statistic, moments, n, self._parts)
             found[slot.name] = np.exp(value) if statistic == "log" else value
         return node.conditional(found)
 
@@ -185,7 +181,7 @@ class Predictive:
         expression = self.node.parameters[slot]
         if slot == "mean":
             expression = centred_mean(self.node, expression, self._origins)[0]
-        return _field(self.node, expression, statistic, moments, None, self._parts)
+        return field(self.node, expression, statistic, moments, None, self._parts)
 
     def _constant(self) -> Array:
         return centred_mean(self.node, self.node.parameters["mean"], self._origins)[1]
@@ -298,62 +294,6 @@ def _resized(node: Node, sizes: Mapping[str, int], filled: Mapping[str, Expressi
             twin._check_slot_size(slot)
     twin.is_observed, twin.value, twin.mask, twin.entries = False, None, None, None
     return twin
-
-
-def _field(
-    node: Node,
-    expression: Expression,
-    statistic: str,
-    moments: Mapping[str, tuple[Any, ...]],
-    n: int | None,
-    parts: frozenset[str],
-) -> Array:
-    """A statistic of a slot as an array [draw, plates, event]; without draws when n is None."""
-    known: dict[str, npt.NDArray[Any]] = {}
-    scope = Scope(node.name, node.plates, known, frozenset(plate.name for plate in node.plates), parts)
-    events = {"vector": 1, "matrix": 2, "simplex": 1}.get(expression.kind, 0)
-    labels = tuple(scope.fresh("e", node.size or 0) for _ in range(events))
-    if isinstance(node, MarkovChain):
-        raise PlateMismatch(f"{node.name!r}: draw a chain with fit[{node.name!r}].sample(); its future is not a plate")
-    polynomial = expression.stat(statistic, scope, labels)
-    lead = () if n is None else (DRAW,)
-    out = (*lead, *scope.plate_names, *labels)
-    sizes = {**scope.sizes, DRAW: n or 1}
-    total = np.zeros(tuple(sizes[label] for label in out))
-    for factors, coefficient in _settled(polynomial, scope, labels):
-        arrays = [read_factor(_drawn(f, n), moments, known) for f in factors]
-        total += coefficient * _broadcast(arrays, out, sizes)
-    return total
-
-
-def _settled(polynomial: Polynomial, scope: Scope, labels: tuple[Label, ...]) -> list[tuple[tuple[Factor, ...], float]]:
-    found = []
-    for monomial in polynomial.monomials:
-        if monomial.deltas and labels:
-            # A diagonal matrix is wanted as a matrix here: an explicit identity carries the two labels.
-            for delta in monomial.deltas:
-                key = scope.register(np.eye(scope.sizes[delta.first]))
-                identity = Factor(key, 0, (delta.first, delta.second), known=True)
-                monomial = type(monomial)(monomial.coefficient, (*monomial.factors, identity))
-        found += [(whole.factors, whole.coefficient) for whole in with_gates(monomial.settled(), scope.gates, ())]
-    return found
-
-
-def _drawn(factor: Factor, n: int | None) -> Factor:
-    if factor.known or n is None:
-        return factor
-    return Factor(factor.source, factor.stat, (DRAW, *factor.axes), False, factor.occurrence)
-
-
-def _broadcast(factors: list[Labelled], out: tuple[Label, ...], sizes: Mapping[Label, int]) -> Any:
-    present = {label for factor in factors for label in factor.labels}
-    kept = tuple(label for label in out if label in present)
-    if not factors:
-        return 1.0
-    arrays = [factor.array for factor in factors]
-    contraction = Contraction(kept, [factor.labels for factor in factors], [array.shape for array in arrays])
-    array = contraction(arrays)
-    return array.reshape([sizes[label] if label in kept else 1 for label in out])
 
 
 def _check_supported(node: Node) -> None:
