@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Unpack
 
@@ -27,12 +28,15 @@ from natgrad.network.execute.backend import BACKENDS, BackendName
 from natgrad.network.execute.choice import BackendChoice, choose_backend
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.language.columns import RecordedNode
+from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.expressions import Expression
 from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
+from natgrad.network.language.tables import table
 from natgrad.network.results import records as _records  # noqa: F401  (what files may hold)
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
+from natgrad.network.results.query import Answer, query
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
 from natgrad.network.start.order import default_order
 from natgrad.network.start.restarts import find_start
@@ -87,9 +91,62 @@ class Network:
         self._problems: dict[BackendName, NetworkProblem] = {}
         self._choices: dict[BackendName | None, BackendChoice] = {}
         _check_plates(self.nodes.values())
-        if not any(node.is_observed for node in self.nodes.values()):
-            raise ValueError(f"no node is observed among {', '.join(self.nodes)}: give observed= to at least one")
-        _warn_unreached(self.nodes)
+        self.states: dict[str, tuple[str, ...]] = {}
+        if any(node.is_observed for node in self.nodes.values()):
+            _warn_unreached(self.nodes)
+        elif any(
+            node.categories is None for node in self.nodes.values()
+        ):  # without data there are queries, of categories only
+            raise ValueError(self._nothing_observed)
+
+    @classmethod
+    def from_bif(cls, path: str | os.PathLike[str]) -> Network:
+        """A discrete network from a file in the interchange format BIF, ready for `query`.
+
+        Every variable is a `Categorical` with the file's name; ``network.states`` has the names of its states, which `query`
+        takes as evidence.
+        """
+        from natgrad.data.io.bif import read_bif
+
+        nodes: dict[str, Node] = {}
+        variables = read_bif(path)
+        for name, variable in variables.items():
+            parents = tuple(nodes[parent] for parent in variable.parents)
+            probabilities = table(variable.table)[parents] if parents else variable.table
+            nodes[name] = Categorical(name, probabilities)
+        network = cls(*nodes.values())
+        network.states = {name: variable.states for name, variable in variables.items()}
+        return network
+
+    @property
+    def _nothing_observed(self) -> str:
+        return f"no node is observed among {', '.join(self.nodes)}: give observed= to at least one"
+
+    def query(self, names: Any, given: Mapping[Any, Any] | None = None) -> Answer:
+        """The exact joint distribution of some hidden categories, given the data and more evidence, by variable elimination.
+
+        For networks in which everything hidden is a `Categorical` or a `Bernoulli` and all else is known: probability tables,
+        observed nodes of any kind below them. The cost is the largest table on the way (``answer.largest``), at most 2²⁴ numbers;
+        a network that needs more is refused before anything is computed.
+
+        Parameters
+        ----------
+        names : names or nodes
+            An element of a node on plates is written ``("z", 3)``.
+        given : {name: state}, optional
+            Evidence beside the observed nodes: whole numbers, or names of states (`from_bif`).
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> rain = ng.Bernoulli("rain", 0.2)
+        >>> sprinkler = ng.Bernoulli("sprinkler", ng.table([0.4, 0.01])[rain])
+        >>> wet = ng.Bernoulli("wet", ng.table([[0.0, 0.9], [0.8, 0.99]])[rain, sprinkler])
+        >>> answer = ng.Network(wet).query(["rain"], given={"wet": 1})
+        >>> answer.table.round(4).tolist()
+        [0.6423, 0.3577]
+        """
+        return query(self, names, given)
 
     @property
     def problem(self) -> NetworkProblem:
@@ -225,6 +282,8 @@ class Network:
             return fit_table(self.template, data, method, chunk_rows, options)
         if chunk_rows is not None:
             raise TypeError("chunk_rows= is for networks declared with Column: this one has its data, in arrays")
+        if not any(node.is_observed for node in self.nodes.values()):
+            raise ValueError(f"{self._nothing_observed}; query() answers without data")
         method = checked_method(self._only_method(data, method))
         restarts = None if n_init is None else whole_number(n_init, "n_init")
         limits = Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes)

@@ -78,6 +78,8 @@ class Categorical(Node):
 class Bernoulli(ScalarNode):
     """x ~ Bernoulli(prob): 0 or 1. Or with a link: ``logit=`` (prob = σ(logit)), ``probit=`` (prob = Φ(probit), observed).
 
+    It may choose between two components, as a category does: ``mu[x]``, ``table(values)[x]``.
+
     A link takes what a mean takes (a Normal, a dot, sums of these) and is made conjugate by an auxiliary variable for each
     element (Pólya–Gamma, truncated Normal), which is named after the node and hidden unless asked for: ``fit["y.omega"]``,
     ``fit["y.latent"]``.
@@ -92,7 +94,7 @@ class Bernoulli(ScalarNode):
     (['w'], array([0.8]))
     """
 
-    family = families.Bernoulli()
+    family = families.Binary()
     kind = COUNT
 
     def __init__(
@@ -129,6 +131,17 @@ class Bernoulli(ScalarNode):
             _check_possible(self, value, np.where(value == 1, prob.value > 0, prob.value < 1), present)
         return np.where(present, value, 0).astype(np.float64)
 
+    @property
+    def categories(self) -> int | None:
+        return 2
+
+    def observed_index(self, access: Access) -> Index | None:
+        return _observed_index(self, access)
+
+    def observed_stat(self, name: str) -> npt.NDArray[Any]:
+        assert self.value is not None
+        return self.value if name == "x" else 1.0 - self.value
+
     def log_density(self, scope: Scope) -> Polynomial:
         if self.link == "probit":
             return Polynomial()  # what was seen is in the bounds of the latent variable
@@ -136,9 +149,7 @@ class Bernoulli(ScalarNode):
         if self.link == "logit":
             return logistic_density(self.parameters["logit"], self.parameters["omega"], x, np.ones(()), scope)
         prob = self.parameters["prob"]
-        # 1 − x in one piece where it is known: log 0 may meet it, which must not be added and taken away again.
-        rest = known(scope, 1.0 - self.value) if self.value is not None and not scope.in_part(self) else 1.0 + -1.0 * x
-        return x * prob.stat("log", scope) + rest * prob.stat("log1m", scope)
+        return x * prob.stat("log", scope) + self.own("rest", scope) * prob.stat("log1m", scope)
 
 
 @final
@@ -364,7 +375,7 @@ def _observed_index(node: Node, access: Access) -> Index | None:
         return None  # what is missing is inferred: a gate, in which what was observed is certain
     if any(isinstance(selector, Access) for selector in access.selectors):
         return None  # a hidden category chooses which observed one does: a gate, though one with known numbers
-    values, names = node.value, tuple(plate.name for plate in node.plates)
+    values, names = node.value.astype(np.int64), tuple(plate.name for plate in node.plates)
     indices = [selector for selector in access.selectors if isinstance(selector, Index)]
     if not indices:
         return Index(values, names, (node,))

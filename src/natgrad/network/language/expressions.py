@@ -311,14 +311,15 @@ def _select(access: Access, key: Any) -> tuple[Selector, ...]:
 def _selector(access: Access, plate: Plate, entry: Any) -> Selector:
     if isinstance(entry, Expression):
         gate = as_access(entry)
-        if gate is None or gate.kind != CATEGORY:
+        categories = None if gate is None or not gate.node.is_declared else gate.node.categories
+        if gate is None or categories is None:
             raise TypeError(
-                f"{access.node.name}[{entry}]: only a Categorical or a MarkovChain can choose among components, and {entry} is "
-                f"{NOUN[entry.kind] if gate is None else 'a ' + type(gate.node).__name__}"
+                f"{access.node.name}[{entry}]: only a Categorical, a Bernoulli or a MarkovChain can choose among components, and "
+                f"{entry} is {NOUN[entry.kind] if gate is None else 'a ' + type(gate.node).__name__}"
             )
-        if gate.size != plate.size:
+        if categories != plate.size:
             raise PlateMismatch(
-                f"{access.node.name}[{gate}]: {gate} has {gate.size} categories, but plate {plate.name!r} of "
+                f"{access.node.name}[{gate}]: {gate} has {categories} categories, but plate {plate.name!r} of "
                 f"{access.node.name!r} has {plate.size} elements"
             )
         observed = gate.node.observed_index(gate)

@@ -17,7 +17,7 @@ from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
 from natgrad.network.compile.polynomial import Factor, Label, Polynomial, Take
 from natgrad.network.language.columns import RecordedNode, is_deferred
-from natgrad.network.language.expressions import NOUN, VECTOR, Access, Constant, Expression, Untyped
+from natgrad.network.language.expressions import CATEGORY, NOUN, VECTOR, Access, Constant, Expression, Untyped
 from natgrad.network.language.missing import with_unread
 from natgrad.network.language.plates import Index, Plate, as_plates, plates_in_words
 from natgrad.network.language.scope import Scope
@@ -131,6 +131,11 @@ class Node(Expression):
     def block_plates(self) -> tuple[Plate, ...]:
         """The plates over which the approximation factorises."""
         return self.plates
+
+    @property
+    def categories(self) -> int | None:
+        """Among how many elements it can choose, as in ``mu[z]``; None if it is no category."""
+        return self.size if self.kind == CATEGORY else None
 
     def stat_shapes(self) -> list[tuple[int, ...]]:
         """The shape of each statistic's array: plates, then events."""

@@ -15,6 +15,7 @@ from natgrad.network.compile.polynomial import Delta, Label, Polynomial
 from natgrad.network.language.columns import records
 from natgrad.network.language.expressions import (
     CATEGORY,
+    COUNT,
     MATRIX,
     NOUN,
     POSITIVE,
@@ -393,7 +394,8 @@ def _reads(expression: Expression) -> frozenset[Read]:
     hidden = (
         a
         for a in expression.accesses()
-        if a.kind != CATEGORY and not (a.node.is_observed and a.node.mask is None and a.node.entries is None)
+        if a.kind not in (CATEGORY, COUNT)
+        and not (a.node.is_observed and a.node.mask is None and a.node.entries is None)
     )
     return frozenset(access.key() for access in hidden)
 

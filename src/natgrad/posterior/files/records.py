@@ -75,9 +75,9 @@ def _ratings_fields(ratings: Ratings) -> dict[str, Any]:
 
 _PLAIN: dict[str, tuple[type, ...]] = {
     "family": (
-        families.Bernoulli, families.Beta, families.Categorical, families.Dirichlet, families.Gamma, families.GaussianChain,
-        families.MarkovChain, families.MultivariateNormal, families.Normal, families.NormalGamma, families.NormalWishart,
-        families.Poisson, families.TiedNormalWishart, families.Wishart,
+        families.Bernoulli, families.Beta, families.Binary, families.Categorical, families.Dirichlet, families.Gamma,
+        families.GaussianChain, families.MarkovChain, families.MultivariateNormal, families.Normal, families.NormalGamma,
+        families.NormalWishart, families.Poisson, families.TiedNormalWishart, families.Wishart,
         families.PolyaGamma, families.LaplaceWeight, families.TruncatedNormal, families.TruncatedExponential, families.Shares,
     ),
     "method": (methods.VB, methods.Children, methods.GlobalBatch),
