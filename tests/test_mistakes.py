@@ -22,6 +22,7 @@ from wrong_declarations import (
     vector,
     wishart,
 )
+from wrong_expressions import EXPRESSIONS
 
 import natgrad as ng
 from natgrad.errors import NotConjugate, PlateMismatch, SymmetricStart, UnreachedNode
@@ -153,7 +154,7 @@ MISTAKES = [
      "'z': the time plate 't' of a chain cannot carry weights"),
     # -- names and networks
     (lambda: ng.Normal(3, 0.0, 1.0), TypeError,
-     "a node's name comes first and is a non-empty string, got 3"),
+     "a node's name comes first: write Normal('name', …), got 3"),
     (lambda: ng.Network(ng.Normal("y", normal("a"), gamma("a"), plate=N, observed=DATA)), ValueError,
      "two different nodes are called 'a': give each node its own name"),
     (lambda: ng.Network(read(normal("y"), observed=DATA)), ValueError,
@@ -310,7 +311,7 @@ MISTAKES = [
      "mass must lie in (0, 1), got 90"),
 ]
 # fmt: on
-CASES = DECLARATIONS + MISTAKES
+CASES = DECLARATIONS + EXPRESSIONS + MISTAKES
 
 
 @pytest.mark.parametrize(("mistake", "error", "message"), CASES, ids=[message[:40] for _, _, message in CASES])
