@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Unpack
 
-import numpy as np
-import numpy.typing as npt
-
 from natgrad._version import __version__
-from natgrad.errors import PlateMismatch, UnreachedNode
 from natgrad.inference.callbacks import as_callbacks
 from natgrad.inference.engine import TOLERANCE, BoundEvery, Limits, Phase, Result, run
 from natgrad.inference.methods import Method
@@ -27,12 +22,11 @@ from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.execute.backend import BACKENDS, BackendName
 from natgrad.network.execute.choice import BackendChoice, choose_backend
 from natgrad.network.execute.problem import NetworkProblem
+from natgrad.network.graph import bif_nodes, check_plates, collected, warn_unreached
 from natgrad.network.language.columns import RecordedNode
-from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.expressions import Expression
 from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
-from natgrad.network.language.tables import table
 from natgrad.network.results import records as _records  # noqa: F401  (what files may hold)
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
@@ -87,16 +81,16 @@ class Network:
         if any(isinstance(node, RecordedNode) for node in observed):
             self.template = Template(observed)
             return
-        self.nodes = _collected(observed)
+        self.nodes = collected(observed)
         self._problems: dict[BackendName, NetworkProblem] = {}
         self._choices: dict[BackendName | None, BackendChoice] = {}
-        _check_plates(self.nodes.values())
+        check_plates(self.nodes.values())
         self.states: dict[str, tuple[str, ...]] = {}
-        if any(node.is_observed for node in self.nodes.values()):
-            _warn_unreached(self.nodes)
+        if any(node.is_observed or node.has_evidence for node in self.nodes.values()):
+            warn_unreached(self.nodes)
         elif any(
             node.categories is None for node in self.nodes.values()
-        ):  # without data there are queries, of categories only
+        ):  # without data there are queries of categories
             raise ValueError(self._nothing_observed)
 
     @classmethod
@@ -106,16 +100,9 @@ class Network:
         Every variable is a `Categorical` with the file's name; ``network.states`` has the names of its states, which `query`
         takes as evidence.
         """
-        from natgrad.data.io.bif import read_bif
-
-        nodes: dict[str, Node] = {}
-        variables = read_bif(path)
-        for name, variable in variables.items():
-            parents = tuple(nodes[parent] for parent in variable.parents)
-            probabilities = table(variable.table)[parents] if parents else variable.table
-            nodes[name] = Categorical(name, probabilities)
-        network = cls(*nodes.values())
-        network.states = {name: variable.states for name, variable in variables.items()}
+        nodes, states = bif_nodes(path)
+        network = cls(*nodes)
+        network.states = states
         return network
 
     @property
@@ -282,7 +269,7 @@ class Network:
             return fit_table(self.template, data, method, chunk_rows, options)
         if chunk_rows is not None:
             raise TypeError("chunk_rows= is for networks declared with Column: this one has its data, in arrays")
-        if not any(node.is_observed for node in self.nodes.values()):
+        if not any(node.is_observed or node.has_evidence for node in self.nodes.values()):
             raise ValueError(f"{self._nothing_observed}; query() answers without data")
         method = checked_method(self._only_method(data, method))
         restarts = None if n_init is None else whole_number(n_init, "n_init")
@@ -376,56 +363,3 @@ class Network:
         if self.template is not None:
             return repr(self.template)
         return f"Network({', '.join(repr(node) for node in self.nodes.values())})"
-
-
-def _collected(roots: Iterable[Node]) -> dict[str, Node]:
-    """Every ancestor, parents before children."""
-    found: dict[str, Node] = {}
-    met: dict[str, Node] = {}
-    for root in roots:
-        # A chain of nodes may be longer than Python's stack: what waits is kept in a list, not in calls.
-        waiting = [(root, iter(root.parents()))]
-        while waiting:
-            node, parents = waiting[-1]
-            if met.setdefault(node.name, node) is not node:
-                raise ValueError(f"two different nodes are called {node.name!r}: give each node its own name")
-            parent = None if node.name in found else next(parents, None)
-            if parent is None:
-                found.setdefault(node.name, node)
-                waiting.pop()
-            else:
-                waiting.append((parent, iter(parent.parents())))
-    return found
-
-
-def _check_plates(nodes: Iterable[Node]) -> None:
-    seen: dict[str, Any] = {}
-    for node in nodes:
-        for plate in node.plates:
-            other = seen.setdefault(plate.name, plate)
-            if other.size != plate.size or not _same_weight(other.weight, plate.weight):
-                what = (
-                    f"of sizes {other.size} and {plate.size}" if other.size != plate.size else "with different weights"
-                )
-                raise PlateMismatch(
-                    f"{node.name!r}: there are two plates called {plate.name!r}, {what}; use one Plate for both, or two names"
-                )
-
-
-def _same_weight(first: npt.NDArray[Any] | None, second: npt.NDArray[Any] | None) -> bool:
-    return first is second or (first is not None and second is not None and np.array_equal(first, second))
-
-
-def _warn_unreached(nodes: dict[str, Node]) -> None:
-    reached: set[str] = set()
-    for node in reversed(list(nodes.values())):
-        if node.is_observed or node.name in reached:
-            reached.update(parent.name for parent in node.parents())
-    for name, node in nodes.items():
-        if not node.is_observed and name not in reached:
-            warnings.warn(
-                f"{name!r} is hidden and has no path to data: its posterior will be its prior. Leave it out, or observe a "
-                "node that depends on it",
-                UnreachedNode,
-                stacklevel=3,
-            )

@@ -1,4 +1,4 @@
-"""Discrete nodes: Categorical, Bernoulli, Binomial, Multinomial, MarkovChain; `counts.py` has Poisson and NegativeBinomial.
+"""Discrete nodes: Categorical, Bernoulli, Binomial, Multinomial; `counts.py` has Poisson and NegativeBinomial.
 
 Each node declares its conditional once, as its expected log density; messages, targets, natural gradients and the bound
 are all derived from these polynomials. Observed categories
@@ -22,19 +22,18 @@ from natgrad.network.language.links import LINKS, chosen_link, logistic_density
 from natgrad.network.language.node_helpers import (
     Plates,
     ScalarNode,
-    checked_lengths,
     event_length,
     known,
     must_be_observed,
     numbers,
 )
 from natgrad.network.language.nodes import Node, Slot, category_take
-from natgrad.network.language.plates import Index, Plate, as_plates
+from natgrad.network.language.plates import Index
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories, spread
 from natgrad.validation import as_numbers, first, require, where
 
-__all__ = ["Bernoulli", "Binomial", "Categorical", "MarkovChain", "Multinomial"]
+__all__ = ["Bernoulli", "Binomial", "Categorical", "Multinomial"]
 
 
 @final
@@ -262,90 +261,6 @@ class Multinomial(Node):
         k = scope.fresh("k", self.size)
         ways = gammaln(self.value.sum(-1) + 1.0) - gammaln(self.value + 1.0).sum(-1)
         return self.own("x", scope, (k,)) * self.parameters["probs"].stat("log", scope, (k,)) + known(scope, ways)
-
-
-@final
-class MarkovChain(Node):
-    """z_1 ~ Cat(initial), z_t ~ Cat(transition[z_{t−1}]) along the last plate: one factor for the whole chain.
-
-    Parameters
-    ----------
-    initial : Dirichlet or probabilities [K]
-    transition : Dirichlet on a plate of K states, or probabilities [K, K]; row i holds P(next | i)
-    plate : Plate or several
-        The last one is time; those before it are independent sequences of equal length.
-    lengths : ints, optional
-        Several sequences laid end to end on the time plate: the length of each.
-    """
-
-    kind = CATEGORY
-    slots_of = (Slot("initial", SIMPLEX), Slot("transition", SIMPLEX, events=2))
-
-    def __init__(
-        self,
-        name: str,
-        initial: Any,
-        transition: Any,
-        *,
-        plate: Plates,
-        lengths: Any = None,
-        observed: Any = None,
-    ) -> None:
-        if observed is not None:
-            raise TypeError(
-                f"{name!r}: an observed chain is a Categorical with probs=transition[previous state]; leave out observed="
-            )
-        plates = as_plates(name, plate)
-        if not plates:
-            raise PlateMismatch(f"{name!r}: a chain needs a plate of time steps: give plate=Plate('time', n)")
-        if plates[-1].weight is not None:
-            raise PlateMismatch(f"{name!r}: the time plate {plates[-1].name!r} of a chain cannot carry weights")
-        self.family = families.MarkovChain(checked_lengths(name, lengths, plates[-1]))
-        super().__init__(name, {"initial": initial, "transition": transition}, plates)
-
-    @property
-    def block_plates(self) -> tuple[Plate, ...]:
-        return self.plates[:-1]
-
-    def stat_shapes(self) -> list[tuple[int, ...]]:
-        marginals, first, pairs = super().stat_shapes()
-        return [(*marginals[:-2], self.plates[-1].size, marginals[-1]), first, pairs]
-
-    def _event_size(self, observed: Any) -> int | None:
-        sizes = {name: event_length(self.parameters[name]) for name in ("initial", "transition")}
-        if sizes["initial"] != sizes["transition"]:
-            raise PlateMismatch(
-                f"{self.name!r}: initial has {sizes['initial']} states, but the rows of transition have {sizes['transition']}"
-            )
-        return sizes["initial"]
-
-    def log_density(self, scope: Scope) -> Polynomial:
-        # The term lives on the sequences; time is inside the factor.
-        scope.plates = self.block_plates
-        initial, transition, size = self.parameters["initial"], self.parameters["transition"], self.size
-        assert size is not None
-        for slot, expression in self.parameters.items():
-            if any(plate.name == self.plates[-1].name for a in expression.accesses() for plate in a.leftover(scope)):
-                raise PlateMismatch(
-                    f"{self.name!r}: {slot} = {expression} lies on the time plate {self.plates[-1].name!r}, but a chain has one "
-                    f"{slot} for all times"
-                )
-        i, j, k = (scope.fresh("k", size) for _ in range(3))
-        if transition.is_known:
-            table = transition.stat("log", scope, (i, j))
-        else:
-            plate = scope.single_leftover(transition, f"transition = {transition}, a row for each state,")
-            scope.check_size(plate, i, f"transition = {transition}, a row for each state,")
-            table = transition.stat("log", scope, (j,), {plate.name: i})
-        return (
-            self._chain("first", scope, (k,)) * initial.stat("log", scope, (k,))
-            + self._chain("pairs", scope, (i, j)) * table
-        )
-
-    def _chain(self, name: str, scope: Scope, labels: tuple[Label, ...]) -> Polynomial:
-        stat = self.family.stat_names.index(name)
-        axes = (*scope.plate_names, *labels)
-        return Polynomial.of([Factor(self.name, stat, axes, known=False)])
 
 
 def _check_possible(

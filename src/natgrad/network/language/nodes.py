@@ -46,6 +46,7 @@ class Node(Expression):
 
     family: Family
     is_declared: ClassVar[bool] = True
+    has_evidence: bool = False  # hidden, but known in places: a chain of which some states were observed
     is_auxiliary: bool = False  # declared by another node, which it makes conjugate (`auxiliary.py`)
     slots_of: tuple[Slot, ...]
 
@@ -204,7 +205,7 @@ class Node(Expression):
         return Term(self.name, polynomial, scope, mask)
 
     def declared_term(self, known: dict[str, npt.NDArray[Any]], parts: frozenset[str]) -> Term:
-        """The term that was made when the node was declared, where it holds in this network; adds its arrays to the known ones."""
+        """The term that was made when the node was declared, where it holds in this network; its arrays are added to known."""
         kept: Term | None = self.__dict__.get("_declared")
         partly = self.name in parts or self.entries is not None
         if (

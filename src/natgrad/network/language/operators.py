@@ -123,14 +123,12 @@ def add(left: Expression, right: Any) -> Expression:
     """Left + right; numbers take the kind of the other side, and a node that both sides multiply is written once."""
     other = _as_operand(right, left, "+")
     parts = (*_parts(left), *_parts(other))
-    if left.kind == other.kind and any(isinstance(part, (_Product, _Dot)) for part in parts):
-        shared = reads_of(left) & reads_of(other)
-        found = written_once(parts, shared) if shared else None
-        if found is not None:
-            total, rest = found
-            for part in rest:
-                total = add(total, part)
-            return total
+    multiplied = left.kind == other.kind and any(isinstance(part, (_Product, _Dot)) for part in parts)
+    if multiplied and (found := written_once(parts, reads_of(left) & reads_of(other))):
+        total, rest = found
+        for part in rest:
+            total = add(total, part)
+        return total
     return _Sum(left, other)
 
 
@@ -387,9 +385,9 @@ def _as_operand(value: Any, other: Expression, sign: str, factor: bool = False) 
     if isinstance(value, Untyped):
         return value.of_kind(kind, 1 if kind == VECTOR else 0, what)
     array = as_numbers(value, what)
-    if kind == POSITIVE and factor and other.kind == POSITIVE and is_precision(array):
-        return Constant(MATRIX, array, array.shape[-1])
     if kind == POSITIVE and factor:
+        if other.kind == POSITIVE and is_precision(array):
+            return Constant(MATRIX, array, array.shape[-1])
         require(array > 0, array, what, f"> 0, as {other} is {NOUN[other.kind]}")
     return Constant(kind, array, other.size if not factor else None)
 

@@ -21,8 +21,9 @@ from natgrad.network.compile.polynomial import Factor, Label, Mark, Polynomial
 from natgrad.network.execute.addressing import Labelled, read_factor
 from natgrad.network.execute.numpy_contraction import Contraction
 from natgrad.network.language.continuous import Dirichlet, Gamma, MultivariateNormal, Normal
-from natgrad.network.language.discrete import Categorical, MarkovChain
+from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.expressions import Constant, Expression
+from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.scope import Scope

@@ -98,7 +98,9 @@ register(group_memory.GroupMemory, "memory.Remembered")
 register(State)
 # What elements are called is kept once, with the declaration.
 register(
-    Factor, None, lambda f: {"name": f.name, "family": f.family, "plates": f.plates, "lam": f.lam, "origin": f.origin}
+    Factor,
+    None,
+    lambda f: {name: getattr(f, name) for name in ("name", "family", "plates", "lam", "origin", "seen", "values")},
 )
 register(Trace, None, _trace_fields, _trace_of)
 register(Stop, None, lambda stop: {"reason": stop.reason.name, "message": stop.message}, _stop_of)
