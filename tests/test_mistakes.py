@@ -22,6 +22,7 @@ from wrong_declarations import (
     vector,
     wishart,
 )
+from wrong_expressions import EXPRESSIONS
 
 import natgrad as ng
 from natgrad.errors import NotConjugate, PlateMismatch, SymmetricStart, UnreachedNode
@@ -135,8 +136,12 @@ MISTAKES = [
      "'z': lengths[0] must be a whole number ≥ 1, got 1.5"),
     (lambda: chain(lengths=3), TypeError,
      "'z': lengths must be a list of whole numbers, one for each sequence, got 3"),
-    (lambda: chain(observed=[0, 1, 0]), TypeError,
-     "'z': an observed chain is a Categorical with probs=transition[previous state]; leave out observed="),
+    (lambda: chain(observed=[0, 1, 2]), ValueError,
+     "'z': observed[2] = 2 is outside the categories 0 … 1 (1 such)"),
+    (lambda: chain(observed=[0, 1]), PlateMismatch,
+     "'z': observed has shape (2,), but (3,) is needed (plates {'n': 3})"),
+    (lambda: chain(mask=[True, True, False]), ValueError,
+     "'z': mask says which states were observed, but there are none: give observed= too"),
     (lambda: chain(transition=np.full((3, 3), 1 / 3)), PlateMismatch,
      "'z': initial has 2 states, but the rows of transition have 3"),
     (lambda: chain(transition=HALF), PlateMismatch,
@@ -153,7 +158,7 @@ MISTAKES = [
      "'z': the time plate 't' of a chain cannot carry weights"),
     # -- names and networks
     (lambda: ng.Normal(3, 0.0, 1.0), TypeError,
-     "a node's name comes first and is a non-empty string, got 3"),
+     "a node's name comes first: write Normal('name', …), got 3"),
     (lambda: ng.Network(ng.Normal("y", normal("a"), gamma("a"), plate=N, observed=DATA)), ValueError,
      "two different nodes are called 'a': give each node its own name"),
     (lambda: ng.Network(read(normal("y"), observed=DATA)), ValueError,
@@ -310,7 +315,7 @@ MISTAKES = [
      "mass must lie in (0, 1), got 90"),
 ]
 # fmt: on
-CASES = DECLARATIONS + MISTAKES
+CASES = DECLARATIONS + EXPRESSIONS + MISTAKES
 
 
 @pytest.mark.parametrize(("mistake", "error", "message"), CASES, ids=[message[:40] for _, _, message in CASES])

@@ -14,7 +14,8 @@ from natgrad.models.registry import MODELS, model_class
 from natgrad.network import language
 from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
 from natgrad.network.language.counts import Poisson
-from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial
+from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, Multinomial
+from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.operators import diag, dot
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.process import GaussianProcess

@@ -288,3 +288,40 @@ def test_the_compiler_agrees(monkeypatch):
         test_every_kind_of_parent(case)
     test_a_regression_with_gaps_in_its_covariate()
     test_far_from_zero()
+
+
+def test_states_of_a_chain_that_are_known_in_part():
+    """Against all paths: the exact posterior of the states given those that were seen, and the evidence."""
+    import itertools
+
+    initial, transition = np.array([0.6, 0.4]), np.array([[0.7, 0.3], [0.2, 0.8]])
+    means, y, time = np.array([-1.0, 1.0]), np.array([0.2, -0.5, 1.5, 0.1, -2.0]), ng.Plate("time", 5)
+    states = np.array([nan, 1.0, nan, 0.0, nan])
+    z = ng.MarkovChain("z", initial, transition, plate=time, observed=states)
+    fit = ng.Network(ng.Normal("y", ng.table(means)[z], 1.0, plate=time, observed=y)).fit(backend="numpy")
+    total, marginals = 0.0, np.zeros((5, 2))
+    for path in itertools.product(range(2), repeat=5):
+        if any(s != p for s, p in zip(states, path, strict=True) if not np.isnan(s)):
+            continue
+        p = initial[path[0]] * np.prod([transition[a, b] for a, b in itertools.pairwise(path)])
+        p *= np.prod(stats.norm.pdf(y, means[list(path)]))
+        total += p
+        marginals[np.arange(5), path] += p
+    assert fit.elbo == pytest.approx(np.log(total), abs=1e-9)
+    np.testing.assert_allclose(fit["z"].mean(), marginals / total, atol=1e-10)
+    alone = ng.Network(ng.MarkovChain("z", initial, transition, plate=time, observed=[1, 1, 0, 0, 1])).fit(
+        backend="numpy"
+    )
+    assert alone.elbo == pytest.approx(np.log(0.4 * 0.8 * 0.2 * 0.7 * 0.3))
+
+
+def test_draws_have_the_data_where_there_are_data():
+    _, holes, y = regression_data(20)
+    fit = regression(holes, y).fit(backend="numpy")
+    draws = fit.draws(200, chains=2, seed=0)
+    seen = ~np.isnan(holes)
+    np.testing.assert_allclose(draws["x"].mean()[seen], holes[seen])
+    assert (draws["x"].std()[seen] < 1e-6).all()
+    np.testing.assert_allclose(draws["x"].mean()[~seen], fit["x"].mean()[~seen], atol=0.3)
+    assert draws.summary() is not None
+    assert "x" in repr(draws)

@@ -1,5 +1,6 @@
 """Natural parameters in, moments out: the exponential families a network is built from."""
 
+from natgrad.families._binary import Binary
 from natgrad.families._chain import MarkovChain
 from natgrad.families._discrete import Bernoulli, Categorical, Poisson
 from natgrad.families._family import Family, Param
@@ -17,6 +18,7 @@ __all__ = [
     "Array",
     "Bernoulli",
     "Beta",
+    "Binary",
     "Categorical",
     "Dirichlet",
     "Family",

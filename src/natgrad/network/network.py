@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Unpack
 
-import numpy as np
-import numpy.typing as npt
-
 from natgrad._version import __version__
-from natgrad.errors import PlateMismatch, UnreachedNode
 from natgrad.inference.callbacks import as_callbacks
 from natgrad.inference.engine import TOLERANCE, BoundEvery, Limits, Phase, Result, run
 from natgrad.inference.methods import Method
@@ -26,6 +22,7 @@ from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.execute.backend import BACKENDS, BackendName
 from natgrad.network.execute.choice import BackendChoice, choose_backend
 from natgrad.network.execute.problem import NetworkProblem
+from natgrad.network.graph import bif_nodes, check_plates, collected, warn_unreached
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import Expression
 from natgrad.network.language.missing import hidden_in_part
@@ -33,6 +30,7 @@ from natgrad.network.language.nodes import Node
 from natgrad.network.results import records as _records  # noqa: F401  (what files may hold)
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
+from natgrad.network.results.query import Answer, query
 from natgrad.network.results.simulation import SimulationMixin
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
 from natgrad.network.start.order import default_order
@@ -84,13 +82,59 @@ class Network(SimulationMixin):
         if any(isinstance(node, RecordedNode) for node in observed):
             self.template = Template(observed)
             return
-        self.nodes = _collected(observed)
+        self.nodes = collected(observed)
         self._problems: dict[BackendName, NetworkProblem] = {}
         self._choices: dict[BackendName | None, BackendChoice] = {}
-        _check_plates(self.nodes.values())
-        if not any(node.is_observed for node in self.nodes.values()):
-            raise ValueError(f"no node is observed among {', '.join(self.nodes)}: give observed= to at least one")
-        _warn_unreached(self.nodes)
+        check_plates(self.nodes.values())
+        self.states: dict[str, tuple[str, ...]] = {}
+        if any(node.is_observed or node.has_evidence for node in self.nodes.values()):
+            warn_unreached(self.nodes)
+        elif any(
+            node.categories is None for node in self.nodes.values()
+        ):  # without data there are queries of categories
+            raise ValueError(self._nothing_observed)
+
+    @classmethod
+    def from_bif(cls, path: str | os.PathLike[str]) -> Network:
+        """A discrete network from a file in the interchange format BIF, ready for `query`.
+
+        Every variable is a `Categorical` with the file's name; ``network.states`` has the names of its states, which `query`
+        takes as evidence.
+        """
+        nodes, states = bif_nodes(path)
+        network = cls(*nodes)
+        network.states = states
+        return network
+
+    @property
+    def _nothing_observed(self) -> str:
+        return f"no node is observed among {', '.join(self.nodes)}: give observed= to at least one"
+
+    def query(self, names: Any, given: Mapping[Any, Any] | None = None) -> Answer:
+        """The exact joint distribution of some hidden categories, given the data and more evidence, by variable elimination.
+
+        For networks in which everything hidden is a `Categorical` or a `Bernoulli` and all else is known: probability tables,
+        observed nodes of any kind below them. The cost is the largest table on the way (``answer.largest``), at most 2²⁴ numbers;
+        a network that needs more is refused before anything is computed.
+
+        Parameters
+        ----------
+        names : names or nodes
+            An element of a node on plates is written ``("z", 3)``.
+        given : {name: state}, optional
+            Evidence beside the observed nodes: whole numbers, or names of states (`from_bif`).
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> rain = ng.Bernoulli("rain", 0.2)
+        >>> sprinkler = ng.Bernoulli("sprinkler", ng.table([0.4, 0.01])[rain])
+        >>> wet = ng.Bernoulli("wet", ng.table([[0.0, 0.9], [0.8, 0.99]])[rain, sprinkler])
+        >>> answer = ng.Network(wet).query(["rain"], given={"wet": 1})
+        >>> answer.table.round(4).tolist()
+        [0.6423, 0.3577]
+        """
+        return query(self, names, given)
 
     @property
     def problem(self) -> NetworkProblem:
@@ -226,6 +270,8 @@ class Network(SimulationMixin):
             return fit_table(self.template, data, method, chunk_rows, options)
         if chunk_rows is not None:
             raise TypeError("chunk_rows= is for networks declared with Column: this one has its data, in arrays")
+        if not any(node.is_observed or node.has_evidence for node in self.nodes.values()):
+            raise ValueError(f"{self._nothing_observed}; query() answers without data")
         method = checked_method(self._only_method(data, method))
         restarts = None if n_init is None else whole_number(n_init, "n_init")
         limits = Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes)
@@ -318,56 +364,3 @@ class Network(SimulationMixin):
         if self.template is not None:
             return repr(self.template)
         return f"Network({', '.join(repr(node) for node in self.nodes.values())})"
-
-
-def _collected(roots: Iterable[Node]) -> dict[str, Node]:
-    """Every ancestor, parents before children."""
-    found: dict[str, Node] = {}
-    met: dict[str, Node] = {}
-    for root in roots:
-        # A chain of nodes may be longer than Python's stack: what waits is kept in a list, not in calls.
-        waiting = [(root, iter(root.parents()))]
-        while waiting:
-            node, parents = waiting[-1]
-            if met.setdefault(node.name, node) is not node:
-                raise ValueError(f"two different nodes are called {node.name!r}: give each node its own name")
-            parent = None if node.name in found else next(parents, None)
-            if parent is None:
-                found.setdefault(node.name, node)
-                waiting.pop()
-            else:
-                waiting.append((parent, iter(parent.parents())))
-    return found
-
-
-def _check_plates(nodes: Iterable[Node]) -> None:
-    seen: dict[str, Any] = {}
-    for node in nodes:
-        for plate in node.plates:
-            other = seen.setdefault(plate.name, plate)
-            if other.size != plate.size or not _same_weight(other.weight, plate.weight):
-                what = (
-                    f"of sizes {other.size} and {plate.size}" if other.size != plate.size else "with different weights"
-                )
-                raise PlateMismatch(
-                    f"{node.name!r}: there are two plates called {plate.name!r}, {what}; use one Plate for both, or two names"
-                )
-
-
-def _same_weight(first: npt.NDArray[Any] | None, second: npt.NDArray[Any] | None) -> bool:
-    return first is second or (first is not None and second is not None and np.array_equal(first, second))
-
-
-def _warn_unreached(nodes: dict[str, Node]) -> None:
-    reached: set[str] = set()
-    for node in reversed(list(nodes.values())):
-        if node.is_observed or node.name in reached:
-            reached.update(parent.name for parent in node.parents())
-    for name, node in nodes.items():
-        if not node.is_observed and name not in reached:
-            warnings.warn(
-                f"{name!r} is hidden and has no path to data: its posterior will be its prior. Leave it out, or observe a "
-                "node that depends on it",
-                UnreachedNode,
-                stacklevel=3,
-            )

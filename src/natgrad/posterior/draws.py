@@ -98,7 +98,7 @@ class DrawnFactor:
         """Ends of each element's central interval with probability ``mass``: quantiles of the draws."""
         if not 0 < mass < 1:
             raise ValueError(f"mass must lie in (0, 1), got {mass}. For 90 % use mass=0.9.")
-        if self.family.name in (*CATEGORIES, "Bernoulli"):
+        if self.family.name in (*CATEGORIES, "Bernoulli", "Binary"):
             raise TypeError(f"{self.family.name} has no interval: use mean(), the probabilities.")
         values = self.values
         low, high = np.quantile(values.reshape(-1, *values.shape[2:]), [(1 - mass) / 2, (1 + mass) / 2], axis=0)

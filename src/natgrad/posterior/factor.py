@@ -15,7 +15,7 @@ __all__ = ["DISCRETE", "Factor", "shifted"]
 
 Array = npt.NDArray[Any]
 # Families whose values have no order, hence no interval.
-DISCRETE = ("Categorical", "Bernoulli", "MarkovChain")
+DISCRETE = ("Categorical", "Bernoulli", "Binary", "MarkovChain")
 
 
 @dataclass(frozen=True, eq=False)

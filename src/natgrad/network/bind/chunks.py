@@ -26,7 +26,7 @@ from natgrad.network.bind.tables import Table, TableChunks
 from natgrad.network.bind.template import Template, made_parents
 from natgrad.network.compile.origins import find_origins, placed
 from natgrad.network.compile.plan import coloured, make_plan, meeting_pairs, weight_key
-from natgrad.network.language.discrete import MarkovChain
+from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.scope import Numbered
 

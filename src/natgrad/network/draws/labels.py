@@ -19,7 +19,8 @@ from scipy.optimize import linear_sum_assignment
 
 from natgrad.network.compile.plan import Plan
 from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take
-from natgrad.network.language.discrete import Categorical, MarkovChain
+from natgrad.network.language.discrete import Categorical
+from natgrad.network.language.markov_chain import MarkovChain
 
 __all__ = ["Exchangeable", "Relabelling", "exchangeable_axes"]
 

@@ -21,6 +21,8 @@ from natgrad.network.draws.labels import Relabelling
 from natgrad.network.draws.predictive import predictive_of_draws
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.problem import NetworkProblem
+from natgrad.network.language.expressions import CATEGORY
+from natgrad.network.language.missing import seen_values
 from natgrad.posterior.draws import DrawnFactor, Draws, DrawsSettings
 from natgrad.posterior.fit_options import CheckpointOptions, checkpointer_of
 from natgrad.validation import whole_number
@@ -117,6 +119,12 @@ def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings) ->
         stride = gibbs.strides.get(name, 1)
         kept = memory["kept"][name][:, : -(-done // stride)] if name in gibbs.strides else None
         first, second = memory["sums"][name]
+        node = fit.problem.plan.nodes[name]
+        if node.is_observed and node.kind != CATEGORY:  # observed in part: what was seen is not drawn
+            seen, values = seen_values(node)
+            known = values if block.origin is None else values - block.origin
+            kept = None if kept is None else np.where(seen, known, kept)
+            first, second = np.where(seen, done * known, first), np.where(seen, done * known**2, second)
         factors[name] = DrawnFactor(name, block.family, block.plates, kept, first, second, done, stride, block.origin)
     made = settings if done == settings.n else _with_n(settings, done)
     return Draws(factors, made, memory["relabelled"], predictive=_predictive_of(fit.problem.plan))

@@ -4,8 +4,9 @@ from natgrad.network.language.censoring import censored
 from natgrad.network.language.columns import Column, Columns
 from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
 from natgrad.network.language.counts import NegativeBinomial, Poisson
-from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial
+from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, Multinomial
 from natgrad.network.language.gaussian_chain import GaussianChain
+from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.operators import diag, dot
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.process import GaussianProcess

@@ -1,4 +1,4 @@
-"""Discrete nodes: Categorical, Bernoulli, Binomial, Multinomial, MarkovChain; `counts.py` has Poisson and NegativeBinomial.
+"""Discrete nodes: Categorical, Bernoulli, Binomial, Multinomial; `counts.py` has Poisson and NegativeBinomial.
 
 Each node declares its conditional once, as its expected log density; messages, targets, natural gradients and the bound
 are all derived from these polynomials. Observed categories
@@ -22,19 +22,18 @@ from natgrad.network.language.links import LINKS, chosen_link, logistic_density
 from natgrad.network.language.node_helpers import (
     Plates,
     ScalarNode,
-    checked_lengths,
     event_length,
     known,
     must_be_observed,
     numbers,
 )
 from natgrad.network.language.nodes import Node, Slot, category_take
-from natgrad.network.language.plates import Index, Plate, as_plates
+from natgrad.network.language.plates import Index
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories, spread
 from natgrad.validation import as_numbers, first, require, where
 
-__all__ = ["Bernoulli", "Binomial", "Categorical", "MarkovChain", "Multinomial"]
+__all__ = ["Bernoulli", "Binomial", "Categorical", "Multinomial"]
 
 
 @final
@@ -78,6 +77,8 @@ class Categorical(Node):
 class Bernoulli(ScalarNode):
     """x ~ Bernoulli(prob): 0 or 1. Or with a link: ``logit=`` (prob = σ(logit)), ``probit=`` (prob = Φ(probit), observed).
 
+    It may choose between two components, as a category does: ``mu[x]``, ``table(values)[x]``.
+
     A link takes what a mean takes (a Normal, a dot, sums of these) and is made conjugate by an auxiliary variable for each
     element (Pólya–Gamma, truncated Normal), which is named after the node and hidden unless asked for: ``fit["y.omega"]``,
     ``fit["y.latent"]``.
@@ -92,7 +93,7 @@ class Bernoulli(ScalarNode):
     (['w'], array([0.8]))
     """
 
-    family = families.Bernoulli()
+    family = families.Binary()
     kind = COUNT
 
     def __init__(
@@ -129,6 +130,17 @@ class Bernoulli(ScalarNode):
             _check_possible(self, value, np.where(value == 1, prob.value > 0, prob.value < 1), present)
         return np.where(present, value, 0).astype(np.float64)
 
+    @property
+    def categories(self) -> int | None:
+        return 2
+
+    def observed_index(self, access: Access) -> Index | None:
+        return _observed_index(self, access)
+
+    def observed_stat(self, name: str) -> npt.NDArray[Any]:
+        assert self.value is not None
+        return self.value if name == "x" else 1.0 - self.value
+
     def log_density(self, scope: Scope) -> Polynomial:
         if self.link == "probit":
             return Polynomial()  # what was seen is in the bounds of the latent variable
@@ -136,9 +148,7 @@ class Bernoulli(ScalarNode):
         if self.link == "logit":
             return logistic_density(self.parameters["logit"], self.parameters["omega"], x, np.ones(()), scope)
         prob = self.parameters["prob"]
-        # 1 − x in one piece where it is known: log 0 may meet it, which must not be added and taken away again.
-        rest = known(scope, 1.0 - self.value) if self.value is not None and not scope.in_part(self) else 1.0 + -1.0 * x
-        return x * prob.stat("log", scope) + rest * prob.stat("log1m", scope)
+        return x * prob.stat("log", scope) + self.own("rest", scope) * prob.stat("log1m", scope)
 
 
 @final
@@ -253,90 +263,6 @@ class Multinomial(Node):
         return self.own("x", scope, (k,)) * self.parameters["probs"].stat("log", scope, (k,)) + known(scope, ways)
 
 
-@final
-class MarkovChain(Node):
-    """z_1 ~ Cat(initial), z_t ~ Cat(transition[z_{t−1}]) along the last plate: one factor for the whole chain.
-
-    Parameters
-    ----------
-    initial : Dirichlet or probabilities [K]
-    transition : Dirichlet on a plate of K states, or probabilities [K, K]; row i holds P(next | i)
-    plate : Plate or several
-        The last one is time; those before it are independent sequences of equal length.
-    lengths : ints, optional
-        Several sequences laid end to end on the time plate: the length of each.
-    """
-
-    kind = CATEGORY
-    slots_of = (Slot("initial", SIMPLEX), Slot("transition", SIMPLEX, events=2))
-
-    def __init__(
-        self,
-        name: str,
-        initial: Any,
-        transition: Any,
-        *,
-        plate: Plates,
-        lengths: Any = None,
-        observed: Any = None,
-    ) -> None:
-        if observed is not None:
-            raise TypeError(
-                f"{name!r}: an observed chain is a Categorical with probs=transition[previous state]; leave out observed="
-            )
-        plates = as_plates(name, plate)
-        if not plates:
-            raise PlateMismatch(f"{name!r}: a chain needs a plate of time steps: give plate=Plate('time', n)")
-        if plates[-1].weight is not None:
-            raise PlateMismatch(f"{name!r}: the time plate {plates[-1].name!r} of a chain cannot carry weights")
-        self.family = families.MarkovChain(checked_lengths(name, lengths, plates[-1]))
-        super().__init__(name, {"initial": initial, "transition": transition}, plates)
-
-    @property
-    def block_plates(self) -> tuple[Plate, ...]:
-        return self.plates[:-1]
-
-    def stat_shapes(self) -> list[tuple[int, ...]]:
-        marginals, first, pairs = super().stat_shapes()
-        return [(*marginals[:-2], self.plates[-1].size, marginals[-1]), first, pairs]
-
-    def _event_size(self, observed: Any) -> int | None:
-        sizes = {name: event_length(self.parameters[name]) for name in ("initial", "transition")}
-        if sizes["initial"] != sizes["transition"]:
-            raise PlateMismatch(
-                f"{self.name!r}: initial has {sizes['initial']} states, but the rows of transition have {sizes['transition']}"
-            )
-        return sizes["initial"]
-
-    def log_density(self, scope: Scope) -> Polynomial:
-        # The term lives on the sequences; time is inside the factor.
-        scope.plates = self.block_plates
-        initial, transition, size = self.parameters["initial"], self.parameters["transition"], self.size
-        assert size is not None
-        for slot, expression in self.parameters.items():
-            if any(plate.name == self.plates[-1].name for a in expression.accesses() for plate in a.leftover(scope)):
-                raise PlateMismatch(
-                    f"{self.name!r}: {slot} = {expression} lies on the time plate {self.plates[-1].name!r}, but a chain has one "
-                    f"{slot} for all times"
-                )
-        i, j, k = (scope.fresh("k", size) for _ in range(3))
-        if transition.is_known:
-            table = transition.stat("log", scope, (i, j))
-        else:
-            plate = scope.single_leftover(transition, f"transition = {transition}, a row for each state,")
-            scope.check_size(plate, i, f"transition = {transition}, a row for each state,")
-            table = transition.stat("log", scope, (j,), {plate.name: i})
-        return (
-            self._chain("first", scope, (k,)) * initial.stat("log", scope, (k,))
-            + self._chain("pairs", scope, (i, j)) * table
-        )
-
-    def _chain(self, name: str, scope: Scope, labels: tuple[Label, ...]) -> Polynomial:
-        stat = self.family.stat_names.index(name)
-        axes = (*scope.plate_names, *labels)
-        return Polynomial.of([Factor(self.name, stat, axes, known=False)])
-
-
 def _check_possible(
     node: Node, value: npt.NDArray[Any], possible: npt.NDArray[np.bool_], present: npt.NDArray[np.bool_]
 ) -> None:
@@ -364,7 +290,7 @@ def _observed_index(node: Node, access: Access) -> Index | None:
         return None  # what is missing is inferred: a gate, in which what was observed is certain
     if any(isinstance(selector, Access) for selector in access.selectors):
         return None  # a hidden category chooses which observed one does: a gate, though one with known numbers
-    values, names = node.value, tuple(plate.name for plate in node.plates)
+    values, names = node.value.astype(np.int64), tuple(plate.name for plate in node.plates)
     indices = [selector for selector in access.selectors if isinstance(selector, Index)]
     if not indices:
         return Index(values, names, (node,))

@@ -17,9 +17,10 @@ from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
 from natgrad.network.compile.polynomial import Factor, Label, Polynomial, Take
 from natgrad.network.language.columns import RecordedNode, is_deferred
-from natgrad.network.language.expressions import NOUN, VECTOR, Access, Constant, Expression, Untyped
+from natgrad.network.language.expressions import CATEGORY, MATRIX, NOUN, VECTOR, Access, Constant, Expression, Untyped
 from natgrad.network.language.missing import with_unread
 from natgrad.network.language.plates import Index, Plate, as_plates, plates_in_words
+from natgrad.network.language.rewriting import as_matrix
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import ACCEPTED, Slot, check_range, spread
 from natgrad.validation import as_numbers, as_observed, first, where
@@ -45,6 +46,7 @@ class Node(Expression):
 
     family: Family
     is_declared: ClassVar[bool] = True
+    has_evidence: bool = False  # hidden, but known in places: a chain of which some states were observed
     is_auxiliary: bool = False  # declared by another node, which it makes conjugate (`auxiliary.py`)
     slots_of: tuple[Slot, ...]
 
@@ -52,6 +54,11 @@ class Node(Expression):
         """The node; or its record, if columns or plates without a size stand in its arguments."""
         if any(map(is_deferred, arguments)) or any(map(is_deferred, options.values())):
             return RecordedNode(cls, arguments, options)
+        # Before Python counts arguments: the one that is missed most is the name.
+        given = options.get("name", arguments[0] if arguments else "")
+        if (arguments or options) and not isinstance(given, str | Node):
+            shown = "an array" if isinstance(given, np.ndarray) else repr(given)
+            raise TypeError(f"a node's name comes first: write {cls.__name__}('name', …), got {shown}")
         return object.__new__(cls)
 
     def __init__(
@@ -65,6 +72,10 @@ class Node(Expression):
         if not isinstance(name, str) or not name:
             raise TypeError(f"a node's name comes first and is a non-empty string, got {name!r}")
         self.name = name
+        if self.kind == CATEGORY or type(self).categories is not Node.categories:
+            self.advice = (
+                f". To choose numbers or components with a category write natgrad.table(numbers)[{name}] or mu[{name}]"
+            )
         self.plates = as_plates(name, plate)
         self.parameters = {slot.name: self._filled(slot, parameters[slot.name]) for slot in self.slots_of}
         data = None if observed is None else as_observed(observed, f"{name!r}: observed")
@@ -132,6 +143,11 @@ class Node(Expression):
         """The plates over which the approximation factorises."""
         return self.plates
 
+    @property
+    def categories(self) -> int | None:
+        """Among how many elements it can choose, as in ``mu[z]``; None if it is no category."""
+        return self.size if self.kind == CATEGORY else None
+
     def stat_shapes(self) -> list[tuple[int, ...]]:
         """The shape of each statistic's array: plates, then events."""
         plates = tuple(plate.size for plate in self.block_plates)
@@ -189,7 +205,7 @@ class Node(Expression):
         return Term(self.name, polynomial, scope, mask)
 
     def declared_term(self, known: dict[str, npt.NDArray[Any]], parts: frozenset[str]) -> Term:
-        """The term that was made when the node was declared, where it holds in this network; adds its arrays to the known ones."""
+        """The term that was made when the node was declared, where it holds in this network; its arrays are added to known."""
         kept: Term | None = self.__dict__.get("_declared")
         partly = self.name in parts or self.entries is not None
         if (
@@ -294,7 +310,7 @@ class Node(Expression):
 
     def _filled(self, slot: Slot, value: Any) -> Expression:
         if isinstance(value, Expression):
-            return self._checked_parent(slot, value)
+            return self._checked_parent(slot, as_matrix(value) if slot.kind == MATRIX else value)
         what = f"{self.name!r}: {slot.name}"
         if isinstance(value, Untyped) and not slot.fixed:
             return value.of_kind(slot.kind, slot.event_ndim, what)

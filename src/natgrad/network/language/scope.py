@@ -200,9 +200,10 @@ class Scope:
         if node.kind == CATEGORY:
             occurrence = self._occurrence(category, axes)
             return Polynomial.of([Factor(node.name, 0, (*axes, label), known=False, occurrence=occurrence)])
-        # A coin has one statistic, x: 1 − x at 0, x at 1.
-        zero, slope = (Factor(self.register(np.array(v)), 0, (label,), known=True) for v in ([1.0, 0.0], [-1.0, 1.0]))
-        return Polynomial.of([zero]) + Polynomial.of([slope]) * self.statistic(category, "x", (), {})
+        # A coin has a statistic for each of its sides.
+        zero, one = (Factor(self.register(np.array(v)), 0, (label,), known=True) for v in ([1.0, 0.0], [0.0, 1.0]))
+        sides = (Polynomial.of([s]) * self.statistic(category, n, (), {}) for s, n in ((zero, "rest"), (one, "x")))
+        return next(sides) + next(sides)
 
     def _index_labels(self, access: Access, index: Index) -> tuple[str, ...]:
         """The plates of the reader on which an index array lives, found by size unless it was said."""

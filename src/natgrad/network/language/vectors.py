@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,7 @@ def entries(vector: Access, key: Any) -> Expression:
     return Dot(Constant(VECTOR, np.eye(size)[key], size), vector, None)
 
 
-def concatenate(parts: Iterable[Any]) -> Expression:
+def concatenate(parts: Any) -> Expression:
     """Vectors, and real numbers as vectors of length one, end to end.
 
     Examples
@@ -47,6 +46,8 @@ def concatenate(parts: Iterable[Any]) -> Expression:
     >>> ng.concatenate([a, w]).size
     3
     """
+    if isinstance(parts, Expression):
+        raise TypeError(f"concatenate takes a list, as in concatenate([a, b]), got {parts}")
     listed = list(parts)
     if not any(isinstance(part, Expression) for part in listed):
         raise TypeError(

@@ -55,7 +55,7 @@ def cluster_starts(
     fewer : whether there are candidates with fewer clusters
     seeds : take the first centres, points that are far from one another, as they are
     """
-    data, size = rows_of(problem, gate, known), problem.plan.nodes[gate].size or 1
+    data, size = rows_of(problem, gate, known), problem.plan.nodes[gate].categories or 1
     alike = _exchangeable(problem, gate, prior)
     points = data.rows[data.whole]
     if len(points) > MOST_POINTS:
@@ -85,7 +85,7 @@ def _clustered(
     prior: State | None,
 ) -> Values:
     """Memberships and centres with these clusters; components beyond them hold nothing, and stand at the mean of all data."""
-    nodes, size = problem.plan.nodes, problem.plan.nodes[gate].size or 1
+    nodes, size = problem.plan.nodes, problem.plan.nodes[gate].categories or 1
     place = np.arange(len(clusters)) if prior is None or not data.centres else _matched(problem, data, clusters, prior)
     centres = np.broadcast_to(points.mean(0), (size, points.shape[1])).copy()
     centres[place] = clusters
@@ -142,6 +142,8 @@ def _exchangeable(problem: NetworkProblem, gate: str, prior: State) -> bool:
         stats: Iterable[Any] = prior.lam[name] if name in problem.blocks else (node.value,)
         parts += [(np.asarray(part), axis) for part in stats]
     own = [np.asarray(part) for part in prior.lam[gate]]
+    if problem.plan.nodes[gate].family.name == "Binary":
+        own = [np.stack(own[::-1], axis=-1)]
     parts.append((own[0] if len(own) == 1 else own[1], -1))
     if len(own) == 3:  # a chain: all its states stay alike, and all its moves are alike
         moves = own[2]

@@ -87,7 +87,7 @@ def rows_of(problem: NetworkProblem, gate: str, known: Values) -> Rows:
             f'init="kmeans" for {gate!r} needs observed data on its own plates, whose mean, rate or probabilities it chooses; '
             'for others use init="random"'
         )
-    size = nodes[gate].size or 1
+    size = nodes[gate].categories or 1
     if whole.sum() < size:
         raise ValueError(
             f'init="kmeans" for {gate!r} needs at least {size} observations without missing values, one for each component, got '

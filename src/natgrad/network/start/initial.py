@@ -281,7 +281,7 @@ def _components(problem: NetworkProblem) -> dict[str, list[tuple[str, int]]]:
     found, apart = {}, told_apart(problem.plan)
     for gate, choices in choices_of(problem).items():
         hidden = [(name, axis) for _, name, axis in choices if name in problem.blocks]
-        if hidden and gate not in apart and (problem.plan.nodes[gate].size or 0) > 1:
+        if hidden and gate not in apart and (problem.plan.nodes[gate].categories or 0) > 1:
             found[gate] = list(dict.fromkeys(hidden))
     return found
 

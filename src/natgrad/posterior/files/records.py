@@ -75,9 +75,9 @@ def _ratings_fields(ratings: Ratings) -> dict[str, Any]:
 
 _PLAIN: dict[str, tuple[type, ...]] = {
     "family": (
-        families.Bernoulli, families.Beta, families.Categorical, families.Dirichlet, families.Gamma, families.GaussianChain,
-        families.MarkovChain, families.MultivariateNormal, families.Normal, families.NormalGamma, families.NormalWishart,
-        families.Poisson, families.TiedNormalWishart, families.Wishart,
+        families.Bernoulli, families.Beta, families.Binary, families.Categorical, families.Dirichlet, families.Gamma,
+        families.GaussianChain, families.MarkovChain, families.MultivariateNormal, families.Normal, families.NormalGamma,
+        families.NormalWishart, families.Poisson, families.TiedNormalWishart, families.Wishart,
         families.PolyaGamma, families.LaplaceWeight, families.TruncatedNormal, families.TruncatedExponential, families.Shares,
     ),
     "method": (methods.VB, methods.Children, methods.GlobalBatch),
@@ -98,7 +98,9 @@ register(group_memory.GroupMemory, "memory.Remembered")
 register(State)
 # What elements are called is kept once, with the declaration.
 register(
-    Factor, None, lambda f: {"name": f.name, "family": f.family, "plates": f.plates, "lam": f.lam, "origin": f.origin}
+    Factor,
+    None,
+    lambda f: {name: getattr(f, name) for name in ("name", "family", "plates", "lam", "origin", "seen", "values")},
 )
 register(Trace, None, _trace_fields, _trace_of)
 register(Stop, None, lambda stop: {"reason": stop.reason.name, "message": stop.message}, _stop_of)
