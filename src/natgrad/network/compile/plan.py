@@ -145,9 +145,11 @@ def _labels(factors: tuple[Factor, ...]) -> list[Label]:
 
 def _merged(monomials: tuple[Monomial, ...]) -> tuple[Monomial, ...]:
     """Add up the coefficients of equal monomials (the two cross terms of a square, say); the first keeps its factors' order."""
-    totals: dict[frozenset[tuple[Factor, int]], tuple[float, tuple[Factor, ...]]] = {}
+    totals: dict[Any, tuple[float, tuple[Factor, ...]]] = {}
     for monomial in monomials:
-        key = frozenset(Counter(monomial.factors).items())
+        key: Any = frozenset(monomial.factors)
+        if len(key) < len(monomial.factors):
+            key = frozenset(Counter(monomial.factors).items())
         value, factors = totals.get(key, (0.0, monomial.factors))
         totals[key] = value + monomial.coefficient, factors
     return tuple(Monomial(value, factors) for value, factors in totals.values() if value != 0.0)

@@ -261,6 +261,8 @@ class NetworkProblem(EdgeProblem):
 
     def moments(self, block: Block, lam: Stats) -> Stats:
         """μ = ∇A(λ)."""
+        if self.interpreter is not None:
+            return tuple(map(np.asarray, block.family.expected_stats(lam)))
 
         def build() -> Callable[..., Any]:
             return lambda lam, known: block.family.moments(lam)[0]
