@@ -86,7 +86,7 @@ class JointMeans:
 def _conjugate_gradients(on: Backend, function: Quadratic, start: Means) -> tuple[Means, Array]:
     """The maximum of a concave quadratic function, and how many gradients it took."""
     xp, residual, curvature = on.xp, function.residual, function.curvature
-    inverse = _inverse(xp, {n: -2.0 * second for n, second in function.by_second.items()})
+    inverse = _inverse(xp, {n: -2.0 * second for n, second in function.by_second.items()}, start)
     first = inverse(residual)
     size = _inner(on, residual, first)
     # The size of what was subtracted to get the residual, at the precision it was computed with.
@@ -110,17 +110,19 @@ def _conjugate_gradients(on: Backend, function: Quadratic, start: Means) -> tupl
     return means, count
 
 
-def _inverse(xp: Any, precisions: Means) -> Callable[[Means], Means]:
+def _inverse(xp: Any, precisions: Means, like: Means) -> Callable[[Means], Means]:
     """Division by the precisions, which are matrices for vectors; elements of weight zero stay where they are."""
 
-    def one(precision: Array, value: Array) -> Array:
-        if precision.ndim == value.ndim:
-            return xp.where(precision > 0, value / xp.where(precision > 0, precision, 1.0), 0.0)
+    def one(precision: Array, is_scalar: bool) -> Callable[[Array], Array]:
+        if is_scalar:
+            factor = xp.where(precision > 0, 1.0 / xp.where(precision > 0, precision, 1.0), 0.0)
+            return lambda value: factor * value
         there = xp.trace(precision, axis1=-2, axis2=-1)[..., None] > 0
         safe = xp.where(there[..., None], precision, xp.eye(precision.shape[-1]))
-        return xp.where(there, xp.linalg.solve(safe, value[..., None])[..., 0], 0.0)
+        return lambda value: xp.where(there, xp.linalg.solve(safe, value[..., None])[..., 0], 0.0)
 
-    return lambda values: {name: one(precisions[name], value) for name, value in values.items()}
+    functions = {name: one(precision, precision.ndim == like[name].ndim) for name, precision in precisions.items()}
+    return lambda values: {name: functions[name](value) for name, value in values.items()}
 
 
 def _inner(on: Backend, first: Means, second: Means) -> Array:

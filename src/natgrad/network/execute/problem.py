@@ -154,8 +154,8 @@ class NetworkProblem(EdgeProblem):
         return self._possible(SweepResult(new, float(bound), info), state)
 
     def _possible(self, result: SweepResult, before: State) -> SweepResult:
-        """The start may rule out more than the data do, a second sweep may not."""
-        if result.bound < IMPOSSIBLE and before.t > 0:
+        """The start may rule out more than the data do; a second sweep may not, nor one that reads nothing of the start."""
+        if result.bound < IMPOSSIBLE and (before.t > 0 or not any(map(self.neighbours, self.blocks))):
             raise ValueError(self._impossible(result.state))
         return result
 
