@@ -7,12 +7,15 @@ network these, and not the numbers, are what a sweep costs.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from natgrad.inference.problem import Block, BlockInfo, State, SweepResult
 from natgrad.network.compile.plan import last_touch
+from natgrad.network.execute.addressing import Piece
+from natgrad.network.execute.interpreted_joint import InterpretedQuadratic
 from natgrad.network.execute.updates import all_valid, choose, settle
 from natgrad.network.execute.written_out import Writer
 
@@ -45,6 +48,10 @@ class Interpreter:
         with self.problem.backend.running():
             own = self.written.parts(block.name, block.name)(parents)
             return tuple(map(np.asarray, block.family.project(own)))
+
+    def quadratic(self, names: tuple[str, ...], pieces: Sequence[Piece]) -> InterpretedQuadratic:
+        """The bound as a function of some means that meet in these pieces."""
+        return InterpretedQuadratic(self.written, names, pieces)
 
     def target(self, block: Block, terms: tuple[str, ...] | None, mu: Any) -> Stats:
         """λ^temp of a block without weights from some of its terms, all if None."""

@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from natgrad.inference.problem import State
 from natgrad.network.compile.polynomial import Monomial
 from natgrad.network.execute.backend import Backend, Quadratic, squared
 
 if TYPE_CHECKING:
+    from natgrad.network.execute.jax_backend import JaxBackend
     from natgrad.network.execute.problem import NetworkProblem
 
 __all__ = ["JointMeans", "joint_groups"]
@@ -68,13 +69,19 @@ class JointMeans:
         for piece in (piece for term in terms for piece in program.pieces(term)):
             touching = tuple(m for m in piece.monomials if _degree(m, group))
             pieces.append(piece._replace(monomials=touching))
+        interpreter = self.problem.interpreter
+        quadratic: Callable[..., Quadratic]
+        if interpreter is None:
+            quadratic = partial(cast("JaxBackend", on).quadratic, pieces)
+        else:
+            quadratic = interpreter.quadratic(group, pieces)
 
         def function(lam: Any, mu: Any, known: Any) -> Any:
             xp = on.xp
             # The second moment of a Gaussian with mean zero is its covariance.
             spread = {n: families[n].moments((xp.zeros_like(lam[n][0]), lam[n][1]))[0][1] for n in group}
             start = {n: mu[n][0] for n in group}
-            means, count = _conjugate_gradients(on, on.quadratic(pieces, start, spread, mu, known), start)
+            means, count = _conjugate_gradients(on, quadratic(start, spread, mu, known), start)
             good = xp.all(xp.stack([xp.all(xp.isfinite(m)) for m in means.values()]))
             means = {n: xp.where(good, means[n], start[n]) for n in group}
             stats = {n: (m, spread[n] + squared(m, spread[n])) for n, m in means.items()}
