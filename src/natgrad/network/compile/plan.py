@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.scope import Reading
 
-__all__ = ["Plan", "PlannedTerm", "last_touch", "make_plan", "weight_key", "with_gates"]
+__all__ = ["Plan", "PlannedTerm", "ending_terms", "make_plan", "weight_key", "with_gates"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,10 +282,13 @@ def element_keys(
     return np.ravel_multi_index(parts, [shape[p] for p in chosen]), tuple(chosen)
 
 
-def last_touch(plan: Plan, order: Iterable[str]) -> dict[str, str | None]:
-    """For each term, the block of the sweep after whose update it changes no more."""
+def ending_terms(plan: Plan, order: Sequence[str]) -> dict[str | None, list[str]]:
+    """For each block of a sweep, the terms that change no more after its update; under None those that no block touches."""
     last: dict[str, str | None] = dict.fromkeys(plan.terms, None)
     for name in order:
         for term in plan.terms_of(name):
             last[term.node] = name
-    return last
+    ending: dict[str | None, list[str]] = {name: [] for name in (*order, None)}
+    for node, block in last.items():
+        ending[block].append(node)
+    return ending

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from natgrad.inference.problem import Block, BlockInfo, State, SweepResult
-from natgrad.network.compile.plan import last_touch
+from natgrad.network.compile.plan import ending_terms
 from natgrad.network.execute.addressing import Piece
 from natgrad.network.execute.interpreted_joint import InterpretedQuadratic
 from natgrad.network.execute.updates import all_valid, choose, settle
@@ -64,10 +64,7 @@ class InterpretedSweep:
 
     def __init__(self, problem: NetworkProblem, order: tuple[str, ...], written: Writer) -> None:
         self.problem, self.written = problem, written
-        last = last_touch(problem.plan, order)
-        ending: dict[str | None, list[str]] = {name: [] for name in (*order, None)}
-        for term, block in last.items():
-            ending[block].append(term)
+        ending = ending_terms(problem.plan, order)
         self.untouched = [written.value(term) for term in ending[None]]
         self.updates = [self._update(problem.blocks[name], ending[name]) for name in order]
 

@@ -26,7 +26,7 @@ from natgrad.inference.problem import (
 )
 from natgrad.network.compile.gauge import find_gauges
 from natgrad.network.compile.incidence import child_sets, coupling, n_reads, present_elements
-from natgrad.network.compile.plan import Plan, last_touch
+from natgrad.network.compile.plan import Plan, ending_terms
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend, make_backend
 from natgrad.network.execute.interpreted_sweep import Interpreter
@@ -111,6 +111,10 @@ class NetworkProblem(EdgeProblem):
     def gauges(self) -> tuple[tuple[str, str], ...]:  # type: ignore[override]
         """Pairs of blocks that their children see only through an inner product."""
         return find_gauges(self.plan)
+
+    def interpreted(self) -> NetworkProblem:
+        """The same network on NumPy."""
+        return self if self.backend.name == "numpy" else NetworkProblem(self.plan, "numpy")
 
     def prior(self, fixed: Mapping[str, Stats]) -> State:
         """Every block at its prior, given its parents there; ``fixed`` gives the moments of those that start elsewhere."""
@@ -288,16 +292,11 @@ class NetworkProblem(EdgeProblem):
     # -- compilation --
 
     def _sweep(self, order: tuple[str, ...], exact: bool) -> Callable[..., Any]:
-        program, xp, last = self.program, self.backend.xp, last_touch(self.plan, order)
-        untouched = [name for name, block in last.items() if block is None]
-        ending: dict[str, list[str]] = {name: [] for name in order}
-        for term, block in last.items():
-            if block is not None:
-                ending[block].append(term)
+        program, xp, ending = self.program, self.backend.xp, ending_terms(self.plan, order)
 
         def function(lam: Any, mu: Any, rho: Array, known: Any) -> Any:
             lam, mu, info = dict(lam), dict(mu), {}
-            total = sum((program.log_joint(name, mu, known) for name in untouched), xp.zeros(()))
+            total = sum((program.log_joint(name, mu, known) for name in ending[None]), xp.zeros(()))
             for name in order:
                 block = self.blocks[name]
                 if block.n_columns == 1 and not self._is_weighted(block):
