@@ -59,12 +59,6 @@ class Categorical(Family):
         total = ops.summed(weights)[..., None]
         return (weights / total,), (top + xp.log(total))[..., 0]
 
-    def _moments_total_entropy(self, lam: Stats) -> tuple[Stats, Any]:
-        mu, a = self._moments(lam)
-        total = a.sum() - np.vdot(lam[0], mu[0])
-        # −inf · 0 is NaN: a category that never happens.
-        return (mu, total) if np.isfinite(total) else super()._moments_total_entropy(lam)
-
     def _inside_but_finite(self, lam: Stats) -> Array:
         return True
 

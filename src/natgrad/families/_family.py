@@ -129,6 +129,13 @@ class Family(ABC):
 
     def _moments_total_entropy(self, lam: Stats) -> tuple[Stats, Any]:
         """μ, and A − ⟨λ, μ⟩ summed over the plates; for NumPy."""
+        if type(self)._moments_entropy is Family._moments_entropy:
+            mu, a = self._moments(lam)
+            total = a.sum() if np.ndim(a) else a
+            for g, m in zip(lam, mu, strict=True):
+                total = total - np.vdot(g, m)
+            if np.isfinite(total):  # −inf · 0 is NaN: a category that never happens
+                return mu, total
         mu, entropy = self._moments_entropy(lam)
         return mu, entropy.sum() if np.ndim(entropy) else entropy
 

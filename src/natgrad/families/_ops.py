@@ -10,6 +10,7 @@ import sys
 from typing import Any, TypeAlias
 
 import numpy as np
+import scipy.special as sp
 
 from natgrad.families._gamma_functions import digamma_positive, gammaln_positive
 
@@ -60,6 +61,8 @@ def is_jax(*arrays: Array) -> bool:
     False
     """
     jax = sys.modules.get("jax")
+    if jax is None:
+        return False
     # `jax` can be half-imported (by another thread): then nobody holds its arrays yet.
     kind = getattr(jax, "Array", None)
     return kind is not None and any(isinstance(a, kind) for a in arrays)
@@ -74,29 +77,23 @@ def namespace(*arrays: Array) -> Any:
     return np
 
 
-def _special(x: Array) -> Any:
-    if is_jax(x):
-        import jax.scipy.special as jsp
-
-        return jsp
-    import scipy.special as sp
-
-    return sp
-
-
 def digamma(x: Array) -> Array:
     """ψ(x) for x > 0, the derivative of log Γ."""
-    return digamma_positive(x, namespace(x)) if is_jax(x) else _special(x).digamma(x)
+    return digamma_positive(x, namespace(x)) if is_jax(x) else sp.digamma(x)
 
 
 def gammaln(x: Array) -> Array:
     """Log Γ(x) for x > 0."""
-    return gammaln_positive(x, namespace(x)) if is_jax(x) else _special(x).gammaln(x)
+    return gammaln_positive(x, namespace(x)) if is_jax(x) else sp.gammaln(x)
 
 
 def sigmoid(x: Array) -> Array:
     """1 / (1 + e⁻ˣ)."""
-    return _special(x).expit(x)
+    if is_jax(x):
+        import jax.scipy.special as jsp
+
+        return jsp.expit(x)
+    return sp.expit(x)
 
 
 def softplus(x: Array) -> Array:

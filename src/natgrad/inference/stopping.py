@@ -26,8 +26,8 @@ __all__ = ["Left", "left_to_gain", "left_to_gain_noisy"]
 
 # A sum of N terms has rounding errors of a few ε times their size; the bound is such a sum.
 ROUNDING = 1e-13
-# What the estimate is multiplied by.
-SAFETY = 2.0
+# What the estimate is multiplied by, and while there are only three gains.
+SAFETY, FEW_GAINS = 2.0, 200.0
 # How many gains are summed before they are compared with those before.
 LENGTHS = (1, 2, 4, 8)
 # So many falls among the last passes are noise, and tell how much; a single one is an event.
@@ -70,9 +70,11 @@ def left_to_gain(bounds: Sequence[float], per_pass: int = 1, monotone: bool = Tr
     gains = [max(gain, 0.0) if monotone else abs(gain) for gain in gains]
     if max(gains[-2:]) <= noise:
         return Left(max(gains[-2:]), noise)
-    if len(gains) < 4:
+    if len(gains) < 3:
         return None
-    return Left(SAFETY * max(_rest(gains, noise), _rest(gains[:-1], noise)), noise)
+    # Three gains have no sums of two to compare: they count if what they leave is far below the tolerance.
+    safety = SAFETY if len(gains) > 3 else FEW_GAINS
+    return Left(safety * max(_rest(gains, noise), _rest(gains[:-1], noise)), noise)
 
 
 def _rest(gains: list[float], noise: float) -> float:

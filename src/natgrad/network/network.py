@@ -287,7 +287,8 @@ class Network(SimulationMixin):
         warn_of_ties(self._plan)
         watchers = (*as_callbacks(callbacks), symmetry_watch(problem))
         every, trace = checked_every(bound_every), Trace()
-        about = {"method": method, "step": settings.step, "init": init, "n_init": n_init, "backend": chosen.name}
+        about: dict[str, Any] = {"method": method, "step": settings.step, "init": init, "backend": chosen.name}
+        about |= {} if n_init is None else {"n_init": n_init}
         checkpointer = checkpointer_of(keep, about, lambda: (state_table(shapes_of(problem), settings.seed), {}))
         result = run(
             Phase(problem, method, settings.step, settings.order, bound_every=every),

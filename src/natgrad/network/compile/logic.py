@@ -35,6 +35,7 @@ Floats = npt.NDArray[np.float64]
 # Odds ratios from here on count as logic, probabilities below as zero.
 STRONG, ZERO = float(np.log(1e3)), float(np.log(1e-9))
 LOWEST = 1e6  # in place of −∞, so that differences are numbers
+WITH_TABLES = (Bernoulli, Binomial, Categorical, Multinomial)
 # Larger tables are compared with their row and column means, not pair by pair.
 MOST = 20_000_000
 # Tables of coins on plates with more elements are not compared.
@@ -69,7 +70,7 @@ def ties_of(plan: Plan) -> list[Tie]:
     """The tables that tie hidden categories, in the order of declaration."""
     found = []
     for term in plan.terms.values():
-        if not isinstance(plan.nodes[term.node], (Bernoulli, Binomial, Categorical, Multinomial)):
+        if type(plan.nodes[term.node]) not in WITH_TABLES:
             continue
         groups: dict[tuple[Factor, ...], list[Monomial]] = {}
         for monomial in term.monomials:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,7 +23,7 @@ __all__ = [
     "Plan",
     "PlannedTerm",
     "coloured",
-    "last_touch",
+    "ending_terms",
     "make_plan",
     "meeting_pairs",
     "weight_key",
@@ -167,9 +167,11 @@ def _labels(factors: tuple[Factor, ...]) -> list[Label]:
 
 def _merged(monomials: tuple[Monomial, ...]) -> tuple[Monomial, ...]:
     """Add up the coefficients of equal monomials (the two cross terms of a square, say); the first keeps its factors' order."""
-    totals: dict[frozenset[tuple[Factor, int]], tuple[float, tuple[Factor, ...]]] = {}
+    totals: dict[Any, tuple[float, tuple[Factor, ...]]] = {}
     for monomial in monomials:
-        key = frozenset(Counter(monomial.factors).items())
+        key: Any = frozenset(monomial.factors)
+        if len(key) < len(monomial.factors):
+            key = frozenset(Counter(monomial.factors).items())
         value, factors = totals.get(key, (0.0, monomial.factors))
         totals[key] = value + monomial.coefficient, factors
     return tuple(Monomial(value, factors) for value, factors in totals.values() if value != 0.0)
@@ -314,10 +316,13 @@ def element_keys(
     return np.ravel_multi_index(parts, [shape[p] for p in chosen]), tuple(chosen)
 
 
-def last_touch(plan: Plan, order: Iterable[str]) -> dict[str, str | None]:
-    """For each term, the block of the sweep after whose update it changes no more."""
+def ending_terms(plan: Plan, order: Sequence[str]) -> dict[str | None, list[str]]:
+    """For each block of a sweep, the terms that change no more after its update; under None those that no block touches."""
     last: dict[str, str | None] = dict.fromkeys(plan.terms, None)
     for name in order:
         for term in plan.terms_of(name):
             last[term.node] = name
-    return last
+    ending: dict[str | None, list[str]] = {name: [] for name in (*order, None)}
+    for node, block in last.items():
+        ending[block].append(node)
+    return ending

@@ -7,12 +7,15 @@ network these, and not the numbers, are what a sweep costs.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from natgrad.inference.problem import Block, BlockInfo, State, SweepResult
-from natgrad.network.compile.plan import last_touch
+from natgrad.network.compile.plan import ending_terms
+from natgrad.network.execute.addressing import Piece
+from natgrad.network.execute.interpreted_joint import InterpretedQuadratic
 from natgrad.network.execute.updates import all_valid, choose, settle
 from natgrad.network.execute.written_out import Writer
 
@@ -46,6 +49,10 @@ class Interpreter:
             own = self.written.parts(block.name, block.name)(parents)
             return tuple(map(np.asarray, block.family.project(own)))
 
+    def quadratic(self, names: tuple[str, ...], pieces: Sequence[Piece]) -> InterpretedQuadratic:
+        """The bound as a function of some means that meet in these pieces."""
+        return InterpretedQuadratic(self.written, names, pieces)
+
     def target(self, block: Block, terms: tuple[str, ...] | None, mu: Any) -> Stats:
         """λ^temp of a block without weights from some of its terms, all if None."""
         with self.problem.backend.running():
@@ -57,10 +64,7 @@ class InterpretedSweep:
 
     def __init__(self, problem: NetworkProblem, order: tuple[str, ...], written: Writer) -> None:
         self.problem, self.written = problem, written
-        last = last_touch(problem.plan, order)
-        ending: dict[str | None, list[str]] = {name: [] for name in (*order, None)}
-        for term, block in last.items():
-            ending[block].append(term)
+        ending = ending_terms(problem.plan, order)
         self.untouched = [written.value(term) for term in ending[None]]
         self.updates = [self._update(problem.blocks[name], ending[name]) for name in order]
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from natgrad.blas import ONE_BLAS_THREAD
-from natgrad.network.compile.polynomial import Label, Monomial
+from natgrad.network.compile.polynomial import Label
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
-from natgrad.network.execute.backend import BackendName, Quadratic, squared
+from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.interpreter import Slopes, Values, layout_of, segment_sum
 from natgrad.network.execute.numpy_contraction import Contraction
-from natgrad.network.execute.written_out import Parts
 
 __all__ = ["NumpyBackend"]
 
@@ -34,7 +33,6 @@ class NumpyBackend:
     def __init__(self) -> None:
         self._values: dict[Any, Values] = {}
         self._slopes: dict[Any, Slopes] = {}
-        self._quadratics: dict[Any, tuple[dict[str, Parts], dict[str, Parts], Sequence[Piece]]] = {}
         self._contractions: dict[Any, Contraction] = {}
 
     # -- polynomials --
@@ -63,41 +61,6 @@ class NumpyBackend:
         if found is None:
             found = self._slopes[key] = Slopes(piece, name, view, axis, occurrence)
         return found(moments, known, view, number)
-
-    def quadratic(
-        self, pieces: Sequence[Piece], start: Means, spread: Means, moments: Moments, known: Known
-    ) -> Quadratic:
-        """∂/∂m = G₁ + 2 G₂ m. Where two means meet, G₁ is linear in them; G₂ has none of them: every term is quadratic."""
-        whole, lines = self._written(pieces, tuple(start), moments, known)
-        here = {**moments, **{n: (m, spread[n] + squared(m, spread[n])) for n, m in start.items()}}
-        found = {n: whole[n](here) for n in start}
-        second = {n: found[n][1] for n in start}
-
-        def curvature(means: Means) -> Means:
-            here = {**moments, **{n: (m, spread[n]) for n, m in means.items()}}
-            return {n: lines[n](here)[0] + _twice(second[n], m) for n, m in means.items()}
-
-        residual = {n: found[n][0] + _twice(second[n], m) for n, m in start.items()}
-        return Quadratic(second, residual, curvature)
-
-    def _written(
-        self, pieces: Sequence[Piece], names: tuple[str, ...], moments: Moments, known: Known
-    ) -> tuple[dict[str, Parts], dict[str, Parts]]:
-        """The gradients by some nodes, and those by their means of the monomials in which two of the means meet."""
-        key = (tuple(map(id, pieces)), names)
-        if key not in self._quadratics:
-            shapes = {name: [np.shape(stat) for stat in stats] for name, stats in moments.items()}.__getitem__
-            mixed = [
-                piece._replace(monomials=tuple(m for m in piece.monomials if _meets(m, names))) for piece in pieces
-            ]
-            whole = {name: Parts(name, pieces, known, shapes) for name in names}
-            lines = {name: Parts(name, mixed, known, shapes, stats=(0,)) for name in names}
-            self._quadratics[key] = (
-                whole,
-                lines,
-                pieces,
-            )  # the pieces are kept, because they are known by their place in memory
-        return self._quadratics[key][:2]
 
     def contract(self, out: tuple[Label, ...], factors: list[Labelled]) -> Array:
         labels = tuple(factor.labels for factor in factors)
@@ -164,14 +127,3 @@ def _arrays(tree: Any) -> Any:
         parts = [_arrays(part) for part in tree]
         return tree._make(parts) if hasattr(tree, "_make") else tuple(parts)
     return np.asarray(tree) if isinstance(tree, np.generic) else tree
-
-
-def _meets(monomial: Monomial, names: tuple[str, ...]) -> bool:
-    return sum(factor.source in names and not factor.known for factor in monomial.factors) > 1
-
-
-def _twice(second: Array, mean: Array) -> Array:
-    """∂⟨G, m mᵀ⟩/∂m = (G + Gᵀ) m."""
-    if second.ndim == mean.ndim:
-        return 2.0 * second * mean
-    return ((second + np.swapaxes(second, -1, -2)) @ mean[..., None])[..., 0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,13 +57,15 @@ class Contraction:
         self._chunk: tuple[Label, int] | None = None
         self._call: Callable[[Sequence[Array]], Array]
         self._parts: dict[int, Contraction] = {}
+        self.spec: str | None = None  # where one loop over all labels does it
         if not sizes:
             self._call = math.prod
             return
         letters = dict(zip(sizes, LETTERS, strict=False))
         if len(inputs) > 1 and len(letters) == len(sizes) and math.prod(sizes.values()) <= SMALL and len(inputs) < 12:
             spec = ",".join("".join(letters[label] for label in labels) for labels in inputs)
-            self._call = _whole(f"{spec}->{''.join(letters[label] for label in out)}")
+            self.spec = f"{spec}->{''.join(letters[label] for label in out)}"
+            self._call = _whole(self.spec)
             return
         self._call = self._planned()
 
@@ -137,11 +140,32 @@ def product_of(out: Labels, inputs: Sequence[Labels], shapes: Sequence[tuple[int
     if len(inputs) == 2:
         found = _two(inputs[0], inputs[1], out)
         return _by_contraction(out, inputs, shapes) if found is None else found
+    if () in inputs:
+        return _with_numbers(out, inputs, shapes)
     return _by_contraction(out, inputs, shapes)
+
+
+def _with_numbers(out: Labels, inputs: Sequence[Labels], shapes: Sequence[tuple[int, ...]]) -> Callable[..., Array]:
+    """Arrays and numbers: the arrays first, their product times the numbers."""
+    numbers = [place for place, labels in enumerate(inputs) if not labels]
+    arrays = [place for place, labels in enumerate(inputs) if labels]
+    inner = product_of(out, [inputs[p] for p in arrays], [shapes[p] for p in arrays]) if arrays else None
+
+    def call(*given: Array) -> Array:
+        total = given[numbers[0]]
+        for place in numbers[1:]:
+            total = total * given[place]
+        if not arrays:
+            return total
+        return total * (given[arrays[0]] if inner is None else inner(*[given[place] for place in arrays]))
+
+    return call
 
 
 def _by_contraction(out: Labels, inputs: Sequence[Labels], shapes: Sequence[tuple[int, ...]]) -> Callable[..., Array]:
     contraction = Contraction(out, inputs, shapes)
+    if contraction.spec is not None:
+        return partial(np.einsum, contraction.spec)
     return lambda *arrays: contraction(arrays)
 
 

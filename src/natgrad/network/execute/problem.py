@@ -26,7 +26,7 @@ from natgrad.inference.problem import (
 )
 from natgrad.network.compile.gauge import find_gauges
 from natgrad.network.compile.incidence import child_sets, coupling, n_reads, present_elements
-from natgrad.network.compile.plan import Plan, last_touch
+from natgrad.network.compile.plan import Plan, ending_terms
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend, make_backend
 from natgrad.network.execute.interpreted_sweep import Interpreter
@@ -112,6 +112,10 @@ class NetworkProblem(EdgeProblem):
         """Pairs of blocks that their children see only through an inner product."""
         return find_gauges(self.plan)
 
+    def interpreted(self) -> NetworkProblem:
+        """The same network on NumPy."""
+        return self if self.backend.name == "numpy" else NetworkProblem(self.plan, "numpy")
+
     def prior(self, fixed: Mapping[str, Stats]) -> State:
         """Every block at its prior, given its parents there; ``fixed`` gives the moments of those that start elsewhere."""
         lam: dict[str, Stats] = {}
@@ -154,8 +158,8 @@ class NetworkProblem(EdgeProblem):
         return self._possible(SweepResult(new, float(bound), info), state)
 
     def _possible(self, result: SweepResult, before: State) -> SweepResult:
-        """The start may rule out more than the data do, a second sweep may not."""
-        if result.bound < IMPOSSIBLE and before.t > 0:
+        """The start may rule out more than the data do; a second sweep may not, nor one that reads nothing of the start."""
+        if result.bound < IMPOSSIBLE and (before.t > 0 or not any(map(self.neighbours, self.blocks))):
             raise ValueError(self._impossible(result.state))
         return result
 
@@ -261,6 +265,8 @@ class NetworkProblem(EdgeProblem):
 
     def moments(self, block: Block, lam: Stats) -> Stats:
         """μ = ∇A(λ)."""
+        if self.interpreter is not None:
+            return tuple(map(np.asarray, block.family.expected_stats(lam)))
 
         def build() -> Callable[..., Any]:
             return lambda lam, known: block.family.moments(lam)[0]
@@ -286,16 +292,11 @@ class NetworkProblem(EdgeProblem):
     # -- compilation --
 
     def _sweep(self, order: tuple[str, ...], exact: bool) -> Callable[..., Any]:
-        program, xp, last = self.program, self.backend.xp, last_touch(self.plan, order)
-        untouched = [name for name, block in last.items() if block is None]
-        ending: dict[str, list[str]] = {name: [] for name in order}
-        for term, block in last.items():
-            if block is not None:
-                ending[block].append(term)
+        program, xp, ending = self.program, self.backend.xp, ending_terms(self.plan, order)
 
         def function(lam: Any, mu: Any, rho: Array, known: Any) -> Any:
             lam, mu, info = dict(lam), dict(mu), {}
-            total = sum((program.log_joint(name, mu, known) for name in untouched), xp.zeros(()))
+            total = sum((program.log_joint(name, mu, known) for name in ending[None]), xp.zeros(()))
             for name in order:
                 block = self.blocks[name]
                 if block.n_columns == 1 and not self._is_weighted(block):

@@ -80,7 +80,8 @@ class Program:
     def shared_plates(self, block: Block) -> tuple[tuple[int, ...], ...]:
         """For each matrix statistic, the plates along which its full target cannot vary: nothing that meets it has them."""
         if block.name not in self._shared:
-            self._shared[block.name] = self._find_shared(block)
+            matrices = any(block.family.symmetric) and block.shape
+            self._shared[block.name] = self._find_shared(block) if matrices else ((),) * len(block.family.symmetric)
         return self._shared[block.name]
 
     def _find_shared(self, block: Block) -> tuple[tuple[int, ...], ...]:

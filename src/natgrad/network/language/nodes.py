@@ -39,6 +39,8 @@ class Term(NamedTuple):
 
 # What a twin of a node does not have: it may be changed, and has another term.
 KEPT = ("_is_sealed", "_declared")
+# What is no expression, told without asking all kinds of them.
+PLAIN = (float, int, list, tuple, np.ndarray)
 
 
 class Node(Expression):
@@ -309,10 +311,11 @@ class Node(Expression):
     # -- slots --
 
     def _filled(self, slot: Slot, value: Any) -> Expression:
-        if isinstance(value, Expression):
-            return self._checked_parent(slot, as_matrix(value) if slot.kind == MATRIX else value)
         what = f"{self.name!r}: {slot.name}"
-        if isinstance(value, Untyped) and not slot.fixed:
+        is_plain = type(value) in PLAIN
+        if not is_plain and isinstance(value, Expression):
+            return self._checked_parent(slot, as_matrix(value) if slot.kind == MATRIX else value)
+        if not is_plain and isinstance(value, Untyped) and not slot.fixed:
             return value.of_kind(slot.kind, slot.event_ndim, what)
         array = as_numbers(value, what, "known numbers" if slot.fixed else "numbers, a node or an expression")
         check_range(what, slot.kind, array)

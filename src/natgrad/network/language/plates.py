@@ -82,7 +82,8 @@ def as_plates(node: str, plate: Any) -> tuple[Plate, ...]:
     """The ``plate=`` argument as a tuple, checked."""
     if plate is None:
         return ()
-    plates = tuple(plate) if isinstance(plate, Iterable) and not isinstance(plate, str) else (plate,)
+    several = not isinstance(plate, (Plate, str)) and isinstance(plate, Iterable)
+    plates = tuple(plate) if several else (plate,)
     for entry in plates:
         if not isinstance(entry, Plate):
             raise TypeError(f"{node!r}: plate must be a Plate or several, got {entry!r}: write Plate('name', size)")

@@ -20,7 +20,6 @@ from natgrad.network.compile.plan import Plan
 from natgrad.network.language.continuous import Dirichlet, Gamma, MultivariateNormal, Normal
 from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.expressions import Constant, Expression
-from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.slots import checked_categories

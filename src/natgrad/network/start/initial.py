@@ -69,13 +69,14 @@ def make_starts(
     ``number`` counts restarts: draws and clusters are others. ``seeds`` takes points far from one another in place of clusters.
     """
     given = _given(problem, init)
-    rng = generator(seed, Stream.START) if number == 0 else generator(seed, Stream.START, RESTART + number)
     # Of several categories the one that is clustered first sees the data, the others what it leaves.
     gates = given.gates[::-1] if number % 2 else given.gates
     found: list[tuple[str, Values]] = [
         ("values" if given.values else "draws" if given.drawn else "priors", given.values)
     ]
+    rng = generator(seed, Stream.START, *((RESTART + number,) if number else ())) if gates else None
     for gate in gates:
+        assert rng is not None
         score = functools.partial(_trial, problem, given, seed) if len(gates) == 1 else None
         found = [
             (name, {**new, **values})

@@ -104,7 +104,7 @@ def _assigned(points: Floats, centres: Floats) -> tuple[Ints, Floats]:
 
 
 def _least(squared: Floats) -> tuple[Ints, Floats]:
-    """The smallest of a few columns and where it is: column after column, since NumPy goes through a short row number by number."""
+    """The smallest of a few columns and where it is: column after column, as rows this short are slow in NumPy."""
     label, least = np.zeros(len(squared), dtype=np.int64), squared[:, 0]
     for k in range(1, squared.shape[1]):
         column = squared[:, k]

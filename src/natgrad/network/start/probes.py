@@ -61,7 +61,7 @@ def shifted_components(problem: NetworkProblem, state: State, order: tuple[str, 
 
 
 def _merging(problem: NetworkProblem) -> dict[str, list[tuple[str, str, int]]]:
-    """What hidden categories choose from (`choices_of`), but for components that known indices read one by one: data tell these."""
+    """What hidden categories choose from (`choices_of`), but for what known indices read one by one: data tell these apart."""
     told = {
         (name, position)
         for term in problem.plan.terms.values()

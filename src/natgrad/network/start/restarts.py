@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["find_start"]
 
-# Starts of a mixture of which nothing was said, and of one so large that every sweep counts.
-STARTS, FEWER, LARGE = 8, 3, 1_000_000
+# Starts of a mixture of which nothing was said; of one that reads so many messages in a sweep that each of them counts, fewer.
+STARTS, FEWER, LARGE = 8, 3, 200_000
 # Sweeps of every candidate, of those that are left after each round, and rounds of the last two.
 SWEEPS, ROUNDS = (5, 5), 5
 
@@ -68,6 +68,9 @@ def find_start(problem: NetworkProblem, init: Init, seed: int, n_init: int | Non
     seed : int
     n_init : int or None, how many starts are wanted; by default one, or some where nothing tells components apart
     """
+    if problem.interpreter is None and problem.n_messages <= LARGE:
+        # Starts are few sweeps in many orders: compiling each would take longer, and every backend begins with the same bits.
+        problem = problem.interpreted()
     found = _candidates(problem, init, seed, n_init)
     if len(found) == 1:
         return found[0].make()
@@ -97,14 +100,14 @@ def _candidates(problem: NetworkProblem, init: Init, seed: int, n_init: int | No
 
 def _automatic(problem: NetworkProblem, seed: int, n_init: int | None) -> list[_Candidate]:
     """Clusters where the data can be clustered; then points and draws in turn, or draws alone."""
-    wanted = (STARTS if problem.n_messages <= LARGE else FEWER) if n_init is None else n_init
+    is_large = problem.n_messages > LARGE
+    wanted = (FEWER if is_large else STARTS) if n_init is None else n_init
     try:
         found = _of(problem, "kmeans", seed, 0)
     except ValueError:
         return [candidate for number in range(wanted) for candidate in _of(problem, "random", seed, number)]
-    compiled = problem.backend.name == "jax"  # another order would be compiled anew
     for number in range(1, wanted):
-        if number % 2 or compiled:
+        if number % 2 or is_large:  # draws go in another order, which would be compiled, too
             found += _of(problem, "kmeans", seed, number, seeds=True)[:1]
         else:
             found += _of(problem, "random", seed, number)
