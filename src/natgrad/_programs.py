@@ -19,6 +19,7 @@ import functools
 import hashlib
 import os
 import platform
+import re
 import secrets
 import sys
 import threading
@@ -35,6 +36,8 @@ __all__ = ["Programs", "cache_folder", "compiled"]
 # Programs that stay in memory although nobody may need them any more: those of a few networks, a megabyte or two each.
 KEPT = 32
 MEGABYTE, USUAL_SIZE = 2**20, 512
+# What results are called, which is in a program's text and changes nothing.
+_NAMES = re.compile(r'jax\.result_info = "[^"]*"')
 
 
 def compiled(function: Callable[..., Any], static: tuple[int, ...] = ()) -> Callable[..., Any]:
@@ -85,14 +88,21 @@ class Programs:
 
     def of(self, lowered: Any) -> Callable[..., Any]:
         """What a lowered function compiles to: from memory, from disk, or now."""
-        text = hashlib.sha256(f"{_surroundings()}\n{lowered.as_text()}".encode()).hexdigest()
+        import jax
+
+        # Arguments that a function does not read are not in its text, but it must be called with them.
+        types = [(leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(lowered.args_info)]
+        program_text = _NAMES.sub("", lowered.as_text())
+        text = hashlib.sha256(f"{_surroundings()}\n{types}\n{program_text}".encode()).hexdigest()
         key = text, lowered.in_tree, lowered.out_tree
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        program = _load(text, lowered.in_tree, lowered.out_tree)
-        if program is None:
+        loaded = _load(text, lowered.in_tree, lowered.out_tree)
+        if loaded is not None:
+            program: Callable[..., Any] = _Loaded(loaded, lowered)
+        else:
             program = lowered.compile()
             _save(text, program)
         with self._lock:
@@ -100,6 +110,26 @@ class Programs:
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         return program
+
+
+class _Loaded:
+    """A program of an earlier process; its first call shows whether it runs, and if not it is compiled after all."""
+
+    def __init__(self, program: Callable[..., Any], lowered: Any) -> None:
+        self._program, self._lowered = program, lowered
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self._lowered is None:
+            return self._program(*arguments)
+        import jax
+
+        try:
+            found = self._program(*arguments)
+        except jax.errors.JaxRuntimeError:
+            self._program = self._lowered.compile()
+            found = self._program(*arguments)
+        self._lowered = None
+        return found
 
 
 PROGRAMS = Programs()
@@ -112,7 +142,14 @@ def _surroundings() -> str:
     import jaxlib
 
     return repr(
-        (__version__, jax.__version__, jaxlib.__version__, platform.machine(), _processor(), os.environ.get("XLA_FLAGS"))
+        (
+            __version__,
+            jax.__version__,
+            jaxlib.__version__,
+            platform.machine(),
+            _processor(),
+            os.environ.get("XLA_FLAGS"),
+        )
     ) + repr([(d.platform, d.device_kind) for d in jax.local_devices()])
 
 
@@ -178,7 +215,8 @@ def _load(name: str, in_tree: Any, out_tree: Any) -> Callable[..., Any] | None:
 
 def _save(name: str, program: Any) -> None:
     """Keep a program for later processes, if that is possible."""
-    if (folder := cache_folder()) is None:
+    # What JAX itself had from its own cache cannot be written down once more: it would lack its functions.
+    if _jax_keeps() or (folder := cache_folder()) is None:
         return
     from jax.experimental import serialize_executable
 
@@ -191,6 +229,13 @@ def _save(name: str, program: Any) -> None:
     except Exception:  # a full disk, or a program that JAX cannot write down
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def _jax_keeps() -> bool:
+    """Whether the owner of this process has JAX keep what it compiles."""
+    import jax
+
+    return jax.config.jax_compilation_cache_dir is not None
 
 
 def _shrink(folder: Path) -> None:

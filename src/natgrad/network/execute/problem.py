@@ -72,7 +72,7 @@ class NetworkProblem(EdgeProblem):
         self.program = Program(plan, self.backend)
         self.blocks: Mapping[str, Block] = plan.blocks
         self._compiled: dict[Any, Callable[..., Any]] = {}
-        self._device: dict[str, Array] = {}
+        self._device: Any = {}
         self._folded = False
         # λ after the last sweep of all blocks, and the bound that came with it.
         self._swept: tuple[Mapping[str, Stats], float] | None = None
@@ -143,7 +143,7 @@ class NetworkProblem(EdgeProblem):
         new = State(lam, mu, state.t + 1, state.memory)
         if bound < IMPOSSIBLE and state.t > 0:  # the start may rule out more than the data do, a second sweep may not
             raise ValueError(self._impossible(new))
-        if len(order) == len(self.blocks):
+        if len(order) == len(self.blocks) and self.backend.name == "jax":  # interpreted, it costs nothing to look
             self._swept = new.lam, float(bound)
         return SweepResult(new, float(bound), info)
 
@@ -369,14 +369,13 @@ class NetworkProblem(EdgeProblem):
 
     def compiled(self, key: Any, build: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
         """A function with the known arrays as its last argument, as the backend runs it."""
-        if key not in self._compiled:
-            self._compiled[key] = self.backend.compile(build())
-        compiled = self._compiled[key]
 
         def call(*arguments: Any) -> Any:
             with self.backend.running():
                 self._fold_everything()
-                return compiled(*arguments, self._device)
+                if key not in self._compiled:
+                    self._compiled[key] = self.backend.compile(self._of_known(build()))
+                return self._compiled[key](*arguments, self._device)
 
         return call
 
@@ -389,8 +388,18 @@ class NetworkProblem(EdgeProblem):
             for name in (term.node, *term.readings):
                 if name in self.blocks:
                     self.program.pieces(term, self.program.dropped(self.blocks[name], term))
-        self._device = {key: self.backend.put(array) for key, array in self.program.known.items()}
+        # In the order in which the structure asks for them: their names depend on the data, and a program must not.
+        self._known = tuple(self.program.known)
+        self._device = tuple(self.backend.put(array) for array in self.program.known.values())
         self._folded = True
+
+    def _of_known(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of known arrays by name as one of the arrays alone."""
+
+        def called(*arguments: Any) -> Any:
+            return function(*arguments[:-1], dict(zip(self._known, arguments[-1], strict=True)))
+
+        return called
 
 
 def _summed(parts: list[Stats]) -> Stats | None:
