@@ -17,10 +17,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SEED = int(os.environ.get("NATGRAD_TEST_SEED", "0"))
 
 # Networks of the same form compile to the same program: a fifth of the time if it is kept, from test to test, for all workers
-# and from run to run. A file that another worker is just writing is not used (pyproject.toml lets the warning pass).
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".pytest_cache" / "jax"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.02")
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+# and from run to run.
+os.environ.setdefault("NATGRAD_CACHE_DIR", str(ROOT / ".pytest_cache" / "natgrad"))
 # The gate compiles hundreds of tiny programs and runs each a few times: two thirds of the time where XLA does not try hard.
 # What is computed is the same to rounding; `make slow` runs what users run.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")

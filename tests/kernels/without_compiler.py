@@ -23,11 +23,14 @@ from models.lda import test_gibbs as gibbs
 
 import natgrad as ng
 import natgrad.kernels
+from natgrad.kernels import small
 from natgrad.kernels._threads import at_most
 
 FOLDER = Path(natgrad.kernels.__file__).parent
 # How kernels are compiled and shared out, which is no kernel.
-AROUND = {"_njit.py", "_threads.py"}
+AROUND = {"_njit.py", "_threads.py", "small.py", "plain.py"}
+# Little data go to the kernels, too.
+small.MOST = -1.0
 
 
 def twins() -> Iterator[Callable[[], object]]:

@@ -43,7 +43,9 @@ def said(name, model):
 @pytest.mark.parametrize("name", NUMBERS)
 def test_a_file_of_the_first_version_says_what_it_said(name, tmp_path):
     model = ng.load(GOLDEN / f"{name}-0.1.0.natgrad")
-    np.testing.assert_allclose(np.ravel(said(name, model)), NUMBERS[name], rtol=1e-7, atol=1e-10)
+    # The loops of LDA are of single precision, and few documents go through NumPy's instead of the compiled ones.
+    within = 1e-5 if name.startswith("lda") else 1e-7
+    np.testing.assert_allclose(np.ravel(said(name, model)), NUMBERS[name], rtol=within, atol=1e-10)
     assert len(str(model.stop if name.startswith("fit") else model.stop_)) > 10
     trace = model.trace if name.startswith("fit") else model.trace_
     assert (np.diff(trace["messages_read"]) > 0).all()

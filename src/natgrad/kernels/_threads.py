@@ -16,7 +16,13 @@ from functools import cache, update_wrapper
 from itertools import pairwise
 from typing import Any
 
+from natgrad.kernels.small import is_little
+
 __all__ = ["Shared", "at_most", "in_order", "most_threads", "n_threads"]
+
+
+# Work of an element of a kernel that NumPy does as well, nearly: ten thousand of them take half a millisecond.
+WORK = 0.5
 
 
 class _Limit(threading.local):
@@ -76,6 +82,10 @@ def at_most(n: int | None) -> Iterator[None]:
         _LIMIT.most = before
 
 
+def _of_first(first: Any, *rest: Any) -> float:
+    return float(WORK * first.size)
+
+
 class Shared:
     """A kernel ``f(low, high, *arguments)`` as a function of the arguments alone, cut for the threads that are allowed.
 
@@ -83,14 +93,25 @@ class Shared:
     ----------
     kernel : compiled without the global lock; the turns ``low … high − 1`` of its loop write to memory of their own
     length : the length of the loop, of the arguments
+    plain : the same of the arguments in NumPy, optional: called where there is so little to do that compiling does not pay
+    work : what the arguments cost in NumPy, in microseconds; by default that of the numbers of the first one
     """
 
-    def __init__(self, kernel: Any, length: Callable[..., int]) -> None:
-        self.kernel, self.length = kernel, length
+    def __init__(
+        self,
+        kernel: Any,
+        length: Callable[..., int],
+        plain: Callable[..., None] | None = None,
+        work: Callable[..., float] | None = None,
+    ) -> None:
+        self.kernel, self.length, self.plain, self.work = kernel, length, plain, work or _of_first
         update_wrapper(self, getattr(kernel, "py_func", kernel))
 
     def __call__(self, *arguments: Any) -> None:
         """All of the loop."""
+        if self.plain is not None and is_little(self.work(*arguments)):
+            self.plain(*arguments)
+            return
         size = self.length(*arguments)
         threads = min(n_threads(), size)
         if threads <= 1:

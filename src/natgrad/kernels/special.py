@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.special as sp
 
 from natgrad.kernels._njit import lane_kernel, of_rows, parallel_kernel, serial_kernel
 
@@ -108,7 +109,15 @@ def _exp_digamma_single(x, size, c, power, bits, out):
         out[i] *= power[i]
 
 
-@parallel_kernel(of_rows)
+def _plain_elog(alpha, totals, out):
+    np.subtract(sp.digamma(alpha), totals, out=out)
+
+
+def _plain_lgamma(alpha, out):
+    sp.gammaln(alpha).sum(1, out=out)
+
+
+@parallel_kernel(of_rows, plain=_plain_elog)
 def elog_columns(low, high, alpha, totals, out):
     """E[log x] of Dirichlets stored column by column: out[v, k] = ψ(alpha[v, k]) − totals[k].
 
@@ -119,7 +128,7 @@ def elog_columns(low, high, alpha, totals, out):
             out[v, k] = _digamma(alpha[v, k]) - totals[k]
 
 
-@parallel_kernel(of_rows)
+@parallel_kernel(of_rows, plain=_plain_lgamma)
 def lgamma_columns(low, high, alpha, out):
     """out[v] = Σ_k log Γ(alpha[v, k]); rows are a thread's own."""
     for v in range(low, high):

@@ -28,6 +28,7 @@ __all__ = [
     "nearest_of",
     "row_starts",
     "scaled_natural",
+    "spread_rows",
     "standard_columns",
 ]
 
@@ -127,6 +128,27 @@ def centres_of(rows: Floats, n: int, rng: np.random.Generator, weight: Floats | 
             if here.any():
                 centres[k] = rows[here].mean(0) if weight is None else np.average(rows[here], 0, weight[here])
     return np.asarray(centres)
+
+
+def spread_rows(rows: Floats, n: int, rng: np.random.Generator) -> Floats:
+    """``n`` different rows that lie apart: greedy k-means++ (Arthur and Vassilvitskii, 2007).
+
+    Each is the best of a few that are drawn in proportion to their squared distance from those before.
+    """
+    n_tries = 2 + int(np.log(n))
+    size = (rows**2).sum(1)
+    chosen = [int(rng.integers(len(rows)))]
+    nearest = ((rows - rows[chosen[0]]) ** 2).sum(1)
+    for _ in range(n - 1):
+        mass = np.cumsum(nearest)
+        tries = np.minimum(np.searchsorted(mass, rng.random(n_tries) * mass[-1], side="right"), len(rows) - 1)
+        distance = np.maximum(size - 2.0 * rows[tries] @ rows.T + size[tries][:, None], 0.0)
+        distance[np.arange(n_tries), tries] = 0.0
+        left = np.minimum(nearest, distance)
+        best = int(left.sum(1).argmin())
+        chosen.append(int(tries[best]))
+        nearest = left[best]
+    return rows[chosen]
 
 
 def nearest_of(rows: Floats, centres: Floats) -> Ints:

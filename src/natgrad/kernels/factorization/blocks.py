@@ -12,13 +12,14 @@ from __future__ import annotations
 import numpy as np
 
 from natgrad.kernels._njit import lane_kernel, of_pieces, of_rows, parallel_kernel, serial_kernel
+from natgrad.kernels.factorization import plain
 from natgrad.kernels.factorization.gather import normal_equations
 from natgrad.kernels.factorization.vectors import invert, write_moments
 
 __all__ = ["errors_of_rows", "move_rows", "pair_moments", "sampled_rows", "sweep_rows", "targets_of_rows"]
 
 
-@parallel_kernel(of_pieces)
+@parallel_kernel(of_pieces, plain=plain.sweep_rows, work=plain.work_of_sums)
 def sweep_rows(
     low, high, pieces, sums, own_weight, prior, pull, tau, biased, rho, lam, half,
     out_lam, out_half, out_mean, out_second, log_det, errors,
@@ -54,7 +55,7 @@ def sweep_rows(
             errors[row] = rest + _fit(out_mean[row], out_second[row], vector, matrix)
 
 
-@parallel_kernel(of_pieces)
+@parallel_kernel(of_pieces, plain=plain.errors_of_rows, work=plain.work_of_sums)
 def errors_of_rows(low, high, pieces, sums, biased, mean, second, errors):
     """Σ_n t_j E[(r_n − u·v − b − c)²] of every row."""
     size, first = mean.shape[1], pieces[0]
@@ -65,7 +66,7 @@ def errors_of_rows(low, high, pieces, sums, biased, mean, second, errors):
             errors[row] = rest + _fit(mean[row], second[row], vector, matrix)
 
 
-@parallel_kernel(of_pieces)
+@parallel_kernel(of_pieces, plain=plain.targets_of_rows, work=plain.work_of_sums)
 def targets_of_rows(low, high, pieces, sums, scale, biased, out_lam, out_half):
     """Add the messages of all ratings to the targets of every row, times the row's ``scale``."""
     size, first = out_lam.shape[1], pieces[0]
@@ -98,7 +99,7 @@ def sampled_rows(own, other, values, weights, tell, biased, out_lam, out_half):
                 out_half[i, k, h] -= 0.5 * weights[n] * matrix[k, h]
 
 
-@parallel_kernel(of_rows)
+@parallel_kernel(of_rows, plain=plain.pair_moments, work=lambda rows, columns, mean, *rest: rows.size * mean.shape[1])
 def pair_moments(low, high, rows, columns, mean, second, other_mean, other_second, biased, out_mean, out_variance):
     """Mean and variance of u·v + b + c for pairs (row, column)."""
     size = mean.shape[1]
@@ -123,7 +124,11 @@ def pair_moments(low, high, rows, columns, mean, second, other_mean, other_secon
             out_mean[n] += b + c
 
 
-@parallel_kernel(lambda matrix, back, shift, mean, *rest: len(mean))
+@parallel_kernel(
+    lambda matrix, back, shift, mean, *rest: len(mean),
+    plain=plain.move_rows,
+    work=lambda matrix, back, shift, mean, second, *rest: plain.OF_A_NUMBER * second.size,
+)
 def move_rows(low, high, matrix, back, shift, mean, second, half, out_lam, out_half, out_mean, out_second):
     """λ and moments of M x + d for every row; ``back`` is M⁻ᵀ, ``half`` is −½ Λ."""
     size = mean.shape[1]

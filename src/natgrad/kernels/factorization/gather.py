@@ -12,11 +12,12 @@ in ascending order of ``other``. Sums are made in this order whatever the number
 from __future__ import annotations
 
 from natgrad.kernels._njit import lane_kernel, of_pieces, of_rows, parallel_kernel, serial_kernel
+from natgrad.kernels.factorization import plain
 
 __all__ = ["gather_rows", "normal_equations", "pack", "sum_rows", "unpack"]
 
 
-@parallel_kernel(of_rows)
+@parallel_kernel(of_rows, plain=plain.pack)
 def pack(low, high, mean, second, tell):
     """``tell`` [rows, D(D+1)/2 + D]: the lower triangle of E[y yᵀ], then E[y]."""
     size = mean.shape[1]
@@ -55,7 +56,7 @@ def sum_rows(start, values, out):
         out[row] = total
 
 
-@parallel_kernel(of_pieces)
+@parallel_kernel(of_pieces, plain=plain.gather_rows, work=plain.work_of_ratings)
 def gather_rows(low, high, pieces, start, other, values, offset, trust, tell, weight, block, sums):
     """The sums of the rows ``pieces[0] … pieces[-1]``; a thread has a run of pieces of about equal work.
 

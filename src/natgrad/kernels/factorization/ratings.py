@@ -15,8 +15,10 @@ from __future__ import annotations
 import numpy as np
 
 from natgrad.kernels._njit import of_pieces, parallel_kernel, serial_kernel
+from natgrad.kernels.small import is_little
 
 __all__ = [
+    "count_rows",
     "expected_errors",
     "full_target",
     "group_rows",
@@ -27,9 +29,19 @@ __all__ = [
 ]
 
 
-@serial_kernel
 def group_rows(keys, start, place):
     """A stable counting sort: ``place`` lists the positions of key 0, of key 1, … in order; ``start`` where each begins."""
+    if is_little(keys.size):
+        place[:] = np.argsort(keys, kind="stable")
+        start[0] = 0
+        np.cumsum(np.bincount(keys, minlength=len(start) - 1), out=start[1:])
+    else:
+        count_rows(keys, start, place)
+
+
+@serial_kernel
+def count_rows(keys, start, place):
+    """`group_rows` for many keys."""
     start[:] = 0
     for n in range(keys.shape[0]):
         start[keys[n] + 1] += 1

@@ -9,11 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from natgrad.kernels._njit import lane_kernel, of_rows, parallel_kernel
+from natgrad.kernels.factorization import plain
 
 __all__ = ["invert", "moments", "write_moments"]
 
 
-@parallel_kernel(of_rows)
+@parallel_kernel(of_rows, plain=plain.moments)
 def moments(low, high, lam, half, out_mean, out_second, log_det):
     """E[x], E[x xᵀ] and log |Λ| of every row; NaN where Λ is not positive definite."""
     size = lam.shape[1]

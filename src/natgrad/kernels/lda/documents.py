@@ -369,7 +369,11 @@ def topic_counts(low, high, start, place, documents, ratio, weight, weights, out
             row[k] *= weights[v, k]
 
 
-@parallel_kernel(of_rows)
+def _plain_products(rows, others, out):
+    np.einsum("vk,vk->v", rows, others, out=out)
+
+
+@parallel_kernel(of_rows, plain=_plain_products)
 def row_products(low, high, rows, others, out):
     """out[v] = Σ_k rows[v, k] others[v, k], in double; an element belongs to one thread."""
     for v in range(low, high):

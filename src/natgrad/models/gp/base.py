@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-import optax
 from scipy.linalg import blas
 
 from natgrad.blas import ONE_BLAS_THREAD
@@ -22,11 +21,12 @@ from natgrad.inference.schema import check, refuse
 from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.base import register
+from natgrad.models.clusters import spread_rows
 from natgrad.models.gp.algebra import Posterior
 from natgrad.models.gp.files import GPFiles, state_table
 from natgrad.models.gp.likelihoods import Likelihood
 from natgrad.models.gp.problem import GPProblem
-from natgrad.models.gp.settings import MOST_ROWS, Learned, Settings, compiled, leaves_of, settings_of
+from natgrad.models.gp.settings import MOST_ROWS, Adam, Learned, Settings, compiled, leaves_of, settings_of
 from natgrad.models.scikit import check_is_fitted
 from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
@@ -47,7 +47,7 @@ KEPT = ("n_features_in_", "feature_names_in_", "classes_", "elbo_", "trace_", "s
 
 # Both are parts of a checkpoint.
 register(Settings, "gp.Settings")
-register(optax.ScaleByAdamState, "gp.Adam")
+register(Adam, "gp.Adam")
 
 
 class Predictor(NamedTuple):
@@ -208,8 +208,6 @@ class SparseGP(GPFiles):
                     f"inducing must be finite numbers [M, {rows.n_columns}], got an array of shape {given.shape}"
                 )
             return rows.x_scaling.apply(given)
-        from sklearn.cluster import kmeans_plusplus
-
         wanted = whole_number(self.n_inducing, "n_inducing")
         rng = generator(seed, Stream.START)
         most = min(len(rows), max(ROWS_PER_INDUCING * wanted, 2_000), MOST_STARTING_ROWS)
@@ -217,8 +215,7 @@ class SparseGP(GPFiles):
         candidates = np.unique(rows.take(numbers)[0], axis=0)
         if len(candidates) <= wanted:
             return candidates
-        centres: Floats = kmeans_plusplus(candidates, wanted, random_state=int(rng.integers(2**31)))[0]
-        return np.unique(centres, axis=0)
+        return np.unique(spread_rows(candidates, wanted, rng), axis=0)
 
     def _publish(self, problem: GPProblem, state: State) -> None:
         settings = state.hyper["settings"]

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from optax import ScaleByAdamState
 
 from natgrad.covariance import Covariance
 from natgrad.inference.schema import check, record, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
-from natgrad.models.gp.settings import Settings
+from natgrad.models.gp.settings import Adam, Settings
 from natgrad.posterior.files.tables import RUN
 
 __all__ = ["GPFiles", "state_table"]
@@ -126,7 +125,7 @@ def state_table(kernel: Covariance) -> Any:
     def settings(parts: tuple[Any, ...], adam: Any) -> Any:
         return record(Settings, theta=parts[:-2], inducing=parts[-2], psi=parts[-1], adam=adam)
 
-    adam = record(ScaleByAdamState, count=count, mu=settings(moving, "none"), nu=settings(squares, "none"))
+    adam = record(Adam, count=count, mu=settings(moving, "none"), nu=settings(squares, "none"))
     whole = state_of({"v": FITTED["lam"]}, hyper={"settings": settings(here, adam)})
 
     def of(value: Any, sizes: dict[str, int], where: str) -> None:

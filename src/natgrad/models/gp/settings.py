@@ -12,16 +12,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
-import optax
 
+from natgrad import _programs
 from natgrad._jax import in_64_bits
 from natgrad.covariance import Covariance, direct_of
 
-__all__ = ["Gradient", "Learned", "Matrices", "Settings", "compiled", "leaves_of", "settings_of"]
+__all__ = ["Adam", "Gradient", "Learned", "Matrices", "Settings", "compiled", "leaves_of", "settings_of"]
 
 Array = Any
 Floats = npt.NDArray[np.float64]
@@ -40,6 +38,14 @@ class Settings(NamedTuple):
     inducing: Array
     psi: Array
     adam: Any = None
+
+
+class Adam(NamedTuple):
+    """What Adam remembers: steps, and running means of slopes and of their squares, as `Settings` without an Adam."""
+
+    count: Array
+    mu: Any
+    nu: Any
 
 
 class Learned(NamedTuple):
@@ -94,15 +100,22 @@ def _shaped(flat: Floats, like: Settings) -> Settings:
 
 def leaves_of(settings: Settings) -> tuple[Array, ...]:
     """All numbers of the settings, Adam's included, one array after the other."""
-    return tuple(jax.tree.leaves(settings))
+    parts = (*settings.theta, settings.inducing, settings.psi)
+    adam = settings.adam
+    return parts if adam is None else (*parts, adam.count, *leaves_of(adam.mu), *leaves_of(adam.nu))
 
 
 def settings_of(leaves: Sequence[Array], matrices: Matrices, kernel: Covariance) -> Settings:
     """The settings from their leaves."""
     n_theta = len(kernel.theta)
-    started = matrices.started(Settings(tuple(leaves[:n_theta]), leaves[n_theta], leaves[n_theta + 1]))
-    out: Settings = jax.tree.unflatten(jax.tree.structure(started), [np.asarray(leaf) for leaf in leaves])
-    return out
+    parts = [np.asarray(leaf) for leaf in leaves]
+
+    def settings(begin: int, adam: Any = None) -> Settings:
+        end = begin + n_theta
+        return Settings(tuple(parts[begin:end]), parts[end], parts[end + 1], adam)
+
+    first = n_theta + 2
+    return settings(0, Adam(parts[first], settings(first + 1), settings(2 * first + 1)))
 
 
 def compiled(kernel: Covariance) -> Matrices:
@@ -120,12 +133,13 @@ class Matrices:
 
     def __init__(self, kernel: Covariance) -> None:
         self._kernel = kernel
-        self._all = jax.jit(self._matrices)
-        self._square = jax.jit(kernel.matrix)
-        self._rows = jax.jit(lambda theta, z, x: (kernel.matrix(theta, x, z), kernel.diagonal(theta, x)))
-        self._move = jax.jit(self._moved, static_argnums=0)
-        self._pull = jax.jit(self._pulled)
         self._direct = direct_of(kernel)
+        if self._direct is None:
+            self._all = _programs.compiled(self._matrices)
+            self._square = _programs.compiled(kernel.matrix)
+            self._rows = _programs.compiled(lambda t, z, x: (kernel.matrix(t, x, z), kernel.diagonal(t, x)))
+            self._move = _programs.compiled(self._moved, static=(0,))
+            self._pull = _programs.compiled(self._pulled)
         self._last: tuple[Any, Any, Any] | None = None
 
     def all(self, settings: Settings, x: Floats) -> tuple[Floats, Floats, Floats]:
@@ -174,9 +188,10 @@ class Matrices:
 
     def started(self, settings: Settings) -> Settings:
         """The settings as 64-bit arrays, with an Adam that remembers nothing yet."""
-        moving: Settings = jax.tree.map(lambda a: np.array(a, np.float64), settings._replace(adam=None))
-        memory = (jax.tree.map(np.zeros_like, moving) for _ in range(2))
-        return moving._replace(adam=optax.ScaleByAdamState(np.zeros((), np.int32), *memory))
+        theta, *rest = settings.theta, settings.inducing, settings.psi
+        moving = Settings(tuple(np.array(a, np.float64) for a in theta), *(np.array(a, np.float64) for a in rest))
+        memory = (_shaped(np.zeros_like(_flat(moving)), moving) for _ in range(2))
+        return moving._replace(adam=Adam(np.zeros((), np.int32), *memory))
 
     @staticmethod
     def _in_64_bits(function: Callable[..., Any], *arguments: Any) -> tuple[Floats, ...]:
@@ -188,14 +203,21 @@ class Matrices:
         return kernel.matrix(theta, z), kernel.matrix(theta, x, z), kernel.diagonal(theta, x)
 
     def _pulled(self, settings: Settings, x: Array, gradient: Gradient) -> Settings:
+        import jax
+
         _, back = jax.vjp(partial(self._matrices, x=x), settings.theta, settings.inducing)
         theta, inducing = back((gradient.k_mm, gradient.k_nm, gradient.k_nn))
         return Settings(theta, inducing, gradient.psi)
 
     def _moved(self, learned: Learned, rate: Array, settings: Settings, x: Array, gradient: Gradient) -> Settings:
+        import jax
+        import jax.numpy as jnp
+        import optax
+
         uphill = self._pulled(settings, x, gradient)
         here = settings._replace(adam=None)
-        direction, adam = optax.scale_by_adam().update(uphill, settings.adam)
+        direction, remembered = optax.scale_by_adam().update(uphill, optax.ScaleByAdamState(*settings.adam))
+        adam = Adam(*remembered)
         finite = jnp.array([jnp.isfinite(part).all() for part in jax.tree.leaves(uphill)]).all()
         moving = Settings(
             tuple(learned.kernel for _ in settings.theta), learned.inducing, learned.noise and bool(settings.psi.size)

@@ -16,9 +16,11 @@ import numpy.typing as npt
 
 from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import ROWS, Sequences
+from natgrad.kernels.hmm import plain
 from natgrad.kernels.hmm.chain import best_scores, grow_buffers, scan_backward, scan_forward, trace_path
 from natgrad.kernels.hmm.emissions import TABLE
 from natgrad.kernels.hmm.lanes import run_windows
+from natgrad.kernels.small import is_little
 from natgrad.models.hmm.emissions import Emission
 
 __all__ = [
@@ -32,6 +34,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 # Compiled functions carry no types.
 _run_windows: Any = run_windows
+_plain_windows: Any = plain.run_windows
 _scan_forward: Any = scan_forward
 _scan_backward: Any = scan_backward
 _grow_buffers: Any = grow_buffers
@@ -56,6 +59,11 @@ class Weights(NamedTuple):
     values: Any
     forms: Floats
     labels: Any
+
+    @property
+    def little(self) -> bool:
+        """Whether the data are so few that nothing is compiled."""
+        return is_little(plain.work_of(max(len(self.codes), len(self.values)), len(self.initial)))
 
     @property
     def emission(self) -> tuple[Any, ...]:
@@ -139,7 +147,7 @@ def blocks_of_sequences(weights: Weights, starts: Ints, lengths: Ints, n_jobs: i
     """Windows that cover the sequences with these starts and lengths exactly."""
     n_states = len(weights.initial)
     block = int(np.clip(np.sqrt(lengths.sum()) / 4.0, SHORTEST, LONGEST))
-    n_blocks = np.where(lengths <= block + 1, 1, -(-lengths // block))
+    n_blocks = np.where((lengths <= block + 1) | weights.little, 1, -(-lengths // block))
     first = np.concatenate([[0], np.cumsum(n_blocks)])
     number = np.arange(first[-1]) - np.repeat(first[:-1], n_blocks)
     ends = np.repeat(starts + lengths, n_blocks)
@@ -181,7 +189,7 @@ def count(weights: Weights, windows: Windows, n_sums: int, n_jobs: int, out: Row
             return found
         begin, end = int(windows.begin[first]), int(windows.begin[last - 1] + windows.spans[last - 1, 1])
         states = np.empty((0 if out is None else end - begin, n_states))
-        _run_windows(
+        (_plain_windows if weights.little else _run_windows)(
             *weights.emission, weights.transition, windows.begin, windows.length, windows.before, windows.behind,
             windows.spans, first, last, found.pairs, found.sums, found.heads, log_z, states, begin,
         )  # fmt: skip
@@ -222,6 +230,10 @@ def viterbi(weights: Weights, data: Sequences, n_jobs: int, out: RowWriter) -> f
 
     def task(number: int) -> float:
         begin, end = int(data.ends[number]), int(data.ends[number + 1])
+        if weights.little:
+            path, log_prob = plain.best_path(*weights.logs, log_transition, log_initial, begin, end)
+            out.write(begin, path)
+            return float(log_prob)
         block = int(np.clip(np.sqrt(end - begin), SHORTEST, LONGEST * 16))
         n_blocks, at_once = -(-(end - begin) // block), max(1, ROWS // block)
         kept, score = np.empty((n_blocks, len(log_initial))), np.empty(len(log_initial))

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus
 from natgrad.kernels.factorization.ratings import group_rows
+from natgrad.kernels.lda import plain
 from natgrad.kernels.lda.documents import solve_documents, topic_counts
 from natgrad.kernels.memory import aligned_empty
 from natgrad.kernels.special import bits_like, series_for
@@ -25,6 +26,7 @@ Floats = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 # Documents are handed to threads in runs of about this many entries, at most so many; the cut depends on the data alone.
 ENTRIES, MOST_CHUNKS = 2_000, 512
+_plain_documents: Any = plain.solve_documents
 
 
 class Local(NamedTuple):
@@ -81,6 +83,7 @@ class View(NamedTuple):
     documents: npt.NDArray[np.int32]
     word_start: Ints
     place: Ints
+    little: bool = False  # whether there is so little that nothing is compiled
 
 
 class PartResult(NamedTuple):
@@ -92,7 +95,7 @@ class PartResult(NamedTuple):
     rounds: int
 
 
-def make_view(corpus: Corpus, dtype: type) -> View:
+def make_view(corpus: Corpus, dtype: type, little: bool = False) -> View:
     """Documents prepared for the kernels."""
     start, place = np.empty(corpus.n_words + 1, np.int64), np.empty(len(corpus.words), np.int64)
     group_rows(corpus.words, start, place)
@@ -100,13 +103,15 @@ def make_view(corpus: Corpus, dtype: type) -> View:
     cuts = np.searchsorted(corpus.start, np.linspace(0, corpus.start[-1], n_chunks + 1), side="left")
     cuts[0], cuts[-1] = 0, len(corpus)
     documents = np.repeat(np.arange(len(corpus), dtype=np.int32), np.diff(corpus.start))
-    return View(corpus, corpus.counts.astype(dtype), np.unique(cuts), documents, start, place)
+    return View(corpus, corpus.counts.astype(dtype), np.unique(cuts), documents, start, place, little)
 
 
 def infer_view(view: View, topics: Topics, local: Local, start: Any, warm: bool, tol: float, limit: int) -> Inferred:
     """Solve the documents of a view; ``start`` is γ if ``warm``, otherwise a point mass or None."""
     size, n_topics, width = len(view.corpus), len(topics.doc_prior), topics.weights.shape[1]
     begin_at: Floats = np.full((1, n_topics), 1.0 / n_topics) if start is None else start
+    begin_at = np.require(begin_at, local.dtype, ["C", "A"])
+    alpha: Floats = topics.doc_prior.astype(local.dtype)
     power: Floats = np.empty((len(view.chunks) - 1, width), local.dtype)
     out = Inferred(
         np.empty((size, n_topics), local.dtype),
@@ -115,11 +120,16 @@ def infer_view(view: View, topics: Topics, local: Local, start: Any, warm: bool,
         np.empty(size),
         np.empty(size, np.int64),
     )
+    if view.little:
+        _plain_documents(
+            view.corpus.start, view.corpus.words, view.counts, topics.weights, topics.top, alpha, begin_at, warm, tol, limit,
+            *out,
+        )  # fmt: skip
+        return out
     with threads_for(len(view.place) * n_topics):
         solve_documents(
             view.chunks, view.corpus.start, view.corpus.words, view.counts, topics.weights, topics.top,
-            topics.doc_prior.astype(local.dtype), series_for(local.dtype), power, bits_like(power),
-            np.require(begin_at, local.dtype, ["C", "A"]), warm, float(tol), int(limit),
+            alpha, series_for(local.dtype), power, bits_like(power), begin_at, warm, float(tol), int(limit),
             min(local.skip, 0.5 / n_topics), *out,
         )  # fmt: skip
     return out
@@ -129,8 +139,9 @@ def solve_view(view: View, topics: Topics, local: Local, start: Any, warm: bool,
     """Solve the documents of a view, and count."""
     found = infer_view(view, topics, local, start, warm, tol, limit)
     counts: Floats = np.empty((view.corpus.n_words, len(topics.doc_prior)), local.dtype)
+    count: Any = plain.topic_counts if view.little else topic_counts
     with threads_for(len(view.place) * len(topics.doc_prior)):
-        topic_counts(view.word_start, view.place, view.documents, found.ratio, found.weight, topics.weights, counts)
+        count(view.word_start, view.place, view.documents, found.ratio, found.weight, topics.weights, counts)
     return PartResult(found.gamma, counts, float(found.bound.sum()), int(found.rounds.max(initial=0)))
 
 

@@ -24,8 +24,10 @@ from natgrad.data.corpus import Corpus
 from natgrad.families import Dirichlet
 from natgrad.inference.executors.threads import BroadcastArgument, Call, even_cuts
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, Hyper, State
+from natgrad.kernels.lda import plain
 from natgrad.kernels.lda.documents import LANES, row_products
 from natgrad.kernels.memory import aligned_empty
+from natgrad.kernels.small import is_little
 from natgrad.kernels.special import elog_columns, lgamma_columns
 from natgrad.models.lda.afresh import begin_anew
 from natgrad.models.lda.dirichlet_prior import best_concentrations, best_symmetric, log_prior, log_shares
@@ -342,7 +344,8 @@ class LDAProblem(GroupProblem):
         key = id(groups)
         if key in self._views and self._views[key][0] is groups:
             return self._views[key][1]
-        view = make_view(self.corpus if groups is None else self.corpus.documents(groups), self.local.dtype)
+        little = is_little(plain.work_of(len(self.corpus.words), self.n_topics))
+        view = make_view(self.corpus if groups is None else self.corpus.documents(groups), self.local.dtype, little)
         # Batches of a fixed cut come again and again; those drawn anew do not.
         if keep or groups is None:
             self._views[key] = (groups, view)

@@ -155,7 +155,7 @@ class ChunkGroups(_Chunked, GroupProblem):
         exact = rho == 1.0
         lam, mu = ({name: part[name] for name in self.blocks} for part in (state.lam, state.mu))
         sums = {key: value[0] for key, value in messages.items()}
-        device = program.problem._device
+        device = program.problem.known_arrays
         lam, mu, bound, info = program.call(("move", names, exact), build, lam, mu, sums, rho, device)
         return GlobalResult(state._replace(lam=lam, mu=mu), info, float(bound))
 
@@ -317,7 +317,7 @@ class ChunkedEdges(_Chunked, EdgeProblem):
 
         number = None if column is None else np.int32(column)
         key = ("above", name, terms, column is not None)
-        return tuple(map(np.asarray, program.call(key, build, mu, number, program.problem._device)))
+        return tuple(map(np.asarray, program.call(key, build, mu, number, program.problem.known_arrays)))
 
     def _above(self, lam: Any, mu: Any) -> float:
         """The part of the bound that is no row."""
@@ -334,7 +334,7 @@ class ChunkedEdges(_Chunked, EdgeProblem):
             return function
 
         parts = ({name: part[name] for name in self.blocks} for part in (lam, mu))
-        return float(program.call("value above", build, *parts, program.problem._device))
+        return float(program.call("value above", build, *parts, program.problem.known_arrays))
 
 
 def chunked_problem(

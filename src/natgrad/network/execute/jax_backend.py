@@ -17,6 +17,7 @@ import numpy.typing as npt
 from jax import lax
 
 from natgrad._jax import in_64_bits
+from natgrad._programs import compiled
 from natgrad.network.compile.polynomial import Label, Monomial
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
 from natgrad.network.execute.backend import BackendName, Quadratic, squared
@@ -121,7 +122,7 @@ class JaxBackend:
         return lax.while_loop(going, body, carry)
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return jax.jit(function)
+        return compiled(function)
 
     def put(self, array: Array) -> Array:
         return jax.device_put(array)

@@ -50,8 +50,8 @@ __all__ = ["LocalPart", "LocalResult", "NetworkProblem"]
 
 Array = Any
 Stats = tuple[Array, ...]
-# Numbers in a block up to which its first moments are found without compiling.
-SMALL = 200_000
+# Numbers in a block up to which its first moments are found without compiling: a fraction of a second in NumPy.
+SMALL = 5_000_000
 # A bound below this has met the logarithm of a probability of 0.
 IMPOSSIBLE = 1e-10 * LOG_ZERO
 
@@ -73,7 +73,8 @@ class NetworkProblem(EdgeProblem):
         self.program = Program(plan, self.backend)
         self.blocks: Mapping[str, Block] = plan.blocks
         self._compiled: dict[Any, Callable[..., Any]] = {}
-        self._device: dict[str, Array] = {}
+        self._known: tuple[str, ...] = ()
+        self._device: tuple[Array, ...] = ()
         self._folded = False
         self._child_sets: dict[str, list[ChildSet]] = {}
 
@@ -168,8 +169,7 @@ class NetworkProblem(EdgeProblem):
         """What NumPy does without going through the program; None where JAX compiles it."""
         if self.backend.name != "numpy":
             return None
-        self._fold_everything()
-        return Interpreter(self, self._device)
+        return Interpreter(self, self.known_arrays)
 
     def _impossible(self, state: State) -> str:
         ruled = [repr(name) for name, value in self.bound_by_node(state).items() if value < IMPOSSIBLE]
@@ -368,16 +368,21 @@ class NetworkProblem(EdgeProblem):
 
     def compiled(self, key: Any, build: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
         """A function with the known arrays as its last argument, as the backend runs it."""
-        if key not in self._compiled:
-            self._compiled[key] = self.backend.compile(build())
-        compiled = self._compiled[key]
 
         def call(*arguments: Any) -> Any:
             with self.backend.running():
                 self._fold_everything()
-                return compiled(*arguments, self._device)
+                if key not in self._compiled:
+                    self._compiled[key] = self.backend.compile(self._of_known(build()))
+                return self._compiled[key](*arguments, self._device)
 
         return call
+
+    @property
+    def known_arrays(self) -> dict[str, Array]:
+        """The known arrays by name, where the backend wants them."""
+        self._fold_everything()
+        return dict(zip(self._known, self._device, strict=True))
 
     def _fold_everything(self) -> None:
         """Put the known arrays on the device once; folding happens here so that tracing never meets a new one."""
@@ -388,8 +393,18 @@ class NetworkProblem(EdgeProblem):
             for name in (term.node, *term.readings):
                 if name in self.blocks:
                     self.program.pieces(term, self.program.dropped(self.blocks[name], term))
-        self._device = {key: self.backend.put(array) for key, array in self.program.known.items()}
+        # In the order in which the structure asks for them: their names depend on the data, and a program must not.
+        self._known = tuple(self.program.known)
+        self._device = tuple(self.backend.put(array) for array in self.program.known.values())
         self._folded = True
+
+    def _of_known(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of known arrays by name as one of the arrays alone."""
+
+        def called(*arguments: Any) -> Any:
+            return function(*arguments[:-1], dict(zip(self._known, arguments[-1], strict=True)))
+
+        return called
 
 
 def _summed(parts: list[Stats]) -> Stats | None:

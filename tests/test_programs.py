@@ -1,0 +1,201 @@
+"""What JAX compiled is shared by networks of one structure and kept across processes; without a place nothing is lost."""
+
+import gc
+import os
+import weakref
+
+import jax
+import numpy as np
+import pytest
+
+import natgrad as ng
+from natgrad import _programs
+from natgrad._jax import in_64_bits
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A cache of its own, on disk and in memory."""
+    monkeypatch.setenv("NATGRAD_CACHE_DIR", str(tmp_path / "cache"))
+    begin_anew(monkeypatch)
+    yield tmp_path / "cache" / "programs"
+    _programs.cache_folder.cache_clear()
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """How often JAX was asked to compile."""
+    count, compile_ = [], jax.stages.Lowered.compile
+    monkeypatch.setattr(jax.stages.Lowered, "compile", lambda self, *a: count.append(1) or compile_(self, *a))
+    return count
+
+
+def begin_anew(monkeypatch):
+    """As a new process would."""
+    _programs.cache_folder.cache_clear()
+    monkeypatch.setattr(_programs, "PROGRAMS", _programs.Programs())
+
+
+def network(size=6, seed=0, name="mu"):
+    data = np.random.default_rng(seed).normal(size=size)
+    n = ng.Plate("n", size)
+    mu, tau = ng.Normal(name, 0.0, 0.1), ng.Gamma("tau", 1.0, 1.0)
+    return ng.Network(ng.Normal("y", mu, tau, plate=n, observed=data))
+
+
+def fitted(*arguments):
+    return network(*arguments).fit(ng.VB(), max_steps=3, tol=0, backend="jax", verbose=False)
+
+
+def test_the_same_declaration_is_compiled_once(folder, compilations):
+    first = fitted()
+    assert compilations
+    compilations.clear()
+    again, other = fitted(), fitted(6, 1)  # other data, too
+    assert again.elbo == first.elbo
+    assert other.elbo != first.elbo
+    assert not compilations
+    fitted(7)
+    assert compilations  # another shape is another program
+
+
+def test_names_of_nodes_do_not_matter_on_disk(folder, compilations, monkeypatch):
+    first = fitted()
+    begin_anew(monkeypatch)
+    compilations.clear()
+    renamed = fitted(6, 0, "location")
+    np.testing.assert_array_equal(renamed["location"].mean(), first["mu"].mean())
+    assert not compilations
+
+
+def test_another_process_compiles_nothing_and_has_the_same_bits(folder, compilations, monkeypatch):
+    first = fitted()
+    begin_anew(monkeypatch)
+    compilations.clear()
+    second = fitted()
+    assert not compilations
+    np.testing.assert_array_equal(second.trace["elbo"], first.trace["elbo"])
+
+
+def test_the_bound_of_a_fit_compiles_nothing(folder, compilations):
+    fit = fitted()
+    compilations.clear()
+    assert fit.elbo == fit.trace["elbo"][-1]
+    assert not compilations
+    assert sum(fit.elbo_by_node().values()) == pytest.approx(fit.elbo, rel=1e-13)  # evaluated directly
+    assert compilations
+
+
+def test_numbers_of_priors_that_are_arrays_compile_nothing(folder, compilations):
+    def with_prior(mean):
+        n = ng.Plate("n", 4)
+        mu = ng.Normal("mu", np.full(4, mean), 1.0, plate=n)
+        return ng.Network(ng.Normal("y", mu, 1.0, plate=n, observed=np.arange(4.0))).fit(backend="jax", verbose=False)
+
+    first = with_prior(0.0)
+    compilations.clear()
+    second = with_prior(2.0)
+    assert not compilations
+    np.testing.assert_allclose(second["mu"].mean() - first["mu"].mean(), 1.0)
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"x" * 500)])
+def test_a_damaged_file_is_compiled_anew(folder, compilations, monkeypatch, damage):
+    first = fitted()
+    for path in folder.iterdir():
+        damage(path)
+    begin_anew(monkeypatch)
+    compilations.clear()
+    assert fitted().elbo == first.elbo
+    assert compilations
+
+
+def test_a_program_that_does_not_run_is_compiled_after_all(folder, compilations, monkeypatch):
+    first = fitted()
+
+    def broken(*arguments):
+        def program(*arguments):
+            raise jax.errors.JaxRuntimeError("NOT_FOUND: Function fusion not found")
+
+        return program
+
+    begin_anew(monkeypatch)
+    compilations.clear()
+    monkeypatch.setattr("jax.experimental.serialize_executable.deserialize_and_load", broken)
+    assert fitted().elbo == first.elbo
+    assert compilations
+
+
+def test_a_cache_of_the_users_own_is_left_to_jax(folder, monkeypatch):
+    # What JAX loads from its cache cannot be written down again.
+    monkeypatch.setattr(_programs, "_jax_keeps", lambda: True)
+    assert np.isfinite(fitted().elbo)
+    assert not list(folder.iterdir())
+
+
+def test_off_means_off(folder, monkeypatch):
+    monkeypatch.setenv("NATGRAD_CACHE", "off")
+    _programs.cache_folder.cache_clear()
+    assert np.isfinite(fitted().elbo)
+    assert not folder.exists()
+
+
+def test_a_folder_that_cannot_be_made_or_is_not_ours_alone_is_not_used(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("NATGRAD_CACHE_DIR", str(tmp_path / "file"))
+    begin_anew(monkeypatch)
+    assert _programs.cache_folder() is None
+    assert np.isfinite(fitted(9).elbo)
+    shared = tmp_path / "shared" / "programs"
+    shared.mkdir(parents=True)
+    shared.chmod(0o777)
+    monkeypatch.setenv("NATGRAD_CACHE_DIR", str(tmp_path / "shared"))
+    begin_anew(monkeypatch)
+    assert (_programs.cache_folder() is None) == hasattr(os, "getuid")
+    _programs.cache_folder.cache_clear()
+
+
+def test_where_the_folder_is(monkeypatch, tmp_path):
+    for name in ("NATGRAD_CACHE_DIR", "NATGRAD_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    _programs.cache_folder.cache_clear()
+    assert _programs.cache_folder() == tmp_path / "natgrad" / "programs"
+    _programs.cache_folder.cache_clear()
+
+
+def test_the_oldest_files_go_first(folder, monkeypatch):
+    folder.mkdir(parents=True)
+    for age, name in enumerate("abc"):
+        (folder / name).write_bytes(bytes(600_000))
+        os.utime(folder / name, (1000 + age, 1000 + age))
+    monkeypatch.setenv("NATGRAD_CACHE_SIZE", "1")
+    _programs._shrink(folder)
+    assert [path.name for path in folder.iterdir()] == ["c"]
+
+
+def test_memory_is_bounded_and_networks_are_freed(folder, monkeypatch):
+    monkeypatch.setattr(_programs, "KEPT", 4)
+    dropped = [weakref.ref(fitted(size).problem) for size in (11, 12, 13)]
+    gc.collect()
+    assert all(reference() is None for reference in dropped)
+    assert len(_programs.PROGRAMS._kept) <= 4
+
+
+def test_shapes_types_and_static_arguments(folder):
+    function = _programs.compiled(lambda n, x, y: x * n + y, static=(0,))
+    plain = _programs.compiled(lambda x: x + 1)
+    with in_64_bits():
+        assert function(2, np.arange(3.0), 1.0).tolist() == [1.0, 3.0, 5.0]
+        assert function(3, np.arange(3.0), 1.0).tolist() == [1.0, 4.0, 7.0]
+        assert function(3, np.arange(2), 1).dtype == np.int64
+        for argument in (np.arange(2.0), np.arange(3.0), np.arange(3), np.float32(1.0), 1.0, {"a": 1.0}["a"]):
+            found = np.asarray(plain(argument))
+            np.testing.assert_array_equal(found, np.asarray(argument) + 1)
+            assert found.dtype == np.asarray(argument).dtype
+
+
+def test_the_configuration_of_the_process_stays_as_it_is(folder):
+    before = {name: getattr(jax.config, name) for name in ("jax_compilation_cache_dir", "jax_enable_x64")}
+    fitted()
+    assert {name: getattr(jax.config, name) for name in before} == before
