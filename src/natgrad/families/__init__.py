@@ -11,6 +11,7 @@ from natgrad.families._ops import Array, Stats, spd_inverse_logdet, spd_logdet
 from natgrad.families._polya_gamma import LaplaceWeight, PolyaGamma
 from natgrad.families._shares import Shares
 from natgrad.families._simplex import Beta, Dirichlet
+from natgrad.families._sticks import ConcentrationBound, Sticks
 from natgrad.families._truncated import TruncatedExponential, TruncatedNormal
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Bernoulli",
     "Beta",
     "Categorical",
+    "ConcentrationBound",
     "Dirichlet",
     "Family",
     "Gamma",
@@ -33,6 +35,7 @@ __all__ = [
     "PolyaGamma",
     "Shares",
     "Stats",
+    "Sticks",
     "TiedNormalWishart",
     "TruncatedExponential",
     "TruncatedNormal",

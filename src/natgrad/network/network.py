@@ -29,6 +29,7 @@ from natgrad.network.language.nodes import Node
 from natgrad.network.results import records as _records  # noqa: F401  (what files may hold)
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
+from natgrad.network.start.improper import improper_nodes
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
 from natgrad.network.start.order import default_order
 from natgrad.network.start.restarts import find_start
@@ -217,6 +218,8 @@ class Network:
             executor=executor,
         )  # fmt: skip
         trace.strategy = f"{trace.strategy}; {chosen.words}"
+        if flat := improper_nodes(problem):
+            trace.strategy += f"; flat priors of {', '.join(flat)}: the bound is up to a constant"
         return Fit(problem, result, settings, self._continue)
 
     def _model_at(self, problem: NetworkProblem, settings: Settings, trace: Trace) -> Callable[[State], Fit]:

@@ -22,7 +22,8 @@ import numpy.typing as npt
 from natgrad.errors import CoupledCategories
 from natgrad.network.compile.plan import Plan, PlannedTerm
 from natgrad.network.compile.polynomial import Factor, Monomial, Take
-from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial
+from natgrad.network.language.binary import Bernoulli, Binomial
+from natgrad.network.language.discrete import Categorical, MarkovChain, Multinomial
 from natgrad.network.language.nodes import Node
 
 __all__ = ["Tie", "ties_of", "warn_of_ties"]

@@ -13,11 +13,13 @@ from natgrad.network.language.expressions import Constant
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
-from natgrad.validation import whole_number
+from natgrad.network.language.slots import spread
+from natgrad.validation import first, where, whole_number
 
 __all__ = [
     "Plates",
     "ScalarNode",
+    "check_possible",
     "checked_lengths",
     "event_length",
     "given_size",
@@ -80,3 +82,14 @@ def checked_lengths(name: str, lengths: Any, time: Plate) -> tuple[int, ...] | N
             f"{name!r}: lengths sum to {sum(checked)}, but plate {time.name!r} has {time.size} elements"
         )
     return checked
+
+
+def check_possible(
+    node: Node, value: npt.NDArray[Any], possible: npt.NDArray[np.bool_], present: npt.NDArray[np.bool_]
+) -> None:
+    """Known probabilities must allow what was observed; log 0 would swallow the whole bound."""
+    if (place := first(spread(present, value.ndim) & ~possible)) is not None:
+        slot = node.slots_of[-1].name
+        raise ValueError(
+            f"{node.name!r}: observed{where(place)} = {value[place]:g} has probability 0 under the {slot} given"
+        )

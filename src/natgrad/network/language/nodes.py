@@ -16,12 +16,12 @@ import numpy.typing as npt
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
 from natgrad.network.compile.polynomial import Factor, Label, Polynomial, Take
-from natgrad.network.language.expressions import NOUN, VECTOR, Access, Constant, Expression, Untyped
+from natgrad.network.language.expressions import NOUN, POSITIVE, VECTOR, Access, Constant, Expression, Untyped
 from natgrad.network.language.missing import with_unread
 from natgrad.network.language.plates import Index, Plate, as_plates, plates_in_words
 from natgrad.network.language.scope import Scope
-from natgrad.network.language.slots import ACCEPTED, Slot, check_range, spread
-from natgrad.validation import as_numbers, as_observed, first, where
+from natgrad.network.language.slots import ACCEPTED, Slot, check_range, is_flat, spread
+from natgrad.validation import as_numbers, as_observed, first, require, where
 
 __all__ = ["Node", "Slot", "Term"]
 
@@ -72,6 +72,7 @@ class Node(Expression):
             self._observe(data, mask)
         elif mask is not None:
             raise ValueError(f"{name!r}: mask says which observations count, but there are none: give observed= too")
+        self._check_proper()
         self._augment()
         # Every mistake in the declaration is found here, where the user's line is on the stack.
         self._declared = self.term({})
@@ -260,6 +261,25 @@ class Node(Expression):
             f"({plates_in_words(self.plates)}{event}){advice}"
         )
 
+    @property
+    def is_improper(self) -> bool:
+        """Whether its prior has no integral: a flat one, with known parameters at the border of their range."""
+        return any(
+            slot.least is not None and isinstance(value := self.parameters[slot.name], Constant) and is_flat(value)
+            for slot in self.slots_of
+        )
+
+    def _check_proper(self) -> None:
+        """Data need a density; only hidden nodes may have a flat prior."""
+        for slot in self.slots_of if self.is_observed and self.is_improper else ():
+            value = self.parameters[slot.name]
+            if slot.least is None or not isinstance(value, Constant):
+                continue
+            if slot.kind == POSITIVE or value.value.ndim == 0:
+                require(value.value > 0, value.value, f"{self.name!r}: {slot.name}", "> 0")
+            else:
+                check_range(f"{self.name!r}: {slot.name}", slot.kind, value.value)
+
     def _checked_mask(self, mask: Any, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
         array = np.asarray(mask)
         if array.dtype != bool:
@@ -292,7 +312,7 @@ class Node(Expression):
         if isinstance(value, Untyped) and not slot.fixed:
             return value.of_kind(slot.kind, slot.event_ndim, what)
         array = as_numbers(value, what, "known numbers" if slot.fixed else "numbers, a node or an expression")
-        check_range(what, slot.kind, array)
+        check_range(what, slot.kind, array, slot.least)
         return Constant(slot.kind, array)
 
     def _checked_parent(self, slot: Slot, value: Expression) -> Expression:

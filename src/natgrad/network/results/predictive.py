@@ -21,9 +21,10 @@ from natgrad.network.compile.plan import Plan, with_gates
 from natgrad.network.compile.polynomial import Factor, Label, Mark, Polynomial
 from natgrad.network.execute.addressing import Labelled, read_factor
 from natgrad.network.execute.numpy_contraction import Contraction
+from natgrad.network.language.binary import Bernoulli, Binomial
 from natgrad.network.language.continuous import Beta, Exponential, Gamma, MultivariateNormal, Normal
 from natgrad.network.language.counts import Poisson
-from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain
+from natgrad.network.language.discrete import Categorical, MarkovChain
 from natgrad.network.language.expressions import Constant, Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Index, Plate
@@ -271,7 +272,7 @@ def _found_size(node: Node, filled: Mapping[str, Expression]) -> dict[str, int]:
 
 def _walk(expression: Expression) -> list[Expression]:
     found = [expression]
-    for side in ("left", "right", "entries"):
+    for side in ("left", "right", "entries", "inner"):
         if isinstance(inner := getattr(expression, side, None), Expression):
             found += _walk(inner)
     for part in getattr(expression, "parts", ()):
@@ -304,7 +305,7 @@ def _field(
     known: dict[str, npt.NDArray[Any]] = {}
     scope = Scope(node.name, node.plates, known, frozenset(plate.name for plate in node.plates), parts)
     events = {"vector": 1, "matrix": 2, "simplex": 1}.get(expression.kind, 0)
-    labels = tuple(scope.fresh("e", node.size or 0) for _ in range(events))
+    labels = tuple(scope.fresh("e", expression.size or node.size or 0) for _ in range(events))
     if isinstance(node, MarkovChain):
         raise PlateMismatch(f"{node.name!r}: draw a chain with fit[{node.name!r}].sample(); its future is not a plate")
     polynomial = expression.stat(statistic, scope, labels)
