@@ -22,6 +22,7 @@ from wrong_declarations import (
     vector,
     wishart,
 )
+from wrong_leaves import LEAVES
 
 import natgrad as ng
 from natgrad.errors import NotConjugate, PlateMismatch, SymmetricStart, UnreachedNode
@@ -310,7 +311,7 @@ MISTAKES = [
      "mass must lie in (0, 1), got 90"),
 ]
 # fmt: on
-CASES = DECLARATIONS + MISTAKES
+CASES = DECLARATIONS + LEAVES + MISTAKES
 
 
 @pytest.mark.parametrize(("mistake", "error", "message"), CASES, ids=[message[:40] for _, _, message in CASES])

@@ -19,7 +19,7 @@ from natgrad.families._truncated import sides_of
 from natgrad.network.compile.polynomial import Polynomial
 from natgrad.network.language.expressions import COUNT, POSITIVE, REAL, Expression
 from natgrad.network.language.node_helpers import ScalarNode, known
-from natgrad.network.language.nodes import Node, Slot
+from natgrad.network.language.nodes import Node, Slot, Term
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
 
@@ -81,11 +81,12 @@ class LaplaceWeights(ScalarNode):
     def log_density(self, scope: Scope) -> Polynomial:
         # The base measure has no moments. Where nothing is observed the weight is that of a distance of one, which adds 0 to
         # the bound.
-        if not self.missing.any() or scope.in_part(
-            self._owner
-        ):  # missing values that others read have a weight like any
-            return Polynomial()
+        if not self.missing.any() or self._owner.name in (scope.parts or ()):
+            return Polynomial()  # missing values that others read have a weight like any
         return known(scope, self.missing) * (1.0 + -0.5 * self.own("x", scope))
+
+    def declared_term(self, known: dict[str, npt.NDArray[Any]], parts: frozenset[str]) -> Term:
+        return self.term(known, parts)  # which of its owner's missing values are read is decided by the network
 
 
 @final

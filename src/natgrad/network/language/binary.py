@@ -57,7 +57,7 @@ class Bernoulli(ScalarNode):
         self.link, value = chosen_link(name, "Bernoulli", {"prob": prob, "logit": logit, "probit": probit})
         self.slots_of = (LINKS.get(self.link, Slot("prob", UNIT)),)
         if self.link == "probit":
-            must_be_observed(name, observed, "Bernoulli with probit=")
+            must_be_observed(name, observed, "Bernoulli with probit=", "values of 0 and 1")
         super().__init__(name, {self.link: value}, plate, observed, mask)
 
     def _augment(self) -> None:

@@ -16,7 +16,18 @@ import numpy.typing as npt
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
 from natgrad.network.compile.polynomial import Factor, Label, Polynomial, Take
-from natgrad.network.language.expressions import NOUN, POSITIVE, VECTOR, Access, Constant, Expression, Untyped
+from natgrad.network.language.censoring import Censored
+from natgrad.network.language.expressions import (
+    NOUN,
+    POSITIVE,
+    REAL,
+    UNIT,
+    VECTOR,
+    Access,
+    Constant,
+    Expression,
+    Untyped,
+)
 from natgrad.network.language.missing import with_unread
 from natgrad.network.language.plates import Index, Plate, as_plates, plates_in_words
 from natgrad.network.language.scope import Scope
@@ -60,6 +71,10 @@ class Node(Expression):
         self.name = name
         self.plates = as_plates(name, plate)
         self.parameters = {slot.name: self._filled(slot, parameters[slot.name]) for slot in self.slots_of}
+        if isinstance(observed, Censored):
+            raise TypeError(
+                f"{name!r}: a {type(self).__name__} cannot be censored, only a Normal, a LogNormal and an Exponential can"
+            )
         data = None if observed is None else as_observed(observed, f"{name!r}: observed")
         self.size = self._event_size(data)
         for slot in self.slots_of:
@@ -325,9 +340,14 @@ class Node(Expression):
             given = f"the {type(value).__name__} {value}" if isinstance(value, Node) else f"{value}, {NOUN[value.kind]}"
             raise NotConjugate(
                 f"{self.name!r}: {slot.name} cannot be {given}: the edge {value} → {self.name} is not conjugate. {slot.name} "
-                f"takes {ACCEPTED[slot.kind]}{value.advice}"
+                f"takes {ACCEPTED[slot.kind]}{value.advice or self._advice(slot, value)}"
             )
         return value
+
+    def _advice(self, slot: Slot, value: Expression) -> str:
+        """What an error adds where a number of another kind was given."""
+        linked = slot.kind == UNIT and value.kind == REAL
+        return f". For a logistic link write logit={value}" if linked else ""
 
     def _check_slot_size(self, slot: Slot) -> None:
         """What stands in a slot must have the size of the node's vectors and, if known, broadcast over its plates."""
