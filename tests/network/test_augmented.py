@@ -450,3 +450,37 @@ def test_what_was_missing_and_is_read_has_a_weight_like_any():
     fit = ng.Network(y).fit(ng.VB(), backend="numpy", tol=0, max_steps=60)
     assert np.diff(fit.trace["elbo"]).min() > -1e-9
     np.testing.assert_allclose(fit["x"].mean()[:4], x[:4], atol=0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LEAVES)
+def test_draws_and_linear_response_correct_what_q_gets_wrong(name):
+    """Gibbs sampling of the augmented model is exact; linear response mends most of the variance that independence costs."""
+    _, y, log_likelihood = LEAVES[name]
+    fit = leaf(name).fit(backend="numpy", tol=1e-8)
+    _, mean = evidence(name)
+    n = 1500
+    found = fit.draws(n, seed=0, verbose=False)
+    assert list(found) == ["b"]
+    draws = found["b"]
+
+    def joint(b):
+        return np.exp(stats.norm.logpdf(b, 0.3, 2**0.5) + log_likelihood(np.array(y), b * X).sum())
+
+    points = {"limit": 200, "points": [-1, 0, 1, 2]}
+    z = integrate.quad(joint, -12, 12, **points)[0]
+    sd = (integrate.quad(lambda b: (b - mean) ** 2 * joint(b), -12, 12, **points)[0] / z) ** 0.5
+    # Four chains that mix within tens of sweeps at worst: five standard errors of 4 n / 40 independent draws.
+    error = 5 * sd / np.sqrt(4 * n / 40)
+    assert draws.mean() == pytest.approx(mean, abs=error)
+    assert draws.std() == pytest.approx(sd, rel=0.2)
+    response = fit.linear_response()["b"].std()
+    assert abs(response - sd) <= abs(fit["b"].std() - sd) + 0.02 * sd
+
+
+def test_a_bound_of_a_concentration_has_no_draws():
+    alpha = ng.Gamma("alpha", 1.0, 1.0)
+    theta = ng.Dirichlet("theta", alpha, size=3, plate=N)
+    fit = ng.Network(ng.Multinomial("y", None, theta, plate=N, observed=np.ones((4, 3)))).fit(backend="numpy")
+    with pytest.raises(NotConjugate, match="the concentration of 'theta' is learned by a bound"):
+        fit.draws(10)

@@ -54,8 +54,8 @@ def refuse_in_part(node: Node, scope: Scope) -> None:
     """Thresholds and logits of several categories are conjugate for what was observed alone."""
     if scope.in_part(node):
         raise NotConjugate(
-            f"{node.name!r} is missing in part, and another node reads it: with its link, what is missing has no closed form. Observe "
-            "it, or leave out what reads it"
+            f"{node.name!r} is missing in part, and another node reads it: with its link what is missing has no closed form. "
+            "Observe it, or leave out what reads it"
         )
 
 
