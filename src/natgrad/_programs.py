@@ -149,16 +149,15 @@ def _surroundings() -> str:
             platform.machine(),
             _processor(),
             os.environ.get("XLA_FLAGS"),
-            jax.config.jax_disable_most_optimizations,
+            jax.config.read("jax_disable_most_optimizations"),
         )
     ) + repr([(d.platform, d.device_kind) for d in jax.local_devices()])
 
 
 def _processor() -> str:
     """What this processor can do: a home may be shared by machines of several kinds."""
-    with suppress(OSError, StopIteration):
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line for line in file if line.startswith(("flags", "Features")))
+    with suppress(OSError, StopIteration), open("/proc/cpuinfo", encoding="utf-8") as file:
+        return next(line for line in file if line.startswith(("flags", "Features")))
     return f"{platform.processor()} {platform.node()}"
 
 

@@ -57,6 +57,11 @@ def _truncated(rng: Rng, p: tuple[int, ...]) -> dict[str, np.ndarray]:
     return {"mean": rng.normal(size=p), "precision": _positive(rng, *p)} | _bounds(p, (1.0, 3.0, 2.0, 0.0))
 
 
+def _sticks(rng: Rng, p: tuple[int, ...]) -> dict[str, np.ndarray]:
+    free = np.arange(4) < 3  # the last stick is taken whole
+    return {name: np.where(free, 0.2 + _positive(rng, *p, 4), 1.0) for name in ("a", "b")}
+
+
 CASES = [
     Case(nf.Normal(), lambda r, p: {"mean": r.normal(size=p), "precision": _positive(r, *p)}),
     Case(nf.MultivariateNormal(), lambda r, p: {"mean": r.normal(size=(*p, 3)), "precision": _spd(r, *p, 3)}),
@@ -95,6 +100,7 @@ CASES = [
     Case(nf.TruncatedNormal(), _truncated),
     Case(nf.TruncatedExponential(), lambda r, p: {"rate": _positive(r, *p)} | _bounds(p, (1.0, 3.0))),
     Case(nf.Shares(), lambda r, p: {"probs": r.dirichlet(np.ones(4), p), "count": np.full(p, 7.0)}),
+    Case(nf.Sticks(), _sticks),
     Case(nf.MarkovChain(), _chain, 3),
     Case(nf.MarkovChain((2, 3)), _chain, 3),
     Case(nf.GaussianChain((1, 2)), _path),
