@@ -65,7 +65,8 @@ class Fit(ExportMixin, ShowMixin):
     def __init__(self, problem: NetworkProblem, result: Result, settings: Settings, resume: Callable[..., Fit]) -> None:
         self.problem = problem
         self._resume = resume
-        self._response: LinearResponse | None = None  # the last one that was asked for
+        self._response: LinearResponse | None = None  # the last ones that were asked for
+        self._drawn: Draws | None = None
         self.state: State = result.state
         self.trace: Trace = result.trace
         self.stop: Stop = result.stop
@@ -213,6 +214,7 @@ class Fit(ExportMixin, ShowMixin):
         mean and 90% interval: linear response
         """
         options.setdefault("linear_response", self._response)
+        options.setdefault("draws", self._drawn)
         return super().summary(names, **options)
 
     def draws(
@@ -273,6 +275,7 @@ class Fit(ExportMixin, ShowMixin):
             self, n, chains, warmup, thin, seed, names, backend, max_seconds, callbacks, verbose, keep
         )
         found.warn_if_poor()
+        self._drawn = found
         return found
 
     def continue_(self, method: Method | None = None, **options: Any) -> Fit:
