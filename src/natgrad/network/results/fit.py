@@ -71,7 +71,8 @@ class Fit(SamplingMixin, ExportMixin, ShowMixin):
     def __init__(self, problem: NetworkProblem, result: Result, settings: Settings, resume: Callable[..., Fit]) -> None:
         self.problem = problem
         self._resume = resume
-        self._response: LinearResponse | None = None  # the last one that was asked for
+        self._response: LinearResponse | None = None  # the last ones that were asked for
+        self._drawn: Draws | None = None
         self.state: State = result.state
         self.trace: Trace = result.trace
         self.stop: Stop = result.stop
@@ -262,6 +263,7 @@ class Fit(SamplingMixin, ExportMixin, ShowMixin):
         mean and 90% interval: linear response
         """
         options.setdefault("linear_response", self._response)
+        options.setdefault("draws", self._drawn)
         return super().summary(names, **options)
 
     def continue_(self, method: Method | None = None, **options: Any) -> Fit:
