@@ -343,6 +343,7 @@ def chunked_problem(
     """The problem of chunks: groups where what they tell adds up, edges elsewhere."""
     name = choose_backend(chunks.plan, backend, chunks.n_chunks).name
     program = ChunkProgram(chunks.plan, chunks.local, chunks.plate, name)
+    chunks.use(program.arrays)
     assert executor is None or isinstance(executor, Threads)
     try:
         program.summary  # noqa: B018

@@ -81,6 +81,7 @@ class Chunks:
         )  # fmt: skip
         self.made.update(made_parents(template))
         self.local = tuple(name for name in inside if not template.nodes[name].is_observed)
+        self._ready: Callable[[Known], Known] = lambda known: known
         self._learn()
 
     # -- reading --
@@ -124,12 +125,18 @@ class Chunks:
         if self._held is not None:
             return (self._held[number] for number in wanted)
         chosen = set(wanted)
-        return (self.known(table) for number, table in enumerate(self.tables()) if number in chosen)
+        return (self._ready(self.known(table)) for number, table in enumerate(self.tables()) if number in chosen)
+
+    def use(self, ready: Callable[[Known], Known]) -> None:
+        """Hand chunks out as ``ready`` makes them; of those that stay in memory it is asked once."""
+        self._ready = ready
+        if self._held is not None:
+            self._held = [ready(known) for known in self._held]
 
     def _all(self) -> Iterator[Known]:
         if self._held is not None:
             return iter(self._held)
-        return prefetch(self.known(table) for table in self.tables())
+        return prefetch(self._ready(self.known(table)) for table in self.tables())
 
     # -- what chunks have in common --
 
