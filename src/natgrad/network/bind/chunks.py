@@ -82,6 +82,7 @@ class Chunks:
         self.made.update(made_parents(template))
         self.local = tuple(name for name in inside if not template.nodes[name].is_observed)
         self._ready: Callable[[Known], Known] = lambda known: known
+        self._held: list[Known] | None = None
         self._learn()
 
     # -- reading --

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from natgrad.inference.methods import Method
 from natgrad.inference.problem import Block, State
 from natgrad.inference.schema import Misfit, check
 from natgrad.inference.trace import Stop, Trace
+from natgrad.network.bind.saving import binding_to_data
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.nodes import Node
 from natgrad.posterior.export import ExportMixin
@@ -166,7 +167,7 @@ class Fit(ExportMixin, ShowMixin):
         return predict(self.binding, {name: self[name] for name in self}, data, nodes)
 
     def _refuse_chunks(self, what: str) -> None:
-        if self.binding is not None and self.binding.tables is None:
+        if self.binding is not None and self.binding.chunk_rows is not None:
             raise PlateMismatch(
                 f"{what}: this network was read in chunks, and its rows are not held; predict(table) takes new ones"
             )
@@ -187,7 +188,10 @@ class Fit(ExportMixin, ShowMixin):
         return self._resume(self, method, **options)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fit to one file; `natgrad.load` gives a `SavedFit`, which needs the network only to go on or to predict.
+        """Write the fit to one file; `natgrad.load` gives a `SavedFit`.
+
+        Of a network that was declared with columns the file holds the declaration, as data, and the ids of its levels, no rows: it
+        predicts, and takes more rows, without the program that declared it. Of others `SavedFit.attach` needs the network.
 
         Parameters
         ----------
@@ -203,6 +207,8 @@ class Fit(ExportMixin, ShowMixin):
             "settings": self.settings,
             "elbo": self.elbo,
         }
+        if self.binding is not None:
+            content["declaration"] = binding_to_data(self.binding)
         write_model(path, "Fit", content, overwrite=overwrite)
 
     def __repr__(self) -> str:
@@ -227,11 +233,24 @@ class SavedFit(ExportMixin, ShowMixin):
     stop: Stop
     settings: Settings
     elbo: float
+    binding: Binding | None = None
+
+    @property
+    def _labels(self) -> Mapping[str, Any]:  # type: ignore[override]
+        return {} if self.binding is None else self.binding.domain.labels(self.binding.template)
 
     def __getitem__(self, name: str) -> Factor:
         if name not in self.factors:
             raise KeyError(f"{name!r} is not a hidden node of this fit; these are {', '.join(self.factors)}")
-        return self.factors[name]
+        return replace(self.factors[name], labels=self._labels)
+
+    def predict(self, data: Any, nodes: Any = None) -> Predictions:
+        """As `Fit.predict`: the file holds the declaration."""
+        from natgrad.network.results.predict import needs_binding, predict
+
+        if self.binding is None:
+            raise needs_binding("predict")
+        return predict(self.binding, self.factors, data, nodes)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.factors)
