@@ -74,6 +74,11 @@ class _Chunked:
         """What all chunks tell, added up in their order."""
         return _summed(self.visit(function, *arguments))
 
+    def prior(self, fixed: Mapping[str, Stats]) -> State:
+        """Every global at its prior."""
+        whole = self.program.problem.prior(fixed)
+        return State({n: whole.lam[n] for n in self.globals}, {n: whole.mu[n] for n in self.globals}, 0)
+
     def bound_by_node(self, state: State) -> dict[str, float]:
         """Of a chunked network only the whole bound is known."""
         raise NotImplementedError("the bound by node is not known of a network that was read in chunks; elbo is")

@@ -80,9 +80,10 @@ def _with_parents(node: Node, found: dict[str, Node]) -> None:
 
 
 def _kind(cls: Any) -> str:
-    if KINDS.get(cls.__name__) is not cls:
-        raise TypeError(f"a {cls.__name__} is not a node of the language: its declaration cannot be kept in a file")
-    return str(cls.__name__)
+    name = str(cls.__name__)
+    if KINDS.get(name) is not cls:
+        raise TypeError(f"a {name} is not a node of the language: its declaration cannot be kept in a file")
+    return name
 
 
 def _made(node: Node) -> dict[str, Any]:

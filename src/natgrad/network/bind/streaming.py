@@ -16,6 +16,7 @@ from natgrad.inference.steppers.groups import GroupStepper, WholePasses
 from natgrad.inference.steppers.stepper import Stepper
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.network.bind.bound import Binding, Rows, held
+from natgrad.network.bind.build import Domain
 from natgrad.network.bind.chunked import ChunkedEdges, ChunkGroups, chunked_problem
 from natgrad.network.bind.chunks import Chunks
 from natgrad.network.bind.tables import CHUNK, Table, TableChunks
@@ -46,14 +47,34 @@ def fit_chunks(
     plate = _longest(template, tables)
     others = held(template, {name: table for name, table in tables.items() if name != plate})
     chunks = Chunks(template, plate, _as_chunks(tables[plate]), others, size)
-    return _Run(template, chunks, options).fit(method, options)
+    return _Run(template, chunks, options, tables).fit(method, options)
+
+
+def go_on(
+    binding: Binding,
+    tables: Rows,
+    settings: Settings,
+    start: Callable[[Any, Domain], State],
+    options: Mapping[str, Any],
+) -> Fit:
+    """A fit to other rows, from a start; ``start(problem, domain)`` makes its state."""
+    template = binding.template
+    assert binding.chunk_rows is not None
+    plate = _longest(template, tables)
+    others = held(template, {name: table for name, table in tables.items() if name != plate})
+    chunks = Chunks(template, plate, _as_chunks(tables[plate]), others, binding.chunk_rows)
+    run = _Run(template, chunks, {"backend": None, "init": None, "order": settings.order}, tables)
+    found = start(run.problem, chunks.domain)
+    stop = Stop(Reason.CALLBACK, "the run goes on")
+    problem: Any = run.problem
+    return run.resume(Fit(problem, Result(found, Trace(), stop), settings, run.resume), None, **options)
 
 
 class _Run:
     """A network and its chunks, fitted as often as wanted."""
 
-    def __init__(self, template: Template, chunks: Chunks, options: Mapping[str, Any]) -> None:
-        self.template, self.chunks = template, chunks
+    def __init__(self, template: Template, chunks: Chunks, options: Mapping[str, Any], tables: Rows) -> None:
+        self.template, self.chunks, self.tables = template, chunks, tables
         probe = chunked_problem(chunks, (), options["backend"])
         inner = probe.program.problem
         init = options["init"]
@@ -127,7 +148,7 @@ class _Run:
 
     def _made(self, result: Result, settings: Settings) -> Fit:
         problem: Any = self.problem
-        binding = Binding(self.template, self.chunks.domain, None)
+        binding = Binding(self.template, self.chunks.domain, self.tables, self.chunks.size)
         return Fit(problem, result, settings, self.resume).bound_to(binding)
 
     def _stepper(self, method: Method | None, step: Any) -> tuple[Stepper | None, str]:

@@ -166,6 +166,47 @@ class Fit(ExportMixin, ShowMixin):
             raise needs_binding("predict")
         return predict(self.binding, {name: self[name] for name in self}, data, nodes)
 
+    def update(self, rows: Any, *, forgetting: float | None = None, **options: Any) -> Fit:
+        """The fit given more rows: ids that were not there are new levels, and sweeps go on from here.
+
+        Parameters
+        ----------
+        rows : table, or tables by plate, with all columns that the network reads
+        forgetting : float in [0, 1), optional
+            The part of what was learned before that no longer counts, for streams that change.
+        **options
+            Limits and callbacks, as of `continue_`.
+
+        Rows that are held, or read again from their files, are summed up anew with the new ones. Where they are gone, in a fit
+        that was loaded or with ``forgetting``, they speak through what they told last (streaming variational Bayes).
+        """
+        from natgrad.network.bind.updating import update_rows
+        from natgrad.network.results.predict import needs_binding
+
+        if self.binding is None:
+            raise needs_binding("update")
+        factors = {name: self[name] for name in self}
+        return update_rows(self.binding, factors, self.settings, self.state.t, rows, forgetting, options)
+
+    def forget(self, rows: Any, **options: Any) -> Fit:
+        """The fit without some rows: the others are summed up anew, and sweeps go on from here.
+
+        Parameters
+        ----------
+        rows : {column: ids}, numbers of rows, or a flag for each row
+            With ids, the rows of every table that has the column are forgotten: ``fit.forget({"user": ["ann"]})``. A level
+            without rows is gone.
+        **options
+            Limits and callbacks, as of `continue_`.
+        """
+        from natgrad.network.bind.updating import forget_rows
+        from natgrad.network.results.predict import needs_binding
+
+        if self.binding is None:
+            raise needs_binding("forget")
+        factors = {name: self[name] for name in self}
+        return forget_rows(self.binding, factors, self.settings, self.state.t, rows, options)
+
     def _refuse_chunks(self, what: str) -> None:
         if self.binding is not None and self.binding.chunk_rows is not None:
             raise PlateMismatch(
@@ -190,8 +231,8 @@ class Fit(ExportMixin, ShowMixin):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fit to one file; `natgrad.load` gives a `SavedFit`.
 
-        Of a network that was declared with columns the file holds the declaration, as data, and the ids of its levels, no rows: it
-        predicts, and takes more rows, without the program that declared it. Of others `SavedFit.attach` needs the network.
+        Of a network that was declared with columns the file holds the declaration, as data, and the ids of its levels, no rows:
+        it predicts, and takes more rows, without the program that declared it. Of others `SavedFit.attach` needs the network.
 
         Parameters
         ----------
@@ -257,6 +298,15 @@ class SavedFit(ExportMixin, ShowMixin):
 
     def __contains__(self, name: object) -> bool:
         return name in self.factors
+
+    def update(self, rows: Any, *, forgetting: float | None = None, **options: Any) -> Fit:
+        """As `Fit.update`; the rows of before, which no file holds, speak through what they told last."""
+        from natgrad.network.bind.updating import update_rows
+        from natgrad.network.results.predict import needs_binding
+
+        if self.binding is None:
+            raise needs_binding("update")
+        return update_rows(self.binding, self.factors, self.settings, self.state.t, rows, forgetting, options)
 
     def attach(self, network: Any) -> Fit:
         """The fit of a network that is declared as it was: predictions, and more steps with ``continue_``.
