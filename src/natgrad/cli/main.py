@@ -16,6 +16,7 @@ from rich.table import Table
 import natgrad as ng
 from natgrad.cli import bench as command_bench
 from natgrad.cli import fit as command_fit
+from natgrad.cli import networks as network_commands
 from natgrad.cli import predict as predict_commands
 from natgrad.cli import resume as command_resume
 from natgrad.cli.common import Command, UserError
@@ -44,6 +45,7 @@ for _command in (
     command_resume.continue_,
     predict_commands.score,
     predict_commands.predict,
+    network_commands.update,
     predict_commands.transform,
     predict_commands.topics,
     predict_commands.recommend,

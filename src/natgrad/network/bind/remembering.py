@@ -1,8 +1,8 @@
 """A fit whose rows are gone, and new rows, in; the fit to the new rows, in which the old ones speak through what they told, out.
 
 What rows told a global is what it holds less what the other globals say:  m_i = λ_i − Σ_(terms that are no rows) ∂/∂μ_i.
-It stays in the network as the log density of an observation, ⟨(1 − forgetting) m_i, φ(x_i)⟩, conjugate to anything. For one global
-block this is the posterior given all rows; for several it is streaming variational Bayes: what the old rows told one block
+It stays in the network as the log density of an observation, ⟨(1 − forgetting) m_i, φ(x_i)⟩, conjugate to anything. For one
+global block this is the posterior given all rows; for several it is streaming variational Bayes: what the old rows told one block
 depended on the others, and is not revised.
 
 Broderick, Boyd, Wibisono, Wilson and Jordan (2013).

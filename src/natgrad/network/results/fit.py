@@ -20,6 +20,7 @@ from natgrad.inference.trace import Stop, Trace
 from natgrad.network.bind.saving import binding_to_data
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.nodes import Node
+from natgrad.network.results.summary import FitSummary, summarised
 from natgrad.posterior.export import ExportMixin
 from natgrad.posterior.factor import Factor, shifted
 from natgrad.posterior.files.container import write_model
@@ -100,6 +101,18 @@ class Fit(ExportMixin, ShowMixin):
         if isinstance(name, Node):
             return self.problem.plan.nodes.get(name.name) is name and name.name in self.problem.blocks
         return name in self.problem.blocks
+
+    def summary(self, *, mass: float = 0.9, most: int = 10) -> FitSummary:
+        """A table for people: mean, sd and interval of every hidden node, of large ones the first ``most`` elements.
+
+        Parameters
+        ----------
+        mass : float
+            Probability of the intervals.
+        most : int
+            Elements that are shown of each node.
+        """
+        return summarised(self, str(self.stop), mass, most)
 
     def bound_to(self, binding: Binding) -> Fit:
         """The same fit, which knows its declaration and the ids of its data."""
@@ -298,6 +311,10 @@ class SavedFit(ExportMixin, ShowMixin):
 
     def __contains__(self, name: object) -> bool:
         return name in self.factors
+
+    def summary(self, *, mass: float = 0.9, most: int = 10) -> FitSummary:
+        """As `Fit.summary`."""
+        return summarised(self, str(self.stop), mass, most)
 
     def update(self, rows: Any, *, forgetting: float | None = None, **options: Any) -> Fit:
         """As `Fit.update`; the rows of before, which no file holds, speak through what they told last."""
