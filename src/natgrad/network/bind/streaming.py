@@ -37,6 +37,8 @@ from natgrad.validation import whole_number
 __all__ = ["fit_chunks"]
 
 Chunked = ChunkGroups | ChunkedEdges
+# Batches of memoised VB, at most.
+BATCHES = 10
 
 
 def fit_chunks(
@@ -142,7 +144,7 @@ class _Run:
         result = run(
             phase, start, limits=limits, seed=seed, callbacks=(*as_callbacks(options["callbacks"]), *watchers),
             verbose=options["verbose"], trace=trace, checkpointer=checkpointer,
-            model_at=lambda state: self._made(Result(state, trace, going), settings),
+            model_at=lambda state: self._made(Result(state, trace, going), settings), executor=options.get("executor"),
         )  # fmt: skip
         return self._made(result, settings)
 
@@ -165,7 +167,8 @@ class _Run:
         if isinstance(method, VB) or (method is None and problem.n_groups == 1):
             whole = GroupStepper(problem, problem.n_groups, *problem.local_limits, remember=True)
             return whole, f"{words}; coordinate ascent on all of them"
-        size = 1
+        # As many batches as make progress; the chunks of one are computed together, by whoever computes.
+        size = -(-problem.n_groups // BATCHES)
         if isinstance(method, SVI):
             if method.plate != chunks.plate:
                 raise PlateMismatch(f"SVI: batch names plate {method.plate!r}, and rows lie along {chunks.plate!r}")
