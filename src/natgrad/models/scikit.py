@@ -80,6 +80,7 @@ def not_fitted(words: str) -> Exception:
 
 
 def _subclasses(cls: type) -> Iterator[type]:
+    below: type
     for below in cls.__subclasses__():
         yield below
         yield from _subclasses(below)
