@@ -280,8 +280,7 @@ class Fit(SamplingMixin, ExportMixin, ShowMixin):
         0.4472 0.7454 -0.8000
         """
         from natgrad.network.results.response import linearised
-        from natgrad.posterior.draws import Draws
-    from natgrad.posterior.response.result import LinearResponse
+        from natgrad.posterior.response.result import LinearResponse
 
         chosen = None if names is None else [self[name].name for name in names]
         at = linearised(self.problem, self.state, self.settings.order)
