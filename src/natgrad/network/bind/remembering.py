@@ -51,7 +51,7 @@ class Message(Node):
     def __init__(self, parent: Node, message: Stats) -> None:
         self.name, self.plates, self.size = f"rows before, of {parent.name}", parent.plates, None
         self.parameters = {"of": parent.whole}
-        self.is_observed, self.mask = True, None
+        self.is_observed, self.mask, self.entries = True, None, None
         self.value = np.zeros(tuple(plate.size for plate in parent.plates))
         self._parent, self._message = parent, message
 

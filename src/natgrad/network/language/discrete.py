@@ -1,4 +1,4 @@
-"""Categories: Categorical, Multinomial; `binary.py` has Bernoulli and Binomial, `counts.py` counts without a limit, `markov_chain.py` chains.
+"""Categories: Categorical, Multinomial; `binary.py` has Bernoulli and Binomial, `counts.py` counts without a limit.
 
 Each node declares its conditional once, as its expected log density; messages, targets, natural gradients and the bound
 are all derived from these polynomials. Observed categories
