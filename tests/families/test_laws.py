@@ -105,7 +105,18 @@ CASES = [
     Case(nf.MarkovChain((2, 3)), _chain, 3),
     Case(nf.GaussianChain((1, 2)), _path),
 ]
-every_family = pytest.mark.parametrize("case", CASES, ids=lambda c: repr(c.family))
+
+
+def repr_of(case: Case) -> str:
+    return repr(case.family)
+
+
+def _is_auxiliary(family: nf.Family) -> bool:
+    """Whether its second derivatives are seldom asked for, and long to compile."""
+    return bool(family.settings) or isinstance(family, nf.LaplaceWeight | nf.Sticks)
+
+
+every_family = pytest.mark.parametrize("case", CASES, ids=repr_of)
 # The usual parameters of a chain are its marginals, which do not determine λ in closed form.
 INVERTIBLE = [case for case in CASES if not isinstance(case.family, nf.MarkovChain | nf.GaussianChain)]
 
@@ -183,7 +194,9 @@ def test_kl_and_entropy_are_averages_over_samples(case: Case, rng: Rng) -> None:
         assert np.all(abs(log_q.mean(0) + case.family.entropy(lam)) < 6 * log_q.std(0) / np.sqrt(n) + 1e-9)
 
 
-@every_family
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=pytest.mark.slow) if _is_auxiliary(c.family) else c for c in CASES], ids=repr_of
+)
 def test_fisher_is_the_covariance_of_the_statistics(case: Case, rng: Rng) -> None:
     lam = case.lam(rng)
     fisher = case.family.fisher(lam)

@@ -237,14 +237,16 @@ class TruncatedNormal(ScalarNode):
         mean: Any,
         precision: Any,
         *,
-        lower: Any = -np.inf,
-        upper: Any = np.inf,
+        lower: Any = None,
+        upper: Any = None,
         plate: Plates = None,
         observed: Any = None,
         mask: Any = None,
     ) -> None:
-        low, high = (np.asarray(bound, dtype=np.float64) for bound in (lower, upper))
-        low, high = np.broadcast_arrays(low, high)
+        low, high = np.broadcast_arrays(
+            np.asarray(-np.inf if lower is None else lower, dtype=np.float64),
+            np.asarray(np.inf if upper is None else upper, dtype=np.float64),
+        )
         if (place := first(~(low < high))) is not None:
             raise ValueError(f"{name!r}: lower{where(place)} = {low[place]:g} must be below upper = {high[place]:g}")
         self.lower, self.upper = low, high
