@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from natgrad.network.results.predict import Predictions
     from natgrad.network.results.predictive import Predictive
     from natgrad.network.results.psis import Importance
+    from natgrad.posterior.draws import Draws
     from natgrad.posterior.response.result import LinearResponse
     from natgrad.posterior.summary import Summary
 
