@@ -40,6 +40,7 @@ def linearised(problem: NetworkProblem, state: State, order: tuple[str, ...]) ->
         sweep,
         lambda direction: tangent.rows(mu, direction),
         lambda lam: linearised(problem, State(lam, {}, 1), order),
+        {name: (member.joint, member.place) for name, member in problem.plan.members.items()},
     )
 
 
