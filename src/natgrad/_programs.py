@@ -1,13 +1,14 @@
 """Functions for JAX in; what it compiled out: once for each program and shape, shared by all who need it, kept across processes.
 
 A program is known by its text, as JAX hands it to its compiler (StableHLO, with every constant), and by the versions and the
-processor it is for: whatever a function depends on is in there, so that what is found can never be that of another function. Numbers
-are arguments: the same network with other data has the same text. Tracing a function to its text takes a tenth of compiling it.
+processor it is for: whatever a function depends on is in there, so that what is found can never be that of another function.
+Numbers are arguments: the same network with other data has the same text. Tracing a function to its text takes a tenth of
+compiling it.
 
-Nothing of the user's process is changed: `jax.config` has a persistent cache of its own, which belongs to whoever owns the process.
+Nothing of the user's process is changed: `jax.config` has a persistent cache of its own, which belongs to the owner of the process.
 
     NATGRAD_CACHE=off            nothing is kept on disk
-    NATGRAD_CACHE_DIR=folder     where; by default "natgrad" in the user's cache folder (XDG_CACHE_HOME, ~/.cache, ~/Library/Caches)
+    NATGRAD_CACHE_DIR=folder     where; by default "natgrad" in the user's cache folder (XDG_CACHE_HOME, ~/.cache, …)
     NATGRAD_CACHE_SIZE=MB        at most so much, 512 by default; what was used least recently goes first
 
 A folder that cannot be written, or that others may write, is not used. Files appear as a whole, so that processes may share them.
@@ -139,13 +140,13 @@ PROGRAMS = Programs()
 def _surroundings() -> str:
     """What a compiled program depends on besides its text."""
     import jax
-    import jaxlib
+    from jaxlib import version
 
     return repr(
         (
             __version__,
             jax.__version__,
-            jaxlib.__version__,
+            version.__version__,
             platform.machine(),
             _processor(),
             os.environ.get("XLA_FLAGS"),
@@ -155,9 +156,8 @@ def _surroundings() -> str:
 
 def _processor() -> str:
     """What this processor can do: a home may be shared by machines of several kinds."""
-    with suppress(OSError, StopIteration):
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line for line in file if line.startswith(("flags", "Features")))
+    with suppress(OSError, StopIteration), open("/proc/cpuinfo", encoding="utf-8") as file:
+        return next(line for line in file if line.startswith(("flags", "Features")))
     return f"{platform.processor()} {platform.node()}"
 
 
@@ -235,7 +235,7 @@ def _jax_keeps() -> bool:
     """Whether the owner of this process has JAX keep what it compiles."""
     import jax
 
-    return jax.config.jax_compilation_cache_dir is not None
+    return getattr(jax.config, "jax_compilation_cache_dir", None) is not None
 
 
 def _shrink(folder: Path) -> None:

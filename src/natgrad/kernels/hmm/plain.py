@@ -119,7 +119,10 @@ def _backward(behind: Any, transition: Any, emitted: Any, alpha: Any, length: An
     return beta, ahead, (alpha * beta).sum(2)
 
 
-def best_path(kind, codes, table, values, weights, labels, log_transition, log_initial, begin, end):
+def best_path(
+    kind: int, codes: Any, table: Any, values: Any, weights: Any, labels: Any, log_transition: Any, log_initial: Any, begin: int,
+    end: int,
+) -> tuple[Any, float]:  # fmt: skip
     """The likeliest states of the times begin … end, and the log probability of the path."""
     places = np.arange(begin, end)[:, None]
     logs = _log_weights(kind, codes, table, values, weights, labels, places)[1][:, 0]
