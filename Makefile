@@ -45,7 +45,7 @@ oldest: $(VENV)-oldest/.dev
 	$(VENV)-oldest/bin/python -m pytest -n $(WORKERS) --dist worksteal
 
 slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "slow or hypothesis" --hypothesis-profile=explore   # new random examples every time
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest -m "slow or hypothesis" --hypothesis-profile=explore   # new random examples every time
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

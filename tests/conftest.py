@@ -19,6 +19,9 @@ SEED = int(os.environ.get("NATGRAD_TEST_SEED", "0"))
 # Networks of the same form compile to the same program: a fifth of the time if it is kept, from test to test, for all workers
 # and from run to run.
 os.environ.setdefault("NATGRAD_CACHE_DIR", str(ROOT / ".pytest_cache" / "natgrad"))
+# The gate compiles hundreds of tiny programs and runs each a few times: two thirds of the time where XLA does not try hard.
+# What is computed is the same to rounding; `make slow` runs what users run.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 # The first example of a test pays for a compilation: neither a deadline nor "too slow" means anything.
 # The gate tries the same examples every time, so that a change is never blamed for another draw; `make slow` explores

@@ -22,6 +22,7 @@ from wrong_declarations import (
     vector,
     wishart,
 )
+from wrong_expressions import EXPRESSIONS
 
 import natgrad as ng
 from natgrad.errors import NotConjugate, PlateMismatch, SymmetricStart, UnreachedNode
@@ -80,17 +81,14 @@ MISTAKES = [
      "'y': observed = inf is not finite; NaN marks missing values"),
     (lambda: read(0.0, observed=[nan, nan, nan]), ValueError,
      "'y': every observation is missing: there is nothing to learn from. Leave out observed= if it is hidden"),
-    (lambda: vector("y", plate=N, observed=[[0, 0], [nan, 1], [1, 1]]), ValueError,
-     "'y': observed[1] is partly NaN, but a vector is observed as a whole: use Normal on two plates for single missing "
-     "entries, or set the whole row to NaN"),
+    (lambda: dirichlet("y", plate=N, observed=[[0.5, 0.5], [nan, 1], [0.5, 0.5]]), ValueError,
+     "'y': observed[1] is partly NaN, but a vector of probabilities is observed as a whole: set all of it to NaN, or fill it in"),
     (lambda: read(0.0, observed=DATA, mask=[1, 0, 1]), TypeError,
      "'y': mask must be booleans, True where observed, got dtype int64"),
     (lambda: read(0.0, observed=DATA, mask=[True, False]), PlateMismatch,
      "'y': mask has shape (2,), but (3,) is needed, one for each element"),
     (lambda: read(0.0, mask=[True, True, False]), ValueError,
      "'y': mask says which observations count, but there are none: give observed= too"),
-    (lambda: read(normal("x", plate=N, observed=[0, nan, 1]), observed=DATA), ValueError,
-     "'y' reads x, but x's observed[1] is missing: fill it in, or mask the same elements of 'y'"),
     (lambda: category(observed=[0, 1, 2]), ValueError,
      "'z': observed[2] = 2 is outside the categories 0 … 1 (1 such)"),
     (lambda: category(observed=[0, -1, 1]), ValueError,
@@ -138,8 +136,12 @@ MISTAKES = [
      "'z': lengths[0] must be a whole number ≥ 1, got 1.5"),
     (lambda: chain(lengths=3), TypeError,
      "'z': lengths must be a list of whole numbers, one for each sequence, got 3"),
-    (lambda: chain(observed=[0, 1, 0]), TypeError,
-     "'z': an observed chain is a Categorical with probs=transition[previous state]; leave out observed="),
+    (lambda: chain(observed=[0, 1, 2]), ValueError,
+     "'z': observed[2] = 2 is outside the categories 0 … 1 (1 such)"),
+    (lambda: chain(observed=[0, 1]), PlateMismatch,
+     "'z': observed has shape (2,), but (3,) is needed (plates {'n': 3})"),
+    (lambda: chain(mask=[True, True, False]), ValueError,
+     "'z': mask says which states were observed, but there are none: give observed= too"),
     (lambda: chain(transition=np.full((3, 3), 1 / 3)), PlateMismatch,
      "'z': initial has 2 states, but the rows of transition have 3"),
     (lambda: chain(transition=HALF), PlateMismatch,
@@ -156,7 +158,7 @@ MISTAKES = [
      "'z': the time plate 't' of a chain cannot carry weights"),
     # -- names and networks
     (lambda: ng.Normal(3, 0.0, 1.0), TypeError,
-     "a node's name comes first and is a non-empty string, got 3"),
+     "a node's name comes first: write Normal('name', …), got 3"),
     (lambda: ng.Network(ng.Normal("y", normal("a"), gamma("a"), plate=N, observed=DATA)), ValueError,
      "two different nodes are called 'a': give each node its own name"),
     (lambda: ng.Network(read(normal("y"), observed=DATA)), ValueError,
@@ -231,12 +233,10 @@ MISTAKES = [
      "init['w'] sums to 1.1, not to 1: divide by the sum"),
     (lambda: mixture().fit(init={"z": [0, 1, 2]}), ValueError,
      "init['z'][2] = 2 is outside the categories 0 … 1 (1 such)"),
-    (lambda: mixture().fit(), SymmetricStart,
+    (lambda: mixture().fit(init={"mu": [1.0, 1.0]}), SymmetricStart,
      "the components that 'z' chooses from ('mu') all start equal, so no update can tell them apart. Give a start: "
-     'init={"mu": values}, init="random", or init="kmeans" for continuous data'),
-    (lambda: counts().fit(init="kmeans"), ValueError,
-     "init=\"kmeans\" for 'z' needs observed Normal or MultivariateNormal data whose mean it chooses; for other data use "
-     'init="random"'),
+     'init={"mu": values}, init="random", or init="kmeans"'),
+    (lambda: mixture().fit(n_init=0), ValueError, "n_init must be a whole number ≥ 1, got 0"),
     # -- methods and steps
     (lambda: ng.VB("c"), ValueError,
      "option must be \"a\" (each block moves at once) or \"b\" (all move together), got 'c'"),
@@ -315,7 +315,7 @@ MISTAKES = [
      "mass must lie in (0, 1), got 90"),
 ]
 # fmt: on
-CASES = DECLARATIONS + MISTAKES
+CASES = DECLARATIONS + EXPRESSIONS + MISTAKES
 
 
 @pytest.mark.parametrize(("mistake", "error", "message"), CASES, ids=[message[:40] for _, _, message in CASES])

@@ -88,7 +88,7 @@ DECLARATIONS = [
      "or a known multiple of these"),
     (lambda: ng.Normal("y", category(observed=[0, 1, 0]), 1.0, plate=N), NotConjugate,
      "'y': mean cannot be the Categorical z: the edge z → y is not conjugate. mean takes a constant, a Normal, a dot, a sum "
-     "or a known multiple of these"),
+     "or a known multiple of these. To choose numbers or components with a category write natgrad.table(numbers)[z] or mu[z]"),
     (lambda: ng.MultivariateNormal("y", normal(), np.eye(2)), NotConjugate,
      "'y': mean cannot be the Normal mu: the edge mu → y is not conjugate. mean takes a constant vector, a "
      "MultivariateNormal, a sum or a known multiple of these"),
@@ -111,7 +111,7 @@ DECLARATIONS = [
      "'y': prob cannot be the Dirichlet p: the edge p → y is not conjugate. prob takes a constant probability or a Beta"),
     (lambda: ng.Categorical("y", chain(), plate=N), NotConjugate,
      "'y': probs cannot be the MarkovChain z: the edge z → y is not conjugate. probs takes constant probabilities or a "
-     "Dirichlet"),
+     "Dirichlet. To choose numbers or components with a category write natgrad.table(numbers)[z] or mu[z]"),
     (lambda: normal("a") / normal("b"), NotConjugate,
      "a / b: the expectation of a ratio has no closed form; give Normal a precision and Gamma a rate, which multiply "
      "instead of divide"),
@@ -120,7 +120,7 @@ DECLARATIONS = [
      "multiply instead of divide"),
     (lambda: normal("a") ** 2, NotConjugate,
      "a ** 2: the expectation of a power has no closed form; only sums, known multiples, products of two different nodes "
-     "and dot do"),
+     "and dot do. Powers of known numbers are columns: dot(numpy.stack([x, x**2], -1), w)"),
     (lambda: np.ones(4) @ normal("a"), TypeError,
      "@ is not defined for a: write natgrad.dot(rows, a), one row for each element"),
     (lambda: vector() @ np.ones((2, 4)), TypeError,
@@ -156,7 +156,7 @@ DECLARATIONS = [
      "a·a: 'a' stands on both sides, and the product of expectations is not the expectation of the product. Use two nodes"),
     (lambda: (lambda a: a + a)(normal("a")), NotConjugate,
      "a + a: 'a' stands on both sides, and the product of expectations is not the expectation of the product. Write it "
-     "once: 2 * a, or dot(X1 + X2, w)"),
+     "once: 2 * a, b * (a + c), or dot(X1 + X2, w)"),
     (lambda: (lambda a: ng.dot(a, a))(vector("a")), NotConjugate,
      "dot(a, a): 'a' stands on both sides, and the product of expectations is not the expectation of the product. Use two "
      "nodes"),
@@ -269,14 +269,10 @@ DECLARATIONS = [
      "mu[…]: index must be integers, got strings: np.unique(ids, return_inverse=True)[1] numbers ids 0, 1, …"),
     (lambda: normal(plate=K)[[]], ValueError,
      "mu[…]: index is empty: give one integer for each element of the node that reads it"),
-    (lambda: normal(plate=K)[0:1], TypeError,
-     "mu[…]: index must be integers or a category, got slice(0, 1, None): only a whole plate can be written ':'"),
     (lambda: normal(plate=K)[np.ma.masked_equal([0, 1, 1], 0)], ValueError,
      "mu[…]: index[0] is masked: drop what has no element to read"),
     (lambda: normal()[[0, 0, 0]], PlateMismatch,
-     "mu[…]: 'mu' has no plates, and only plates are indexed"),
-    (lambda: vector(plate=K)[[0, 1], 0], PlateMismatch,
-     "v[…] got 2 indices, but 'v' has 1 plate(s): 'k'. Only plates are indexed, not the entries of a vector"),
+     "mu[…]: 'mu' has no plates, and only plates and the entries of vectors are indexed"),
     (lambda: (normal("a", plate=K) + normal("b", plate=K))[[0, 1]], TypeError,
      "(a + b) cannot be indexed: index the nodes inside it instead, as in a[i] + b[j]"),
     (lambda: read(normal(plate=K)[[0, 1]]), PlateMismatch,
@@ -292,13 +288,9 @@ DECLARATIONS = [
     (lambda: normal(plate=N)[category()], PlateMismatch,
      "mu[z]: z has 2 categories, but plate 'n' of 'mu' has 3 elements"),
     (lambda: normal(plate=K)[normal("z", plate=N)], TypeError,
-     "mu[z]: only a Categorical or a MarkovChain can choose among components, and z is a Normal"),
-    (lambda: normal(plate=K)[category()][[0, 1]], PlateMismatch,
-     "mu[z]: plate 'k' is already chosen by z; index the category instead, as in mu[z[i]]"),
+     "mu[z]: only a Categorical, a Bernoulli or a MarkovChain can choose among components, and z is a Normal"),
     (lambda: normal(plate=K)[[0, 1]][category()], PlateMismatch,
      "mu[…]: plate 'k' is already chosen by integers; a category must choose from all of it"),
-    (lambda: normal(plate=K)[category(observed=[0, nan, 1])], ValueError,
-     "'z' chooses components, but observed[1] is missing: fill in what is missing, or leave out observed= to infer all of it"),
     (lambda: bool(normal()), TypeError,
      "mu is random: it has no truth value"),
     (lambda: list(normal(plate=K)), TypeError,

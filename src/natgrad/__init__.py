@@ -13,7 +13,9 @@ from natgrad.inference import SVI, VB, Auto, Children, HeldOut
 from natgrad.models.registry import MODELS, model_class
 from natgrad.network import language
 from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
-from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial, Poisson
+from natgrad.network.language.counts import Poisson
+from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, Multinomial
+from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.operators import diag, dot
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.process import GaussianProcess
@@ -78,14 +80,26 @@ _LAZY = {"load": "natgrad.models.base"}
 _LAZY_NAMESPACES = {"covariance": "natgrad.covariance", "data": "natgrad.data"}
 # Names that resolve here although their home is a namespace: those of 0.1 that left, and what is rarely declared (`ng.language`).
 _ELSEWHERE = {
+    "Column": "natgrad.network.language",
+    "Columns": "natgrad.network.language",
     "Constant": "natgrad.inference",
     "Dask": "natgrad.inference",
+    "GaussianChain": "natgrad.network.language",
     "GlobalBatch": "natgrad.inference",
     "HoldThenDecay": "natgrad.inference",
+    "Laplace": "natgrad.network.language",
+    "LogNormal": "natgrad.network.language",
     "ModelFileError": "natgrad.errors",
+    "NegativeBinomial": "natgrad.network.language",
+    "Ordinal": "natgrad.network.language",
     "PerNode": "natgrad.inference",
     "Ratings": "natgrad.data",
     "RobbinsMonro": "natgrad.inference",
+    "concatenate": "natgrad.network.language",
+    "sum_over": "natgrad.network.language",
+    "StudentT": "natgrad.network.language",
+    "TruncatedNormal": "natgrad.network.language",
+    "censored": "natgrad.network.language",
 }
 
 

@@ -150,6 +150,7 @@ def _surroundings() -> str:
             platform.machine(),
             _processor(),
             os.environ.get("XLA_FLAGS"),
+            jax.config.jax_disable_most_optimizations,
         )
     ) + repr([(d.platform, d.device_kind) for d in jax.local_devices()])
 

@@ -59,10 +59,12 @@ class _OneThread:
             os.register_at_fork(after_in_child=self._after_fork)
 
     def __enter__(self) -> None:
+        if self._own.depth > 0:  # a block in a block, as every step of a run is
+            self._own.depth += 1
+            return
         of_process, of_thread = _libraries("scipy.linalg" in sys.modules)
-        if self._own.depth == 0:
-            self._own.found = _set_to_one(of_thread)
-        self._own.depth += 1
+        self._own.found = _set_to_one(of_thread)
+        self._own.depth = 1
         with self._lock:
             if self._inside == 0:
                 self._found = _set_to_one(of_process)
@@ -71,13 +73,14 @@ class _OneThread:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._own.depth = max(0, self._own.depth - 1)  # a child that was forked inside begins at zero
+        if self._own.depth > 0:
+            return
         with self._lock:
-            self._inside = max(0, self._inside - 1)  # a child that was forked inside begins at zero
+            self._inside = max(0, self._inside - 1)
             if self._inside == 0:
                 self._restore()
-        self._own.depth -= 1
-        if self._own.depth == 0:
-            _set(self._own.found)
+        _set(self._own.found)
 
     def _restore(self) -> None:
         found, self._found = self._found, []
@@ -85,7 +88,7 @@ class _OneThread:
 
     def _after_fork(self) -> None:
         """A child has none of the threads that are inside, and its lock may never be released."""
-        self._lock, self._inside = threading.Lock(), 0
+        self._lock, self._inside, self._own.depth = threading.Lock(), 0, 0
         self._restore()
 
 

@@ -6,9 +6,12 @@ __all__ = [
     "CoupledCategories",
     "ModelFileError",
     "NotAdditive",
+    "NotAtMaximum",
     "NotConjugate",
+    "NotConverged",
     "PlateMismatch",
     "PoorApproximation",
+    "PoorMixing",
     "SymmetricStart",
     "UnreachedNode",
 ]
@@ -20,6 +23,10 @@ class ModelFileError(ValueError):
 
 class NotAdditive(ValueError):
     """What groups tell the globals has no finite summary that adds up, so it cannot be remembered; the text says why."""
+
+
+class NotAtMaximum(ValueError):
+    """Linear response was asked for where the bound has no strict maximum; the text says along what it rises or is flat."""
 
 
 class NotConjugate(TypeError):
@@ -34,6 +41,10 @@ class SymmetricStart(ValueError):
     """Every component of a mixture starts equal, so no update could ever tell them apart."""
 
 
+class NotConverged(UserWarning):
+    """A number was computed from something that had not converged; the text says from what, and how far it was."""
+
+
 class UnreachedNode(UserWarning):
     """A hidden node has no path to data: its posterior is its prior."""
 
@@ -44,3 +55,7 @@ class CoupledCategories(UserWarning):
 
 class PoorApproximation(UserWarning):
     """Draws from q cannot be weighted into draws from the posterior: intervals are not to be relied on."""
+
+
+class PoorMixing(UserWarning):
+    """Chains of posterior draws do not agree with one another yet: their intervals are not to be relied on."""

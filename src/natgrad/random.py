@@ -28,6 +28,8 @@ class Stream(enum.IntEnum):
     CHILD_ORDER = 2**31 - 8
     NEGATIVES = 2**31 - 9
     PROBE = 2**31 - 10
+    DRAWS = 2**31 - 11
+    SIMULATION = 2**31 - 12
 
 
 def generator(seed: int, *where: int) -> np.random.Generator:

@@ -38,8 +38,9 @@ LARGEST = np.iinfo(np.int64).max
 
 def first(bad: Any) -> tuple[int, ...] | None:
     """The place of the first True; None if there is none. The place in a single number is ()."""
-    found = np.argwhere(bad)
-    return tuple(int(i) for i in found[0]) if len(found) else None
+    if not np.asarray(bad).any():
+        return None
+    return tuple(int(i) for i in np.argwhere(bad)[0])
 
 
 def where(place: tuple[int, ...] | None) -> str:

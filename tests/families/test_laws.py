@@ -40,6 +40,23 @@ def _chain(rng: Rng, p: tuple[int, ...]) -> dict[str, np.ndarray]:
     return {k: 2 * rng.normal(size=(*p, *s)) for k, s in shapes.items()}
 
 
+def _path(rng: Rng, p: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """λ of a path of three numbers (tests/families/test_gaussian_chain.py has vectors): P = L Lᵀ with L bidiagonal."""
+    own, back = _spd(rng, *p, 3, 1), rng.normal(size=(*p, 3, 1, 1))
+    diagonal = own @ np.swapaxes(own, -1, -2) + back @ np.swapaxes(back, -1, -2)
+    beside = back[..., 1:, :, :] @ np.swapaxes(own, -1, -2)[..., :-1, :, :]
+    beside = np.concatenate([np.zeros_like(beside[..., :1, :, :]), beside], axis=-3)
+    return {"h": rng.normal(size=(*p, 3, 1)), "J": -0.5 * diagonal, "C": -beside}
+
+
+def _bounds(p: tuple[int, ...], sides: tuple[float, ...]) -> dict[str, np.ndarray]:
+    return {"lower": np.full(p, 0.3), "upper": np.full(p, 1.1), "sides": np.resize(sides, p)}
+
+
+def _truncated(rng: Rng, p: tuple[int, ...]) -> dict[str, np.ndarray]:
+    return {"mean": rng.normal(size=p), "precision": _positive(rng, *p)} | _bounds(p, (1.0, 3.0, 2.0, 0.0))
+
+
 CASES = [
     Case(nf.Normal(), lambda r, p: {"mean": r.normal(size=p), "precision": _positive(r, *p)}),
     Case(nf.MultivariateNormal(), lambda r, p: {"mean": r.normal(size=(*p, 3)), "precision": _spd(r, *p, 3)}),
@@ -49,6 +66,7 @@ CASES = [
     Case(nf.Beta(), lambda r, p: {"a": _positive(r, *p), "b": _positive(r, *p)}),
     Case(nf.Categorical(), lambda r, p: {"probs": r.dirichlet(np.ones(4), p)}, 4),
     Case(nf.Bernoulli(), lambda r, p: {"prob": r.uniform(0.01, 0.99, p)}),
+    Case(nf.Binary(), lambda r, p: {"prob": r.uniform(0.01, 0.99, p)}),
     Case(nf.Poisson(), lambda r, p: {"rate": 3 * _positive(r, *p)}),
     Case(
         nf.NormalGamma(),
@@ -72,12 +90,18 @@ CASES = [
             "rate": _spd(r, *p, 2),
         },
     ),
+    Case(nf.PolyaGamma(), lambda r, p: {"trials": np.full(p, 1.5), "tilt": 0.3 * _positive(r, *p) ** 2}),
+    Case(nf.LaplaceWeight(), lambda r, p: {"distance": _positive(r, *p)}),
+    Case(nf.TruncatedNormal(), _truncated),
+    Case(nf.TruncatedExponential(), lambda r, p: {"rate": _positive(r, *p)} | _bounds(p, (1.0, 3.0))),
+    Case(nf.Shares(), lambda r, p: {"probs": r.dirichlet(np.ones(4), p), "count": np.full(p, 7.0)}),
     Case(nf.MarkovChain(), _chain, 3),
     Case(nf.MarkovChain((2, 3)), _chain, 3),
+    Case(nf.GaussianChain((1, 2)), _path),
 ]
 every_family = pytest.mark.parametrize("case", CASES, ids=lambda c: repr(c.family))
 # The usual parameters of a chain are its marginals, which do not determine λ in closed form.
-INVERTIBLE = [case for case in CASES if not isinstance(case.family, nf.MarkovChain)]
+INVERTIBLE = [case for case in CASES if not isinstance(case.family, nf.MarkovChain | nf.GaussianChain)]
 
 
 def seeds(test: Callable[..., None]) -> Callable[..., None]:
@@ -195,7 +219,7 @@ def test_samples_have_the_stated_mean_and_variance(case: Case, rng: Rng) -> None
 @every_family
 def test_intervals_hold_their_mass(case: Case, rng: Rng) -> None:
     lam = case.lam(rng)
-    if case.size or isinstance(case.family, nf.Bernoulli):
+    if case.size or isinstance(case.family, nf.Bernoulli | nf.Binary):
         with pytest.raises(TypeError, match=r"mean\(\)"):
             case.family.interval(lam)
         return
@@ -206,7 +230,7 @@ def test_intervals_hold_their_mass(case: Case, rng: Rng) -> None:
     below, above = (x < low).mean(0), (x > high).mean(0)
     assert np.all(below < 0.113)
     assert np.all(above < 0.113)
-    if not isinstance(case.family, nf.Poisson):
+    if not isinstance(case.family, nf.Poisson | nf.Shares):
         assert np.all(below > 0.087)
         assert np.all(above > 0.087)
     with pytest.raises(ValueError, match="mass must lie"):
@@ -238,6 +262,9 @@ def test_centred_has_its_mean_at_the_value(case: Case, rng: Rng) -> None:
         assert np.array_equal(case.family.mean(start).argmax(-1), target)
         return
     start = case.family.centred(target, lam)
+    if isinstance(case.family, nf.TruncatedNormal | nf.TruncatedExponential):
+        # What is centred is the law before truncation.
+        target = case.family.mean(start)
     assert [s.shape for s in start] == [g.shape for g in lam]
     assert np.all(case.family.valid(start))
     # The floor on probabilities (1e-3 / K) moves a mean by at most 1e-3.

@@ -191,11 +191,11 @@ def test_sampled_methods_reach_the_full_bound(method):
     assert fit.elbo > best - 0.03 * abs(best)
 
 
-def test_symmetric_start_is_an_error_and_kmeans_is_not():
+def test_a_symmetric_start_that_is_asked_for_is_an_error_and_others_are_not():
     case = CASES["scalar_mixture"]()
     with pytest.raises(ng.errors.SymmetricStart, match="all start equal"):
-        case.network.fit()
-    for init in ("random", "kmeans", {"mu": "random"}, {"z": "kmeans"}, {"mu": [-1.0, 1.0]}):
+        case.network.fit(init={"mu": [1.0, 1.0]})
+    for init in (None, "random", "kmeans", {"mu": "random"}, {"z": "kmeans"}, {"mu": [-1.0, 1.0]}):
         fit = case.network.fit(init=init, max_steps=50)
         assert np.ptp(fit["mu"].mean()) > 1.0
 

@@ -196,7 +196,7 @@ def test_wrong_tables(name):
 
 
 def test_a_table_tells_components_apart_that_start_equal(rng):
-    """No start is asked for where known numbers break the symmetry; equal rows do not."""
+    """Components start at their priors where known numbers break the symmetry; with equal rows they cannot."""
     kinds = rng.integers(0, 2, 30)
     n = ng.Plate("n", 30)
     mu = ng.Normal("mu", 0.0, 0.1, plate=ng.Plate("k", 2))
@@ -206,5 +206,7 @@ def test_a_table_tells_components_apart_that_start_equal(rng):
     means = ng.Network(x, mark).fit()["mu"].mean()
     np.testing.assert_allclose(means, [0.0, 6.0], atol=1.0)
     same = ng.Bernoulli("mark", ng.table([0.4, 0.4])[z], plate=n, observed=kinds)
+    assert not ng.Network(x, mark).fit().trace.starts
+    assert len(ng.Network(x, same).fit().trace.starts) > 1
     with pytest.raises(SymmetricStart):
-        ng.Network(x, same).fit()
+        ng.Network(x, same).fit(init={"mu": [1.0, 1.0]})

@@ -1,22 +1,30 @@
 """Natural parameters in, moments out: the exponential families a network is built from."""
 
+from natgrad.families._binary import Binary
 from natgrad.families._chain import MarkovChain
 from natgrad.families._discrete import Bernoulli, Categorical, Poisson
 from natgrad.families._family import Family, Param
 from natgrad.families._gamma import Gamma, Wishart
+from natgrad.families._gaussian_chain import GaussianChain
 from natgrad.families._joint import NormalGamma, NormalWishart, TiedNormalWishart
 from natgrad.families._normal import MultivariateNormal, Normal
 from natgrad.families._ops import Array, Stats, spd_inverse_logdet, spd_logdet
+from natgrad.families._polya_gamma import LaplaceWeight, PolyaGamma
+from natgrad.families._shares import Shares
 from natgrad.families._simplex import Beta, Dirichlet
+from natgrad.families._truncated import TruncatedExponential, TruncatedNormal
 
 __all__ = [
     "Array",
     "Bernoulli",
     "Beta",
+    "Binary",
     "Categorical",
     "Dirichlet",
     "Family",
     "Gamma",
+    "GaussianChain",
+    "LaplaceWeight",
     "MarkovChain",
     "MultivariateNormal",
     "Normal",
@@ -24,8 +32,12 @@ __all__ = [
     "NormalWishart",
     "Param",
     "Poisson",
+    "PolyaGamma",
+    "Shares",
     "Stats",
     "TiedNormalWishart",
+    "TruncatedExponential",
+    "TruncatedNormal",
     "Wishart",
     "spd_inverse_logdet",
     "spd_logdet",

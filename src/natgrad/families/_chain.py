@@ -10,6 +10,7 @@ partition function and μ = ∇A are the marginals, the counts of first states a
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
@@ -125,25 +126,22 @@ class MarkovChain(Family):
 
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Paths [n, ..., T] by forward filtering, backward sampling."""
+        from natgrad.kernels.hmm.paths import draw_paths  # compiled: not for those who never draw
+
         potentials, initial, transition = numpy_stats(lam)
-        potentials = np.moveaxis(potentials, -2, 0)
-        n_times, n_states = potentials.shape[0], potentials.shape[-1]
-        starts = self._starts(n_times)
-        with np.errstate(all="ignore"):
-            past, _ = run_messages(potentials, initial, transition, starts, close=False)
-        forward = under(potentials, past.ndim) + past
-        plates = past.shape[1:-1]
-        path = np.empty((n_times, *draws(n, plates)), dtype=int)
-        # A row of the transposed transition is everything that leads to one state.
-        into = np.broadcast_to(ops.transpose(transition), (*plates, n_states, n_states))
-        index = np.indices(plates, sparse=True)
-        for t in range(n_times - 1, -1, -1):
-            logits = forward[t]
-            if t + 1 < n_times and not starts[t + 1]:
-                logits = logits + into[(*index, path[t + 1])]
-            noise = rng.gumbel(size=(*path.shape[1:], n_states))
-            path[t] = np.argmax(logits + noise, axis=-1)
-        return np.moveaxis(path, 0, -1)
+        n_times = potentials.shape[-2]
+        plates = np.broadcast_shapes(potentials.shape[:-2], initial.shape[:-1], transition.shape[:-2])
+        shape = draws(n, plates)
+        parts = [(potentials, 2), (initial, 1), (transition, 2)]
+        rows = [
+            np.ascontiguousarray(np.broadcast_to(part, plates + part.shape[part.ndim - events :])).reshape(
+                -1, *part.shape[part.ndim - events :]
+            )
+            for part, events in parts
+        ]
+        out = np.empty((math.prod(shape), n_times), dtype=np.int64)
+        draw_paths(*rows, self._starts(n_times), rng.random((len(out), n_times)), out)
+        return out.reshape(*shape, n_times)
 
     def mean(self, lam: Stats) -> NDArray[Any]:
         """Probability of each state at each time [..., T, K]."""

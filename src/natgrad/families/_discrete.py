@@ -53,11 +53,14 @@ class Categorical(Family):
 
     def _moments(self, lam: Stats) -> tuple[Stats, Array]:
         xp = ops.namespace(*lam)
-        top = xp.max(lam[0], axis=-1, keepdims=True)
+        top = ops.largest(lam[0])[..., None]
         top = xp.where(xp.isfinite(top), top, 0.0)
         weights = xp.exp(lam[0] - top)  # the one exponential: mixtures spend their time here
-        total = weights.sum(-1, keepdims=True)
+        total = ops.summed(weights)[..., None]
         return (weights / total,), (top + xp.log(total))[..., 0]
+
+    def _inside_but_finite(self, lam: Stats) -> Array:
+        return True
 
     def _inside(self, lam: Stats) -> Array:
         return (lam[0] > -np.inf).any(-1)

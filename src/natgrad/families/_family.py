@@ -7,6 +7,10 @@ An exponential family with statistics φ = (φ_1 … φ_k) has the density
 with ⟨λ, μ⟩ summed over all event axes of all statistics. λ and μ = E_q[φ] = ∇A(λ) are tuples of arrays, one
 per statistic, with plate axes first and that statistic's event axes last. f = 0 except for Poisson (−log x!);
 other constants are inside A, so the entropy is A − ⟨λ, μ⟩ − E f. See Wainwright & Jordan (2008), section 3.
+
+Auxiliary variables (`_polya_gamma.py`, `_truncated.py`, `_shares.py`) have an f without a closed expectation, which a
+conditional and its q share, so that it cancels in every bound: their entropies are relative to exp f. Some have settings (a
+number of trials, bounds): known numbers that travel in λ so that each element may have its own. The statistic of a setting is 0.
 """
 
 from __future__ import annotations
@@ -52,6 +56,7 @@ class Family(ABC):
     event_ndim: ClassVar[int]
     params: ClassVar[tuple[Param, ...]]
     allows_minus_inf: ClassVar[bool] = False
+    settings: ClassVar[tuple[str, ...]] = ()  # statistics that are 0: what stands there in λ is known and never changes
 
     # -- what a family defines --
 
@@ -89,6 +94,10 @@ class Family(ABC):
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """Lower and upper ends of the equal-tailed interval of each element, with probability `mass`."""
 
+    def proper(self, lam: Stats) -> Stats:
+        """λ, with a law that has moments wherever λ, that of an improper prior, has none: where a fit starts."""
+        return lam
+
     def location(self, value: Array) -> Array:
         """The part of a value that is a place and moves with the data; all of it, unless a precision is packed beside it."""
         return value
@@ -106,6 +115,10 @@ class Family(ABC):
         """The conditions of `_inside` other than that matrices are positive definite."""
         return True
 
+    def _inside_but_finite(self, lam: Stats) -> Array:
+        """The conditions of `_inside` other than those that an entropy which is finite tells."""
+        return self._inside_but_definite(lam) if any(self.symmetric) else self._inside(lam)
+
     def _expected_base(self, lam: Stats) -> Array:
         """E_q[f(x)] of the part of the log base measure that is not inside A."""
         return 0.0
@@ -113,6 +126,18 @@ class Family(ABC):
     def _moments_entropy(self, lam: Stats) -> tuple[Stats, Array]:
         mu, a = self._moments(lam)
         return mu, a - self.inner(lam, mu)
+
+    def _moments_total_entropy(self, lam: Stats) -> tuple[Stats, Any]:
+        """μ, and A − ⟨λ, μ⟩ summed over the plates; for NumPy."""
+        if type(self)._moments_entropy is Family._moments_entropy:
+            mu, a = self._moments(lam)
+            total = a.sum() if np.ndim(a) else a
+            for g, m in zip(lam, mu, strict=True):
+                total = total - np.vdot(g, m)
+            if np.isfinite(total):  # −inf · 0 is NaN: a category that never happens
+                return mu, total
+        mu, entropy = self._moments_entropy(lam)
+        return mu, entropy.sum() if np.ndim(entropy) else entropy
 
     def _kl(self, lam: Stats, other: Stats) -> Array:
         mu, a = self._moments(lam)

@@ -68,6 +68,9 @@ class Normal(Family):
     def _inside(self, lam: Stats) -> Array:
         return (lam[1] < 0) & ops.namespace(*lam).isfinite(lam[0])
 
+    def _inside_but_finite(self, lam: Stats) -> Array:
+        return True
+
     def stats_of(self, value: Array, size: int | None = None) -> Stats:
         """(x, x²)."""
         x = ops.namespace(value).asarray(value) * 1.0

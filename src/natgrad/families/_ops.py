@@ -10,6 +10,7 @@ import sys
 from typing import Any, TypeAlias
 
 import numpy as np
+import scipy.special as sp
 
 from natgrad.families._gamma_functions import digamma_positive, gammaln_positive
 
@@ -18,9 +19,11 @@ __all__ = [
     "Array",
     "Stats",
     "align",
+    "constant",
     "digamma",
     "gammaln",
     "is_jax",
+    "largest",
     "logsumexp",
     "matvec",
     "multidigamma",
@@ -33,6 +36,7 @@ __all__ = [
     "softplus",
     "spd_inverse_logdet",
     "spd_logdet",
+    "summed",
     "symmetrise",
     "trace_product",
     "transpose",
@@ -44,6 +48,8 @@ Array: TypeAlias = Any
 Stats: TypeAlias = tuple[Array, ...]
 
 LOG_2PI = float(np.log(2 * np.pi))
+# Columns that are taken one after the other, in place of a reduction along the last axis.
+FEW = 16
 
 
 def is_jax(*arrays: Array) -> bool:
@@ -55,6 +61,8 @@ def is_jax(*arrays: Array) -> bool:
     False
     """
     jax = sys.modules.get("jax")
+    if jax is None:
+        return False
     # `jax` can be half-imported (by another thread): then nobody holds its arrays yet.
     kind = getattr(jax, "Array", None)
     return kind is not None and any(isinstance(a, kind) for a in arrays)
@@ -69,29 +77,23 @@ def namespace(*arrays: Array) -> Any:
     return np
 
 
-def _special(x: Array) -> Any:
-    if is_jax(x):
-        import jax.scipy.special as jsp
-
-        return jsp
-    import scipy.special as sp
-
-    return sp
-
-
 def digamma(x: Array) -> Array:
     """ψ(x) for x > 0, the derivative of log Γ."""
-    return digamma_positive(x, namespace(x)) if is_jax(x) else _special(x).digamma(x)
+    return digamma_positive(x, namespace(x)) if is_jax(x) else sp.digamma(x)
 
 
 def gammaln(x: Array) -> Array:
     """Log Γ(x) for x > 0."""
-    return gammaln_positive(x, namespace(x)) if is_jax(x) else _special(x).gammaln(x)
+    return gammaln_positive(x, namespace(x)) if is_jax(x) else sp.gammaln(x)
 
 
 def sigmoid(x: Array) -> Array:
     """1 / (1 + e⁻ˣ)."""
-    return _special(x).expit(x)
+    if is_jax(x):
+        import jax.scipy.special as jsp
+
+        return jsp.expit(x)
+    return sp.expit(x)
 
 
 def softplus(x: Array) -> Array:
@@ -111,6 +113,26 @@ def multigammaln(a: Array, d: int) -> Array:
 def multidigamma(a: Array, d: int) -> Array:
     """The derivative of `multigammaln`: Σ_j ψ(a − j/2)."""
     return digamma(a[..., None] - np.arange(d) / 2).sum(-1)
+
+
+def largest(x: Array) -> Array:
+    """The maximum along the last axis; NaN for any NaN."""
+    if is_jax(x) or not 0 < x.shape[-1] <= FEW or x.ndim == 1:
+        return namespace(x).max(x, axis=-1)
+    found = x[..., 0]
+    for k in range(1, x.shape[-1]):
+        found = np.maximum(found, x[..., k])  # NumPy reduces a short last axis row by row
+    return found
+
+
+def summed(x: Array) -> Array:
+    """The sum along the last axis."""
+    if is_jax(x) or not 0 < x.shape[-1] <= FEW or x.ndim == 1:
+        return x.sum(-1)
+    found = x[..., 0]
+    for k in range(1, x.shape[-1]):
+        found = found + x[..., k]
+    return found
 
 
 def logsumexp(x: Array, axis: int = -1) -> Array:
@@ -169,6 +191,15 @@ def trace_product(a: Array, b: Array) -> Array:
 def one_hot(value: Array, size: int) -> Array:
     """Integers [...] → 0/1 floats [..., size]."""
     return (namespace(value).asarray(value)[..., None] == np.arange(size)) * 1.0
+
+
+def constant(g: Array) -> Array:
+    """The same numbers, which no gradient moves: settings that travel in λ beside what is learned."""
+    if is_jax(g):
+        from jax.lax import stop_gradient
+
+        return stop_gradient(g)
+    return g
 
 
 def zeros(g: Array) -> Array:

@@ -52,7 +52,7 @@ Callback = Callable[[Progress], Any]
 
 def as_callbacks(callbacks: Any) -> tuple[Callback, ...]:
     """Functions of `Progress`, of functions and trackers."""
-    if isinstance(callbacks, Iterable):
+    if isinstance(callbacks, tuple) or isinstance(callbacks, Iterable):  # noqa: SIM101  (the second asks many classes)
         found = [_as_callback(callback) for callback in callbacks]
         if all(found):
             return tuple(callback for callback in found if callback is not None)

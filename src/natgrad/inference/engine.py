@@ -100,6 +100,7 @@ class Result:
     state: State
     trace: Trace
     stop: Stop
+    bound: float | None = None  # at the state, where a step has told it
 
 
 def default_step(method: Method | None, problem: Problem) -> Control:
@@ -163,9 +164,10 @@ def run(
         state, stop = loop.begin(start)
         while stop is None:
             stop, state = loop.step(state)
-        state, stop = loop.close(closing, loop.stepper.finish(state), stop)
+        last, finished = state, loop.stepper.finish(state)
+        state, stop = loop.close(closing, finished, stop)
         LOG.log(logging.WARNING if stop.diverged else logging.INFO, "fit ended after %d steps: %s", state.t, stop)
-        return Result(state, trace, stop)
+        return Result(state, trace, stop, loop.monitor.bound_at(state) if state is last else None)
 
 
 @dataclass
@@ -246,9 +248,10 @@ class _Loop:
         made = start if isinstance(start, Starts) else start()
         if isinstance(made, State):
             return made
-        state, read = best_start(made, self.seed, lambda: self.monitor.out_of_time() is not None)
-        self.monitor.charge(read)
-        return state
+        found = best_start(made, self.seed, lambda: self.monitor.out_of_time() is not None)
+        self.monitor.charge(found.read)
+        self.monitor.trace.starts = found.records
+        return found.state
 
     def _enter(self, phase: Phase | Stop, state: State) -> tuple[State, Stop | None]:
         """The state at the beginning of a phase; why there is none, if so."""

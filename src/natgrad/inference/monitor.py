@@ -84,6 +84,7 @@ class RunMonitor:
         self.messages_read = self.messages_before = earlier.messages_read if earlier else 0
         self.begun = 0
         self.settled: Stop | None = None
+        self.final = False
 
     def enter(
         self,
@@ -143,6 +144,7 @@ class RunMonitor:
             bound, self.unread = self.problem.bound(state), 0
         if bound is not None:
             self.bounds.append(bound)
+        self.final = info.final
         change = max((float(block.relative_change) for block in info.blocks.values()), default=0.0)
         self.trace.append(
             StepRecord(
@@ -155,6 +157,12 @@ class RunMonitor:
                 time.perf_counter() - self.started,
             )
         )
+
+    def bound_at(self, state: State) -> float | None:
+        """The exact bound at a state, if the last step has told it."""
+        if not len(self.trace) or self.trace.last.t != state.t or math.isnan(self.trace.last.elbo):
+            return None
+        return self.trace.last.elbo
 
     def charge(self, messages: int) -> None:
         """Count what was read beside the steps: by the ranking of starts, by probes, by phases at the end."""
@@ -229,6 +237,11 @@ class RunMonitor:
     def _settled(self) -> Stop | None:
         if self.limits.tol == 0 or not self.may_settle:
             return None
+        if self.final:
+            self.settled = Stop(
+                Reason.TOLERANCE, "nothing is left to gain: no block reads another, so one sweep is exact"
+            )
+            return self.settled
         if self.stepper.monotone or isinstance(self.method, VB):
             left = left_to_gain(self.bounds, self.stepper.steps_per_pass, self.stepper.monotone)
         else:

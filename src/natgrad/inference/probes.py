@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from natgrad.families.natural_step import relative_change
 from natgrad.inference.problem import Problem, State
 from natgrad.inference.steppers.stepper import StepInfo, Stepper, all_valid
 from natgrad.inference.stopping import left_to_gain
@@ -24,6 +25,9 @@ __all__ = ["Trial", "tried"]
 
 # Passes of a trial before it is given up, if it is not clear sooner where it leads.
 LONGEST = 40
+# A trial whose bound is within so many tolerances of the settled one is on its way back when the distance of its λ is less than
+# this part of the settled λ, and has shrunk by this factor.
+CLOSE, NEAR, BACK = 10.0, 0.05, 0.7
 
 
 class Trial(NamedTuple):
@@ -48,15 +52,22 @@ def tried(
         if start is not None:
             # What is remembered belongs to the settled state; a probe that says nothing of it has it forgotten.
             start = start._replace(memory={}) if start.memory is settled.memory else start
-            trials.append(_followed(stepper, start, bound, seed, tol))
+            trials.append(_followed(stepper, start, settled, bound, seed, tol))
             if trials[-1].higher:
                 break
     return tuple(trials)
 
 
-def _followed(stepper: Stepper, state: State, goal: float, seed: int, tol: float) -> Trial:
+def _distance(state: State, other: State) -> float:
+    """The largest relative distance of a block's λ."""
+    pairs = ((state.lam[name], lam) for name, lam in other.lam.items())
+    return max((relative_change(b, a) for a, b in pairs), default=0.0)
+
+
+def _followed(stepper: Stepper, state: State, settled: State, goal: float, seed: int, tol: float) -> Trial:
     """Steps from a state until the bound is higher than the goal, or it is clear that it will not be."""
     bounds: list[float] = []
+    away = math.inf
     read = 0
     margin = max(tol, 1e-12 * abs(goal))
     for number in range(1, LONGEST * stepper.steps_per_pass + 1):
@@ -76,4 +87,8 @@ def _followed(stepper: Stepper, state: State, goal: float, seed: int, tol: float
         left = left_to_gain(bounds, stepper.steps_per_pass)
         if left is not None and info.bound + left.gain <= goal + margin:
             break
+        if len(bounds) > 2 and goal - info.bound <= CLOSE * margin:
+            before, away = away, _distance(state, settled)
+            if away <= BACK * min(before, NEAR):  # it goes back to where it came from
+                break
     return Trial(state, info, False, read)

@@ -10,7 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from natgrad.inference.problem import State
-from natgrad.inference.steppers.stepper import Stepper
+from natgrad.inference.steppers.stepper import Stepper, all_valid
+from natgrad.inference.stopping import left_to_gain
+from natgrad.inference.trace import StartRecord
 
 __all__ = ["Starts", "best_start"]
 
@@ -21,37 +23,86 @@ class Starts(NamedTuple):
     Parameters
     ----------
     candidates : functions that make a state
-    stepper : a function that makes the stepper of one candidate: threads share none
+    stepper : a function that makes the stepper of a candidate, given its number: threads share none
     rounds : steps of every candidate, and then of those that are left in each later round
     finish : the best state in, the one that the run begins with out
     n_threads : how many are tried at a time; the result does not depend on it
+    patience : rounds in which the second goes on with the first, as long as it may overtake it; 0: it is dropped like the others
+    names : what the candidates are called in the trace
     """
 
     candidates: Sequence[Callable[[], State]]
-    stepper: Callable[[], Stepper]
+    stepper: Callable[[int], Stepper]
     rounds: tuple[int, int]
     finish: Callable[[State], State]
     n_threads: int = 1
+    patience: int = 0
+    names: tuple[str, ...] = ()
 
 
-def best_start(starts: Starts, seed: int, time_is_up: Callable[[], bool]) -> tuple[State, int]:
-    """The best of some starts, and the messages that finding it took."""
+class _Trial(NamedTuple):
+    number: int
+    make: Callable[[], State]
+    bounds: tuple[float, ...] = ()
+    read: int = 0
 
-    def improved(task: tuple[Callable[[], State], int]) -> tuple[State, float, int]:
-        make, steps = task
-        state, bound, read, stepper = make(), float("-inf"), 0, starts.stepper()
-        for _ in range(steps):
-            state, info = stepper.step(state, seed)
-            bound, read = info.estimate if info.bound is None else info.bound, read + info.messages_read
-        return state, bound, read
 
-    total, tasks = 0, [(make, starts.rounds[0]) for make in starts.candidates]
+class BestStart(NamedTuple):
+    """The state that a run begins with, the messages that finding it took, and what came of all starts, best first."""
+
+    state: State
+    read: int
+    records: tuple[StartRecord, ...]
+
+
+def best_start(starts: Starts, seed: int, time_is_up: Callable[[], bool]) -> BestStart:
+    """The best of some starts."""
+    trials = [_Trial(number, make) for number, make in enumerate(starts.candidates)]
+    ended: dict[int, _Trial] = {}
+    n_rounds = 0
     with ThreadPoolExecutor(starts.n_threads) as pool:
         while True:
-            found = list(pool.map(improved, tasks)) if starts.n_threads > 1 else list(map(improved, tasks))
-            total += sum(read for _, _, read in found)
-            found.sort(key=lambda trial: -trial[1])
-            if len(found) == 1 or time_is_up():
-                return starts.finish(found[0][0]), total
-            left = [state for state, _, _ in found[: len(found) // 2]]
-            tasks = [((lambda state=state: state), starts.rounds[1]) for state in left]  # type: ignore[misc]
+            steps = starts.rounds[min(n_rounds, 1)]
+            tasks = [(starts, trial, steps, seed) for trial in trials]
+            found = list(pool.map(_improved, tasks)) if starts.n_threads > 1 else list(map(_improved, tasks))
+            found.sort(key=lambda trial: -trial.bounds[-1])
+            ended.update((trial.number, trial) for trial in found)
+            n_rounds += 1
+            left = found[: len(found) // 2]
+            if len(left) == 1 and starts.patience:
+                left = found[:2] if n_rounds <= starts.patience and _may_overtake(found[1], found[0]) else []
+            if not left or time_is_up():
+                total = sum(trial.read for trial in ended.values())
+                return BestStart(starts.finish(found[0].make()), total, _records(starts, found[0], ended))
+            trials = left
+
+
+def _improved(task: tuple[Starts, _Trial, int, int]) -> _Trial:
+    """Some more steps of a trial; one that leaves its space ends there, and is the last of all."""
+    starts, trial, steps, seed = task
+    state, bounds, read, stepper = trial.make(), list(trial.bounds), trial.read, starts.stepper(trial.number)
+    for _ in range(steps):
+        if bounds and bounds[-1] == float("-inf"):
+            break
+        new, info = stepper.step(state, seed)
+        bound = info.estimate if info.bound is None else info.bound
+        read += info.messages_read
+        if not all_valid(info) or not bound > float("-inf"):  # NaN too
+            bounds.append(float("-inf"))
+            break
+        state = new
+        bounds.append(bound)
+    return trial._replace(make=lambda: state, bounds=tuple(bounds or [float("-inf")]), read=read)
+
+
+def _may_overtake(second: _Trial, first: _Trial) -> bool:
+    left = left_to_gain(second.bounds)
+    return left is None or second.bounds[-1] + left.gain > first.bounds[-1]
+
+
+def _records(starts: Starts, best: _Trial, ended: dict[int, _Trial]) -> tuple[StartRecord, ...]:
+    names = starts.names or tuple(f"start {number}" for number in range(len(starts.candidates)))
+    others = sorted(
+        (t for t in ended.values() if t.number != best.number), key=lambda t: (-len(t.bounds), -t.bounds[-1])
+    )
+    return tuple(StartRecord(names[t.number], len(t.bounds), t.bounds[-1]) for t in (best, *others))

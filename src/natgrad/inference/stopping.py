@@ -17,18 +17,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 __all__ = ["Left", "left_to_gain", "left_to_gain_noisy"]
 
-Floats = npt.NDArray[np.float64]
 # A sum of N terms has rounding errors of a few ε times their size; the bound is such a sum.
 ROUNDING = 1e-13
-# What the estimate is multiplied by.
-SAFETY = 2.0
+# What the estimate is multiplied by, and while there are only three gains.
+SAFETY, FEW_GAINS = 2.0, 200.0
 # How many gains are summed before they are compared with those before.
 LENGTHS = (1, 2, 4, 8)
 # So many falls among the last passes are noise, and tell how much; a single one is an event.
@@ -60,31 +59,34 @@ def left_to_gain(bounds: Sequence[float], per_pass: int = 1, monotone: bool = Tr
     monotone : bool
         Whether the bound cannot fall but for rounding; otherwise a fall is as far from the end as a gain.
     """
-    ends = np.asarray(bounds[::-per_pass][: 2 * LENGTHS[-1] + 2][::-1])
+    # A handful of numbers: Python's own are quicker than arrays of them.
+    ends = [float(bound) for bound in bounds[::-per_pass][: 2 * LENGTHS[-1] + 2][::-1]]
     if len(ends) < 3:
         return None
-    gains = np.diff(ends)
-    falls = -gains[-RECENT:][gains[-RECENT:] < 0]
-    fallen = float(falls.max()) if monotone and len(falls) >= FALLS else 0.0
-    noise = max(ROUNDING * abs(float(ends[-1])), fallen)
-    gains = np.abs(gains) if not monotone else np.maximum(gains, 0.0)
-    if gains[-2:].max() <= noise:
-        return Left(float(gains[-2:].max()), noise)
-    if len(gains) < 4:
+    gains = [after - before for before, after in pairwise(ends)]
+    falls = [-gain for gain in gains[-RECENT:] if gain < 0]
+    fallen = max(falls) if monotone and len(falls) >= FALLS else 0.0
+    noise = max(ROUNDING * abs(ends[-1]), fallen)
+    gains = [max(gain, 0.0) if monotone else abs(gain) for gain in gains]
+    if max(gains[-2:]) <= noise:
+        return Left(max(gains[-2:]), noise)
+    if len(gains) < 3:
         return None
-    return Left(SAFETY * max(_rest(gains, noise), _rest(gains[:-1], noise)), noise)
+    # Three gains have no sums of two to compare: they count if what they leave is far below the tolerance.
+    safety = SAFETY if len(gains) > 3 else FEW_GAINS
+    return Left(safety * max(_rest(gains, noise), _rest(gains[:-1], noise)), noise)
 
 
-def _rest(gains: Floats, noise: float) -> float:
+def _rest(gains: list[float], noise: float) -> float:
     """The rest of the series, by the slowest of the rates."""
     found = 0.0
     for length in LENGTHS:
         if len(gains) < 2 * length:
             break
-        now, before = gains[-length:].sum(), gains[-2 * length : -length].sum()
+        now, before = sum(gains[-length:]), sum(gains[-2 * length : -length])
         if now <= noise:
             continue
-        found = max(found, float(now * now / (before - now)) if now < before else math.inf)
+        found = max(found, now * now / (before - now) if now < before else math.inf)
     return found
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from natgrad.renamed import says_new_attributes
 
-__all__ = ["Reason", "StepRecord", "Stop", "Trace"]
+__all__ = ["Reason", "StartRecord", "StepRecord", "Stop", "Trace"]
 
 
 class StepRecord(NamedTuple):
@@ -28,6 +28,14 @@ class StepRecord(NamedTuple):
     held_out: float = math.nan
 
 
+class StartRecord(NamedTuple):
+    """One of the starts that were compared: what it is, how many steps it made, and its bound after them."""
+
+    name: str
+    steps: int
+    bound: float
+
+
 @says_new_attributes(choice="strategy")
 class Trace:
     """Columns of numbers with one entry for each step, as in ``trace["elbo"]``.
@@ -35,6 +43,7 @@ class Trace:
     ``elbo`` is the exact bound (NaN where it was not evaluated), ``elbo_estimate`` what the mini-batch says of it,
     ``messages_read`` the messages read so far, ``seconds`` the time so far, ``relative_change`` how far λ moved, ``held_out``
     the score of held-out data (NaN where it was not evaluated). ``strategy`` says in words how the steps are taken, and why.
+    ``starts`` lists the starts that were compared before the first step, the one that was taken first; none if there was one.
     """
 
     columns = StepRecord._fields
@@ -42,6 +51,7 @@ class Trace:
     def __init__(self, records: list[StepRecord] | None = None) -> None:
         self._records = list(records or [])
         self.strategy = ""
+        self.starts: tuple[StartRecord, ...] = ()
 
     def append(self, record: StepRecord) -> None:
         """Add one step."""
@@ -57,7 +67,7 @@ class Trace:
 
     def take_over(self, other: Trace) -> None:
         """Have the lines of another trace in place of one's own."""
-        self._records = list(other._records)
+        self._records, self.starts = list(other._records), other.starts
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         if name not in self.columns:
@@ -94,6 +104,8 @@ class Trace:
     def __str__(self) -> str:
         shown = self._records if len(self) <= 12 else [*self._records[:6], None, *self._records[-5:]]
         lines = [self.strategy] if self.strategy else []
+        lines += [f"started from {s.name}: {s.bound:.6g} after {s.steps} steps" for s in self.starts[:1]]
+        lines += [f"           not {s.name}: {s.bound:.6g} after {s.steps}" for s in self.starts[1:]]
         lines += [f"{'t':>6} {'elbo':>16} {'rho':>9} {'change':>9} {'messages':>12} {'seconds':>9}"]
         for r in shown:
             lines.append(

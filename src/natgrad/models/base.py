@@ -46,6 +46,7 @@ from natgrad.inference.streams import Chunk, StreamPhases
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.registry import MODELS, model_class
 from natgrad.models.scikit import BaseEstimator, not_fitted
+from natgrad.posterior.draws import saved_draws
 from natgrad.posterior.files.container import encoded, read_model, write_model
 from natgrad.posterior.files.records import register
 from natgrad.posterior.fit_options import (
@@ -241,7 +242,7 @@ class Estimator(ShowMixin, BaseEstimator):
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """A model as it was when it was saved: an estimator, or the `SavedFit` of a network.
+    """A model as it was when it was saved: an estimator, the `SavedFit` of a network, or posterior `Draws`.
 
     No code of the file is executed. A file that is damaged, foreign or written by a newer natgrad is a `ModelFileError`.
 
@@ -265,6 +266,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         if stored.kind == "Fit":
             # Networks are no models and models no networks: neither knows the other.
             return importlib.import_module("natgrad.network.results.files").saved_fit(stored.value)
+        if stored.kind == "Draws":
+            return saved_draws(stored.value)
         if stored.kind not in MODELS:
             raise ValueError(f"it holds a {stored.kind!r}, which this natgrad does not know")
         cls = model_class(stored.kind)

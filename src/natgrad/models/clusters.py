@@ -74,7 +74,7 @@ def row_starts(problem: RowProblem, n_clusters: int, seed: int, n_init: int) -> 
         member[nearest_of(rows, centres), np.arange(len(rows))] += CERTAIN
         return part.updated(cast(Clustered, part).clustered(member))
 
-    def stepper() -> Stepper:
+    def stepper(number: int) -> Stepper:
         return GroupStepper(part, part.n_groups, *part.local_limits, remember=True)
 
     factor = problem.total_weight * problem.population / n_rows / part.total_weight

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Unpack
 
-import numpy as np
-import numpy.typing as npt
-
 from natgrad._version import __version__
-from natgrad.errors import PlateMismatch, UnreachedNode
 from natgrad.inference.callbacks import as_callbacks
 from natgrad.inference.engine import TOLERANCE, BoundEvery, Limits, Phase, Result, run
 from natgrad.inference.methods import Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.network.bind.fitting import fit_table
+from natgrad.network.bind.tables import is_frame
+from natgrad.network.bind.template import Template, made_parents
 from natgrad.network.compile.logic import warn_of_ties
 from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.execute.backend import BACKENDS, BackendName
 from natgrad.network.execute.choice import BackendChoice, choose_backend
 from natgrad.network.execute.problem import NetworkProblem
+from natgrad.network.graph import bif_nodes, check_plates, collected, warn_unreached
+from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import Expression
+from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
 from natgrad.network.results import records as _records  # noqa: F401  (what files may hold)
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
-from natgrad.network.start.initial import Init, make_start, started_nodes, symmetry_watch
+from natgrad.network.results.query import Answer, query
+from natgrad.network.results.simulation import SimulationMixin
+from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
 from natgrad.network.start.order import default_order
+from natgrad.network.start.restarts import find_start
 from natgrad.posterior.fit_options import (
     CheckpointOptions,
     checked_every,
@@ -44,7 +49,7 @@ from natgrad.validation import whole_number
 __all__ = ["Network"]
 
 
-class Network:
+class Network(SimulationMixin):
     """A Bayesian network, collected from its observed nodes.
 
     Parameters
@@ -67,18 +72,69 @@ class Network:
         if not observed:
             raise TypeError("Network needs the observed nodes: Network(y), or Network(y1, y2)")
         for node in observed:
-            if not isinstance(node, Node):
+            if not isinstance(node, (Node, RecordedNode)):
                 hint = ": write Network(*nodes)" if isinstance(node, (list, tuple)) else ""
                 hint = ": give the node, not its name" if isinstance(node, str) else hint
                 given = f"the expression {node}" if isinstance(node, Expression) else type(node).__name__
                 raise TypeError(f"Network takes nodes, got {given}{hint}")
-        self.nodes: dict[str, Node] = _collected(observed)
+        self.template: Template | None = None  # a declaration whose data come later
+        self.nodes: dict[str, Node] = {}
+        if any(isinstance(node, RecordedNode) for node in observed):
+            self.template = Template(observed)
+            return
+        self.nodes = collected(observed)
         self._problems: dict[BackendName, NetworkProblem] = {}
         self._choices: dict[BackendName | None, BackendChoice] = {}
-        _check_plates(self.nodes.values())
-        if not any(node.is_observed for node in self.nodes.values()):
-            raise ValueError(f"no node is observed among {', '.join(self.nodes)}: give observed= to at least one")
-        _warn_unreached(self.nodes)
+        check_plates(self.nodes.values())
+        self.states: dict[str, tuple[str, ...]] = {}
+        if any(node.is_observed or node.has_evidence for node in self.nodes.values()):
+            warn_unreached(self.nodes)
+        elif any(
+            node.categories is None for node in self.nodes.values()
+        ):  # without data there are queries of categories
+            raise ValueError(self._nothing_observed)
+
+    @classmethod
+    def from_bif(cls, path: str | os.PathLike[str]) -> Network:
+        """A discrete network from a file in the interchange format BIF, ready for `query`.
+
+        Every variable is a `Categorical` with the file's name; ``network.states`` has the names of its states, which `query`
+        takes as evidence.
+        """
+        nodes, states = bif_nodes(path)
+        network = cls(*nodes)
+        network.states = states
+        return network
+
+    @property
+    def _nothing_observed(self) -> str:
+        return f"no node is observed among {', '.join(self.nodes)}: give observed= to at least one"
+
+    def query(self, names: Any, given: Mapping[Any, Any] | None = None) -> Answer:
+        """The exact joint distribution of some hidden categories, given the data and more evidence, by variable elimination.
+
+        For networks in which everything hidden is a `Categorical` or a `Bernoulli` and all else is known: probability tables,
+        observed nodes of any kind below them. The cost is the largest table on the way (``answer.largest``), at most 2²⁴ numbers;
+        a network that needs more is refused before anything is computed.
+
+        Parameters
+        ----------
+        names : names or nodes
+            An element of a node on plates is written ``("z", 3)``.
+        given : {name: state}, optional
+            Evidence beside the observed nodes: whole numbers, or names of states (`from_bif`).
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> rain = ng.Bernoulli("rain", 0.2)
+        >>> sprinkler = ng.Bernoulli("sprinkler", ng.table([0.4, 0.01])[rain])
+        >>> wet = ng.Bernoulli("wet", ng.table([[0.0, 0.9], [0.8, 0.99]])[rain, sprinkler])
+        >>> answer = ng.Network(wet).query(["rain"], given={"wet": 1})
+        >>> answer.table.round(4).tolist()
+        [0.6423, 0.3577]
+        """
+        return query(self, names, given)
 
     @property
     def problem(self) -> NetworkProblem:
@@ -87,16 +143,14 @@ class Network:
 
     def problem_on(self, backend: BackendName | None) -> NetworkProblem:
         """The network on a backend; made at the first fit and kept, so that a second fit compiles nothing."""
-        name = self._chosen(backend).name
+        name = backend if backend in BACKENDS else self._chosen(backend).name
         if name not in self._problems:
             self._problems[name] = NetworkProblem(self._plan, name)
         return self._problems[name]
 
     def _chosen(self, backend: BackendName | None) -> BackendChoice:
-        if backend is not None and backend not in BACKENDS:
-            return choose_backend(self._plan, backend)  # which says what is wrong
         if backend not in self._choices:
-            self._choices[backend] = choose_backend(self._plan, backend)
+            self._choices[backend] = choose_backend(self._plan, backend)  # which says what is wrong
         return self._choices[backend]
 
     @cached_property
@@ -105,8 +159,19 @@ class Network:
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """Names of the hidden nodes, parents first."""
-        return tuple(name for name, node in self.nodes.items() if not node.is_observed)
+        """Names of the hidden nodes, parents first; those that are observed in part, and read where they are not, among them.
+
+        Auxiliary ones, which other nodes declared, are not listed.
+        """
+        if self.template is not None:
+            nodes: dict[str, Any] = {**made_parents(self.template), **self.template.nodes}
+            return tuple(name for name, node in nodes.items() if not node.is_observed)
+        parts = hidden_in_part(self.nodes.values())
+        return tuple(
+            name
+            for name, node in self.nodes.items()
+            if not node.is_auxiliary and (not node.is_observed or node.entries is not None or name in parts)
+        )
 
     def draw(self) -> Any:
         """The network as an SVG: parents above children, observed nodes shaded, plates as boxes; ``.save(path)`` writes it."""
@@ -118,6 +183,7 @@ class Network:
     @says_new_names
     def fit(
         self,
+        data: Any = None,
         method: Method | None = None,
         *,
         step: Step | None = None,
@@ -128,18 +194,25 @@ class Network:
         tol: float = TOLERANCE,
         seed: int = 0,
         init: Init = None,
+        n_init: int | None = None,
         order: Sequence[str] | None = None,
         callbacks: Sequence[Any] = (),
         bound_every: BoundEvery = None,
         executor: Any = None,
         backend: BackendName | None = None,
         verbose: bool | None = None,
+        chunk_rows: int | None = None,
         **keep: Unpack[CheckpointOptions],
     ) -> Fit:
         """Fit the approximation q = Π q_i to the data.
 
         Parameters
         ----------
+        data : table, optional
+            Of a network declared with `Column`: a pandas or Polars frame, an Arrow table, a dict of columns, the name of a file
+            or of several (CSV, JSON lines, Parquet, Arrow; ``"ratings/*.parquet"``), a source or an iterator of such tables; or a
+            dict of them, by the plate whose elements are their rows. A network declared with arrays has its data: here its
+            first argument is ``method``.
         method : VB, Children, GlobalBatch or SVI, optional
             Which data each step reads; all of it by default.
         step : step size, optional
@@ -151,8 +224,12 @@ class Network:
         seed : int
             Every random choice is a function of the seed and the number of the step.
         init : mapping, "random", "kmeans", optional
-            Where nodes start: values (a point mass until the first update), a draw from the prior, or clusters. The others
-            start at their priors. Nodes that are multiplied with one another and would both start at zero are drawn.
+            Where nodes start: values (a point mass until the first update), a draw from the prior, or clusters of the data. The
+            others start at their priors. By default components of a mixture that would all start equal start from the best of
+            some clusters and draws. Nodes that are multiplied with one another and would both start at zero are drawn.
+        n_init : int, optional
+            How many starts are compared, after a few exact sweeps of each, before the best goes on; ``trace.starts`` lists them.
+            What ``init`` leaves open differs between them: draws and clusters.
         order : names, optional
             The order of updates in a sweep: every hidden node once. By default it follows from the graph and from what has a
             start, not from how the network was written.
@@ -172,6 +249,9 @@ class Network:
             The numbers agree to rounding.
         verbose : bool, optional
             Show a progress bar; by default on a terminal.
+        chunk_rows : int, optional
+            Read the table so many rows at a time: what does not fit in memory is fitted by exact sweeps over its chunks. By
+            default files of more than two million rows are, and tables in memory are not.
         checkpoint : folder, optional
             Where to keep the state of the run, so that nothing is lost: the last two files are kept, each written as a whole or
             not at all. Ctrl-C and SIGTERM finish the step, and write it.
@@ -180,7 +260,20 @@ class Network:
         resume : bool
             Whether to go on from there, if the folder has a state of this run; the result is that of a run that never stopped.
         """
-        method = checked_method(method)
+        if self.template is not None:
+            options = {
+                "step": step, "max_steps": max_steps, "max_passes": max_passes, "max_seconds": max_seconds,
+                "max_messages": max_messages, "tol": tol, "seed": seed, "init": init, "order": order, "callbacks": callbacks,
+                "bound_every": bound_every, "executor": executor, "backend": backend, "n_init": n_init, "verbose": verbose,
+                **keep,
+            }  # fmt: skip
+            return fit_table(self.template, data, method, chunk_rows, options)
+        if chunk_rows is not None:
+            raise TypeError("chunk_rows= is for networks declared with Column: this one has its data, in arrays")
+        if not any(node.is_observed or node.has_evidence for node in self.nodes.values()):
+            raise ValueError(f"{self._nothing_observed}; query() answers without data")
+        method = checked_method(self._only_method(data, method))
+        restarts = None if n_init is None else whole_number(n_init, "n_init")
         limits = Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes)
         chosen = self._chosen(backend)
         problem = self.problem_on(chosen.name)
@@ -194,16 +287,28 @@ class Network:
         warn_of_ties(self._plan)
         watchers = (*as_callbacks(callbacks), symmetry_watch(problem))
         every, trace = checked_every(bound_every), Trace()
-        about = {"method": method, "step": settings.step, "init": init, "backend": chosen.name}
+        about: dict[str, Any] = {"method": method, "step": settings.step, "init": init, "backend": chosen.name}
+        about |= {} if n_init is None else {"n_init": n_init}
         checkpointer = checkpointer_of(keep, about, lambda: (state_table(shapes_of(problem), settings.seed), {}))
         result = run(
             Phase(problem, method, settings.step, settings.order, bound_every=every),
-            lambda: make_start(problem, init, settings.seed), limits=limits, seed=settings.seed, callbacks=watchers,
+            lambda: find_start(problem, init, settings.seed, restarts), limits=limits, seed=settings.seed, callbacks=watchers,
             verbose=verbose, trace=trace, checkpointer=checkpointer, model_at=self._model_at(problem, settings, trace),
             executor=executor,
         )  # fmt: skip
         trace.strategy = f"{trace.strategy}; {chosen.words}"
         return Fit(problem, result, settings, self._continue)
+
+    @staticmethod
+    def _only_method(data: Any, method: Method | None) -> Any:
+        """The method, of a network that has its data: it may come first."""
+        if data is not None and is_frame(data):
+            raise TypeError(
+                "this network was declared with arrays, and has its data: with observed=ng.Column(name) it is fitted to tables"
+            )
+        if data is not None and method is not None:
+            raise TypeError(f"this network has its data, in arrays, and takes one method, got {data!r} and {method!r}")
+        return method if data is None else data
 
     def _model_at(self, problem: NetworkProblem, settings: Settings, trace: Trace) -> Callable[[State], Fit]:
         going = Stop(Reason.CALLBACK, "the run goes on")
@@ -244,6 +349,8 @@ class Network:
         names = tuple(order) if isinstance(order, Iterable) and not isinstance(order, str) else (None,)
         if not all(isinstance(name, str) for name in names):
             raise TypeError(f"order must be a list of the hidden nodes' names, such as {list(default)}, got {order!r}")
+        # Auxiliary nodes that are not named come last, after what they read.
+        names += tuple(name for name in default if self.nodes[name].is_auxiliary and name not in names)
         wrong = [f"{name!r} is missing" for name in default if name not in names]
         for name in dict.fromkeys(names):
             if name not in default:
@@ -255,57 +362,6 @@ class Network:
         return names
 
     def __repr__(self) -> str:
+        if self.template is not None:
+            return repr(self.template)
         return f"Network({', '.join(repr(node) for node in self.nodes.values())})"
-
-
-def _collected(roots: Iterable[Node]) -> dict[str, Node]:
-    """Every ancestor, parents before children."""
-    found: dict[str, Node] = {}
-    met: dict[str, Node] = {}
-    for root in roots:
-        # A chain of nodes may be longer than Python's stack: what waits is kept in a list, not in calls.
-        waiting = [(root, iter(root.parents()))]
-        while waiting:
-            node, parents = waiting[-1]
-            if met.setdefault(node.name, node) is not node:
-                raise ValueError(f"two different nodes are called {node.name!r}: give each node its own name")
-            parent = None if node.name in found else next(parents, None)
-            if parent is None:
-                found.setdefault(node.name, node)
-                waiting.pop()
-            else:
-                waiting.append((parent, iter(parent.parents())))
-    return found
-
-
-def _check_plates(nodes: Iterable[Node]) -> None:
-    seen: dict[str, Any] = {}
-    for node in nodes:
-        for plate in node.plates:
-            other = seen.setdefault(plate.name, plate)
-            if other.size != plate.size or not _same_weight(other.weight, plate.weight):
-                what = (
-                    f"of sizes {other.size} and {plate.size}" if other.size != plate.size else "with different weights"
-                )
-                raise PlateMismatch(
-                    f"{node.name!r}: there are two plates called {plate.name!r}, {what}; use one Plate for both, or two names"
-                )
-
-
-def _same_weight(first: npt.NDArray[Any] | None, second: npt.NDArray[Any] | None) -> bool:
-    return first is second or (first is not None and second is not None and np.array_equal(first, second))
-
-
-def _warn_unreached(nodes: dict[str, Node]) -> None:
-    reached: set[str] = set()
-    for node in reversed(list(nodes.values())):
-        if node.is_observed or node.name in reached:
-            reached.update(parent.name for parent in node.parents())
-    for name, node in nodes.items():
-        if not node.is_observed and name not in reached:
-            warnings.warn(
-                f"{name!r} is hidden and has no path to data: its posterior will be its prior. Leave it out, or observe a "
-                "node that depends on it",
-                UnreachedNode,
-                stacklevel=3,
-            )

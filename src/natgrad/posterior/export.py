@@ -9,14 +9,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad._version import __version__
 from natgrad.inference.problem import Block, State
-from natgrad.posterior.factor import Factor
+from natgrad.posterior.factor import DISCRETE, Factor
+
+if TYPE_CHECKING:
+    from natgrad.posterior.summary import Summary
 
 __all__ = ["ExportMixin", "Posterior", "factors_of"]
 
@@ -106,12 +109,47 @@ class ExportMixin:
         xarray = _imported("xarray", "to_arviz", "arviz")
         rng = np.random.default_rng(seed)
         found = {}
-        for name in self._chosen(names):
-            draws = self[name].sample(rng, n)[None]
+        for name, drawn in self._draws(self._chosen(names), rng, n).items():
+            draws = drawn[None]
             found[name] = (("chain", "draw", *self._dims(name, draws.ndim - 2)), draws)
         coordinates = {**self._coordinates(found), "chain": [0], "draw": np.arange(n)}
         attributes = {"inference_library": "natgrad", "inference_library_version": __version__}
         return xarray.DataTree.from_dict({"posterior": xarray.Dataset(_apart(found), coordinates, attributes)})
+
+    def summary(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        mass: float = 0.9,
+        linear_response: Any = None,
+        draws: Any = None,
+    ) -> Summary:
+        """A table of means, standard deviations and intervals: prints, and converts with ``.to_pandas()``.
+
+        Parameters
+        ----------
+        names : which variables; by default all but categories
+        mass : float
+            Probability of the intervals, which are those of the best level that is there.
+        linear_response, draws : results of ``linear_response()`` and ``draws()``, optional
+            Levels to show beside q; a fit shows the linear response that was last asked of it.
+        """
+        from natgrad.posterior.summary import summarise
+
+        chosen = self._chosen(names)
+        if names is None:
+            chosen = [name for name in chosen if self[name].family.name not in DISCRETE]
+        levels = {"q": self, "linear response": linear_response, "draws": draws}
+
+        def labels(name: str, shape: tuple[int, ...]) -> list[str]:
+            marks = [self._marks(dim, size) for dim, size in zip(self._dims(name, len(shape)), shape, strict=True)]
+            return [_row(name, place, marks) for place in np.ndindex(shape)]
+
+        return summarise(chosen, {key: found for key, found in levels.items() if found is not None}, mass, labels)
+
+    def _draws(self, names: Sequence[str], rng: np.random.Generator, n: int) -> dict[str, Array]:
+        """``n`` draws of each variable."""
+        return {name: self[name].sample(rng, n) for name in names}
 
     def _chosen(self, names: Sequence[str] | None) -> list[str]:
         if names is None:
@@ -177,6 +215,27 @@ class Posterior(ExportMixin, Mapping[str, Factor]):
     def __repr__(self) -> str:
         parts = (name + (f" on {', '.join(f.plates)}" if f.plates else "") for name, f in self._factors.items())
         return f"Posterior({', '.join(parts)})"
+
+
+def element_frame(factor: Factor, mass: float) -> Any:
+    """A row for each element of a factor's plates."""
+    pandas = _imported("pandas", "frame", "table")
+    summary = _summary(factor, mass)
+    n_plates = len(factor.plates)
+    shape, events = summary["mean"].shape[:n_plates], summary["mean"].shape[n_plates:]
+    labels = factor.labels or {}
+    places = np.indices(shape).reshape(n_plates, int(np.prod(shape)))
+    columns: dict[str, Any] = {}
+    for plate, place, size in zip(factor.plates, places, shape, strict=True):
+        known = labels.get(plate)
+        columns[plate] = place if known is None or len(known) != size else np.asarray(known)[place]
+    names = {"mean": "mean"} if "lower" in summary else {"mean": "prob"}
+    kept = summary if "lower" in summary else {"mean": summary["mean"]}
+    for entry in np.ndindex(events):
+        suffix = "".join(f"_{place}" for place in entry)
+        for column, values in kept.items():
+            columns[f"{names.get(column, column)}{suffix}"] = values.reshape(-1, *events)[(slice(None), *entry)]
+    return pandas.DataFrame(columns)
 
 
 def _summary(factor: Factor, mass: float) -> dict[str, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +11,11 @@ import numpy.typing as npt
 
 from natgrad.families import Family
 
-__all__ = ["Factor", "shifted"]
+__all__ = ["DISCRETE", "Factor", "shifted"]
 
 Array = npt.NDArray[Any]
+# Families whose values have no order, hence no interval.
+DISCRETE = ("Categorical", "Bernoulli", "Binary", "MarkovChain")
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +27,10 @@ class Factor:
     name, family : the node's name and its exponential family
     plates : names of the leading axes
     lam : natural parameter of x − origin, a tuple with one array for each sufficient statistic
+    seen, values : of a node that is observed in part, which elements (of vectors, entries) were observed, and what they are; what
+        q says of these is not about data, and nothing here shows it
     origin : from where a location is measured, None for zero: data far from zero are held as differences, which keep their digits
+    labels : what the elements of plates are called, by plate, where they have names
     """
 
     name: str
@@ -32,6 +38,9 @@ class Factor:
     plates: tuple[str, ...]
     lam: tuple[Array, ...]
     origin: Array | None = None
+    seen: Array | None = None
+    values: Array | None = None
+    labels: Mapping[str, Any] | None = None
 
     @property
     def natural(self) -> dict[str, Array]:
@@ -40,23 +49,31 @@ class Factor:
 
     @property
     def parameters(self) -> dict[str, Array]:
-        """The usual parameters: mean and precision, shape and rate, concentration and so on."""
+        """The usual parameters: mean and precision, shape and rate, concentration and so on; NaN for what was observed."""
         usual = {name: np.asarray(value) for name, value in self.family.usual(self.lam).items()}
-        return usual if self.origin is None else {**usual, "mean": usual["mean"] + self.family.location(self.origin)}
+        if self.origin is not None:
+            usual = {**usual, "mean": usual["mean"] + self.family.location(self.origin)}
+        if self.seen is None:
+            return usual
+        return {
+            name: self._known(value, self.values) if name == "mean" else _choose(self._seen_elements, np.nan, value)
+            for name, value in usual.items()
+        }
 
     @property
     def moments(self) -> dict[str, Array]:
         """Expected sufficient statistics."""
         values = self.family.expected_stats(shifted(self.family, self.lam, self.origin))
-        return {name: np.asarray(value) for name, value in zip(self.family.stat_names, values, strict=True)}
+        moments = {name: np.asarray(value) for name, value in zip(self.family.stat_names, values, strict=True)}
+        return moments if self.seen is None else self._split(moments)
 
     def mean(self) -> Array:
         """E[x]; for categories, their probabilities."""
-        return np.asarray(self.family.mean(self.lam) + self._start)
+        return self._known(self.family.mean(self.lam) + self._start, self.values)
 
     def var(self) -> Array:
         """The variance of each element."""
-        return np.asarray(self.family.var(self.lam))
+        return self._known(self.family.var(self.lam), 0.0)
 
     def std(self) -> Array:
         """The standard deviation of each element."""
@@ -65,15 +82,52 @@ class Factor:
     def interval(self, mass: float = 0.9) -> tuple[Array, Array]:
         """Lower and upper ends of each element's central interval with probability ``mass``."""
         low, high = self.family.interval(self.lam, mass)
-        return low + self._start, high + self._start
+        return self._known(low + self._start, self.values), self._known(high + self._start, self.values)
 
     def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Array:
         """Draws from q: ``n`` of them along a new first axis, or one without it."""
-        return np.asarray(self.family.sample(self.lam, np.random.default_rng(rng), n) + self._start)
+        return self._known(self.family.sample(self.lam, np.random.default_rng(rng), n) + self._start, self.values)
 
     def entropy(self) -> Array:
-        """−E[log q] of each element."""
-        return np.asarray(self.family.entropy(self.lam))
+        """−E[log q] of each element; 0 for what was observed."""
+        entropy = np.asarray(self.family.entropy(self.lam))
+        if self.seen is None:
+            return entropy
+        if self.family.name == "MultivariateNormal":
+            # Entries that were observed are independent of the others in q, and have the variance 1.
+            return np.asarray(entropy - 0.5 * (1.0 + np.log(2.0 * np.pi)) * self.seen.sum(-1))
+        return np.where(self._seen_elements, 0.0, entropy)
+
+    def _known(self, array: Array, value: Any) -> Array:
+        """An array over values, with those that were observed in their places."""
+        return np.asarray(array) if self.seen is None else np.where(self.seen, value, array)
+
+    @property
+    def _seen_elements(self) -> Array:
+        """Which elements were observed, of vectors at least one entry: over the plates."""
+        assert self.seen is not None
+        return np.asarray(self.seen.any(tuple(range(len(self.plates), self.seen.ndim))))
+
+    def _split(self, moments: dict[str, Array]) -> dict[str, Array]:
+        """Moments of data where they are, of q elsewhere."""
+        assert self.seen is not None
+        if self.family.name == "MultivariateNormal":
+            spread = moments["xx"] - moments["x"][..., :, None] * moments["x"][..., None, :]
+            missing, mean = ~self.seen, self._known(moments["x"], self.values)
+            both = missing[..., :, None] & missing[..., None, :]
+            return {"x": mean, "xx": np.where(both, spread, 0.0) + mean[..., :, None] * mean[..., None, :]}
+        with np.errstate(divide="ignore"):  # what was not observed has any value
+            of_values = dict(zip(self.family.stat_names, self.family.stats_of(self.values), strict=True))
+        return {name: _choose(self._seen_elements, of_values[name], m) for name, m in moments.items()}
+
+    def frame(self, *, mass: float = 0.9) -> Any:
+        """A pandas DataFrame with one row for each element: ids, mean, sd, and the ends of interval with probability ``mass``.
+
+        Vectors have these columns for each of their entries, ``mean_0``, ``sd_0`` and so on; categories have ``prob_0``, ….
+        """
+        from natgrad.posterior.export import element_frame
+
+        return element_frame(self, mass)
 
     @property
     def _start(self) -> Any:
@@ -84,6 +138,11 @@ class Factor:
         shape = self.lam[0].shape[: len(self.plates)]
         plates = ", ".join(f"{plate}={size}" for plate, size in zip(self.plates, shape, strict=True))
         return f"<q({self.name}): {self.family.name}{' on ' + plates if plates else ''}>"
+
+
+def _choose(elements: Array, first: Any, second: Array) -> Array:
+    """First where elements are chosen, second elsewhere, whatever axes follow theirs."""
+    return np.where(elements.reshape(elements.shape + (1,) * (second.ndim - elements.ndim)), first, second)
 
 
 def shifted(family: Any, lam: tuple[Any, ...], origin: Any) -> tuple[Any, ...]:

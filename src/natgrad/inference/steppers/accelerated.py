@@ -66,6 +66,8 @@ class AcceleratedStepper(NothingToFinish):
         self.use_rotation = use_rotation and bool(problem.gauges)
         self.messages_read = problem.n_messages
         self.carried = carried_blocks(problem, order)
+        # Where no block of a whole sweep reads another, the first sweep is the optimum.
+        self.final = not self.carried and problem.extrapolated is None and set(order) == set(problem.blocks)
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         past: History | None = state.memory.get(KEY)
@@ -95,7 +97,7 @@ class AcceleratedStepper(NothingToFinish):
             0 if here is None else here.failures,
         )
         messages_read = len(results) * self.messages_read + sum(found.reads for found in results)
-        info = StepInfo(result.info, 1.0, messages_read, result.bound)
+        info = StepInfo(result.info, 1.0, messages_read, result.bound, final=self.final)
         return result.state._replace(memory={KEY: after}), info
 
     def _failed(self, here: History | None) -> History | None:
@@ -179,11 +181,11 @@ def carried_blocks(problem: EdgeProblem, order: tuple[str, ...]) -> tuple[str, .
     switch factors off for good.
     """
     allowed = order if problem.extrapolated is None else problem.extrapolated
-    carried = []
-    for position, name in enumerate(order):
-        earlier = set(order[:position])
-        if name in allowed and (problem.neighbours(name) & earlier or problem.blocks[name].n_columns > 1):
+    carried, earlier, chosen = [], set[str](), set(allowed)
+    for name in order:
+        if name in chosen and (problem.neighbours(name) & earlier or problem.blocks[name].n_columns > 1):
             carried.append(name)
+        earlier.add(name)
     return tuple(carried)
 
 

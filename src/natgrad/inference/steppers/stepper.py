@@ -12,6 +12,7 @@ __all__ = ["StepInfo", "Stepper", "all_valid"]
 class StepInfo(NamedTuple):
     """What one step did: the blocks it moved, the step lengths, the messages it read, the bound if it came for free.
 
+    ``final``: no further step would change anything.
     ``unbounded``: there is no bound of this state, and none is to be evaluated. A bound that is NaN is one that was lost.
     """
 
@@ -21,6 +22,7 @@ class StepInfo(NamedTuple):
     bound: float | None = None
     estimate: float = float("nan")
     unbounded: bool = False
+    final: bool = False
 
 
 class Stepper(Protocol):

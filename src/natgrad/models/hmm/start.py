@@ -46,7 +46,7 @@ def starts_of(data: Sequences, model: HMMModel, seed: int, n_init: int, n_jobs: 
     def guess(number: int) -> State:
         return _guess(problem, rows, model.n_states, generator(seed, Stream.START, number))
 
-    def stepper() -> Stepper:
+    def stepper(number: int) -> Stepper:
         own = SequenceProblem(part, model, n_jobs=1)  # keeps the weights of one state: not to be shared by threads
         return GroupStepper(own, own.n_groups, *own.local_limits, remember=True)
 

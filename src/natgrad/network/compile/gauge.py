@@ -35,7 +35,10 @@ def find_gauges(plan: Plan) -> tuple[tuple[str, str], ...]:
 def _latent_axis(plan: Plan, name: str) -> int | None:
     """The axis that an inner product sums: the entries of a vector, or the plate of scalars that are summed over."""
     node, block = plan.nodes[name], plan.blocks[name]
-    if block.colours is not None:
+    # The prior of a path is not that of single vectors.
+    if block.colours is not None or node.plates != node.block_plates:
+        return None
+    if block.family.name not in ("Normal", "MultivariateNormal"):
         return None
     if node.kind == VECTOR:
         return len(block.shape)

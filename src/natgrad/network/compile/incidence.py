@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from natgrad.network.compile.plan import Plan, PlannedTerm, element_keys
 from natgrad.network.compile.polynomial import Take
 from natgrad.network.language.scope import Reading
 
-__all__ = ["Grouping", "child_sets", "coupling", "group_plates", "present_elements", "told_apart"]
+__all__ = ["Grouping", "child_sets", "coupling", "group_plates", "n_reads", "present_elements", "told_apart"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -26,6 +27,24 @@ def child_sets(plan: Plan, block: Block) -> list[ChildSet]:
         for occurrence, reading in enumerate(term.readings.get(block.name, ())):
             found.append(_child_set(plan, block, term, occurrence, reading))
     return found
+
+
+def n_reads(plan: Plan, block: Block) -> int:
+    """Messages that a block gets from all its children; the same as its sets of children say."""
+    total = 0
+    for term in plan.terms_of(block.name):
+        readings = term.readings.get(block.name, ())
+        if not readings:
+            continue
+        present = math.prod(term.sizes[label] for label in term.plates)
+        present = present if term.present is None else int(term.present.sum())
+        for reading in readings:
+            axes = reading.axes[: len(block.shape)]
+            shared = [
+                n for n, a in zip(block.shape, axes, strict=True) if not isinstance(a, Take) and a not in term.plates
+            ]
+            total += present * math.prod(shared)
+    return total
 
 
 def present_elements(term: PlannedTerm) -> Ints:
@@ -67,7 +86,7 @@ def _child_set(plan: Plan, block: Block, term: PlannedTerm, occurrence: int, rea
         children = children[np.argsort(keys, kind="stable")]
     start = np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n_rows))])
     sizes = {label: term.sizes[label] for label in term.plates}
-    observed = plan.nodes[term.node].is_observed
+    observed = plan.nodes[term.node].is_observed and term.node not in plan.blocks
     return ChildSet(term.node, observed, occurrence, block, axes, sizes, children, start)
 
 

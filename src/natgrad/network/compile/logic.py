@@ -12,7 +12,9 @@ variables have two mean-field optima from 4 nats on; a thousand to one is far be
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Iterable
 from itertools import combinations
 from typing import NamedTuple
 
@@ -22,7 +24,9 @@ import numpy.typing as npt
 from natgrad.errors import CoupledCategories
 from natgrad.network.compile.plan import Plan, PlannedTerm
 from natgrad.network.compile.polynomial import Factor, Monomial, Take
-from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial
+from natgrad.network.execute.potentials import term_table
+from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, Multinomial
+from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.nodes import Node
 
 __all__ = ["Tie", "ties_of", "warn_of_ties"]
@@ -31,8 +35,11 @@ Floats = npt.NDArray[np.float64]
 # Odds ratios from here on count as logic, probabilities below as zero.
 STRONG, ZERO = float(np.log(1e3)), float(np.log(1e-9))
 LOWEST = 1e6  # in place of −∞, so that differences are numbers
+WITH_TABLES = (Bernoulli, Binomial, Categorical, Multinomial)
 # Larger tables are compared with their row and column means, not pair by pair.
 MOST = 20_000_000
+# Tables of coins on plates with more elements are not compared.
+ROWS = 1000
 
 
 class Tie(NamedTuple):
@@ -52,8 +59,8 @@ def warn_of_ties(plan: Plan) -> None:
     more = f" ({len(found)} such tables)" if len(found) > 3 else ""
     warnings.warn(
         f"hidden categories are tied by tables with probabilities (near) 0 or 1: {shown}{more}. q is a product of independent "
-        "factors, so their probabilities may be far off, and the bound is only a bound. Observe all but one of them, or put them "
-        "into one Categorical over their combinations",
+        "factors, so their probabilities may be far off, and the bound is only a bound. network.query() is exact where all "
+        "that is hidden is discrete; else observe all but one of them, or put them into one Categorical over their combinations",
         CoupledCategories,
         stacklevel=4,  # the call of fit, which says new names first
     )
@@ -63,14 +70,17 @@ def ties_of(plan: Plan) -> list[Tie]:
     """The tables that tie hidden categories, in the order of declaration."""
     found = []
     for term in plan.terms.values():
-        if not isinstance(plan.nodes[term.node], (Bernoulli, Binomial, Categorical, Multinomial)):
+        if type(plan.nodes[term.node]) not in WITH_TABLES:
             continue
         groups: dict[tuple[Factor, ...], list[Monomial]] = {}
         for monomial in term.monomials:
             hidden = tuple(factor for factor in monomial.factors if not factor.known)
             if len(hidden) > 1 and all(_is_category(plan.nodes.get(factor.source)) for factor in hidden):
                 groups.setdefault(hidden, []).append(monomial)
-        nats = max((_strength(plan, term, hidden, some) for hidden, some in groups.items()), default=0.0)
+        if any(isinstance(plan.nodes[f.source], Bernoulli) for hidden in groups for f in hidden):
+            nats = _strength_of_coins(plan, term, [m for some in groups.values() for m in some])
+        else:
+            nats = max((_strength(plan, term, hidden, some) for hidden, some in groups.items()), default=0.0)
         if nats >= STRONG:
             names = dict.fromkeys(f.source for hidden in groups for f in hidden)
             found.append(Tie(tuple(names), term.node, nats))
@@ -93,12 +103,25 @@ def _strength(plan: Plan, term: PlannedTerm, hidden: tuple[Factor, ...], monomia
         if total is None:
             return 0.0
     assert total is not None
-    for place, factor in enumerate(hidden):
-        if isinstance(plan.nodes[factor.source], Bernoulli):  # log p(x): what depends on the others alone is no tie
-            total = total - np.logaddexp.reduce(total, axis=place, keepdims=True)
+    return _strongest(total, range(len(hidden)))
+
+
+def _strength_of_coins(plan: Plan, term: PlannedTerm, monomials: list[Monomial]) -> float:
+    """The same where coins are among them, whose two sides are statistics of their own: from the table of all combinations."""
+    try:
+        slots, table = term_table(plan, term, monomials)
+    except ValueError:  # too large to look at
+        return 0.0
+    lead = len(term.plates)
+    if math.prod(table.shape[:lead]) > ROWS:
+        return 0.0
+    return _strongest(np.clip(table, -LOWEST, LOWEST), range(lead, lead + len(slots)))
+
+
+def _strongest(table: Floats, axes: Iterable[int]) -> float:
     strongest = 0.0
-    for one, other in combinations(range(len(hidden)), 2):
-        pair = np.moveaxis(total, (one, other), (0, 1))
+    for one, other in combinations(axes, 2):
+        pair = np.moveaxis(table, (one, other), (0, 1))
         strongest = max(strongest, _odds_ratio(pair.reshape(*pair.shape[:2], -1)))
     return strongest
 
@@ -108,7 +131,7 @@ def _chosen_by(factor: Factor, hidden: tuple[Factor, ...]) -> bool:
 
 
 def _table(plan: Plan, factor: Factor, hidden: tuple[Factor, ...]) -> Floats:
-    """Log probabilities [category of each hidden factor…, whatever else the table has]; 0 and 1 for a Bernoulli."""
+    """Log probabilities [category of each hidden factor…, whatever else the table has]."""
     array = np.clip(np.asarray(plan.known[factor.source], dtype=np.float64), -LOWEST, LOWEST)
     for place, axis in enumerate(factor.axes):
         if isinstance(axis, Take):  # only what was observed, or is read, matters
@@ -117,9 +140,6 @@ def _table(plan: Plan, factor: Factor, hidden: tuple[Factor, ...]) -> Floats:
     first = [place for place in places if place is not None]
     rest = [place for place in range(array.ndim) if place not in first]
     array = np.transpose(array, [*first, *rest]).reshape(*(array.shape[p] for p in first), -1)
-    for position, own in enumerate(places):
-        if own is None:  # x log p + …: what x = 1 adds to x = 0
-            array = np.stack([np.zeros_like(array), array], axis=position)
     return array
 
 

@@ -15,7 +15,7 @@ values or takes them adds or subtracts it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from natgrad.network.language.operators import _Dot as Dot
 from natgrad.network.language.operators import _Product as Product
 from natgrad.network.language.operators import _Sum as Sum
 from natgrad.network.language.operators import _Transformed as Transformed
+from natgrad.network.language.robust import Laplace, StudentT
 from natgrad.network.language.tables import Known
 
 __all__ = ["centred_mean", "find_origins", "placed"]
@@ -36,6 +37,7 @@ Floats = npt.NDArray[np.float64]
 Origins = Mapping[str, Floats]
 # Numbers on the plates of a node (then its event axis): all of them, or a sample of the plates' elements.
 Pick = Callable[[Floats, int], Floats]
+LOCATED = (Normal, MultivariateNormal, StudentT, Laplace)
 # Below this ratio of centre to spread four digits of sixteen are lost at most, and nothing is measured anew.
 FAR = 1e2
 # Elements of a term that are enough to place a vector of weights.
@@ -44,33 +46,45 @@ ROWS = 256
 LINK, REPEATS = 1e-3, 4
 
 
-def find_origins(nodes: Sequence[Node]) -> dict[str, Floats]:
+def find_origins(nodes: Sequence[Node], parts: Collection[str] = ()) -> dict[str, Floats]:
     """The origin of every node that needs one: none at all unless some data lie far from zero.
 
     Parameters
     ----------
     nodes : all nodes of a network, parents first
+    parts : names of those that are hidden where they were not observed
     """
-    located = [node for node in nodes if isinstance(node, (Normal, MultivariateNormal))]
+    located = [node for node in nodes if isinstance(node, LOCATED)]
     seen = [node for node in located if node.is_observed]
     if not any(_is_far(node) for node in seen):
         return {}
     mixed = {access.node.name for node in located for access in _products(node.parameters["mean"])}
+    # A link reads a location, too, and is not measured anew.
+    others = (node for node in nodes if not isinstance(node, LOCATED))
+    mixed |= {a.node.name for node in others for slot in node.parameters.values() for a in slot.accesses()}
     hidden = [node for node in located if not node.is_observed and node.name not in mixed]
+    # What is hidden in part has one origin for data and q, and none where it is multiplied with what is random.
     found = {node.name: _centre(node)[0] for node in seen}
+    found.update(
+        {node.name: np.zeros_like(found[node.name]) for node in seen if node.name in parts and node.name in mixed}
+    )
     found.update(_solved(seen, hidden, found))
     return {name: origin for name, origin in found.items() if np.any(origin)}
 
 
-def placed(node: Node, origins: Origins) -> Node:
+def placed(node: Node, origins: Origins, parts: Collection[str] = ()) -> Node:
     """The node with everything in its term measured from the origins: a twin that is only asked for its term."""
-    if not origins or not isinstance(node, (Normal, MultivariateNormal)):
+    if not origins or not isinstance(node, LOCATED):
         return node
     mean, constant = centred_mean(node, node.parameters["mean"], origins)
     twin = copy.copy(node)
-    if node.value is not None:
+    if node.value is not None and node.name not in parts:
         twin.value = node.value - constant
-    elif np.any(rest := constant - origins.get(node.name, 0.0)):
+        twin.parameters = {**node.parameters, "mean": mean}
+        return twin
+    if node.value is not None:
+        twin.value = node.value - origins.get(node.name, 0.0)
+    if np.any(rest := constant - origins.get(node.name, 0.0)):
         mean = _number(node, rest) if isinstance(mean, Constant) else Sum(mean, _number(node, rest))
     twin.parameters = {**node.parameters, "mean": mean}
     return twin
@@ -226,12 +240,22 @@ def _centre(node: Node) -> tuple[Floats, Floats]:
     assert node.value is not None
     events = node.value.shape[len(node.plates) :]
     rows = node.value.reshape(-1, *events)
+    if node.entries is not None:
+        return _centre_of_entries(rows, node.entries.reshape(rows.shape))
     if node.mask is not None:
         rows = rows[node.mask.reshape(-1) > 0]
     scale = np.abs(rows).max(0)  # squares of numbers near the ends of the range would overflow
     scale = np.where(scale > 0, scale, 1.0)
     mean = (rows / scale).mean(0) * scale
     return np.asarray(mean), np.asarray(((rows - mean) / scale).std(0) * scale)
+
+
+def _centre_of_entries(rows: Floats, entries: Floats) -> tuple[Floats, Floats]:
+    """The same of vectors that are observed in part, entry by entry."""
+    scale = np.maximum(np.abs(rows).max(0), 1e-300)
+    count = np.maximum(entries.sum(0), 1.0)
+    mean = (entries * rows / scale).sum(0) / count * scale
+    return mean, np.sqrt((entries * ((rows - mean) / scale) ** 2).sum(0) / count) * scale
 
 
 def _is_far(node: Node) -> bool:

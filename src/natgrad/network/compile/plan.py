@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,11 +14,21 @@ import numpy.typing as npt
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.inference.problem import Block
 from natgrad.network.compile.origins import find_origins, placed
-from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take
+from natgrad.network.compile.polynomial import Factor, Label, Monomial, Polynomial, Take
+from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.scope import Reading
 
-__all__ = ["Plan", "PlannedTerm", "last_touch", "make_plan", "weight_key", "with_gates"]
+__all__ = [
+    "Plan",
+    "PlannedTerm",
+    "coloured",
+    "ending_terms",
+    "make_plan",
+    "meeting_pairs",
+    "weight_key",
+    "with_gates",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,12 @@ class Plan:
     origins: Mapping[
         str, npt.NDArray[np.float64]
     ]  # from where locations are measured; zero for those that are not here
+    parts: frozenset[str] = frozenset()  # partly observed nodes whose missing elements others read
+
+    @cached_property
+    def orders(self) -> dict[frozenset[str], tuple[str, ...]]:
+        """Orders of a sweep that were found already, by the nodes that were given a start."""
+        return {}
 
     def terms_of(self, name: str) -> Sequence[PlannedTerm]:
         """The terms that touch a node: its own first, then those of its children."""
@@ -73,16 +89,31 @@ def weight_key(plate: str) -> str:
     return f"weight:{plate}"
 
 
-def make_plan(nodes: Sequence[Node]) -> Plan:
-    """Compile nodes (parents first) into a plan."""
-    known: dict[str, npt.NDArray[Any]] = {}
+def make_plan(
+    nodes: Sequence[Node],
+    origins: Mapping[str, npt.NDArray[np.float64]] | None = None,
+    known: dict[str, npt.NDArray[Any]] | None = None,
+) -> Plan:
+    """Compile nodes (parents first) into a plan.
+
+    Parameters
+    ----------
+    nodes : all nodes of a network, parents first
+    origins : from where locations are measured, by node; found from the data if not given
+    known : where the known arrays go, optional
+    """
+    # Terms that were kept name their arrays by what is in them, and a caller who collects arrays wants its own names.
+    keep, known = known is None, {} if known is None else known
     weights: dict[str, npt.NDArray[np.float64]] = {}
     for node in nodes:
         for plate in node.plates:
             if plate.weight is not None:
                 weights[plate.name] = known[weight_key(plate.name)] = plate.weight
-    origins = find_origins(nodes)
-    declared = {node.name: placed(node, origins).term(known) for node in nodes}
+    read = hidden_in_part(nodes)
+    parts = read.union(node.name for node in nodes if node.entries is not None)
+    origins = find_origins(nodes, parts) if origins is None else origins
+    found = [placed(node, origins, parts) for node in nodes]
+    declared = {node.name: node.declared_term(known, read) if keep else node.term(known, read) for node in found}
     terms: dict[str, PlannedTerm] = {}
     coupled: dict[str, set[str]] = {}
     for node in nodes:
@@ -90,12 +121,14 @@ def make_plan(nodes: Sequence[Node]) -> Plan:
         scope = term.scope
         extra = tuple(Factor(weight_key(name), 0, (name,), known=True) for name in scope.plate_names if name in weights)
         extra += (term.mask,) if term.mask is not None else ()
-        monomials = tuple(with_gates(m.settled(), scope.gates, extra) for m in term.polynomial.monomials)
-        present = None if node.mask is None else node.mask.astype(bool)
+        monomials = tuple(
+            whole for m in term.polynomial.monomials for whole in with_gates(m.settled(), scope.gates, extra)
+        )
+        present = None if term.mask is None or node.mask is None else node.mask.astype(bool)
         readings = {name: tuple(found) for name, found in scope.readings.items() if name != node.name}
         terms[node.name] = PlannedTerm(
             node.name, scope.plate_names, dict(scope.sizes), _merged(monomials), readings, present,
-            {label: factor.source for label, factor in scope.gates.items() if not factor.known},
+            {label: f.source for label, gate in scope.gates.items() for m in gate.monomials for f in m.factors if not f.known},
         )  # fmt: skip
         for name, label in scope.coupled.items():
             coupled.setdefault(name, set()).add(label)
@@ -106,18 +139,26 @@ def make_plan(nodes: Sequence[Node]) -> Plan:
     blocks = {
         node.name: _block(node, coupled.get(node.name, set()), readers[node.name], known, origins.get(node.name))
         for node in nodes
-        if not node.is_observed
+        if not node.is_observed or node.name in parts
     }
-    return Plan({node.name: node for node in nodes}, terms, blocks, known, weights, origins)
+    return Plan({node.name: node for node in nodes}, terms, blocks, known, weights, origins, read)
 
 
-def with_gates(monomial: Monomial, gates: Mapping[Label, Factor], extra: tuple[Factor, ...]) -> Monomial:
+def with_gates(
+    monomial: Monomial, gates: Mapping[Label, Polynomial], extra: tuple[Factor, ...]
+) -> tuple[Monomial, ...]:
     """Multiply in the category behind every gated label; a monomial without the label needs none, as Σ_k E[z_k] = 1."""
-    factors, done = monomial.factors, set[Label]()
-    while missing := [label for label in _labels(factors) if label in gates and label not in done]:
-        factors += (gates[missing[0]],)
-        done.add(missing[0])
-    return Monomial(monomial.coefficient, factors + extra)
+    found: list[Monomial] = []
+    waiting = [(monomial.coefficient, monomial.factors, frozenset[Label]())]
+    while waiting:
+        coefficient, factors, done = waiting.pop(0)
+        missing = [label for label in _labels(factors) if label in gates and label not in done]
+        if not missing:
+            found.append(Monomial(coefficient, factors + extra))
+            continue
+        for m in gates[missing[0]].monomials:
+            waiting.append((coefficient * m.coefficient, factors + m.factors, done | {missing[0]}))
+    return tuple(found)
 
 
 def _labels(factors: tuple[Factor, ...]) -> list[Label]:
@@ -126,9 +167,11 @@ def _labels(factors: tuple[Factor, ...]) -> list[Label]:
 
 def _merged(monomials: tuple[Monomial, ...]) -> tuple[Monomial, ...]:
     """Add up the coefficients of equal monomials (the two cross terms of a square, say); the first keeps its factors' order."""
-    totals: dict[frozenset[tuple[Factor, int]], tuple[float, tuple[Factor, ...]]] = {}
+    totals: dict[Any, tuple[float, tuple[Factor, ...]]] = {}
     for monomial in monomials:
-        key = frozenset(Counter(monomial.factors).items())
+        key: Any = frozenset(monomial.factors)
+        if len(key) < len(monomial.factors):
+            key = frozenset(Counter(monomial.factors).items())
         value, factors = totals.get(key, (0.0, monomial.factors))
         totals[key] = value + monomial.coefficient, factors
     return tuple(Monomial(value, factors) for value, factors in totals.values() if value != 0.0)
@@ -195,7 +238,14 @@ def _check_left_out(node: Node, terms: Mapping[str, PlannedTerm], known: Mapping
 def _colours(
     node: Node, shape: tuple[int, ...], terms: list[PlannedTerm], known: Mapping[str, npt.NDArray[Any]]
 ) -> npt.NDArray[np.int32]:
-    """Greedy colouring of the elements that meet in some child, largest degree first."""
+    """Colours of the elements that meet in some child."""
+    return coloured(meeting_pairs(node, shape, terms, known), shape)
+
+
+def meeting_pairs(
+    node: Node, shape: tuple[int, ...], terms: Sequence[PlannedTerm], known: Mapping[str, npt.NDArray[Any]]
+) -> set[tuple[int, int]]:
+    """The elements of a node that some child reads both, as pairs of their numbers."""
     pairs: set[tuple[int, int]] = set()
     for term in terms:
         if not _meets_itself(term, node, len(shape)):
@@ -209,8 +259,13 @@ def _colours(
                         "the product of expectations is not the expectation of the product. Remove it, or use two nodes"
                     )
                 pairs.update(zip(np.minimum(first, second).tolist(), np.maximum(first, second).tolist(), strict=True))
+    return pairs
+
+
+def coloured(pairs: set[tuple[int, int]], shape: tuple[int, ...]) -> npt.NDArray[np.int32]:
+    """Greedy colouring of elements that meet in pairs, largest degree first."""
     neighbours: list[list[int]] = [[] for _ in range(int(np.prod(shape)))]
-    for a, b in pairs:
+    for a, b in sorted(pairs):
         neighbours[a].append(b)
         neighbours[b].append(a)
     colours = np.full(len(neighbours), -1, dtype=np.int32)
@@ -261,10 +316,13 @@ def element_keys(
     return np.ravel_multi_index(parts, [shape[p] for p in chosen]), tuple(chosen)
 
 
-def last_touch(plan: Plan, order: Iterable[str]) -> dict[str, str | None]:
-    """For each term, the block of the sweep after whose update it changes no more."""
+def ending_terms(plan: Plan, order: Sequence[str]) -> dict[str | None, list[str]]:
+    """For each block of a sweep, the terms that change no more after its update; under None those that no block touches."""
     last: dict[str, str | None] = dict.fromkeys(plan.terms, None)
     for name in order:
         for term in plan.terms_of(name):
             last[term.node] = name
-    return last
+    ending: dict[str | None, list[str]] = {name: [] for name in (*order, None)}
+    for node, block in last.items():
+        ending[block].append(node)
+    return ending

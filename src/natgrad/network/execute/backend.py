@@ -6,7 +6,7 @@ leaving a factor out of each monomial and contracting the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -60,12 +60,6 @@ class Backend(Protocol):
         occurrence: int | None = None,
     ) -> Stats:
         """The derivative of the value by the moments of a node; of one column (axis, number), or through one occurrence."""
-        ...
-
-    def quadratic(
-        self, pieces: Sequence[Piece], start: Means, spread: Means, moments: Moments, known: Known
-    ) -> Quadratic:
-        """The value of the pieces as a function of means m with second moments spread + m mᵀ."""
         ...
 
     def contract(self, out: tuple[Label, ...], factors: list[Labelled]) -> Array:

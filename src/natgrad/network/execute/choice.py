@@ -31,12 +31,12 @@ class BackendChoice(NamedTuple):
     words: str
 
 
-def choose_backend(plan: Plan, asked: BackendName | None = None) -> BackendChoice:
-    """The backend that was asked for, or the cheaper one."""
+def choose_backend(plan: Plan, asked: BackendName | None = None, repeats: int = 1) -> BackendChoice:
+    """The backend that was asked for, or the cheaper one; a sweep reads the plan's data, or ``repeats`` times as many."""
     if asked is not None and asked not in BACKENDS:
         raise ValueError(f'backend must be "numpy", "jax" or None, got {asked!r}')
     products, seconds = _work(plan)
-    interpreted, compiled = SWEEPS * seconds, STARTING + COMPILING * products
+    interpreted, compiled = SWEEPS * seconds * repeats, STARTING + COMPILING * products
     cheaper: BackendName = "numpy" if interpreted <= compiled else "jax"
     if asked is not None and asked != cheaper:
         return BackendChoice(asked, f"{WORDS[asked]}, as asked")

@@ -10,7 +10,7 @@ and the product of the known ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take
 from natgrad.network.execute.addressing import FULL, SAMPLE, Piece, View, index_factor
 from natgrad.network.execute.numpy_contraction import Contraction
 
-__all__ = ["Slopes", "Values", "layout_of", "segment_sum"]
+__all__ = ["MOST_KEPT", "Reader", "Slopes", "Values", "layout_of", "scale_of", "segment_sum"]
 
 Array = Any
 Labels = tuple[Label, ...]
@@ -54,7 +54,7 @@ class _Gather(NamedTuple):
     """Axes that are read together: they come first, then the indices take their place."""
 
     order: tuple[int, ...]
-    indices: tuple[_Reader | str | tuple[str, int], ...]  # an index array, a zipped label, or an axis that was moved
+    indices: tuple[Reader | str | tuple[str, int], ...]  # an index array, a zipped label, or an axis that was moved
 
 
 class _WayBack(NamedTuple):
@@ -64,10 +64,10 @@ class _WayBack(NamedTuple):
     indices: tuple[Array, ...]
     end: tuple[int, ...]
     distinct: tuple[int, ...]
-    steps: list[tuple[Array, int, list[int], Array]]
+    steps: list[tuple[Array, int, list[int], Array | None]]
 
 
-class _Reader:
+class Reader:
     """How a factor is read under a layout of views."""
 
     def __init__(self, factor: Factor, zipped: Collection[str], moved: Mapping[tuple[str, int], bool]) -> None:
@@ -82,7 +82,7 @@ class _Reader:
                     continue
                 entries.setdefault((SAMPLE,), []).append((position, key))
             elif isinstance(axis, Take):
-                reader = _Reader(index_factor(axis), zipped, {})
+                reader = Reader(index_factor(axis), zipped, {})
                 entries.setdefault(reader.labels, []).append((position, reader))
             elif isinstance(axis, str) and axis in zipped:
                 entries.setdefault((SAMPLE,), []).append((position, axis))
@@ -108,6 +108,40 @@ class _Reader:
             array = array.transpose(gather.order)[tuple(_index(index, known, view) for index in gather.indices)]
         return array
 
+    def gather(self, known: Known) -> Callable[[Array], Array] | None:
+        """How an array is read in full; None for as it is. Diagonals stay."""
+        if not self.gathers:
+            return None
+        steps = [
+            (
+                None if gather.order == tuple(range(len(gather.order))) else gather.order,
+                tuple(_index(index, known, FULL) for index in gather.indices),
+            )
+            for gather in self.gathers
+        ]
+        if len(steps) == 1 and steps[0][0] is None and len(steps[0][1]) == 1:
+            ((_, (index,)),) = steps
+            return lambda array: array[index]
+
+        def read(array: Array) -> Array:
+            for order, indices in steps:
+                array = (array if order is None else array.transpose(order))[indices]
+            return array
+
+        return read
+
+    def shape(self, shape: tuple[int, ...], known: Known) -> tuple[int, ...]:
+        """The shape of what is read in full of an array of this shape."""
+        for gather in self.gathers:
+            rest = [shape[axis] for axis in gather.order[len(gather.indices) :]]
+            shape = (*np.broadcast_shapes(*(_index(i, known, FULL).shape for i in gather.indices)), *rest)
+        return shape
+
+    def way_back(self, shape: tuple[int, ...], known: Known) -> Callable[[Array], Array]:
+        """From a derivative by what was read in full, over its distinct labels, to one by the array of that shape."""
+        way = self._way_back(shape, [tuple(_index(i, known, FULL) for i in gather.indices) for gather in self.gathers])
+        return lambda gradient: self._back(np.asarray(gradient), way)
+
     def scattered(self, gradient: Array, shape: tuple[int, ...], known: Known, view: View) -> Array:
         """A derivative by what was read, over its distinct labels, as one by the array of that shape that it was read from."""
         indices = [tuple(_index(index, known, view) for index in gather.indices) for gather in self.gathers]
@@ -118,11 +152,15 @@ class _Reader:
             or not all(a is b for a, b in zip(way.indices, sum(indices, ()), strict=True))
         ):
             way = self._way = self._way_back(shape, indices)
+        return self._back(gradient, way)
+
+    def _back(self, gradient: Array, way: _WayBack) -> Array:
         gradient = np.broadcast_to(gradient, way.distinct) if gradient.shape != way.distinct else gradient
         if len(self.distinct) < len(self.labels):
             gradient = self._on_diagonal(gradient, way.end)
         for flat, size, wide, order in way.steps:
-            gradient = np.bincount(flat, gradient.reshape(-1), size).reshape(wide).transpose(order)
+            gradient = np.bincount(flat, gradient.reshape(-1), size).reshape(wide)
+            gradient = gradient if order is None else gradient.transpose(order)
         return gradient
 
     def _way_back(self, shape: tuple[int, ...], indices: list[tuple[Array, ...]]) -> _WayBack:
@@ -135,7 +173,8 @@ class _Reader:
                 flat = flat * size + index
             width, shape = math.prod(rest), (*flat.shape, *rest)
             rows = flat.reshape(-1, 1) * width + np.arange(width)
-            steps.append((rows.reshape(-1), math.prod(permuted), permuted, np.argsort(order)))
+            back = None if order == tuple(range(len(order))) else np.argsort(order)
+            steps.append((rows.reshape(-1), math.prod(permuted), permuted, back))
         sizes = dict(zip(self.labels, shape, strict=True))
         distinct = tuple(sizes[label] for label in self.distinct)
         return _WayBack(start, sum(indices, ()), shape, distinct, steps[::-1])
@@ -149,7 +188,7 @@ class _Reader:
 
 
 def _index(index: Any, known: Known, view: View) -> Array:
-    if isinstance(index, _Reader):
+    if isinstance(index, Reader):
         return index.array({}, known, view)
     return view.zipped[index] if isinstance(index, str) else view.moved[index]
 
@@ -161,7 +200,7 @@ class _Product:
     """
 
     def __init__(
-        self, readers: Sequence[_Reader], weight: Labels | None, scale: float, out: Labels, cut: Label | None
+        self, readers: Sequence[Reader], weight: Labels | None, scale: float, out: Labels, cut: Label | None
     ) -> None:
         self.random = [reader for reader in readers if not reader.known]
         self.known = [reader for reader in readers if reader.known]
@@ -236,7 +275,7 @@ def _cut(arrays: list[Array], labels: list[Labels], label: Label, number: Array)
     return [a for a, _ in found], [names for _, names in found]
 
 
-def _scale(monomial: Monomial, readers: Sequence[_Reader], piece: Piece, zipped: Collection[str]) -> float:
+def scale_of(monomial: Monomial, readers: Sequence[Reader], piece: Piece, zipped: Collection[str]) -> float:
     """The coefficient, times how often the monomial is there along plates that none of its factors has."""
     counted = {label for reader in readers for label in reader.labels}.union(zipped, monomial.counted)
     return monomial.coefficient * math.prod(piece.sizes[label] for label in piece.plates if label not in counted)
@@ -249,18 +288,18 @@ class _Reading:
         self.zipped = tuple(view.zipped)
         self.moved = {key: index is None for key, index in view.moved.items()}
         self.weight = None if view.weight is None else view.weight.labels
-        self._readers: dict[Factor, _Reader] = {}
+        self._readers: dict[Factor, Reader] = {}
         self.monomials = [
-            (m, readers := [self._reader(f) for f in m.factors], _scale(m, readers, piece, self.zipped))
+            (m, readers := [self._reader(f) for f in m.factors], scale_of(m, readers, piece, self.zipped))
             for m in piece.monomials
         ]
 
-    def _reader(self, factor: Factor) -> _Reader:
+    def _reader(self, factor: Factor) -> Reader:
         if factor not in self._readers:
-            self._readers[factor] = _Reader(factor, self.zipped, self.moved)
+            self._readers[factor] = Reader(factor, self.zipped, self.moved)
         return self._readers[factor]
 
-    def arrays(self, used: Collection[_Reader], moments: Moments, known: Known, view: View) -> dict[_Reader, Array]:
+    def arrays(self, used: Collection[Reader], moments: Moments, known: Known, view: View) -> dict[Reader, Array]:
         """The random factors, read."""
         return {reader: reader.array(moments, known, view) for reader in used}
 
@@ -285,7 +324,7 @@ class _Slope(NamedTuple):
     ``whole`` says that the column is taken from the derivative by all of them, where a label does not single it out.
     """
 
-    reader: _Reader  # of the factor, without the axis of the column
+    reader: Reader  # of the factor, without the axis of the column
     others: _Product
     spread: tuple[Any, ...]  # axes of length one for labels that the others do not have
     whole: bool
@@ -297,7 +336,7 @@ class Slopes(_Reading):
     def __init__(self, piece: Piece, name: str, view: View, axis: int | None, occurrence: int | None) -> None:
         super().__init__(piece, view)
         self.piece, self.name, self.axis = piece, name, axis
-        self._cut_readers: dict[Factor, _Reader] = {}
+        self._cut_readers: dict[Factor, Reader] = {}
         self.slopes = [
             self._slope(factor, readers[place], [*readers[:place], *readers[place + 1 :]], scale)
             for monomial, readers, scale in self.monomials
@@ -306,7 +345,7 @@ class Slopes(_Reading):
         ]
         self.used = dict.fromkeys(reader for slope in self.slopes for reader in slope.others.random)
 
-    def _slope(self, factor: Factor, reader: _Reader, others: list[_Reader], scale: float) -> _Slope:
+    def _slope(self, factor: Factor, reader: Reader, others: list[Reader], scale: float) -> _Slope:
         cut = None if self.axis is None else self._column_label(factor, reader)
         if cut is not None:
             assert self.axis is not None
@@ -315,7 +354,7 @@ class Slopes(_Reading):
         spread = tuple(slice(None) if label in product.out else None for label in reader.distinct)
         return _Slope(reader, product, spread, self.axis is not None and cut is None)
 
-    def _column_label(self, factor: Factor, reader: _Reader) -> Label | None:
+    def _column_label(self, factor: Factor, reader: Reader) -> Label | None:
         """The label along which columns lie in a factor, if it reads them as they are."""
         assert self.axis is not None
         label = factor.axes[self.axis]
@@ -323,14 +362,14 @@ class Slopes(_Reading):
             return None
         return label if reader.labels.count(label) == 1 else None
 
-    def _without(self, factor: Factor, gone: int) -> _Reader:
+    def _without(self, factor: Factor, gone: int) -> Reader:
         axes = (*factor.axes[:gone], *factor.axes[gone + 1 :])
         rest = Factor(factor.source, factor.stat, axes, False)
         if rest not in self._cut_readers:
             moved = {
                 (s, p - (p > gone)): here for (s, p), here in self.moved.items() if s == factor.source and p != gone
             }
-            self._cut_readers[rest] = _Reader(rest, self.zipped, moved)
+            self._cut_readers[rest] = Reader(rest, self.zipped, moved)
         return self._cut_readers[rest]
 
     def __call__(self, moments: Moments, known: Known, view: View, number: Array) -> tuple[Array, ...]:
@@ -339,7 +378,7 @@ class Slopes(_Reading):
         small = shapes if self.axis is None else [(*s[: self.axis], *s[self.axis + 1 :]) for s in shapes]
         total = [np.zeros(shape) for shape in small]
         # What goes back through the same indices is added up first.
-        waiting: dict[tuple[_Reader, bool], Array] = {}
+        waiting: dict[tuple[Reader, bool], Array] = {}
         for reader, others, spread, whole in self.slopes:
             slope = others.array(arrays, known, view, number)
             if spread:

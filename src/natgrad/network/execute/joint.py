@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from natgrad.inference.problem import State
 from natgrad.network.compile.polynomial import Monomial
 from natgrad.network.execute.backend import Backend, Quadratic, squared
 
 if TYPE_CHECKING:
+    from natgrad.network.execute.jax_backend import JaxBackend
     from natgrad.network.execute.problem import NetworkProblem
 
 __all__ = ["JointMeans", "joint_groups"]
@@ -68,13 +69,19 @@ class JointMeans:
         for piece in (piece for term in terms for piece in program.pieces(term)):
             touching = tuple(m for m in piece.monomials if _degree(m, group))
             pieces.append(piece._replace(monomials=touching))
+        interpreter = self.problem.interpreter
+        quadratic: Callable[..., Quadratic]
+        if interpreter is None:
+            quadratic = partial(cast("JaxBackend", on).quadratic, pieces)
+        else:
+            quadratic = interpreter.quadratic(group, pieces)
 
         def function(lam: Any, mu: Any, known: Any) -> Any:
             xp = on.xp
             # The second moment of a Gaussian with mean zero is its covariance.
             spread = {n: families[n].moments((xp.zeros_like(lam[n][0]), lam[n][1]))[0][1] for n in group}
             start = {n: mu[n][0] for n in group}
-            means, count = _conjugate_gradients(on, on.quadratic(pieces, start, spread, mu, known), start)
+            means, count = _conjugate_gradients(on, quadratic(start, spread, mu, known), start)
             good = xp.all(xp.stack([xp.all(xp.isfinite(m)) for m in means.values()]))
             means = {n: xp.where(good, means[n], start[n]) for n in group}
             stats = {n: (m, spread[n] + squared(m, spread[n])) for n, m in means.items()}
@@ -86,7 +93,7 @@ class JointMeans:
 def _conjugate_gradients(on: Backend, function: Quadratic, start: Means) -> tuple[Means, Array]:
     """The maximum of a concave quadratic function, and how many gradients it took."""
     xp, residual, curvature = on.xp, function.residual, function.curvature
-    inverse = _inverse(xp, {n: -2.0 * second for n, second in function.by_second.items()})
+    inverse = _inverse(xp, {n: -2.0 * second for n, second in function.by_second.items()}, start)
     first = inverse(residual)
     size = _inner(on, residual, first)
     # The size of what was subtracted to get the residual, at the precision it was computed with.
@@ -110,17 +117,19 @@ def _conjugate_gradients(on: Backend, function: Quadratic, start: Means) -> tupl
     return means, count
 
 
-def _inverse(xp: Any, precisions: Means) -> Callable[[Means], Means]:
+def _inverse(xp: Any, precisions: Means, like: Means) -> Callable[[Means], Means]:
     """Division by the precisions, which are matrices for vectors; elements of weight zero stay where they are."""
 
-    def one(precision: Array, value: Array) -> Array:
-        if precision.ndim == value.ndim:
-            return xp.where(precision > 0, value / xp.where(precision > 0, precision, 1.0), 0.0)
+    def one(precision: Array, is_scalar: bool) -> Callable[[Array], Array]:
+        if is_scalar:
+            factor = xp.where(precision > 0, 1.0 / xp.where(precision > 0, precision, 1.0), 0.0)
+            return lambda value: factor * value
         there = xp.trace(precision, axis1=-2, axis2=-1)[..., None] > 0
         safe = xp.where(there[..., None], precision, xp.eye(precision.shape[-1]))
-        return xp.where(there, xp.linalg.solve(safe, value[..., None])[..., 0], 0.0)
+        return lambda value: xp.where(there, xp.linalg.solve(safe, value[..., None])[..., 0], 0.0)
 
-    return lambda values: {name: one(precisions[name], value) for name, value in values.items()}
+    functions = {name: one(precision, precision.ndim == like[name].ndim) for name, precision in precisions.items()}
+    return lambda values: {name: functions[name](value) for name, value in values.items()}
 
 
 def _inner(on: Backend, first: Means, second: Means) -> Array:

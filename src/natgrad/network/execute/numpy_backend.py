@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from natgrad.blas import ONE_BLAS_THREAD
 from natgrad.network.compile.polynomial import Label
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
-from natgrad.network.execute.backend import BackendName, Quadratic, squared
+from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.interpreter import Slopes, Values, layout_of, segment_sum
 from natgrad.network.execute.numpy_contraction import Contraction
 
@@ -33,7 +33,6 @@ class NumpyBackend:
     def __init__(self) -> None:
         self._values: dict[Any, Values] = {}
         self._slopes: dict[Any, Slopes] = {}
-        self._mixed: dict[Any, tuple[Piece, Piece]] = {}
         self._contractions: dict[Any, Contraction] = {}
 
     # -- polynomials --
@@ -62,39 +61,6 @@ class NumpyBackend:
         if found is None:
             found = self._slopes[key] = Slopes(piece, name, view, axis, occurrence)
         return found(moments, known, view, number)
-
-    def quadratic(
-        self, pieces: Sequence[Piece], start: Means, spread: Means, moments: Moments, known: Known
-    ) -> Quadratic:
-        """∂/∂m = G₁ + 2 G₂ m. Where two means meet, G₁ is linear in them; G₂ has none of them: every term is quadratic."""
-        mixed = [self._meeting(piece, start) for piece in pieces]
-
-        def by_stats(pieces: Sequence[Piece], own: Moments) -> dict[str, list[Array]]:
-            here = {**moments, **own}
-            total = {n: [np.zeros_like(stat) for stat in own[n]] for n in start}
-            for piece in pieces:
-                for n in start:
-                    for sums, part in zip(total[n], self.gradient(piece, n, here, known), strict=True):
-                        sums += part
-            return total
-
-        found = by_stats(pieces, {n: (m, spread[n] + squared(m, spread[n])) for n, m in start.items()})
-        second = {n: found[n][1] for n in start}
-
-        def curvature(means: Means) -> Means:
-            lines = by_stats(mixed, {n: (m, spread[n]) for n, m in means.items()})
-            return {n: lines[n][0] + _twice(second[n], m) for n, m in means.items()}
-
-        residual = {n: found[n][0] + _twice(second[n], m) for n, m in start.items()}
-        return Quadratic(second, residual, curvature)
-
-    def _meeting(self, piece: Piece, names: Mapping[str, Any]) -> Piece:
-        """The monomials in which two means of these nodes meet."""
-        key = (id(piece), tuple(names))
-        if key not in self._mixed:
-            chosen = tuple(m for m in piece.monomials if sum(f.source in names and not f.known for f in m.factors) > 1)
-            self._mixed[key] = piece, piece._replace(monomials=chosen)
-        return self._mixed[key][1]
 
     def contract(self, out: tuple[Label, ...], factors: list[Labelled]) -> Array:
         labels = tuple(factor.labels for factor in factors)
@@ -135,11 +101,22 @@ class NumpyBackend:
     def put(self, array: Array) -> Array:
         return array
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """One thread of the matrix library, and a λ that is no more valid is told by the numbers, not by warnings."""
-        with ONE_BLAS_THREAD, np.errstate(all="ignore"):
-            yield
+    def running(self) -> AbstractContextManager[None]:
+        """Around every call."""
+        return _Running()
+
+
+class _Running:
+    """One thread of the matrix library, and a λ that is no more valid is told by the numbers, not by warnings."""
+
+    def __enter__(self) -> None:
+        ONE_BLAS_THREAD.__enter__()
+        self._quiet = np.errstate(all="ignore")
+        self._quiet.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._quiet.__exit__(*error)
+        ONE_BLAS_THREAD.__exit__(*error)
 
 
 def _arrays(tree: Any) -> Any:
@@ -150,10 +127,3 @@ def _arrays(tree: Any) -> Any:
         parts = [_arrays(part) for part in tree]
         return tree._make(parts) if hasattr(tree, "_make") else tuple(parts)
     return np.asarray(tree) if isinstance(tree, np.generic) else tree
-
-
-def _twice(second: Array, mean: Array) -> Array:
-    """∂⟨G, m mᵀ⟩/∂m = (G + Gᵀ) m."""
-    if second.ndim == mean.ndim:
-        return 2.0 * second * mean
-    return ((second + np.swapaxes(second, -1, -2)) @ mean[..., None])[..., 0]

@@ -7,14 +7,16 @@ each pair a matrix product where it is one. What would not stay in cache is made
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from natgrad.network.compile.polynomial import Label
 
-__all__ = ["Contraction"]
+__all__ = ["Contraction", "product_of"]
 
 Array = Any
 Labels = tuple[Label, ...]
@@ -55,13 +57,15 @@ class Contraction:
         self._chunk: tuple[Label, int] | None = None
         self._call: Callable[[Sequence[Array]], Array]
         self._parts: dict[int, Contraction] = {}
+        self.spec: str | None = None  # where one loop over all labels does it
         if not sizes:
             self._call = math.prod
             return
         letters = dict(zip(sizes, LETTERS, strict=False))
         if len(inputs) > 1 and len(letters) == len(sizes) and math.prod(sizes.values()) <= SMALL and len(inputs) < 12:
             spec = ",".join("".join(letters[label] for label in labels) for labels in inputs)
-            self._call = _whole(f"{spec}->{''.join(letters[label] for label in out)}")
+            self.spec = f"{spec}->{''.join(letters[label] for label in out)}"
+            self._call = _whole(self.spec)
             return
         self._call = self._planned()
 
@@ -119,6 +123,106 @@ class Contraction:
             else:
                 total = piece if total is None else total + piece
         return total if total is not None else np.concatenate(found, axis=self.out.index(label))
+
+
+def product_of(out: Labels, inputs: Sequence[Labels], shapes: Sequence[tuple[int, ...]]) -> Callable[..., Array] | None:
+    """The same as a function of the arrays, the usual cases of one and two arrays as one call of NumPy; None: the array as it is.
+
+    Examples
+    --------
+    >>> product_of(("j",), [("i",), ("i", "j")], [(2,), (2, 3)])(np.ones(2), np.ones((2, 3))).tolist()
+    [2.0, 2.0, 2.0]
+    """
+    if any(len(set(labels)) < len(labels) for labels in inputs):
+        return _by_contraction(out, inputs, shapes)
+    if len(inputs) == 1:
+        return None if inputs[0] == out else _alone(inputs[0], out)
+    if len(inputs) == 2:
+        found = _two(inputs[0], inputs[1], out)
+        return _by_contraction(out, inputs, shapes) if found is None else found
+    if () in inputs:
+        return _with_numbers(out, inputs, shapes)
+    return _by_contraction(out, inputs, shapes)
+
+
+def _with_numbers(out: Labels, inputs: Sequence[Labels], shapes: Sequence[tuple[int, ...]]) -> Callable[..., Array]:
+    """Arrays and numbers: the arrays first, their product times the numbers."""
+    numbers = [place for place, labels in enumerate(inputs) if not labels]
+    arrays = [place for place, labels in enumerate(inputs) if labels]
+    inner = product_of(out, [inputs[p] for p in arrays], [shapes[p] for p in arrays]) if arrays else None
+
+    def call(*given: Array) -> Array:
+        total = given[numbers[0]]
+        for place in numbers[1:]:
+            total = total * given[place]
+        if not arrays:
+            return total
+        return total * (given[arrays[0]] if inner is None else inner(*[given[place] for place in arrays]))
+
+    return call
+
+
+def _by_contraction(out: Labels, inputs: Sequence[Labels], shapes: Sequence[tuple[int, ...]]) -> Callable[..., Array]:
+    contraction = Contraction(out, inputs, shapes)
+    if contraction.spec is not None:
+        return partial(np.einsum, contraction.spec)
+    return lambda *arrays: contraction(arrays)
+
+
+def _alone(labels: Labels, out: Labels) -> Callable[[Array], Array]:
+    """One array, summed over what is not wanted, its axes in order."""
+    gone = tuple(axis for axis, label in enumerate(labels) if label not in out)
+    kept = tuple(label for label in labels if label in out)
+    if kept == out:
+        return (lambda a: a.sum()) if not out else (lambda a: a.sum(gone))
+    order = [kept.index(label) for label in out]
+    return (lambda a: a.sum(gone).transpose(order)) if gone else (lambda a: a.transpose(order))
+
+
+def _two(a: Labels, b: Labels, out: Labels) -> Callable[[Array, Array], Array] | None:
+    """Two arrays in one call: a number times an array, elements times elements, inner and matrix products; None if not so."""
+    if not a or not b:
+        rest = (a or b) == out
+        return operator.mul if rest else None
+    if a == b:
+        if a == out:
+            return operator.mul
+        if not out:
+            return np.dot if len(a) == 1 else np.vdot
+    summed = [label for label in a if label in b and label not in out]
+    if not summed:
+        if set(a) | set(b) != set(out):
+            return None
+        places = [[labels.index(x) for x in out if x in labels] for labels in (a, b)]
+        if any(p != sorted(p) for p in places):
+            return None
+        left, right = (tuple(slice(None) if x in labels else None for x in out) for labels in (a, b))
+        # Axes of length one in front are there by themselves.
+        if None not in left[len(out) - len(a) :]:
+            return operator.mul if None not in right[len(out) - len(b) :] else (lambda x, y: x * y[right])
+        return (
+            (lambda x, y: x[left] * y) if None not in right[len(out) - len(b) :] else (lambda x, y: x[left] * y[right])
+        )
+    if len(summed) > 1 or len(a) > 2 or len(b) > 2 or set(a) & set(b) & set(out):
+        return None
+    return _matrices(a, b, out, summed[0])
+
+
+def _matrices(a: Labels, b: Labels, out: Labels, summed: Label) -> Callable[[Array, Array], Array] | None:
+    """The products of vectors and matrices over one label."""
+    rows, columns = (tuple(x for x in labels if x != summed) for labels in (a, b))
+    if out not in ((*rows, *columns), (*columns, *rows)):
+        return None
+    turned = out != (*rows, *columns)
+    first, second = (b, a) if turned else (a, b)
+    left, right = first[-1] == summed, second[0] == summed  # as they are, or transposed
+    if turned:
+        if left:
+            return (lambda x, y: y.dot(x)) if right else (lambda x, y: y.dot(x.T))
+        return (lambda x, y: y.T.dot(x)) if right else (lambda x, y: y.T.dot(x.T))
+    if left:
+        return np.dot if right else (lambda x, y: x.dot(y.T))
+    return (lambda x, y: x.T.dot(y)) if right else (lambda x, y: x.T.dot(y.T))
 
 
 def _whole(spec: str) -> Callable[[Sequence[Array]], Array]:

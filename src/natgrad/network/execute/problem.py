@@ -25,10 +25,11 @@ from natgrad.inference.problem import (
     SweepResult,
 )
 from natgrad.network.compile.gauge import find_gauges
-from natgrad.network.compile.incidence import child_sets, coupling, present_elements
-from natgrad.network.compile.plan import Plan, last_touch
+from natgrad.network.compile.incidence import child_sets, coupling, n_reads, present_elements
+from natgrad.network.compile.plan import Plan, ending_terms
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend, make_backend
+from natgrad.network.execute.interpreted_sweep import Interpreter
 from natgrad.network.execute.joint import JointMeans
 from natgrad.network.execute.local import solve_rows
 from natgrad.network.execute.program import Program
@@ -68,14 +69,13 @@ class NetworkProblem(EdgeProblem):
 
     def __init__(self, plan: Plan, backend: BackendName | None = None) -> None:
         self.plan = plan
-        self.backend = make_backend(choose_backend(plan, backend).name)
+        self.backend = make_backend(backend or choose_backend(plan).name)
         self.program = Program(plan, self.backend)
         self.blocks: Mapping[str, Block] = plan.blocks
         self._compiled: dict[Any, Callable[..., Any]] = {}
-        self._device: Any = {}
+        self._known: tuple[str, ...] = ()
+        self._device: tuple[Array, ...] = ()
         self._folded = False
-        # λ after the last sweep of all blocks, and the bound that came with it.
-        self._swept: tuple[Mapping[str, Stats], float] | None = None
         self._child_sets: dict[str, list[ChildSet]] = {}
 
     @cached_property
@@ -93,6 +93,11 @@ class NetworkProblem(EdgeProblem):
         """ω: the most variables that meet a block's element in one term, itself included."""
         return coupling(self.plan, self.blocks[name])
 
+    @cached_property
+    def n_messages(self) -> int:
+        """Messages that one exact sweep reads."""
+        return sum(n_reads(self.plan, block) for block in self.blocks.values())
+
     def neighbours(self, name: str) -> set[str]:
         """The other blocks that share a term with a block."""
         terms = self.plan.terms_of(name)
@@ -108,13 +113,21 @@ class NetworkProblem(EdgeProblem):
         """Pairs of blocks that their children see only through an inner product."""
         return find_gauges(self.plan)
 
+    def interpreted(self) -> NetworkProblem:
+        """The same network on NumPy."""
+        return self if self.backend.name == "numpy" else NetworkProblem(self.plan, "numpy")
+
     def prior(self, fixed: Mapping[str, Stats]) -> State:
         """Every block at its prior, given its parents there; ``fixed`` gives the moments of those that start elsewhere."""
         lam: dict[str, Stats] = {}
         mu: dict[str, Stats] = {}
         for name, block in self.blocks.items():
             parents = {parent.name: mu[parent.name] for parent in self.plan.nodes[name].parents() if parent.name in mu}
-            lam[name] = self.compiled(("prior", name), partial(self._prior, block))(parents)
+            if self.interpreter is not None and not self._is_weighted(block):
+                first = self.interpreter.prior(block, parents)
+            else:
+                first = self.compiled(("prior", name), partial(self._prior, block))(parents)
+            lam[name] = block.family.proper(first)
             mu[name] = fixed[name] if name in fixed else self._first_moments(block, lam[name])
         return State(lam, mu, 0)
 
@@ -136,16 +149,27 @@ class NetworkProblem(EdgeProblem):
     def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
         """Update every block once, in order, each from the freshest neighbours; the bound comes with it."""
         exact = rho == 1.0
+        if exact and self.interpreter is not None:
+            return self._possible(self.interpreter.sweep(state, order), state)
         function = self.compiled(("sweep", order, exact), lambda: self._sweep(order, exact))
         lam, mu, numbers = function(state.lam, state.mu, rho)
         bound, *rest = np.asarray(numbers)  # one transfer for all of them
         info = {name: BlockInfo(rest[2 * i] == 1.0, rest[2 * i + 1]) for i, name in enumerate(order)}
         new = State(lam, mu, state.t + 1, state.memory)
-        if bound < IMPOSSIBLE and state.t > 0:  # the start may rule out more than the data do, a second sweep may not
-            raise ValueError(self._impossible(new))
-        if len(order) == len(self.blocks) and self.backend.name == "jax":  # interpreted, it costs nothing to look
-            self._swept = new.lam, float(bound)
-        return SweepResult(new, float(bound), info)
+        return self._possible(SweepResult(new, float(bound), info), state)
+
+    def _possible(self, result: SweepResult, before: State) -> SweepResult:
+        """The start may rule out more than the data do; a second sweep may not, nor one that reads nothing of the start."""
+        if result.bound < IMPOSSIBLE and (before.t > 0 or not any(map(self.neighbours, self.blocks))):
+            raise ValueError(self._impossible(result.state))
+        return result
+
+    @cached_property
+    def interpreter(self) -> Interpreter | None:
+        """What NumPy does without going through the program; None where JAX compiles it."""
+        if self.backend.name != "numpy":
+            return None
+        return Interpreter(self, self.known_arrays)
 
     def _impossible(self, state: State) -> str:
         ruled = [repr(name) for name, value in self.bound_by_node(state).items() if value < IMPOSSIBLE]
@@ -167,14 +191,12 @@ class NetworkProblem(EdgeProblem):
         return JointMeans(self)
 
     def bound(self, state: State) -> float:
-        """The evidence lower bound at a state; after a sweep the one that came with it, and nothing more is compiled."""
-        if self._swept is not None and self._swept[0] is state.lam:
-            return self._swept[1]
+        """The evidence lower bound at a state."""
         return float(sum(self.bound_by_node(state).values()))
 
     def bound_by_node(self, state: State) -> dict[str, float]:
         """E[log p(x | parents)] of each node, plus its entropy where it is hidden; they add up to the bound."""
-        values = self.compiled("bound", self._bounds)(state.lam)
+        values = self.compiled("bound", lambda: self.program.bounds)(state.lam)
         return {name: float(value) for name, value in values.items()}
 
     def target(
@@ -186,6 +208,8 @@ class NetworkProblem(EdgeProblem):
         column: int | None = None,
     ) -> Stats:
         """λ^temp of eq. (6): prior message plus messages of children, whole terms in ``full``, the rest sampled."""
+        if self.interpreter is not None and not sampled and column is None and not self._is_weighted(block):
+            return self.interpreter.target(block, full, state.mu)
         layouts = tuple(s.layout for s in sampled)
         key = ("target", block.name, full, layouts, column is not None)
         arrays = [s.arrays for s in sampled]
@@ -199,6 +223,9 @@ class NetworkProblem(EdgeProblem):
 
         result: Stats = self.compiled(key, build)(state.mu, arrays, None if column is None else np.int32(column))
         return result
+
+    def _is_weighted(self, block: Block) -> bool:
+        return any(plate in self.plan.weights for plate in block.plates)
 
     def step_block(
         self, block: Block, state: State, target: Stats, rho: Any, column: int | None = None
@@ -232,24 +259,14 @@ class NetworkProblem(EdgeProblem):
         """The bound of some terms whole and others sampled, with the entropies of the named blocks."""
         layouts = tuple(s.layout for s in sampled)
         arrays = [s.arrays for s in sampled]
-
-        def build() -> Callable[..., Any]:
-            def function(lam: Any, mu: Any, arrays: Any, known: Any) -> Array:
-                total = sum((self.program.log_joint(name, mu, known) for name in whole), self.backend.xp.zeros(()))
-                for sample in map(Sampled.rebuilt, layouts, arrays):
-                    total = total + self.program.sampled_value(sample, mu, known)
-                for name in blocks:
-                    block = self.blocks[name]
-                    total = total + self.program.entropy(block, block.family.moments_entropy(lam[name])[1], known)
-                return total
-
-            return function
-
+        build = partial(partial, self.program.partial_bound, whole, layouts)
         lam = {name: state.lam[name] for name in blocks}
         return float(self.compiled(("partial", whole, layouts, blocks), build)(lam, state.mu, arrays))
 
     def moments(self, block: Block, lam: Stats) -> Stats:
         """μ = ∇A(λ)."""
+        if self.interpreter is not None:
+            return tuple(map(np.asarray, block.family.expected_stats(lam)))
 
         def build() -> Callable[..., Any]:
             return lambda lam, known: block.family.moments(lam)[0]
@@ -275,22 +292,17 @@ class NetworkProblem(EdgeProblem):
     # -- compilation --
 
     def _sweep(self, order: tuple[str, ...], exact: bool) -> Callable[..., Any]:
-        program, xp, last = self.program, self.backend.xp, last_touch(self.plan, order)
-        untouched = [name for name, block in last.items() if block is None]
-        ending: dict[str, list[str]] = {name: [] for name in order}
-        for term, block in last.items():
-            if block is not None:
-                ending[block].append(term)
+        program, xp, ending = self.program, self.backend.xp, ending_terms(self.plan, order)
 
         def function(lam: Any, mu: Any, rho: Array, known: Any) -> Any:
             lam, mu, info = dict(lam), dict(mu), {}
-            total = sum((program.log_joint(name, mu, known) for name in untouched), xp.zeros(()))
+            total = sum((program.log_joint(name, mu, known) for name in ending[None]), xp.zeros(()))
             for name in order:
                 block = self.blocks[name]
-                if block.n_columns == 1 and not any(plate in self.plan.weights for plate in block.plates):
+                if block.n_columns == 1 and not self._is_weighted(block):
                     update = self._tracked(block, lam, mu, None if exact else rho, known, ending[name])
                 else:
-                    update = self._in_turn(block, lam, mu, rho, known, ending[name])
+                    update = self.update_in_turn(block, lam, mu, rho, known, ending[name])
                 lam[name], mu[name], info[name], gained = update
                 total = total + gained
             flat = [
@@ -328,7 +340,7 @@ class NetworkProblem(EdgeProblem):
             total = total + sum(on.inner(g, f) for g, f in zip(ended, fresh, strict=True))
         return new, fresh, info, total + program.entropy(block, entropy, known)
 
-    def _in_turn(self, block: Block, lam: Any, mu: Any, rho: Array, known: Any, ending: list[str]) -> Any:
+    def update_in_turn(self, block: Block, lam: Any, mu: Any, rho: Array, known: Any, ending: list[str]) -> Any:
         """Exact updates of one column (or colour) after the other, for elements that are each other's co-parents."""
         program, on, name = self.program, self.backend, block.name
 
@@ -354,19 +366,6 @@ class NetworkProblem(EdgeProblem):
         info = BlockInfo(all_valid(on, block, new, entropy), relative_change(on, lam[name], new))
         return new, fresh, info, total + program.entropy(block, entropy, known)
 
-    def _bounds(self) -> Callable[..., Any]:
-        """The bound of q with parameters λ; a point mass of the start counts as the q that stands behind it."""
-
-        def function(lam: Any, known: Any) -> dict[str, Array]:
-            pairs = {name: block.family.moments_entropy(lam[name]) for name, block in self.blocks.items()}
-            mu = {name: stats for name, (stats, _) in pairs.items()}
-            values = {name: self.program.log_joint(name, mu, known) for name in self.plan.terms}
-            for name, block in self.blocks.items():
-                values[name] = values[name] + self.program.entropy(block, pairs[name][1], known)
-            return values
-
-        return function
-
     def compiled(self, key: Any, build: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
         """A function with the known arrays as its last argument, as the backend runs it."""
 
@@ -378,6 +377,12 @@ class NetworkProblem(EdgeProblem):
                 return self._compiled[key](*arguments, self._device)
 
         return call
+
+    @property
+    def known_arrays(self) -> dict[str, Array]:
+        """The known arrays by name, where the backend wants them."""
+        self._fold_everything()
+        return dict(zip(self._known, self._device, strict=True))
 
     def _fold_everything(self) -> None:
         """Put the known arrays on the device once; folding happens here so that tracing never meets a new one."""

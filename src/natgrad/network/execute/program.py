@@ -18,6 +18,7 @@ from natgrad.network.compile.plan import Plan, PlannedTerm, weight_key
 from natgrad.network.compile.polynomial import Axis, Factor, Label, Monomial, Take, ordered_labels
 from natgrad.network.execute.addressing import FULL, LONGEST_CHUNK, SAMPLE, Labelled, Piece, View, read_factor
 from natgrad.network.execute.backend import Backend
+from natgrad.network.execute.numpy_contraction import product_of
 
 __all__ = ["Program"]
 
@@ -37,6 +38,7 @@ class Program:
     def __init__(self, plan: Plan, backend: Backend) -> None:
         self.plan, self.backend = plan, backend
         self.known: dict[str, npt.NDArray[Any]] = dict(plan.known)
+        self._recipes: dict[str, tuple[list[Factor], tuple[Label, ...]]] = {}
         self._folded: dict[tuple[str, frozenset[str]], tuple[Monomial, ...]] = {}
         self._pieces: dict[tuple[str, frozenset[str]], list[Piece]] = {}
         self._shared: dict[str, tuple[tuple[int, ...], ...]] = {}
@@ -78,7 +80,8 @@ class Program:
     def shared_plates(self, block: Block) -> tuple[tuple[int, ...], ...]:
         """For each matrix statistic, the plates along which its full target cannot vary: nothing that meets it has them."""
         if block.name not in self._shared:
-            self._shared[block.name] = self._find_shared(block)
+            matrices = any(block.family.symmetric) and block.shape
+            self._shared[block.name] = self._find_shared(block) if matrices else ((),) * len(block.family.symmetric)
         return self._shared[block.name]
 
     def _find_shared(self, block: Block) -> tuple[tuple[int, ...], ...]:
@@ -126,8 +129,17 @@ class Program:
         array = _contracted([read_factor(factor, {}, self.plan.known) for factor in known], kept)
         name = f"folded:{node}:{len(self.known)}"
         self.known[name] = np.asarray(array, dtype=np.float64)
+        self._recipes[name] = known, kept
         factor = Factor(name, 0, kept, known=True)
         return Monomial(monomial.coefficient, (factor, *rest), counted=frozenset(labels - alive))
+
+    def with_data(self, known: Known) -> dict[str, npt.NDArray[Any]]:
+        """Other known arrays of the same plan, with all that was folded so far folded from them."""
+        arrays = {**self.plan.known, **known}
+        for name, (factors, kept) in self._recipes.items():
+            folded = _contracted([read_factor(factor, {}, arrays) for factor in factors], kept)
+            arrays[name] = np.asarray(folded, dtype=np.float64)
+        return arrays
 
     # -- parts of pieces --
 
@@ -197,7 +209,7 @@ class Program:
             here: Stats = tuple(zeros_like(s) for s in shape)
             for piece in self.pieces(term, dropped):
                 here = _added(here, self.gradient(piece, block, moments, known, place))
-            total = _added(total, self._unweighted(block, dropped, here, known, rows or {}))
+            total = _added(total, self.unweighted(block, dropped, here, known, rows))
         for sample in sampled:
             term = self.plan.terms[sample.term]
             dropped = self.dropped(block, term)
@@ -205,7 +217,7 @@ class Program:
                 self._sampled_piece(term, block.name, dropped), block.name, moments, known, _view_of(sample), place,
                 sample.occurrence,
             )  # fmt: skip
-            total = _added(total, self._unweighted(block, dropped, gradient, known, rows or {}))
+            total = _added(total, self.unweighted(block, dropped, gradient, known, rows))
         return block.family.project(total)
 
     def gradient(
@@ -214,8 +226,13 @@ class Program:
         """The gradient of a piece with respect to the block's moments, or one column (axis, number) of them."""
         return self.backend.gradient(self.touching(piece, block.name), block.name, moments, known, FULL, column)
 
-    def _unweighted(
-        self, block: Block, dropped: frozenset[str], gradient: Stats, known: Known, rows: Mapping[str, Array]
+    def unweighted(
+        self,
+        block: Block,
+        dropped: frozenset[str],
+        gradient: Stats,
+        known: Known,
+        rows: Mapping[str, Array] | None = None,
     ) -> Stats:
         """Divide by the block's own plate weights where they did not cancel (a parent read through a gather)."""
         for position, plate in enumerate(block.plates):
@@ -224,7 +241,7 @@ class Program:
             if block.column_axis is not None:
                 raise AssertionError("a coupled block on a weighted plate reads its terms element by element")
             weight = known[weight_key(plate)]
-            weight = weight[rows[plate]] if plate in rows else weight
+            weight = weight[rows[plate]] if rows and plate in rows else weight
             where = self.backend.xp.where
             inverse = where(weight > 0, 1.0 / where(weight > 0, weight, 1.0), 0.0)
             gradient = tuple(
@@ -246,6 +263,27 @@ class Program:
             total = total + self.backend.value(piece, moments, known)
         return total
 
+    def bounds(self, lam: Mapping[str, Stats], known: Known) -> dict[str, Array]:
+        """The parts of the bound of q with parameters λ; a point mass of the start counts as the q that stands behind it."""
+        pairs = {name: block.family.moments_entropy(lam[name]) for name, block in self.plan.blocks.items()}
+        mu = {name: stats for name, (stats, _) in pairs.items()}
+        values = {name: self.log_joint(name, mu, known) for name in self.plan.terms}
+        for name, block in self.plan.blocks.items():
+            values[name] = values[name] + self.entropy(block, pairs[name][1], known)
+        return values
+
+    def partial_bound(
+        self, whole: Iterable[str], layouts: Any, lam: Mapping[str, Stats], mu: Moments, arrays: Any, known: Known
+    ) -> Array:
+        """The bound of some terms whole and others sampled, with the entropies of the blocks that λ is given of."""
+        total = sum((self.log_joint(name, mu, known) for name in whole), self.backend.xp.zeros(()))
+        for sample in map(Sampled.rebuilt, layouts, arrays):
+            total = total + self.sampled_value(sample, mu, known)
+        for name, stats in lam.items():
+            block = self.plan.blocks[name]
+            total = total + self.entropy(block, block.family.moments_entropy(stats)[1], known)
+        return total
+
     def entropy(self, block: Block, entropy: Array, known: Known) -> Array:
         """Σ over elements of A(λ) − ⟨λ, μ⟩, weighted as the plates are."""
         for position, plate in enumerate(block.plates):
@@ -257,11 +295,9 @@ class Program:
 
 def _contracted(factors: list[Labelled], kept: tuple[Label, ...]) -> npt.NDArray[Any]:
     """The product of known arrays, gathers carried out, summed over every label that is not kept."""
-    numbers = {label: n for n, label in enumerate(dict.fromkeys(label for f in factors for label in f.labels))}
-    operands: list[Any] = []
-    for array, labels in factors:
-        operands += [array, [numbers[label] for label in labels]]
-    return np.asarray(np.einsum(*operands, [numbers[label] for label in kept], optimize=True))
+    arrays = [np.asarray(array, dtype=np.float64) for array, _ in factors]
+    contract = product_of(kept, [labels for _, labels in factors], [array.shape for array in arrays])
+    return np.asarray(arrays[0] if contract is None else contract(*arrays))
 
 
 def _meets(axis: Axis, others: set[Label], plate: str) -> bool:

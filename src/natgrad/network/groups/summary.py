@@ -139,6 +139,22 @@ class Summary:
                 found[_key(sample.term, number)] = array
         return found
 
+    def whole_statistics(self, local: Moments, known: Mapping[str, Array]) -> dict[str, Array]:
+        """S of all elements that a plan has."""
+        on, found = self.problem.backend, {}
+        for term, entries in self.entries.items():
+            plate = self.plate_of[term]
+            assert plate is not None
+            for number, entry in enumerate(entries):
+                factors = [read_factor(factor, local, known) for factor in entry.inner]
+                if entry.scatter is None:
+                    array = on.contract(entry.kept, factors)
+                else:
+                    index, size = entry.scatter
+                    array = on.segment_sum(on.contract((plate, *entry.kept), factors), known[index], size)
+                found[_key(term, number)] = array
+        return found
+
     def update(
         self, block: Block, lam: dict[str, Stats], mu: dict[str, Stats], stats: Mapping[str, Array], known: Any
     ) -> tuple[Stats, Stats, BlockInfo]:

@@ -1,29 +1,48 @@
 """The language of networks, `ng.language`: every node, operator and reading that a declaration can be made of."""
 
+from natgrad.network.language.censoring import censored
+from natgrad.network.language.columns import Column, Columns
 from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
-from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Multinomial, Poisson
+from natgrad.network.language.counts import NegativeBinomial, Poisson
+from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, Multinomial
+from natgrad.network.language.gaussian_chain import GaussianChain
+from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.operators import diag, dot
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.process import GaussianProcess
+from natgrad.network.language.robust import Laplace, LogNormal, Ordinal, StudentT, TruncatedNormal
 from natgrad.network.language.tables import table
+from natgrad.network.language.vectors import concatenate, sum_over
 
 __all__ = [
     "Bernoulli",
     "Beta",
     "Binomial",
     "Categorical",
+    "Column",
+    "Columns",
     "Dirichlet",
     "Exponential",
     "Gamma",
+    "GaussianChain",
     "GaussianProcess",
+    "Laplace",
+    "LogNormal",
     "MarkovChain",
     "Multinomial",
     "MultivariateNormal",
+    "NegativeBinomial",
     "Normal",
+    "Ordinal",
     "Plate",
     "Poisson",
+    "StudentT",
+    "TruncatedNormal",
     "Wishart",
+    "censored",
+    "concatenate",
     "diag",
     "dot",
+    "sum_over",
     "table",
 ]

@@ -16,6 +16,8 @@ from scipy.special import gammaln, multigammaln
 from natgrad import families
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.polynomial import Polynomial
+from natgrad.network.language.auxiliary import LatentExponential, LatentNormal, gaussian_density, where_known
+from natgrad.network.language.censoring import as_censored
 from natgrad.network.language.expressions import MATRIX, POSITIVE, REAL, SIMPLEX, UNIT, VECTOR
 from natgrad.network.language.node_helpers import Plates, ScalarNode, event_length, given_size, known, numbers
 from natgrad.network.language.nodes import Node, Slot
@@ -31,6 +33,8 @@ LOG_2PI = float(np.log(2.0 * np.pi))
 @final
 class Normal(ScalarNode):
     """x ~ N(mean, 1/precision).
+
+    Of censored data (``observed=censored(…)``) only bounds are known: ``fit["x.latent"]`` has what is inferred of the rest.
 
     Examples
     --------
@@ -54,14 +58,29 @@ class Normal(ScalarNode):
         observed: Any = None,
         mask: Any = None,
     ) -> None:
-        super().__init__(name, {"mean": mean, "precision": precision}, plate, observed, mask)
+        self.bounds, data = as_censored(observed)
+        super().__init__(name, {"mean": mean, "precision": precision}, plate, data, mask)
+
+    def _augment(self) -> None:
+        if self.bounds is None:
+            return
+        active = ~self.bounds.is_exact & self._present()
+        if active.any():
+            mean, precision = self.parameters["mean"], self.parameters["precision"]
+            bounds = self.bounds.lower, self.bounds.upper
+            self.parameters["latent"] = LatentNormal(self, mean, precision, bounds, active)
+
+    def observed_stat(self, name: str) -> npt.NDArray[Any]:
+        if self.bounds is not None:
+            raise self.bounds.refuse_reading(self.name)
+        return super().observed_stat(name)
 
     def log_density(self, scope: Scope) -> Polynomial:
         mean, precision = self.parameters["mean"], self.parameters["precision"]
-        x, xx = self.own("x", scope), self.own("xx", scope)
-        m, mm = mean.stat("x", scope), mean.stat("xx", scope)
-        t, log_t = precision.stat("x", scope), precision.stat("log", scope)
-        return t * (x * m - 0.5 * xx - 0.5 * mm) + 0.5 * log_t - 0.5 * LOG_2PI
+        if self.bounds is None:
+            return gaussian_density(mean, precision, self.own("x", scope), self.own("xx", scope), scope)
+        x = known(scope, self.value)
+        return where_known(self.bounds.is_exact, gaussian_density(mean, precision, x, x * x, scope), scope)
 
 
 @final
@@ -144,14 +163,29 @@ class Gamma(ScalarNode):
 
 @final
 class Exponential(ScalarNode):
-    """x ~ Exp(rate), mean 1/rate: a Gamma with shape 1."""
+    """x ~ Exp(rate), mean 1/rate: a Gamma with shape 1. Data may be censored: ``observed=censored(…)``."""
 
     family = families.Gamma()
     kind = POSITIVE
     slots_of = (Slot("rate", POSITIVE),)
 
     def __init__(self, name: str, rate: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None) -> None:
-        super().__init__(name, {"rate": rate}, plate, observed, mask)
+        self.bounds, data = as_censored(observed, least=0.0)
+        super().__init__(name, {"rate": rate}, plate, data, mask)
+
+    def _augment(self) -> None:
+        if self.bounds is None:
+            return
+        # What is only known to be larger has the probability exp(−rate · lower): no variable is needed for it.
+        active = ~self.bounds.is_exact & np.isfinite(self.bounds.upper) & self._present()
+        if active.any():
+            bounds = self.bounds.lower, self.bounds.upper
+            self.parameters["latent"] = LatentExponential(self, self.parameters["rate"], bounds, active)
+
+    def observed_stat(self, name: str) -> npt.NDArray[Any]:
+        if self.bounds is not None:
+            raise self.bounds.refuse_reading(self.name)
+        return super().observed_stat(name)
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         self._support(value, value >= 0, present, "values ≥ 0")
@@ -159,7 +193,11 @@ class Exponential(ScalarNode):
 
     def log_density(self, scope: Scope) -> Polynomial:
         rate = self.parameters["rate"]
-        return rate.stat("log", scope) - rate.stat("x", scope) * self.own("x", scope)
+        if self.bounds is None:
+            return rate.stat("log", scope) - rate.stat("x", scope) * self.own("x", scope)
+        exact, right = self.bounds.is_exact, ~np.isfinite(self.bounds.upper)
+        elapsed = known(scope, np.where(exact | right, np.asarray(self.value), 0.0))
+        return where_known(exact, rate.stat("log", scope), scope) - elapsed * rate.stat("x", scope)
 
 
 @final

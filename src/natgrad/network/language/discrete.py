@@ -1,4 +1,4 @@
-"""Discrete nodes: Categorical, Bernoulli, Binomial, Multinomial, Poisson, MarkovChain.
+"""Discrete nodes: Categorical, Bernoulli, Binomial, Multinomial; `counts.py` has Poisson and NegativeBinomial.
 
 Each node declares its conditional once, as its expected log density; messages, targets, natural gradients and the bound
 are all derived from these polynomials. Observed categories
@@ -11,20 +11,29 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
+from scipy.special import expit, gammaln, ndtr
 
 from natgrad import families
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.polynomial import Factor, Label, Monomial, Polynomial
+from natgrad.network.language.auxiliary import LatentNormal, PolyaGamma
 from natgrad.network.language.expressions import CATEGORY, COUNT, POSITIVE, SIMPLEX, UNIT, Access, Constant
-from natgrad.network.language.node_helpers import Plates, ScalarNode, event_length, known, must_be_observed, numbers
+from natgrad.network.language.links import LINKS, chosen_link, logistic_density
+from natgrad.network.language.node_helpers import (
+    Plates,
+    ScalarNode,
+    event_length,
+    known,
+    must_be_observed,
+    numbers,
+)
 from natgrad.network.language.nodes import Node, Slot, category_take
-from natgrad.network.language.plates import Index, Plate, as_plates
+from natgrad.network.language.plates import Index
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories, spread
-from natgrad.validation import as_numbers, first, require, where, whole_number
+from natgrad.validation import as_numbers, first, require, where
 
-__all__ = ["Bernoulli", "Binomial", "Categorical", "MarkovChain", "Multinomial", "Poisson"]
+__all__ = ["Bernoulli", "Binomial", "Categorical", "Multinomial"]
 
 
 @final
@@ -56,7 +65,7 @@ class Categorical(Node):
     def log_density(self, scope: Scope) -> Polynomial:
         probs = self.parameters["probs"]
         assert self.size is not None
-        if not self.is_observed:
+        if not self.is_observed or scope.in_part(self):
             k = scope.fresh("k", self.size)
             return self.own("x", scope, (k,)) * probs.stat("log", scope, (k,))
         k = scope.fresh("k", self.size)
@@ -66,48 +75,111 @@ class Categorical(Node):
 
 @final
 class Bernoulli(ScalarNode):
-    """x ~ Bernoulli(prob): 0 or 1."""
+    """x ~ Bernoulli(prob): 0 or 1. Or with a link: ``logit=`` (prob = σ(logit)), ``probit=`` (prob = Φ(probit), observed).
 
-    family = families.Bernoulli()
+    It may choose between two components, as a category does: ``mu[x]``, ``table(values)[x]``.
+
+    A link takes what a mean takes (a Normal, a dot, sums of these) and is made conjugate by an auxiliary variable for each
+    element (Pólya–Gamma, truncated Normal), which is named after the node and hidden unless asked for: ``fit["y.omega"]``,
+    ``fit["y.latent"]``.
+
+    Examples
+    --------
+    >>> import natgrad as ng, numpy as np
+    >>> w = ng.MultivariateNormal("w", np.zeros(2), np.eye(2))
+    >>> X, n = np.array([[1.0, -1.0], [1.0, 0.0], [1.0, 2.0]]), ng.Plate("n", 3)
+    >>> fit = ng.Network(ng.Bernoulli("y", logit=ng.dot(X, w), plate=n, observed=[0, 1, 1])).fit()
+    >>> list(fit), fit.predictive("y", logit=ng.dot([[1.0, 3.0]], w)).mean().round(1)
+    (['w'], array([0.8]))
+    """
+
+    family = families.Binary()
     kind = COUNT
-    slots_of = (Slot("prob", UNIT),)
 
-    def __init__(self, name: str, prob: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None) -> None:
-        super().__init__(name, {"prob": prob}, plate, observed, mask)
+    def __init__(
+        self,
+        name: str,
+        prob: Any = None,
+        *,
+        logit: Any = None,
+        probit: Any = None,
+        plate: Plates = None,
+        observed: Any = None,
+        mask: Any = None,
+    ) -> None:
+        self.link, value = chosen_link(name, "Bernoulli", {"prob": prob, "logit": logit, "probit": probit})
+        self.slots_of = (LINKS.get(self.link, Slot("prob", UNIT)),)
+        if self.link == "probit":
+            must_be_observed(name, observed, "Bernoulli with probit=")
+        super().__init__(name, {self.link: value}, plate, observed, mask)
+
+    def _augment(self) -> None:
+        if self.link == "logit":
+            self.parameters["omega"] = PolyaGamma(self, np.ones(()))
+        elif self.link == "probit":
+            assert self.value is not None
+            bounds = np.where(self.value == 1, 0.0, -np.inf), np.where(self.value == 1, np.inf, 0.0)
+            self.parameters["latent"] = LatentNormal(self, self.parameters["probit"], 1.0, bounds, self._present())
+
+    def conditional(self, slots: dict[str, Any]) -> dict[str, Any]:
+        return {"prob": {"prob": lambda p: p, "logit": expit, "probit": ndtr}[self.link](slots[self.link])}
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         self._support(value, (value == 0) | (value == 1), present, "0 or 1")
-        if isinstance(prob := self.parameters["prob"], Constant):
+        if isinstance(prob := self.parameters.get("prob"), Constant):
             _check_possible(self, value, np.where(value == 1, prob.value > 0, prob.value < 1), present)
         return np.where(present, value, 0).astype(np.float64)
 
+    @property
+    def categories(self) -> int | None:
+        return 2
+
+    def observed_index(self, access: Access) -> Index | None:
+        return _observed_index(self, access)
+
+    def observed_stat(self, name: str) -> npt.NDArray[Any]:
+        assert self.value is not None
+        return self.value if name == "x" else 1.0 - self.value
+
     def log_density(self, scope: Scope) -> Polynomial:
-        prob, x = self.parameters["prob"], self.own("x", scope)
-        # 1 − x in one piece where it is known: log 0 may meet it, which must not be added and taken away again.
-        rest = 1.0 + -1.0 * x if self.value is None else known(scope, 1.0 - self.value)
-        return x * prob.stat("log", scope) + rest * prob.stat("log1m", scope)
+        if self.link == "probit":
+            return Polynomial()  # what was seen is in the bounds of the latent variable
+        x = self.own("x", scope)
+        if self.link == "logit":
+            return logistic_density(self.parameters["logit"], self.parameters["omega"], x, np.ones(()), scope)
+        prob = self.parameters["prob"]
+        return x * prob.stat("log", scope) + self.own("rest", scope) * prob.stat("log1m", scope)
 
 
 @final
 class Binomial(ScalarNode):
-    """x ~ Binomial(trials, prob), observed."""
+    """x ~ Binomial(trials, prob), observed. Or with a link, ``logit=``: prob = σ(logit), as in `Bernoulli`."""
 
     family = families.Bernoulli()
     kind = COUNT
-    slots_of = (Slot("trials", POSITIVE, fixed=True), Slot("prob", UNIT))
 
     def __init__(
         self,
         name: str,
         trials: Any,
-        prob: Any,
+        prob: Any = None,
         *,
+        logit: Any = None,
         plate: Plates = None,
         observed: Any = None,
         mask: Any = None,
     ) -> None:
         must_be_observed(name, observed, "Binomial")
-        super().__init__(name, {"trials": trials, "prob": prob}, plate, observed, mask)
+        self.link, value = chosen_link(name, "Binomial", {"prob": prob, "logit": logit})
+        self.slots_of = (Slot("trials", POSITIVE, fixed=True), LINKS.get(self.link, Slot("prob", UNIT)))
+        super().__init__(name, {"trials": trials, self.link: value}, plate, observed, mask)
+
+    def _augment(self) -> None:
+        if self.link == "logit":
+            self.parameters["omega"] = PolyaGamma(self, numbers(self.parameters["trials"]))
+
+    def conditional(self, slots: dict[str, Any]) -> dict[str, Any]:
+        return slots if self.link == "prob" else {**slots, "prob": expit(slots["logit"])}
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         trials = numbers(self.parameters["trials"])
@@ -118,16 +190,20 @@ class Binomial(ScalarNode):
             present,
             "whole numbers 0 … trials",
         )
-        if isinstance(prob := self.parameters["prob"], Constant):
+        if isinstance(prob := self.parameters.get("prob"), Constant):
             possible = ((prob.value > 0) | (value == 0)) & ((prob.value < 1) | (value == trials))
             _check_possible(self, value, possible, present)
         return np.where(present, value, 0).astype(np.float64)
 
     def log_density(self, scope: Scope) -> Polynomial:
         assert self.value is not None
-        trials, prob = numbers(self.parameters["trials"]), self.parameters["prob"]
+        trials = numbers(self.parameters["trials"])
         x = self.own("x", scope)
         ways = gammaln(trials + 1.0) - gammaln(self.value + 1.0) - gammaln(trials - self.value + 1.0)
+        if self.link == "logit":
+            density = logistic_density(self.parameters["logit"], self.parameters["omega"], x, trials, scope)
+            return density + known(scope, ways)
+        prob = self.parameters["prob"]
         rest = known(scope, trials - self.value)
         return x * prob.stat("log", scope) + rest * prob.stat("log1m", scope) + known(scope, ways)
 
@@ -187,125 +263,6 @@ class Multinomial(Node):
         return self.own("x", scope, (k,)) * self.parameters["probs"].stat("log", scope, (k,)) + known(scope, ways)
 
 
-@final
-class Poisson(ScalarNode):
-    """x ~ Poisson(rate): a count."""
-
-    family = families.Poisson()
-    kind = COUNT
-    slots_of = (Slot("rate", POSITIVE),)
-
-    def __init__(self, name: str, rate: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None) -> None:
-        super().__init__(name, {"rate": rate}, plate, observed, mask)
-
-    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        self._support(value, (value >= 0) & (value == np.round(value)), present, "whole numbers ≥ 0")
-        return np.where(present, value, 0).astype(np.float64)
-
-    def log_density(self, scope: Scope) -> Polynomial:
-        rate, x = self.parameters["rate"], self.own("x", scope)
-        density = x * rate.stat("log", scope) - rate.stat("x", scope)
-        # A hidden count has the same base measure −log x! in q, so the two cancel in the bound.
-        return density if self.value is None else density - known(scope, gammaln(self.value + 1.0))
-
-
-@final
-class MarkovChain(Node):
-    """z_1 ~ Cat(initial), z_t ~ Cat(transition[z_{t−1}]) along the last plate: one factor for the whole chain.
-
-    Parameters
-    ----------
-    initial : Dirichlet or probabilities [K]
-    transition : Dirichlet on a plate of K states, or probabilities [K, K]; row i holds P(next | i)
-    plate : Plate or several
-        The last one is time; those before it are independent sequences of equal length.
-    lengths : ints, optional
-        Several sequences laid end to end on the time plate: the length of each.
-    """
-
-    kind = CATEGORY
-    slots_of = (Slot("initial", SIMPLEX), Slot("transition", SIMPLEX, events=2))
-
-    def __init__(
-        self,
-        name: str,
-        initial: Any,
-        transition: Any,
-        *,
-        plate: Plates,
-        lengths: Any = None,
-        observed: Any = None,
-    ) -> None:
-        if observed is not None:
-            raise TypeError(
-                f"{name!r}: an observed chain is a Categorical with probs=transition[previous state]; leave out observed="
-            )
-        plates = as_plates(name, plate)
-        if not plates:
-            raise PlateMismatch(f"{name!r}: a chain needs a plate of time steps: give plate=Plate('time', n)")
-        if plates[-1].weight is not None:
-            raise PlateMismatch(f"{name!r}: the time plate {plates[-1].name!r} of a chain cannot carry weights")
-        self.family = families.MarkovChain(_checked_lengths(name, lengths, plates[-1]))
-        super().__init__(name, {"initial": initial, "transition": transition}, plates)
-
-    @property
-    def block_plates(self) -> tuple[Plate, ...]:
-        return self.plates[:-1]
-
-    def stat_shapes(self) -> list[tuple[int, ...]]:
-        marginals, first, pairs = super().stat_shapes()
-        return [(*marginals[:-2], self.plates[-1].size, marginals[-1]), first, pairs]
-
-    def _event_size(self, observed: Any) -> int | None:
-        sizes = {name: event_length(self.parameters[name]) for name in ("initial", "transition")}
-        if sizes["initial"] != sizes["transition"]:
-            raise PlateMismatch(
-                f"{self.name!r}: initial has {sizes['initial']} states, but the rows of transition have {sizes['transition']}"
-            )
-        return sizes["initial"]
-
-    def log_density(self, scope: Scope) -> Polynomial:
-        # The term lives on the sequences; time is inside the factor.
-        scope.plates = self.block_plates
-        initial, transition, size = self.parameters["initial"], self.parameters["transition"], self.size
-        assert size is not None
-        for slot, expression in self.parameters.items():
-            if any(plate.name == self.plates[-1].name for a in expression.accesses() for plate in a.leftover(scope)):
-                raise PlateMismatch(
-                    f"{self.name!r}: {slot} = {expression} lies on the time plate {self.plates[-1].name!r}, but a chain has one "
-                    f"{slot} for all times"
-                )
-        i, j, k = (scope.fresh("k", size) for _ in range(3))
-        if transition.is_known:
-            table = transition.stat("log", scope, (i, j))
-        else:
-            plate = scope.single_leftover(transition, f"transition = {transition}, a row for each state,")
-            scope.check_size(plate, i, f"transition = {transition}, a row for each state,")
-            table = transition.stat("log", scope, (j,), {plate.name: i})
-        return (
-            self._chain("first", scope, (k,)) * initial.stat("log", scope, (k,))
-            + self._chain("pairs", scope, (i, j)) * table
-        )
-
-    def _chain(self, name: str, scope: Scope, labels: tuple[Label, ...]) -> Polynomial:
-        stat = self.family.stat_names.index(name)
-        axes = (*scope.plate_names, *labels)
-        return Polynomial.of([Factor(self.name, stat, axes, known=False)])
-
-
-def _checked_lengths(name: str, lengths: Any, time: Plate) -> tuple[int, ...] | None:
-    if lengths is None:
-        return None
-    if np.ndim(lengths) != 1 or isinstance(lengths, str):
-        raise TypeError(f"{name!r}: lengths must be a list of whole numbers, one for each sequence, got {lengths!r}")
-    checked = tuple(whole_number(n, f"{name!r}: lengths[{i}]") for i, n in enumerate(lengths))
-    if sum(checked) != time.size:
-        raise PlateMismatch(
-            f"{name!r}: lengths sum to {sum(checked)}, but plate {time.name!r} has {time.size} elements"
-        )
-    return checked
-
-
 def _check_possible(
     node: Node, value: npt.NDArray[Any], possible: npt.NDArray[np.bool_], present: npt.NDArray[np.bool_]
 ) -> None:
@@ -330,14 +287,10 @@ def _observed_index(node: Node, access: Access) -> Index | None:
     if node.value is None:
         return None
     if node.mask is not None:
-        place = first(node.mask == 0)
-        raise ValueError(
-            f"{node.name!r} chooses components, but observed{where(place)} is missing: fill in what is missing, or leave out "
-            "observed= to infer all of it"
-        )
+        return None  # what is missing is inferred: a gate, in which what was observed is certain
     if any(isinstance(selector, Access) for selector in access.selectors):
         return None  # a hidden category chooses which observed one does: a gate, though one with known numbers
-    values, names = node.value, tuple(plate.name for plate in node.plates)
+    values, names = node.value.astype(np.int64), tuple(plate.name for plate in node.plates)
     indices = [selector for selector in access.selectors if isinstance(selector, Index)]
     if not indices:
         return Index(values, names, (node,))

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.compile.polynomial import Delta, Label, Polynomial, number
+from natgrad.network.language.advice import instead, of_numpy
 from natgrad.network.language.plates import Index, Plate
 from natgrad.validation import as_index, as_numbers, first, require, where
 
@@ -29,7 +30,7 @@ __all__ = ["Access", "Constant", "Expression", "Kind", "Selector", "Untyped", "a
 
 Kind = str
 REAL, VECTOR, POSITIVE, MATRIX = "real", "vector", "positive", "matrix"
-SIMPLEX, UNIT, CATEGORY, COUNT = "simplex", "probability", "category", "count"
+SIMPLEX, UNIT, CATEGORY, COUNT, RATE = "simplex", "probability", "category", "count", "rate"
 NOUN = {
     REAL: "a real number",
     VECTOR: "a vector",
@@ -39,6 +40,7 @@ NOUN = {
     UNIT: "a probability",
     CATEGORY: "a category",
     COUNT: "a count",
+    RATE: "a sum of rates",
 }
 # A probability of zero: finite, so that 0 · log 0 is 0 and never NaN, yet exp() of it is 0.
 LOG_ZERO = -1e100
@@ -67,18 +69,26 @@ class Expression(ABC):
     @abstractmethod
     def __str__(self) -> str: ...
 
-    # Array-likes on the left must ask us, not broadcast over us; and an index that never ends is not a sequence.
-    __array_ufunc__ = None
+    # An index that never ends is not a sequence.
     __iter__ = None
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """Array-likes on the left ask us, and do not broadcast over us; other functions of NumPy have no closed form."""
+        return of_numpy(self, ufunc, method, inputs, options)
 
     def __add__(self, other: Any) -> Expression:
         from natgrad.network.language.operators import add  # sums are expressions themselves
+        from natgrad.network.language.rates import add_rates
 
-        return add(self, other)
+        if _is_later(other):
+            return NotImplemented
+        return (add_rates if self.kind in (POSITIVE, RATE) else add)(self, other)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Expression:
+        if _is_later(other):
+            return NotImplemented
         return self + (-other if isinstance(other, (Expression, Untyped)) else -as_numbers(other, f"{self} − x: x"))
 
     def __rsub__(self, other: Any) -> Expression:
@@ -90,11 +100,13 @@ class Expression(ABC):
     def __mul__(self, other: Any) -> Expression:
         from natgrad.network.language.operators import multiply
 
-        return multiply(self, other)
+        return NotImplemented if _is_later(other) else multiply(self, other)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Expression:
+        if _is_later(other):
+            return NotImplemented
         if isinstance(other, Expression):
             raise _ratio(self, other)
         divisor = as_numbers(other, f"{self} / x: x")
@@ -107,7 +119,7 @@ class Expression(ABC):
     def __pow__(self, other: Any) -> Expression:
         raise NotConjugate(
             f"{self} ** {other}: the expectation of a power has no closed form; only sums, known multiples, products of two "
-            "different nodes and dot do"
+            "different nodes and dot do. Powers of known numbers are columns: dot(numpy.stack([x, x**2], -1), w)"
         )
 
     def __matmul__(self, other: Any) -> Expression:
@@ -121,7 +133,28 @@ class Expression(ABC):
         return transform(other, self)
 
     def __array__(self, *args: Any, **options: Any) -> npt.NDArray[Any]:
-        raise TypeError(f"{self} is random and cannot become an array: for X @ w write natgrad.dot(X, w)")
+        raise TypeError(
+            f"{self} is random and cannot become an array: {instead(self, 'for X @ w write natgrad.dot(X, w)')}"
+        )
+
+    def __index__(self) -> int:
+        raise TypeError(f"{self} is random and cannot be an index: {instead(self, 'only categories choose')}")
+
+    def __float__(self) -> float:
+        raise TypeError(
+            f"{self} is random and has no single value: after a fit, fit[{str(self)!r}].mean() is its expectation"
+        )
+
+    def __abs__(self) -> Expression:
+        raise NotConjugate(f"abs({self}): the expectation of an absolute value has no closed form")
+
+    def _compared(self, other: Any) -> bool:
+        raise TypeError(
+            f"{self} is random, and comparing it with {other} is no expression: a component that depends on a condition is "
+            "chosen by a Bernoulli or a Categorical, as in mu[z]"
+        )
+
+    __lt__ = __le__ = __gt__ = __ge__ = _compared
 
     def __getitem__(self, key: Any) -> Expression:
         raise TypeError(f"{self} cannot be indexed: index the nodes inside it instead, as in a[i] + b[j]")
@@ -132,6 +165,9 @@ class Expression(ABC):
 
 class Untyped(ABC):
     """Known numbers that take their kind from the place where they stand, as plain arrays do."""
+
+    # Whether they are known only when there is a table (`columns.py`): its own operators then record what is done.
+    is_deferred: bool = False
 
     @abstractmethod
     def of_kind(self, kind: Kind, events: int, what: str) -> Expression:
@@ -221,8 +257,11 @@ class Access(Expression):
             parts.pop()
         return self.node.name + (f"[{', '.join(parts)}]" if parts else "")
 
-    def __getitem__(self, key: Any) -> Expression:
-        return Access(self.node, _select(self, key))
+    def __getitem__(self, key: Any) -> Any:
+        return read(self, key)
+
+    def _reindexed(self, entry: Any) -> Access:
+        return Access(self.node, _select(self, (entry,)))
 
     def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         return scope.statistic(self, name, labels, bind or {})
@@ -248,24 +287,48 @@ class Access(Expression):
         return self.node.name, tuple(parts)
 
 
+def read(access: Access, key: Any) -> Any:
+    """``access[key]``; recorded, where a key is a column."""
+    from natgrad.network.language.columns import Recorded, is_deferred
+
+    if is_deferred(key):
+        return Recorded("read", (access, key))
+    keys = key if isinstance(key, tuple) else (key,)
+    if access.kind == VECTOR and len(keys) == len(access.node.plates) + 1:  # as in NumPy: entries come after plates
+        from natgrad.network.language.vectors import entries
+
+        return entries(Access(access.node, _select(access, keys[:-1])), keys[-1])
+    return Access(access.node, _select(access, keys))
+
+
+def _is_later(value: Any) -> bool:
+    return bool(getattr(value, "is_deferred", False))
+
+
 def _select(access: Access, key: Any) -> tuple[Selector, ...]:
     keys = key if isinstance(key, tuple) else (key,)
     plates = access.node.plates
     if len(keys) > len(plates):
         names = ", ".join(repr(plate.name) for plate in plates)
         raise PlateMismatch(
-            f"{access.node.name}[…] got {len(keys)} indices, but {access.node.name!r} has {len(plates)} plate(s): {names}. Only "
-            "plates are indexed, not the entries of a vector"
+            f"{access.node.name}[…] got {len(keys)} indices, but {access.node.name!r} has {len(plates)} plate(s): {names}"
+            + (", and after them its entries" if access.kind == VECTOR else "")
         )
     selectors = list(access.selectors)
     for position, entry in enumerate(keys):
-        if isinstance(entry, slice) and entry == slice(None):
-            continue
         plate, old = plates[position], selectors[position]
+        if isinstance(entry, slice):
+            if entry == slice(None):
+                continue
+            entry = np.arange(plate.size)[entry]
         if isinstance(old, Access):
-            raise PlateMismatch(
-                f"{access}: plate {plate.name!r} is already chosen by {old}; index the category instead, as in mu[z[i]]"
-            )
+            if len(old.node.plates) != 1:
+                raise PlateMismatch(
+                    f"{access}: plate {plate.name!r} is already chosen by {old}, which has {len(old.node.plates)} plates; index "
+                    "the category instead, as in mu[z[i, j]]"
+                )
+            selectors[position] = old._reindexed(entry)  # mu[z][i] is mu[z[i]]
+            continue
         new = _selector(access, plate, entry)
         if isinstance(old, Index):
             if not isinstance(new, Index):
@@ -280,14 +343,15 @@ def _select(access: Access, key: Any) -> tuple[Selector, ...]:
 def _selector(access: Access, plate: Plate, entry: Any) -> Selector:
     if isinstance(entry, Expression):
         gate = as_access(entry)
-        if gate is None or gate.kind != CATEGORY:
+        categories = None if gate is None or not gate.node.is_declared else gate.node.categories
+        if gate is None or categories is None:
             raise TypeError(
-                f"{access.node.name}[{entry}]: only a Categorical or a MarkovChain can choose among components, and {entry} is "
-                f"{NOUN[entry.kind] if gate is None else 'a ' + type(gate.node).__name__}"
+                f"{access.node.name}[{entry}]: only a Categorical, a Bernoulli or a MarkovChain can choose among components, and "
+                f"{entry} is {NOUN[entry.kind] if gate is None else 'a ' + type(gate.node).__name__}"
             )
-        if gate.size != plate.size:
+        if categories != plate.size:
             raise PlateMismatch(
-                f"{access.node.name}[{gate}]: {gate} has {gate.size} categories, but plate {plate.name!r} of "
+                f"{access.node.name}[{gate}]: {gate} has {categories} categories, but plate {plate.name!r} of "
                 f"{access.node.name!r} has {plate.size} elements"
             )
         observed = gate.node.observed_index(gate)

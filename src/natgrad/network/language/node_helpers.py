@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.errors import PlateMismatch
 from natgrad.network.compile.polynomial import Polynomial, number
 from natgrad.network.language.expressions import Constant
 from natgrad.network.language.nodes import Node
@@ -14,7 +15,16 @@ from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
 from natgrad.validation import whole_number
 
-__all__ = ["Plates", "ScalarNode", "event_length", "given_size", "known", "must_be_observed", "numbers"]
+__all__ = [
+    "Plates",
+    "ScalarNode",
+    "checked_lengths",
+    "event_length",
+    "given_size",
+    "known",
+    "must_be_observed",
+    "numbers",
+]
 
 Plates = Plate | tuple[Plate, ...] | list[Plate] | None
 
@@ -51,7 +61,22 @@ def given_size(name: str, size: Any, least: int = 1) -> int | None:
     return None if size is None else whole_number(size, f"{name!r}: size", least)
 
 
-def must_be_observed(name: str, observed: Any, what: str) -> None:
-    """Some counts have no use hidden."""
+def must_be_observed(name: str, observed: Any, what: str, give: str = "counts") -> None:
+    """Some nodes have no use hidden."""
     if observed is None:
-        raise TypeError(f"{name!r}: a {what} must be observed: give observed=counts")
+        article = "an" if what[0] in "AEIO" else "a"
+        raise TypeError(f"{name!r}: {article} {what} must be observed: give observed={give}")
+
+
+def checked_lengths(name: str, lengths: Any, time: Plate) -> tuple[int, ...] | None:
+    """The ``lengths=`` of sequences that lie end to end on the time plate, if there are several."""
+    if lengths is None:
+        return None
+    if np.ndim(lengths) != 1 or isinstance(lengths, str):
+        raise TypeError(f"{name!r}: lengths must be a list of whole numbers, one for each sequence, got {lengths!r}")
+    checked = tuple(whole_number(n, f"{name!r}: lengths[{i}]") for i, n in enumerate(lengths))
+    if sum(checked) != time.size:
+        raise PlateMismatch(
+            f"{name!r}: lengths sum to {sum(checked)}, but plate {time.name!r} has {time.size} elements"
+        )
+    return checked

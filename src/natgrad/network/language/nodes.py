@@ -16,8 +16,11 @@ import numpy.typing as npt
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
 from natgrad.network.compile.polynomial import Factor, Label, Polynomial, Take
-from natgrad.network.language.expressions import NOUN, VECTOR, Access, Constant, Expression, Untyped
+from natgrad.network.language.columns import RecordedNode, is_deferred
+from natgrad.network.language.expressions import CATEGORY, MATRIX, NOUN, VECTOR, Access, Constant, Expression, Untyped
+from natgrad.network.language.missing import with_unread
 from natgrad.network.language.plates import Index, Plate, as_plates, plates_in_words
+from natgrad.network.language.rewriting import as_matrix
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import ACCEPTED, Slot, check_range, spread
 from natgrad.validation import as_numbers, as_observed, first, where
@@ -34,12 +37,31 @@ class Term(NamedTuple):
     mask: Factor | None
 
 
+# What a twin of a node does not have: it may be changed, and has another term.
+KEPT = ("_is_sealed", "_declared")
+# What is no expression, told without asking all kinds of them.
+PLAIN = (float, int, list, tuple, np.ndarray)
+
+
 class Node(Expression):
     """A random variable, or a plate of them. Use the concrete nodes (`Normal`, `Gamma`, …)."""
 
     family: Family
     is_declared: ClassVar[bool] = True
-    slots_of: ClassVar[tuple[Slot, ...]]
+    has_evidence: bool = False  # hidden, but known in places: a chain of which some states were observed
+    is_auxiliary: bool = False  # declared by another node, which it makes conjugate (`auxiliary.py`)
+    slots_of: tuple[Slot, ...]
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Any:
+        """The node; or its record, if columns or plates without a size stand in its arguments."""
+        if any(map(is_deferred, arguments)) or any(map(is_deferred, options.values())):
+            return RecordedNode(cls, arguments, options)
+        # Before Python counts arguments: the one that is missed most is the name.
+        given = options.get("name", arguments[0] if arguments else "")
+        if (arguments or options) and not isinstance(given, str | Node):
+            shown = "an array" if isinstance(given, np.ndarray) else repr(given)
+            raise TypeError(f"a node's name comes first: write {cls.__name__}('name', …), got {shown}")
+        return object.__new__(cls)
 
     def __init__(
         self,
@@ -52,6 +74,10 @@ class Node(Expression):
         if not isinstance(name, str) or not name:
             raise TypeError(f"a node's name comes first and is a non-empty string, got {name!r}")
         self.name = name
+        if self.kind == CATEGORY or type(self).categories is not Node.categories:
+            self.advice = (
+                f". To choose numbers or components with a category write natgrad.table(numbers)[{name}] or mu[{name}]"
+            )
         self.plates = as_plates(name, plate)
         self.parameters = {slot.name: self._filled(slot, parameters[slot.name]) for slot in self.slots_of}
         data = None if observed is None else as_observed(observed, f"{name!r}: observed")
@@ -60,13 +86,15 @@ class Node(Expression):
             self._check_slot_size(slot)
         self.is_observed = data is not None
         self.mask: npt.NDArray[np.float64] | None = None
+        self.entries: npt.NDArray[np.float64] | None = None  # of vectors that are observed in part: which entries are
         self.value: npt.NDArray[Any] | None = None
         if data is not None:
             self._observe(data, mask)
         elif mask is not None:
             raise ValueError(f"{name!r}: mask says which observations count, but there are none: give observed= too")
-        self._check_parents_present()
-        self.term({})  # every mistake in the declaration is found here, where the user's line is on the stack
+        self._augment()
+        # Every mistake in the declaration is found here, where the user's line is on the stack.
+        self._declared = self.term({})
         self._is_sealed = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -80,7 +108,7 @@ class Node(Expression):
     def __copy__(self) -> Node:
         """A twin that may still be changed, for those who compute with a node other than the declared one."""
         twin = object.__new__(type(self))
-        twin.__dict__.update({name: value for name, value in self.__dict__.items() if name != "_is_sealed"})
+        twin.__dict__.update({name: value for name, value in self.__dict__.items() if name not in KEPT})
         return twin
 
     # -- what a concrete node adds --
@@ -92,6 +120,14 @@ class Node(Expression):
     @abstractmethod
     def _event_size(self, observed: Any) -> int | None:
         """The length of the event axis, from the parameters or the data."""
+
+    def _augment(self) -> None:
+        """Add the auxiliary nodes that make the conditional conjugate to the parameters; data and slots are checked by now."""
+        return
+
+    def conditional(self, slots: dict[str, Any]) -> dict[str, Any]:
+        """Drawn values of the slots as the parameters of the node's law, auxiliary variables integrated out."""
+        return slots
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         """The observed values checked against the node's support; missing entries are replaced by anything finite."""
@@ -109,10 +145,19 @@ class Node(Expression):
         """The plates over which the approximation factorises."""
         return self.plates
 
+    @property
+    def categories(self) -> int | None:
+        """Among how many elements it can choose, as in ``mu[z]``; None if it is no category."""
+        return self.size if self.kind == CATEGORY else None
+
     def stat_shapes(self) -> list[tuple[int, ...]]:
         """The shape of each statistic's array: plates, then events."""
         plates = tuple(plate.size for plate in self.block_plates)
         return [plates + (self.size or 0,) * ndim for ndim in self.family.stat_ndims]
+
+    def value_shape(self) -> tuple[int, ...]:
+        """The shape of the values of all elements: plates, then events."""
+        return (*(plate.size for plate in self.plates), *(self.size or 0,) * self.family.event_ndim)
 
     def stat(
         self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: dict[str, Label] | None = None
@@ -122,9 +167,11 @@ class Node(Expression):
     def accesses(self) -> Iterator[Access]:
         yield self.whole
 
-    def __getitem__(self, key: Any) -> Expression:
-        if not self.plates:
-            raise PlateMismatch(f"{self.name}[…]: {self.name!r} has no plates, and only plates are indexed")
+    def __getitem__(self, key: Any) -> Any:
+        if not self.plates and self.kind != VECTOR:
+            raise PlateMismatch(
+                f"{self.name}[…]: {self.name!r} has no plates, and only plates and the entries of vectors are indexed"
+            )
         return self.whole[key]
 
     def __str__(self) -> str:
@@ -145,14 +192,33 @@ class Node(Expression):
                 raise ValueError(f"two different nodes are called {node.name!r}: give each node its own name")
         return list(found.values())
 
-    def term(self, known: dict[str, npt.NDArray[Any]]) -> Term:
-        """The node's expected log density and everything that is needed to evaluate it."""
-        scope = Scope(self.name, self.plates, known)
+    def term(self, known: dict[str, npt.NDArray[Any]], parts: frozenset[str] | None = None) -> Term:
+        """The node's expected log density and everything that is needed to evaluate it.
+
+        ``parts`` names the partly observed nodes of the network whose missing elements are read, and thus inferred.
+        """
+        scope = Scope(self.name, self.plates, known, parts=parts)
         polynomial = self.log_density(scope)
         mask = None
-        if self.mask is not None:
+        if scope.in_part(self):
+            polynomial = with_unread(self, scope, polynomial, self.name in (parts or ()))
+        elif self.mask is not None:
             mask = Factor(scope.register(self.mask), 0, scope.plate_names, known=True)
         return Term(self.name, polynomial, scope, mask)
+
+    def declared_term(self, known: dict[str, npt.NDArray[Any]], parts: frozenset[str]) -> Term:
+        """The term that was made when the node was declared, where it holds in this network; its arrays are added to known."""
+        kept: Term | None = self.__dict__.get("_declared")
+        partly = self.name in parts or self.entries is not None
+        if (
+            kept is None
+            or partly
+            or any(parent.mask is not None or parent.entries is not None for parent in self.parents())
+        ):
+            return self.term(known, parts)  # a twin, or what is missing decides
+        for key, array in kept.scope.known.items():
+            known.setdefault(key, array)
+        return kept
 
     def own(self, name: str, scope: Scope, labels: tuple[Label, ...] = ()) -> Polynomial:
         """The node's own statistic inside its own term."""
@@ -180,24 +246,32 @@ class Node(Expression):
         counted = np.ones(shape, dtype=bool) if mask is None else self._checked_mask(mask, shape)
         events = tuple(range(-self.family.event_ndim, 0))
         missing = np.isnan(value)
-        if (place := first(counted & missing.any(events) & ~missing.all(events))) is not None:
+        partly = counted & missing.any(events) & ~missing.all(events)
+        if self.kind != VECTOR and (place := first(partly)) is not None:
             raise ValueError(
-                f"{self.name!r}: observed{where(place)} is partly NaN, but a vector is observed as a whole: use Normal on two "
-                "plates for single missing entries, or set the whole row to NaN"
+                f"{self.name!r}: observed{where(place)} is partly NaN, but {NOUN[self.kind]} is observed as a whole: set all of "
+                "it to NaN, or fill it in"
             )
-        present = counted & ~missing.any(events)
+        present = counted & ~missing.all(events)
         if not present.any():
             raise ValueError(
                 f"{self.name!r}: every observation is missing: there is nothing to learn from. Leave out observed= if it "
                 "is hidden"
             )
+        if partly.any():
+            self.entries = (spread(present, value.ndim) & ~missing).astype(np.float64)
         if (place := first(np.isinf(value) & spread(present, value.ndim))) is not None:
             raise ValueError(
                 f"{self.name!r}: observed{where(place)} = {value[place]} is not finite; NaN marks missing values"
             )
-        self.value = self._clean(value, present)
+        self.value = self._clean(value if self.entries is None else np.where(missing, 0.0, value), present)
         self.value.setflags(write=False)
         self.mask = None if present.all() else present.astype(np.float64)
+
+    def _present(self) -> npt.NDArray[np.bool_]:
+        """Which elements were observed."""
+        shape = tuple(plate.size for plate in self.plates)
+        return np.ones(shape, dtype=bool) if self.mask is None else self.mask > 0
 
     def _check_observed_shape(self, found: tuple[int, ...]) -> None:
         events = self.family.event_ndim
@@ -210,21 +284,6 @@ class Node(Expression):
             f"{self.name!r}: observed has shape {found}, but {wanted or 'one number'} is needed "
             f"({plates_in_words(self.plates)}{event}){advice}"
         )
-
-    def _check_parents_present(self) -> None:
-        """What was not observed of a parent is unknown: nothing may be computed from it."""
-        for access in (a for expression in self.parameters.values() for a in expression.accesses()):
-            parent = access.node
-            if parent.mask is None:
-                continue
-            same_plates = [plate.name for plate in parent.plates] == [plate.name for plate in self.plates]
-            aligned = same_plates and all(selector is None for selector in access.selectors)
-            if not aligned or self.mask is None or (self.mask > parent.mask).any():
-                advice = f"mask the same elements of {self.name!r}" if aligned else "leave it out, with what reads it"
-                raise ValueError(
-                    f"{self.name!r} reads {access}, but {parent.name}'s observed{where(first(parent.mask == 0))} is missing: "
-                    f"fill it in, or {advice}"
-                )
 
     def _checked_mask(self, mask: Any, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
         array = np.asarray(mask)
@@ -252,10 +311,11 @@ class Node(Expression):
     # -- slots --
 
     def _filled(self, slot: Slot, value: Any) -> Expression:
-        if isinstance(value, Expression):
-            return self._checked_parent(slot, value)
         what = f"{self.name!r}: {slot.name}"
-        if isinstance(value, Untyped) and not slot.fixed:
+        is_plain = type(value) in PLAIN
+        if not is_plain and isinstance(value, Expression):
+            return self._checked_parent(slot, as_matrix(value) if slot.kind == MATRIX else value)
+        if not is_plain and isinstance(value, Untyped) and not slot.fixed:
             return value.of_kind(slot.kind, slot.event_ndim, what)
         array = as_numbers(value, what, "known numbers" if slot.fixed else "numbers, a node or an expression")
         check_range(what, slot.kind, array)

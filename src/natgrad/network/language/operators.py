@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.compile.polynomial import Delta, Label, Polynomial
+from natgrad.network.language.columns import records
 from natgrad.network.language.expressions import (
     CATEGORY,
     MATRIX,
@@ -24,10 +25,13 @@ from natgrad.network.language.expressions import (
     Constant,
     Expression,
     Kind,
-    Read,
     Untyped,
 )
+from natgrad.network.language.independence import check_independent, reads_of
 from natgrad.network.language.plates import Plate
+from natgrad.network.language.rates import dot_of_rates
+from natgrad.network.language.rewriting import written_once
+from natgrad.network.language.slots import is_precision
 from natgrad.validation import as_numbers, require
 
 if TYPE_CHECKING:
@@ -39,14 +43,15 @@ __all__ = ["add", "diag", "dot", "multiply", "transform"]
 LONGEST_SHOWN = 8
 
 
+@records
 def dot(left: Any, right: Any, over: Plate | None = None) -> Expression:
     """The inner product of two vectors, random or known, or of scalar nodes along a plate.
 
     Parameters
     ----------
     left, right : node, expression or array
-        Vectors (`MultivariateNormal`, or known rows ``[N, D]``), or scalars (`Normal` on plates) that share a plate which
-        the reading node does not have; the sum runs over that plate.
+        Vectors (`MultivariateNormal`, or known rows ``[N, D]``), or scalars (`Normal` on plates; `Gamma` for the rate of a
+        `Poisson`) that share a plate which the reading node does not have; the sum runs over that plate.
     over : Plate, optional
         The plate to sum over, when several would do.
 
@@ -60,6 +65,8 @@ def dot(left: Any, right: Any, over: Plate | None = None) -> Expression:
     if sides[0] is None and sides[1] is None:
         raise TypeError("dot needs at least one node: two known arrays can be multiplied with NumPy")
     kinds = {side.kind for side in sides if side is not None}
+    if kinds == {POSITIVE}:
+        return dot_of_rates(left, right, over)
     if not kinds <= {REAL, VECTOR} or len(kinds) > 1:
         names = ("array" if side is None else str(side) for side in sides)
         raise NotConjugate(
@@ -68,8 +75,7 @@ def dot(left: Any, right: Any, over: Plate | None = None) -> Expression:
         )
     if over is not None and not isinstance(over, Plate):
         raise TypeError(f"dot: over must be the Plate to sum over, got {over!r}")
-    kind = next(iter(kinds))
-    size = next(side.size for side in sides if side is not None)
+    kind, size = next(iter(kinds)), next(side.size for side in sides if side is not None)
     a, b = (
         _known_side(raw, kind, size, f"dot: {place}") if side is None else side
         for raw, side, place in zip((left, right), sides, ("left", "right"), strict=True)
@@ -81,11 +87,10 @@ def dot(left: Any, right: Any, over: Plate | None = None) -> Expression:
 
 def _known_side(value: Any, kind: Kind, size: int | None, what: str) -> Expression:
     """Known rows of a dot: an array, or what a category chooses from a table."""
-    if isinstance(value, Untyped):
-        return value.of_kind(kind, 1, what)
-    return Constant(kind, as_numbers(value, what), size)
+    return value.of_kind(kind, 1, what) if isinstance(value, Untyped) else Constant(kind, as_numbers(value, what), size)
 
 
+@records
 def diag(entries: Any) -> Expression:
     """A diagonal precision matrix whose entries are a Gamma along a plate: the ARD prior of a weight vector."""
     if not isinstance(entries, Expression):
@@ -95,6 +100,7 @@ def diag(entries: Any) -> Expression:
     return _Diag(entries)
 
 
+@records
 def transform(matrix: Any, vector: Expression) -> Expression:
     """Matrix · vector: a known linear map of a random vector, written ``matrix @ vector``.
 
@@ -114,8 +120,16 @@ def transform(matrix: Any, vector: Expression) -> Expression:
 
 
 def add(left: Expression, right: Any) -> Expression:
-    """Left + right; numbers take the kind of the other side."""
-    return _Sum(left, _as_operand(right, left, "+"))
+    """Left + right; numbers take the kind of the other side, and a node that both sides multiply is written once."""
+    other = _as_operand(right, left, "+")
+    parts = (*_parts(left), *_parts(other))
+    multiplied = left.kind == other.kind and any(isinstance(part, (_Product, _Dot)) for part in parts)
+    if multiplied and (found := written_once(parts, reads_of(left) & reads_of(other))):
+        total, rest = found
+        for part in rest:
+            total = add(total, part)
+        return total
+    return _Sum(left, other)
 
 
 def multiply(expression: Expression, factor: Any) -> Expression:
@@ -143,8 +157,10 @@ class _Sum(Expression):
             )
         if self.kind == VECTOR:
             _check_lengths(left, right, f"{left} + {right}")
-        self.reads = _reads(left) | _reads(right)
-        _check_independent(left, right, lambda: f"{left} + {right}", "Write it once: 2 * a, or dot(X1 + X2, w)")
+        self.reads = reads_of(left) | reads_of(right)
+        check_independent(
+            left, right, lambda: f"{left} + {right}", "Write it once: 2 * a, b * (a + c), or dot(X1 + X2, w)"
+        )
 
     def accesses(self) -> Iterator[Access]:
         for part in self.parts:
@@ -191,7 +207,7 @@ class _Product(Expression):
                 f"{self}: {NOUN[left.kind]} times {NOUN[self.kind]} has no closed form; {NOUN[self.kind]} is multiplied by "
                 f"{fitting}"
             )
-        _check_independent(left, right, self.__str__, "Use two nodes")
+        check_independent(left, right, self.__str__, "Use two nodes")
 
     def accesses(self) -> Iterator[Access]:
         yield from self.left.accesses()
@@ -221,7 +237,7 @@ class _Dot(Expression):
 
     def __init__(self, left: Expression, right: Expression, over: Plate | None) -> None:
         self.left, self.right, self.over = left, right, over
-        _check_independent(left, right, self.__str__, "Use two nodes")
+        check_independent(left, right, self.__str__, "Use two nodes")
 
     def accesses(self) -> Iterator[Access]:
         yield from self.left.accesses()
@@ -370,6 +386,8 @@ def _as_operand(value: Any, other: Expression, sign: str, factor: bool = False) 
         return value.of_kind(kind, 1 if kind == VECTOR else 0, what)
     array = as_numbers(value, what)
     if kind == POSITIVE and factor:
+        if other.kind == POSITIVE and is_precision(array):
+            return Constant(MATRIX, array, array.shape[-1])
         require(array > 0, array, what, f"> 0, as {other} is {NOUN[other.kind]}")
     return Constant(kind, array, other.size if not factor else None)
 
@@ -380,20 +398,3 @@ def _check_lengths(left: Expression, right: Expression, what: str) -> None:
     ]
     if None not in lengths and lengths[0] != lengths[1]:
         raise PlateMismatch(f"{what}: the vectors have lengths {lengths[0]} and {lengths[1]}")
-
-
-def _reads(expression: Expression) -> frozenset[Read]:
-    """The readings of hidden nodes inside, but for categories: what these choose shares one label and is counted once."""
-    if isinstance(expression, _Sum):
-        return expression.reads
-    hidden = (a for a in expression.accesses() if a.kind != CATEGORY and not a.node.is_observed)
-    return frozenset(access.key() for access in hidden)
-
-
-def _check_independent(left: Expression, right: Expression, what: Callable[[], str], advice: str) -> None:
-    if shared := _reads(left) & _reads(right):
-        name = min(name for name, _ in shared)
-        raise NotConjugate(
-            f"{what()}: {name!r} stands on both sides, and the product of expectations is not the expectation of the product. "
-            f"{advice}"
-        )

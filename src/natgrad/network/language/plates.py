@@ -22,9 +22,10 @@ class Plate:
     ----------
     name : str
         What errors, traces and results call this axis.
-    size : int
-        Number of elements, at least one.
-    weight : array [size], optional
+    size : int, optional
+        Number of elements, at least one. Without it the plate is as long as the table that the network is fitted to, or has an
+        element for each id of the `Column` by which it is read.
+    weight : array [size] or Column, optional
         Non-negative multiplicity of each element (counts of a bag of words, importance weights). An element with
         weight 2 contributes what two identical rows would.
 
@@ -35,15 +36,25 @@ class Plate:
     Plate('document', 300)
     """
 
-    def __init__(self, name: str, size: int, weight: npt.ArrayLike | None = None) -> None:
+    def __init__(self, name: str, size: int | None = None, weight: Any = None) -> None:
         if not isinstance(name, str) or not name:
             raise TypeError(f"a plate's name must be a non-empty string, got {name!r}")
         self.name = name
-        self.size = whole_number(size, f"plate {name!r}: size")
-        self.weight = None if weight is None else _checked_weight(name, self.size, weight)
+        # An open plate has its size, and perhaps its weights, from a table; nothing is made on it before (`columns.py`).
+        later = getattr(weight, "is_deferred", False)
+        self.is_open = size is None or later
+        self.size = 0 if size is None else whole_number(size, f"plate {name!r}: size")
+        self.later = weight if later else None
+        if weight is not None and size is None and not later:
+            raise ValueError(
+                f"plate {name!r}: weight is given, but no size: give Plate({name!r}, {len(weight)}, weight)"
+            )
+        self.weight = None if weight is None or later else _checked_weight(name, self.size, weight)
 
     def index(self, values: npt.ArrayLike) -> Index:
         """An index array that is known to live on this plate, for when sizes alone do not tell."""
+        if self.is_open:
+            raise PlateMismatch(f"plate {self.name!r} has no size before there is a table: index with a Column")
         array = as_index(values, f"plate {self.name!r}: index")
         if array.shape != (self.size,):
             raise PlateMismatch(
@@ -52,7 +63,7 @@ class Plate:
         return Index(array, (self.name,))
 
     def __repr__(self) -> str:
-        return f"Plate({self.name!r}, {self.size})"
+        return f"Plate({self.name!r})" if self.is_open else f"Plate({self.name!r}, {self.size})"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -71,7 +82,8 @@ def as_plates(node: str, plate: Any) -> tuple[Plate, ...]:
     """The ``plate=`` argument as a tuple, checked."""
     if plate is None:
         return ()
-    plates = tuple(plate) if isinstance(plate, Iterable) and not isinstance(plate, str) else (plate,)
+    several = not isinstance(plate, (Plate, str)) and isinstance(plate, Iterable)
+    plates = tuple(plate) if several else (plate,)
     for entry in plates:
         if not isinstance(entry, Plate):
             raise TypeError(f"{node!r}: plate must be a Plate or several, got {entry!r}: write Plate('name', size)")

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from natgrad.covariance import Covariance, Inducing, factorised
 from natgrad.network.compile.polynomial import Label, Polynomial
+from natgrad.network.language.columns import Recorded, is_deferred
 from natgrad.network.language.continuous import MultivariateNormal
 from natgrad.network.language.expressions import REAL, Access, Bind, Expression
 from natgrad.network.language.node_helpers import known
@@ -75,8 +76,10 @@ class GaussianProcess:
         size = len(self.inducing)
         self.node = MultivariateNormal(name, np.zeros(size), np.eye(size))
 
-    def __call__(self, X: Any) -> Expression:
+    def __call__(self, X: Any) -> Any:
         """The values of f at rows X [N, D], one for each element of the node that reads it."""
+        if is_deferred(X):
+            return Recorded("evaluate", (self, X))
         rows, rest = self._rows(X)
         return _Values(self.node, rows, rest)
 

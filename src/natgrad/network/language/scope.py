@@ -12,13 +12,14 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.compile.polynomial import Axis, Factor, Label, Mark, Polynomial, Take
-from natgrad.network.language.expressions import VECTOR, Access, Expression
+from natgrad.network.language.expressions import CATEGORY, VECTOR, Access, Expression
+from natgrad.network.language.missing import split_statistic
 from natgrad.network.language.plates import Index, Plate, plates_in_words
 
 if TYPE_CHECKING:
     from natgrad.network.language.nodes import Node
 
-__all__ = ["Reading", "Scope"]
+__all__ = ["Numbered", "Reading", "Scope"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,27 @@ class Reading:
     key: tuple[Any, ...]
 
 
+class Numbered(dict[str, npt.NDArray[Any]]):
+    """Known arrays in the order in which they are registered, which the declaration alone determines: the numbers may change.
+
+    Parameters
+    ----------
+    keys : the key of each registration, optional; by default all have one of their own
+    """
+
+    def __init__(self, keys: list[str] | None = None) -> None:
+        super().__init__()
+        self.given, self.calls = keys, list[npt.NDArray[Any]]()
+
+    def numbered(self, array: npt.NDArray[Any]) -> str:
+        """The key of the next registration."""
+        number = len(self.calls)
+        key = f"known:{number}" if self.given is None else self.given[number]
+        self.calls.append(array)
+        self.setdefault(key, array)
+        return key
+
+
 @dataclass(slots=True)
 class Scope:
     """Collects what a term needs while its polynomial is written.
@@ -37,6 +59,7 @@ class Scope:
     ``known`` maps keys to arrays of numbers; ``gates`` maps a gated label to the factor of the category that chooses (one
     label for each reading of a category, so that everything it chooses is chosen together);
     ``resized`` plates have another size here than where their nodes were declared (predictions of new elements);
+    ``parts`` names the partly observed nodes whose missing elements are inferred, None where it is not known yet who reads them;
     ``coupled`` holds (node, plate) pairs whose elements meet in one child and must be updated in turn.
     """
 
@@ -44,8 +67,9 @@ class Scope:
     plates: tuple[Plate, ...]
     known: dict[str, npt.NDArray[Any]]
     resized: frozenset[str] = frozenset()
+    parts: frozenset[str] | None = None
     sizes: dict[Label, int] = field(default_factory=dict)
-    gates: dict[Label, Factor] = field(default_factory=dict)
+    gates: dict[Label, Polynomial] = field(default_factory=dict)
     coupled: dict[str, str] = field(default_factory=dict)
     readings: dict[str, list[Reading]] = field(default_factory=dict)
     _gate_labels: dict[tuple[Any, ...], Label] = field(default_factory=dict)
@@ -97,6 +121,8 @@ class Scope:
     def register(self, array: npt.NDArray[Any]) -> str:
         """A key for an array of numbers; equal arrays share one."""
         contiguous = np.asarray(array, order="C")
+        if isinstance(self.known, Numbered):
+            return self.known.numbered(contiguous)
         digest = hashlib.blake2b(contiguous.tobytes(), digest_size=12).hexdigest()
         key = f"{contiguous.dtype.str[1:]}{list(contiguous.shape)}:{digest}"
         self.known.setdefault(key, contiguous)
@@ -109,11 +135,21 @@ class Scope:
             self._axis(access, plate, selector, bind)
             for plate, selector in zip(node.plates, access.selectors, strict=True)
         )
-        if node.is_observed:
+        if node.is_observed and not self.in_part(node):
             return self._observed(node, name, axes, labels)
         occurrence = self._occurrence(access, axes)
+        if node.is_observed:
+            return split_statistic(self, node, name, axes, labels, occurrence)
         stat = node.family.stat_names.index(name)
         return Polynomial.of([Factor(node.name, stat, (*axes, *labels), known=False, occurrence=occurrence)])
+
+    def in_part(self, node: Node) -> bool:
+        """Whether a partly observed node is hidden where it was not observed; at its declaration, if somebody else reads it."""
+        if node.entries is not None:
+            return True
+        if node.mask is None:
+            return False
+        return node.name != self.node if self.parts is None else node.name in self.parts
 
     def _observed(self, node: Node, name: str, axes: tuple[Axis, ...], labels: tuple[Label, ...]) -> Polynomial:
         if name == "xx":
@@ -151,14 +187,23 @@ class Scope:
                 self._axis(category, inner, choice, {})
                 for inner, choice in zip(category.node.plates, category.selectors, strict=True)
             )
-            if category.node.is_observed:
-                assert category.node.value is not None
-                table = self.register(np.eye(size)[category.node.value])
-                self.gates[label] = Factor(table, 0, (*axes, label), known=True)
-                return label
-            occurrence = self._occurrence(category, axes)
-            self.gates[label] = Factor(category.node.name, 0, (*axes, label), known=False, occurrence=occurrence)
+            self.gates[label] = self._indicator(category, axes, label, size)
         return self._gate_labels[key]
+
+    def _indicator(self, category: Access, axes: tuple[Axis, ...], label: Label, size: int) -> Polynomial:
+        """E[1{category = k}] along the label k."""
+        node = category.node
+        if node.is_observed and not self.in_part(node):
+            assert node.value is not None
+            table = self.register(np.eye(size)[node.value.astype(np.int64)])
+            return Polynomial.of([Factor(table, 0, (*axes, label), known=True)])
+        if node.kind == CATEGORY:
+            occurrence = self._occurrence(category, axes)
+            return Polynomial.of([Factor(node.name, 0, (*axes, label), known=False, occurrence=occurrence)])
+        # A coin has a statistic for each of its sides.
+        zero, one = (Factor(self.register(np.array(v)), 0, (label,), known=True) for v in ([1.0, 0.0], [0.0, 1.0]))
+        sides = (Polynomial.of([s]) * self.statistic(category, n, (), {}) for s, n in ((zero, "rest"), (one, "x")))
+        return next(sides) + next(sides)
 
     def _index_labels(self, access: Access, index: Index) -> tuple[str, ...]:
         """The plates of the reader on which an index array lives, found by size unless it was said."""

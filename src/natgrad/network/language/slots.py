@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch
-from natgrad.network.language.expressions import MATRIX, POSITIVE, REAL, SIMPLEX, UNIT, VECTOR, Kind
+from natgrad.network.language.expressions import MATRIX, POSITIVE, RATE, REAL, SIMPLEX, UNIT, VECTOR, Kind
 from natgrad.validation import first, require, where
 
-__all__ = ["ACCEPTED", "Slot", "check_range", "checked_categories", "spread"]
+__all__ = ["ACCEPTED", "Slot", "check_range", "checked_categories", "is_precision", "spread"]
 
 # Probabilities that were normalised in single precision, or written out with six digits, count as normalised.
 SUM_TOLERANCE = 1e-6
@@ -23,6 +23,7 @@ ACCEPTED = {
     MATRIX: "a positive-definite constant, a Wishart, or diag of a Gamma",
     SIMPLEX: "constant probabilities or a Dirichlet",
     UNIT: "a constant probability or a Beta",
+    RATE: "a Gamma, a dot of Gammas along a plate, or a sum of these and positive constants",
 }
 
 
@@ -76,6 +77,13 @@ def check_precision(what: str, array: npt.NDArray[Any]) -> None:
         raise ValueError(
             f"{what}{where(place)} must be positive definite, but its smallest eigenvalue is {smallest[place]:g}"
         )
+
+
+def is_precision(array: npt.NDArray[np.float64]) -> bool:
+    """Whether numbers that are not all positive are a precision matrix: ``tau * np.eye(3)``."""
+    if array.ndim < 2 or array.shape[-1] != array.shape[-2] or bool((array > 0).all()):
+        return False
+    return np.allclose(array, np.swapaxes(array, -1, -2)) and bool((np.linalg.eigvalsh(array) > 0).all())
 
 
 def checked_categories(

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch
+from natgrad.network.language.columns import Recorded, is_deferred, records
 from natgrad.network.language.expressions import REAL, Access, Constant, Expression, Kind, Untyped
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.slots import check_range
@@ -25,6 +26,7 @@ __all__ = ["Choice", "Table", "table"]
 REMAINS = ("a number", "a vector", "a matrix")
 
 
+@records
 def table(values: npt.ArrayLike) -> Table:
     """Known numbers from which categories choose: ``table(values)[z]`` stands where numbers, means or probabilities can.
 
@@ -60,7 +62,9 @@ class Table:
         if self.values.ndim == 0:
             raise PlateMismatch(f"table: a single number, {self.values:g}, leaves nothing to choose: give an array")
 
-    def __getitem__(self, key: Any) -> Choice:
+    def __getitem__(self, key: Any) -> Any:
+        if is_deferred(key):
+            return Recorded("read", (self, key))
         keys = key if isinstance(key, tuple) else (key,)
         while keys and isinstance(keys[-1], slice) and keys[-1] == slice(None):
             keys = keys[:-1]
@@ -117,6 +121,7 @@ class Known:
     is_observed = True
     is_declared = False
     mask = None
+    entries = None
 
     def __init__(self, constant: Constant, lead: int) -> None:
         shape = constant.value.shape

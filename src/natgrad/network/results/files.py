@@ -33,13 +33,14 @@ FIT: dict[str, Any] = {
     "stop": Stop,
     "settings": record(Settings, method=METHOD, step=STEP, order=["text"], seed="whole", version="text"),
     "elbo": "float",
+    "auxiliary?": ["text"],  # not in files before 0.2
 }
 
 
 def saved_fit(content: Any) -> SavedFit:
     """The fit that a file holds, checked."""
     check_fit(content)
-    return SavedFit(**content)
+    return SavedFit(**{**content, "auxiliary": tuple(content.get("auxiliary", ()))})
 
 
 def check_fit(content: Any) -> None:
@@ -61,6 +62,7 @@ def check_fit(content: Any) -> None:
             if len(shape) != len(plates) + ndim or shape[: len(plates)] != plates:
                 refuse(f"factors[{name!r}]", f"has the shapes {shapes} on {len(plates)} plates")
         _check_origin(factor, f"factors[{name!r}]")
+        _check_seen(factor, plates, f"factors[{name!r}]")
         blocks[name] = factor.family, shapes
     check(content["state"], state_table(blocks), where="state")
     for name, factor in content["factors"].items():
@@ -78,6 +80,23 @@ def _check_origin(factor: Factor, where: str) -> None:
     shape = np.shape(factor.lam[0])
     if np.broadcast_shapes(np.shape(factor.origin), shape) != shape:
         refuse(where, f"is measured from a point of shape {list(np.shape(factor.origin))}, and has shape {list(shape)}")
+
+
+def _check_seen(factor: Factor, plates: tuple[int, ...], where: str) -> None:
+    """What was observed of a node that is hidden in part: values for its elements, and which of them count."""
+    if factor.seen is None and factor.values is None:
+        return
+    shape = [] if factor.values is None else list(np.shape(factor.values))
+    if (
+        factor.seen is None
+        or factor.values is None
+        or np.asarray(factor.seen).dtype != bool
+        or list(np.shape(factor.seen)) != shape
+    ):
+        refuse(where, "does not say which of its values were observed")
+    if tuple(shape[: len(plates)]) != plates or len(shape) != len(plates) + factor.family.event_ndim:
+        refuse(where, f"has observed values of shape {shape} on plates of sizes {list(plates)}")
+    check(factor.values, f"real {shape}", where=f"{where}.values")
 
 
 def _block_table(family: Family, shapes: Any) -> Any:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.errors import PlateMismatch
 from natgrad.inference.auto import Control
 from natgrad.inference.engine import Result
 from natgrad.inference.methods import Method
 from natgrad.inference.problem import Block, State
 from natgrad.inference.schema import Misfit, check
 from natgrad.inference.trace import Stop, Trace
+from natgrad.network.language.columns import RecordedNode
+from natgrad.network.language.expressions import CATEGORY
+from natgrad.network.language.missing import seen_values
 from natgrad.network.language.nodes import Node
+from natgrad.network.results.sampling import SamplingMixin
 from natgrad.posterior.export import ExportMixin
 from natgrad.posterior.factor import Factor, shifted
 from natgrad.posterior.files.container import write_model
@@ -25,11 +30,13 @@ from natgrad.renamed import RENAMED, refuse_old_names
 from natgrad.showing import ShowMixin
 
 if TYPE_CHECKING:
+    from natgrad.network.bind.bound import Binding
     from natgrad.network.execute.problem import NetworkProblem
+    from natgrad.network.results.predict import Predictions
     from natgrad.network.results.predictive import Predictive
-
-if TYPE_CHECKING:
     from natgrad.network.results.psis import Importance
+    from natgrad.posterior.response.result import LinearResponse
+    from natgrad.posterior.summary import Summary
 
 __all__ = ["Fit", "SavedFit", "Settings"]
 
@@ -48,7 +55,7 @@ class Settings:
 register(Settings)
 
 
-class Fit(ExportMixin, ShowMixin):
+class Fit(SamplingMixin, ExportMixin, ShowMixin):
     """The posterior of a network. ``fit["mu"]``, or ``fit[mu]`` with the node itself, is the factor of node ``mu``.
 
     Attributes
@@ -59,18 +66,24 @@ class Fit(ExportMixin, ShowMixin):
     settings : method, step, order, seed and version
     """
 
+    binding: Binding | None = None  # of a network that was declared with columns
+
     def __init__(self, problem: NetworkProblem, result: Result, settings: Settings, resume: Callable[..., Fit]) -> None:
         self.problem = problem
         self._resume = resume
+        self._response: LinearResponse | None = None  # the last one that was asked for
         self.state: State = result.state
         self.trace: Trace = result.trace
         self.stop: Stop = result.stop
+        self._bound = result.bound
         self.settings = settings
 
-    def _name(self, key: str | Node) -> str:
+    def _name(self, key: Any) -> str:
         """The name of a node that was given by its name or itself."""
+        if isinstance(key, RecordedNode):
+            return key.name
         if not isinstance(key, Node):
-            return key
+            return str(key)
         if self.problem.plan.nodes.get(key.name) is not key:
             raise KeyError(f"{key!r} is not in this network; nodes are {', '.join(self.problem.plan.nodes)}")
         return key.name
@@ -80,22 +93,32 @@ class Fit(ExportMixin, ShowMixin):
         block = self.problem.blocks.get(name)
         if block is None:
             what = "is observed" if name in self.problem.plan.nodes else "is not in this network"
-            raise KeyError(f"{name!r} {what}; hidden nodes are {', '.join(self.problem.blocks)}")
+            raise KeyError(f"{name!r} {what}; hidden nodes are {', '.join(self)}")
         lam = tuple(np.asarray(part, dtype=np.float64) for part in self.state.lam[name])
-        return Factor(name, block.family, block.plates, lam, block.origin)
+        node = self.problem.plan.nodes[name]
+        seen = values = None
+        if node.is_observed and node.kind != CATEGORY:  # a category that was observed is certain without this
+            seen, values = seen_values(node)
+        return Factor(name, block.family, block.plates, lam, block.origin, seen, values, self._labels)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.problem.blocks)
+        nodes = self.problem.plan.nodes
+        return (name for name in self.problem.blocks if not nodes[name].is_auxiliary)
 
     def __contains__(self, name: object) -> bool:
         if isinstance(name, Node):
             return self.problem.plan.nodes.get(name.name) is name and name.name in self.problem.blocks
         return name in self.problem.blocks
 
+    def bound_to(self, binding: Binding) -> Fit:
+        """The same fit, which knows its declaration and the ids of its data."""
+        self.binding, self._labels = binding, binding.domain.labels(binding.template)
+        return self
+
     @property
     def elbo(self) -> float:
         """The exact bound at the final state."""
-        return self.problem.bound(self.state)
+        return self.problem.bound(self.state) if self._bound is None else self._bound
 
     def elbo_by_node(self) -> dict[str, float]:
         """The bound's parts: E[log p(x | parents)] of each node, plus the entropy of q where it is hidden."""
@@ -126,7 +149,37 @@ class Fit(ExportMixin, ShowMixin):
         """
         from natgrad.network.results.predictive import make_predictive
 
+        self._refuse_chunks("predictive")
+
         return make_predictive(self.problem.plan, self.state.lam, self._name(name), sizes or {}, slots)
+
+    def predict(self, data: Any, nodes: Any = None) -> Predictions:
+        """The predictive distributions for the rows of a new table, of a network that was declared with columns.
+
+        Parameters
+        ----------
+        data : table, or tables by plate, as in ``Network.fit``
+            Columns of observed nodes may be missing: these nodes are predicted. What is there tells about the hidden nodes of
+            its rows, the assignments of a mixture for example. An id that was not there has its prior.
+        nodes : names of observed nodes, optional
+            Those to predict, whether the table has their columns or not.
+
+        Returns
+        -------
+        Predictions, by name
+            Each has ``mean``, ``std``, ``interval``, ``sample`` and ``log_density``; categories have ``probabilities``.
+        """
+        from natgrad.network.results.predict import needs_binding, predict
+
+        if self.binding is None:
+            raise needs_binding("predict")
+        return predict(self.binding, {name: self[name] for name in self}, data, nodes)
+
+    def _refuse_chunks(self, what: str) -> None:
+        if self.binding is not None and self.binding.tables is None:
+            raise PlateMismatch(
+                f"{what}: this network was read in chunks, and its rows are not held; predict(table) takes new ones"
+            )
 
     def psis(self, n: int = 1000, seed: int = 0) -> Importance:
         """How far q can be trusted, by Pareto-smoothed importance weights of ``n`` draws; needs arviz-stats.
@@ -135,7 +188,81 @@ class Fit(ExportMixin, ShowMixin):
         """
         from natgrad.network.results.psis import importance
 
+        self._refuse_chunks("psis")
         return importance(self.problem, self.state, n, seed)
+
+    def linear_response(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        tol: float = 1e-9,
+        max_iterations: int = 1000,
+        probes: int = 64,
+        exact: bool | None = None,
+        seed: int = 0,
+    ) -> LinearResponse:
+        """Standard deviations and covariances that the factorised q has lost: how the fit moves when the log joint is tilted.
+
+        Exact where the posterior is Gaussian. The means stay those of q. ``lr["mu"].std()``, ``lr.cov("a", "b")``,
+        ``lr.std(lambda m: m["a"] - m["b"])``, ``lr.influence("a")`` and ``lr.contraction`` are computed when they are asked for.
+
+        Parameters
+        ----------
+        names : list of names, optional
+            Nodes whose variances are computed at once, and which exports hold; by default all but categories, when asked for.
+        tol, max_iterations : float, int
+            Conjugate gradients stop at this part of their right-hand side, or after so many products, which is a warning.
+        probes : int
+            Random signs with which variances of nodes with more than 256 elements are estimated; ``lr["u"].std_error()`` says
+            how well.
+        exact : bool, optional
+            True for one solve for each element instead, however many; False for probes always.
+        seed : int, of the probes
+
+        Raises
+        ------
+        NotAtMaximum
+            Where the bound rises, or is flat, along some direction.
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> n = ng.Plate("n", 4)
+        >>> a, b = ng.Normal("a", 0.0, 1.0), ng.Normal("b", 0.0, 1.0)
+        >>> y = ng.Normal("y", a + b, 1.0, plate=n, observed=[1.0, 2.0, 0.5, 1.5])
+        >>> fit = ng.Network(y).fit()
+        >>> lr = fit.linear_response()
+        >>> print(f"{fit['a'].std():.4f} {lr['a'].std():.4f} {lr.correlation('a', 'b'):.4f}")
+        0.4472 0.7454 -0.8000
+        """
+        from natgrad.network.results.response import linearised
+        from natgrad.posterior.response.result import LinearResponse
+
+        chosen = None if names is None else [self[name].name for name in names]
+        at = linearised(self.problem, self.state, self.settings.order)
+        self._response = LinearResponse(
+            at, chosen, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed
+        )
+        return self._response
+
+    def summary(self, names: Sequence[str] | None = None, **options: Any) -> Summary:
+        """A table of means, standard deviations of every level that was computed, and intervals; see `ExportMixin.summary`.
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> n = ng.Plate("n", 4)
+        >>> a, b = ng.Normal("a", 0.0, 1.0), ng.Normal("b", 0.0, 1.0)
+        >>> fit = ng.Network(ng.Normal("y", a + b, 1.0, plate=n, observed=[1.0, 2.0, 0.5, 1.5])).fit()
+        >>> lr = fit.linear_response()
+        >>> fit.summary()
+             mean  sd (q)  sd (linear response)    lower  upper
+        a  0.5556  0.4472                0.7454  -0.6704  1.782
+        b  0.5556  0.4472                0.7454  -0.6704  1.782
+        mean and 90% interval: linear response
+        """
+        options.setdefault("linear_response", self._response)
+        return super().summary(names, **options)
 
     def continue_(self, method: Method | None = None, **options: Any) -> Fit:
         """Go on from here for more steps; takes the arguments of ``Network.fit``. The trace continues."""
@@ -152,7 +279,8 @@ class Fit(ExportMixin, ShowMixin):
             Whether a file that is there may be replaced; otherwise it is a FileExistsError.
         """
         content = {
-            "factors": {name: self[name] for name in self},
+            "factors": {name: self[name] for name in self.problem.blocks},
+            "auxiliary": [name for name in self.problem.blocks if self.problem.plan.nodes[name].is_auxiliary],
             "state": self.state,
             "trace": self.trace,
             "stop": self.stop,
@@ -162,7 +290,7 @@ class Fit(ExportMixin, ShowMixin):
         write_model(path, "Fit", content, overwrite=overwrite)
 
     def __repr__(self) -> str:
-        return f"<Fit of {', '.join(self.problem.blocks)}: {self.trace!r}; {self.stop}>"
+        return f"<Fit of {', '.join(self)}: {self.trace!r}; {self.stop}>"
 
 
 @dataclass(frozen=True)
@@ -183,14 +311,15 @@ class SavedFit(ExportMixin, ShowMixin):
     stop: Stop
     settings: Settings
     elbo: float
+    auxiliary: tuple[str, ...] = ()  # nodes that others declared: not listed, but there when asked for
 
     def __getitem__(self, name: str) -> Factor:
         if name not in self.factors:
-            raise KeyError(f"{name!r} is not a hidden node of this fit; these are {', '.join(self.factors)}")
+            raise KeyError(f"{name!r} is not a hidden node of this fit; these are {', '.join(self)}")
         return self.factors[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.factors)
+        return (name for name in self.factors if name not in self.auxiliary)
 
     def __contains__(self, name: object) -> bool:
         return name in self.factors
@@ -222,7 +351,7 @@ class SavedFit(ExportMixin, ShowMixin):
         return Fit(network.problem, Result(state, self.trace, self.stop), self.settings, network._continue)
 
     def __repr__(self) -> str:
-        return f"<SavedFit of {', '.join(self.factors)}: {self.trace!r}; {self.stop}>"
+        return f"<SavedFit of {', '.join(self)}: {self.trace!r}; {self.stop}>"
 
 
 def _measured_anew(state: State, factors: Mapping[str, Factor], blocks: Mapping[str, Block]) -> State:

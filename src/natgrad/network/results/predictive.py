@@ -7,33 +7,30 @@ more axis, `DRAW`, instead of at expectations.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 from scipy.special import logsumexp
 
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.origins import centred_mean
-from natgrad.network.compile.plan import Plan, with_gates
-from natgrad.network.compile.polynomial import Factor, Label, Mark, Polynomial
-from natgrad.network.execute.addressing import Labelled, read_factor
-from natgrad.network.execute.numpy_contraction import Contraction
-from natgrad.network.language.continuous import Beta, Exponential, Gamma, MultivariateNormal, Normal
-from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, MarkovChain, Poisson
+from natgrad.network.compile.plan import Plan
+from natgrad.network.language.continuous import Dirichlet, Gamma, MultivariateNormal, Normal
+from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.expressions import Constant, Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Index, Plate
-from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories
+from natgrad.network.results.conditionals import LOG_DENSITY, SAMPLE
+from natgrad.network.results.fields import field
+from natgrad.network.results.leaves import LEAF_LOG_DENSITY
 from natgrad.validation import as_numbers
 
-__all__ = ["Predictive", "make_predictive"]
+__all__ = ["STATISTIC", "Predictive", "hidden_twin", "make_predictive"]
 
 Array = npt.NDArray[Any]
-DRAW = Mark("draw")
 STATISTIC = {"simplex": "log", "probability": "log"}
 
 
@@ -47,8 +44,10 @@ class Predictive:
         new: Mapping[str, Node],
         origins: Mapping[str, Array],
         n_draws: int = 2000,
+        parts: frozenset[str] = frozenset(),
     ) -> None:
         self.node = node
+        self._parts = parts  # partly observed nodes whose missing elements are read
         self.n_draws = n_draws
         self._lam = lam
         self._new = new
@@ -112,7 +111,9 @@ class Predictive:
         generator = np.random.default_rng(rng)
         points = self._checked_values(values)
         slots = self._slots(self.node, generator, n, {})
-        logs = LOG_DENSITY[type(self.node)](points, slots)
+        kind = type(self.node)
+        known = LOG_DENSITY.get(kind)
+        logs = LEAF_LOG_DENSITY[kind](self.node, points, slots) if known is None else known(points, slots)
         return np.asarray(logsumexp(logs, axis=0) - np.log(n))
 
     def _checked_values(self, values: Any) -> Array:
@@ -138,24 +139,35 @@ class Predictive:
     def _slots(self, node: Node, rng: np.random.Generator, n: int, drawn: dict[str, Array]) -> dict[str, Array]:
         """The value of every parameter slot for each draw: [draw, plates, event]."""
         for parent in node.parents():
-            if parent.is_observed or parent.name in drawn:
+            if self._is_known(parent) or parent.name in drawn:
                 continue
             if parent.name in self._new:
                 drawn[parent.name] = self._draw_node(self._new[parent.name], rng, n, drawn)
             else:
-                lam = tuple(np.asarray(part) for part in self._lam[parent.name])
-                drawn[parent.name] = parent.family.sample(lam, rng, n) + self._origins.get(parent.name, 0)
+                drawn[parent.name] = self._posterior(parent, rng, n)
         found = {}
         for slot in node.slots_of:
+            if isinstance(node, Dirichlet):  # known numbers, one for each category
+                shape = (n, *(plate.size for plate in node.plates), node.size or 0)
+                found[slot.name] = np.broadcast_to(node.concentration(), shape)
+                continue
             statistic = STATISTIC.get(slot.kind, "x")
             moments = {
                 parent.name: parent.family.stats_of(drawn[parent.name], parent.size)
                 for parent in node.parents()
-                if not parent.is_observed
+                if not self._is_known(parent)
             }
-            value = _field(node, node.parameters[slot.name], statistic, moments, n)
+            value = field(node, node.parameters[slot.name], statistic, moments, n, self._parts)
             found[slot.name] = np.exp(value) if statistic == "log" else value
-        return found
+        return node.conditional(found)
+
+    def _posterior(self, parent: Node, rng: np.random.Generator, n: int) -> Array:
+        """Draws of a hidden node."""
+        lam = tuple(np.asarray(part) for part in self._lam[parent.name])
+        return np.asarray(parent.family.sample(lam, rng, n) + self._origins.get(parent.name, 0))
+
+    def _is_known(self, parent: Node) -> bool:
+        return parent.is_observed and parent.name not in self._lam
 
     # -- exact moments --
 
@@ -164,12 +176,12 @@ class Predictive:
         moments = {
             parent.name: parent.family.expected_stats(tuple(np.asarray(p) for p in self._lam[parent.name]))
             for parent in self.node.parents()
-            if not parent.is_observed
+            if not self._is_known(parent)
         }
         expression = self.node.parameters[slot]
         if slot == "mean":
             expression = centred_mean(self.node, expression, self._origins)[0]
-        return _field(self.node, expression, statistic, moments, None)
+        return field(self.node, expression, statistic, moments, None, self._parts)
 
     def _constant(self) -> Array:
         return centred_mean(self.node, self.node.parameters["mean"], self._origins)[1]
@@ -231,7 +243,12 @@ def make_predictive(
                 f"predictive({name!r}): {parent.name!r} is not a node of this network; write the new parameters with the nodes "
                 "that were fitted"
             )
-    return Predictive(node, lam, new, plan.origins)
+    return Predictive(node, lam, new, plan.origins, parts=plan.parts)
+
+
+def hidden_twin(node: Node) -> Node:
+    """The node as it would be without its data."""
+    return _resized(node, {}, {})
 
 
 def _found_size(node: Node, filled: Mapping[str, Expression]) -> dict[str, int]:
@@ -269,64 +286,14 @@ def _walk(expression: Expression) -> list[Expression]:
 def _resized(node: Node, sizes: Mapping[str, int], filled: Mapping[str, Expression]) -> Node:
     twin = copy.copy(node)
     twin.plates = tuple(Plate(p.name, sizes[p.name]) if p.name in sizes else p for p in node.plates)
-    twin.parameters = {**node.parameters, **filled}
+    # Auxiliary variables are those of the data that were seen; new values are drawn without them.
+    slots = {name: value for name, value in node.parameters.items() if not getattr(value, "is_auxiliary", False)}
+    twin.parameters = {**slots, **filled}
     for slot in node.slots_of:
         if slot.name in filled:
             twin._check_slot_size(slot)
-    twin.is_observed, twin.value, twin.mask = False, None, None
+    twin.is_observed, twin.value, twin.mask, twin.entries = False, None, None, None
     return twin
-
-
-def _field(
-    node: Node, expression: Expression, statistic: str, moments: Mapping[str, tuple[Any, ...]], n: int | None
-) -> Array:
-    """A statistic of a slot as an array [draw, plates, event]; without draws when n is None."""
-    known: dict[str, npt.NDArray[Any]] = {}
-    scope = Scope(node.name, node.plates, known, frozenset(plate.name for plate in node.plates))
-    events = {"vector": 1, "matrix": 2, "simplex": 1}.get(expression.kind, 0)
-    labels = tuple(scope.fresh("e", node.size or 0) for _ in range(events))
-    if isinstance(node, MarkovChain):
-        raise PlateMismatch(f"{node.name!r}: draw a chain with fit[{node.name!r}].sample(); its future is not a plate")
-    polynomial = expression.stat(statistic, scope, labels)
-    lead = () if n is None else (DRAW,)
-    out = (*lead, *scope.plate_names, *labels)
-    sizes = {**scope.sizes, DRAW: n or 1}
-    total = np.zeros(tuple(sizes[label] for label in out))
-    for factors, coefficient in _settled(polynomial, scope, labels):
-        arrays = [read_factor(_drawn(f, n), moments, known) for f in factors]
-        total += coefficient * _broadcast(arrays, out, sizes)
-    return total
-
-
-def _settled(polynomial: Polynomial, scope: Scope, labels: tuple[Label, ...]) -> list[tuple[tuple[Factor, ...], float]]:
-    found = []
-    for monomial in polynomial.monomials:
-        if monomial.deltas and labels:
-            # A diagonal matrix is wanted as a matrix here: an explicit identity carries the two labels.
-            for delta in monomial.deltas:
-                key = scope.register(np.eye(scope.sizes[delta.first]))
-                identity = Factor(key, 0, (delta.first, delta.second), known=True)
-                monomial = type(monomial)(monomial.coefficient, (*monomial.factors, identity))
-        whole = with_gates(monomial.settled(), scope.gates, ())
-        found.append((whole.factors, whole.coefficient))
-    return found
-
-
-def _drawn(factor: Factor, n: int | None) -> Factor:
-    if factor.known or n is None:
-        return factor
-    return Factor(factor.source, factor.stat, (DRAW, *factor.axes), False, factor.occurrence)
-
-
-def _broadcast(factors: list[Labelled], out: tuple[Label, ...], sizes: Mapping[Label, int]) -> Any:
-    present = {label for factor in factors for label in factor.labels}
-    kept = tuple(label for label in out if label in present)
-    if not factors:
-        return 1.0
-    arrays = [factor.array for factor in factors]
-    contraction = Contraction(kept, [factor.labels for factor in factors], [array.shape for array in arrays])
-    array = contraction(arrays)
-    return array.reshape([sizes[label] if label in kept else 1 for label in out])
 
 
 def _check_supported(node: Node) -> None:
@@ -334,54 +301,3 @@ def _check_supported(node: Node) -> None:
         raise TypeError(
             f"{node.name!r}: a {type(node).__name__} has no predictive distribution; ask its parents or children"
         )
-
-
-def _sample_vector(node: Any, s: dict[str, Array], rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    lam = node.family.natural(mean=s["mean"], precision=s["precision"])
-    return np.asarray(node.family.sample(lam, rng))
-
-
-def _sample_category(node: Any, s: dict[str, Array], rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    probabilities = np.broadcast_to(s["probs"], (*shape, s["probs"].shape[-1]))
-    cumulative = np.cumsum(probabilities, axis=-1)
-    return np.asarray((rng.random((*shape, 1)) * cumulative[..., -1:] > cumulative).sum(-1))
-
-
-def _numbers(node: Any, name: str) -> Array:
-    return np.asarray(node.parameters[name].value)
-
-
-SAMPLE: dict[type, Callable[..., Array]] = {
-    Normal: lambda node, s, rng, shape: rng.normal(s["mean"], 1.0 / np.sqrt(s["precision"]), shape),
-    MultivariateNormal: _sample_vector,
-    Gamma: lambda node, s, rng, shape: rng.gamma(s["shape"], 1.0 / s["rate"], shape),
-    Exponential: lambda node, s, rng, shape: rng.exponential(1.0 / s["rate"], shape),
-    Poisson: lambda node, s, rng, shape: rng.poisson(s["rate"], shape),
-    Bernoulli: lambda node, s, rng, shape: (rng.random(shape) < s["prob"]).astype(np.int64),
-    Binomial: lambda node, s, rng, shape: rng.binomial(_numbers(node, "trials").astype(np.int64), s["prob"], shape),
-    Categorical: _sample_category,
-    Beta: lambda node, s, rng, shape: rng.beta(s["a"], s["b"], shape),
-}
-LOG_DENSITY: dict[type, Callable[[Array, dict[str, Array]], Array]] = {
-    Normal: lambda x, s: stats.norm.logpdf(x, s["mean"], 1.0 / np.sqrt(s["precision"])),
-    MultivariateNormal: lambda x, s: _vector_density(x, s["mean"], s["precision"]),
-    Gamma: lambda x, s: stats.gamma.logpdf(x, s["shape"], scale=1.0 / s["rate"]),
-    Exponential: lambda x, s: stats.expon.logpdf(x, scale=1.0 / s["rate"]),
-    Poisson: lambda x, s: stats.poisson.logpmf(x, s["rate"]),
-    Bernoulli: lambda x, s: stats.bernoulli.logpmf(x, s["prob"]),
-    Binomial: lambda x, s: stats.binom.logpmf(x, s["trials"], s["prob"]),
-    Categorical: lambda x, s: _category_density(x, s["probs"]),
-    Beta: lambda x, s: stats.beta.logpdf(x, s["a"], s["b"]),
-}
-
-
-def _category_density(x: Array, probabilities: Array) -> Array:
-    places = np.broadcast_to(x[..., None], (*probabilities.shape[:-1], 1))
-    with np.errstate(divide="ignore"):  # a draw of the parents may rule a category out
-        return np.asarray(np.log(np.take_along_axis(probabilities, places, -1))[..., 0])
-
-
-def _vector_density(x: Array, mean: Array, precision: Array) -> Array:
-    difference = x - mean
-    quadratic = np.einsum("...i,...ij,...j->...", difference, precision, difference)
-    return np.asarray(0.5 * np.linalg.slogdet(precision)[1] - 0.5 * quadratic - 0.5 * x.shape[-1] * np.log(2 * np.pi))

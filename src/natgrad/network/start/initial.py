@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,12 @@ from natgrad.errors import PlateMismatch, SymmetricStart
 from natgrad.inference.callbacks import Progress
 from natgrad.inference.problem import State
 from natgrad.network.compile.incidence import told_apart
+from natgrad.network.language.auxiliary import Shares
 from natgrad.network.language.expressions import CATEGORY, COUNT, REAL, SIMPLEX, UNIT, VECTOR
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.slots import check_range, checked_categories
-from natgrad.network.start.clusters import best_clusters, choices_of
+from natgrad.network.start.clusters import cluster_starts
+from natgrad.network.start.features import choices_of
 from natgrad.network.start.order import default_order
 from natgrad.network.start.products import fitted_products, zero_products
 from natgrad.random import Stream, generator
@@ -26,16 +28,27 @@ from natgrad.validation import as_numbers, require
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["Init", "make_start", "started_nodes", "symmetry_watch"]
+__all__ = ["DRAWN_KINDS", "Init", "make_start", "make_starts", "started_nodes", "symmetry_watch"]
 
 Init = Mapping[Any, Any] | str | None  # keys are nodes or their names
 Stats = tuple[Any, ...]
 Values = dict[str, Any]
+# Streams of restarts, beside those of nodes.
+RESTART = 2**20
 DRAWN_KINDS = (REAL, VECTOR, SIMPLEX, UNIT, CATEGORY)
 
 
+class Given(NamedTuple):
+    """A start as the user wants it: values, nodes to draw, categories to cluster."""
+
+    values: Values
+    drawn: list[str]
+    gates: list[str]
+    order: tuple[str, ...]
+
+
 def make_start(problem: NetworkProblem, init: Init, seed: int) -> State:
-    """The state before the first step.
+    """The state before the first step; the first candidate, where there are several.
 
     Parameters
     ----------
@@ -45,41 +58,64 @@ def make_start(problem: NetworkProblem, init: Init, seed: int) -> State:
     seed : int
         Of the random draws.
     """
+    return make_starts(problem, init, seed)[0][1]()
+
+
+def make_starts(
+    problem: NetworkProblem, init: Init, seed: int, number: int = 0, seeds: bool = False
+) -> list[tuple[str, Callable[[], State]]]:
+    """The states that ``init`` may mean, each with a name: several where clusters are asked for, one for each number of them.
+
+    ``number`` counts restarts: draws and clusters are others. ``seeds`` takes points far from one another in place of clusters.
+    """
+    given = _given(problem, init)
+    # Of several categories the one that is clustered first sees the data, the others what it leaves.
+    gates = given.gates[::-1] if number % 2 else given.gates
+    found: list[tuple[str, Values]] = [
+        ("values" if given.values else "draws" if given.drawn else "priors", given.values)
+    ]
+    rng = generator(seed, Stream.START, *((RESTART + number,) if number else ())) if gates else None
+    for gate in gates:
+        assert rng is not None
+        score = functools.partial(_trial, problem, given, seed) if len(gates) == 1 else None
+        found = [
+            (name, {**new, **values})
+            for _, values in found
+            for name, new in cluster_starts(
+                problem, gate, values, problem.prior({}), rng, score, fewer=len(gates) == 1, seeds=seeds
+            )
+        ]
+
+    def made(values: Values) -> State:
+        state = _started(problem, values, given.drawn, seed, number)
+        _check_symmetry(problem, state)
+        return state
+
+    return [(name, functools.partial(made, values)) for name, values in found]
+
+
+def _given(problem: NetworkProblem, init: Init) -> Given:
     wanted = _by_node(problem, init)
     nodes = problem.plan.nodes
     values = {name: _value(nodes[name], entry) for name, entry in wanted.items() if not isinstance(entry, str)}
     drawn = [name for name, entry in wanted.items() if isinstance(entry, str) and entry == "random"]
     gates = [gate for gate, entry in wanted.items() if isinstance(entry, str) and entry == "kmeans"]
     order = default_order(problem.plan, started_nodes(problem, init))
-    trial = functools.partial(_trial, problem, values, drawn, seed, order) if len(gates) == 1 else None
-    for gate in gates:
-        found = best_clusters(problem, gate, values, problem.prior({}), generator(seed, Stream.START), trial)
-        values = {**found, **values}
-    state = _started(problem, values, drawn, seed)
-    _check_symmetry(problem, state)
-    return state
+    return Given(values, drawn, gates, order)
 
 
-def _trial(
-    problem: NetworkProblem,
-    given: Values,
-    drawn: list[str],
-    seed: int,
-    order: tuple[str, ...],
-    values: Values,
-    sweeps: int,
-) -> float:
+def _trial(problem: NetworkProblem, given: Given, seed: int, values: Values, sweeps: int) -> float:
     """The bound after some sweeps from a start; what the user gave comes before what was found."""
-    state, bound = _started(problem, {**values, **given}, drawn, seed), -math.inf
+    state, bound = _started(problem, {**values, **given.values}, given.drawn, seed), -math.inf
     for _ in range(sweeps):
-        result = problem.sweep(state, order)
+        result = problem.sweep(state, given.order)
         if not math.isfinite(result.bound) or not all(bool(info.valid) for info in result.info.values()):
             return bound
         state, bound = result.state, result.bound
     return bound
 
 
-def _started(problem: NetworkProblem, values: Values, drawn: list[str], seed: int) -> State:
+def _started(problem: NetworkProblem, values: Values, drawn: list[str], seed: int, number: int = 0) -> State:
     """Point masses at values, draws, everything else at its prior; products that would be zero fitted to the data."""
     nodes = problem.plan.nodes
     # From here on locations are measured from their origins.
@@ -98,9 +134,15 @@ def _started(problem: NetworkProblem, values: Values, drawn: list[str], seed: in
             mu[name] = problem.moments(problem.blocks[name], lam[name])
     # A number for each node that does not depend on how the network was written.
     numbers = {name: number for number, name in enumerate(default_order(problem.plan))}
+    again = (number,) if number else ()
     for name in drawn:
         if name not in values:
-            lam[name] = _random(nodes[name], lam[name], generator(seed, Stream.START, numbers[name]))
+            lam[name] = _random(nodes[name], lam[name], generator(seed, Stream.START, numbers[name], *again))
+            mu[name] = problem.moments(problem.blocks[name], lam[name])
+    for name, node in nodes.items():
+        if isinstance(node, Shares) and name not in values:
+            rng = generator(seed, Stream.START, numbers[name])
+            lam[name] = (node.drawn_logits(lam[name][0], rng), lam[name][1])
             mu[name] = problem.moments(problem.blocks[name], lam[name])
     state = State(lam, mu, 0)
     groups = zero_products(problem, mu)
@@ -110,7 +152,7 @@ def _started(problem: NetworkProblem, values: Values, drawn: list[str], seed: in
 
     def draw(name: str) -> Any:
         prior = tuple(np.asarray(part) for part in state.lam[name])
-        return nodes[name].family.sample(prior, generator(seed, Stream.START, numbers[name]))
+        return nodes[name].family.sample(prior, generator(seed, Stream.START, numbers[name], *again))
 
     return fitted_products(problem, state, groups, draw)
 
@@ -167,7 +209,7 @@ def _value(node: Node, value: Any) -> npt.NDArray[Any]:
             check_range(what, SIMPLEX, array)
             return array
         return checked_categories(what, _over(plates, array, what), node.size or 0, np.ones(plates, dtype=bool))
-    array = _over(plates + (node.size or 0,) * node.family.event_ndim, array, what)
+    array = _over(node.value_shape(), array, what)
     if node.kind == SIMPLEX:
         require(array > 0, array, what, "> 0")
     elif node.kind == UNIT:
@@ -240,7 +282,7 @@ def _components(problem: NetworkProblem) -> dict[str, list[tuple[str, int]]]:
     found, apart = {}, told_apart(problem.plan)
     for gate, choices in choices_of(problem).items():
         hidden = [(name, axis) for _, name, axis in choices if name in problem.blocks]
-        if hidden and gate not in apart and (problem.plan.nodes[gate].size or 0) > 1:
+        if hidden and gate not in apart and (problem.plan.nodes[gate].categories or 0) > 1:
             found[gate] = list(dict.fromkeys(hidden))
     return found
 
@@ -254,7 +296,7 @@ def _symmetric_words(gate: str, names: list[tuple[str, int]], what: str) -> str:
     listed = ", ".join(repr(name) for name in dict.fromkeys(name for name, _ in names))
     return (
         f"the components that {gate!r} chooses from ({listed}) {what}, so no update can tell them apart. Give a "
-        f'start: init={{"{names[0][0]}": values}}, init="random", or init="kmeans" for continuous data'
+        f'start: init={{"{names[0][0]}": values}}, init="random", or init="kmeans"'
     )
 
 

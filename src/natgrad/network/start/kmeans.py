@@ -8,13 +8,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["k_means", "nearest"]
+__all__ = ["k_means", "nearest", "spread_out"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 TRIALS, MOST_STEPS = 5, 100
 # Squared movement of the centres, relative to the variance of the points, below which they have settled.
 SETTLED = 1e-4
+# Centres up to which the nearest is looked for one after the other.
+FEW = 16
 # Distances that are in memory at a time.
 MOST_DISTANCES = 2**21
 
@@ -33,7 +35,7 @@ def k_means(points: Floats, n_clusters: int, rng: np.random.Generator) -> Floats
     centred = points - middle
     best, lowest = None, np.inf
     for _ in range(TRIALS):
-        centres, cost = _lloyd(centred, _spread_out(centred, n_clusters, rng))
+        centres, cost = _lloyd(centred, spread_out(centred, n_clusters, rng))
         if best is None or cost < lowest:
             best, lowest = centres, cost
     assert best is not None
@@ -46,7 +48,7 @@ def nearest(points: Floats, centres: Floats) -> Ints:
     return _assigned(points - middle, centres - middle)[0]
 
 
-def _spread_out(points: Floats, n_clusters: int, rng: np.random.Generator) -> Floats:
+def spread_out(points: Floats, n_clusters: int, rng: np.random.Generator) -> Floats:
     """k-means++: each centre a point, drawn in proportion to its squared distance from those before; the best of a few draws."""
     chosen = [int(rng.integers(len(points)))]
     distance = _squared(points, points[chosen])[:, 0]
@@ -93,9 +95,22 @@ def _assigned(points: Floats, centres: Floats) -> tuple[Ints, Floats]:
     for start in range(0, len(points), step):
         here = slice(start, start + step)
         squared = _squared(points[here], centres)
-        labels[here] = squared.argmin(1)
-        distance[here] = squared.min(1)
+        if len(centres) > FEW:
+            labels[here] = squared.argmin(1)
+            distance[here] = squared.min(1)
+        else:
+            labels[here], distance[here] = _least(squared)
     return labels, distance
+
+
+def _least(squared: Floats) -> tuple[Ints, Floats]:
+    """The smallest of a few columns and where it is: column after column, as rows this short are slow in NumPy."""
+    label, least = np.zeros(len(squared), dtype=np.int64), squared[:, 0]
+    for k in range(1, squared.shape[1]):
+        column = squared[:, k]
+        label[column < least] = k
+        least = np.minimum(least, column)
+    return label, least
 
 
 def _squared(points: Floats, centres: Floats) -> Floats:

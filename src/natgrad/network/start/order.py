@@ -27,6 +27,13 @@ __all__ = ["default_order", "factors_of_products"]
 
 def default_order(plan: Plan, started: Collection[str] = ()) -> tuple[str, ...]:
     """Every hidden node once; ``started`` are those that were given a start."""
+    known = plan.orders.get(frozenset(started))
+    if known is None:
+        known = plan.orders[frozenset(started)] = _found_order(plan, started)
+    return known
+
+
+def _found_order(plan: Plan, started: Collection[str]) -> tuple[str, ...]:
     depth, products = _depths(plan), set(factors_of_products(plan))
 
     def key(name: str) -> tuple[int, bool, bool, int, int, str]:
@@ -53,7 +60,9 @@ def factors_of_products(plan: Plan) -> dict[str, set[str]]:
 
 
 def _stage(plan: Plan, name: str, started: Collection[str]) -> int:
-    if plan.nodes[name].kind != CATEGORY:
+    if plan.nodes[name].family.name == "Shares":
+        return 6  # drawn at the start: what reads them comes first
+    if plan.nodes[name].kind != CATEGORY and not _chooses(plan, name):
         return 2 if _is_mean(plan, name) else 4
     if name in started:
         return 6
@@ -62,6 +71,11 @@ def _stage(plan: Plan, name: str, started: Collection[str]) -> int:
         return 3  # it chooses among priors of means that have to see data first
     around = {other for term in plan.terms_of(name) for other in (term.node, *term.readings)} & set(started)
     return 5 if around and all(plan.nodes[other].kind == CATEGORY for other in around) else 1
+
+
+def _chooses(plan: Plan, name: str) -> bool:
+    """Whether a Bernoulli stands where a category chooses."""
+    return any(name in term.gates.values() for term in plan.terms_of(name))
 
 
 def _is_mean(plan: Plan, name: str) -> bool:

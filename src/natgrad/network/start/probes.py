@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.problem import State
-from natgrad.network.start.clusters import choices_of
+from natgrad.network.compile.polynomial import Take
+from natgrad.network.start.features import choices_of
 from natgrad.network.start.revival import revived_factors
 from natgrad.random import Stream, generator
 
@@ -23,6 +24,8 @@ __all__ = ["PROBES", "shifted_components", "split_components"]
 Stats = tuple[Any, ...]
 # How far simplices are moved towards a draw, and the logarithms of rates.
 SHARE, SPREAD = 0.5, 0.5
+# A component that holds less than this part of an equal share may be better used elsewhere.
+LIGHT = 0.25
 
 
 def shifted_components(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
@@ -31,9 +34,11 @@ def shifted_components(problem: NetworkProblem, state: State, order: tuple[str, 
     A mean is moved by the spread of its children, not by its own uncertainty: merged components with many children are held
     together so tightly that a small difference between them grows by almost nothing in a sweep.
     """
+    gates = _merging(problem)
+    if not gates:
+        return None
     rng = generator(seed, Stream.PROBE, state.t)
     lam, mu = dict(state.lam), dict(state.mu)
-    gates = choices_of(problem)
     moved: set[str] = set()
     for gate in sorted(set(gates) & set(problem.blocks)):
         chosen = np.asarray(state.mu[gate][0])
@@ -55,18 +60,36 @@ def shifted_components(problem: NetworkProblem, state: State, order: tuple[str, 
     return shifted
 
 
+def _merging(problem: NetworkProblem) -> dict[str, list[tuple[str, str, int]]]:
+    """What hidden categories choose from (`choices_of`), but for what known indices read one by one: data tell these apart."""
+    told = {
+        (name, position)
+        for term in problem.plan.terms.values()
+        for name, readings in term.readings.items()
+        for reading in readings
+        for position, axis in enumerate(reading.axes)
+        if isinstance(axis, Take)
+    }
+    found = {gate: [c for c in choices if c[1:] not in told] for gate, choices in choices_of(problem).items()}
+    return {gate: choices for gate, choices in found.items() if choices}
+
+
 def split_components(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
-    """The lightest component of every category in the place of the heaviest, and the two moved apart as in `shifted_components`.
+    """The lightest component of a category in the place of the heaviest, and the two moved apart as in `shifted_components`.
 
     A component that holds nothing has its prior, from where it meets the data by chance only.
     """
+    gates = _merging(problem)
+    if not gates:
+        return None
     rng = generator(seed, Stream.PROBE, state.t, 1)
-    gates = choices_of(problem)
     lam, mu, moved = dict(state.lam), dict(state.mu), set[str]()
     pairs: dict[str, tuple[int, int]] = {}
     for gate in sorted(set(gates) & set(problem.blocks)):
         chosen = np.asarray(state.mu[gate][0])
         held = chosen.reshape(-1, chosen.shape[-1]).sum(0)
+        if held.min() > LIGHT * held.mean():
+            continue
         heavy, light = pairs[gate] = int(held.argmax()), int(held.argmin())
         for name, axis in sorted({(name, axis) for _, name, axis in gates[gate] if name in problem.blocks}):
             if name in moved or heavy == light or problem.blocks[name].shape[axis] != len(held):

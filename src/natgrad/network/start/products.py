@@ -95,8 +95,7 @@ def at_points(problem: NetworkProblem, state: State, values: dict[str, Any], fac
     lam, mu = dict(state.lam), dict(state.mu)
     for name, value in values.items():
         node = problem.plan.nodes[name]
-        first, second = (np.asarray(part) for part in lam[name])
-        narrow = first / factor**2, second / factor**2
+        narrow = tuple(np.asarray(part) / factor**2 for part in lam[name])
         shapes = node.stat_shapes()
         lam[name] = tuple(
             np.broadcast_to(p, s) for p, s in zip(node.family.centred(value, narrow), shapes, strict=True)

@@ -16,7 +16,7 @@ from natgrad.inference import auto, methods, step_sizes
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check
 from natgrad.inference.steppers import accelerated, checked, group_memory, message_memory
-from natgrad.inference.trace import Reason, StepRecord, Stop, Trace
+from natgrad.inference.trace import Reason, StartRecord, StepRecord, Stop, Trace
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.files.values import register
 
@@ -30,7 +30,8 @@ REASONS = {"ACCESSES": "MESSAGES"}
 
 def _trace_fields(trace: Trace) -> dict[str, Any]:
     columns = {name: trace[name].astype(np.int64 if name in INTEGERS else np.float64) for name in Trace.columns}
-    return {"columns": columns, "strategy": trace.strategy}
+    starts = {"starts": [tuple(start) for start in trace.starts]} if trace.starts else {}
+    return {"columns": columns, "strategy": trace.strategy, **starts}
 
 
 def _trace_of(kept: Mapping[str, Any]) -> Trace:
@@ -42,13 +43,14 @@ def _trace_of(kept: Mapping[str, Any]) -> Trace:
     columns = [kept["columns"][name].tolist() for name in names]
     trace = Trace([StepRecord(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)])
     trace.strategy = kept["strategy"]
+    trace.starts = tuple(StartRecord(*start) for start in kept.get("starts", ()))
     return trace
 
 
 def _check_trace(kept: Mapping[str, Any]) -> None:
     """One number for each step and column."""
     columns = {f"{name}?": f"{'whole' if name in INTEGERS else 'float'} [_]" for name in Trace.columns}
-    check(kept, {"columns": columns, "strategy": "text"}, where="the trace")
+    check(kept, {"columns": columns, "strategy": "text", "starts?": [("text", "whole", "float")]}, where="the trace")
 
 
 def _stop_of(kept: Mapping[str, Any]) -> Stop:
@@ -73,9 +75,10 @@ def _ratings_fields(ratings: Ratings) -> dict[str, Any]:
 
 _PLAIN: dict[str, tuple[type, ...]] = {
     "family": (
-        families.Bernoulli, families.Beta, families.Categorical, families.Dirichlet, families.Gamma, families.MarkovChain,
-        families.MultivariateNormal, families.Normal, families.NormalGamma, families.NormalWishart, families.Poisson,
-        families.TiedNormalWishart, families.Wishart,
+        families.Bernoulli, families.Beta, families.Binary, families.Categorical, families.Dirichlet, families.Gamma,
+        families.GaussianChain, families.MarkovChain, families.MultivariateNormal, families.Normal, families.NormalGamma,
+        families.NormalWishart, families.Poisson, families.TiedNormalWishart, families.Wishart,
+        families.PolyaGamma, families.LaplaceWeight, families.TruncatedNormal, families.TruncatedExponential, families.Shares,
     ),
     "method": (methods.VB, methods.Children, methods.GlobalBatch),
     "step": (step_sizes.RobbinsMonro, step_sizes.Constant, step_sizes.HoldThenDecay, step_sizes.PerNode),
@@ -93,7 +96,12 @@ register(message_memory.Checked, "memory.Checked", renamed=_ROTATION)
 register(group_memory.BatchMemory, "memory.Kept")
 register(group_memory.GroupMemory, "memory.Remembered")
 register(State)
-register(Factor)
+# What elements are called is kept once, with the declaration.
+register(
+    Factor,
+    None,
+    lambda f: {name: getattr(f, name) for name in ("name", "family", "plates", "lam", "origin", "seen", "values")},
+)
 register(Trace, None, _trace_fields, _trace_of)
 register(Stop, None, lambda stop: {"reason": stop.reason.name, "message": stop.message}, _stop_of)
 register(Ratings, None, _ratings_fields, lambda kept: Ratings.numbered(**kept))

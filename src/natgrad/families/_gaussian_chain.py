@@ -1,0 +1,226 @@
+"""λ in, moments out, for a whole path of real vectors: GaussianChain.
+
+    q(x) ∝ exp( Σ_t h_tᵀ x_t + Σ_t ⟨J_t, x_t x_tᵀ⟩ + Σ_{t not a start} ⟨C_t, x_t x_{t−1}ᵀ⟩ )
+
+λ = (h [T, D], J [T, D, D], C [T, D, D]). The precision of the path is block-tridiagonal, with P_tt = −2 J_t on the diagonal and
+P_{t, t−1} = −C_t beside it. Its block Cholesky factorisation is the Kalman filter in information form, and what goes back is the
+smoother (Rauch, Tung and Striebel, 1965):
+
+    S_t = P_tt − P_{t,t−1} S_{t−1}⁻¹ P_{t,t−1}ᵀ,   v_t = h_t − P_{t,t−1} S_{t−1}⁻¹ v_{t−1}
+    A   = Σ_t ½ v_tᵀ S_t⁻¹ v_t − ½ log|S_t| + ½ D log 2π
+    m_t = S_t⁻¹ v_t − G_t m_{t+1},   Σ_t = S_t⁻¹ + G_t Σ_{t+1} G_tᵀ,   Cov(x_{t+1}, x_t) = −Σ_{t+1} G_tᵀ,   G_t = S_t⁻¹ P_{t+1,t}ᵀ
+
+Work and memory grow with T, never with T².
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, final
+
+import numpy as np
+import scipy.special as sp
+from numpy.typing import NDArray
+
+from natgrad.families import _ops as ops
+from natgrad.families._family import Family, Param, draws, numpy_stats, tails
+from natgrad.families._ops import Array, Stats
+
+__all__ = ["GaussianChain"]
+
+
+class _Filtered(NamedTuple):
+    """S_t⁻¹ [T, …, D, D], log|S_t| [T, …] and S_t⁻¹ v_t [T, …, D]: time first."""
+
+    covariance: Array
+    logdet: Array
+    mean: Array
+    vector: Array
+
+
+@final
+@dataclass(frozen=True)
+class GaussianChain(Family):
+    """A path of T vectors of length D in which each depends on the one before; several sequences may lie end to end.
+
+    Plates are independent chains. What λ says of pairs across the start of a sequence is ignored, and the moment there is 0.
+
+    Parameters
+    ----------
+    lengths : tuple of int, lengths of the sequences on the time axis, summing to T; None for one sequence
+
+    Examples
+    --------
+    >>> chain = GaussianChain()
+    >>> walk = chain.natural(h=[[1.0], [0.0]], J=[[[-1.0]], [[-0.5]]], C=[[[0.0]], [[1.0]]])
+    >>> chain.mean(walk).round(9).tolist()  # precision [[2, −1], [−1, 1]], whose inverse is [[1, 1], [1, 2]]
+    [[1.0], [1.0]]
+    """
+
+    lengths: tuple[int, ...] | None = None
+
+    name: ClassVar[str] = "GaussianChain"
+    stat_names: ClassVar[tuple[str, ...]] = ("x", "xx", "lagged")
+    stat_ndims: ClassVar[tuple[int, ...]] = (2, 3, 3)
+    symmetric: ClassVar[tuple[bool, ...]] = (False, True, False)
+    event_ndim: ClassVar[int] = 2
+    params: ClassVar[tuple[Param, ...]] = (Param("h", 2, "real"), Param("J", 3, "real"), Param("C", 3, "real"))
+
+    def __post_init__(self) -> None:
+        if self.lengths is None:
+            return
+        object.__setattr__(self, "lengths", tuple(int(n) for n in self.lengths))
+        if not self.lengths or min(self.lengths) < 1:
+            raise ValueError(f"lengths must be positive, got {self.lengths}. For one sequence use None.")
+
+    def _natural(self, usual: dict[str, Array]) -> Stats:
+        return usual["h"], usual["J"], usual["C"]
+
+    def usual(self, lam: Stats) -> dict[str, Array]:
+        """`mean`, `covariance` and `lagged` (of each time with the one before): what a reader wants to see."""
+        mean, covariance, lagged, _ = self._smoothed(lam)
+        return {"mean": mean, "covariance": covariance, "lagged": lagged}
+
+    # -- forwards and backwards --
+
+    def inside_times(self, n_times: int) -> NDArray[np.bool_]:
+        """Times that are not the start of a sequence."""
+        lengths = self.lengths if self.lengths is not None else (n_times,)
+        if sum(lengths) != n_times:
+            raise ValueError(f"lengths sum to {sum(lengths)}, but the chain has T = {n_times} time steps.")
+        inside = np.ones(n_times, dtype=bool)
+        inside[np.cumsum((0, *lengths[:-1]))] = False
+        return inside
+
+    def _time_first(self, lam: Stats) -> tuple[Array, Array, Array]:
+        """h, P_tt and P_{t,t−1} with time as the first axis and common plates; nothing is left across starts."""
+        xp = ops.namespace(*lam)
+        h, J, C = ops.align(tuple(xp.asarray(g) for g in lam), self.stat_ndims)
+        inside = self.inside_times(h.shape[-2])
+        diagonal, beside = xp.moveaxis(-2.0 * J, -3, 0), xp.moveaxis(-C, -3, 0)
+        beside = xp.where(inside.reshape((-1, *(1,) * (beside.ndim - 1))), beside, 0.0)
+        return xp.moveaxis(h, -2, 0), diagonal, beside
+
+    def _filtered(self, h: Array, diagonal: Array, beside: Array) -> _Filtered:
+        def step(carry: tuple[Array, Array], now: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], _Filtered]:
+            covariance, mean = carry
+            here, precision, back = now
+            fold = back @ covariance
+            S = ops.symmetrise(precision - fold @ ops.transpose(back))
+            v = here - ops.matvec(back, mean)
+            inverse, logdet = ops.spd_inverse_logdet(S)
+            mean = ops.matvec(inverse, v)
+            return (inverse, mean), _Filtered(inverse, logdet, mean, v)
+
+        zero = ops.zeros(diagonal[0]), ops.zeros(h[0])
+        found: _Filtered = _scan(step, zero, (h, diagonal, beside))
+        return found
+
+    def _smoothed(self, lam: Stats) -> tuple[Array, Array, Array, _Filtered]:
+        """Means [..., T, D], covariances [..., T, D, D], those with the time before [..., T, D, D], and the forward pass."""
+        xp = ops.namespace(*lam)
+        h, diagonal, beside = self._time_first(lam)
+        forward = self._filtered(h, diagonal, beside)
+        # The last time has nothing after it.
+        after = xp.concatenate([beside[1:], ops.zeros(beside[:1])])
+
+        def step(
+            carry: tuple[Array, Array], now: tuple[Array, Array, Array]
+        ) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
+            mean, covariance = carry
+            own, filtered, back = now
+            gain = own @ ops.transpose(back)
+            lagged = -(covariance @ ops.transpose(gain))  # of the time after with this one
+            smooth = ops.symmetrise(own - gain @ lagged)
+            mean = filtered - ops.matvec(gain, mean)
+            return (mean, smooth), (mean, smooth, lagged)
+
+        zero = ops.zeros(forward.mean[0]), ops.zeros(diagonal[0])
+        mean, covariance, lagged = _scan(step, zero, (forward.covariance, forward.mean, after), reverse=True)
+        lagged = xp.concatenate([ops.zeros(lagged[:1]), lagged[:-1]])
+        return xp.moveaxis(mean, 0, -2), xp.moveaxis(covariance, 0, -3), xp.moveaxis(lagged, 0, -3), forward
+
+    def _statistics(self, mean: Array, covariance: Array, lagged: Array) -> Stats:
+        xp = ops.namespace(mean)
+        inside = self.inside_times(mean.shape[-2])[:, None, None]
+        before = xp.concatenate([ops.zeros(mean[..., :1, :]), mean[..., :-1, :]], axis=-2)
+        return mean, covariance + ops.outer(mean, mean), xp.where(inside, lagged + ops.outer(mean, before), 0.0)
+
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        mean, covariance, lagged, forward = self._smoothed(lam)
+        size = mean.shape[-1]
+        a = 0.5 * ((forward.vector * forward.mean).sum(-1) - forward.logdet + size * ops.LOG_2PI).sum(0)
+        return self._statistics(mean, covariance, lagged), a
+
+    def _moments_entropy(self, lam: Stats) -> tuple[Stats, Array]:
+        mean, covariance, lagged, forward = self._smoothed(lam)
+        # Without the squares of means, as for a single Normal.
+        entropy = 0.5 * (mean.shape[-1] * (1.0 + ops.LOG_2PI) - forward.logdet).sum(0)
+        return self._statistics(mean, covariance, lagged), entropy
+
+    def _inside(self, lam: Stats) -> Array:
+        return ops.namespace(*lam).isfinite(self._filtered(*self._time_first(lam)).logdet).all(0)
+
+    # -- values --
+
+    def stats_of(self, value: Array, size: int | None = None) -> Stats:
+        """(x_t, x_t x_tᵀ, x_t x_{t−1}ᵀ) of paths [..., T, D]; the last is 0 at starts."""
+        x = ops.namespace(value).asarray(value) * 1.0
+        return self._statistics(x, 0.0 * ops.outer(x, x), 0.0)
+
+    def centred(self, value: Array, lam: Stats) -> Stats:
+        """Mean at `value`, precision of `lam`."""
+        xp = ops.namespace(value, *lam)
+        _, J, C = ops.align(tuple(xp.asarray(g) for g in lam), self.stat_ndims)
+        x = xp.asarray(value) * 1.0 + 0.0 * J[..., 0]
+        C = xp.where(self.inside_times(x.shape[-2])[:, None, None], C, 0.0)
+        h = ops.matvec(-2.0 * J, x)
+        before = h[..., 1:, :] - ops.matvec(C[..., 1:, :, :], x[..., :-1, :])
+        h = xp.concatenate([h[..., :1, :], before], axis=-2)
+        after = h[..., :-1, :] - ops.matvec(ops.transpose(C[..., 1:, :, :]), x[..., 1:, :])
+        return xp.concatenate([after, h[..., -1:, :]], axis=-2), J, C
+
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """Paths [n, ..., T, D] by forward filtering, backward sampling."""
+        h, diagonal, beside = self._time_first(numpy_stats(lam))
+        with np.errstate(all="ignore"):
+            forward = self._filtered(h, diagonal, beside)
+        factors = np.linalg.cholesky(forward.covariance)
+        noise = rng.standard_normal((len(h), *draws(n, h.shape[1:])))
+        path = np.empty(noise.shape)
+        for t in range(len(h) - 1, -1, -1):
+            mean = forward.mean[t]
+            if t + 1 < len(h):
+                mean = mean - ops.matvec(forward.covariance[t] @ ops.transpose(beside[t + 1]), path[t + 1])
+            path[t] = mean + ops.matvec(factors[t], noise[t])
+        return np.moveaxis(path, 0, -2)
+
+    def mean(self, lam: Stats) -> NDArray[Any]:
+        """Smoothed means [..., T, D]."""
+        return np.asarray(self._smoothed(numpy_stats(lam))[0])
+
+    def var(self, lam: Stats) -> NDArray[Any]:
+        """Smoothed variances, the diagonals of the covariances [..., T, D]."""
+        return np.asarray(np.diagonal(self._smoothed(numpy_stats(lam))[1], axis1=-2, axis2=-1))
+
+    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The interval mean ± z · sd of each entry at each time (marginal intervals)."""
+        half = sp.ndtri(tails(mass)[1]) * np.sqrt(self.var(lam))
+        return self.mean(lam) - half, self.mean(lam) + half
+
+
+def _scan(step: Any, carry: Any, xs: tuple[Array, ...], reverse: bool = False) -> Any:
+    """`lax.scan` over the first axis for JAX arrays, a loop for NumPy; carries and results are tuples."""
+    if ops.is_jax(*xs):
+        from jax import lax
+
+        return lax.scan(step, carry, xs, reverse=reverse)[1]
+    n_times = len(xs[0])
+    found: Any = None
+    for t in range(n_times - 1, -1, -1) if reverse else range(n_times):
+        carry, out = step(carry, tuple(x[t] for x in xs))
+        if found is None:
+            found = [np.empty((n_times, *np.shape(part))) for part in out]
+        for array, part in zip(found, out, strict=True):
+            array[t] = part
+    return type(out)(*found) if hasattr(out, "_fields") else tuple(found)

@@ -1,0 +1,228 @@
+"""λ in, covariances under q out, as functions: what linear response asks of a family.
+
+V = ∇²A(λ) = Cov(φ) maps a change of λ to the change of the moments, dμ = V dλ. The value x of a node is a statistic of most
+families (the first one) but not of a Dirichlet, whose statistics are logarithms; Cov(x, φ) = ∂E[x]/∂λ whatever x is.
+`Family.fisher` makes the matrix; here nothing of that size is made, and NumPy does it in closed form. Families without one are
+differentiated by JAX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.special as sp
+
+from natgrad._jax import in_64_bits
+from natgrad.families import _ops as ops
+from natgrad.families._chain import MarkovChain
+from natgrad.families._chain_fisher import chain_covariance
+from natgrad.families._family import Family, numpy_stats
+from natgrad.families._ops import Array, Stats
+
+__all__ = ["Covariances", "covariances"]
+
+Times = Callable[[Stats], Stats]
+# Steps of a chain above which compiling pays.
+LONGEST_CHAIN = 5_000
+
+
+class Covariances(NamedTuple):
+    """Covariances under one q, as linear functions; arrays have the plates first.
+
+    ``times(dλ)`` is V dλ, ``value_by(dλ)`` is Cov(x, φ) dλ, ``stats_by(a)`` is Cov(φ, x) a and ``own(a)`` is Cov(x, x) a, for
+    weights a of the shape of the mean.
+    """
+
+    times: Times
+    value_by: Callable[[Stats], Array]
+    stats_by: Callable[[Array], Stats]
+    own: Callable[[Array], Array]
+
+
+def covariances(family: Family, lam: Stats) -> Covariances:
+    """The covariances of φ and of x under q(x; λ).
+
+    Examples
+    --------
+    >>> from natgrad.families import Normal
+    >>> found = covariances(Normal(), Normal().natural(mean=3.0, precision=4.0))
+    >>> [float(part) for part in found.times((1.0, 0.0))]  # Var(x) and Cov(x², x)
+    [0.25, 1.5]
+    """
+    lam = ops.align(numpy_stats(lam), family.stat_ndims)
+    if family.name == "Dirichlet":
+        return _dirichlet(lam)
+    if family.name == "Beta":
+        return _beta(lam)
+    make = _CLOSED.get(family.name)
+    if isinstance(family, MarkovChain) and lam[0].shape[-2] <= LONGEST_CHAIN:
+        times = chain_covariance(lam, family._starts(lam[0].shape[-2]))
+    else:
+        times = make(lam) if make is not None else _differentiated(family, lam)
+    if family.name in _PACKED:
+        return _packed(family, lam, times)
+
+    def first(weights: Array) -> Stats:
+        return (np.asarray(weights, np.float64), *(np.zeros_like(part) for part in lam[1:]))
+
+    return Covariances(
+        times, lambda change: times(change)[0], lambda weights: times(first(weights)), lambda a: times(first(a))[0]
+    )
+
+
+# -- closed forms of V --
+
+
+def _normal(lam: Stats) -> Times:
+    variance = 1.0 / (-2.0 * lam[1])
+    mean = lam[0] * variance
+
+    def times(change: Stats) -> Stats:
+        moved = variance * (change[0] + 2.0 * mean * change[1])
+        return moved, 2.0 * mean * moved + 2.0 * variance**2 * change[1]
+
+    return times
+
+
+def _multivariate_normal(lam: Stats) -> Times:
+    covariance = ops.spd_inverse_logdet(-2.0 * lam[1])[0]
+    mean = ops.matvec(covariance, lam[0])
+
+    def times(change: Stats) -> Stats:
+        second = ops.symmetrise(change[1])
+        moved = ops.matvec(covariance, change[0] + 2.0 * ops.matvec(second, mean))
+        cross = ops.outer(mean, moved)
+        return moved, cross + ops.transpose(cross) + 2.0 * covariance @ second @ covariance
+
+    return times
+
+
+def _gamma(lam: Stats) -> Times:
+    shape, rate = lam[1] + 1.0, -lam[0]
+    curved = sp.polygamma(1, shape)
+
+    def times(change: Stats) -> Stats:
+        return (change[1] + shape * change[0] / rate) / rate, curved * change[1] + change[0] / rate
+
+    return times
+
+
+def _wishart(lam: Stats) -> Times:
+    size = lam[0].shape[-1]
+    dof = 2.0 * lam[1] + size + 1
+    inverse = ops.spd_inverse_logdet(-2.0 * lam[0])[0]
+    curved = sp.polygamma(1, 0.5 * (dof[..., None] - np.arange(size))).sum(-1)
+
+    def times(change: Stats) -> Stats:
+        moved = inverse @ ops.symmetrise(change[0])  # half of −R⁻¹ dR
+        more = 2.0 * change[1]
+        value = more[..., None, None] * inverse + 2.0 * dof[..., None, None] * moved @ inverse
+        return value, curved * change[1] + 2.0 * np.trace(moved, axis1=-2, axis2=-1)
+
+    return times
+
+
+def _categorical(lam: Stats) -> Times:
+    probs = ops.softmax(lam[0])
+    return lambda change: (probs * (change[0] - (probs * change[0]).sum(-1, keepdims=True)),)
+
+
+def _bernoulli(lam: Stats) -> Times:
+    variance = sp.expit(lam[0]) * sp.expit(-lam[0])
+    return lambda change: (variance * change[0],)
+
+
+def _poisson(lam: Stats) -> Times:
+    rate = np.exp(lam[0])
+    return lambda change: (rate * change[0],)
+
+
+_CLOSED: dict[str, Callable[[Stats], Times]] = {
+    "Normal": _normal,
+    "MultivariateNormal": _multivariate_normal,
+    "Gamma": _gamma,
+    "Wishart": _wishart,
+    "Categorical": _categorical,
+    "Bernoulli": _bernoulli,
+    "Poisson": _poisson,
+}
+
+
+# -- values that are no statistics --
+
+
+def _dirichlet(lam: Stats) -> Covariances:
+    alpha = lam[0] + 1.0
+    total = alpha.sum(-1, keepdims=True)
+    mean, curved, of_total = alpha / total, sp.polygamma(1, alpha), sp.polygamma(1, total)
+
+    def centred(weights: Array) -> Array:
+        return weights - (mean * weights).sum(-1, keepdims=True)
+
+    return Covariances(
+        lambda change: (curved * change[0] - of_total * change[0].sum(-1, keepdims=True),),
+        lambda change: (change[0] - mean * change[0].sum(-1, keepdims=True)) / total,
+        lambda weights: (centred(np.asarray(weights, np.float64)) / total,),
+        lambda weights: mean * centred(np.asarray(weights, np.float64)) / (total + 1.0),
+    )
+
+
+def _beta(lam: Stats) -> Covariances:
+    a, b = lam[0] + 1.0, lam[1] + 1.0
+    total = a + b
+    mean, of_total = a / total, sp.polygamma(1, total)
+    first, second = sp.polygamma(1, a), sp.polygamma(1, b)
+
+    def times(change: Stats) -> Stats:
+        shared = of_total * (change[0] + change[1])
+        return first * change[0] - shared, second * change[1] - shared
+
+    return Covariances(
+        times,
+        lambda change: ((1.0 - mean) * change[0] - mean * change[1]) / total,
+        lambda weights: ((1.0 - mean) * weights / total, -mean * weights / total),
+        lambda weights: mean * (1.0 - mean) * weights / (total + 1.0),
+    )
+
+
+# -- by differentiation --
+
+# Values that pack a mean beside its precision.
+_PACKED = ("NormalGamma", "NormalWishart", "TiedNormalWishart")
+
+
+def _differentiated(family: Family, lam: Stats) -> Times:
+    """V dλ as the derivative of ∇A, compiled once for a family."""
+    product = _compiled(family)
+
+    def times(change: Stats) -> Stats:
+        with in_64_bits():
+            moved = product(lam, tuple(np.broadcast_to(c, g.shape) for c, g in zip(change, lam, strict=True)))
+        return tuple(np.asarray(part) for part in moved)
+
+    return times
+
+
+@lru_cache(maxsize=64)
+def _compiled(family: Family) -> Callable[[Stats, Stats], Stats]:
+    import jax
+
+    def moments(lam: Stats) -> Stats:
+        return family.moments(family.project(lam))[0]
+
+    def product(lam: Stats, change: Stats) -> Stats:
+        found: Stats = jax.jvp(moments, (lam,), (change,))[1]
+        return found
+
+    compiled: Any = jax.jit(product)
+    return compiled  # type: ignore[no-any-return]
+
+
+def _packed(family: Family, lam: Stats, times: Times) -> Covariances:
+    def refused(*_: Any) -> Any:
+        raise TypeError(f"the value of a {family.name} packs a mean and a precision: ask for its statistics")
+
+    return Covariances(times, refused, refused, refused)

@@ -1,0 +1,175 @@
+"""A template and data in; tables by plate, levels, and an ordinary network out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from natgrad.errors import PlateMismatch
+from natgrad.network.bind.build import Domain, check_plate, check_rows
+from natgrad.network.bind.levels import Levels, ids_of
+from natgrad.network.bind.tables import Table, TableChunks, as_table, is_frame
+from natgrad.network.bind.template import Template, Use
+from natgrad.network.language.columns import RecordedNode
+from natgrad.network.language.discrete import Categorical
+
+__all__ = ["Binding", "Rows", "find_domain", "open_tables"]
+
+Rows = Mapping[str, Table | TableChunks]
+
+
+class Binding(NamedTuple):
+    """What a fit knows of the data: the declaration, its levels, and the rows, where they are held."""
+
+    template: Template
+    domain: Domain
+    tables: Rows | None = None
+
+
+def open_tables(template: Template, data: Any, what: str = "the table", partial: bool = False) -> dict[str, Any]:
+    """The table of each plate; with ``partial``, columns may be missing, which the caller looks after."""
+    plates = template.tables
+    if data is None:
+        raise TypeError(
+            f"declared with columns, {', '.join(map(repr, template.columns[:6]))}: give the table, as in fit(table)"
+        )
+    if isinstance(data, Mapping) and data and all(_is_tabular(value) for value in data.values()):
+        unknown = [key for key in data if key not in plates]
+        if unknown:
+            raise PlateMismatch(
+                f"tables are given by plate, and {unknown[0]!r} is none that has columns: {', '.join(map(repr, plates))}"
+            )
+        found = {plate: as_table(value, f"the table of {plate!r}") for plate, value in data.items()}
+    else:
+        if len(plates) > 1:
+            raise PlateMismatch(
+                f"columns are read on plates {', '.join(map(repr, plates))}: give a table for each, as in "
+                f"fit({{{', '.join(f'{plate!r}: …' for plate in plates)}}})"
+            )
+        found = {plates[0]: as_table(data, what)}
+    lacking = [plate for plate in plates if plate not in found]
+    if lacking and not partial:
+        raise PlateMismatch(f"there is no table for plate {lacking[0]!r}; given are {', '.join(map(repr, found))}")
+    if not partial:
+        for plate, table in found.items():
+            from natgrad.data.io.columns import choose_columns
+
+            choose_columns(table.where, table.names, template.columns_on(plate))
+    return found
+
+
+def held(template: Template, tables: Rows, wanted: Mapping[str, Any] | None = None) -> dict[str, Table]:
+    """The tables in memory, those columns that are read."""
+    found = {}
+    for plate, table in tables.items():
+        names = [name for name in (*template.columns_on(plate), *_id_columns(template, plate)) if name in table]
+        names = list(dict.fromkeys(names)) if wanted is None else list(wanted[plate])
+        found[plate] = table.whole(names) if isinstance(table, TableChunks) else table.only(names)
+        check_rows(found[plate], plate)
+        if plate not in template.level_plates:
+            check_plate(template, plate, found[plate].n_rows)
+    return found
+
+
+def find_domain(template: Template, tables: Mapping[str, Table], before: Domain | None = None) -> Domain:
+    """The levels of every plate that is read by ids, and of every category; after those of ``before``, the new ones."""
+    levels: dict[str, Levels] = {}
+    for plate, uses in template.level_plates.items():
+        columns = [ids_of(tables[own], use.column.name) for use in uses if (own := _of(template, use)) in tables]
+        if plate in tables:
+            columns.append(ids_of(tables[plate], id_column(template, plate, tables[plate])))
+        columns = [column for column in columns if len(column)]
+        if before is None:
+            levels[plate] = Levels.of(columns)
+        else:
+            levels[plate] = before.levels[plate]
+            for column in columns:
+                levels[plate] = levels[plate].extended(column)
+    return Domain(levels, before.categories if before is not None else _categories(template, tables))
+
+
+def aligned(template: Template, tables: Mapping[str, Table], domain: Domain) -> dict[str, Table]:
+    """The tables, side information in the order of the levels: what a level lacks is missing."""
+    found = dict(tables)
+    for plate, levels in domain.levels.items():
+        if plate in tables:
+            table = tables[plate]
+            name = id_column(template, plate, table)
+            codes = levels.find(ids_of(table, name))
+            if len(np.unique(codes)) < len(codes):
+                twice = table.cells(name)[np.flatnonzero(np.bincount(codes)[codes] > 1)[0]]
+                raise ValueError(f"{table.where}: column {name!r}: {twice!r} is there twice; give every id one row")
+            rows = np.full(len(levels), -1)
+            rows[codes] = np.arange(len(codes))
+            found[plate] = _gathered(table, rows)
+    return found
+
+
+def id_column(template: Template, plate: str, table: Table | TableChunks) -> str:
+    """The column of a plate's own table by which others name its rows."""
+    names = _id_columns(template, plate)
+    for name in (*names, plate):
+        if name in table:
+            return name
+    raise ValueError(
+        f"{table.where} has no column {' or '.join(map(repr, (*names, plate)))}, which says which row is which element of "
+        f"{plate!r}; it has {', '.join(map(repr, table.names))}"
+    )
+
+
+def _id_columns(template: Template, plate: str) -> tuple[str, ...]:
+    found = (use.column.name for use in template.level_plates.get(plate, ()))
+    return tuple(dict.fromkeys((*found, plate))) if plate in template.level_plates else ()
+
+
+def _of(template: Template, use: Use) -> str:
+    plate = template.plate_of(use)
+    assert plate is not None
+    return plate
+
+
+def _categories(template: Template, tables: Mapping[str, Table]) -> dict[str, Levels]:
+    """Values of a category that are names, or that the size of something counts."""
+    found: dict[str, Levels] = {}
+    counted = {use.column.name for use in template.uses if use.role == "size"}
+    for use in template.uses:
+        node: RecordedNode = template.nodes[use.node]
+        if use.role != "observed" or use.column.name in found or not issubclass(node.function, Categorical):
+            continue
+        table, name = tables[_of(template, use)], use.column.name
+        if name in counted or not _is_number(table, name):
+            found[name] = Levels.of([ids_of(table.take(~table.missing(name)), name)])
+    for name in counted - set(found):
+        table = next(tables[_of(template, u)] for u in template.uses if u.column.name == name and u.role != "size")
+        found[name] = Levels.of([ids_of(table, name)])
+    return found
+
+
+def _is_number(table: Table, name: str) -> bool:
+    if table.is_numeric(name):
+        return True
+    try:
+        table.numbers(name)
+    except TypeError:
+        return False
+    return True
+
+
+def _gathered(table: Table, rows: Any) -> Table:
+    lost, columns = rows < 0, {}
+    for name in table.names:
+        column = table.cells(name)[rows]
+        if lost.any():
+            column = column.astype(np.float64 if column.dtype.kind in "biuf" else object)
+            column[lost] = np.nan if column.dtype.kind == "f" else None
+        columns[name] = column
+    return Table(columns, table.where, table.is_text)
+
+
+def _is_tabular(value: Any) -> bool:
+    if isinstance(value, (Mapping, Table, TableChunks, str, Path)) or callable(getattr(value, "chunks", None)):
+        return True
+    return bool(value.dtype.names) if isinstance(value, np.ndarray) else is_frame(value)

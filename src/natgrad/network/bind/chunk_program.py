@@ -1,0 +1,150 @@
+"""The plan of a chunk in; what its rows tell the globals, from the chunk's arrays and the moments of the globals, out.
+
+Pure functions on a backend, the same in every process: hidden nodes of rows are solved here, and forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from natgrad.network.bind.chunks import Known
+from natgrad.network.compile.plan import Plan
+from natgrad.network.execute.backend import BackendName
+from natgrad.network.execute.problem import NetworkProblem
+
+__all__ = ["ChunkProgram", "Told"]
+
+Stats = tuple[Any, ...]
+Moments = Mapping[str, Stats]
+# Rounds over hidden nodes of a row that read one another, at most, and the change of a moment below which they have settled: far
+# below what is promised for chunks of different sizes.
+MOST_ROUNDS, SETTLED = 500, 1e-14
+
+
+class Told(NamedTuple):
+    """What a chunk tells: arrays by name, and a number (entropies and values of terms)."""
+
+    parts: dict[str, Stats]
+    value: float
+
+
+class ChunkProgram:
+    """The functions of a chunk, on a backend; the same in every process.
+
+    Parameters
+    ----------
+    plan : Plan, of a chunk
+    local : names of the hidden nodes of rows, parents first
+    plate : name of the plate of rows
+    backend : name of the backend
+    """
+
+    def __init__(self, plan: Plan, local: tuple[str, ...], plate: str, backend: BackendName) -> None:
+        self.problem = NetworkProblem(plan, backend)
+        self.plan, self.local, self.plate = plan, local, plate
+        self.on, self.program = self.problem.backend, self.problem.program
+        self.rows = tuple(name for name, term in plan.terms.items() if plate in term.plates)
+        self.above = tuple(name for name in plan.terms if name not in self.rows)
+        # Without neighbours among themselves, one update given the globals is exact.
+        self.meet = any(self.problem.neighbours(name) & set(local) for name in local)
+        with self.on.running():
+            self.problem._fold_everything()
+        self._functions: dict[Any, Callable[..., Any]] = {}
+
+    def call(self, key: Any, build: Callable[[], Callable[..., Any]], *arguments: Any) -> Any:
+        """A function of the backend, made once."""
+        if key not in self._functions:
+            self._functions[key] = self.on.compile(build())
+        with self.on.running():
+            return self._functions[key](*arguments)
+
+    def arrays(self, known: Known) -> dict[str, Any]:
+        """The arrays of a chunk where the backend wants them, folded."""
+        with self.on.running():
+            return {key: self.on.put(array) for key, array in self.program.with_data(known).items()}
+
+    def solved(self, mu: Moments, known: Any) -> tuple[dict[str, Stats], Any]:
+        """Moments of the hidden nodes of a chunk's rows, given the globals, and their entropy; to be traced."""
+        xp, here, lam = self.on.xp, dict(mu), {}
+        for name in self.local:
+            block, shapes = self.plan.blocks[name], self.plan.nodes[name].stat_shapes()
+            empty = tuple(xp.zeros(shape) for shape in shapes)
+            lam[name] = here[name] = empty
+            if self.meet or block.n_columns > 1:
+                lam[name] = self.program.target(block, here, known, (name,))
+                here[name] = block.family.expected_stats(lam[name])
+
+        def once(carry: Any) -> Any:
+            lam, own, _, _, count = carry
+            entropy, change = xp.zeros(()), xp.zeros(())
+            for name in self.local:
+                block, old = self.plan.blocks[name], own[name]
+                new, fresh, _, gained = self.problem.update_in_turn(block, lam, {**mu, **own}, 1.0, known, [])
+                for a, b in zip(fresh, old, strict=True):
+                    change = xp.maximum(change, xp.max(xp.abs(a - b)) / (1.0 + xp.max(xp.abs(a))))
+                lam, own, entropy = {**lam, name: new}, {**own, name: fresh}, entropy + gained
+            return lam, own, entropy, change, count + 1
+
+        if not self.local:
+            return {}, xp.zeros(())
+        carry = once((lam, {name: here[name] for name in self.local}, xp.zeros(()), xp.zeros(()), xp.int32(0)))
+        if self.meet:
+            carry = self.on.repeat_while(lambda c: (c[3] > SETTLED) & (c[4] < MOST_ROUNDS), once, carry)
+        return carry[1], carry[2]
+
+    # -- additive --
+
+    @cached_property
+    def summary(self) -> Any:
+        """What adds up; raises `NotAdditive`."""
+        from natgrad.network.groups.summary import Summary
+
+        plate_of = {name: self.plate if name in self.rows else None for name in self.plan.terms}
+        order = tuple(name for name in self.plan.blocks if name not in self.local)
+        return Summary(self.problem, self.local, order, plate_of)
+
+    def statistics(self, known: Known, mu: Moments) -> Told:
+        """S of a chunk, and the entropy of what is hidden in its rows."""
+
+        def build() -> Callable[..., Any]:
+            def function(mu: Any, known: Any) -> Any:
+                local, entropy = self.solved(mu, known)
+                return self.summary.whole_statistics(local, known), entropy
+
+            return function
+
+        stats, entropy = self.call("statistics", build, mu, self.arrays(known))
+        return Told({key: (np.asarray(value),) for key, value in stats.items()}, float(entropy))
+
+    # -- not additive --
+
+    def messages(
+        self, known: Known, before: Moments, mu: Moments, names: tuple[str, ...], column: int | None, valued: bool
+    ) -> Told:
+        """What a chunk's rows tell some globals; with ``valued``, the terms that these do not touch, and entropies, too."""
+
+        def build() -> Callable[..., Any]:
+            def function(before: Any, mu: Any, column: Any, known: Any) -> Any:
+                local, entropy = self.solved(before, known)
+                here = {**mu, **local}
+                parts = {
+                    name: self.program.target(self.plan.blocks[name], here, known, self.rows, (), column)
+                    for name in names
+                }
+                total = entropy
+                for term in self.rows if valued else ():
+                    for piece in self.program.pieces(self.plan.terms[term]):
+                        apart = self.program.apart(piece, names[0]) if names else piece
+                        total = total + self.on.value(apart, here, known)
+                return parts, total
+
+            return function
+
+        number = None if column is None else np.int32(column)
+        key = ("messages", names, column is not None, valued)
+        parts, total = self.call(key, build, before, mu, number, self.arrays(known))
+        return Told({name: tuple(map(np.asarray, part)) for name, part in parts.items()}, float(total))

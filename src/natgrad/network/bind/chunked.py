@@ -1,0 +1,365 @@
+"""Chunks of one plan in; the engine's two kinds of problems, whose targets are sums over chunks, out.
+
+    λ̂_i = prior + Σ_chunks message_i(chunk, moments of the co-parents)
+
+Hidden nodes of rows are solved inside their chunk, given the globals, and not held. Where what a chunk tells the globals adds up
+(`natgrad.network.groups.summary`), chunks are groups: one pass is a sweep, what they told may be remembered, and samples of them
+are steps. Elsewhere, where a row reads several globals through different indices, a sweep is a pass for each stage of globals
+that do not meet in a row. Sums are made in the order of the chunks: the bits are the same for any number of threads or workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import NotAdditive
+from natgrad.inference.executors.threads import Executor, Threads
+from natgrad.inference.problem import (
+    Block,
+    BlockInfo,
+    ChildSet,
+    EdgeProblem,
+    GlobalResult,
+    GroupProblem,
+    GroupResult,
+    Sampled,
+    State,
+    SweepResult,
+)
+from natgrad.network.bind.chunk_program import ChunkProgram, Told
+from natgrad.network.bind.chunks import Chunks
+from natgrad.network.execute.backend import BackendName
+from natgrad.network.execute.choice import choose_backend
+from natgrad.network.execute.updates import blended_block, choose, put_column, take_column
+
+__all__ = ["ChunkGroups", "ChunkedEdges", "chunked_problem"]
+
+Stats = tuple[Any, ...]
+Moments = Mapping[str, Stats]
+Ints = npt.NDArray[np.int64]
+
+
+class _Chunked:
+    """What both kinds of problems have: chunks, a program, and how many messages are read."""
+
+    def _set(self, chunks: Chunks, program: ChunkProgram) -> None:
+        self.chunks, self.program = chunks, program
+        self.plan, self.backend = program.plan, program.on
+        self.globals = {name: block for name, block in self.plan.blocks.items() if name not in program.local}
+
+    def observations(self) -> dict[str, int]:
+        """Observations that are not missing, by node."""
+        inner = self.program.problem.observed
+        return {
+            name: self.chunks.n_present.get(name, 0) if name in self.program.rows else len(inner[name])
+            for name in inner
+        }
+
+    def reads(self) -> int:
+        """Messages of a sweep."""
+        share = self.chunks.n_rows / self.chunks.size
+        sets = (c for name in self.plan.blocks for c in self.program.problem.child_sets(name))
+        return int(sum(c.n_reads * (share if c.term in self.program.rows else 1.0) for c in sets))
+
+    def visit(self, function: str, *arguments: Any) -> Iterator[Told]:
+        """What every chunk tells, in order."""
+        return self.chunks.map(lambda known: getattr(self.program, function)(known, *arguments))
+
+    def total(self, function: str, *arguments: Any) -> Told:
+        """What all chunks tell, added up in their order."""
+        return _summed(self.visit(function, *arguments))
+
+    def bound_by_node(self, state: State) -> dict[str, float]:
+        """Of a chunked network only the whole bound is known."""
+        raise NotImplementedError("the bound by node is not known of a network that was read in chunks; elbo is")
+
+
+class ChunkGroups(_Chunked, GroupProblem):
+    """Chunks as groups, where what they tell adds up.
+
+    Parameters
+    ----------
+    chunks : Chunks
+    program : ChunkProgram
+    order : of the globals in a sweep
+    """
+
+    summarises = False
+
+    def __init__(self, chunks: Chunks, program: ChunkProgram, order: tuple[str, ...]) -> None:
+        self._set(chunks, program)
+        self.blocks, self.order = self.globals, order
+        self.group_plate, self.batch_size = chunks.plate, 1
+        self.n_groups, self.population = chunks.n_chunks, float(chunks.n_chunks)
+
+    @property
+    def n_observed(self) -> Mapping[str, int]:
+        return self.observations()
+
+    @property
+    def n_messages(self) -> int:
+        return self.reads()
+
+    def prior_of(self, name: str) -> Stats:
+        """Of a block of a network the prior is one of its messages."""
+        raise NotImplementedError("the prior of a block of a network is one of its messages")
+
+    def solve(self, state: State, groups: Ints | None, rows: Any, tol: float, limit: int) -> GroupResult:
+        """What some chunks tell, added up."""
+        mu = {name: state.mu[name] for name in self.blocks}
+        if groups is None:
+            told = self.total("statistics", mu)
+        else:
+            told = _summed(self.program.statistics(known, mu) for known in self.chunks.some(groups))
+        share = 1.0 if groups is None else len(groups) / self.n_groups
+        return GroupResult([], told.parts, told.value, 1, int(self.reads() * share))
+
+    def fits(self, rows: Any, groups: Ints | None, state: State, where: str) -> bool:
+        """Nothing is remembered of rows."""
+        return True
+
+    def scaled(self, messages: Any, scale: float) -> Any:
+        return {key: (value[0] * scale,) for key, value in messages.items()}
+
+    def global_step(self, state: State, messages: Any, rho: Any = 1.0) -> GlobalResult:
+        """The globals in turn, from S."""
+        return self._moved(state, messages, float(np.mean(rho)), self.order)
+
+    def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
+        """The bound without the entropies of what is hidden in rows."""
+        bound = self._moved(State(lam, mu, 0), messages, 1.0, ()).bound
+        assert bound is not None
+        return bound
+
+    def _moved(self, state: State, messages: Any, rho: float, names: tuple[str, ...]) -> GlobalResult:
+        program, summary = self.program, self.program.summary
+
+        def build() -> Callable[..., Any]:
+            def function(lam: Any, mu: Any, stats: Any, rho: Any, known: Any) -> Any:
+                lam, mu, info = dict(lam), dict(mu), {}
+                for name in names:
+                    block = self.blocks[name]
+                    target, fresh, info[name] = summary.update(block, lam, mu, stats, known)
+                    if not exact:
+                        target, fresh, _, info[name] = blended_block(program.on, block, lam[name], target, rho)
+                    lam[name], mu[name] = target, fresh
+                return lam, mu, summary.bound(lam, mu, stats, 0.0, known), info
+
+            return function
+
+        exact = rho == 1.0
+        lam, mu = ({name: part[name] for name in self.blocks} for part in (state.lam, state.mu))
+        sums = {key: value[0] for key, value in messages.items()}
+        device = program.problem.known_arrays
+        lam, mu, bound, info = program.call(("move", names, exact), build, lam, mu, sums, rho, device)
+        return GlobalResult(state._replace(lam=lam, mu=mu), info, float(bound))
+
+
+class ChunkedEdges(_Chunked, EdgeProblem):
+    """A network in chunks whose rows read several globals, each through an index of its own.
+
+    Parameters
+    ----------
+    chunks : Chunks
+    program : ChunkProgram
+    """
+
+    def __init__(self, chunks: Chunks, program: ChunkProgram) -> None:
+        self._set(chunks, program)
+        self.blocks = self.globals
+        self.gauges = tuple(pair for pair in program.problem.gauges if set(pair) <= set(self.blocks))
+
+    @cached_property
+    def observed(self) -> Mapping[str, Ints]:
+        """Of one chunk: samples of single observations are not taken."""
+        return self.program.problem.observed
+
+    @property
+    def n_observed(self) -> Mapping[str, int]:
+        return self.observations()
+
+    @cached_property
+    def n_messages(self) -> int:
+        return self.reads()
+
+    def child_sets(self, name: str) -> list[ChildSet]:
+        return self.program.problem.child_sets(name)
+
+    def coupling(self, name: str) -> int:
+        return self.program.problem.coupling(name)
+
+    def neighbours(self, name: str) -> set[str]:
+        return self.program.problem.neighbours(name) & set(self.blocks)
+
+    def moments(self, block: Block, lam: Stats) -> Stats:
+        return self.program.problem.moments(block, lam)
+
+    def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
+        """Every block once, in order, from sums over all chunks; the bound comes with the last pass."""
+        before = {name: state.mu[name] for name in self.blocks}
+        lam, mu, info = dict(state.lam), dict(state.mu), {}
+        value = None
+        for stage in self._stages(order):
+            last = stage[-1] == order[-1] and len(stage) == 1 and self.blocks[stage[0]].n_columns == 1
+            if self.blocks[stage[0]].n_columns > 1:
+                (name,) = stage
+                lam[name], mu[name], info[name] = self._in_turn(name, before, lam, mu, rho)
+                continue
+            told = self.total("messages", before, dict(mu), stage, None, last)
+            for name in stage:
+                lam[name], mu[name], info[name] = self._step(name, told.parts[name], lam, mu, rho)
+            if last:
+                inner = sum(float(np.vdot(g, m)) for g, m in zip(told.parts[stage[0]], mu[stage[0]], strict=True))
+                value = told.value + inner
+        if value is None:
+            value = self.total("messages", before, dict(mu), (), None, True).value
+        new = State(lam, mu, state.t + 1, {})
+        return SweepResult(new, value + self._above(lam, mu), info)
+
+    def bound(self, state: State) -> float:
+        """With what is hidden in rows solved for the globals of the state."""
+        mu = {name: self.moments(block, state.lam[name]) for name, block in self.blocks.items()}
+        return self.total("messages", mu, mu, (), None, True).value + self._above(state.lam, mu)
+
+    def target(
+        self,
+        block: Block,
+        state: State,
+        full: tuple[str, ...] | None = None,
+        sampled: tuple[Sampled, ...] = (),
+        column: int | None = None,
+    ) -> Stats:
+        """From whole terms; of a network in chunks no single children are drawn."""
+        if sampled:
+            raise TypeError(
+                "single children of a network that is read in chunks cannot be drawn: use VB(), or leave method= out"
+            )
+        mu = {name: state.mu[name] for name in self.blocks}
+        above = tuple(name for name in self.program.above if full is None or name in full)
+        total = self._from_above(block.name, mu, above, column)
+        if full is None or any(name in self.program.rows for name in full):
+            told = self.total("messages", mu, mu, (block.name,), column, False)
+            total = tuple(a + b for a, b in zip(total, told.parts[block.name], strict=True))
+        return total
+
+    def step_block(
+        self, block: Block, state: State, target: Stats, rho: Any, column: int | None = None
+    ) -> tuple[State, BlockInfo]:
+        return self.program.problem.step_block(block, state, target, rho, column)
+
+    # -- parts --
+
+    def _stages(self, order: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """Runs of blocks that do not meet in a term; one that ends the sweep comes alone, with the bound."""
+        stages: list[tuple[str, ...]] = []
+        for name in order:
+            alone = self.blocks[name].n_columns > 1 or name == order[-1]
+            together = stages[-1] if stages and not alone else ()
+            apart = all(self.blocks[n].n_columns == 1 and n not in self.neighbours(name) for n in together)
+            if together and apart:
+                stages[-1] = (*together, name)
+            else:
+                stages.append((name,))
+        return stages
+
+    def _step(self, name: str, told: Stats, lam: Any, mu: Any, rho: float) -> tuple[Stats, Stats, BlockInfo]:
+        block, on = self.blocks[name], self.program.on
+        own = {n: mu[n] for n in self.blocks}
+        target = tuple(a + b for a, b in zip(told, self._from_above(name, own, self.program.above, None), strict=True))
+
+        def build() -> Callable[..., Any]:
+            def function(lam: Any, target: Any, rho: Any) -> Any:
+                new, fresh, _, info = blended_block(on, block, lam, target, rho)
+                return (target if exact else new), fresh, info
+
+            return function
+
+        exact = rho == 1.0
+        new, fresh, info = self.program.call(("step", name, exact), build, lam[name], target, rho)
+        return new, fresh, info
+
+    def _in_turn(self, name: str, before: Any, lam: Any, mu: Any, rho: float) -> tuple[Stats, Stats, BlockInfo]:
+        """One column, or colour, after the other: each is a pass."""
+        block, on = self.blocks[name], self.program.on
+        old_all, own, stats = lam[name], lam[name], mu[name]
+        for number in range(block.n_columns):
+            here = {**{n: mu[n] for n in self.blocks}, name: stats}
+            column = number if block.column_axis is not None else None
+            told = self.total("messages", before, here, (name,), column, False).parts[name]
+            above = self._from_above(name, here, self.program.above, column)
+            target = tuple(np.asarray(a) + np.asarray(b) for a, b in zip(told, above, strict=True))
+            with on.running():
+                if column is not None:
+                    new, fresh, _, _ = blended_block(on, block, take_column(on, block, own, number), target, rho)
+                    own, stats = put_column(on, block, own, new, number), put_column(on, block, stats, fresh, number)
+                else:
+                    new, fresh, _, _ = blended_block(on, block, own, target, rho)
+                    chosen = on.xp.asarray(block.colours) == number
+                    own, stats = choose(on, block, chosen, new, own), choose(on, block, chosen, fresh, stats)
+        with on.running():
+            _, _, _, info = blended_block(on, block, old_all, own, 1.0)
+        return own, stats, info
+
+    def _from_above(self, name: str, mu: Moments, terms: tuple[str, ...], column: int | None) -> Stats:
+        """What the terms that are no rows tell a block."""
+        program = self.program
+
+        def build() -> Callable[..., Any]:
+            def function(mu: Any, column: Any, known: Any) -> Stats:
+                return program.program.target(self.blocks[name], mu, known, terms, (), column)
+
+            return function
+
+        number = None if column is None else np.int32(column)
+        key = ("above", name, terms, column is not None)
+        return tuple(map(np.asarray, program.call(key, build, mu, number, program.problem.known_arrays)))
+
+    def _above(self, lam: Any, mu: Any) -> float:
+        """The part of the bound that is no row."""
+        program = self.program
+
+        def build() -> Callable[..., Any]:
+            def function(lam: Any, mu: Any, known: Any) -> Any:
+                total = sum((program.program.log_joint(n, mu, known) for n in program.above), program.on.xp.zeros(()))
+                for name, block in self.blocks.items():
+                    entropy = block.family.moments_entropy(lam[name])[1]
+                    total = total + program.program.entropy(block, entropy, known)
+                return total
+
+            return function
+
+        parts = ({name: part[name] for name in self.blocks} for part in (lam, mu))
+        return float(program.call("value above", build, *parts, program.problem.known_arrays))
+
+
+def chunked_problem(
+    chunks: Chunks, order: tuple[str, ...], backend: BackendName | None, executor: Executor | None = None
+) -> ChunkGroups | ChunkedEdges:
+    """The problem of chunks: groups where what they tell adds up, edges elsewhere."""
+    name = choose_backend(chunks.plan, backend, chunks.n_chunks).name
+    program = ChunkProgram(chunks.plan, chunks.local, chunks.plate, name)
+    assert executor is None or isinstance(executor, Threads)
+    try:
+        program.summary  # noqa: B018
+    except NotAdditive:
+        return ChunkedEdges(chunks, program)
+    return ChunkGroups(chunks, program, order)
+
+
+def _summed(told: Iterator[Told]) -> Told:
+    total: Told | None = None
+    for part in told:
+        if total is None:
+            total = part
+            continue
+        parts = {
+            key: tuple(a + b for a, b in zip(value, part.parts[key], strict=True)) for key, value in total.parts.items()
+        }
+        total = Told(parts, total.value + part.value)
+    assert total is not None
+    return total

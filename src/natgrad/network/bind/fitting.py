@@ -1,0 +1,47 @@
+"""A template, a table and the options of a fit in; the fit, which carries the ids of the data, out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from natgrad.network.bind.bound import Binding, Rows, aligned, find_domain, held, open_tables
+from natgrad.network.bind.build import Domain, build_nodes
+from natgrad.network.bind.tables import LARGE, TableChunks
+from natgrad.network.bind.template import Template
+from natgrad.network.language.columns import RecordedNode
+
+if TYPE_CHECKING:
+    from natgrad.network.network import Network
+    from natgrad.network.results.fit import Fit
+
+__all__ = ["bind_network", "fit_table"]
+
+
+def fit_table(template: Template, data: Any, method: Any, chunk_rows: int | None, options: dict[str, Any]) -> Fit:
+    """The fit of a network that was declared with columns."""
+    tables = open_tables(template, data)
+    init = options["init"]
+    if isinstance(init, Mapping):
+        options["init"] = {key.name if isinstance(key, RecordedNode) else key: value for key, value in init.items()}
+    if chunk_rows is not None or is_large(tables):
+        from natgrad.network.bind.streaming import fit_chunks
+
+        return fit_chunks(template, tables, method, chunk_rows, options)
+    rows = held(template, tables)
+    domain = find_domain(template, rows)
+    network = bind_network(template, rows, domain)
+    return network.fit(method, **options).bound_to(Binding(template, domain, rows))
+
+
+def bind_network(template: Template, rows: Mapping[str, Any], domain: Domain) -> Network:
+    """The network of these rows, made by the language as if it had been declared with their arrays."""
+    from natgrad.network.network import Network
+
+    nodes = build_nodes(template, aligned(template, rows, domain), domain)
+    return Network(*(nodes[root.name] if isinstance(root, RecordedNode) else root for root in template.roots))
+
+
+def is_large(tables: Rows) -> bool:
+    """Whether there are files of so many rows that they are read in chunks."""
+    return any(isinstance(table, TableChunks) and (table.n_rows or 0) > LARGE for table in tables.values())

@@ -1,0 +1,74 @@
+"""Ids of any type in; the levels of a plate, in an order that the ids alone determine, and the number of each id out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.ids import as_ids, number_ids
+from natgrad.network.bind.tables import Table
+
+__all__ = ["Levels"]
+
+Array = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+
+
+@final
+class Levels:
+    """The different ids of a plate, sorted where they can be compared.
+
+    Parameters
+    ----------
+    ids : array, all different, in the order of the plate
+    """
+
+    def __init__(self, ids: Array) -> None:
+        self.ids = ids
+        self._numbers: dict[Any, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @classmethod
+    def of(cls, columns: Sequence[Array]) -> Levels:
+        """All ids of some columns."""
+        different = [number_ids(column, "id", "level")[1].array for column in columns]
+        if len({"text" if ids.dtype.kind in "OUS" else "number" for ids in different}) > 1:
+            different = [ids.astype(object) for ids in different]
+        return cls(np.asarray(number_ids(np.concatenate(different), "id", "level")[1].array))
+
+    def find(self, ids: Array) -> Ints:
+        """The number of each id; −1 for one that is not among them."""
+        if not self._numbers:
+            self._numbers = {key: number for number, key in enumerate(self.ids.tolist())}
+        numbers = self._numbers
+        different, places = np.unique(ids, return_inverse=True) if ids.dtype.kind != "O" else (ids, np.arange(len(ids)))
+        found = np.array([numbers.get(key, -1) for key in different.tolist()], dtype=np.int64)
+        return found[places.reshape(-1)]
+
+    def extended(self, ids: Array) -> Levels:
+        """The same levels, and after them those of ``ids`` that are new."""
+        new = number_ids(ids[self.find(ids) < 0], "id", "level")[1].array if (self.find(ids) < 0).any() else ids[:0]
+        if not len(new):
+            return self
+        kinds = {"text" if part.dtype.kind in "OUS" else "number" for part in (self.ids, new)}
+        old = self.ids.astype(object) if len(kinds) > 1 else self.ids
+        return Levels(np.concatenate([old, new.astype(object) if len(kinds) > 1 else new]))
+
+
+def ids_of(table: Table, name: str) -> Array:
+    """A column as ids; a row without one is an error."""
+    lost = np.flatnonzero(table.missing(name))
+    if lost.size:
+        raise ValueError(
+            f"{table.where}: column {name!r}, row {table.first + lost[0]} is missing ({lost.size} such), but it says which "
+            "element the row reads: leave these rows out"
+        )
+    cells = table.cells(name)
+    if cells.dtype.kind in "Mm":
+        cells = cells.astype(str)
+    return as_ids(cells, f"{table.where}: column {name!r}")

@@ -1,0 +1,194 @@
+"""A template, a table that is read in chunks, and the options of a fit in; the fit out: one run of the engine, as any other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from natgrad._version import __version__
+from natgrad.errors import PlateMismatch
+from natgrad.inference.auto import Auto
+from natgrad.inference.callbacks import as_callbacks
+from natgrad.inference.engine import TOLERANCE, Limits, Phase, Result, run
+from natgrad.inference.methods import SVI, VB, Method
+from natgrad.inference.problem import State
+from natgrad.inference.steppers.groups import GroupStepper, WholePasses
+from natgrad.inference.steppers.stepper import Stepper
+from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.network.bind.bound import Binding, Rows, held
+from natgrad.network.bind.chunked import ChunkedEdges, ChunkGroups, chunked_problem
+from natgrad.network.bind.chunks import Chunks
+from natgrad.network.bind.tables import CHUNK, Table, TableChunks
+from natgrad.network.bind.template import Template
+from natgrad.network.results.files import shapes_of, state_table
+from natgrad.network.results.fit import Fit, Settings
+from natgrad.network.start.initial import make_start, started_nodes, symmetry_watch
+from natgrad.network.start.order import default_order
+from natgrad.posterior.fit_options import (
+    CheckpointOptions,
+    checked_every,
+    checked_method,
+    checked_step,
+    checkpointer_of,
+)
+from natgrad.validation import whole_number
+
+__all__ = ["fit_chunks"]
+
+Chunked = ChunkGroups | ChunkedEdges
+
+
+def fit_chunks(
+    template: Template, tables: Rows, method: Method | None, chunk_rows: int | None, options: Mapping[str, Any]
+) -> Fit:
+    """The fit of a network to a table that is read in chunks."""
+    if options["n_init"] is not None:
+        raise ValueError(
+            f"n_init = {options['n_init']}: several starts would read a table in chunks several times, which is not done; fit a "
+            "part of the table with n_init=, and give its result as init="
+        )
+    size = CHUNK if chunk_rows is None else whole_number(chunk_rows, "chunk_rows")
+    plate = _longest(template, tables)
+    others = held(template, {name: table for name, table in tables.items() if name != plate})
+    chunks = Chunks(template, plate, _as_chunks(tables[plate]), others, size)
+    return _Run(template, chunks, options).fit(method, options)
+
+
+class _Run:
+    """A network and its chunks, fitted as often as wanted."""
+
+    def __init__(self, template: Template, chunks: Chunks, options: Mapping[str, Any]) -> None:
+        self.template, self.chunks = template, chunks
+        probe = chunked_problem(chunks, (), options["backend"])
+        inner = probe.program.problem
+        init = options["init"]
+        started = started_nodes(inner, init)
+        if wrong := sorted(started & set(chunks.local)):
+            raise ValueError(
+                f"init: {wrong[0]!r} is hidden in every row, and rows are read in chunks: start {', '.join(probe.blocks)}"
+            )
+        order = options["order"] or [name for name in default_order(chunks.plan, started) if name in probe.blocks]
+        if sorted(order) != sorted(probe.blocks):
+            raise ValueError(f"order must name every hidden node that is not in rows once: {', '.join(probe.blocks)}")
+        self.order = tuple(order)
+        self.problem: Chunked = probe
+        if isinstance(probe, ChunkGroups):
+            probe.order = self.order
+
+    def fit(self, method: Method | None, options: Mapping[str, Any]) -> Fit:
+        """A run from the start."""
+        problem, inner = self.problem, self.problem.program.problem
+        seed = whole_number(options["seed"], "seed", least=0)
+
+        def start() -> State:
+            whole = make_start(inner, options["init"], seed)
+            return State({n: whole.lam[n] for n in problem.blocks}, {n: whole.mu[n] for n in problem.blocks}, 0)
+
+        keep: CheckpointOptions = {key: options[key] for key in ("checkpoint", "every", "resume") if key in options}  # type: ignore[assignment]
+        return self._run(start, method, options["step"], seed, options, keep, Trace(), (symmetry_watch(inner),))
+
+    def resume(self, fit: Fit, method: Method | None, **options: Any) -> Fit:
+        """More steps from a fit."""
+        old = fit.settings
+        given = {**LIMITS, **options}
+        chosen = old.method if method is None else method
+        return self._run(
+            fit.state, chosen, given.get("step") or old.step, old.seed, given, {}, Trace(list(fit.trace.records)), ()
+        )
+
+    def _run(
+        self,
+        start: State | Callable[[], State],
+        method: Method | None,
+        step: Any,
+        seed: int,
+        options: Mapping[str, Any],
+        keep: CheckpointOptions,
+        trace: Trace,
+        watchers: Sequence[Any],
+    ) -> Fit:
+        problem = self.problem
+        chosen = checked_method(method)
+        settings = Settings(chosen, checked_step(step, chosen, problem), self.order, seed, __version__)
+        about = {
+            "method": chosen, "step": settings.step, "init": options.get("init"), "backend": problem.backend.name,
+            "chunk_rows": self.chunks.size,
+        }  # fmt: skip
+        checkpointer = checkpointer_of(keep, about, lambda: (state_table(shapes_of(problem), seed), {}))  # type: ignore[arg-type]
+        names = ("max_steps", "tol", "max_seconds", "max_messages", "max_passes")
+        limits = Limits(**{name: options[name] for name in names})
+        stepper, why = self._stepper(chosen, settings.step)
+        phase = Phase(
+            problem, chosen, settings.step, self.order, stepper=stepper, why=why,
+            bound_every=checked_every(options["bound_every"]),
+        )  # fmt: skip
+        going = Stop(Reason.CALLBACK, "the run goes on")
+        result = run(
+            phase, start, limits=limits, seed=seed, callbacks=(*as_callbacks(options["callbacks"]), *watchers),
+            verbose=options["verbose"], trace=trace, checkpointer=checkpointer,
+            model_at=lambda state: self._made(Result(state, trace, going), settings),
+        )  # fmt: skip
+        return self._made(result, settings)
+
+    def _made(self, result: Result, settings: Settings) -> Fit:
+        problem: Any = self.problem
+        binding = Binding(self.template, self.chunks.domain, None)
+        return Fit(problem, result, settings, self.resume).bound_to(binding)
+
+    def _stepper(self, method: Method | None, step: Any) -> tuple[Stepper | None, str]:
+        """The stepper of chunks as groups; of others the engine chooses it."""
+        problem, chunks = self.problem, self.chunks
+        words = f"{chunks.n_rows:,} rows in {chunks.n_chunks} chunks of {chunks.size:,}"
+        if isinstance(problem, ChunkedEdges):
+            if method is not None and not isinstance(method, VB):
+                raise TypeError(
+                    f"{method}: rows of this network read several hidden nodes, each through an index of its own; in chunks it "
+                    "is fitted by exact sweeps, VB() or none"
+                )
+            return None, words
+        if isinstance(method, VB) or (method is None and problem.n_groups == 1):
+            whole = GroupStepper(problem, problem.n_groups, *problem.local_limits, remember=True)
+            return whole, f"{words}; coordinate ascent on all of them"
+        size = 1
+        if isinstance(method, SVI):
+            if method.plate != chunks.plate:
+                raise PlateMismatch(f"SVI: batch names plate {method.plate!r}, and rows lie along {chunks.plate!r}")
+            size = max(1, round(method.size / chunks.size))
+            if not isinstance(step, Auto):
+                return GroupStepper(
+                    problem, size, *problem.local_limits, step, remember=False
+                ), f"{words}; {step}, as asked"
+        elif method is not None:
+            raise TypeError(f"{method} draws single observations, and rows are read in chunks: use VB(), SVI or none")
+        memoised = GroupStepper(problem, size, *problem.local_limits, remember=True)
+        why = f"{words}; memoised VB: given the globals they are independent"
+        return (WholePasses(memoised) if method is None else memoised), why
+
+
+LIMITS: dict[str, Any] = {
+    "max_steps": 1000, "max_passes": None, "max_seconds": None, "max_messages": None, "tol": TOLERANCE, "callbacks": (),
+    "bound_every": None, "verbose": None,
+}  # fmt: skip
+
+
+def _longest(template: Template, tables: Rows) -> str:
+    """The plate whose table is read in chunks: the longest of those whose rows are nobody's levels."""
+    free = [plate for plate in tables if plate not in template.level_plates]
+    if not free:
+        raise PlateMismatch("rows of every table are read by their ids: none can come in chunks; leave chunk_rows= out")
+
+    def length(plate: str) -> float:
+        table = tables[plate]
+        return float("inf") if table.n_rows is None else float(table.n_rows)
+
+    return max(free, key=length)
+
+
+def _as_chunks(table: Table | TableChunks) -> TableChunks:
+    if isinstance(table, TableChunks):
+        return table
+
+    def read(names: Sequence[str], size: int) -> Iterator[Table]:
+        yield table
+
+    return TableChunks(read, table.names, table.where, table.n_rows)

@@ -1,0 +1,354 @@
+"""Whatever holds rows in; columns by name, as arrays whose missing cells are NaN, out.
+
+A table is a pandas or Polars frame, an Arrow table, a mapping or a structured array of columns; the name of a file, or of several
+with ``*``; a source or a list of such tables, one after the other. The readers of files are those of `natgrad.data.io`.
+"""
+
+from __future__ import annotations
+
+import glob
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.io.columns import choose_columns, refuse_duplicates
+from natgrad.data.io.parquet import ARROW, ParquetTable
+from natgrad.data.io.tables import is_parquet, kind_of_table, table_chunks
+from natgrad.data.stream import is_rereadable
+
+__all__ = ["Table", "TableChunks", "as_table", "is_frame"]
+
+Array = npt.NDArray[Any]
+# What a cell of a text file says when it is empty.
+EMPTY = frozenset({"", "na", "n/a", "nan", "null", "none"})
+# Rows of a chunk, if nobody says; and rows of files from which on they are read in chunks.
+CHUNK, LARGE = 100_000, 2_000_000
+FORMS = (
+    "a pandas or Polars frame, an Arrow table, a dict of columns, the name of a file (.csv, .tsv, .jsonl, .parquet, .arrow; * "
+    "for several), or an iterator of such tables"
+)
+
+
+@final
+class Table:
+    """Columns of the same length in memory.
+
+    Parameters
+    ----------
+    columns : mapping from names to arrays
+    where : what errors call the table
+    is_text : bool
+        Whether cells are text because the file is: numbers are then read from it.
+    first : number of its first row, for errors
+    """
+
+    def __init__(self, columns: Mapping[str, Any], where: str, is_text: bool = False, first: int = 0) -> None:
+        self.where, self.is_text, self.first = where, is_text, first
+        refuse_duplicates(where, list(columns))
+        self._columns = {name: _as_array(values, f"{where}: column {name!r}") for name, values in columns.items()}
+        lengths = {len(column) for column in self._columns.values()}
+        if len(lengths) > 1:
+            shown = {name: len(column) for name, column in self._columns.items()}
+            raise ValueError(f"{where}: columns have different lengths: {shown}")
+        self.n_rows = lengths.pop() if lengths else 0
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns."""
+        return list(self._columns)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
+    def cells(self, name: str) -> Array:
+        """A column as it is; a name that is not there is an error that shows the ones that are."""
+        choose_columns(self.where, self.names, [name])
+        return self._columns[name]
+
+    def numbers(self, name: str) -> Array:
+        """A column as numbers, missing cells as NaN; one that is something else is named with its row."""
+        array = self.cells(name)
+        if array.dtype.kind in "biu":
+            return array.astype(np.int64) if array.dtype.kind != "u" else array
+        if array.dtype.kind == "f":
+            return array.astype(np.float64, copy=False)
+        if array.dtype.kind not in "OUS":
+            raise TypeError(f"{self._at(name)} is of type {array.dtype}, not numbers: convert it")
+        return np.array([self._number(name, row, cell) for row, cell in enumerate(array.tolist())], dtype=np.float64)
+
+    def _number(self, name: str, row: int, cell: Any) -> float:
+        if is_missing(cell) or (self.is_text and isinstance(cell, str) and cell.strip().lower() in EMPTY):
+            return math.nan
+        try:
+            if isinstance(cell, (str, bytes)) and not self.is_text:
+                raise ValueError
+            return float(cell)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"{self._at(name)}, row {self.first + row}: {cell!r} is not a number; numbers are needed there, and an id stands "
+                "in an index, as in u[Column(…)]"
+            ) from None
+
+    def missing(self, name: str) -> npt.NDArray[np.bool_]:
+        """Which cells of a column are missing."""
+        array = self.cells(name)
+        if array.dtype.kind in "fMm":
+            return np.isnan(array) if array.dtype.kind == "f" else np.isnat(array)
+        if array.dtype.kind not in "OUS":
+            return np.zeros(len(array), dtype=bool)
+        cells = array.tolist()
+        if self.is_text:
+            return np.array([is_missing(cell) or str(cell).strip() == "" for cell in cells], dtype=bool)
+        return np.array([is_missing(cell) for cell in cells], dtype=bool)
+
+    def is_numeric(self, name: str) -> bool:
+        """Whether a column holds numbers by its type."""
+        return self.cells(name).dtype.kind in "biuf"
+
+    def take(self, rows: Any) -> Table:
+        """Some of the rows."""
+        return Table({name: column[rows] for name, column in self._columns.items()}, self.where, self.is_text)
+
+    def only(self, names: Iterable[str]) -> Table:
+        """Some of the columns, copied."""
+        kept = {name: np.array(self.cells(name)) for name in dict.fromkeys(names)}
+        return Table(kept, self.where, self.is_text, self.first)
+
+    def repeated(self, length: int) -> Table:
+        """The same table, its first row repeated at the end until it has so many."""
+        rows = np.concatenate([np.arange(self.n_rows), np.zeros(length - self.n_rows, dtype=np.int64)])
+        return Table({name: column[rows] for name, column in self._columns.items()}, self.where, self.is_text)
+
+    def _at(self, name: str) -> str:
+        return f"{self.where}: column {name!r}"
+
+    @staticmethod
+    def joined(tables: Sequence[Table], where: str | None = None) -> Table:
+        """One table after the other; they must have the same columns."""
+        first = tables[0]
+        for table in tables[1:]:
+            choose_columns(table.where, table.names, first.names)
+        whole = {name: _concatenated([table.cells(name) for table in tables]) for name in first.names}
+        return Table(whole, where or first.where, first.is_text)
+
+
+@final
+class TableChunks:
+    """A table that is read chunk after chunk, again and again.
+
+    Parameters
+    ----------
+    read : a function of the names of columns and a number of rows, that yields tables
+    names : of its columns
+    where : what errors call it
+    n_rows : int, optional, if that is known before it is read
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Sequence[str], int], Iterator[Table]],
+        names: list[str],
+        where: str,
+        n_rows: int | None = None,
+    ) -> None:
+        self.read, self.names, self.where, self.n_rows = read, names, where, n_rows
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def chunks(self, names: Sequence[str], size: int = CHUNK) -> Iterator[Table]:
+        """Some of the columns, ``size`` rows at a time but for the last chunk."""
+        choose_columns(self.where, self.names, names)
+        waiting: list[Table] = []
+        held = first = 0
+        for part in self.read(names, size):
+            waiting.append(part.only(names))
+            held += part.n_rows
+            while held >= size:
+                whole = Table.joined(waiting, self.where) if len(waiting) > 1 else waiting[0]
+                yield _part(whole, 0, size, first)
+                waiting = [_part(whole, size, held, first)] if held > size else []
+                held, first = held - size, first + size
+        if held:
+            yield _part(Table.joined(waiting, self.where), 0, held, first)
+
+    def whole(self, names: Sequence[str]) -> Table:
+        """All rows in memory."""
+        parts = list(self.chunks(names))
+        if not parts:
+            raise ValueError(f"{self.where} has no rows: there is nothing to learn from")
+        return Table.joined(parts, self.where)
+
+
+def as_table(data: Any, where: str = "the table") -> Table | TableChunks:
+    """Whatever holds rows as a table, or as one that is read in chunks."""
+    if isinstance(data, (Table, TableChunks)):
+        return data
+    if isinstance(data, (str, Path)):
+        return _of_files(data)
+    if isinstance(data, Mapping):
+        return Table(data, where)
+    if isinstance(data, np.ndarray) and data.dtype.names:
+        return Table({name: data[name] for name in data.dtype.names}, where)
+    if (columns := _frame(data)) is not None:
+        return Table(columns, where)
+    if isinstance(data, (list, tuple)) and data:
+        return _of_parts(lambda: iter(data), where)
+    if callable(getattr(data, "chunks", None)):
+        if is_rereadable(data, silent=True):
+            return _of_parts(data.chunks, where)
+        return _held(iter(data.chunks()), where)
+    if isinstance(data, Iterator):
+        return _held(data, where)
+    if callable(data):
+        return _of_parts(data, where)
+    raise TypeError(f"{where} must be {FORMS}, got {type(data).__name__}")
+
+
+def is_missing(cell: Any) -> bool:
+    """None, NaN, NaT and pandas.NA."""
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, float) and cell != cell)
+
+
+# -- forms --
+
+
+def is_frame(data: Any) -> bool:
+    """Whether something is a frame of pandas or Polars, or a table of Arrow."""
+    kind = type(data)  # of a lazy frame, to ask for the names would be work
+    return hasattr(kind, "columns") and any(
+        hasattr(kind, name) for name in ("iloc", "get_column", "collect", "num_rows")
+    )
+
+
+def _frame(data: Any) -> dict[str, Any] | None:
+    """The columns of a frame of some library; None for what is none."""
+    if not is_frame(data):
+        return None
+    if hasattr(data, "iloc"):
+        names = [str(name) for name in data.columns]
+        refuse_duplicates("the table", names)
+        return {name: data.iloc[:, place].to_numpy() for place, name in enumerate(names)}
+    if hasattr(data, "num_rows"):
+        return {name: data.column(name).to_numpy(zero_copy_only=False) for name in data.schema.names}
+    if hasattr(data, "collect"):
+        data = data.collect()  # a lazy frame of Polars
+    return {name: data.get_column(name).to_numpy() for name in data.columns}
+
+
+def _as_array(values: Any, what: str) -> Array:
+    if isinstance(values, np.ma.MaskedArray):
+        lost = np.ma.getmaskarray(values)
+        values = values.data.astype(object)
+        values[lost] = None
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    if not isinstance(values, np.ndarray):
+        values = list(values) if isinstance(values, Iterable) and not isinstance(values, (str, bytes)) else values
+        mixed = isinstance(values, list) and len({type(value) for value in values}) > 1
+        plain = not isinstance(values, list) or not mixed or all(type(v) in (int, float, bool) for v in values)
+        array = np.array(values) if plain else np.array(values, dtype=object)
+    else:
+        array = values
+    if array.ndim == 0:
+        raise TypeError(f"{what} must be a list or array, got {values!r}")
+    if array.dtype.kind == "O" and array.size and isinstance(array.flat[0], (list, np.ndarray)):
+        try:
+            array = np.stack([np.asarray(row) for row in array])
+        except ValueError:
+            raise TypeError(f"{what} has lists of different lengths: give each entry a row") from None
+    return array
+
+
+def _concatenated(parts: list[Array]) -> Array:
+    """One array after the other; text and numbers are not made one type."""
+    if len({"O" if part.dtype.kind in "OUS" else "n" for part in parts}) > 1 or any(p.dtype.kind == "O" for p in parts):
+        parts = [part.astype(object) for part in parts]
+    return np.concatenate(parts)
+
+
+def _part(table: Table, begin: int, end: int, first: int) -> Table:
+    if begin == 0 and end == table.n_rows:
+        table.first = first
+        return table
+    cut = {name: table.cells(name)[begin:end] for name in table.names}
+    return Table(cut, table.where, table.is_text, first)
+
+
+def _named_parts(parts: Iterable[Any], where: str) -> Iterator[Table]:
+    for number, part in enumerate(parts):
+        found = as_table(part, f"{where}, chunk {number}")
+        if isinstance(found, TableChunks):
+            raise TypeError(f"{where}, chunk {number}: a chunk must be in memory, got {type(part).__name__}")
+        yield found
+
+
+def _of_parts(begin: Callable[[], Iterable[Any]], where: str) -> TableChunks:
+    first = next(_named_parts(begin(), where), None)
+    if first is None:
+        raise ValueError(f"{where} has no chunks: there is nothing to learn from")
+
+    def read(names: Sequence[str], size: int) -> Iterator[Table]:
+        for part in _named_parts(begin(), where):
+            choose_columns(part.where, part.names, names)
+            yield part
+
+    return TableChunks(read, first.names, where)
+
+
+def _held(parts: Iterator[Any], where: str) -> Table:
+    """What comes once, in memory."""
+    found = [part for part in _named_parts(parts, where) if part.n_rows]
+    if not found:
+        raise ValueError(f"{where} has no rows: there is nothing to learn from")
+    return Table.joined(found, where)
+
+
+def _of_files(name: str | Path) -> TableChunks:
+    path = Path(name)
+    paths = [path]
+    if any(mark in str(name) for mark in "*?[") and not path.exists():
+        paths = [Path(found) for found in sorted(glob.glob(str(name)))]
+        if not paths:
+            raise FileNotFoundError(f"{str(name)!r}: no file is called like this")
+    for path in paths:
+        if not path.exists():
+            raise FileNotFoundError(f"{str(path)!r}: there is no such file or folder")
+    if all(path.is_dir() or is_parquet(path) or path.suffix in ARROW for path in paths):
+        return _of_parquet(paths, str(name))
+    for path in paths:
+        if kind_of_table(path) is None:
+            raise ValueError(f"{path.name!r} is no kind of table that is known; give {FORMS}")
+    return _of_text(paths, str(name))
+
+
+def _of_parquet(paths: list[Path], where: str) -> TableChunks:
+    tables = [ParquetTable(path) for path in paths]
+    for table in tables[1:]:
+        choose_columns(table.path, table.names, tables[0].names)
+
+    def read(names: Sequence[str], size: int) -> Iterator[Table]:
+        for table in tables:
+            chosen = table.choose(list(names))
+            for arrays in table.arrays(chosen, size):
+                yield Table(dict(zip(chosen, arrays, strict=True)), str(table.path))
+
+    return TableChunks(read, tables[0].names, where, sum(table.n_rows for table in tables))
+
+
+def _of_text(paths: list[Path], where: str) -> TableChunks:
+    names = list(next(table_chunks(paths[0], size=1)))
+
+    def read(wanted: Sequence[str], size: int) -> Iterator[Table]:
+        for path in paths:
+            for chunk in table_chunks(path, list(wanted), size=size):
+                is_text = kind_of_table(path) != "jsonl"
+                if wanted and len(chunk[wanted[0]]):
+                    columns = {name: np.array(cells, dtype=object) for name, cells in chunk.items()}
+                    yield Table(columns, str(path), is_text)
+
+    return TableChunks(read, names, where)

@@ -1,0 +1,1 @@
+"""Posterior draws of a network: Gibbs sampling from the declaration that was fitted."""

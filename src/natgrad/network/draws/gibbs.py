@@ -1,0 +1,257 @@
+"""Sweeps of Gibbs sampling as steps of the loop: the values of all hidden nodes in, each drawn anew given the others, out.
+
+P, the expected log joint, at the statistics of values is the log joint itself, and affine in the statistics of one element. So
+the complete conditional of a block has the natural parameter ∂P/∂μ_i at the statistics φ_j(x_j) of the values of its neighbours:
+the target of variational inference, with values in the place of expectations. Elements that meet in a child go in turn, as there:
+column after column, colour after colour. Gaussian nodes that meet are drawn together (`natgrad.network.draws.gaussian`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.families import Family
+from natgrad.inference.problem import Block, BlockInfo, State
+from natgrad.inference.steppers.stepper import StepInfo
+from natgrad.network.draws.gaussian import GaussianDraw, drawn_together
+from natgrad.network.draws.labels import Relabelling
+from natgrad.network.draws.weights import Copies, copies_of
+from natgrad.network.execute.problem import NetworkProblem
+from natgrad.network.execute.updates import choose, take_column
+from natgrad.network.language.expressions import LOG_ZERO
+from natgrad.random import Stream, generator
+
+__all__ = ["Gibbs", "Schedule", "point_stats"]
+
+Array = npt.NDArray[Any]
+Stats = tuple[Any, ...]
+# A positive number below it has no reciprocal; a share that underflows has the logarithm of an impossible one.
+TINY = 1e-300
+
+
+class Schedule(NamedTuple):
+    """Which sweeps count: the first ``warmup`` do not, then every ``thin``-th of ``n · thin`` does."""
+
+    warmup: int
+    n: int
+    thin: int
+
+    def number(self, t: int) -> int | None:
+        """The number of the draw that sweep ``t`` (from 0) gives, if it gives one."""
+        number, rest = divmod(t - self.warmup, self.thin)
+        return number if t >= self.warmup and rest == self.thin - 1 else None
+
+    @property
+    def sweeps(self) -> int:
+        """All sweeps."""
+        return self.warmup + self.n * self.thin
+
+
+def point_stats(family: Family, value: Array, size: int | None) -> Stats:
+    """φ(value) in finite numbers: what underflowed counts as impossible, not as −inf, which times 0 would be NaN."""
+    if family.name == "Gamma":
+        value = np.maximum(value, TINY)
+    with np.errstate(divide="ignore"):
+        return tuple(np.maximum(part, LOG_ZERO) for part in family.stats_of(value, size))
+
+
+class Gibbs:
+    """A stepper: one sweep of all chains.
+
+    The state of a chain is in ``State.mu`` (statistics of the values) and in the memory: ``values`` as they are, ``sums`` of what
+    is averaged, ``kept`` draws [chain, draw, …] and how often labels were put back. Kept draws are written where they belong as
+    they come; those of sweeps after ``State.t`` do not count.
+
+    Parameters
+    ----------
+    problem : NetworkProblem, with chains (`natgrad.network.draws.chains`)
+    schedule : Schedule
+    strides : {node: every how many draws one is kept}; a node that is not there keeps none
+    relabel : Relabelling, optional
+    """
+
+    monotone, steps_per_pass, batches = False, 1, 1
+
+    def __init__(
+        self,
+        problem: NetworkProblem,
+        schedule: Schedule,
+        strides: Mapping[str, int],
+        relabel: Relabelling | None = None,
+        together: bool = True,
+    ) -> None:
+        self.problem, self.schedule, self.strides, self.relabel = problem, schedule, strides, relabel
+        self.chains = next(iter(problem.blocks.values())).shape[0]
+        self.groups: Sequence[GaussianDraw] = drawn_together(problem) if together else []
+        self.copies: dict[str, Copies] = copies_of(problem.plan)
+        self.sizes = {name: problem.plan.nodes[name].size for name in problem.blocks}
+        self._near = {name: (name, *sorted(problem.neighbours(name))) for name in problem.blocks}
+
+    # -- the start --
+
+    def start(self, lam: Mapping[str, Stats], seed: int) -> State:
+        """Every chain at a draw of its own from factors with these natural parameters."""
+        rngs = [generator(seed, Stream.DRAWS, chain) for chain in range(self.chains)]
+        stats: dict[str, Stats] = {}
+        values: dict[str, Array] = {}
+        sums: dict[str, tuple[Array, Array]] = {}
+        kept: dict[str, Array] = {}
+        for name, block in self.problem.blocks.items():
+            wide = tuple(np.broadcast_to(part, (self.chains, *np.shape(part))) for part in lam[name])
+            values[name], stats[name] = self._drawn(block, wide, rngs)
+            first, second = self._summand(block, wide, values[name])
+            sums[name] = np.zeros_like(first), np.zeros_like(second)
+            if name in self.strides:
+                shape = (self.chains, -(-self.schedule.n // self.strides[name]), *values[name].shape[1:])
+                kept[name] = np.zeros(shape, dtype=values[name].dtype)
+        memory = {"values": values, "sums": sums, "kept": kept, "relabelled": np.zeros(self.chains, dtype=np.int64)}
+        return State({}, stats, 0, memory)
+
+    # -- a sweep --
+
+    def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
+        """Every block once; then, if the sweep counts, its values are kept."""
+        rngs = [generator(seed, Stream.DRAWS, chain, state.t) for chain in range(self.chains)]
+        stats, values = dict(state.mu), dict(state.memory["values"])
+        first: dict[str, Array] = {}
+        second: dict[str, Array] = {}
+        info: dict[str, BlockInfo] = {}
+        with np.errstate(all="ignore"):
+            for name, block in self.problem.blocks.items():
+                if name in info:
+                    continue
+                group = next((g for g in self.groups if name in g.names), None)
+                if group is not None:
+                    drawn, good = group.sample(stats, rngs)
+                    info.update({n: BlockInfo(good, 0.0) for n in group.names})
+                    for n, value in drawn.items():
+                        values[n], stats[n] = value, point_stats(self.problem.blocks[n].family, value, self.sizes[n])
+                        first[n], second[n] = value, value**2
+                    continue
+                lam, values[name], stats[name], good = self._in_turn(block, stats, values[name], rngs)
+                info[name] = BlockInfo(good, 0.0)
+                if good:
+                    first[name], second[name] = self._summand(block, lam, values[name])
+        if not all(bool(entry.valid) for entry in info.values()):
+            return state, StepInfo(info, float("nan"), self.problem.n_messages, unbounded=True)
+        moved = self._relabelled(stats, values, first)
+        memory = self._counted(state, values, first, second, moved)
+        done = StepInfo(info, float("nan"), self.problem.n_messages, unbounded=True)
+        return State({}, stats, state.t + 1, memory), done
+
+    def finish(self, state: State) -> State:
+        """The last sweep is a state like any other."""
+        return state
+
+    def conditional(self, block: Block, stats: Mapping[str, Stats], column: int | None = None) -> Stats:
+        """The natural parameter of a block given the values of the others; of one column, if they go in turn."""
+        function = self.problem.compiled(("conditional", block.name, column is not None), partial(self._build, block))
+        near = {name: stats[name] for name in self._near[block.name]}
+        found = function(near, None if column is None else np.int32(column))
+        return tuple(np.asarray(part) for part in found)
+
+    def _build(self, block: Block) -> Callable[..., Any]:
+        def function(stats: Any, column: Any, known: Any) -> Stats:
+            return self.problem.program.target(block, stats, known, column=column)
+
+        return function
+
+    def _in_turn(
+        self, block: Block, stats: Mapping[str, Stats], value: Array, rngs: Sequence[np.random.Generator]
+    ) -> tuple[Stats, Array, Stats, bool]:
+        """Conditionals, values and statistics of a block; the conditional of each element is that at its turn."""
+        on, name, here = self.problem.backend, block.name, dict(stats)
+        if block.n_columns == 1:
+            lam = self.conditional(block, here)
+            good = bool(np.all(block.family.valid(lam)))
+            drawn, fresh = self._drawn(block, lam, rngs) if good else (value, stats[name])
+            return lam, drawn, fresh, good
+        lam, good = tuple(np.zeros_like(part) for part in stats[name]), True
+        for number in range(block.n_columns):
+            if block.column_axis is not None:
+                new = self.conditional(block, here, number)
+                cut = tuple(np.zeros(part.shape) for part in take_column(on, block, stats[name], number))
+                new = tuple(np.broadcast_to(part, zero.shape) for part, zero in zip(new, cut, strict=True))
+                good = good and bool(np.all(block.family.valid(new)))
+                if not good:
+                    break
+                drawn, fresh = self._drawn(block, new, rngs)
+                lam = _put(block, lam, new, number)
+                value = _put(block, (value,), (drawn,), number)[0]
+                here[name] = _put(block, here[name], fresh, number)
+            else:
+                assert block.colours is not None
+                new = self.conditional(block, here)
+                chosen = block.colours == number
+                good = good and bool(np.all(block.family.valid(new)))
+                if not good:
+                    break
+                drawn, fresh = self._drawn(block, new, rngs)
+                here[name] = choose(on, block, chosen, fresh, here[name])
+                lam = choose(on, block, chosen, new, lam)
+                value = np.where(chosen.reshape(chosen.shape + (1,) * (value.ndim - chosen.ndim)), drawn, value)
+        return lam, value, here[name], good
+
+    def _drawn(self, block: Block, lam: Stats, rngs: Sequence[np.random.Generator]) -> tuple[Array, Stats]:
+        """Values of a block, each chain with random numbers of its own, and their statistics."""
+        parts = [tuple(part[chain] for part in lam) for chain in range(self.chains)]
+        if block.name in self.copies:
+            copies, size = self.copies[block.name], self.sizes[block.name]
+            found = [copies.drawn(block.family, own, rng, size) for own, rng in zip(parts, rngs, strict=True)]
+            stats = tuple(np.stack(entries) for entries in zip(*found, strict=True))
+            return stats[0], stats
+        value = np.stack([block.family.sample(own, rng) for own, rng in zip(parts, rngs, strict=True)])
+        return value, point_stats(block.family, value, self.sizes[block.name])
+
+    def _summand(self, block: Block, lam: Stats, value: Array) -> tuple[Array, Array]:
+        """What is averaged over the draws: the mean and the second moment of the conditional, which vary less than its values.
+
+        Of a chain of states the values themselves: their probabilities would take another pass along it.
+        """
+        family = block.family
+        if family.name == "MarkovChain":
+            copied = block.name in self.copies  # whose value is an average of statistics already
+            return value if copied else np.eye(self.sizes[block.name] or 0)[value], np.zeros(1)
+        mean = family.mean(lam)
+        if family.name == "Categorical":
+            return mean, np.zeros(1)
+        return mean, family.var(lam) + mean**2
+
+    def _relabelled(self, stats: dict[str, Stats], values: dict[str, Array], first: dict[str, Array]) -> Array:
+        moved = np.zeros(self.chains, dtype=np.int64)
+        if self.relabel is None or not self.relabel.sets:
+            return moved
+        for chain in range(self.chains):
+            for entry, order in zip(self.relabel.sets, self.relabel.orders(stats, chain), strict=True):
+                if order is not None:
+                    self.relabel.apply(order, entry, chain, stats, values, first)
+                    moved[chain] = 1
+        return moved
+
+    def _counted(
+        self, state: State, values: dict[str, Array], first: dict[str, Array], second: dict[str, Array], moved: Array
+    ) -> dict[str, Any]:
+        old = state.memory
+        memory = {**old, "values": values, "relabelled": old["relabelled"] + moved}
+        number = self.schedule.number(state.t)
+        if number is None:
+            return memory
+        memory["sums"] = {n: (one + first[n], two + second[n]) for n, (one, two) in old["sums"].items()}
+        for name, stride in self.strides.items():
+            if number % stride == 0:
+                old["kept"][name][:, number // stride] = values[name]
+        return memory
+
+
+def _put(block: Block, arrays: Stats, pieces: Stats, number: int) -> Stats:
+    found = []
+    for array, piece in zip(arrays, pieces, strict=True):
+        new = np.array(array)
+        new[(slice(None),) * (block.column_axis or 0) + (number,)] = piece
+        found.append(new)
+    return tuple(found)

@@ -1,0 +1,188 @@
+"""Auxiliary nodes: hidden variables that make a conditional conjugate, declared by the node that needs them, never by a user.
+
+A node that is not conjugate by itself (a logistic link, a threshold, a sum of Poissons) becomes so together with one variable
+for each of its elements. The auxiliary lives on the plates of its owner and is a parent of it; everything else, targets,
+bounds, mini-batches, saving, sees one more hidden node. Its base measure is that of its family, so that it cancels in the
+bound; what is left of its own density are its settings (a number of trials, bounds), which have the statistic 0 and reach λ by
+their coefficient.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, final
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad import families
+from natgrad.families._truncated import sides_of
+from natgrad.network.compile.polynomial import Polynomial
+from natgrad.network.language.expressions import COUNT, POSITIVE, REAL, Expression
+from natgrad.network.language.node_helpers import ScalarNode, known
+from natgrad.network.language.nodes import Node, Slot
+from natgrad.network.language.plates import Plate
+from natgrad.network.language.scope import Scope
+
+__all__ = [
+    "LaplaceWeights",
+    "LatentExponential",
+    "LatentNormal",
+    "PolyaGamma",
+    "Shares",
+    "as_auxiliary",
+    "gaussian_density",
+    "where_known",
+]
+
+Floats = npt.NDArray[np.float64]
+Plates = tuple[Plate, ...]
+Bounds = tuple[Floats, Floats]
+LOG_2PI = float(np.log(2.0 * np.pi))
+AnyNode = TypeVar("AnyNode", bound=Node)
+
+
+def as_auxiliary(node: AnyNode) -> AnyNode:
+    """The node, marked as one that its owner declared: a fit lists it only when asked."""
+    node.__dict__["is_auxiliary"] = True
+    return node
+
+
+@final
+class PolyaGamma(ScalarNode):
+    """ω ~ PG(trials, 0), one for each element of a node with a logistic link."""
+
+    family = families.PolyaGamma()
+    kind = POSITIVE
+    slots_of = ()
+    is_auxiliary = True
+
+    def __init__(self, owner: Node, trials: Floats, plates: Plates | None = None) -> None:
+        self.trials = trials
+        super().__init__(f"{owner.name}.omega", {}, owner.plates if plates is None else plates)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        return known(scope, self.trials) * self.own("trials", scope)
+
+
+@final
+class LaplaceWeights(ScalarNode):
+    """u with base measure u^(−3/2) exp(−1/(2u)), one for each element of a Laplace node."""
+
+    family = families.LaplaceWeight()
+    kind = POSITIVE
+    slots_of = ()
+    is_auxiliary = True
+
+    def __init__(self, owner: Node, present: npt.NDArray[np.bool_]) -> None:
+        self.missing = 1.0 * ~present
+        super().__init__(f"{owner.name}.weight", {}, owner.plates)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        # The base measure has no moments. Where nothing is observed the weight is that of a distance of one, which adds 0 to
+        # the bound.
+        return known(scope, self.missing) * (1.0 + -0.5 * self.own("x", scope)) if self.missing.any() else Polynomial()
+
+
+@final
+class LatentNormal(ScalarNode):
+    """z ~ N(mean, 1/precision), of which its owner has seen only that it lies between bounds.
+
+    Elements that are not ``active`` are no part of the model: their owner knows them as numbers, or they are missing. A free z
+    beside a missing observation would cost the bound, and the posterior its width: q takes z and its mean as independent.
+    """
+
+    family = families.TruncatedNormal()
+    kind = REAL
+    slots_of = (Slot("mean", REAL), Slot("precision", POSITIVE))
+    is_auxiliary = True
+
+    def __init__(self, owner: Node, mean: Any, precision: Any, bounds: Bounds, active: Any = True) -> None:
+        self.bounds, self.active = _bounds(bounds, active), np.asarray(active)
+        super().__init__(f"{owner.name}.latent", {"mean": mean, "precision": precision}, owner.plates)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        x, xx = self.own("x", scope), self.own("xx", scope)
+        density = gaussian_density(self.parameters["mean"], self.parameters["precision"], x, xx, scope)
+        return where_known(self.active, density, scope) + _settings(self, self.bounds, scope)
+
+
+@final
+class LatentExponential(ScalarNode):
+    """t ~ Exp(rate), of which its owner has seen only that it lies between bounds; ``active`` as in `LatentNormal`."""
+
+    family = families.TruncatedExponential()
+    kind = REAL
+    slots_of = (Slot("rate", POSITIVE),)
+    is_auxiliary = True
+
+    def __init__(self, owner: Node, rate: Any, bounds: Bounds, active: Any = True) -> None:
+        self.bounds, self.active = _bounds(bounds, active), np.asarray(active)
+        super().__init__(f"{owner.name}.latent", {"rate": rate}, owner.plates)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        rate = self.parameters["rate"]
+        density = rate.stat("log", scope) - rate.stat("x", scope) * self.own("x", scope)
+        return where_known(self.active, density, scope) + _settings(self, self.bounds, scope)
+
+
+@final
+class Shares(Node):
+    """How an observed count was made up of the parts of its rate: a vector of ``size`` counts that sum to it."""
+
+    family = families.Shares()
+    kind = COUNT
+    slots_of = ()
+    is_auxiliary = True
+
+    def __init__(self, owner: Node, counts: Floats, drawn: npt.NDArray[np.bool_]) -> None:
+        self.counts = counts
+        self._drawn = drawn  # which parts are alike, so that their shares have to be drawn
+        self._size = len(drawn)
+        super().__init__(f"{owner.name}.shares", {}, owner.plates)
+
+    def _event_size(self, observed: Any) -> int | None:
+        return self._size
+
+    def drawn_logits(self, logits: Any, rng: np.random.Generator) -> Floats:
+        """Where the shares start: equal, but for those of parts that nothing else would tell apart."""
+        noise = np.log(rng.gamma(1.0, size=np.shape(logits)) + 1e-3)
+        return np.asarray(logits) + np.where(self._drawn, noise, 0.0)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        return known(scope, self.counts) * self.own("count", scope)
+
+
+def gaussian_density(
+    mean: Expression,
+    precision: Expression,
+    x: Polynomial,
+    xx: Polynomial,
+    scope: Scope,
+    weight: Polynomial | None = None,
+) -> Polynomial:
+    """E[log N(x | mean, 1/(precision · weight))] in moments, but for ½ E[log weight]."""
+    t, log_t = precision.stat("x", scope), precision.stat("log", scope)
+    square = x * mean.stat("x", scope) - 0.5 * xx - 0.5 * mean.stat("xx", scope)
+    scale = t if weight is None else t * weight
+    return scale * square + 0.5 * log_t - 0.5 * LOG_2PI
+
+
+def where_known(chosen: npt.NDArray[np.bool_], density: Polynomial, scope: Scope) -> Polynomial:
+    """The density of chosen elements alone."""
+    if not chosen.any():
+        return Polynomial()
+    return density if chosen.all() else known(scope, chosen * 1.0) * density
+
+
+def _bounds(bounds: Bounds, active: Any) -> dict[str, Floats]:
+    """Bounds as settings; what is not active is a known number that nobody reads."""
+    lower, upper, sides = sides_of(*(np.where(active, bound, 0.0) for bound in bounds))
+    return {"lower": lower, "upper": upper, "sides": sides}
+
+
+def _settings(node: Node, values: dict[str, Floats], scope: Scope) -> Polynomial:
+    """Numbers that are settings of a family: each the coefficient of a statistic that is 0."""
+    total = Polynomial()
+    for name, value in values.items():
+        total += known(scope, value) * node.own(name, scope)
+    return total

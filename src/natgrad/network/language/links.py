@@ -1,0 +1,102 @@
+"""Links of discrete nodes: how a real number (or several) becomes a probability, and what makes that conjugate.
+
+logit     P(1) = σ(ψ).  With ω ~ PG(b, 0) (Polson, Scott & Windle, 2013)
+              σ(ψ)^a σ(−ψ)^(b − a)  =  2^(−b) E_ω[exp((a − b/2) ψ − ½ ω ψ²)]
+          which is Gaussian in ψ. The bound is that of Jaakkola & Jordan (2000), ξ² = E[ψ²].
+probit    P(1) = Φ(ψ).  y = 1 where z > 0, z ~ N(ψ, 1) (Albert & Chib, 1993); q(z) is a truncated Normal.
+logits    of K categories, by stick-breaking (Linderman, Johnson & Adams, 2015): category k is taken with probability σ(ψ_k) if
+none
+          before it was; K − 1 numbers, exact, and each a logit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import log_expit
+
+from natgrad.errors import PlateMismatch
+from natgrad.network.compile.polynomial import Label, Polynomial
+from natgrad.network.language.expressions import REAL, VECTOR, Access, Bind, Expression
+from natgrad.network.language.node_helpers import known
+from natgrad.network.language.nodes import Slot
+from natgrad.network.language.plates import Plate
+from natgrad.network.language.scope import Scope
+
+__all__ = ["LINKS", "Stacked", "chosen_link", "logistic_density", "stick_probabilities"]
+
+LOG_2 = float(np.log(2.0))
+Array = npt.NDArray[Any]
+LINKS = {"logit": Slot("logit", REAL), "probit": Slot("probit", REAL)}
+
+
+def chosen_link(name: str, kind: str, given: dict[str, Any]) -> tuple[str, Any]:
+    """The one parameter of several ways to give a probability that was given."""
+    found = [(way, value) for way, value in given.items() if value is not None]
+    if len(found) != 1:
+        what = " and ".join(way for way, _ in found) + " were given" if found else "nothing was given"
+        raise TypeError(f"{name!r}: a {kind} takes one of {', '.join(given)}, but {what}")
+    return found[0]
+
+
+def logistic_density(
+    psi: Expression, omega: Expression, successes: Polynomial, trials: Array, scope: Scope
+) -> Polynomial:
+    """(a − b/2) ψ − ½ ω ψ² − b log 2, in moments: a log σ(ψ) + (b − a) log σ(−ψ) given ω."""
+    linear = (successes - known(scope, 0.5 * trials)) * psi.stat("x", scope)
+    return linear - 0.5 * omega.stat("x", scope) * psi.stat("xx", scope) - known(scope, LOG_2 * trials)
+
+
+def stick_probabilities(logits: Array) -> Array:
+    """Probabilities of K categories from K − 1 logits, by stick-breaking.
+
+    Examples
+    --------
+    >>> stick_probabilities(np.array([0.0, 0.0])).tolist()
+    [0.5, 0.25, 0.25]
+    """
+    rest = np.cumsum(log_expit(-logits), axis=-1)
+    before = np.concatenate([np.zeros((*logits.shape[:-1], 1)), rest], axis=-1)
+    taken = np.concatenate([log_expit(logits), np.zeros((*logits.shape[:-1], 1))], axis=-1)
+    return np.asarray(np.exp(before + taken))
+
+
+class Stacked(Expression):
+    """Real numbers along a plate that the reader does not have, as one vector: the logits of categories."""
+
+    kind = VECTOR
+
+    def __init__(self, inner: Expression, plate: Plate) -> None:
+        self.inner, self.plate, self.size = inner, plate, plate.size
+
+    @classmethod
+    def of(cls, expression: Expression, plates: tuple[Plate, ...], name: str) -> Stacked:
+        """The numbers along the one plate that is not among those of the reader."""
+        own = {plate.name for plate in plates}
+        left = {
+            plate.name: plate
+            for access in expression.accesses()
+            for plate, selector in zip(access.node.plates, access.selectors, strict=True)
+            if selector is None and plate.name not in own
+        }
+        if len(left) != 1:
+            raise PlateMismatch(
+                f"{name!r}: logits = {expression} must lie along one plate that {name!r} is not on, one number for each category "
+                f"but the last, found {sorted(left) or 'none'}"
+            )
+        return cls(expression, next(iter(left.values())))
+
+    def accesses(self) -> Iterator[Access]:
+        yield from self.inner.accesses()
+
+    def __str__(self) -> str:
+        return str(self.inner)
+
+    def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
+        if name == "xx" and labels[0] != labels[1]:
+            raise NotImplementedError("only squares of logits are asked for")
+        scope.check_size(self.plate, labels[0], f"logits = {self.inner}")
+        return self.inner.stat(name, scope, (), {**(bind or {}), self.plate.name: labels[0]})

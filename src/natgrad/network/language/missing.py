@@ -1,0 +1,177 @@
+"""Nodes that are observed in part: what others read where nothing was observed is inferred.
+
+Of a node x with observed elements o and hidden ones h, every statistic is linear in who supplies it,
+
+    φ(x) = seen · φ(o) + (1 − seen) · E[φ(h)],
+
+so that the same polynomials serve, with known masks in them. A vector with single missing entries is x_i = s_i o_i + m_i h_i, and
+x xᵀ follows. The block of h has an element for every element of x. Those that nobody reads have a prior of their own, normalised
+and independent of everything (N(0, 1), Gamma(1, 1), …): at their optimum they add exactly 0 to the bound. A category that was
+observed needs none of this: a potential that rules out the other categories makes its q a point mass.
+
+An element that is missing and that nobody reads stays what it was: nobody's child, without a term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln, multigammaln
+
+from natgrad.network.compile.polynomial import Axis, Factor, Label, Polynomial
+from natgrad.network.language.expressions import CATEGORY, LOG_ZERO, MATRIX, POSITIVE, REAL, SIMPLEX, VECTOR, Access
+from natgrad.network.language.plates import Index
+from natgrad.network.language.slots import spread
+
+if TYPE_CHECKING:
+    from natgrad.network.language.nodes import Node
+    from natgrad.network.language.scope import Scope
+
+__all__ = ["hidden_in_part", "seen_values", "split_statistic", "with_unread"]
+
+Floats = npt.NDArray[np.float64]
+LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+def hidden_in_part(nodes: Iterable[Node]) -> frozenset[str]:
+    """The names of partly observed nodes whose missing elements some other node reads."""
+    nodes = list(nodes)
+    found: frozenset[str] = frozenset()
+    while True:
+        # What becomes hidden is a reader of its own parents where it was masked before.
+        more = found.union(
+            access.node.name
+            for node in nodes
+            for expression in node.parameters.values()
+            for access in expression.accesses()
+            if access.node.mask is not None and _reads_missing(node, access, node.name in found)
+        )
+        if more == found:
+            return found
+        found = more
+
+
+def _reads_missing(child: Node, access: Access, whole: bool) -> bool:
+    """Whether a child that counts reads an element that was not observed; ``whole`` says that all its elements count."""
+    parent = access.node
+    assert parent.mask is not None
+    missing = parent.mask == 0
+    same_plates = [plate.name for plate in parent.plates] == [plate.name for plate in child.plates]
+    if same_plates and all(selector is None for selector in access.selectors):
+        return bool(whole or child.mask is None or (missing & (child.mask > 0)).any())
+    if len(access.selectors) == 1 and isinstance(access.selectors[0], Index):
+        read = missing[access.selectors[0].values]
+        if child.mask is not None and child.mask.shape == read.shape and not whole:
+            read = read & (child.mask > 0)
+        return bool(read.any())
+    return True
+
+
+def seen_values(node: Node) -> tuple[npt.NDArray[np.bool_], npt.NDArray[Any]]:
+    """Which values were observed (of a vector, which entries), and the values, anything where they were not; of one shape."""
+    assert node.value is not None
+    seen = _seen(node) > 0
+    return np.broadcast_to(spread(seen, node.value.ndim), node.value.shape).copy(), node.value
+
+
+def _seen(node: Node) -> Floats:
+    """1 where observed, 0 where not: over the plates, of a vector over its entries too."""
+    if node.kind != VECTOR:
+        assert node.mask is not None
+        return node.mask
+    if node.entries is not None:
+        return node.entries
+    assert node.mask is not None
+    assert node.size is not None
+    return np.repeat(node.mask[..., None], node.size, axis=-1)
+
+
+def split_statistic(
+    scope: Scope, node: Node, name: str, axes: tuple[Axis, ...], labels: tuple[Label, ...], occurrence: int
+) -> Polynomial:
+    """A statistic of a node that is hidden in part: of its data where they are, of q where they are not."""
+    assert node.value is not None
+    stat = node.family.stat_names.index(name)
+    hidden = Polynomial.of([Factor(node.name, stat, (*axes, *labels), known=False, occurrence=occurrence)])
+    if node.kind == CATEGORY:
+        return hidden
+    seen = _seen(node)
+    if node.kind == VECTOR:
+        return _split_vector(scope, node, axes, labels, occurrence, seen)
+    values = node.value**2 if name == "xx" else node.observed_stat(name)
+    data = Factor(scope.register(spread(seen > 0, values.ndim) * values), 0, (*axes, *labels), known=True)
+    missing = Factor(scope.register(1.0 - seen), 0, axes, known=True)
+    return Polynomial.of([data]) + Polynomial.of([missing]) * hidden
+
+
+def _split_vector(
+    scope: Scope, node: Node, axes: tuple[Axis, ...], labels: tuple[Label, ...], occurrence: int, seen: Floats
+) -> Polynomial:
+    assert node.value is not None
+    data, missing = scope.register(seen * node.value), scope.register(1.0 - seen)
+
+    def known(key: str, label: Label) -> Polynomial:
+        return Polynomial.of([Factor(key, 0, (*axes, label), known=True)])
+
+    def hidden(stat: int, *events: Label) -> Polynomial:
+        return Polynomial.of([Factor(node.name, stat, (*axes, *events), known=False, occurrence=occurrence)])
+
+    def entry(label: Label) -> Polynomial:
+        return known(missing, label) * hidden(0, label)
+
+    if len(labels) == 1:
+        return known(data, labels[0]) + entry(labels[0])
+    first, second = labels
+    both = known(data, first) * known(data, second)
+    mixed = known(data, first) * entry(second) + entry(first) * known(data, second)
+    return both + mixed + known(missing, first) * known(missing, second) * hidden(1, first, second)
+
+
+def with_unread(node: Node, scope: Scope, density: Polynomial, is_read: bool) -> Polynomial:
+    """A term of a node that is hidden in part, with the prior of those elements of its block that nobody reads.
+
+    ``is_read`` says that others read what is missing; of vectors with single missing entries, rows that are missing as a whole
+    are left out otherwise.
+    """
+    seen = node.mask if node.kind == CATEGORY else _seen(node)
+    assert seen is not None
+    if node.kind == VECTOR and node.mask is not None and not is_read:
+        row = Factor(scope.register(node.mask), 0, scope.plate_names, known=True)
+        density = density * Polynomial.of([row])
+        seen = np.maximum(seen, 1.0 - node.mask[..., None])
+    return density + _own_prior(node, scope, seen)
+
+
+def _own_prior(node: Node, scope: Scope, seen: Floats) -> Polynomial:
+    """The log density of a standard member of the family, for the elements that were seen."""
+    plates, size = scope.plate_names, node.size or 1
+
+    def known(array: Floats, *events: Label) -> Polynomial:
+        return Polynomial.of([Factor(scope.register(array), 0, (*plates, *events), known=True)])
+
+    def hidden(stat: str, *events: Label) -> Polynomial:
+        number = node.family.stat_names.index(stat)
+        return Polynomial.of([Factor(node.name, number, (*plates, *events), known=False)])
+
+    if node.kind == CATEGORY:
+        label = scope.fresh("k", size)
+        assert node.value is not None
+        others = 1.0 - np.eye(size)[node.value.astype(np.int64)]
+        return known(LOG_ZERO * seen[..., None] * others, label) * hidden("x", label)
+    if node.kind == VECTOR:
+        label = scope.fresh("i", size)
+        return known(-0.5 * seen, label) * hidden("xx", label, label) + known(-0.5 * LOG_2PI * seen.sum(-1))
+    if node.kind == REAL:
+        return known(-0.5 * seen) * hidden("xx") + known(-0.5 * LOG_2PI * seen)
+    if node.kind == POSITIVE:
+        return known(-1.0 * seen) * hidden("x")
+    if node.kind == MATRIX:
+        label = scope.fresh("i", size)
+        normaliser = 0.5 * (size + 1) * size * np.log(2.0) + multigammaln(0.5 * (size + 1), size)
+        return known(-0.5 * seen) * hidden("x", label, label) - known(normaliser * seen)
+    # Flat: a Dirichlet of ones has the density (K − 1)!, a Beta of ones 1, a fair coin ½.
+    constant = gammaln(size) if node.kind == SIMPLEX else -np.log(2.0) if node.family.name == "Binary" else 0.0
+    return known(constant * seen)

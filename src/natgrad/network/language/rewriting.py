@@ -1,0 +1,125 @@
+"""Expressions as people write them in; the same with every node written once, out.
+
+    a·b + b·c  =  b·(a + c)        b + a·b  =  b·(1 + a)        dot(X, w) + dot(Z, w)  =  dot(X + Z, w)
+
+The expectation of (a·b + b·c)² is not what the expectations of its parts say, because b is in both; that of (b·(a + c))² is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from natgrad.network.language.expressions import MATRIX, POSITIVE, REAL, VECTOR, Constant, Expression, Read, as_access
+from natgrad.network.language.slots import check_precision
+
+__all__ = ["as_matrix", "written_once"]
+
+
+class _Share(NamedTuple):
+    """A part of a sum as (what multiplies it) · (the node that is shared)."""
+
+    factor: Expression
+    node: Expression
+
+
+def written_once(parts: Sequence[Expression], shared: frozenset[Read]) -> tuple[Expression, list[Expression]] | None:
+    """One part for all that hold a shared reading, and the rest; None if it cannot be taken out of all of them."""
+    for key in sorted(shared, key=repr):
+        holding = [part for part in parts if key in _keys(part)]
+        for shares in ([_product(part, key) for part in holding], [_rows(part, key) for part in holding]):
+            if len(holding) > 1 and all(share is not None for share in shares):
+                found = [share for share in shares if share is not None]
+                return _together(found), [part for part in parts if part not in holding]
+    return None
+
+
+def _keys(expression: Expression) -> set[Read]:
+    return {access.key() for access in expression.accesses()}
+
+
+def _is(expression: Expression, key: Read) -> bool:
+    access = as_access(expression)
+    return access is not None and access.key() == key
+
+
+def _product(part: Expression, key: Read) -> _Share | None:
+    """a·b as a times b, and b itself as 1 times b."""
+    from natgrad.network.language.operators import _Product as Product
+
+    if _is(part, key):
+        return _Share(Constant(REAL, 1.0), part)
+    if not isinstance(part, Product):
+        return None
+    for factor, node in ((part.left, part.right), (part.right, part.left)):
+        if key in _keys(factor):
+            continue
+        if _is(node, key):
+            return _Share(factor, node)
+        inner = _product(node, key) if isinstance(node, Product) else None
+        if inner is not None and VECTOR not in (factor.kind, inner.factor.kind):
+            return _Share(inner.factor * factor, inner.node)
+    return None
+
+
+def _rows(part: Expression, key: Read) -> _Share | None:
+    """A dot of known rows with a vector."""
+    from natgrad.network.language.operators import _Dot as Dot
+    from natgrad.network.language.operators import _Product as Product
+
+    if isinstance(part, Product) and isinstance(part.left, Constant):
+        inner = _rows(part.right, key)
+        if inner is None or not isinstance(inner.factor, Constant):
+            return None
+        scaled = (
+            part.left.value[..., None] * inner.factor.value
+            if part.left.value.ndim
+            else part.left.value * inner.factor.value
+        )
+        return _Share(Constant(VECTOR, scaled, inner.factor.size), inner.node)
+    if not isinstance(part, Dot):
+        return None
+    for rows, vector in ((part.left, part.right), (part.right, part.left)):
+        if isinstance(rows, Constant) and rows.kind == VECTOR and _is(vector, key):
+            return _Share(rows, vector)
+    return None
+
+
+def _together(shares: Sequence[_Share]) -> Expression:
+    from natgrad.network.language.operators import _Dot as Dot
+    from natgrad.network.language.operators import _Product as Product
+
+    total = shares[0].factor
+    for share in shares[1:]:
+        total = _added(total, share.factor)
+    node = shares[0].node
+    if isinstance(total, Constant) and total.kind == VECTOR and node.kind == VECTOR:
+        return Dot(total, node, None)
+    if total.kind == VECTOR:  # the scalar is shared, and vectors are added
+        return Product(node, total)
+    return Product(total, node)
+
+
+def _added(left: Expression, right: Expression) -> Expression:
+    from natgrad.network.language.operators import add
+
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return Constant(left.kind, np.asarray(left.value + right.value), left.size)
+    same = as_access(left), as_access(right)
+    if same[0] is not None and same[1] is not None and same[0].key() == same[1].key():
+        return left * 2.0
+    return add(left, right)
+
+
+def as_matrix(value: Expression) -> Expression:
+    """A positive number times a table of positive numbers, where a precision matrix is wanted: the table is the matrix."""
+    from natgrad.network.language.operators import _Product as Product
+
+    if value.kind == POSITIVE and isinstance(value, Product) and isinstance(value.left, Constant):
+        array = value.left.value
+        if array.ndim == 2 and array.shape[0] == array.shape[1]:
+            check_precision(f"{value}: the matrix", array)
+            return Product(value.right, Constant(MATRIX, array, array.shape[-1]))
+    return value

@@ -1,0 +1,91 @@
+"""A statistic of a slot at drawn values: the polynomial of inference with one more axis, `DRAW`, in place of expectations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import PlateMismatch
+from natgrad.network.compile.plan import with_gates
+from natgrad.network.compile.polynomial import Factor, Label, Mark, Polynomial
+from natgrad.network.execute.addressing import Labelled, read_factor
+from natgrad.network.execute.numpy_contraction import Contraction
+from natgrad.network.language.discrete import MarkovChain
+from natgrad.network.language.expressions import Expression
+from natgrad.network.language.nodes import Node
+from natgrad.network.language.scope import Scope
+
+__all__ = ["DRAW", "evaluated", "field"]
+
+Array = npt.NDArray[Any]
+DRAW = Mark("draw")
+
+
+def field(
+    node: Node,
+    expression: Expression,
+    statistic: str,
+    moments: Mapping[str, tuple[Any, ...]],
+    n: int | None,
+    parts: frozenset[str],
+) -> Array:
+    """A statistic of a slot as an array [draw, plates, event]; without draws when n is None."""
+    known: dict[str, npt.NDArray[Any]] = {}
+    scope = Scope(node.name, node.plates, known, frozenset(plate.name for plate in node.plates), parts)
+    events = {"vector": 1, "matrix": 2, "simplex": 1}.get(expression.kind, 0)
+    labels = tuple(scope.fresh("e", node.size or 0) for _ in range(events))
+    if isinstance(node, MarkovChain):
+        raise PlateMismatch(f"{node.name!r}: draw a chain with fit[{node.name!r}].sample(); its future is not a plate")
+    return evaluated(expression.stat(statistic, scope, labels), scope, labels, moments, n)
+
+
+def evaluated(
+    polynomial: Polynomial,
+    scope: Scope,
+    labels: tuple[Label, ...],
+    moments: Mapping[str, tuple[Any, ...]],
+    n: int | None,
+) -> Array:
+    """A polynomial as an array [draw, plates, labels]; without draws when n is None."""
+    known = scope.known
+    lead = () if n is None else (DRAW,)
+    out = (*lead, *scope.plate_names, *labels)
+    sizes = {**scope.sizes, DRAW: n or 1}
+    total = np.zeros(tuple(sizes[label] for label in out))
+    for factors, coefficient in _settled(polynomial, scope, labels):
+        arrays = [read_factor(_drawn(f, n), moments, known) for f in factors]
+        total += coefficient * _broadcast(arrays, out, sizes)
+    return total
+
+
+def _settled(polynomial: Polynomial, scope: Scope, labels: tuple[Label, ...]) -> list[tuple[tuple[Factor, ...], float]]:
+    found = []
+    for monomial in polynomial.monomials:
+        if monomial.deltas and labels:
+            # A diagonal matrix is wanted as a matrix here: an explicit identity carries the two labels.
+            for delta in monomial.deltas:
+                key = scope.register(np.eye(scope.sizes[delta.first]))
+                identity = Factor(key, 0, (delta.first, delta.second), known=True)
+                monomial = type(monomial)(monomial.coefficient, (*monomial.factors, identity))
+        found += [(whole.factors, whole.coefficient) for whole in with_gates(monomial.settled(), scope.gates, ())]
+    return found
+
+
+def _drawn(factor: Factor, n: int | None) -> Factor:
+    if factor.known or n is None:
+        return factor
+    return Factor(factor.source, factor.stat, (DRAW, *factor.axes), False, factor.occurrence)
+
+
+def _broadcast(factors: list[Labelled], out: tuple[Label, ...], sizes: Mapping[Label, int]) -> Any:
+    present = {label for factor in factors for label in factor.labels}
+    kept = tuple(label for label in out if label in present)
+    if not factors:
+        return 1.0
+    arrays = [factor.array for factor in factors]
+    contraction = Contraction(kept, [factor.labels for factor in factors], [array.shape for array in arrays])
+    array = contraction(arrays)
+    return array.reshape([sizes[label] if label in kept else 1 for label in out])

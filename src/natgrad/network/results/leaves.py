@@ -1,0 +1,79 @@
+"""Laws of the nodes that are conjugate by augmentation, their auxiliary variables integrated out: draws and log densities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+from scipy.special import log_ndtr, ndtr
+
+from natgrad.network.language.counts import NegativeBinomial
+from natgrad.network.language.robust import Laplace, LogNormal, Ordinal, StudentT, TruncatedNormal
+
+__all__ = ["LEAF_LOG_DENSITY", "LEAF_SAMPLE"]
+
+Array = npt.NDArray[Any]
+Slots = dict[str, Array]
+Draw = Callable[[Any, Slots, np.random.Generator, tuple[int, ...]], Array]
+
+
+def _sd(s: Slots) -> Array:
+    return np.asarray(1.0 / np.sqrt(s["precision"]))
+
+
+def _ordinal_probabilities(node: Any, s: Slots) -> Array:
+    below = ndtr((node.cutpoints - s["mean"][..., None]) * np.sqrt(s["precision"])[..., None])
+    edge = np.zeros((*below.shape[:-1], 1))
+    return np.diff(np.concatenate([edge, below, edge + 1.0], axis=-1), axis=-1)
+
+
+def _draw_ordinal(node: Any, s: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    z = rng.normal(s["mean"], _sd(s), shape)
+    return np.asarray((z[..., None] > node.cutpoints).sum(-1))
+
+
+def _ordinal_density(node: Any, x: Array, s: Slots) -> Array:
+    table = _ordinal_probabilities(node, s)
+    places = np.broadcast_to(x.astype(np.int64)[..., None], (*table.shape[:-1], 1))
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.take_along_axis(table, places, -1))[..., 0])
+
+
+def _draw_truncated(node: Any, s: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    from natgrad.families._truncated import sides_of
+
+    low, high, sides = sides_of(node.lower, node.upper)
+    lam = node.family.natural(mean=s["mean"], precision=s["precision"], lower=low, upper=high, sides=sides)
+    return np.asarray(np.broadcast_to(node.family.sample(lam, rng), shape))
+
+
+def _truncated_density(node: Any, x: Array, s: Slots) -> Array:
+    a, b = ((bound - s["mean"]) * np.sqrt(s["precision"]) for bound in (node.lower, node.upper))
+    low, high = np.where(a > 0, -b, a), np.where(a > 0, -a, b)
+    mass = log_ndtr(high) + np.log1p(-np.exp(log_ndtr(low) - log_ndtr(high)))
+    inside = (x >= node.lower) & (x <= node.upper)
+    return np.where(inside, stats.norm.logpdf(x, s["mean"], _sd(s)) - mass, -np.inf)
+
+
+LEAF_SAMPLE: dict[type, Draw] = {
+    StudentT: lambda node, s, rng, shape: s["mean"] + _sd(s) * rng.standard_t(s["df"], shape),
+    Laplace: lambda node, s, rng, shape: rng.laplace(s["mean"], _sd(s), shape),
+    LogNormal: lambda node, s, rng, shape: rng.lognormal(s["mean"], _sd(s), shape),
+    NegativeBinomial: lambda node, s, rng, shape: rng.poisson(
+        rng.gamma(s["shape"], s["prob"] / (1.0 - s["prob"]), shape)
+    ),
+    Ordinal: _draw_ordinal,
+    TruncatedNormal: _draw_truncated,
+}
+# These take the node, too: some of their parameters are no slots.
+LEAF_LOG_DENSITY: dict[type, Callable[[Any, Array, Slots], Array]] = {
+    StudentT: lambda node, x, s: stats.t.logpdf(x, s["df"], s["mean"], _sd(s)),
+    Laplace: lambda node, x, s: stats.laplace.logpdf(x, s["mean"], _sd(s)),
+    LogNormal: lambda node, x, s: stats.lognorm.logpdf(x, _sd(s), scale=np.exp(s["mean"])),
+    NegativeBinomial: lambda node, x, s: stats.nbinom.logpmf(x, s["shape"], 1.0 - s["prob"]),
+    Ordinal: _ordinal_density,
+    TruncatedNormal: _truncated_density,
+}

@@ -1,0 +1,331 @@
+"""A fit of a network with columns and a new table in; predictive distributions of what the table does not have out.
+
+    levels      those that the new rows name, with their q; a new one at its prior, given its parents' q
+    locals      hidden nodes of the new rows: inferred from what the table has observed, the globals held fixed; where it has
+                nothing, drawn from their conditional
+    targets     observed nodes that the table lacks, or that were asked for
+
+Only the levels that occur are looked at: one row costs the same, however many users there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import PlateMismatch
+from natgrad.inference.problem import State
+from natgrad.network.bind.bound import Binding, aligned, find_domain, held, open_tables
+from natgrad.network.bind.build import Domain, build_nodes
+from natgrad.network.bind.levels import Levels
+from natgrad.network.bind.tables import Table
+from natgrad.network.bind.template import Template, made_parents
+from natgrad.network.compile.plan import make_plan
+from natgrad.network.language.columns import Column, Columns, Recorded, RecordedNode, walk
+from natgrad.network.language.nodes import Node
+from natgrad.network.results.predictive import Predictive, hidden_twin
+from natgrad.network.results.stubs import stub
+from natgrad.posterior.factor import Factor
+
+__all__ = ["Predictions", "predict"]
+
+Stats = tuple[npt.NDArray[Any], ...]
+# Sweeps over the hidden nodes of new rows, at most, and the relative change of their λ below which they have settled.
+MOST_SWEEPS, SETTLED = 100, 1e-8
+
+
+@final
+class Predictions(Mapping[str, Predictive]):
+    """Predictive distributions by the name of a node, or the node itself."""
+
+    def __init__(self, found: Mapping[str, Predictive]) -> None:
+        self._found = dict(found)
+
+    def __getitem__(self, key: Any) -> Predictive:
+        name = key.name if isinstance(key, (Node, RecordedNode)) else key
+        if name not in self._found:
+            raise KeyError(f"{name!r} was not predicted; predicted are {', '.join(self._found)}: name it in nodes=")
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __repr__(self) -> str:
+        return f"<Predictions of {', '.join(self._found)}>"
+
+
+def predict(
+    binding: Binding, factors: Mapping[str, Factor], data: Any, nodes: Collection[Any] | None = None
+) -> Predictions:
+    """Predictive distributions for the rows of a table.
+
+    Parameters
+    ----------
+    binding : of the fit
+    factors : of its hidden nodes
+    data : table, or tables by plate
+    nodes : names of observed nodes, optional
+        Those to predict, whether the table has their columns or not; by default those it has not.
+    """
+    template = binding.template
+    tables = open_tables(template, data, "the new table", partial=True)
+    targets = _targets(template, tables, nodes)
+    rows = held(template, tables, {plate: _needed(template, plate, tables[plate], targets) for plate in tables})
+    domain = _levels_that_occur(template, rows, binding.domain)
+    work = _Prediction(template, binding.domain, factors, aligned(template, rows, domain), domain, targets)
+    return Predictions(work.found())
+
+
+class _Prediction:
+    def __init__(
+        self,
+        template: Template,
+        fitted: Domain,
+        factors: Mapping[str, Factor],
+        tables: Mapping[str, Table],
+        domain: Domain,
+        targets: tuple[str, ...],
+    ) -> None:
+        self.template, self.fitted, self.factors = template, fitted, factors
+        self.tables, self.domain, self.targets = tables, domain, targets
+        self.rows = {plate for plate in tables if plate not in template.level_plates}
+        # Without a table of its own, what lies on rows is of no use here.
+        there = {name for name, plate in template.row_plates.items() if plate in tables}
+        self.seen = [n for n in template.observed() if n in there and n not in targets]
+        self.local = [name for name, node in template.nodes.items() if not node.is_observed and self._is_local(node)]
+        self.wanted = self._ancestors([*targets, *self.seen])
+        self.lam: dict[str, Stats] = {}
+        self.made: dict[str, Node] = {}
+
+    def found(self) -> dict[str, Predictive]:
+        """The predictive distribution of every target."""
+        for name, node in made_parents(self.template).items():
+            if name in self.factors:
+                self.lam[name], self.made[name] = self.factors[name].lam, node
+        for name in self.wanted:
+            if name in self.factors and name not in self.local:
+                self._place(self.template.nodes[name])
+        plain: dict[str, Any] = dict.fromkeys(
+            self.tables
+        )  # weights say how often rows count in a fit, not what they are
+        kept = [name for name in self.wanted if name in self.local or name in self.targets or name in self.seen]
+        nodes = build_nodes(
+            self.template, self.tables, self.domain, made=self.made, left_out=self.targets, weights=plain, only=kept
+        )
+        informed = self._informed()
+        if informed:
+            self._infer({**self.made, **nodes}, informed)
+        new = {name: nodes[name] for name in self.local if name in nodes and name not in informed}
+        origins = self._origins()
+        return {name: Predictive(hidden_twin(nodes[name]), self.lam, new, origins) for name in self.targets}
+
+    # -- levels --
+
+    def _place(self, node: RecordedNode) -> None:
+        """λ of a global for the levels that occur, and a node that stands for it."""
+        name, factor = node.name, self.factors[node.name]
+        lam, new = factor.lam, False
+        for axis, plate in enumerate(factor.plates):
+            if plate in self.domain.levels:
+                codes = self.fitted.levels[plate].find(self.domain.levels[plate].ids)
+                new |= bool((codes < 0).any())
+                lam = tuple(np.take(part, np.maximum(codes, 0), axis=axis) for part in lam)
+        if not new:
+            self.lam[name] = lam
+            sizes = {plate: len(levels) for plate, levels in self.domain.levels.items()}
+            self.made[name] = stub(node.function, factor, sizes)
+            return
+        # A new level has its prior, given what its parents were found to be.
+        made = build_nodes(self.template, self.tables, self.domain, made=self.made, only=[name])[name]
+        self.made[name] = made
+        prior = self._prior(made)
+        self.lam[name] = self._mixed(factor, lam, prior)
+
+    def _prior(self, node: Node) -> Stats:
+        from natgrad.network.execute.problem import NetworkProblem
+
+        parents = [*self._parents_made(node), node]
+        problem = NetworkProblem(make_plan(parents, self._origins()), "numpy")
+        state = self._state(problem, [name for name in problem.blocks if name != node.name])
+        empty = tuple(np.zeros(shape) for shape in node.stat_shapes())
+        state = state._replace(mu={**state.mu, node.name: empty})
+        return tuple(np.asarray(p) for p in problem.target(problem.blocks[node.name], state, (node.name,)))
+
+    def _mixed(self, factor: Factor, lam: Stats, prior: Stats) -> Stats:
+        """λ of known levels, and the prior of new ones."""
+        lam = tuple(np.array(part) for part in lam)
+        for axis, plate in enumerate(factor.plates):
+            if plate in self.domain.levels:
+                codes = self.fitted.levels[plate].find(self.domain.levels[plate].ids)
+                place = (slice(None),) * axis + (codes < 0,)
+                for part, own in zip(lam, prior, strict=True):
+                    part[place] = np.broadcast_to(own, part.shape)[place]
+        return lam
+
+    def _parents_made(self, node: Node) -> list[Node]:
+        return [self.made.get(parent.name, parent) for parent in node.parents()]
+
+    # -- local variables --
+
+    def _is_local(self, node: RecordedNode) -> bool:
+        return any(plate.name in self.rows for plate in node.plates)
+
+    def _ancestors(self, names: list[str]) -> list[str]:
+        """The recorded nodes that some depend on, and themselves; parents first."""
+        wanted, waiting = set(names), list(names)
+        while waiting:
+            node = self.template.nodes[waiting.pop()]
+            parts = (part for value in node.options.values() for part in walk(value, inside=False))
+            for parent in (part for part in parts if isinstance(part, RecordedNode)):
+                known = parent.name in self.factors and not self._is_local(parent)
+                if parent.name not in wanted:
+                    wanted.add(parent.name)
+                    # The parents of what was fitted matter where a level is new.
+                    if not known or self._has_new_levels(parent):
+                        waiting.append(parent.name)
+        return [name for name in self.template.nodes if name in wanted]
+
+    def _has_new_levels(self, node: RecordedNode) -> bool:
+        plates = [plate.name for plate in node.plates if plate.name in self.domain.levels]
+        return any((self.fitted.levels[p].find(self.domain.levels[p].ids) < 0).any() for p in plates)
+
+    def _informed(self) -> list[str]:
+        """Local variables below which something is observed."""
+        above = set(self._ancestors(list(self.seen)))
+        return [name for name in self.local if name in above]
+
+    def _infer(self, nodes: Mapping[str, Node], informed: list[str]) -> None:
+        from natgrad.network.execute.problem import NetworkProblem
+
+        inside = [nodes[name] for name in (*informed, *(n for n in self.seen if n in nodes))]
+        needed = {parent.name: parent for node in inside for parent in node.parents()}
+        needed.update({node.name: node for node in inside})
+        order = {name: place for place, name in enumerate([*made_parents(self.template), *self.template.nodes])}
+        ranked = sorted(needed.values(), key=lambda node: order[node.name])
+        problem = NetworkProblem(make_plan(ranked, self._origins()), "numpy")
+        state = self._state(problem, [name for name in problem.blocks if name not in informed])
+        for name in (node.name for node in ranked if node.name in informed):
+            block = problem.blocks[name]
+            empty = tuple(np.zeros(shape) for shape in problem.plan.nodes[name].stat_shapes())
+            state = state._replace(mu={**state.mu, name: empty})
+            lam = problem.target(block, state, (name,))
+            state = state._replace(lam={**state.lam, name: lam}, mu={**state.mu, name: problem.moments(block, lam)})
+        for _ in range(MOST_SWEEPS):
+            result = problem.sweep(state, tuple(informed))
+            state = result.state
+            if max(float(info.relative_change) for info in result.info.values()) < SETTLED:
+                break
+        self.lam.update({name: tuple(map(np.asarray, state.lam[name])) for name in informed})
+
+    def _state(self, problem: Any, names: list[str]) -> State:
+        lam = {name: self.lam[name] for name in names}
+        return State(lam, {name: problem.moments(problem.blocks[name], lam[name]) for name in names}, 0)
+
+    def _origins(self) -> dict[str, npt.NDArray[np.float64]]:
+        return {name: factor.origin for name, factor in self.factors.items() if factor.origin is not None}
+
+
+# -- what a new table has --
+
+
+def _targets(template: Template, tables: Mapping[str, Any], nodes: Collection[Any] | None) -> tuple[str, ...]:
+    there = [name for name in template.observed() if template.row_plates[name] in tables]
+    if nodes is not None:
+        asked = [nodes] if isinstance(nodes, (str, RecordedNode)) else list(nodes)
+        names = [node.name if isinstance(node, RecordedNode) else node for node in asked]
+        for name in names:
+            if name not in there:
+                raise ValueError(
+                    f"nodes: {name!r} is not observed on the rows of the new table; those are {', '.join(map(repr, there))}"
+                )
+        return tuple(names)
+    lacking = []
+    for name in there:
+        columns = _observed_columns(template, name)
+        if not all(column in tables[template.row_plates[name]] for column in columns):
+            lacking.append(name)
+    if not lacking:
+        raise ValueError(
+            f"the new table has the columns of all observed nodes, {', '.join(map(repr, there))}: there is nothing to predict. "
+            "Name those that you want in nodes="
+        )
+    return tuple(lacking)
+
+
+def _observed_columns(template: Template, name: str) -> tuple[str, ...]:
+    return tuple(use.column.name for use in template.uses if use.node == name and use.role == "observed")
+
+
+def _needed(template: Template, plate: str, table: Any, targets: tuple[str, ...]) -> list[str]:
+    """The columns that a new table must have; a wrong name is told those that are there."""
+    from natgrad.data.io.columns import choose_columns
+
+    names = [
+        use.column.name
+        for use in template.uses
+        if template.plate_of(use) == plate
+        and use.role not in ("weight", "size")
+        and not (use.node in targets and use.role in ("observed", "mask"))
+    ]
+    if plate in template.level_plates:
+        from natgrad.network.bind.bound import id_column
+
+        names.append(id_column(template, plate, table))
+    return choose_columns(table.where, list(table.names), list(dict.fromkeys(names))) if names else [table.names[0]]
+
+
+def _levels_that_occur(template: Template, rows: Mapping[str, Table], fitted: Domain) -> Domain:
+    levels: dict[str, Levels] = {}
+    whole = _read_whole(template)
+    for plate in template.level_plates:
+        uses = [use for use in template.level_plates[plate] if template.plate_of(use) in rows]
+        if plate in whole or not (uses or plate in rows):
+            if plate in whole:
+                levels[plate] = find_domain(template, rows, fitted).levels[plate]
+            continue
+        only = Template.__new__(Template)
+        only.__dict__.update({**template.__dict__, "level_plates": {plate: uses}})
+        found = find_domain(only, rows, Domain({plate: Levels(fitted.levels[plate].ids[:0])}, fitted.categories))
+        levels[plate] = found.levels[plate]
+    return Domain(levels, fitted.categories)
+
+
+def _read_whole(template: Template) -> set[str]:
+    """Plates of levels of which some node reads all, not those that its index names."""
+    found: set[str] = set()
+
+    def look(value: Any, own: set[str]) -> None:
+        if isinstance(value, RecordedNode):
+            found.update(p.name for p in value.plates if p.name in template.level_plates and p.name not in own)
+        elif isinstance(value, Recorded) and value.function == "read":
+            target, key = value.arguments
+            keys = key if isinstance(key, tuple) else (key,)
+            if isinstance(target, RecordedNode):
+                named = {p.name for p, k in zip(target.plates, keys, strict=False) if isinstance(k, (Column, Columns))}
+                look(target, own | named)
+            else:
+                look(target, own)
+            for entry in keys:
+                look(entry, own)
+        elif isinstance(value, Recorded):
+            for part in (*value.arguments, *value.options.values()):
+                look(part, own)
+
+    for node in template.nodes.values():
+        for value in node.options.values():
+            look(value, {plate.name for plate in node.plates})
+    return found
+
+
+def needs_binding(what: str) -> PlateMismatch:
+    """An error for fits of networks that were declared with arrays."""
+    return PlateMismatch(
+        f"{what} needs a network that was declared with ng.Column and fitted to a table; this one was declared with arrays: "
+        "write new parameters with fit.predictive(name, …), or declare it with columns"
+    )

@@ -1,0 +1,55 @@
+"""Linear response of a fitted network: the state, its targets and their derivatives, as `posterior.response` asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.inference.problem import Block, State
+from natgrad.network.execute.tangent import Tangent
+from natgrad.posterior.response.operator import Linearised
+
+if TYPE_CHECKING:
+    from natgrad.network.execute.problem import NetworkProblem
+
+__all__ = ["linearised"]
+
+Stats = tuple[Any, ...]
+
+
+def linearised(problem: NetworkProblem, state: State, order: tuple[str, ...]) -> Linearised:
+    """A network near a state. A point mass of the start counts as the q that stands behind it: μ = ∇A(λ) everywhere."""
+    lam = {name: tuple(np.asarray(part, np.float64) for part in stats) for name, stats in state.lam.items()}
+    mu = {name: problem.moments(block, lam[name]) for name, block in problem.blocks.items()}
+    here = State(lam, mu, 1)
+    tangent = Tangent(problem)
+
+    def sweep(lam: dict[str, Stats]) -> Mapping[str, Stats]:
+        moments = {name: problem.moments(block, lam[name]) for name, block in problem.blocks.items()}
+        return problem.sweep(State(dict(lam), moments, 1), order).state.lam
+
+    return Linearised(
+        problem.blocks,
+        lam,
+        {name: problem.target(block, here) for name, block in problem.blocks.items()},
+        lambda direction: tangent.targets(mu, direction),
+        {name: weight for name, block in problem.blocks.items() if (weight := _weight(problem, block)) is not None},
+        sweep,
+        lambda direction: tangent.rows(mu, direction),
+        lambda lam: linearised(problem, State(lam, {}, 1), order),
+    )
+
+
+def _weight(problem: NetworkProblem, block: Block) -> npt.NDArray[np.float64] | None:
+    """The product of the weights of a block's plates, for each element; None where none has any."""
+    weights = problem.plan.weights
+    if not any(plate in weights for plate in block.plates):
+        return None
+    total = np.ones(block.shape)
+    for axis, plate in enumerate(block.plates):
+        if plate in weights:
+            total = total * weights[plate].reshape([-1 if here == axis else 1 for here in range(len(block.shape))])
+    return total

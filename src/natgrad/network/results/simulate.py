@@ -1,0 +1,173 @@
+"""A declaration in, values of its nodes out: parents first, each node from its conditional given the values of its parents.
+
+The conditional of a hidden node given its parents has the natural parameter ∂P/∂μ of its own term, at the statistics of their
+values, whatever kind of node it is; that of an observed one is sampled by its law. Posterior predictive draws have hidden values
+from a fit, or from posterior draws, in the place of the prior.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import PlateMismatch
+from natgrad.network.compile.plan import Plan
+from natgrad.network.draws.chains import with_chains
+from natgrad.network.draws.gibbs import point_stats
+from natgrad.network.execute.problem import NetworkProblem
+from natgrad.network.language.discrete import Multinomial
+from natgrad.network.language.nodes import Node
+from natgrad.network.results.conditionals import SAMPLE
+from natgrad.network.results.fields import field
+from natgrad.network.results.predictive import STATISTIC
+from natgrad.random import Stream, generator
+from natgrad.validation import whole_number
+
+__all__ = ["observing", "simulate_nodes"]
+
+Array = npt.NDArray[Any]
+Values = dict[str, Array]
+Stats = tuple[Any, ...]
+
+
+def simulate_nodes(plan: Plan, seed: int, size: int | None, given: Mapping[str, Array] | None = None) -> Values:
+    """Values of all nodes, parents first: [size, plates, event], or without the first axis when size is None.
+
+    Parameters
+    ----------
+    plan : Plan
+    seed : int
+    size : int, optional
+    given : values of hidden nodes [size, …], which are not drawn then
+    """
+    n = 1 if size is None else whole_number(size, "size")
+    rng = generator(whole_number(seed, "seed", least=0), Stream.SIMULATION)
+    nodes = plan.nodes
+    covariates = _covariates(nodes)
+    values: Values = {name: np.asarray(value) for name, value in (given or {}).items()}
+    values.update({name: np.broadcast_to(v, (n, *v.shape)) for name, v in covariates.items()})
+    drawn = _HiddenNodes(plan, n, values)
+    for name, node in nodes.items():
+        if name in values or _is_auxiliary(node):
+            continue
+        if node.is_observed:
+            values[name] = _drawn_leaf(node, values, rng, n)
+        else:
+            values[name] = drawn(name, rng)
+    return {name: value[0] if size is None else value for name, value in values.items()}
+
+
+def _is_auxiliary(node: Node) -> bool:
+    """Whether its owner declared it, whose law has it integrated out."""
+    return bool(getattr(node, "is_auxiliary", False))
+
+
+def _covariates(nodes: Mapping[str, Node]) -> Values:
+    """Observed nodes that others read: they stay as they are, since what reads them was declared with their values.
+
+    One that depends on something hidden, or is missing in part, would have to be drawn: that is refused.
+    """
+    readers = {parent.name: node.name for node in nodes.values() for parent in node.parents()}
+    depends: set[str] = set()
+    for name, node in nodes.items():
+        if not node.is_observed or any(p.name in depends for p in node.parents() if not _is_auxiliary(p)):
+            depends.add(name)
+    found = {}
+    for name, node in nodes.items():
+        if not node.is_observed or name not in readers:
+            continue
+        if name in depends or node.mask is not None or node.value is None:
+            why = "depends on what is hidden" if name in depends else "is missing in part"
+            raise PlateMismatch(
+                f"simulate: {name!r} is observed, {why}, and is read by {readers[name]!r}, which was declared with its values: "
+                "it cannot be drawn anew. Declare it hidden, or give its values as numbers"
+            )
+        found[name] = node.value
+    return found
+
+
+class _HiddenNodes:
+    """Draws hidden nodes from their conditionals given their parents, ``n`` copies of the network side by side."""
+
+    def __init__(self, plan: Plan, n: int, given: Mapping[str, Array]) -> None:
+        self.plan, self.n = plan, n
+        self.problem = NetworkProblem(with_chains(plan, n), "numpy")
+        self.stats: dict[str, Stats] = {}
+        for name, value in given.items():
+            if name in plan.blocks:
+                self._note(name, value - self._origin(name))
+
+    def __call__(self, name: str, rng: np.random.Generator) -> Array:
+        block = self.problem.blocks[name]
+        empty = tuple(np.zeros((self.n, *shape)) for shape in self.plan.nodes[name].stat_shapes())
+
+        def build() -> Any:
+            def function(stats: Any, known: Any) -> Stats:
+                return self.problem.program.target(block, stats, known, (name,))
+
+            return function
+
+        lam = self.problem.compiled(("given parents", name), build)({**self.stats, name: empty})
+        value = block.family.sample(tuple(np.asarray(part) for part in lam), rng)
+        self._note(name, value)
+        return np.asarray(value + self._origin(name))
+
+    def _note(self, name: str, value: Array) -> None:
+        self.stats[name] = point_stats(self.plan.blocks[name].family, value, self.plan.nodes[name].size)
+
+    def _origin(self, name: str) -> Any:
+        origin = self.plan.blocks[name].origin
+        return 0 if origin is None else origin
+
+
+def _drawn_leaf(node: Node, values: Mapping[str, Array], rng: np.random.Generator, n: int) -> Array:
+    """Values of an observed node [n, plates, event] given those of its parents."""
+    moments = {
+        parent.name: parent.family.stats_of(values[parent.name], parent.size)
+        for parent in node.parents()
+        if not parent.is_observed and parent.name in values
+    }
+    slots: dict[str, Array] = {}
+    for slot in node.slots_of:
+        if slot.name == "concentration":  # known numbers, one for each category
+            continue
+        statistic = STATISTIC.get(slot.kind, "x")
+        value = field(node, node.parameters[slot.name], statistic, moments, n, frozenset())
+        slots[slot.name] = np.exp(value) if statistic == "log" else value
+    shape = (n, *(plate.size for plate in node.plates))
+    if type(node) not in SAMPLE:
+        raise PlateMismatch(f"simulate: a {type(node).__name__} such as {node.name!r} cannot be drawn")
+    return np.asarray(SAMPLE[type(node)](_with_trials(node), node.conditional(slots), rng, shape))
+
+
+def _with_trials(node: Node) -> Node:
+    """Counts of as many trials as were observed, where no other number was declared."""
+    if not isinstance(node, Multinomial) or node._trials is not None or node.value is None:
+        return node
+    twin = copy.copy(node)
+    twin._trials = np.asarray(node.value.sum(-1))
+    return twin
+
+
+def observing(nodes: Mapping[str, Node], data: Mapping[str, Array]) -> list[Node]:
+    """The leaves of a network with other data: twins of the observed nodes that nobody reads, what was missing still missing."""
+    read = {parent.name for node in nodes.values() for parent in node.parents()}
+    leaves = []
+    for name, node in nodes.items():
+        if not node.is_observed or name in read:
+            continue
+        if any(_is_auxiliary(parent) for parent in node.parents()):
+            raise PlateMismatch(
+                f"{name!r}, a {type(node).__name__}, was declared with auxiliary variables that depend on its data: it cannot "
+                "take others. Declare the network anew with them"
+            )
+        twin = copy.copy(node)
+        twin.__dict__.pop("_declared", None)
+        twin._observe(np.array(data[name], dtype=np.float64), None if node.mask is None else node.mask.astype(bool))
+        twin.term({})
+        leaves.append(twin)
+    return leaves

@@ -1,0 +1,134 @@
+"""Several starts of a network: what the user asked for in; a state, or candidates for the run to compare, out.
+
+    init="kmeans"       as many clusters as components, or fewer; again from other first centres
+    init="random"       draws, and other draws
+    values              as they are; with several starts, what was not given is drawn
+    nothing             the priors, if they tell the components of every mixture apart; otherwise clusters, points far from one
+                        another, and draws
+
+A candidate makes exact sweeps in an order in which its start counts; the best half goes on, and the last two until it is clear
+which is higher. The run goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from natgrad.errors import SymmetricStart
+from natgrad.inference.problem import BlockInfo, State
+from natgrad.inference.starts import Starts
+from natgrad.inference.steppers.sampled import NothingToFinish
+from natgrad.inference.steppers.stepper import StepInfo
+from natgrad.network.start.features import choices_of
+from natgrad.network.start.initial import DRAWN_KINDS, Init, make_start, make_starts, started_nodes
+from natgrad.network.start.order import default_order
+
+if TYPE_CHECKING:
+    from natgrad.network.execute.problem import NetworkProblem
+
+__all__ = ["find_start"]
+
+# Starts of a mixture of which nothing was said; of one that reads so many messages in a sweep that each of them counts, fewer.
+STARTS, FEWER, LARGE = 8, 3, 200_000
+# Sweeps of every candidate, of those that are left after each round, and rounds of the last two.
+SWEEPS, ROUNDS = (5, 5), 5
+
+
+class _Candidate(NamedTuple):
+    name: str
+    make: Callable[[], State]
+    order: tuple[str, ...]
+
+
+class _Sweeps(NothingToFinish):
+    """Exact sweeps for a comparison: what leaves its space, or rules out the data, is not an error but the last of all."""
+
+    monotone, steps_per_pass, batches = True, 1, 1
+
+    def __init__(self, problem: NetworkProblem, order: tuple[str, ...]) -> None:
+        self.problem, self.order = problem, order
+
+    def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
+        try:
+            result = self.problem.sweep_jointly(state, self.order)
+        except ValueError:
+            lost = {name: BlockInfo(False, 0.0) for name in self.order}
+            return state, StepInfo(lost, 1.0, self.problem.n_messages, float("-inf"))
+        return result.state, StepInfo(result.info, 1.0, self.problem.n_messages + result.reads, result.bound)
+
+
+def find_start(problem: NetworkProblem, init: Init, seed: int, n_init: int | None) -> State | Starts:
+    """The state before the first step, or the candidates for it.
+
+    Parameters
+    ----------
+    problem : NetworkProblem
+    init : as the user gave it
+    seed : int
+    n_init : int or None, how many starts are wanted; by default one, or some where nothing tells components apart
+    """
+    if problem.interpreter is None and problem.n_messages <= LARGE:
+        # Starts are few sweeps in many orders: compiling each would take longer, and every backend begins with the same bits.
+        problem = problem.interpreted()
+    found = _candidates(problem, init, seed, n_init)
+    if len(found) == 1:
+        return found[0].make()
+    return Starts(
+        [candidate.make for candidate in found],
+        lambda number: _Sweeps(problem, found[number].order),
+        SWEEPS,
+        lambda state: state._replace(t=0, memory={}),
+        patience=ROUNDS,
+        names=tuple(candidate.name for candidate in found),
+    )
+
+
+def _candidates(problem: NetworkProblem, init: Init, seed: int, n_init: int | None) -> list[_Candidate]:
+    if init is None:
+        try:
+            first = make_start(problem, None, seed)
+        except SymmetricStart:
+            return _automatic(problem, seed, n_init)
+        found = [_Candidate("priors", lambda: first, _order(problem, None))]
+    else:
+        found = _of(problem, init, seed, 0)
+    for number in range(1, n_init or 1):
+        found += _of(problem, _opened(problem, init), seed, number)
+    return found
+
+
+def _automatic(problem: NetworkProblem, seed: int, n_init: int | None) -> list[_Candidate]:
+    """Clusters where the data can be clustered; then points and draws in turn, or draws alone."""
+    is_large = problem.n_messages > LARGE
+    wanted = (FEWER if is_large else STARTS) if n_init is None else n_init
+    try:
+        found = _of(problem, "kmeans", seed, 0)
+    except ValueError:
+        return [candidate for number in range(wanted) for candidate in _of(problem, "random", seed, number)]
+    for number in range(1, wanted):
+        if number % 2 or is_large:  # draws go in another order, which would be compiled, too
+            found += _of(problem, "kmeans", seed, number, seeds=True)[:1]
+        else:
+            found += _of(problem, "random", seed, number)
+    return found
+
+
+def _of(problem: NetworkProblem, init: Init, seed: int, number: int, seeds: bool = False) -> list[_Candidate]:
+    order = _order(problem, init)
+    again = f", again {number}" if number else ""
+    return [_Candidate(f"{name}{again}", make, order) for name, make in make_starts(problem, init, seed, number, seeds)]
+
+
+def _order(problem: NetworkProblem, init: Init) -> tuple[str, ...]:
+    return default_order(problem.plan, started_nodes(problem, init))
+
+
+def _opened(problem: NetworkProblem, init: Init) -> Init:
+    """For another start: what was given stays, and all other nodes that can be are drawn."""
+    if isinstance(init, str):
+        return init
+    given = {str(getattr(key, "name", key)): value for key, value in (init or {}).items()}
+    chosen = {name for gate in given for _, name, _ in choices_of(problem).get(gate, ())}
+    free = [name for name in problem.blocks if problem.plan.nodes[name].kind in DRAWN_KINDS and name not in chosen]
+    return {**dict.fromkeys(free, "random"), **given}

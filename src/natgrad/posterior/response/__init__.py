@@ -1,0 +1,1 @@
+"""How expectations move when the log joint is tilted: covariances that a factorised q has lost."""

@@ -1,0 +1,57 @@
+"""A mean and a standard deviation in, quantiles out: the member of a node's own family that has both.
+
+Linear response gives second moments. An interval also needs a shape: a Gamma for what is positive, a Beta for a probability, a
+Gaussian for the rest.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.special as sp
+
+from natgrad.errors import PoorApproximation
+from natgrad.families import Family
+from natgrad.posterior.factor import DISCRETE
+
+__all__ = ["matched_quantile"]
+
+Floats = npt.NDArray[np.float64]
+
+
+def matched_quantile(family: Family, mean: Floats, sd: Floats, probability: Any) -> Floats:
+    """The quantile of the law of the family's kind with this mean and standard deviation; the probability broadcasts.
+
+    Examples
+    --------
+    >>> from natgrad.families import Gamma, Normal
+    >>> float(matched_quantile(Normal(), np.float64(1.0), np.float64(2.0), 0.5))
+    1.0
+    >>> round(float(matched_quantile(Gamma(), np.float64(2.0), np.float64(2.0), 0.5)), 4)  # an exponential
+    1.3863
+    """
+    if family.name in DISCRETE:
+        raise TypeError(f"a {family.name} has no interval: use mean(), its probabilities, and std() of these")
+    with np.errstate(all="ignore"):
+        if family.name in ("Dirichlet", "Beta"):
+            total = mean * (1.0 - mean) / sd**2 - 1.0
+            if np.any(total <= 0):
+                warnings.warn(
+                    "the standard deviation of a probability is larger than any law on [0, 1] with its mean can have: linear "
+                    "response does not reach that far, and the interval is NaN there. Use draws",
+                    PoorApproximation,
+                    stacklevel=3,
+                )
+            found = sp.betaincinv(mean * total, (1.0 - mean) * total, probability)
+        elif family.name in ("Gamma", "Poisson"):
+            found = sp.gammaincinv((mean / sd) ** 2, probability) * sd**2 / mean
+        elif family.name == "Wishart":  # elements on the diagonal are Gammas
+            diagonal = np.eye(mean.shape[-1], dtype=bool)
+            positive = sp.gammaincinv((mean / sd) ** 2, probability) * sd**2 / mean
+            found = np.where(diagonal, positive, mean + sd * sp.ndtri(probability))
+        else:
+            found = mean + sd * sp.ndtri(probability)
+    return np.asarray(found, np.float64)

@@ -1,0 +1,143 @@
+"""A state at its optimum in; the linear map from a tilt of the log joint to the change of λ out, as products.
+
+At the optimum λ = λ̂(μ), with λ̂_i = ∂P/∂μ_i. Tilt the log joint by t·g(x): then
+
+    dλ = J dμ + …,    dμ = V dλ + c,    c = Cov_q(φ, g),    J = ∂λ̂/∂μ = W⁻¹ H,   H = ∂²P/∂μ∂μ,   V = ∇²A
+
+so that (I − J V) dλ = J c and Cov_LR(h, g) = Cov_q(h, g) + Cov_q(h, φ)·dλ. W are the weights of plates: an element of weight w
+stands for w copies. I − J V is self-adjoint and, at a maximum of the bound, positive in the inner product ⟨a, b⟩ = aᵀ W V b, so
+conjugate gradients solve it with one product by J and one by V an iteration. Neither V^½ nor V⁻¹ is needed: V may be singular, as
+it is for symmetric statistics and for point masses. See Giordano, Broderick and Jordan (2018), "Covariances, robustness, and
+variational Bayes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.families.fisher import Covariances, covariances
+from natgrad.inference.problem import Block
+
+__all__ = ["Linearised", "Operator", "difference"]
+
+Floats = npt.NDArray[np.float64]
+Stats = tuple[Any, ...]
+
+
+class Linearised(NamedTuple):
+    """A problem near one state: all that linear response has to know.
+
+    Parameters
+    ----------
+    blocks, lam : the factors of q
+    targets : λ̂ at this state, which is λ where it is an optimum
+    curvature : from a direction dμ of all blocks to the change of their targets, J dμ
+    weights : for the blocks that lie on weighted plates, the weight of each element
+    sweep : λ after one sweep from another λ; None where there is none
+    rows : from a direction dμ to the change of the expected log density of each observation; None where it is not known
+    elsewhere : the same at another λ; None where there is none
+    """
+
+    blocks: Mapping[str, Block]
+    lam: Mapping[str, Stats]
+    targets: Mapping[str, Stats]
+    curvature: Callable[[dict[str, Stats]], Mapping[str, Stats]]
+    weights: Mapping[str, Floats] = {}
+    sweep: Callable[[dict[str, Stats]], Mapping[str, Stats]] | None = None
+    rows: Callable[[dict[str, Stats]], Mapping[str, Floats]] | None = None
+    elsewhere: Callable[[dict[str, Stats]], Linearised] | None = None
+
+
+class Operator:
+    """I − J V on vectors that hold the natural parameters of all blocks, one after the other."""
+
+    def __init__(self, at: Linearised) -> None:
+        self.at = at
+        self.shapes = {name: tuple(np.shape(part) for part in stats) for name, stats in at.lam.items()}
+        self.places: dict[str, slice] = {}
+        end = 0
+        for name, shapes in self.shapes.items():
+            size = sum(int(np.prod(shape)) for shape in shapes)
+            self.places[name] = slice(end, end + size)
+            end += size
+        self.size = end
+        self.n_products = 0
+
+    @cached_property
+    def covariances(self) -> dict[str, Covariances]:
+        """Covariances under q, of each block."""
+        return {name: covariances(block.family, self.at.lam[name]) for name, block in self.at.blocks.items()}
+
+    @cached_property
+    def weights(self) -> Floats | None:
+        """The weight of the element that each number belongs to; None if all are one."""
+        if not self.at.weights:
+            return None
+        found = np.ones(self.size)
+        for name, weight in self.at.weights.items():
+            family, n_plates = self.at.blocks[name].family, np.ndim(weight)
+            parts = []
+            for shape, ndim in zip(self.shapes[name], family.stat_ndims, strict=True):
+                wide = np.reshape(weight, np.shape(weight) + (1,) * ndim)
+                parts.append(np.broadcast_to(wide, (*shape[:n_plates], *shape[len(shape) - ndim :])).ravel())
+            found[self.places[name]] = np.concatenate(parts)
+        return found
+
+    def pack(self, stats: Mapping[str, Stats]) -> Floats:
+        """One vector; zeros for blocks that are not there."""
+        out = np.zeros(self.size)
+        for name, parts in stats.items():
+            shapes = self.shapes[name]
+            flat = [np.broadcast_to(p, s).ravel() for p, s in zip(parts, shapes, strict=True)]
+            out[self.places[name]] = np.concatenate(flat)
+        return out
+
+    def part(self, vector: Floats, name: str) -> Stats:
+        """The statistics of one block."""
+        out, start = [], self.places[name].start
+        for shape in self.shapes[name]:
+            size = int(np.prod(shape))
+            out.append(vector[start : start + size].reshape(shape))
+            start += size
+        return tuple(out)
+
+    def unpack(self, vector: Floats) -> dict[str, Stats]:
+        """The statistics of all blocks."""
+        return {name: self.part(vector, name) for name in self.places}
+
+    def fisher(self, change: Floats) -> Floats:
+        """V dλ."""
+        return self.pack({name: found.times(self.part(change, name)) for name, found in self.covariances.items()})
+
+    def curvature(self, direction: Floats) -> Floats:
+        """J dμ."""
+        self.n_products += 1
+        return self.pack(self.at.curvature(self.unpack(direction)))
+
+    def weighed(self, vector: Floats) -> Floats:
+        """W a."""
+        return vector if self.weights is None else vector * self.weights
+
+    def inner(self, first: Floats, second: Floats) -> float:
+        """aᵀ W b."""
+        return float(np.vdot(self.weighed(first), second))
+
+    def residual(self) -> Floats:
+        """λ̂ − λ: zero at an optimum."""
+        pairs = {
+            name: tuple(difference(new, old) for new, old in zip(self.at.targets[name], self.at.lam[name], strict=True))
+            for name in self.places
+        }
+        return self.pack(pairs)
+
+
+def difference(new: Any, old: Any) -> Floats:
+    """λ̂ − λ; a category that never happens has −∞ in both."""
+    new, old = np.asarray(new, np.float64), np.asarray(old, np.float64)
+    with np.errstate(invalid="ignore"):
+        return np.where(new == old, 0.0, new - old)

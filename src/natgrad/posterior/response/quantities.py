@@ -1,0 +1,83 @@
+"""A node's name, or a function of the means, in; the weights with which it reads the values of nodes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.posterior.factor import Factor
+
+__all__ = ["Quantities", "Quantity", "as_quantities"]
+
+Floats = npt.NDArray[np.float64]
+# Steps of numerical derivatives, in standard deviations under q: what is cut off is their square, rounding their inverse.
+STEP = 1e-4
+
+Quantity = Mapping[str, Any]  # the weights of each node's values
+
+
+class Quantities(NamedTuple):
+    """The value of a quantity at the means, and the derivative of each of its elements, in C order."""
+
+    value: Floats
+    quantities: list[Quantity]
+
+
+def as_quantities(of: Any, factors: Mapping[str, Factor]) -> Quantities:
+    """The elements of a node (its name, or itself), or of a function of the means, as weights on values."""
+    if callable(of) and not hasattr(of, "family"):
+        return _of_function(of, factors)
+    name: str = getattr(of, "name", of)
+    if name not in factors:
+        raise KeyError(f"{name!r} is not a hidden node; these are {', '.join(factors)}")
+    mean = np.asarray(factors[name].mean(), np.float64)
+    eye = np.eye(mean.size)
+    return Quantities(mean, [{name: row.reshape(mean.shape)} for row in eye])
+
+
+class _Means(Mapping[str, Any]):
+    """The means by name, which remember who was asked for; given some of them anew."""
+
+    def __init__(self, factors: Mapping[str, Factor], given: Mapping[str, Floats]) -> None:
+        self._factors, self._given = factors, given
+        self.asked: dict[str, Floats] = {}
+
+    def __getitem__(self, name: Any) -> Floats:
+        name = getattr(name, "name", name)
+        if name not in self._factors:
+            raise KeyError(f"{name!r} is not a hidden node; these are {', '.join(self._factors)}")
+        if name in self._given:
+            return self._given[name]
+        if name not in self.asked:
+            self.asked[name] = np.asarray(self._factors[name].mean(), np.float64)
+        return self.asked[name].copy()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._factors)
+
+    def __len__(self) -> int:
+        return len(self._factors)
+
+
+def _of_function(function: Callable[..., Any], factors: Mapping[str, Factor]) -> Quantities:
+    means = _Means(factors, {})
+    value = np.asarray(function(means), np.float64)
+    slopes: dict[str, Floats] = {}
+    for name, mean in means.asked.items():
+        sd = np.broadcast_to(factors[name].std(), mean.shape)
+        columns = []
+        for place in np.ndindex(mean.shape):
+            step = STEP * (float(sd[place]) or 1.0)
+            sides = []
+            for sign in (1.0, -1.0):
+                moved = mean.copy()
+                moved[place] += sign * step
+                sides.append(np.asarray(function(_Means(factors, {name: moved})), np.float64))
+            columns.append((sides[0] - sides[1]) / (2.0 * step))
+        slopes[name] = np.stack(columns, axis=-1).reshape(value.shape + mean.shape)
+    if not np.all(np.isfinite(value)) or not all(np.all(np.isfinite(s)) for s in slopes.values()):
+        raise ValueError("the function, or its derivative, is not finite at the means")
+    return Quantities(value, [{name: s[place] for name, s in slopes.items()} for place in np.ndindex(value.shape)])

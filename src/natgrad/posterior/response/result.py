@@ -1,0 +1,284 @@
+"""What linear response returns: standard deviations, intervals and covariances that read like those of a fit."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import NotConverged
+from natgrad.families import Family
+from natgrad.families._family import tails
+from natgrad.posterior.export import ExportMixin
+from natgrad.posterior.factor import DISCRETE, Factor
+from natgrad.posterior.response.marginals import matched_quantile
+from natgrad.posterior.response.operator import Linearised
+from natgrad.posterior.response.quantities import as_quantities
+from natgrad.posterior.response.rate import contraction
+from natgrad.posterior.response.solving import LEFT, Solver, at_optimum
+
+__all__ = ["LinearResponse", "ResponseFactor"]
+
+Floats = npt.NDArray[np.float64]
+# Elements of a node up to which covariances of all of them are found exactly; above it, standard deviations are probed.
+EXACT = 256
+# Numbers of a joint draw: its covariance is a matrix of that size.
+MOST_JOINT = 2_000
+
+
+class LinearResponse(ExportMixin):
+    """Covariances of a posterior, from how the optimum of the bound moves when the log joint is tilted.
+
+    ``lr["mu"].std()``, ``.interval(0.9)`` and ``.sample()`` read like a fit; means are those of q. Everything is computed when it
+    is asked for, and kept. Where the posterior is Gaussian the covariances are exact; elsewhere they are those of the bound's
+    optimum, which repairs what the factorisation loses of the spread, but not a mean that is wrong.
+
+    Attributes
+    ----------
+    left : float, nats that Newton's step from here would gain: near 0 at an optimum
+    """
+
+    def __init__(
+        self,
+        at: Linearised,
+        names: Sequence[str] | None = None,
+        *,
+        tol: float = 1e-9,
+        max_iterations: int = 1000,
+        probes: int = 64,
+        exact: bool | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._factors = {
+            name: Factor(name, b.family, b.plates, tuple(np.asarray(p, np.float64) for p in at.lam[name]), b.origin)
+            for name, b in at.blocks.items()
+        }
+        self._names = (
+            [n for n, b in at.blocks.items() if b.family.name not in DISCRETE] if names is None else list(names)
+        )
+        for name in self._names:
+            self._factor(name)
+        self._at, self.left = at_optimum(at)
+        self._solver = Solver(self._at, self._factors, tol, max_iterations)
+        self._probes, self._exact, self._seed = probes, exact, seed
+        self._variances: dict[str, tuple[Floats, Floats]] = {}
+        if self.left > LEFT:
+            warnings.warn(
+                f"the fit has not converged: {self.left:.2g} nats are left to gain, and linear response is that of the optimum. "
+                "Go on with fit.continue_(), with a smaller tol",
+                NotConverged,
+                stacklevel=3,
+            )
+        for name in self._names if names is not None else ():
+            self._variance(name)
+
+    # -- nodes --
+
+    def _factor(self, name: Any) -> Factor:
+        name = getattr(name, "name", name)
+        if name not in self._factors:
+            raise KeyError(f"{name!r} is not a hidden node; these are {', '.join(self._factors)}")
+        return self._factors[name]
+
+    def __getitem__(self, name: Any) -> ResponseFactor:  # type: ignore[override]
+        return ResponseFactor(self._factor(name), self)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    # -- any function of the means --
+
+    def mean(self, quantity: str | Callable[..., Any]) -> Floats:
+        """The value of a quantity at the means of q: a node by its name, or a function of the means by name."""
+        return as_quantities(quantity, self._factors).value
+
+    def var(self, quantity: str | Callable[..., Any]) -> Floats:
+        """The variance of each element of a quantity; of a function, by its derivative at the means."""
+        if not callable(quantity) or hasattr(quantity, "family"):
+            return self._variance(self._factor(quantity).name)[0]
+        found = as_quantities(quantity, self._factors)
+        values = [self._solver.cov(q, q) for q in found.quantities]
+        return np.reshape(np.array(values, np.float64), found.value.shape)
+
+    def std(self, quantity: str | Callable[..., Any]) -> Floats:
+        """The standard deviation of each element of a node, or of any differentiable function of the means.
+
+        ``lr.std(lambda m: m["a"] - m["b"])`` is that of a difference. The function gets the means by name, as NumPy arrays; its
+        derivative is taken by central differences, each number in steps of its own standard deviation.
+        """
+        return np.sqrt(self.var(quantity))
+
+    def interval(self, quantity: str | Callable[..., Any], mass: float = 0.9) -> tuple[Floats, Floats]:
+        """A Gaussian interval of a function of the means, with probability ``mass``; for nodes ask ``lr["mu"].interval()``."""
+        if not callable(quantity):
+            return self[quantity].interval(mass)
+        from scipy.special import ndtri
+
+        half = ndtri(tails(mass)[1]) * self.std(quantity)
+        centre = self.mean(quantity)
+        return centre - half, centre + half
+
+    def cov(self, first: Any, second: Any) -> Floats:
+        """Covariances of every element of one quantity with every element of another: [first's axes, second's axes]."""
+        one, two = (as_quantities(q, self._factors) for q in (first, second))
+        shape = one.value.shape + two.value.shape
+        if len(two.quantities) < len(one.quantities):
+            rows = [self._solver.cov_with(q, one.quantities) for q in two.quantities]
+            return np.array(rows, np.float64).T.reshape(shape)
+        return np.array([self._solver.cov_with(q, two.quantities) for q in one.quantities], np.float64).reshape(shape)
+
+    def correlation(self, first: Any, second: Any) -> Floats:
+        """Correlations of every element of one quantity with every element of another."""
+        one, two = self.std(first), self.std(second)
+        return self.cov(first, second) / np.multiply.outer(one, two)
+
+    def influence(self, quantity: Any) -> dict[str, Floats]:
+        """How far each observation moves the mean of a quantity: the derivative by its weight in the likelihood.
+
+        The infinitesimal jackknife: −influence is, to first order, how the mean would change if the observation were left out.
+
+        Returns
+        -------
+        {observed node: array [axes of the quantity, plates of the node]}, 0 where a value is missing
+        """
+        if self._at.rows is None:
+            raise TypeError("the influence of observations is known for networks only")
+        found = as_quantities(quantity, self._factors)
+        rows = [self._at.rows(self._solver.moved(q)) for q in found.quantities]
+        return {
+            name: np.stack([r[name] for r in rows]).reshape(found.value.shape + rows[0][name].shape) for name in rows[0]
+        }
+
+    @cached_property
+    def contraction(self) -> float:
+        """By how much one sweep shrinks the distance to the optimum, in the long run; NaN where sweeps are not defined."""
+        return contraction(self._solver.operator, self._seed)
+
+    # -- draws --
+
+    def sample(
+        self, rng: np.random.Generator | int | None = None, n: int = 1, names: Sequence[str] | None = None
+    ) -> dict[str, Any]:
+        """Joint draws of nodes: Gaussian with the covariances of linear response, each number then in its family's shape."""
+        chosen = list(self._names if names is None else names)
+        means = {name: self._factor(name).mean() for name in chosen}
+        total = sum(mean.size for mean in means.values())
+        if total > MOST_JOINT:
+            raise ValueError(
+                f"joint draws of {total} numbers need their covariance; choose nodes with names=, or use draws of q"
+            )
+        quantities = [q for name in chosen for q in as_quantities(name, self._factors).quantities]
+        covariance = np.array([self._solver.cov_with(q, quantities) for q in quantities]).reshape(total, total)
+        sd = np.sqrt(np.diagonal(covariance))
+        safe = np.where(sd > 0, sd, 1.0)
+        values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T) / (safe[:, None] * safe))
+        noise = np.random.default_rng(rng).standard_normal((n, total))
+        normal = (noise * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        out, start = {}, 0
+        for name, mean in means.items():
+            here = normal[:, start : start + mean.size].reshape((n, *mean.shape))
+            spread = sd[start : start + mean.size].reshape(mean.shape)
+            out[name] = _shaped(self._factor(name), mean, spread, here)
+            start += mean.size
+        return out
+
+    def _draws(self, names: Sequence[str], rng: np.random.Generator, n: int) -> dict[str, Any]:
+        return self.sample(rng, n, names)
+
+    # -- variances of whole nodes --
+
+    def _variance(self, name: str) -> tuple[Floats, Floats]:
+        """Variances of all elements of a node and the standard error of each, which is 0 where they are exact."""
+        if name not in self._variances:
+            size = self._factor(name).mean().size
+            exact = size <= EXACT if self._exact is None else self._exact
+            if exact:
+                found = self._solver.variances(name)
+                self._variances[name] = found, np.zeros_like(found)
+            else:
+                self._variances[name] = self._solver.probed(
+                    name, self._probes, np.random.default_rng([self._seed, size])
+                )
+        return self._variances[name]
+
+    def __repr__(self) -> str:
+        return f"<LinearResponse of {', '.join(self._names)}: {self.left:.1g} nats from the optimum>"
+
+
+@dataclass(frozen=True, eq=False)
+class ResponseFactor:
+    """One node under linear response: the mean of q, and the spread that tilting the log joint shows."""
+
+    factor: Factor
+    response: LinearResponse
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+        return self.factor.name
+
+    @property
+    def family(self) -> Family:
+        """Its exponential family."""
+        return self.factor.family
+
+    @property
+    def plates(self) -> tuple[str, ...]:
+        """Names of the leading axes."""
+        return self.factor.plates
+
+    def mean(self) -> Floats:
+        """E[x] under q: linear response does not move it."""
+        return self.factor.mean()
+
+    def var(self) -> Floats:
+        """The variance of each element."""
+        return self.response._variance(self.name)[0]
+
+    def std(self) -> Floats:
+        """The standard deviation of each element."""
+        return np.sqrt(self.var())
+
+    def std_error(self) -> Floats:
+        """The standard error of each standard deviation; 0 where it was not probed."""
+        variance, error = self.response._variance(self.name)
+        return error / (2.0 * np.sqrt(variance))
+
+    def interval(self, mass: float = 0.9) -> tuple[Floats, Floats]:
+        """Each element's central interval: of the law of its family's kind with this mean and standard deviation."""
+        low, high = (matched_quantile(self.family, *_centred(self.factor, self.std()), t) for t in tails(mass))
+        return low + _start(self.factor), high + _start(self.factor)
+
+    def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Any:
+        """Draws with the covariances of linear response; ``lr.sample`` draws several nodes together."""
+        found = self.response.sample(rng, 1 if n is None else n, [self.name])[self.name]
+        return found[0] if n is None else found
+
+    def __repr__(self) -> str:
+        return f"<linear response of {self.factor!r}>"
+
+
+def _start(factor: Factor) -> Any:
+    return 0.0 if factor.origin is None else factor.origin
+
+
+def _centred(factor: Factor, sd: Floats) -> tuple[Floats, Floats]:
+    return factor.mean() - _start(factor), sd
+
+
+def _shaped(factor: Factor, mean: Floats, sd: Floats, normal: Floats) -> Floats:
+    """Standard normal numbers as draws of the node: by the quantile of each, probabilities then made to sum to one."""
+    if factor.family.name in ("Normal", "MultivariateNormal"):
+        return np.asarray(mean + sd * normal)
+    from scipy.special import ndtr
+
+    found = matched_quantile(factor.family, mean, sd, ndtr(normal))
+    return found / found.sum(-1, keepdims=True) if factor.family.name == "Dirichlet" else found

@@ -1,0 +1,131 @@
+"""(I − J V) x = b solved: by conjugate gradients, or with the matrix where it is small and asked for often.
+
+Both say in words what is wrong with the state that they were given: not a maximum of the bound, or flat along some direction.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import NotAtMaximum
+from natgrad.posterior.response.operator import Operator
+
+__all__ = ["FLAT", "Dense", "Solution", "conjugate_gradients"]
+
+Floats = npt.NDArray[np.float64]
+# The curvature of the bound along a direction, 1 for independent factors: below −FLAT it goes up, within FLAT it is flat.
+FLAT = 1e-10
+# The part of a right-hand side along a flat direction that counts as rounding.
+ROUNDING = 1e-6
+
+
+class Solution(NamedTuple):
+    """x, how many products by J it took, and what is left of b, as a part of it."""
+
+    x: Floats
+    iterations: int
+    residual: float
+
+
+def conjugate_gradients(
+    operator: Operator, b: Floats, tol: float, limit: int, *, truncate: float | None = None
+) -> Solution:
+    """Find x with ‖b − (I − J V) x‖ ≤ tol ‖b‖ in the norm of W V.
+
+    Raises `NotAtMaximum` where the operator is not positive. With ``truncate`` it ends where the curvature is within so much of
+    zero, with what it has.
+    """
+    x, r = np.zeros_like(b), b.copy()
+    v_r = operator.fisher(r)
+    size = first = operator.inner(r, v_r)
+    if not np.isfinite(first):
+        raise NotAtMaximum("linear response met numbers that are not finite: q is at the border of its parameters")
+    if first <= 0.0:
+        return Solution(b.copy(), 0, 0.0)
+    p, v_p, iteration = r, v_r, 0
+    while size > tol**2 * first and iteration < limit:
+        iteration += 1
+        bent = p - operator.curvature(v_p)
+        along = operator.inner(v_p, bent)
+        curvature = along / operator.inner(p, v_p)
+        if truncate is not None and abs(curvature) <= truncate:
+            break
+        check_curvature(operator, curvature, v_p)
+        step = size / along
+        x += step * p
+        r = r - step * bent
+        v_r = operator.fisher(r)
+        new = max(operator.inner(r, v_r), 0.0)
+        p, v_p, size = r + (new / size) * p, v_r + (new / size) * v_p, new
+    # What V does not see of b is not seen by the norm either: one more product gives it back exactly.
+    return Solution(b + operator.curvature(operator.fisher(x)), iteration, float(np.sqrt(size / first)))
+
+
+def check_curvature(operator: Operator, curvature: float, direction: Floats) -> None:
+    """Raise where the bound rises, or does not change, along a direction dμ."""
+    if curvature > FLAT:
+        return
+    where = _most_in(operator, direction)
+    if curvature < -FLAT:
+        raise NotAtMaximum(
+            f"the fit is not at a maximum of the bound: it rises along a direction of {where} (curvature {curvature:.2g}; 1 is "
+            "that of independent factors). It stopped at a saddle, or on its way: go on with fit.continue_(), or try other starts"
+        )
+    raise NotAtMaximum(
+        f"the bound is flat along a direction of {where}: it can be changed without changing what the data say, as factors can "
+        "be rotated. Its variance has no value; ask for functions that do not change along it, such as predictions: "
+        'lr.std(lambda m: m["u"][0] @ m["v"][1])'
+    )
+
+
+def _most_in(operator: Operator, direction: Floats) -> str:
+    """The blocks that a direction moves most."""
+    total = float(np.linalg.norm(direction)) or 1.0
+    parts = {name: float(np.linalg.norm(direction[place])) / total for name, place in operator.places.items()}
+    return " and ".join(repr(name) for name, part in parts.items() if part > 0.1)
+
+
+class Dense:
+    """The matrix of the operator in its symmetric form, Ṽ^½ (I − Ṽ^½ H Ṽ^½)⁻¹ Ṽ^½ with Ṽ = V W⁻¹, by its eigenvectors."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator, n = operator, operator.size
+        eye = np.eye(n)
+        self.jacobian = np.stack([operator.curvature(row) for row in eye], axis=1)
+        fisher = np.stack([operator.fisher(row) for row in eye], axis=1)
+        weights = np.ones(n) if operator.weights is None else operator.weights
+        inverse = np.divide(1.0, weights, out=np.zeros(n), where=weights > 0)
+        scaled = 0.5 * (fisher + fisher.T) * np.sqrt(inverse[:, None] * inverse)
+        self.root = np.concatenate([_root(scaled, place) for place in operator.places.values()], axis=1)
+        hessian = weights[:, None] * self.jacobian
+        bent = self.root.T @ (0.5 * (hessian + hessian.T)) @ self.root
+        self.curvatures, self.modes = np.linalg.eigh(np.eye(len(bent)) - bent)
+        self.weights = weights
+        if len(self.curvatures) and self.curvatures[0] < -FLAT:
+            check_curvature(operator, float(self.curvatures[0]), self.root @ self.modes[:, 0])
+
+    def solve(self, b: Floats) -> Solution:
+        """Find x = b + J Ṽ^½ (I − K)⁻¹ Ṽ^½ W b."""
+        parts = self.modes.T @ (self.root.T @ (self.weights * b))
+        flat = self.curvatures <= FLAT
+        if flat.any() and np.abs(parts[flat]).max() > ROUNDING * np.abs(parts).max():
+            worst = int(np.argmax(np.abs(np.where(flat, parts, 0.0))))
+            check_curvature(self.operator, float(self.curvatures[worst]), self.root @ self.modes[:, worst])
+        scaled = np.divide(parts, self.curvatures, out=np.zeros_like(parts), where=~flat)
+        moved = self.root @ (self.modes @ scaled)
+        return Solution(b + self.jacobian @ moved, 0, 0.0)
+
+
+def _root(matrix: Floats, place: slice) -> Floats:
+    """R with R Rᵀ the matrix in one place on its diagonal; each number in its own units: none is lost beside a larger one."""
+    part = matrix[place, place]
+    scale = np.sqrt(np.maximum(np.diagonal(part), 0.0))
+    safe = np.where(scale > 0, scale, 1.0)
+    values, vectors = np.linalg.eigh(part / (safe[:, None] * safe))
+    kept = values > 1e-13 * max(len(part), 1)
+    root = np.zeros((len(matrix), int(kept.sum())))
+    root[place] = scale[:, None] * vectors[:, kept] * np.sqrt(values[kept])
+    return root

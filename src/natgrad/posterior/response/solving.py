@@ -1,0 +1,205 @@
+"""Quantities in, covariances out: which solves are made, by which solver, and what is kept of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import NotConverged
+from natgrad.posterior.factor import Factor
+from natgrad.posterior.response.operator import Linearised, Operator
+from natgrad.posterior.response.quantities import Quantity
+from natgrad.posterior.response.solvers import FLAT, Dense, conjugate_gradients
+
+__all__ = ["LEFT", "Solver", "at_optimum"]
+
+Floats = npt.NDArray[np.float64]
+Stats = tuple[Any, ...]
+# Numbers in λ up to which a matrix of that size is made at once, or may be made; numbers of kept solutions.
+SMALL, MOST_DENSE, MOST_KEPT = 32, 1_000, 20_000_000
+# Nats that are left to gain: above the first the state does not count as an optimum, below the second it is one to rounding.
+LEFT, SETTLED = 1e-3, 1e-20
+STEPS, NEWTON_TOL = 4, 1e-2
+
+
+class Solver:
+    """Covariances of linear response at one state."""
+
+    def __init__(self, at: Linearised, factors: Mapping[str, Factor], tol: float, limit: int) -> None:
+        self.operator, self.factors = Operator(at), factors
+        self._tol, self._limit = tol, limit
+        self._dense: Dense | None = None
+        self._iterations = 10.0  # of a solve, as the last ones took
+        self._kept: dict[Any, Floats] = {}
+
+    # -- solves --
+
+    def solve(self, b: Floats) -> Floats:
+        """Find x with (I − J V) x = b."""
+        self.expect(1)
+        if self._dense is not None:
+            return self._dense.solve(b).x
+        found = conjugate_gradients(self.operator, b, self._tol, self._limit)
+        self._iterations = 0.5 * (self._iterations + found.iterations)
+        if found.residual > 100 * self._tol:
+            warnings.warn(
+                f"conjugate gradients stopped after {found.iterations} products with {found.residual:.1g} of the right-hand side "
+                "left: these covariances are not right to more than that. Raise max_iterations, or use draws",
+                NotConverged,
+                stacklevel=6,
+            )
+        return found.x
+
+    def expect(self, solves: int) -> None:
+        """Make the matrix if that takes fewer products than so many solves by conjugate gradients, or than were made so far.
+
+        Who does not know how often he will be asked makes it when he has paid its price: at most twice what was needed.
+        """
+        n = self.operator.size
+        pays = n <= SMALL or n < max(solves * self._iterations, self.operator.n_products)
+        if self._dense is None and n <= MOST_DENSE and pays:
+            self._dense = Dense(self.operator)
+
+    # -- quantities --
+
+    def source(self, quantity: Quantity) -> Floats:
+        """Cov_q(φ, g), of one copy where an element stands for several."""
+        found = {}
+        for name, weights in quantity.items():
+            stats = self.operator.covariances[name].stats_by(np.asarray(weights, np.float64))
+            if name in self.operator.at.weights:
+                stats = _shared(stats, self.operator.at.weights[name], name, weights)
+            found[name] = stats
+        return self.operator.pack(found)
+
+    def change(self, quantity: Quantity) -> Floats:
+        """The change dλ for a tilt by the quantity, kept for single elements."""
+        key = _key(quantity)
+        if key is None or key not in self._kept:
+            x = self.solve(self.operator.curvature(self.source(quantity)))
+            if key is None or sum(kept.size for kept in self._kept.values()) > MOST_KEPT:
+                return x
+            self._kept[key] = x
+        return self._kept[key]
+
+    def moved(self, quantity: Quantity) -> dict[str, Stats]:
+        """The change dμ of all blocks for a tilt by the quantity."""
+        direction = self.source(quantity) + self.operator.fisher(self.change(quantity))
+        return self.operator.unpack(direction)
+
+    def _read(self, quantity: Quantity, of: Quantity, change: Floats) -> float:
+        """Cov_q(h, g) + Cov_q(h, φ)·dλ."""
+        total = 0.0
+        for name, weights in quantity.items():
+            found = self.operator.covariances[name]
+            value = found.value_by(self.operator.part(change, name))
+            if name in of:
+                value = value + found.own(np.asarray(of[name], np.float64))
+            total += float(np.vdot(weights, value))
+        return total
+
+    def cov(self, first: Quantity, second: Quantity) -> float:
+        """Cov_LR of two quantities."""
+        return self._read(first, second, self.change(second))
+
+    def cov_with(self, quantity: Quantity, others: Sequence[Quantity]) -> list[float]:
+        """Cov_LR of a quantity with several, by one solve."""
+        self.expect(len(others))
+        change = self.change(quantity)
+        return [self._read(other, quantity, change) for other in others]
+
+    # -- whole nodes --
+
+    def variances(self, name: str) -> Floats:
+        """The variance of each element of a node, by one solve for each."""
+        mean = np.asarray(self.factors[name].mean())
+        self.expect(mean.size)
+        out = np.empty(mean.shape)
+        for place in np.ndindex(mean.shape):
+            unit = np.zeros(mean.shape)
+            unit[place] = 1.0
+            out[place] = np.nan if self._left_out(name, place) else self.cov({name: unit}, {name: unit})
+        return out
+
+    def probed(self, name: str, probes: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """The variance of each element, and its standard error: q's own, which is known, plus the diagonal of the rest.
+
+        diag(C) = E[z ∘ C z] for random signs z (Bekas, Kokiopoulou and Saad, 2007).
+        """
+        own = np.asarray(self.factors[name].var(), np.float64)
+        found = self.operator.covariances[name]
+        total, squares = np.zeros_like(own), np.zeros_like(own)
+        self.expect(probes)
+        for _ in range(probes):
+            signs = rng.choice([-1.0, 1.0], size=own.shape)
+            change = self.solve(self.operator.curvature(self.source({name: signs})))
+            term = signs * found.value_by(self.operator.part(change, name))
+            total += term
+            squares += term**2
+        mean = total / probes
+        error = np.sqrt(np.maximum(squares / probes - mean**2, 0.0) / max(probes - 1, 1))
+        variance = own + mean
+        if np.any(variance <= 0):
+            warnings.warn(
+                f"{int((variance <= 0).sum())} variances of {name!r} are not positive after {probes} probes, and are NaN: raise "
+                "probes=, or ask for single elements by a function",
+                NotConverged,
+                stacklevel=5,
+            )
+            variance = np.where(variance > 0, variance, np.nan)
+        return variance, error
+
+    def _left_out(self, name: str, place: tuple[int, ...]) -> bool:
+        weight = self.operator.at.weights.get(name)
+        return weight is not None and weight[place[: weight.ndim]] == 0
+
+
+def at_optimum(at: Linearised) -> tuple[Linearised, float]:
+    """The state after Newton's steps, and the nats that the first of them gains; as it was where that is more than `LEFT`.
+
+    A fit ends some way before the optimum, at which linear response is defined; along a direction in which the bound is flat,
+    that way would look like curvature.
+    """
+    found = float("nan")
+    for turn in range(STEPS):
+        operator = Operator(at)
+        residual = operator.residual()
+        length = operator.inner(residual, operator.fisher(residual))
+        step = conjugate_gradients(operator, residual, NEWTON_TOL, 200, truncate=FLAT + 10.0 * length**0.5).x
+        gain = 0.5 * operator.inner(residual, operator.fisher(step))
+        found = gain if turn == 0 else found
+        if at.elsewhere is None or not SETTLED < gain <= LEFT:
+            break
+        new = {
+            name: block.family.project(
+                tuple(g + s for g, s in zip(at.lam[name], operator.part(step, name), strict=True))
+            )
+            for name, block in at.blocks.items()
+        }
+        if not all(np.all(block.family.valid(new[name])) for name, block in at.blocks.items()):
+            break
+        at = at.elsewhere(new)
+    return at, found
+
+
+def _key(quantity: Quantity) -> Any:
+    """A single element of a node; None for anything else."""
+    if len(quantity) != 1:
+        return None
+    ((name, weights),) = quantity.items()
+    places = np.flatnonzero(weights)
+    return (name, int(places[0])) if len(places) == 1 and np.ravel(weights)[places[0]] == 1.0 else None
+
+
+def _shared(stats: Stats, weight: Floats, name: str, asked: Any) -> Stats:
+    """The part of each of w copies, 1/w; an element of weight 0 is not among the data."""
+    used = np.any(np.reshape(np.asarray(asked) != 0, (*weight.shape, -1)), axis=-1)
+    if np.any(used & (weight == 0)):
+        place = tuple(int(i) for i in np.argwhere(used & (weight == 0))[0])
+        raise ValueError(f"{name}{list(place)} has weight 0: it is left out of the data, and nothing responds to it")
+    inverse = np.divide(1.0, weight, out=np.zeros_like(weight), where=weight > 0)
+    return tuple(part * inverse.reshape(weight.shape + (1,) * (np.ndim(part) - weight.ndim)) for part in stats)

@@ -1,0 +1,181 @@
+"""Declarations with columns: the same fit as with arrays, from every kind of table; mistakes are named."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import natgrad as ng
+from tests.network.bound_cases import CASES, Twins, factorisation, mixture, pca, regression
+
+FIT: dict[str, Any] = {"seed": 3, "max_steps": 5, "verbose": False}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_table_gives_the_fit_of_its_arrays(name: str) -> None:
+    case = CASES[name]()
+    later = case.columns.fit(case.table, init=case.init, **FIT)
+    now = case.arrays.fit(init=case.init, **FIT)
+    assert later.trace["elbo"].tolist() == now.trace["elbo"].tolist()
+    for node in now:
+        assert all(map(np.array_equal, later[node].lam, now[node].lam))
+
+
+def forms(case: Twins, folder: Path) -> dict[str, Any]:
+    pandas, polars, arrow = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
+    import pyarrow.parquet
+
+    frame = pandas.DataFrame(case.table)
+    first, second = frame.iloc[:15], frame.iloc[15:]
+    frame.to_csv(folder / "whole.csv", index=False)
+    frame.to_json(folder / "whole.jsonl", orient="records", lines=True)
+    for number, part in enumerate((first, second)):
+        pyarrow.parquet.write_table(arrow.Table.from_pandas(part), folder / f"part{number}.parquet")
+    return {
+        "pandas": frame,
+        "nullable": frame.convert_dtypes(),
+        "polars": polars.DataFrame(case.table),
+        "lazy": polars.DataFrame(case.table).lazy(),
+        "arrow": arrow.Table.from_pandas(frame),
+        "structured": frame.to_records(index=False),
+        "lists": {name: list(values) for name, values in case.table.items()},
+        "parts": [first, second],
+        "iterator": iter([first, second]),
+        "glob": str(folder / "part*.parquet"),
+        "path": folder / "part0.parquet",
+        "jsonl": folder / "whole.jsonl",
+        "csv": folder / "whole.csv",
+    }
+
+
+@pytest.mark.parametrize("form", ["pandas", "nullable", "polars", "lazy", "arrow", "structured", "lists", "parts",
+                                  "iterator", "glob", "path", "jsonl", "csv"])  # fmt: skip
+def test_every_form_of_a_table(form: str, tmp_path: Path) -> None:
+    case = regression() if form == "csv" else factorisation()
+    table = forms(case, tmp_path)[form]
+    if form == "path":
+        case = case._replace(table={name: values[:15] for name, values in case.table.items()})
+    found = case.columns.fit(table, init=case.init, **FIT)
+    expected = case.columns.fit(case.table, init=case.init, **FIT)
+    # Text and JSON are written with 15 digits or so.
+    assert found.elbo == pytest.approx(expected.elbo, rel=1e-9)
+
+
+def test_results_carry_ids() -> None:
+    case = factorisation()
+    pandas = pytest.importorskip("pandas")
+    fit = case.columns.fit(pandas.DataFrame(case.table), init="random", **FIT)
+    users = fit["bias"].frame()
+    assert users["user"].tolist() == ["ann", "bob", "cid"]
+    assert np.allclose(users["mean"], fit["bias"].mean())
+    assert fit["u"].frame().columns.tolist() == [
+        "user",
+        *(f"{w}_{i}" for i in (0, 1) for w in ("mean", "sd", "lower", "upper")),
+    ]
+    assert fit.to_pandas(["bias"]).index.tolist() == ["bias[ann]", "bias[bob]", "bias[cid]"]
+    pca_case = pca()
+    names = pca_case.columns.fit(pca_case.table, init=pca_case.init, **FIT)["w"].frame()["feature"]
+    assert names.tolist() == ["a", "b", "c", "d"]
+
+
+def test_the_order_of_rows_and_the_names_of_levels_do_not_matter() -> None:
+    case = factorisation()
+    order = np.random.default_rng(1).permutation(40)
+    options = {**FIT, "max_steps": 500, "tol": 1e-9}
+    one = case.columns.fit(case.table, init="random", **options)
+    other = case.columns.fit({name: values[order] for name, values in case.table.items()}, init="random", **options)
+    assert other.elbo == pytest.approx(one.elbo, rel=1e-9)
+
+
+def side_information() -> ng.Network:
+    user = ng.Plate("user")
+    age = ng.Column("age")
+    slope = ng.Normal("slope", 0.0, 1.0)
+    skill = ng.Normal("skill", slope * age, 1.0, plate=user)
+    height = ng.Normal("height", skill, 2.0, plate=user, observed=ng.Column("height"))
+    score = ng.Normal("score", skill[ng.Column("who")], 4.0, plate=ng.Plate("game"), observed=ng.Column("points"))
+    return ng.Network(height, score)
+
+
+def test_two_tables_are_joined_by_id() -> None:
+    games = {"who": ["b", "a", "b", "c"], "points": [1.0, 2.0, 3.0, 0.5]}
+    users = {"who": ["c", "a", "b"], "age": [0.3, 0.1, 0.2], "height": [1.0, np.nan, 2.0]}
+    fit = side_information().fit({"game": games, "user": users}, **FIT)
+    user = ng.Plate("user", 3)
+    slope = ng.Normal("slope", 0.0, 1.0)
+    skill = ng.Normal("skill", slope * np.array([0.1, 0.2, 0.3]), 1.0, plate=user)
+    height = ng.Normal("height", skill, 2.0, plate=user, observed=[np.nan, 2.0, 1.0])
+    score = ng.Normal("score", skill[[1, 0, 1, 2]], 4.0, plate=ng.Plate("game", 4), observed=games["points"])
+    now = ng.Network(height, score).fit(**FIT)
+    assert fit.trace["elbo"].tolist() == now.trace["elbo"].tolist()
+    assert fit["skill"].frame()["user"].tolist() == ["a", "b", "c"]
+
+
+def wrong(column: str, values: Any) -> dict[str, Any]:
+    return {**regression().table, column: values}
+
+
+MISTAKES = {
+    "a missing column": (lambda: {"age": [1.0], "incone": [1.0]}, ValueError, "no column 'income'.*did you mean 'incone'"),
+    "a wrong type": (lambda: wrong("y", ["1.0"] * 29 + ["x"]), TypeError, "column 'y', row 0: '1.0' is not a number"),
+    "a known number is missing": (lambda: wrong("age", [None, *range(29)]), ValueError, "column 'age', row 0 is missing.*known"),
+    "dates": (lambda: wrong("y", np.array(["2020-01-01"] * 30, "M8[D]")), TypeError, "column 'y' is of type datetime"),
+    "an empty table": (lambda: {name: values[:0] for name, values in regression().table.items()}, ValueError, "no rows"),
+    "different lengths": (lambda: wrong("y", [1.0]), ValueError, "columns have different lengths"),
+    "no table": (lambda: None, TypeError, "declared with columns.*give the table"),
+    "not a table": (lambda: 3, TypeError, "must be a pandas or Polars frame.*got int"),
+    "no such file": (lambda: "nowhere.parquet", FileNotFoundError, "no such file"),
+    "no such files": (lambda: "nowhere*.parquet", FileNotFoundError, "no file is called like this"),
+    "a chunk with other columns": (
+        lambda: [regression().table, {"age": [1.0], "y": [1.0]}], ValueError, "chunk 1: there is no column 'income'"
+    ),
+    "negative weights": (lambda: wrong("times", -np.ones(30)), ValueError, r"weight\[0\] = -1 must be"),
+    "an infinite value": (lambda: wrong("y", [np.inf] * 30), ValueError, "is not finite"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_mistakes_in_tables_are_named(what: str) -> None:
+    make, error, words = MISTAKES[what]
+    with pytest.raises(error, match=words):
+        regression().columns.fit(make(), **FIT)
+
+
+def test_mistakes_in_ids_are_named() -> None:
+    case = factorisation()
+    ids = case.table["userId"].astype(object)
+    ids[4] = None
+    with pytest.raises(ValueError, match="column 'userId', row 4 is missing"):
+        case.columns.fit({**case.table, "userId": ids}, **FIT)
+    sized = ng.Normal("a", 0.0, 1.0, plate=ng.Plate("k", 3))
+    y = ng.Normal("y", sized[ng.Column("g")], 1.0, plate=ng.Plate("row"), observed=ng.Column("y"))
+    with pytest.raises(TypeError, match=r"plate 'k'.*Leave the size of the plate out"):
+        ng.Network(y).fit({"g": ["a", "b"], "y": [1.0, 2.0]}, **FIT)
+    with pytest.raises(IndexError, match="outside plate 'k'"):
+        ng.Network(y).fit({"g": [0, 3], "y": [1.0, 2.0]}, **FIT)
+
+
+def test_mistakes_in_declarations_are_named() -> None:
+    row = ng.Plate("row")
+    with pytest.raises(ng.errors.PlateMismatch, match="lies on no plate"):
+        ng.Network(ng.Normal("y", 0.0, 1.0, observed=ng.Column("y")))
+    stray = ng.Normal("w", 0.0, 1.0, plate=ng.Plate("k"))
+    with pytest.raises(ng.errors.PlateMismatch, match="plate 'k' has no size, and no table tells it"):
+        ng.Network(ng.Normal("y", ng.dot([1.0, 2.0], stray), 1.0, plate=row, observed=ng.Column("y")))
+    with pytest.raises(TypeError, match="name of a column"):
+        ng.Column(["a", "b"])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="has no truth value"):
+        bool(ng.Column("a") == 3 or ng.Column("b") + 1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'men'"):
+        ng.Normal("y", 0.0, 1.0, plate=row, men=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="declared with arrays"):
+        regression().arrays.fit(pytest.importorskip("pandas").DataFrame())
+
+
+def test_methods_and_limits_are_those_of_any_network() -> None:
+    case = mixture()
+    for method in (ng.VB(), ng.SVI({"row": 10}), ng.Children(3), None):
+        later = case.columns.fit(case.table, method, init=case.init, **FIT)
+        now = case.arrays.fit(method, init=case.init, **FIT)
+        assert np.array_equal(later.trace["elbo"], now.trace["elbo"], equal_nan=True)

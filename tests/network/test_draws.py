@@ -1,0 +1,377 @@
+"""Posterior draws: conditionals are those of the log joint, draws those of enumerated and closed-form posteriors; chains can be
+repeated, stopped and resumed; labels, weights, files."""
+
+import itertools
+
+import networks
+import numpy as np
+import pytest
+from random_draws import accepted, check_conditionals, check_groups, log_joint
+from random_generator import draw
+
+import natgrad as ng
+from natgrad.errors import PlateMismatch, PoorMixing
+from natgrad.network.draws import run as draws_run
+from natgrad.network.draws.chains import with_chains
+from natgrad.network.draws.gibbs import Gibbs, Schedule
+from natgrad.network.draws.labels import Relabelling, exchangeable_axes
+from natgrad.network.execute.problem import NetworkProblem
+
+
+def drawn(network, n=400, **options):
+    return network.fit(verbose=False).draws(n, verbose=False, **options)
+
+
+def near(draws, mean, sd, name):
+    """Mean and standard deviation are those that were expected, but for the noise of as many draws as they are worth."""
+    factor = draws[name]
+    worth = factor.ess()
+    assert (np.abs(factor.mean() - mean) <= 4.5 * sd / np.sqrt(worth)).all(), (name, factor.mean(), mean)
+    np.testing.assert_allclose(factor.std(), sd, rtol=4.5 / np.sqrt(worth.min()))
+
+
+# -- conditionals --
+
+
+def test_conditionals_are_those_of_the_log_joint():
+    cases = [case for seed in range(60) if (case := accepted(seed, draw(seed))) is not None]
+    assert len(cases) > 35
+    groups = 0
+    for case in cases:
+        check_conditionals(case)
+        groups += check_groups(case)
+    assert groups > 5
+
+
+@pytest.mark.slow
+def test_conditionals_of_many_networks():
+    for seed in range(60, 2000):
+        if (case := accepted(seed, draw(seed))) is not None:
+            check_conditionals(case)
+            check_groups(case)
+
+
+def test_chains_side_by_side_are_the_network_alone():
+    fit = networks.several().network.fit(max_steps=3, verbose=False)
+    gibbs = Gibbs(NetworkProblem(with_chains(fit.problem.plan, 3), "numpy"), Schedule(0, 1, 1), {})
+    state = gibbs.start(fit.state.lam, 0)
+    for name, block in gibbs.problem.blocks.items():
+        for chain in range(3):
+            one = {n: tuple(part[chain] for part in stats) for n, stats in state.mu.items()}
+            alone = fit.problem.target(fit.problem.blocks[name], fit.state._replace(mu=one))
+            for got, wanted in zip(gibbs.conditional(block, state.mu), alone, strict=True):
+                np.testing.assert_allclose(got[chain], wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_compiled_conditionals_are_the_interpreted_ones():
+    fit = networks.mixture().network.fit(max_steps=3, init=networks.mixture().init, verbose=False)
+    found = []
+    for backend in ("numpy", "jax"):
+        gibbs = Gibbs(NetworkProblem(with_chains(fit.problem.plan, 2), backend), Schedule(0, 1, 1), {})
+        state = gibbs.start(fit.state.lam, 0)
+        found.append({name: gibbs.conditional(block, state.mu) for name, block in gibbs.problem.blocks.items()})
+    for name, parts in found[0].items():
+        for got, wanted in zip(parts, found[1][name], strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-10)
+
+
+# -- posteriors that are known --
+
+
+def test_draws_of_a_gaussian_posterior():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(20), 5 + rng.normal(size=20)])
+    y = X @ [1.0, 2.0] + rng.normal(size=20)
+    row = ng.Plate("row", 20)
+    a, b = ng.Normal("a", 0.0, 0.01), ng.Normal("b", 0.0, 0.01)
+    draws = drawn(ng.Network(ng.Normal("y", a + X[:, 1] * b, 1.0, plate=row, observed=y)))
+    precision = X.T @ X + 0.01 * np.eye(2)
+    mean, sd = np.linalg.solve(precision, X.T @ y), np.sqrt(np.diag(np.linalg.inv(precision)))
+    near(draws, mean[0], sd[0], "a")
+    near(draws, mean[1], sd[1], "b")
+    correlation = np.corrcoef(draws["a"].values.ravel(), draws["b"].values.ravel())[0, 1]
+    assert correlation == pytest.approx(np.linalg.inv(precision)[0, 1] / sd.prod(), abs=0.01)
+
+
+def test_draws_of_mean_and_precision_are_those_of_a_grid():
+    y = np.array([1.2, -0.3, 0.8, 2.1, 0.4, 1.0])
+    mu, tau = ng.Normal("mu", 0.0, 0.1), ng.Gamma("tau", 1.0, 1.0)
+    draws = drawn(ng.Network(ng.Normal("y", mu, tau, plate=ng.Plate("n", 6), observed=y)), 1000)
+    m, t = np.meshgrid(np.linspace(-3, 5, 801), np.linspace(0.01, 12, 1200), indexing="ij")
+    log = -0.05 * m**2 - t + 3 * np.log(t) - 0.5 * t * ((y[:, None, None] - m) ** 2).sum(0)
+    weight = np.exp(log - log.max())
+    weight /= weight.sum()
+    for name, x in (("mu", m), ("tau", t)):
+        mean = (weight * x).sum()
+        near(draws, mean, np.sqrt((weight * x**2).sum() - mean**2), name)
+
+
+def test_draws_of_categories_are_those_of_an_enumeration():
+    a, b = ng.Categorical("a", [0.3, 0.7]), ng.Categorical("b", [0.6, 0.4])
+    table = np.array([[0.9, 0.2], [0.3, 0.6]])
+    network = ng.Network(ng.Bernoulli("y", ng.table(table)[a, b], plate=ng.Plate("n", 3), observed=[1, 0, 1]))
+    draws = network.fit(verbose=False).draws(2000, verbose=False)
+    joint = np.outer([0.3, 0.7], [0.6, 0.4]) * table**2 * (1 - table)
+    joint /= joint.sum()
+    values = draws["a"].values.ravel(), draws["b"].values.ravel()
+    for i, j in itertools.product(range(2), range(2)):
+        share = ((values[0] == i) & (values[1] == j)).mean()
+        assert share == pytest.approx(joint[i, j], abs=0.025)
+    # The average of conditional probabilities is nearer than a frequency.
+    np.testing.assert_allclose(draws["a"].mean(), joint.sum(1), atol=0.02)
+
+
+def test_draws_of_a_chain_are_those_of_all_paths():
+    y = np.array([0.0, 1.0, 1.0, 0.0])
+    start, move, mean = np.array([0.6, 0.4]), np.array([[0.8, 0.2], [0.3, 0.7]]), np.array([0.0, 1.0])
+    z = ng.MarkovChain("z", start, move, plate=ng.Plate("time", 4))
+    network = ng.Network(ng.Normal("y", ng.table(mean)[z], 2.0, plate=z.plates[0], observed=y))
+    draws = network.fit(verbose=False).draws(1000, verbose=False)
+    logs = {}
+    for path in itertools.product(range(2), repeat=4):
+        p = start[path[0]] * np.prod([move[i, j] for i, j in itertools.pairwise(path)])
+        logs[path] = np.log(p) - ((y - mean[list(path)]) ** 2).sum()
+    total = np.logaddexp.reduce(list(logs.values()))
+    values = draws["z"].values.reshape(-1, 4)
+    for path, log in logs.items():
+        assert (values == path).all(1).mean() == pytest.approx(np.exp(log - total), abs=0.02)
+
+
+# -- chains --
+
+
+@pytest.mark.filterwarnings("ignore::natgrad.errors.PoorMixing")
+def test_the_same_seed_gives_the_same_bits_and_another_other_ones():
+    network = networks.several().network
+    fit = network.fit(verbose=False)
+    first, second, other = (fit.draws(20, warmup=5, seed=seed, verbose=False) for seed in (0, 0, 1))
+    for name in fit:
+        np.testing.assert_array_equal(first[name].values, second[name].values)
+    assert not np.array_equal(first["a"].values, other["a"].values)
+
+
+@pytest.mark.filterwarnings("ignore::natgrad.errors.PoorMixing")
+def test_a_chain_does_not_depend_on_how_many_there_are():
+    fit = networks.pca().network.fit(verbose=False)
+    many, one = (fit.draws(8, chains=chains, warmup=2, verbose=False) for chains in (3, 1))
+    np.testing.assert_allclose(many["tau"].values[:1], one["tau"].values, rtol=1e-6)
+    assert not np.allclose(many["tau"].values[0], many["tau"].values[1])
+
+
+@pytest.mark.filterwarnings("ignore::natgrad.errors.PoorMixing")
+def test_a_run_that_was_stopped_goes_on_with_the_same_bits(tmp_path):
+    case = networks.scalar_mixture()
+    fit = case.network.fit(init=case.init, verbose=False)
+    whole = fit.draws(60, warmup=20, verbose=False)
+    with pytest.raises(RuntimeError, match="the power is gone"):
+        fit.draws(60, warmup=20, verbose=False, checkpoint=tmp_path, every=10, callbacks=[fails_after(47)])
+    again = fit.draws(60, warmup=20, verbose=False, checkpoint=tmp_path, resume=True)
+    assert again.settings.n == 60
+    for name in fit:
+        np.testing.assert_array_equal(whole[name].values, again[name].values)
+        np.testing.assert_array_equal(whole[name].mean(), again[name].mean())
+
+
+@pytest.mark.filterwarnings("ignore::natgrad.errors.PoorMixing")
+def test_a_callback_sees_the_draws_so_far_and_can_end_the_run():
+    fit = networks.several().network.fit(verbose=False)
+    seen = []
+
+    def end(progress):
+        if progress.t == 12:
+            seen.append(progress.model()["a"].values.shape)
+            return True
+        return False
+
+    draws = fit.draws(100, warmup=4, verbose=False, callbacks=[end])
+    assert seen == [(4, 8, 2)]
+    assert draws.settings.n == 8
+    assert draws["a"].values.shape == (4, 8, 2)
+
+
+def test_chains_that_disagree_are_a_warning():
+    y = np.array([0.0, 0.1, 0.05])
+    u, v = ng.Normal("u", 0.0, 0.01), ng.Normal("v", 0.0, 0.01)
+    network = ng.Network(ng.Normal("y", u * v, 100.0, plate=ng.Plate("n", 3), observed=5.0 + y))
+    with pytest.warns(PoorMixing, match="do not agree yet on"):
+        network.fit(init={"u": 1.0, "v": 5.0}, verbose=False).draws(30, warmup=0, verbose=False)
+
+
+def fails_after(t):
+    def callback(progress):
+        if progress.t == t:
+            raise RuntimeError("the power is gone")
+
+    return callback
+
+
+# -- labels --
+
+
+def test_labels_of_a_mixture_are_exchangeable_and_known_ones_are_not():
+    sets = exchangeable_axes(networks.mixture().network.problem.plan)
+    assert [dict(s.axes) for s in sets] == [{"mu": (0,), "alpha": (-1,), "z": (-1,), "Lambda": (0,)}]
+    n, k = ng.Plate("n", 3), ng.Plate("k", 2)
+    for prior in ([0.5, 0.5], [0.4, 0.6]):
+        z = ng.Categorical("z", prior, plate=n)
+        mu = ng.Normal("mu", 0.0, 1.0, plate=k)
+        plan = ng.Network(ng.Normal("y", mu[z], 1.0, plate=n, observed=[0.0, 1.0, 2.0])).problem.plan
+        assert len(exchangeable_axes(plan)) == (prior == [0.5, 0.5])
+    mu = ng.Normal("mu", [0.0, 1.0], 1.0, plate=k)
+    plan = ng.Network(ng.Normal("y", mu[z], 1.0, plate=n, observed=[0.0, 1.0, 2.0])).problem.plan
+    assert exchangeable_axes(plan) == []
+    # Rows that favour staying are the same however states are numbered.
+    assert [dict(s.axes) for s in exchangeable_axes(networks.hmm().network.problem.plan)] == [
+        {"mu": (0,), "pi": (-1,), "A": (0, -1), "z": (-1,), "tau": (0,)}
+    ]
+
+
+def test_exchanged_labels_are_put_back_and_the_density_stays():
+    rng = np.random.default_rng(0)
+    time, state = ng.Plate("time", 12), ng.Plate("state", 3)
+    move = ng.Dirichlet("move", 1.0, size=3, plate=state)
+    first = ng.Dirichlet("first", 1.0, size=3)
+    z = ng.MarkovChain("z", first, move, plate=time)
+    mu = ng.Normal("mu", 0.0, 0.1, plate=state)
+    y = np.repeat([0.0, 3.0, 6.0], 4) + 0.1 * rng.normal(size=12)
+    network = ng.Network(ng.Normal("y", mu[z], 4.0, plate=time, observed=y))
+    fit = network.fit(init={"mu": [0.0, 3.0, 6.0]}, verbose=False)
+    problem = NetworkProblem(with_chains(fit.problem.plan, 1), "numpy")
+    relabel = Relabelling(fit.problem.plan, fit.state.mu)
+    gibbs = Gibbs(problem, Schedule(0, 1, 1), {})
+    start = gibbs.start(fit.state.lam, 0)
+    value = problem.compiled(
+        "value", lambda: lambda mu, known: sum(problem.program.log_joint(n, mu, known) for n in problem.plan.terms)
+    )
+    (entry,) = relabel.sets
+    stats, values = dict(start.mu), dict(start.memory["values"])
+    averaged = {n: np.eye(3)[v] if n == "z" else v for n, v in values.items()}
+    before = float(value(stats))
+    relabel.apply(np.array([1, 2, 0]), entry, 0, stats, values, averaged)
+    assert not np.array_equal(values["mu"], start.memory["values"]["mu"])
+    assert float(value(stats)) == pytest.approx(before, rel=1e-12)
+    np.testing.assert_array_equal(np.eye(3)[values["z"]], stats["z"][0])
+    (order,) = relabel.orders(stats, 0)
+    relabel.apply(order, entry, 0, stats, values, averaged)
+    for name, old in start.memory["values"].items():
+        np.testing.assert_array_equal(values[name], old)
+
+
+# -- weights --
+
+
+@pytest.mark.filterwarnings("ignore::natgrad.errors.PoorMixing")
+def test_a_weight_stands_for_rows_written_out():
+    y, weight = np.array([-2.0, 1.0, 1.5]), np.array([2.0, 3.0, 1.0])
+    case = networks.scalar_mixture(y=y, weight=weight)
+    wide = networks.scalar_mixture(y=np.repeat(y, weight.astype(int)))
+    gibbs = Gibbs(NetworkProblem(with_chains(case.network.problem.plan, 1), "numpy"), Schedule(0, 1, 1), {})
+    other = Gibbs(NetworkProblem(with_chains(wide.network.problem.plan, 1), "numpy"), Schedule(0, 1, 1), {})
+    fits = [c.network.fit(init=c.init, verbose=False, max_steps=2) for c in (case, wide)]
+    state, expanded = gibbs.start(fits[0].state.lam, 0), other.start(fits[1].state.lam, 0)
+    z = expanded.mu["z"][0]
+    ends = np.cumsum([0, *weight.astype(int)])
+    together = np.stack([z[:, a:b].mean(1) for a, b in itertools.pairwise(ends)], axis=1)
+    stats = {**expanded.mu, "z": (together,)}
+    for name in ("mu", "tau"):
+        for got, wanted in zip(
+            gibbs.conditional(gibbs.problem.blocks[name], stats),
+            other.conditional(other.problem.blocks[name], expanded.mu),
+            strict=True,
+        ):
+            np.testing.assert_allclose(got, wanted, rtol=1e-12)
+    assert gibbs.copies["z"].counts.tolist() == [2, 3, 1]
+    np.testing.assert_allclose(state.mu["z"][0].sum(-1), 1.0)
+    draws = fits[0].draws(50, verbose=False, warmup=10)
+    assert draws["z"].mean().shape == (3, 2)
+    with pytest.raises(ValueError, match="no draws of 'z' were kept"):
+        draws["z"].values  # noqa: B018
+
+
+def test_weights_that_cannot_be_drawn_are_refused():
+    case = networks.scalar_mixture(y=[-2.0, 1.0, 1.5], weight=[1.0, 0.5, 2.0])
+    with pytest.raises(PlateMismatch, match=r"weight\[1\] = 0.5 is no whole number"):
+        case.network.fit(init=case.init, verbose=False).draws(10)
+    n = ng.Plate("n", 3, weight=[1.0, 2.0, 1.0])
+    a = ng.Normal("a", 0.0, 1.0, plate=n)
+    b = ng.Normal("b", a, 1.0, plate=n)
+    network = ng.Network(ng.Normal("y", b, 1.0, plate=n, observed=[0.0, 1.0, 2.0]))
+    with pytest.raises(PlateMismatch, match="are both hidden on plate 'n'"):
+        network.fit(verbose=False).draws(10)
+
+
+# -- what is kept --
+
+
+@pytest.mark.filterwarnings("ignore::natgrad.errors.PoorMixing")
+def test_a_large_node_keeps_some_draws_and_averages_of_all(monkeypatch, tmp_path):
+    fit = networks.pca().network.fit(verbose=False)
+    whole = fit.draws(16, warmup=2, verbose=False)
+    monkeypatch.setattr(draws_run, "MOST_KEPT", 4 * 16 * 20)
+    part = fit.draws(16, warmup=2, verbose=False)
+    asked = fit.draws(16, warmup=2, names=["x"], verbose=False)
+    assert (part["x"].values.shape, asked["x"].values.shape) == ((4, 8, 20, 2), (4, 16, 20, 2))
+    np.testing.assert_array_equal(part["x"].values, whole["x"].values[:, ::2])
+    np.testing.assert_array_equal(asked["x"].values, whole["x"].values)
+    np.testing.assert_allclose(part["x"].mean(), whole["x"].first.sum(0) / 64)
+    np.testing.assert_allclose(part["x"].std(), whole["x"].std(), rtol=0.5)
+    assert part.to_arviz()["posterior"].sizes["draw"] == 8
+    part.save(tmp_path / "draws")
+    again = ng.load(tmp_path / "draws")
+    np.testing.assert_array_equal(again["x"].values, part["x"].values)
+    np.testing.assert_array_equal(again["w"].mean(), part["w"].mean())
+    with pytest.raises(ValueError, match="attach"):
+        again.predictive("y")
+    attached = again.attach(networks.pca().network)
+    assert attached.predictive("y").mean().shape == (20, 6)
+
+
+def test_draws_predict_with_parents_that_were_drawn_together():
+    x = np.linspace(4, 6, 12)
+    row = ng.Plate("row", 12)
+    a, b, tau = ng.Normal("a", 0.0, 0.01), ng.Normal("b", 0.0, 0.01), ng.Gamma("tau", 2.0, 2.0)
+    network = ng.Network(ng.Normal("y", a + x * b, tau, plate=row, observed=1 + 0.5 * x))
+    draws = drawn(network)
+    predictive = draws.predictive("y", mean=a + np.array([5.0, 20.0]) * b)
+    at = draws["a"].values[..., None] + draws["b"].values[..., None] * [5.0, 20.0]
+    np.testing.assert_allclose(predictive.mean(), at.mean((0, 1)), atol=0.2)
+    noise = (1 / draws["tau"].values).mean()
+    np.testing.assert_allclose(predictive.var(), at.var((0, 1)) + noise, rtol=0.1)
+
+
+def test_wrong_arguments_say_what_is_wanted():
+    fit = networks.several().network.fit(max_steps=2, verbose=False)
+    with pytest.raises(TypeError, match="names must be a list"):
+        fit.draws(5, names="a")
+    with pytest.raises(KeyError, match="hidden nodes are"):
+        fit.draws(5, names=["nothing"])
+    with pytest.raises(ValueError, match="chains"):
+        fit.draws(5, chains=0)
+    with pytest.raises(ValueError, match="n must be"):
+        fit.draws(0)
+
+
+def test_the_log_joint_of_the_tests_is_the_one_of_the_engine():
+    for seed in range(12):
+        if (case := accepted(seed, draw(seed))) is None:
+            continue
+        network, at = case.network, case.state.mu
+        one = {name: tuple(part[0] for part in stats) for name, stats in at.items()}
+        with network.problem.backend.running():
+            network.problem._fold_everything()
+            value = sum(
+                float(network.problem.program.log_joint(n, one, network.problem.program.known)) for n in network.nodes
+            )
+        base = sum(_log_factorials(case, node) for node in case.declaration.hidden() if node.type == "Poisson")
+        wanted = log_joint(case.declaration, case.chain(0))
+        assert value - base == pytest.approx(wanted, rel=1e-9, abs=1e-9)
+
+
+def _log_factorials(case, node):
+    from scipy.special import gammaln
+
+    weights = np.ones(case.declaration.shape(node.plates))
+    for axis, plate in enumerate(node.plates):
+        if (weight := case.declaration.plates[plate].weight) is not None:
+            weights = weights * weight.reshape([-1 if i == axis else 1 for i in range(len(node.plates))])
+    return float((weights * gammaln(case.chain(0)[node.name] + 1)).sum())

@@ -1,0 +1,166 @@
+"""Predictions for new tables: closed forms, enumeration, new levels at their prior, every kind of node."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import softmax
+
+import natgrad as ng
+from tests.network.bound_cases import factorisation, regression, topics
+
+QUIET: dict[str, Any] = {"verbose": False, "tol": 1e-10}
+
+
+def test_a_regression_with_known_noise_is_the_closed_form() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 2))
+    y = x @ [1.0, -1.0] + rng.normal(size=20) / 2
+    w = ng.MultivariateNormal("w", 0.0, 1.0, size=2)
+    node = ng.Normal("y", ng.dot(ng.Columns("a", "b"), w), 4.0, plate=ng.Plate("row"), observed=ng.Column("y"))
+    fit = ng.Network(node).fit({"a": x[:, 0], "b": x[:, 1], "y": y}, **QUIET)
+    new = rng.normal(size=(5, 2))
+    found = fit.predict({"a": new[:, 0], "b": new[:, 1]})[node]
+    covariance = np.linalg.inv(np.eye(2) + 4.0 * x.T @ x)
+    mean, var = new @ (covariance @ (4.0 * x.T @ y)), np.einsum("ni,ij,nj->n", new, covariance, new) + 0.25
+    np.testing.assert_allclose(found.mean(), mean, rtol=1e-10)
+    np.testing.assert_allclose(found.std(), np.sqrt(var), rtol=1e-10)
+    low, high = found.interval(0.9)
+    np.testing.assert_allclose(low, mean - 1.645 * np.sqrt(var), atol=0.12)
+    np.testing.assert_allclose(high, mean + 1.645 * np.sqrt(var), atol=0.12)
+    np.testing.assert_allclose(found.log_density(mean, n=4000), stats.norm.logpdf(0.0, 0.0, np.sqrt(var)), atol=0.05)
+
+
+def test_rows_of_the_table_are_predicted_as_with_arrays() -> None:
+    case = factorisation()
+    fit = case.columns.fit(case.table, init="random", **QUIET)
+    mine = fit.predict(case.table, nodes=["r"])["r"]
+    arrays = fit.predictive("r")
+    np.testing.assert_allclose(mine.mean(), arrays.mean(), rtol=1e-12)
+    np.testing.assert_allclose(mine.std(), arrays.std(), rtol=1e-12)
+
+
+def test_a_new_level_has_its_prior_given_what_was_learned() -> None:
+    rng = np.random.default_rng(1)
+    top, spread = ng.Normal("top", 0.0, 0.01), ng.Gamma("spread", 2.0, 1.0)
+    level = ng.Normal("level", top, spread, plate=ng.Plate("group"))
+    y = ng.Normal("y", level[ng.Column("g")], 4.0, plate=ng.Plate("row"), observed=ng.Column("y"))
+    groups = rng.integers(0, 6, 60)
+    table = {"g": [f"g{i}" for i in groups], "y": 5.0 + rng.normal(size=6)[groups] + 0.5 * rng.normal(size=60)}
+    fit = ng.Network(y).fit(table, **QUIET)
+    found = fit.predict({"g": ["g1", "new", "g3"]})["y"]
+    expected = [fit["level"].mean()[1], fit["top"].mean(), fit["level"].mean()[3]]
+    np.testing.assert_allclose(found.mean(), expected, rtol=1e-9)
+    precision = fit["spread"].parameters["shape"] / fit["spread"].parameters["rate"]
+    variance = found.std()[1] ** 2 - 0.25
+    assert variance == pytest.approx(1.0 / precision, rel=1e-6)
+
+
+def mixture_of_two() -> tuple[ng.Network, dict[str, Any]]:
+    """One hidden category in each row, behind a number and a count."""
+    rng = np.random.default_rng(2)
+    row, part = ng.Plate("row"), ng.Plate("part", 2)
+    z = ng.Categorical("z", ng.Dirichlet("share", 1.0, size=2), plate=row)
+    mu, rate = ng.Normal("mu", 0.0, 0.1, plate=part), ng.Gamma("rate", 1.0, 0.1, plate=part)
+    x = ng.Normal("x", mu[z], 1.0, plate=row, observed=ng.Column("x"))
+    n = ng.Poisson("n", rate[z], plate=row, observed=ng.Column("n"))
+    hidden = rng.integers(0, 2, 80)
+    table = {"x": 6.0 * hidden - 3.0 + rng.normal(size=80), "n": rng.poisson(np.array([2.0, 15.0])[hidden])}
+    return ng.Network(x, n), table
+
+
+def test_hidden_nodes_of_new_rows_are_inferred_from_what_is_there() -> None:
+    network, table = mixture_of_two()
+    fit = network.fit(table, init={"mu": [-1.0, 1.0]}, **QUIET)
+    new = np.array([-3.0, 0.2, 3.0])
+    found = fit.predict({"x": new})["n"]
+    moments, share = fit["mu"].moments, fit["share"].moments["log"]
+    weights = softmax(share + new[:, None] * moments["x"] - 0.5 * moments["xx"], axis=1)
+    np.testing.assert_allclose(found.mean(), weights @ fit["rate"].mean(), rtol=0.05)
+    # With nothing observed the category comes from its own distribution.
+    alone = fit.predict({"row": [0, 1]})["n"].mean()
+    np.testing.assert_allclose(alone, fit["share"].mean() @ fit["rate"].mean(), rtol=0.05)
+
+
+def test_a_document_is_known_by_its_id_and_a_new_one_has_prior_shares() -> None:
+    case = topics()
+    fit = case.columns.fit(case.table, init=case.init, **QUIET)
+    found = fit.predict({"doc": ["news", "diary"]})["w"].probabilities()
+    theta = np.stack([fit["theta"].mean()[1], [0.5, 0.5]])
+    np.testing.assert_allclose(found, theta @ fit["phi"].mean(), atol=0.02)
+
+
+KINDS: dict[str, tuple[Any, Any]] = {
+    "Normal": (lambda s, **o: ng.Normal("y", s, 2.0, **o), [1.0, 2.0, 0.5]),
+    "Gamma": (lambda s, **o: ng.Gamma("y", 2.0, 3.0, **o), [1.0, 2.0, 0.5]),
+    "Exponential": (lambda s, **o: ng.Exponential("y", 3.0, **o), [1.0, 2.0, 0.5]),
+    "Beta": (lambda s, **o: ng.Beta("y", 2.0, 3.0, **o), [0.1, 0.2, 0.5]),
+    "Bernoulli": (lambda s, **o: ng.Bernoulli("y", 0.3, **o), [1, 0, 1]),
+    "Binomial": (lambda s, **o: ng.Binomial("y", ng.Column("t"), 0.3, **o), [1, 0, 2]),
+    "Poisson": (lambda s, **o: ng.Poisson("y", 3.0, **o), [1, 0, 4]),
+    "Categorical": (lambda s, **o: ng.Categorical("y", [0.2, 0.8], **o), [1, 0, 1]),
+    "Multinomial": (lambda s, **o: ng.Multinomial("y", ng.Column("t"), [0.2, 0.8], **o), [[1, 3], [0, 4], [4, 0]]),
+    "MultivariateNormal": (
+        lambda s, **o: ng.MultivariateNormal("y", [1.0, 2.0], 2.0 * np.eye(2), **o), [[1.0, 0.0], [0.5, 2.0], [1.0, 1.0]]
+    ),
+    "Dirichlet": (lambda s, **o: ng.Dirichlet("y", [2.0, 3.0], **o), [[0.2, 0.8], [0.5, 0.5], [0.9, 0.1]]),
+    "Wishart": (
+        lambda s, **o: ng.Wishart("y", 4.0, np.eye(2), **o), [2.0 * np.eye(2), np.eye(2), [[1.0, 0.3], [0.3, 2.0]]]
+    ),
+}  # fmt: skip
+PEERS: dict[str, Any] = {
+    "Gamma": stats.gamma(2.0, scale=1 / 3), "Exponential": stats.expon(scale=1 / 3), "Beta": stats.beta(2.0, 3.0),
+    "Poisson": stats.poisson(3.0), "Bernoulli": stats.bernoulli(0.3), "Binomial": stats.binom(4, 0.3),
+    "MultivariateNormal": stats.multivariate_normal([1.0, 2.0], 0.5 * np.eye(2)),
+    "Multinomial": stats.multinomial(4, [0.2, 0.8]), "Dirichlet": stats.dirichlet([2.0, 3.0]),
+    "Wishart": stats.wishart(4, np.eye(2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_observed_node_is_predicted(kind: str) -> None:
+    make, values = KINDS[kind]
+    row = ng.Plate("row")
+    level = ng.Normal("level", 0.0, 1.0)
+    other = ng.Normal("other", level, 1.0, plate=row, observed=ng.Column("o"))
+    node = make(level, plate=row, observed=ng.Column("y"))
+    table: dict[str, Any] = {"o": np.zeros(3), "t": [4, 4, 4], "y": np.array(values)}
+    fit = ng.Network(other, node).fit(table, **QUIET)
+    found = fit.predict({"o": np.zeros(3), "t": [4, 4, 4]})["y"]
+    shape = np.shape(values)
+    draws = found.sample(1, 4000)
+    assert draws.shape == (4000, *shape)
+    logs = found.log_density(np.array(values))
+    assert logs.shape == shape[:1]
+    assert np.isfinite(logs).all()
+    if kind != "Categorical":
+        assert found.mean().shape == found.std().shape == found.interval()[0].shape == shape
+    if kind in PEERS:
+        peer = PEERS[kind]
+        density = peer.logpdf if hasattr(peer, "logpdf") and not hasattr(peer.__class__, "pmf") else None
+        points = [np.asarray(value) for value in values]
+        expected = [(peer.logpmf if kind in ("Poisson", "Bernoulli", "Binomial", "Multinomial") else density or peer.logpdf)(p)
+                    for p in points]  # fmt: skip
+        np.testing.assert_allclose(logs, np.ravel(expected), rtol=1e-9)
+        mean = peer.mean() if callable(peer.mean) else peer.mean
+        np.testing.assert_allclose(draws.mean(axis=(0, 1)), mean, atol=0.1)
+
+
+def test_mistakes_in_new_tables_are_named() -> None:
+    case = factorisation()
+    fit = case.columns.fit(case.table, init="random", max_steps=3, verbose=False)
+    with pytest.raises(ValueError, match="there is no column 'movieId'"):
+        fit.predict({"userId": ["ann"]})
+    with pytest.raises(ValueError, match="there is nothing to predict"):
+        fit.predict(case.table)
+    with pytest.raises(ValueError, match=r"nodes: 'x' is not observed.*'r'"):
+        fit.predict(case.table, nodes=["x"])
+    with pytest.raises(KeyError, match=r"'u' was not predicted; predicted are r"):
+        fit.predict({"userId": ["ann"], "movieId": [3]})["u"]
+    with pytest.raises(ng.errors.PlateMismatch, match="declared with arrays"):
+        case.arrays.fit(max_steps=3, init="random", verbose=False).predict(case.table)
+    words = topics()
+    fit = words.columns.fit(words.table, init=words.init, max_steps=3, verbose=False)
+    two = ng.Network(*regression().columns.template.roots)  # type: ignore[union-attr]
+    assert two.hidden == ("w", "level", "tau")

@@ -1,0 +1,166 @@
+"""Simulation from a declaration has the moments of the declared distributions; calibration finds what it should find."""
+
+import networks
+import numpy as np
+import pytest
+from random_draws import accepted
+from random_generator import draw
+from scipy.stats import binom
+
+import natgrad as ng
+from natgrad.errors import PlateMismatch
+
+
+def test_nodes_have_the_moments_that_were_declared():
+    n, k = ng.Plate("n", 2), ng.Plate("k", 2)
+    p = ng.Dirichlet("p", [2.0, 6.0])
+    z = ng.Categorical("z", p, plate=n)
+    precision = ng.Wishart("precision", 6.0, 3.0 * np.eye(2))
+    mu = ng.MultivariateNormal("mu", [1.0, -1.0], precision, plate=k)
+    share = ng.Beta("share", 2.0, 2.0)
+    rate = ng.Gamma("rate", 4.0, 2.0)
+    leaves = [
+        ng.MultivariateNormal("x", mu[z], np.eye(2), plate=n, observed=np.zeros((2, 2))),
+        ng.Bernoulli("flip", share, plate=n, observed=[0, 1]),
+        ng.Binomial("wins", 10, share, observed=3),
+        ng.Poisson("count", rate, plate=n, observed=[1, 2]),
+        ng.Exponential("wait", rate, observed=1.0),
+        ng.Multinomial("votes", None, p, observed=[3, 5]),
+        ng.Normal("gate", ng.table([10.0, 20.0])[z], 4.0, plate=n, observed=[9.0, 21.0]),
+    ]
+    s = ng.Network(*leaves).simulate(1, 20_000)
+
+    def near(values, mean, at_most=4.5):
+        assert (np.abs(values.mean(0) - mean) <= at_most * values.std(0) / np.sqrt(len(values)) + 1e-9).all()
+
+    near(s["p"], [0.25, 0.75])
+    near(s["z"] == 1, [0.75, 0.75])
+    near(s["precision"], 2.0 * np.eye(2))
+    near(s["x"], [[1.0, -1.0]] * 2)
+    near(s["flip"], [0.5, 0.5])
+    near(s["wins"], 5.0)
+    assert s["wins"].var() == pytest.approx(10 * 0.25 * (1 + 9 / 5), rel=0.05)  # a Beta-binomial
+    near(s["count"], [2.0, 2.0])
+    assert s["count"].var() == pytest.approx(2.0 + 1.0, rel=0.06)  # E + the variance of the rate
+    near(s["wait"], 2.0 / 3.0, 6.0)
+    near(s["votes"], [2.0, 6.0])
+    assert (s["votes"].sum(-1) == 8).all()
+    near(s["gate"] - 10.0 - 10.0 * s["z"], [0.0, 0.0])
+    assert np.corrcoef(s["flip"].T)[0, 1] == pytest.approx(0.05 / 0.25, abs=0.03)
+
+
+def test_paths_of_a_chain_follow_its_rows():
+    state, time = ng.Plate("state", 2), ng.Plate("time", 6)
+    rows = ng.Dirichlet("rows", [[8.0, 2.0], [1.0, 9.0]], plate=state)
+    z = ng.MarkovChain("z", [0.3, 0.7], rows, plate=time, lengths=[4, 2])
+    s = ng.Network(ng.Normal("y", ng.table([0.0, 5.0])[z], 4.0, plate=time, observed=np.zeros(6))).simulate(0, 20_000)
+    paths = s["z"]
+    assert (paths[:, 0] == 1).mean() == pytest.approx(0.7, abs=0.015)
+    assert (paths[:, 4] == 1).mean() == pytest.approx(0.7, abs=0.015)  # a sequence begins there
+    assert (paths[:, 1][paths[:, 0] == 0] == 1).mean() == pytest.approx(0.2, abs=0.02)
+    assert (paths[:, 5][paths[:, 4] == 1] == 1).mean() == pytest.approx(0.9, abs=0.015)
+    moved = s["rows"][np.arange(20_000), paths[:, 0], paths[:, 1]]
+    assert moved.mean() > s["rows"].mean()  # a path took the rows of its own draw
+    np.testing.assert_allclose(s["y"].mean(0), 5.0 * paths.mean(0), atol=0.02)
+
+
+def test_random_networks_can_be_simulated_and_observed_anew():
+    done = 0
+    for seed in range(40):
+        if (case := accepted(seed, draw(seed))) is None:
+            continue
+        try:
+            values = case.network.simulate(seed)
+        except PlateMismatch:  # an observed node that others read, see below
+            continue
+        for name, node in case.network.nodes.items():
+            events = 0 if node.family.name == "MarkovChain" else node.family.event_ndim  # whose time is a plate
+            assert values[name].shape == tuple(p.size for p in node.plates) + (node.size or 0,) * events
+        again = case.network.observing(values)
+        for name, node in again.nodes.items():
+            if node.is_observed and node.mask is None:
+                np.testing.assert_allclose(node.value, values[name])
+        done += 1
+    assert done > 15
+
+
+def test_the_same_seed_gives_the_same_values():
+    network = networks.several().network
+    first, second, other = (network.simulate(seed) for seed in (3, 3, 4))
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    assert not np.array_equal(first["a"], other["a"])
+
+
+def test_a_fit_simulates_data_like_those_it_saw():
+    y = np.random.default_rng(0).normal(3.0, 0.5, 200)
+    mu, tau = ng.Normal("mu", 0.0, 0.01), ng.Gamma("tau", 1.0, 1.0)
+    fit = ng.Network(ng.Normal("y", mu, tau, plate=ng.Plate("n", 200), observed=y)).fit(verbose=False)
+    s = fit.simulate(0, 200)
+    assert s["y"].shape == (200, 200)
+    assert s["y"].mean() == pytest.approx(y.mean(), abs=0.02)
+    assert s["y"].std() == pytest.approx(y.std(), rel=0.05)
+
+
+def test_an_observed_parent_that_depends_on_what_is_hidden_is_refused():
+    mu = ng.Normal("mu", 0.0, 1.0)
+    x = ng.Normal("x", mu, 1.0, plate=ng.Plate("n", 2), observed=[0.0, 1.0])
+    network = ng.Network(ng.Normal("y", x, 1.0, plate=x.plates[0], observed=[0.0, 1.0]))
+    with pytest.raises(PlateMismatch, match="cannot be drawn anew"):
+        network.simulate()
+
+
+# -- calibration --
+
+
+def regression(rows=8):
+    x = np.linspace(4.0, 6.0, rows)
+    row = ng.Plate("row", rows)
+    a, b, tau = ng.Normal("a", 0.0, 1.0), ng.Normal("b", 0.0, 1.0), ng.Gamma("tau", 3.0, 3.0)
+    return ng.Network(ng.Normal("y", a + x * b, tau, plate=row, observed=np.zeros(rows)))
+
+
+def test_factors_are_too_narrow_and_draws_are_not():
+    n, options = 30, {"n": 50, "warmup": 10}
+    q = regression().calibrate(n, names=["a", "b"])
+    draws = regression().calibrate(n, level="draws", names=["a", "b", "tau"], draws_options=options)
+    assert q.coverage(0.9)["b"] < 0.6
+    assert q.p_values()["b"] < 1e-4
+    assert min(draws.coverage(0.9).values()) >= binom.ppf(1e-3, n, 0.9) / n
+    assert min(draws.p_values().values()) > 1e-3
+
+
+def test_a_picture_of_the_ranks(tmp_path):
+    calibration = regression().calibrate(12, n_ranks=19)
+    assert calibration.ranks["a"].shape == (12,)
+    figure = calibration.plot(tmp_path / "ranks.png")
+    assert len(figure.axes) == 3
+    assert (tmp_path / "ranks.png").stat().st_size > 1000
+    assert "by 12 simulations" in repr(calibration)
+
+
+def test_labels_of_the_truth_are_those_of_the_fit():
+    """Components far apart: every rank would be 0 or all if the truth had other labels than the fit."""
+    n, k = ng.Plate("n", 40), ng.Plate("k", 2)
+    z = ng.Categorical("z", [0.5, 0.5], plate=n)
+    mu = ng.Normal("mu", 0.0, 0.001, plate=k)
+    network = ng.Network(ng.Normal("y", mu[z], 1.0, plate=n, observed=np.zeros(40)))
+    calibration = network.calibrate(20, fit_options={"init": "kmeans"})
+    assert calibration.coverage(0.98)["mu"] > 0.8
+
+
+def test_wrong_arguments_of_calibrate():
+    with pytest.raises(ValueError, match="level must be one of"):
+        regression().calibrate(5, level="exact")
+    with pytest.raises(ValueError, match="is not a hidden node with an order"):
+        regression().calibrate(5, names=["y"])
+    with pytest.raises(PlateMismatch, match="has weights"):
+        networks.lda().network.calibrate(5)
+
+
+@pytest.mark.slow
+def test_draws_are_calibrated_for_networks_of_every_kind():
+    """Simulation-based calibration: uniform ranks for every node, 300 simulations each."""
+    for network in (networks.several().network, networks.counts().network, networks.skills().network, regression()):
+        found = network.calibrate(300, level="draws", draws_options={"n": 100, "warmup": 50})
+        assert min(found.p_values().values()) > 1e-3, found.p_values()
+        assert all(0.84 <= held <= 0.95 for held in found.coverage(0.9).values()), found.coverage(0.9)

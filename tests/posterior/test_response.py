@@ -1,0 +1,293 @@
+"""Linear response: exact for Gaussians, the derivative of a fit under a tilt for everything else."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from networks import CASES
+
+import natgrad as ng
+from natgrad.errors import NotAtMaximum, NotConverged
+from natgrad.inference.problem import State
+
+TIGHT = {"tol": 1e-13, "max_steps": 300}
+
+
+def regression(seed: int = 0, order: Any = None, names: str = "abc", scale: float = 1.0, shift: float = 0.0) -> Any:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(40, 3)) + np.array([0.0, 0.0, 4.0])
+    x[:, 1] = 0.9 * x[:, 0] + 0.2 * x[:, 1]
+    y = x @ [1.0, 2.0, -1.0] + rng.normal(size=40)
+    coefficients = [ng.Normal(names[i], 0.0, 0.01 / scale**2) for i in range(3)]
+    mean = sum(coefficients[i] * x[:, i] for i in order or range(3)) + shift
+    node = ng.Normal("y", mean, 2.0 / scale**2, plate=ng.Plate("n", 40), observed=scale * y + shift)
+    covariance = scale**2 * np.linalg.inv(0.01 * np.eye(3) + 2.0 * x.T @ x)
+    return ng.Network(node), covariance, x, y
+
+
+@pytest.mark.parametrize("backend", ["numpy", "jax"])
+def test_a_factorised_regression_has_the_exact_covariance(backend):
+    network, covariance, x, y = regression()
+    fit = network.fit(backend=backend, tol=1e-13)
+    lr = fit.linear_response()
+    sd = np.sqrt(np.diag(covariance))
+    assert min(float(fit[n].std()) / s for n, s in zip("abc", sd, strict=True)) < 0.3  # what there is to repair
+    for i, first in enumerate("abc"):
+        np.testing.assert_allclose(lr[first].std(), sd[i], rtol=1e-8)
+        for j, second in enumerate("abc"):
+            np.testing.assert_allclose(lr.cov(first, second), covariance[i, j], rtol=1e-7, atol=1e-9)
+    contrast = np.array([1.0, -1.0, 0.0])
+    np.testing.assert_allclose(lr.std(lambda m: m["a"] - m["b"]), np.sqrt(contrast @ covariance @ contrast), rtol=1e-7)
+    residual = y - x @ (covariance @ (2.0 * x.T @ y))
+    np.testing.assert_allclose(lr.influence("a")["y"], 2.0 * (x @ covariance[0]) * residual, atol=1e-7)
+
+
+def test_names_order_and_units_do_not_matter():
+    for options in ({"order": [2, 0, 1]}, {"names": "wvu"}, {"scale": 1e6}, {"scale": 1e-6}, {"shift": 1e6}):
+        network, wanted, _, _ = regression(**options)
+        lr = network.fit(tol=1e-13).linear_response()
+        found = [float(lr[n].std()) for n in options.get("names", "abc")]
+        np.testing.assert_allclose(found, np.sqrt(np.diag(wanted)), rtol=1e-7, err_msg=str(options))
+
+
+def converged(name: str, backend: Any = "numpy") -> Any:
+    case = CASES[name]()
+    return case.network.fit(init=case.init, order=case.order, backend=backend, **TIGHT)
+
+
+def ascend(problem: Any, state: State, tilt: dict[str, tuple], sweeps: int = 400) -> State:
+    """Coordinate ascent on the bound of the tilted log joint: a message of its own for one block."""
+    zero = {n: tuple(np.zeros(np.shape(p)) for p in state.lam[n]) for n in problem.blocks}
+    extra = {**zero, **tilt}
+    for _ in range(sweeps):
+        old = state
+        for name, block in problem.blocks.items():
+            for number in range(block.n_columns):
+                column = number if block.column_axis is not None else None
+                target = problem.target(block, state, column=column)
+                added = (
+                    extra[name] if column is None else tuple(np.take(e, number, block.column_axis) for e in extra[name])
+                )
+                rho = 1.0 if block.colours is None else (block.colours == number).astype(float)
+                target = tuple(t + e for t, e in zip(target, added, strict=True))
+                state, _ = problem.step_block(block, state, target, rho, column)
+        moved = max(
+            np.abs(np.asarray(a) - np.asarray(b)).max() / (1e-300 + np.abs(np.asarray(b)).max())
+            for n in problem.blocks
+            for a, b in zip(state.lam[n], old.lam[n], strict=True)
+        )
+        if moved < 1e-12:
+            break
+    return state
+
+
+TILTED = [
+    ("scalar_mixture", "mu", ("mu", "tau")),
+    ("counts", "theta", ("rate", "theta")),
+    pytest.param("hmm", "tau", ("mu", "tau", "A", "pi"), marks=pytest.mark.slow),
+    pytest.param("several", "a", ("a", "b"), marks=pytest.mark.slow),
+    ("skills", "skill", ("skill", "noise")),
+]
+
+
+@pytest.mark.parametrize(("case", "name", "others"), TILTED)
+def test_it_is_the_derivative_of_the_fit_under_a_tilt(case, name, others):
+    fit = converged(case)
+    problem = fit.problem
+    lr = fit.linear_response()
+    mean = fit[name].mean()
+    place = (0,) * mean.ndim
+    step = 1e-3 / float(np.ravel(fit[name].std())[0])
+    ends = []
+    for sign in (1.0, -1.0):
+        tilt = np.zeros(mean.shape)
+        tilt[place] = sign * step
+        rest = tuple(np.zeros(np.shape(p)) for p in fit.state.lam[name][1:])
+        lam = ascend(problem, fit.state, {name: (tilt, *rest)}).lam
+        ends.append({n: problem.blocks[n].family.mean(lam[n]) for n in others})
+    for other in others:
+        slope = (ends[0][other] - ends[1][other]) / (2.0 * step)
+        # In units of standard deviations: a correlation to 1e-6.
+        unit = float(np.ravel(lr[name].std())[0]) * lr[other].std()
+        np.testing.assert_allclose(
+            lr.cov(lambda m: m[name][place], other) / unit, slope / unit, atol=2e-6, rtol=1e-5, err_msg=other
+        )
+
+
+def responses(case: str) -> list[Any]:
+    """Linear response at one state: interpreted by the matrix, by conjugate gradients, and compiled."""
+    fit = converged(case)
+    by_matrix, by_products = fit.linear_response(), fit.linear_response()
+    by_matrix._solver.expect(10**6)
+    by_products._solver.expect = lambda solves: None  # type: ignore[method-assign]
+    compiled = CASES[case]().network.fit(init=CASES[case]().init, order=CASES[case]().order, backend="jax", max_steps=1)
+    compiled.state = fit.state
+    return [by_matrix, by_products, compiled.linear_response()]
+
+
+def check_same(case: str) -> None:
+    first, *others = responses(case)
+    assert first._solver._dense is not None
+    for name in first:
+        wanted = first[name].std()
+        assert wanted.min() > 0
+        for lr in others:
+            np.testing.assert_allclose(lr[name].std(), wanted, rtol=1e-7, err_msg=name)
+
+
+def test_interpreter_and_compiler_and_matrix_agree():
+    check_same("counts")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["scalar_mixture", "mixture", "lda", "hmm", "factorised", "several", "skills"])
+def test_interpreter_and_compiler_and_matrix_agree_everywhere(case):
+    check_same(case)
+
+
+def test_an_element_of_weight_w_is_w_elements():
+    from networks import lda
+
+    for name in ("phi", "theta"):
+        found = []
+        for counts in (True, False):
+            case = lda(counts=counts)
+            fit = case.network.fit(init=case.init, order=case.order, backend="numpy", tol=1e-10, max_steps=300)
+            found.append(fit.linear_response()[name].std())
+        np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+    assert (found[0] / fit[name].std()).max() > 1.2
+
+
+def test_weights_of_data_are_copies_of_rows():
+    rng = np.random.default_rng(1)
+    y, x, weight = rng.normal(size=6), rng.normal(size=6), np.array([1.0, 3.0, 2.0, 1.0, 1.0, 2.0])
+    copies = np.repeat(np.arange(6), weight.astype(int))
+
+    def sd(rows: Any, weight: Any) -> tuple[Any, Any]:
+        plate = ng.Plate("n", len(rows), weight=weight)
+        a, b, tau = ng.Normal("a", 0.0, 0.1), ng.Normal("b", 0.0, 0.1), ng.Gamma("tau", 1.0, 1.0)
+        node = ng.Normal("y", a + b * x[rows], tau, plate=plate, observed=y[rows])
+        lr = ng.Network(node).fit(tol=1e-13).linear_response()
+        return np.array([lr[n].std() for n in ("a", "b", "tau")]), lr.influence("b")["y"]
+
+    (whole, influence), (repeated, each) = sd(np.arange(6), weight), sd(copies, None)
+    np.testing.assert_allclose(whole, repeated, rtol=1e-7)
+    np.testing.assert_allclose(influence, np.bincount(copies, each), atol=1e-7)
+
+
+def test_influence_is_the_derivative_by_the_weight_of_a_row():
+    rng = np.random.default_rng(2)
+    y, x = rng.normal(size=8), rng.normal(size=8)
+
+    def fitted(weight: Any) -> Any:
+        plate = ng.Plate("n", 8, weight=weight)
+        a, b, tau = ng.Normal("a", 0.0, 0.1), ng.Normal("b", 0.0, 0.1), ng.Gamma("tau", 1.0, 1.0)
+        return ng.Network(ng.Normal("y", a + b * x, tau, plate=plate, observed=y)).fit(tol=1e-14, max_steps=3000)
+
+    found = fitted(np.ones(8)).linear_response().influence("tau")["y"]
+    step, unit = 1e-4, np.eye(8)
+    for row in range(3):
+        ends = [float(fitted(np.ones(8) + sign * step * unit[row])["tau"].mean()) for sign in (1, -1)]
+        np.testing.assert_allclose(found[row], (ends[0] - ends[1]) / (2 * step), atol=1e-6)
+
+
+def test_contraction_is_the_rate_of_sweeps():
+    """D scalars with equal coupling r: sweeps of two contract by r²."""
+    n = ng.Plate("n", 4)
+    a, b = ng.Normal("a", 0.0, 1.0), ng.Normal("b", 0.0, 1.0)
+    fit = ng.Network(ng.Normal("y", a + b, 1.0, plate=n, observed=[1.0, 2.0, 0.5, 1.5])).fit()
+    r = 4.0 / 5.0
+    np.testing.assert_allclose(fit.linear_response().contraction, r**2, rtol=1e-3)
+
+
+def many(n: int = 300) -> ng.Network:
+    """A level shared by many groups: hundreds of elements, and an exact answer by the matrix."""
+    rng = np.random.default_rng(0)
+    group = ng.Plate("group", n)
+    level = ng.Normal("level", 0.0, 0.1)
+    theta = ng.Normal("theta", level, 1.0, plate=group)
+    return ng.Network(ng.Normal("y", theta, rng.uniform(0.2, 2.0, n), plate=group, observed=rng.normal(size=n)))
+
+
+def test_probing_is_as_good_as_it_says():
+    fit = many().fit(tol=1e-12)
+    exact, probed = fit.linear_response(exact=True), fit.linear_response(probes=200)
+    assert np.all(exact["theta"].std_error() == 0.0)
+    error = probed["theta"].std_error()
+    off = (probed["theta"].std() - exact["theta"].std()) / error
+    assert error.min() > 0
+    assert 0.5 < np.sqrt(np.mean(off**2)) < 1.5
+    np.testing.assert_allclose(probed.std(lambda m: m["theta"][7]), exact["theta"].std()[7], rtol=1e-6)
+
+
+def test_a_flat_direction_is_said_and_what_does_not_change_along_it_is_given():
+    """Vectors that are read through their inner product can be rotated: their priors do not mind."""
+    rng = np.random.default_rng(0)
+    users, items = (grid.ravel() for grid in np.indices((6, 5)))
+    y = (rng.normal(size=(6, 2)) @ rng.normal(size=(2, 5)) * 2.0 + 0.1 * rng.normal(size=(6, 5))).ravel()
+    u = ng.MultivariateNormal("u", np.zeros(2), np.eye(2), plate=ng.Plate("user", 6))
+    v = ng.MultivariateNormal("v", np.zeros(2), np.eye(2), plate=ng.Plate("item", 5))
+    tau = ng.Gamma("tau", 1.0, 0.1)
+    node = ng.Normal("r", ng.dot(u[users], v[items]), tau, plate=ng.Plate("rating", 30), observed=y)
+    fit = ng.Network(node).fit(init="random", tol=1e-13, max_steps=2000)
+    lr = fit.linear_response()
+    with pytest.raises(NotAtMaximum, match="flat along a direction of 'u' and 'v'"):
+        lr["u"].std()
+    prediction = float(lr.std(lambda m: m["u"][0] @ m["v"][1]))
+    assert 0.01 < prediction < 1.0
+    assert lr["tau"].std() > fit["tau"].std()
+
+
+def test_a_saddle_is_not_a_maximum():
+    """Two equal components: the bound rises when they part."""
+    y = np.r_[np.full(20, -3.0), np.full(20, 3.0)]
+    point, component = ng.Plate("point", 40), ng.Plate("component", 2)
+    z = ng.Categorical("z", [0.5, 0.5], plate=point)
+    mu = ng.Normal("mu", 0.0, 0.1, plate=component)
+    network = ng.Network(ng.Normal("y", mu[z], 1.0, plate=point, observed=y))
+    fit = network.fit(init={"mu": [-1e-9, 1e-9]}, order=["z", "mu"], max_steps=2, tol=0.0)
+    with pytest.raises(NotAtMaximum, match="rises along a direction of"):
+        fit.linear_response()["mu"].std()
+
+
+def test_what_has_not_converged_is_said():
+    network = regression()[0]
+    fit = network.fit(max_steps=1)
+    with pytest.warns(NotConverged, match="nats are left to gain"):
+        fit.linear_response()
+    done = many().fit()
+    with pytest.warns(NotConverged, match="conjugate gradients stopped after 1 products"):
+        done.linear_response(max_iterations=1)["level"].std()
+
+
+def test_it_reads_like_a_fit():
+    fit = CASES["counts"]().network.fit(backend="numpy", tol=1e-12)
+    lr = fit.linear_response(["theta", "rate"])
+    low, high = lr["theta"].interval(0.9)
+    assert np.all(low > 0)
+    assert np.all(low < fit["theta"].mean())
+    assert np.all(high > fit["theta"].interval(0.9)[1])
+    np.testing.assert_array_equal(lr["theta"].mean(), fit["theta"].mean())
+    np.testing.assert_allclose(lr["theta"].var(), lr["theta"].std() ** 2)
+    draws = lr.sample(0, 20_000)
+    np.testing.assert_allclose(draws["theta"].std(0), lr["theta"].std(), rtol=0.05)
+    np.testing.assert_allclose(
+        np.corrcoef(draws["rate"], draws["theta"][:, 0])[0, 1], lr.correlation("rate", "theta")[0], atol=0.05
+    )
+    assert lr["theta"].sample(1).shape == (4,)
+    assert lr["theta"].sample(1, 3).shape == (3, 4)
+    table = lr.to_pandas()
+    np.testing.assert_allclose(table.loc["theta[2]", "sd"], lr["theta"].std()[2])
+    assert lr.to_arviz(n=10).posterior["theta"].shape == (1, 10, 4)
+    with pytest.raises(KeyError, match="not a hidden node"):
+        lr["y"]
+    with pytest.raises(KeyError, match="observed"):
+        fit.linear_response(["x"])
+
+
+def test_an_uncoupled_node_keeps_the_variance_of_q():
+    fit = CASES["several"]().network.fit(backend="numpy", tol=1e-12)
+    lr = fit.linear_response()
+    for name in ("p", "rate", "share"):
+        np.testing.assert_allclose(lr[name].std(), fit[name].std(), rtol=1e-10)
+        np.testing.assert_allclose(lr[name].interval(0.8), fit[name].interval(0.8), rtol=1e-8)

@@ -1,0 +1,42 @@
+"""The table of a posterior: what it says of each level, how it prints, how it converts."""
+
+import numpy as np
+import pytest
+from networks import CASES
+
+import natgrad as ng
+
+
+def test_a_fit_shows_what_was_computed():
+    fit = CASES["counts"]().network.fit(backend="numpy")
+    table = fit.summary()
+    assert list(table.columns) == ["mean", "sd (q)", "lower", "upper"]
+    assert table.level == "q"
+    np.testing.assert_array_equal(table["mean"], [fit["rate"].mean(), *fit["theta"].mean()])
+    lr = fit.linear_response()
+    better = fit.summary(["theta"], mass=0.5)
+    assert better.rows == ("theta[0]", "theta[1]", "theta[2]", "theta[3]")
+    np.testing.assert_array_equal(better["sd (linear response)"], lr["theta"].std())
+    np.testing.assert_array_equal(better["lower"], lr["theta"].interval(0.5)[0])
+    frame = better.to_pandas()
+    np.testing.assert_array_equal(frame["sd (q)"], fit["theta"].std())
+    assert "mean and 50% interval: linear response" in str(better)
+    assert "<td>" in better._repr_html_()
+    with pytest.raises(KeyError, match="is not a column; these are mean"):
+        table["sd"]
+
+
+def test_a_long_table_is_cut_and_categories_are_left_out():
+    fit = CASES["lda"]().network.fit(init=CASES["lda"]().init, backend="numpy", max_steps=5)
+    table = fit.summary()
+    assert len(table) == 7 * 3 + 3 * 9
+    assert not any(row.startswith("z") for row in table.rows)
+    wide = fit.summary(["z", "phi"])
+    assert np.isnan(wide["lower"]).any()
+    assert "…" in str(wide)
+    assert len(str(wide).splitlines()) == 53
+
+
+def test_a_ready_model_has_one_too():
+    model = ng.LDA(n_topics=2, seed=1).fit(["a pear", "a plum", "the nut"])
+    assert "phi[0, pear]" in model.posterior_.summary(["phi"]).rows
