@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from natgrad._version import __version__
+from natgrad.compiling import compiling
 
 __all__ = ["Programs", "cache_folder", "compiled"]
 
@@ -104,7 +105,8 @@ class Programs:
         if loaded is not None:
             program: Callable[..., Any] = _Loaded(loaded, lowered)
         else:
-            program = lowered.compile()
+            with compiling():
+                program = lowered.compile()
             _save(text, program)
         with self._lock:
             self._kept[key] = program
@@ -127,7 +129,8 @@ class _Loaded:
         try:
             found = self._program(*arguments)
         except jax.errors.JaxRuntimeError:
-            self._program = self._lowered.compile()
+            with compiling():
+                self._program = self._lowered.compile()
             found = self._program(*arguments)
         self._lowered = None
         return found
