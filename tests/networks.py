@@ -162,6 +162,27 @@ def skills(seed: int = 0) -> Case:
     return Case(ng.Network(y))
 
 
+def augmented(seed: int = 0) -> Case:
+    """Leaves that are conjugate by an auxiliary variable, on one plate and beside one another; some values are missing."""
+    rng = np.random.default_rng(seed)
+    n, k, cut = ng.Plate("n", 9), ng.Plate("k", 2), ng.Plate("cut", 2)
+    x = rng.normal(size=(9, 2))
+    w = ng.MultivariateNormal("w", np.zeros(2), np.eye(2))
+    theta = ng.Gamma("theta", [1.0, 2.0], 1.0, plate=k)
+    tau, stick = ng.HalfCauchy("tau", 1.0), ng.Normal("stick", 0.0, 1.0, plate=cut)
+    mean, flips = ng.dot(x, w), rng.integers(0, 2, 9).astype(float)
+    flips[4] = np.nan
+    leaves = [
+        ng.Bernoulli("logit", logit=mean, plate=n, observed=flips),
+        ng.Bernoulli("probit", probit=mean, plate=n, observed=flips),
+        ng.StudentT("student", mean, tau, df=3.0, plate=n, observed=rng.standard_t(3, 9)),
+        ng.Laplace("laplace", mean, tau, plate=n, observed=rng.laplace(size=9)),
+        ng.Poisson("counts", ng.dot(rng.uniform(size=(9, 2)), theta) + 0.5, plate=n, observed=rng.poisson(2.0, 9)),
+        ng.Categorical("kinds", logits=stick, plate=n, observed=rng.integers(0, 3, 9)),
+    ]
+    return Case(ng.Network(*leaves))
+
+
 # Cached: a network keeps what it compiled, and the tests only read it.
 CASES: dict[str, Callable[[], Case]] = {
     "mixture": cache(mixture),
@@ -175,4 +196,5 @@ CASES: dict[str, Callable[[], Case]] = {
     "counts": cache(counts),
     "several": cache(several),
     "skills": cache(skills),
+    "augmented": cache(augmented),
 }

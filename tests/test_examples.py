@@ -117,3 +117,10 @@ def test_the_api_page_lists_every_public_name_of_the_data_with_its_real_paramete
             without_tuples = re.sub(r"=\([^)]*\)", "", parameters)
             names = [part.split("=")[0].strip() for part in without_tuples.split(",")]
             assert names == list(inspect.signature(getattr(data, name)).parameters), name
+
+
+def test_the_level_of_the_nile(figure):
+    exact, noise, moves = run("nile", figure)
+    assert exact == pytest.approx(-641.5856, abs=1e-4)  # Kalman filters of other libraries, at the same variances
+    assert 10_000 < noise < 20_000  # at the maximum of the likelihood: 15 099
+    assert 300 < moves < 5_000  # 1 469

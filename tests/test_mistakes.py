@@ -23,6 +23,7 @@ from wrong_declarations import (
     wishart,
 )
 from wrong_expressions import EXPRESSIONS
+from wrong_leaves import LEAVES
 
 import natgrad as ng
 from natgrad.errors import NotConjugate, PlateMismatch, SymmetricStart, UnreachedNode
@@ -315,7 +316,7 @@ MISTAKES = [
      "mass must lie in (0, 1), got 90"),
 ]
 # fmt: on
-CASES = DECLARATIONS + EXPRESSIONS + MISTAKES
+CASES = DECLARATIONS + EXPRESSIONS + LEAVES + MISTAKES
 
 
 @pytest.mark.parametrize(("mistake", "error", "message"), CASES, ids=[message[:40] for _, _, message in CASES])

@@ -97,9 +97,9 @@ DECLARATIONS = [
      "constant, a Wishart, or diag of a Gamma"),
     (lambda: ng.Gamma("y", gamma(), 1.0), NotConjugate,
      "'y': shape cannot be random, but tau was given: the edge tau → y has no closed-form message. shape takes known numbers"),
-    (lambda: ng.Dirichlet("y", gamma(), size=3), NotConjugate,
-     "'y': concentration cannot be random, but tau was given: the edge tau → y has no closed-form message. concentration "
-     "takes known numbers"),
+    (lambda: ng.Dirichlet("y", normal(), size=3), NotConjugate,
+     "'y': concentration cannot be the Normal mu: the edge mu → y is not conjugate. concentration takes a positive constant, a "
+     "Gamma or an Exponential (a known multiple of it too)"),
     (lambda: ng.Wishart("y", gamma(), np.eye(2)), NotConjugate,
      "'y': dof cannot be random, but tau was given: the edge tau → y has no closed-form message. dof takes known numbers"),
     (lambda: ng.Poisson("y", normal()), NotConjugate,
@@ -132,9 +132,9 @@ DECLARATIONS = [
      "Normal, a dot, a sum or a known multiple of these. For a row of numbers for each element write natgrad.dot(rows, v)"),
     (lambda: np.dot(np.ones((4, 2)), vector()), TypeError,
      "v is random and cannot become an array: for X @ w write natgrad.dot(X, w)"),
-    (lambda: gamma("a") + gamma("b"), NotConjugate,
-     "a + b: a positive number plus a positive number has no closed form; a sum is of Normal scalars and dots, or of "
-     "MultivariateNormal vectors (and constants)"),
+    (lambda: ng.Normal("y", 0.0, gamma("a") + gamma("b")), NotConjugate,
+     "'y': precision cannot be (a + b), a sum of rates: the edge (a + b) → y is not conjugate. precision takes a positive "
+     "constant, a Gamma or an Exponential (a known multiple of it too)"),
     (lambda: normal("a") + gamma("b"), NotConjugate,
      "a + b: a real number plus a positive number has no closed form; a sum is of Normal scalars and dots, or of "
      "MultivariateNormal vectors (and constants)"),
@@ -146,9 +146,9 @@ DECLARATIONS = [
      "tau · x: x[1] = -2 must be > 0, as tau is a positive number (1 such)"),
     (lambda: 1 - beta(), NotConjugate,
      "-1·q: a probability cannot be scaled, only Normals, vectors, Gammas and Wisharts can"),
-    (lambda: ng.dot(gamma("a", plate=K), gamma("b", plate=K)), NotConjugate,
-     "dot(a, b): both sides must be MultivariateNormal vectors, or Normal scalars along a plate (or known numbers), not a "
-     "positive number"),
+    (lambda: ng.Normal("y", 0.0, ng.dot(gamma("a", plate=K), gamma("b", plate=K))), NotConjugate,
+     "'y': precision cannot be dot(a, b), a sum of rates: the edge dot(a, b) → y is not conjugate. precision takes a positive "
+     "constant, a Gamma or an Exponential (a known multiple of it too)"),
     (lambda: ng.dot(vector(), normal()), NotConjugate,
      "dot(v, mu): both sides must be MultivariateNormal vectors, or Normal scalars along a plate (or known numbers), not a "
      "real number and a vector"),
@@ -297,8 +297,8 @@ DECLARATIONS = [
      "'Normal' object is not iterable"),
     # -- parameters
     (lambda: ng.Normal("y", 0.0, -1.0), ValueError,
-     "'y': precision = -1 must be > 0"),
-    (lambda: ng.Normal("y", 0.0, [1.0, 0.0, 1.0], plate=N), ValueError,
+     "'y': precision = -1 must be ≥ 0"),
+    (lambda: ng.Normal("y", 0.0, [1.0, 0.0, 1.0], plate=N, observed=DATA), ValueError,
      "'y': precision[1] = 0 must be > 0 (1 such)"),
     (lambda: ng.Normal("y", nan, 1.0), ValueError,
      "'y': mean = nan must be finite"),
@@ -313,9 +313,9 @@ DECLARATIONS = [
     (lambda: ng.MultivariateNormal("y", np.zeros(2), [[1.0, 0.5], [0.2, 1.0]]), ValueError,
      "'y': precision must be symmetric, but its element [0, 1] = 0.5 and [1, 0] = 0.2: use (m + m.T) / 2"),
     (lambda: ng.MultivariateNormal("y", np.zeros(2), [[1.0, 2.0], [2.0, 1.0]]), ValueError,
-     "'y': precision must be positive definite, but its smallest eigenvalue is -1"),
+     "'y': precision must be positive semidefinite, but its smallest eigenvalue is -1"),
     (lambda: ng.MultivariateNormal("y", np.zeros(2), [np.eye(2), -np.eye(2), np.eye(2)], plate=N), ValueError,
-     "'y': precision[1] must be positive definite, but its smallest eigenvalue is -1"),
+     "'y': precision[1] must be positive semidefinite, but its smallest eigenvalue is -1"),
     (lambda: ng.MultivariateNormal("y", np.zeros(2), np.ones(2)), PlateMismatch,
      "'y': precision must be a square matrix, got shape (2,); for a diagonal one numpy.diag(values)"),
     (lambda: ng.MultivariateNormal("y", np.zeros(2), np.eye(3)), PlateMismatch,

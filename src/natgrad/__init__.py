@@ -12,9 +12,10 @@ from natgrad._version import __version__ as __version__
 from natgrad.inference import SVI, VB, Auto, Children, HeldOut
 from natgrad.models.registry import MODELS, model_class
 from natgrad.network import language
+from natgrad.network.language.binary import Bernoulli, Binomial
 from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
 from natgrad.network.language.counts import Poisson
-from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, Multinomial
+from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.operators import diag, dot
 from natgrad.network.language.plates import Plate
@@ -86,6 +87,7 @@ _ELSEWHERE = {
     "Dask": "natgrad.inference",
     "GaussianChain": "natgrad.network.language",
     "GlobalBatch": "natgrad.inference",
+    "HalfCauchy": "natgrad.network.language",
     "HoldThenDecay": "natgrad.inference",
     "Laplace": "natgrad.network.language",
     "LogNormal": "natgrad.network.language",
@@ -97,6 +99,7 @@ _ELSEWHERE = {
     "RobbinsMonro": "natgrad.inference",
     "concatenate": "natgrad.network.language",
     "sum_over": "natgrad.network.language",
+    "StickBreaking": "natgrad.network.language",
     "StudentT": "natgrad.network.language",
     "TruncatedNormal": "natgrad.network.language",
     "censored": "natgrad.network.language",

@@ -142,18 +142,20 @@ PROGRAMS = Programs()
 @functools.cache
 def _surroundings() -> str:
     """What a compiled program depends on besides its text."""
-    import jax
-    from jaxlib import version
+    from importlib.metadata import version
 
+    import jax
+
+    settings: Any = jax.config
     return repr(
         (
             __version__,
             jax.__version__,
-            version.__version__,
+            version("jaxlib"),
             platform.machine(),
             _processor(),
             os.environ.get("XLA_FLAGS"),
-            jax.config.jax_disable_most_optimizations,
+            settings.jax_disable_most_optimizations,
         )
     ) + repr([(d.platform, d.device_kind) for d in jax.local_devices()])
 
@@ -239,7 +241,8 @@ def _jax_keeps() -> bool:
     """Whether the owner of this process has JAX keep what it compiles."""
     import jax
 
-    return getattr(jax.config, "jax_compilation_cache_dir", None) is not None
+    settings: Any = jax.config
+    return settings.jax_compilation_cache_dir is not None
 
 
 def _shrink(folder: Path) -> None:

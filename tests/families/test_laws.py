@@ -57,6 +57,11 @@ def _truncated(rng: Rng, p: tuple[int, ...]) -> dict[str, np.ndarray]:
     return {"mean": rng.normal(size=p), "precision": _positive(rng, *p)} | _bounds(p, (1.0, 3.0, 2.0, 0.0))
 
 
+def _sticks(rng: Rng, p: tuple[int, ...]) -> dict[str, np.ndarray]:
+    free = np.arange(4) < 3  # the last stick is taken whole
+    return {name: np.where(free, 0.2 + _positive(rng, *p, 4), 1.0) for name in ("a", "b")}
+
+
 CASES = [
     Case(nf.Normal(), lambda r, p: {"mean": r.normal(size=p), "precision": _positive(r, *p)}),
     Case(nf.MultivariateNormal(), lambda r, p: {"mean": r.normal(size=(*p, 3)), "precision": _spd(r, *p, 3)}),
@@ -95,11 +100,23 @@ CASES = [
     Case(nf.TruncatedNormal(), _truncated),
     Case(nf.TruncatedExponential(), lambda r, p: {"rate": _positive(r, *p)} | _bounds(p, (1.0, 3.0))),
     Case(nf.Shares(), lambda r, p: {"probs": r.dirichlet(np.ones(4), p), "count": np.full(p, 7.0)}),
+    Case(nf.Sticks(), _sticks),
     Case(nf.MarkovChain(), _chain, 3),
     Case(nf.MarkovChain((2, 3)), _chain, 3),
     Case(nf.GaussianChain((1, 2)), _path),
 ]
-every_family = pytest.mark.parametrize("case", CASES, ids=lambda c: repr(c.family))
+
+
+def repr_of(case: Case) -> str:
+    return repr(case.family)
+
+
+def _is_auxiliary(family: nf.Family) -> bool:
+    """Whether its second derivatives are seldom asked for, and long to compile."""
+    return bool(family.settings) or isinstance(family, nf.LaplaceWeight | nf.Sticks)
+
+
+every_family = pytest.mark.parametrize("case", CASES, ids=repr_of)
 # The usual parameters of a chain are its marginals, which do not determine λ in closed form.
 INVERTIBLE = [case for case in CASES if not isinstance(case.family, nf.MarkovChain | nf.GaussianChain)]
 
@@ -177,7 +194,9 @@ def test_kl_and_entropy_are_averages_over_samples(case: Case, rng: Rng) -> None:
         assert np.all(abs(log_q.mean(0) + case.family.entropy(lam)) < 6 * log_q.std(0) / np.sqrt(n) + 1e-9)
 
 
-@every_family
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=pytest.mark.slow) if _is_auxiliary(c.family) else c for c in CASES], ids=repr_of
+)
 def test_fisher_is_the_covariance_of_the_statistics(case: Case, rng: Rng) -> None:
     lam = case.lam(rng)
     fisher = case.family.fisher(lam)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from scipy.special import expit, log_expit, log_ndtr, ndtr
+from scipy.special import betaln, expit, gammaln, log_expit, log_ndtr, ndtr
 
 import natgrad as ng
 from natgrad.errors import NotConjugate
@@ -317,3 +317,170 @@ def test_mini_batches_reach_the_same_optimum(method):
     exact = network.fit(backend="numpy")
     fit = network.fit(method, backend="numpy", max_steps=400)
     assert fit.elbo == pytest.approx(exact.elbo, abs=0.2)
+
+
+def test_logits_of_categories_by_quadrature():
+    """Two logits, three categories: stick-breaking is exact, and so is its likelihood at a point."""
+    cut = ng.Plate("cut", 2)
+    w = ng.Normal("w", [0.2, -0.1], 0.5, plate=cut)
+    y = ng.Categorical("y", logits=w, plate=N, observed=[0, 2, 1, 0])
+    fit = ng.Network(y).fit(ng.VB(), tol=0, max_steps=80, backend="numpy")
+    assert np.diff(fit.trace["elbo"]).min() > -1e-12
+
+    def marginal(mean, ones, zeros):
+        def joint(a):
+            return stats.norm.pdf(a, mean, 2**0.5) * expit(a) ** ones * expit(-a) ** zeros
+
+        return np.log(integrate.quad(joint, -15, 15)[0])
+
+    log_z = marginal(0.2, 2, 2) + marginal(-0.1, 1, 1)  # two of four stop at the first stick, one of two at the second
+    assert log_z - 0.2 < fit.elbo < log_z
+    found = fit.predictive("y").probabilities()
+    np.testing.assert_allclose(found.sum(-1), 1.0)
+    again = ng.MultivariateNormal("w", [0.2, -0.1], 0.5 * np.eye(2))
+    vectors = ng.Network(ng.Categorical("y", logits=again, plate=N, observed=[0, 2, 1, 0])).fit(tol=0, backend="numpy")
+    assert vectors.elbo == pytest.approx(fit.elbo, abs=1e-8)  # the posterior of the two is independent
+
+
+def test_sticks_have_their_closed_form():
+    z = [0, 0, 1, 2, 2]
+    for discount in (0.0, 0.25):
+        sticks = ng.StickBreaking("p", 1.3, size=3, discount=discount)
+        fit = ng.Network(ng.Categorical("z", sticks, plate=ng.Plate("n", 5), observed=z)).fit(backend="numpy")
+        a, b = 1.0 - discount, 1.3 + discount * np.arange(1, 3)
+        taken, passed = np.array([2, 1]), np.array([3, 2])
+        exact = (betaln(a + taken, b + passed) - betaln(a, b)).sum()
+        assert fit.elbo == pytest.approx(exact, abs=1e-12)
+        v = (a + taken) / (a + taken + b + passed)
+        np.testing.assert_allclose(fit["p"].mean(), [v[0], (1 - v[0]) * v[1], (1 - v[0]) * (1 - v[1])])
+
+
+def test_a_dirichlet_process_mixture_uses_what_it_needs():
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(m, 0.4, 30) for m in (-4, 0, 4)])
+    point, part = ng.Plate("point", 90), ng.Plate("part", 8)
+    alpha = ng.Gamma("alpha", 1.0, 1.0)
+    z = ng.Categorical("z", ng.StickBreaking("p", alpha, size=8), plate=point)
+    mu, tau = ng.Normal("mu", 0.0, 0.01, plate=part), ng.Gamma("tau", 1.0, 1.0, plate=part)
+    fit = ng.Network(ng.Normal("x", mu[z], tau[z], plate=point, observed=x)).fit(init="kmeans", backend="numpy")
+    weights = np.sort(fit["p"].mean())[::-1]
+    np.testing.assert_allclose(weights[:3], 1 / 3, atol=0.02)
+    assert weights[3:].sum() < 0.03
+
+
+def test_a_learned_concentration_by_quadrature():
+    """The bound of the normaliser is convex duality: below the evidence, and near the exact posterior."""
+    rng = np.random.default_rng(0)
+    y = np.array([rng.multinomial(20, p) for p in rng.dirichlet(np.full(4, 0.4), 12)])
+    group = ng.Plate("group", 12)
+    alpha = ng.Gamma("alpha", 1.0, 1.0)
+    theta = ng.Dirichlet("theta", alpha, size=4, plate=group)
+    fit = ng.Network(ng.Multinomial("y", None, theta, plate=group, observed=y)).fit(ng.VB(), tol=1e-9, backend="numpy")
+    assert np.diff(fit.trace["elbo"]).min() > -1e-11
+    ways = (gammaln(21) - gammaln(y + 1).sum(-1)).sum()
+
+    def joint(a):
+        groups = gammaln(4 * a) - gammaln(4 * a + 20) + (gammaln(y + a) - gammaln(a)).sum(-1)
+        return np.exp(stats.gamma.logpdf(a, 1.0) + groups.sum() + ways + 100.0)
+
+    z = integrate.quad(joint, 0, 5)[0]
+    mean = integrate.quad(lambda a: a * joint(a), 0, 5)[0] / z
+    assert np.log(z) - 100.0 - 0.6 < fit.elbo < np.log(z) - 100.0
+    assert fit["alpha"].mean() == pytest.approx(mean, rel=0.05)
+
+
+def test_a_half_cauchy_scale_by_quadrature():
+    x = np.array([0.3, -0.2, 0.5, 0.1])
+    tau = ng.HalfCauchy("tau", 2.5)
+    fit = ng.Network(ng.Normal("x", 0.0, tau, plate=N, observed=x)).fit(tol=1e-9, backend="numpy")
+
+    def joint(s):
+        return stats.halfcauchy.pdf(s, 0, 2.5) * np.exp(stats.norm.logpdf(x, 0, s).sum())
+
+    log_z = np.log(integrate.quad(joint, 1e-4, 200, limit=200, points=[0.2, 0.5, 1, 5])[0])
+    assert log_z - 0.3 < fit.elbo < log_z
+    assert list(fit) == ["tau"]
+
+
+def test_a_truncated_prior_by_quadrature():
+    b = ng.TruncatedNormal("b", -0.5, 2.0, lower=0.0, upper=3.0)
+    fit = ng.Network(ng.Normal("y", b * X, 1.5, plate=N, observed=[0.2, -0.4, 1.9, 0.3])).fit(backend="numpy")
+
+    def joint(v):
+        prior = stats.truncnorm.pdf(v, 0.5 * 2**0.5, 3.5 * 2**0.5, -0.5, 0.5**0.5)
+        return prior * np.exp(stats.norm.logpdf([0.2, -0.4, 1.9, 0.3], v * X, 1.5**-0.5).sum())
+
+    z = integrate.quad(joint, 0, 3)[0]
+    assert fit.elbo == pytest.approx(np.log(z), abs=1e-9)  # conjugate: exact
+    assert fit["b"].mean() == pytest.approx(integrate.quad(lambda v: v * joint(v), 0, 3)[0] / z, rel=1e-8)
+
+
+def test_flat_priors_are_least_squares():
+    """w flat and Gamma(0, 0): the mean is that of least squares, and the intervals those of Student's t to first order."""
+    rng = np.random.default_rng(0)
+    rows = np.c_[np.ones(30), rng.normal(size=(30, 2))]
+    y = 1e3 * (rows @ [1.0, 2.0, 3.0] + rng.normal(size=30))
+    exact, (squares,), *_ = np.linalg.lstsq(rows, y, rcond=None)
+    for precision in (0.0, np.zeros((3, 3))):
+        w, tau = ng.MultivariateNormal("w", np.zeros(3), precision), ng.Gamma("tau", 0.0, 0.0)
+        network = ng.Network(ng.Normal("y", ng.dot(rows, w), tau, plate=ng.Plate("n", 30), observed=y))
+        fit = network.fit(tol=1e-9, backend="numpy")
+        np.testing.assert_allclose(fit["w"].mean(), exact, rtol=1e-9)
+        variance = np.diag(np.linalg.inv(rows.T @ rows)) * squares / 27
+        np.testing.assert_allclose(fit["w"].var(), variance, rtol=1e-4)
+        assert "the bound is up to a constant" in fit.trace.strategy
+
+
+def test_a_flat_prior_is_the_limit_of_vague_ones():
+    y = np.array([0.9, 1.4, 0.2, 2.0])
+    flat = ng.Network(ng.Normal("y", ng.Normal("m", 0.0, 0.0), 2.0, plate=N, observed=y)).fit(backend="numpy")
+    vague = ng.Network(ng.Normal("y", ng.Normal("m", 0.0, 1e-9), 2.0, plate=N, observed=y)).fit(backend="numpy")
+    assert flat["m"].mean() == pytest.approx(vague["m"].mean(), abs=1e-8)
+    # The constant that is missing is the normaliser of the prior, ½ log(1e-9 / 2π).
+    assert flat.elbo + 0.5 * np.log(1e-9 / (2 * np.pi)) == pytest.approx(vague.elbo, abs=1e-6)
+
+
+def test_what_was_missing_and_is_read_has_a_weight_like_any():
+    rng = np.random.default_rng(0)
+    x = rng.laplace(size=40)
+    seen, plate = np.where(np.arange(40) < 4, np.nan, x), ng.Plate("m", 40)
+    covariate = ng.Laplace("x", 0.0, 1.0, plate=plate, observed=seen)
+    b = ng.Normal("b", 0.0, 0.1)
+    y = ng.Normal("y", b * covariate, 100.0, plate=plate, observed=2 * x + 0.1 * rng.normal(size=40))
+    fit = ng.Network(y).fit(ng.VB(), backend="numpy", tol=0, max_steps=60)
+    assert np.diff(fit.trace["elbo"]).min() > -1e-9
+    np.testing.assert_allclose(fit["x"].mean()[:4], x[:4], atol=0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LEAVES)
+def test_draws_and_linear_response_correct_what_q_gets_wrong(name):
+    """Gibbs sampling of the augmented model is exact; linear response mends most of the variance that independence costs."""
+    _, y, log_likelihood = LEAVES[name]
+    fit = leaf(name).fit(backend="numpy", tol=1e-8)
+    _, mean = evidence(name)
+    n = 1500
+    found = fit.draws(n, seed=0, verbose=False)
+    assert list(found) == ["b"]
+    draws = found["b"]
+
+    def joint(b):
+        return np.exp(stats.norm.logpdf(b, 0.3, 2**0.5) + log_likelihood(np.array(y), b * X).sum())
+
+    points = {"limit": 200, "points": [-1, 0, 1, 2]}
+    z = integrate.quad(joint, -12, 12, **points)[0]
+    sd = (integrate.quad(lambda b: (b - mean) ** 2 * joint(b), -12, 12, **points)[0] / z) ** 0.5
+    # Four chains that mix within tens of sweeps at worst: five standard errors of 4 n / 40 independent draws.
+    error = 5 * sd / np.sqrt(4 * n / 40)
+    assert draws.mean() == pytest.approx(mean, abs=error)
+    assert draws.std() == pytest.approx(sd, rel=0.2)
+    response = fit.linear_response()["b"].std()
+    assert abs(response - sd) <= abs(fit["b"].std() - sd) + 0.02 * sd
+
+
+def test_a_bound_of_a_concentration_has_no_draws():
+    alpha = ng.Gamma("alpha", 1.0, 1.0)
+    theta = ng.Dirichlet("theta", alpha, size=3, plate=N)
+    fit = ng.Network(ng.Multinomial("y", None, theta, plate=N, observed=np.ones((4, 3)))).fit(backend="numpy")
+    with pytest.raises(NotConjugate, match="the concentration of 'theta' is learned by a bound"):
+        fit.draws(10)

@@ -193,3 +193,22 @@ def test_a_table_that_changes_during_the_fit_is_an_error() -> None:
 def test_compiled_chunks_are_the_interpreted_ones(make: Any) -> None:
     case = make()
     assert_same(chunked(case, 9, ng.VB(), backend="jax"), chunked(case, 9, ng.VB()), 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [factorisation, mixture])
+def test_workers_give_the_same_bits(make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks that are sent, and files that workers read themselves."""
+    distributed, pandas = pytest.importorskip("distributed"), pytest.importorskip("pandas")
+    case = make()
+    pandas.DataFrame(case.table).to_parquet(tmp_path / "rows.parquet")
+    here = [chunked(case, 7, method) for method in (None, ng.VB())]
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=True) as cluster:
+        there = [chunked(case, 7, method, executor=cluster) for method in (None, ng.VB())]
+        monkeypatch.setattr("natgrad.network.bind.chunks.HELD", 0)
+        files = case.columns.fit(
+            str(tmp_path / "rows.parquet"), ng.VB(), chunk_rows=7, init=case.init, executor=cluster, **FIT
+        )
+    for one, other in zip([*here, here[1]], [*there, files], strict=True):
+        assert one.trace["elbo"].tolist() == other.trace["elbo"].tolist()
+        assert all(np.array_equal(a, b) for name in one for a, b in zip(one[name].lam, other[name].lam, strict=True))

@@ -70,6 +70,39 @@ def test_the_compiler_agrees():
     )
 
 
+def test_known_dynamics_that_a_known_index_chooses():
+    """table(A)[index] is one known matrix for each time; with a category in place of the index it is a known switch."""
+    y, rng = data(12), np.random.default_rng(4)
+    time, index = ng.Plate("time", len(y)), rng.integers(0, 2, len(y))
+    both = np.stack([A, 0.5 * A.T])
+    x = ng.GaussianChain("x", M0, P0, ng.table(both)[index], Q, plate=time)
+    fit = ng.Network(observed(x, y, time)).fit(backend="numpy")
+    log_evidence = smoother(M0, np.linalg.inv(P0), both[index], np.linalg.inv(Q), C, np.eye(2) / 4.0, y)[3]
+    assert evidence(fit) == pytest.approx(log_evidence, rel=1e-10)
+    z = ng.Categorical("z", [0.5, 0.5], plate=time)
+    x = ng.GaussianChain("x", M0, P0, ng.table(both)[z], Q, plate=time)
+    fit = ng.Network(observed(x, y, time)).fit(backend="numpy")
+    assert (np.diff(fit.trace["elbo"]) > -1e-9).all()
+    sure = evidence(fit)
+    paths = [both[np.array(path)] for path in np.ndindex(*(2,) * 3)]
+    # Three times, all eight paths: the bound of q(x) q(z) is below the exact evidence.
+    short = ng.GaussianChain(
+        "x",
+        M0,
+        P0,
+        ng.table(both)[ng.Categorical("z", [0.5, 0.5], plate=(three := ng.Plate("time", 3)))],
+        Q,
+        plate=three,
+    )
+    fit = ng.Network(observed(short, y[:3], three)).fit(backend="numpy")
+    exact = [
+        smoother(M0, np.linalg.inv(P0), p, np.linalg.inv(Q), C, np.eye(2) / 4.0, y[:3])[3] - 3 * np.log(2)
+        for p in paths
+    ]
+    assert evidence(fit) <= np.logaddexp.reduce(exact) + 1e-9
+    assert np.isfinite(sure)
+
+
 def test_nearly_deterministic_and_nearly_flat_chains():
     """Noise of precision 10⁶ and of 10⁻⁶ against the smoother in covariance form."""
     y = data(30)

@@ -86,7 +86,7 @@ TILTED = [
     ("counts", "theta", ("rate", "theta")),
     pytest.param("hmm", "tau", ("mu", "tau", "A", "pi"), marks=pytest.mark.slow),
     pytest.param("several", "a", ("a", "b"), marks=pytest.mark.slow),
-    ("skills", "skill", ("skill", "noise")),
+    pytest.param("skills", "skill", ("skill", "noise"), marks=pytest.mark.slow),
 ]
 
 
@@ -148,14 +148,16 @@ def test_interpreter_and_compiler_and_matrix_agree_everywhere(case):
 def test_an_element_of_weight_w_is_w_elements():
     from networks import lda
 
-    for name in ("phi", "theta"):
-        found = []
-        for counts in (True, False):
-            case = lda(counts=counts)
-            fit = case.network.fit(init=case.init, order=case.order, backend="numpy", tol=1e-10, max_steps=300)
-            found.append(fit.linear_response()[name].std())
-        np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
-    assert (found[0] / fit[name].std()).max() > 1.2
+    found = []
+    for counts in (True, False):
+        case = lda(counts=counts)
+        fit = case.network.fit(init=case.init, order=case.order, backend="numpy", tol=1e-7, max_steps=150)
+        found.append(fit.linear_response())
+    quantity = [lambda m: m["phi"][:, :2], lambda m: m["theta"][0]]
+    for function in quantity:
+        np.testing.assert_allclose(found[0].std(function), found[1].std(function), rtol=1e-6)
+    # There is something to find: phi and theta are correlated, and q has them apart.
+    assert np.abs(found[0].correlation(*quantity)).max() > 0.1
 
 
 def test_weights_of_data_are_copies_of_rows():
@@ -200,7 +202,7 @@ def test_contraction_is_the_rate_of_sweeps():
     np.testing.assert_allclose(fit.linear_response().contraction, r**2, rtol=1e-3)
 
 
-def many(n: int = 300) -> ng.Network:
+def many(n: int = 260) -> ng.Network:
     """A level shared by many groups: hundreds of elements, and an exact answer by the matrix."""
     rng = np.random.default_rng(0)
     group = ng.Plate("group", n)
@@ -211,7 +213,7 @@ def many(n: int = 300) -> ng.Network:
 
 def test_probing_is_as_good_as_it_says():
     fit = many().fit(tol=1e-12)
-    exact, probed = fit.linear_response(exact=True), fit.linear_response(probes=200)
+    exact, probed = fit.linear_response(exact=True), fit.linear_response(probes=100)
     assert np.all(exact["theta"].std_error() == 0.0)
     error = probed["theta"].std_error()
     off = (probed["theta"].std() - exact["theta"].std()) / error

@@ -26,6 +26,15 @@ def test_a_fit_shows_what_was_computed():
         table["sd"]
 
 
+def test_draws_come_with_their_diagnostics():
+    fit = CASES["counts"]().network.fit(backend="numpy")
+    drawn = fit.draws(n=200, chains=2, verbose=False)
+    table = fit.summary()
+    assert list(table.columns) == ["mean", "sd (q)", "sd (draws)", "lower", "upper", "R̂", "ESS"]
+    np.testing.assert_array_equal(table["mean"], [drawn["rate"].mean(), *drawn["theta"].mean()])
+    assert np.all(np.abs(table["R̂"] - 1.0) < 0.1)
+
+
 def test_a_long_table_is_cut_and_categories_are_left_out():
     fit = CASES["lda"]().network.fit(init=CASES["lda"]().init, backend="numpy", max_steps=5)
     table = fit.summary()

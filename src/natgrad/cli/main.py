@@ -26,6 +26,10 @@ COMMANDS = {
     ),
     "score": ("predict:score", "How well a model predicts data it has not seen; higher is better."),
     "predict": ("predict:predict", "Predict ratings of pairs, or the target of rows, with standard deviations."),
+    "update": (
+        "networks:update",
+        "Add the rows of a table to a network that was fitted to one; ids that are new become new levels.",
+    ),
     "transform": ("predict:transform", "Shares of the topics in documents, a row for each."),
     "topics": ("predict:topics", "The words of each topic, largest topic first."),
     "recommend": (

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import click
 import numpy as np
@@ -23,6 +21,7 @@ from natgrad.cli.common import (
     require_model,
 )
 from natgrad.cli.inputs import ids_like, model_of, pair_options, reading_options
+from natgrad.cli.networks import opened, predict_table
 from natgrad.data.io.numbers import Numbers, read_numbers
 from natgrad.data.io.tables import read_table
 from natgrad.data.rating_columns import rating_columns
@@ -67,12 +66,16 @@ def score(model: Path, file: Path, as_json: bool, **options: Any) -> None:
 def predict(
     model: Path, file: Path, output: Path | None, columns: str | None, encoding: str | None, **named: str | None
 ) -> None:
-    """Predict ratings of pairs, or the target of rows, with standard deviations.
+    """Predict ratings of pairs, the target of rows, or what a table lacks, with standard deviations.
 
     Matrix factorisation takes a table with columns of users and items. Gaussian processes and mixtures take the columns that they
-    were fitted to; a classifier gives the class and its probability, a mixture the component.
+    were fitted to; a classifier gives the class and its probability, a mixture the component. A network that was fitted to a
+    table predicts the observed columns that the new one has not.
     """
     fitted = load_model(model)
+    if type(fitted).__name__ == "SavedFit":
+        predict_table(fitted, file, output)
+        return
     require_model(fitted, ("MatrixFactorization", *OF_ROWS), "predict")
     if type(fitted).__name__ in OF_ROWS:
         chosen = None if columns is None else columns.split(",")
@@ -226,16 +229,7 @@ def _shown_part(arguments: tuple[Any, ...]) -> Any:
 
 
 def _write(path: Path | None, head: list[str], rows: Iterable[Iterable[Any]]) -> None:
-    with _opened(path) as file:
+    with opened(path) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(head)
         writer.writerows(rows)
-
-
-@contextmanager
-def _opened(path: Path | None) -> Iterator[TextIO]:
-    if path is None:
-        yield sys.stdout
-        return
-    with path.open("w", encoding="utf-8", newline="") as file:
-        yield file

@@ -12,6 +12,7 @@ from natgrad.families._ops import Array, Stats, spd_inverse_logdet, spd_logdet
 from natgrad.families._polya_gamma import LaplaceWeight, PolyaGamma
 from natgrad.families._shares import Shares
 from natgrad.families._simplex import Beta, Dirichlet
+from natgrad.families._sticks import ConcentrationBound, Sticks
 from natgrad.families._truncated import TruncatedExponential, TruncatedNormal
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Beta",
     "Binary",
     "Categorical",
+    "ConcentrationBound",
     "Dirichlet",
     "Family",
     "Gamma",
@@ -35,6 +37,7 @@ __all__ = [
     "PolyaGamma",
     "Shares",
     "Stats",
+    "Sticks",
     "TiedNormalWishart",
     "TruncatedExponential",
     "TruncatedNormal",

@@ -56,6 +56,7 @@ class Family(ABC):
     event_ndim: ClassVar[int]
     params: ClassVar[tuple[Param, ...]]
     allows_minus_inf: ClassVar[bool] = False
+    is_bound: ClassVar[bool] = False  # no law at all, but a bound that is tightened as if it were one: nothing to draw
     settings: ClassVar[tuple[str, ...]] = ()  # statistics that are 0: what stands there in λ is known and never changes
 
     # -- what a family defines --

@@ -58,6 +58,12 @@ class Gamma(Family):
     def _inside(self, lam: Stats) -> Array:
         return (lam[0] < 0) & (lam[1] > -1)
 
+    def proper(self, lam: Stats) -> Stats:
+        """λ, with shape and rate 1 where it is improper."""
+        first, second = numpy_stats(lam)
+        good = (first < 0) & (second > -1)
+        return np.where(good, first, -1.0), np.where(good, second, 0.0)
+
     def stats_of(self, value: Array, size: int | None = None) -> Stats:
         """(x, log x); log 0 = −inf."""
         xp = ops.namespace(value)

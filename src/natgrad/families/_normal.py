@@ -71,6 +71,11 @@ class Normal(Family):
     def _inside_but_finite(self, lam: Stats) -> Array:
         return True
 
+    def proper(self, lam: Stats) -> Stats:
+        """λ, with precision 1 where it has none."""
+        first, second = numpy_stats(lam)
+        return first, np.where(second < 0, second, -0.5)
+
     def stats_of(self, value: Array, size: int | None = None) -> Stats:
         """(x, x²)."""
         x = ops.namespace(value).asarray(value) * 1.0
@@ -157,6 +162,13 @@ class MultivariateNormal(Family):
 
     def _inside(self, lam: Stats) -> Array:
         return ops.namespace(*lam).isfinite(ops.spd_logdet(-2.0 * lam[1]))
+
+    def proper(self, lam: Stats) -> Stats:
+        """λ, with the identity added to a precision that is not definite."""
+        first, second = numpy_stats(lam)
+        with np.errstate(all="ignore"):
+            bad = ~self._inside((first, second))
+        return first, second - 0.5 * bad[..., None, None] * np.eye(first.shape[-1])
 
     def stats_of(self, value: Array, size: int | None = None) -> Stats:
         """(x, x xᵀ)."""

@@ -80,7 +80,8 @@ class TruncatedNormal(Family):
 
     def usual(self, lam: Stats) -> dict[str, Array]:
         """`mean` and `precision` before truncation, `lower`, `upper` and `sides`."""
-        precision = -2.0 * lam[1]
+        # A known number needs no precision, and what is no part of the model has none.
+        precision = ops.namespace(*lam).where(_flags(lam[4])[2], 1.0, -2.0 * lam[1])
         return {
             "mean": lam[0] / precision,
             "precision": precision,

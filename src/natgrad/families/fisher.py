@@ -33,13 +33,14 @@ class Covariances(NamedTuple):
     """Covariances under one q, as linear functions; arrays have the plates first.
 
     ``times(dλ)`` is V dλ, ``value_by(dλ)`` is Cov(x, φ) dλ, ``stats_by(a)`` is Cov(φ, x) a and ``own(a)`` is Cov(x, x) a, for
-    weights a of the shape of the mean.
+    weights a of the shape of the mean. ``centred(dλ)`` is dλ without a part that V does not see: a constant added to all logits.
     """
 
     times: Times
     value_by: Callable[[Stats], Array]
     stats_by: Callable[[Array], Stats]
     own: Callable[[Array], Array]
+    centred: Times = lambda change: change
 
 
 def covariances(family: Family, lam: Stats) -> Covariances:
@@ -68,8 +69,11 @@ def covariances(family: Family, lam: Stats) -> Covariances:
     def first(weights: Array) -> Stats:
         return (np.asarray(weights, np.float64), *(np.zeros_like(part) for part in lam[1:]))
 
-    return Covariances(
+    found = Covariances(
         times, lambda change: times(change)[0], lambda weights: times(first(weights)), lambda a: times(first(a))[0]
+    )
+    return (
+        found if family.name not in ("Categorical", "MarkovChain") else found._replace(centred=_centring(family, lam))
     )
 
 
@@ -128,6 +132,16 @@ def _wishart(lam: Stats) -> Times:
 def _categorical(lam: Stats) -> Times:
     probs = ops.softmax(lam[0])
     return lambda change: (probs * (change[0] - (probs * change[0]).sum(-1, keepdims=True)),)
+
+
+def _centring(family: Family, lam: Stats) -> Times:
+    """Logits minus their mean: what is constant in them drowns the digits of the rest, and means nothing."""
+    probs = np.asarray(family.mean(lam))
+
+    def centred(change: Stats) -> Stats:
+        return change[0] - (probs * change[0]).sum(-1, keepdims=True), *change[1:]
+
+    return centred
 
 
 def _bernoulli(lam: Stats) -> Times:
@@ -222,7 +236,51 @@ def _compiled(family: Family) -> Callable[[Stats, Stats], Stats]:
 
 
 def _packed(family: Family, lam: Stats, times: Times) -> Covariances:
-    def refused(*_: Any) -> Any:
-        raise TypeError(f"the value of a {family.name} packs a mean and a precision: ask for its statistics")
+    """Of [x | Λ]: Cov(x, φ) by differentiation; x and Λ are uncorrelated, and so are the means that share a Λ."""
+    value, adjoint = _packed_value(family)
 
-    return Covariances(times, refused, refused, refused)
+    def value_by(change: Stats) -> Array:
+        with in_64_bits():
+            return np.asarray(value(lam, tuple(np.broadcast_to(c, g.shape) for c, g in zip(change, lam, strict=True))))
+
+    def stats_by(weights: Array) -> Stats:
+        with in_64_bits():
+            return tuple(np.asarray(part) for part in adjoint(lam, np.asarray(weights, np.float64)))
+
+    usual = family.usual(lam)
+    if family.name == "NormalGamma":
+        variance = family.var(lam)
+        return Covariances(times, value_by, stats_by, lambda weights: variance * weights)
+    dof, rate, scale, size = usual["dof"], usual["rate"], np.asarray(usual["scale"]), usual["rate"].shape[-1]
+    wishart = _wishart((-0.5 * rate, 0.5 * (dof - size - 1)))
+    width = 1 if family.name == "NormalWishart" else scale.shape[-1]
+    with np.errstate(divide="ignore"):
+        spread = rate / np.maximum(dof - size - 1, 0.0)[..., None, None]
+    each = scale[..., None, None] if width == 1 and family.name == "NormalWishart" else scale[..., None, :]
+
+    def own(weights: Array) -> Array:
+        weights = np.asarray(weights, np.float64)
+        means, precisions = weights[..., :width], weights[..., width:]
+        return np.concatenate([spread @ means / each, wishart((precisions, np.zeros(dof.shape)))[0]], axis=-1)
+
+    return Covariances(times, value_by, stats_by, own)
+
+
+@lru_cache(maxsize=16)
+def _packed_value(family: Family) -> tuple[Callable[..., Array], Callable[..., Stats]]:
+    """Cov(x, φ) dλ and Cov(φ, x) a, compiled."""
+    import jax
+    import jax.numpy as jnp
+
+    def mean(lam: Stats) -> Array:
+        usual = family.usual(family.project(lam))
+        if family.name == "NormalGamma":
+            return jnp.stack([usual["mean"], usual["shape"] / usual["rate"]], axis=-1)
+        location = usual["mean"]
+        columns = location[..., None] if family.name == "NormalWishart" else jnp.swapaxes(location, -1, -2)
+        precision = usual["dof"][..., None, None] * jnp.linalg.inv(usual["rate"])
+        return jnp.concatenate([columns, precision], axis=-1)
+
+    value: Any = jax.jit(lambda lam, change: jax.jvp(mean, (lam,), (change,))[1])
+    adjoint: Any = jax.jit(lambda lam, weights: jax.vjp(mean, lam)[1](weights)[0])
+    return value, adjoint

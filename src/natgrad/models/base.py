@@ -33,7 +33,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -61,6 +61,10 @@ from natgrad.renamed import RENAMED
 from natgrad.showing import ShowMixin
 from natgrad.validation import real_number, whole_number
 
+if TYPE_CHECKING:
+    from natgrad.posterior.export import Posterior
+    from natgrad.posterior.response.result import LinearResponse
+
 __all__ = ["Estimator", "load", "register", "with_new_names"]
 
 
@@ -76,6 +80,10 @@ class Estimator(ShowMixin, BaseEstimator):
 
     See the module for the hooks that it needs. ``_publish(subject, state)`` sets what a fit sets.
     """
+
+    # What a fit sets.
+    posterior_: Posterior
+    _state: State
 
     # Where there is no setting of that name.
     max_steps: int | None = None
@@ -143,6 +151,52 @@ class Estimator(ShowMixin, BaseEstimator):
         step = ONE_PASS if self.step is None else self.step
         stepper = GroupStepper(problem, problem.n_groups, *problem.local_limits, step, remember=False)
         return take_steps(problem, stepper, start, 1, int(self.seed), getattr(self, "executor", None))
+
+    def linear_response(
+        self,
+        X: Any,
+        *,
+        names: Sequence[str] | None = None,
+        tol: float = 1e-6,
+        max_iterations: int = 200,
+        probes: int = 64,
+        exact: bool | None = None,
+        seed: int = 0,
+        **data: Any,
+    ) -> LinearResponse:
+        """Standard deviations and covariances of the parameters that the factorised q has lost, on the data of the fit.
+
+        What belongs to single rows, documents or sequences is differentiated through. A product of the operator solves all of
+        them twice, so this takes some tens of passes over the data.
+
+        Parameters
+        ----------
+        X, **data : the data of the fit, as `fit` takes them
+        names, tol, max_iterations, probes, exact, seed : as in ``Fit.linear_response``
+
+        Examples
+        --------
+        >>> import numpy as np, natgrad as ng
+        >>> X = np.concatenate([np.zeros(40), np.ones(40)])[:, None] * 3 + np.random.default_rng(0).normal(size=(80, 1))
+        >>> model = ng.GaussianMixture(2, tol=1e-9).fit(X)
+        >>> lr = model.linear_response(X)
+        >>> bool((lr["weights"].std() > model.posterior_["weights"].std()).all())
+        True
+        """
+        from natgrad.posterior.response.groups import linearised_groups
+        from natgrad.posterior.response.result import LinearResponse
+
+        self._check_fitted()
+        at = linearised_groups(self._response_problem(X, **data), self._state)
+        found = LinearResponse(at, names, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed)
+        found._axes, found._labels = self.posterior_._axes, self.posterior_._labels
+        return found
+
+    def _response_problem(self, X: Any, *args: Any, **data: Any) -> GroupProblem:
+        """The problem of groups that the fit was, in double precision."""
+        raise TypeError(
+            f"{type(self).__name__} has no linear response: declare the model as a network, whose fit has one, or use draws"
+        )
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model to one file, which `natgrad.load` reads; the file is there as a whole, or not at all.

@@ -216,6 +216,9 @@ class RowEstimator(_Fitted, Estimator, ABC):
 
     # -- parts --
 
+    def _response_problem(self, X: Any, sample_weight: Any = None) -> RowProblem:
+        return self._problem(self._model_, *self._rows(X, sample_weight, False))
+
     def _by_row(self, X: Any, function: Callable[[Array, Any], Any], **how: Any) -> Any:
         """What a function says of each of other rows, given what rows are sent (``how`` are options of the problem's `sent`)."""
         self._check_fitted()

@@ -32,6 +32,7 @@ from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.results.query import Answer, query
 from natgrad.network.results.simulation import SimulationMixin
+from natgrad.network.start.improper import improper_nodes
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
 from natgrad.network.start.order import default_order
 from natgrad.network.start.restarts import find_start
@@ -297,6 +298,8 @@ class Network(SimulationMixin):
             executor=executor,
         )  # fmt: skip
         trace.strategy = f"{trace.strategy}; {chosen.words}"
+        if flat := improper_nodes(problem):
+            trace.strategy += f"; flat priors of {', '.join(flat)}: the bound is up to a constant"
         return Fit(problem, result, settings, self._continue)
 
     @staticmethod

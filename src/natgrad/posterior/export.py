@@ -132,7 +132,7 @@ class ExportMixin:
         mass : float
             Probability of the intervals, which are those of the best level that is there.
         linear_response, draws : results of ``linear_response()`` and ``draws()``, optional
-            Levels to show beside q; a fit shows the linear response that was last asked of it.
+            Levels to show beside q; a fit shows those that were last asked of it.
         """
         from natgrad.posterior.summary import summarise
 

@@ -335,6 +335,12 @@ class HiddenMarkov(HMMFiles, ABC):
         data = self._sequences(*self._columns(X, y, lengths), None, self._model_.emission)
         return SequenceProblem(data, self._model_, n_jobs=self.n_jobs)
 
+    def _response_problem(self, X: Any, y: Any = None, lengths: Any = None, labels: Any = None) -> SequenceProblem:
+        from natgrad.models.hmm.problem import SequenceProblem
+
+        data = self._sequences(*self._columns(X, y, lengths), labels, self._model_.emission)
+        return SequenceProblem(data, self._model_, n_jobs=self.n_jobs)
+
     def _counted(self, problem: SequenceProblem, out: RowWriter | None) -> float:
         from natgrad.models.hmm.forward_backward import count, whole_sequences
 

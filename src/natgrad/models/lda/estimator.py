@@ -372,6 +372,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         self._check_fitted()
         return as_corpus(X, self._names, len(self.vocabulary_))
 
+    def _response_problem(self, X: Any) -> LDAProblem:
+        if self._fitted.local.topics == "map":
+            raise TypeError(
+                'linear response is that of topics under q, and these are a point: fit with local="vb" and finish=None'
+            )
+        return self._fitted.of(self._held_out(X), self._state, exact=True)
+
     def _inferred(self, corpus: Corpus) -> Inferred:
         """Documents given the fitted topics; those of the fit may have been solved less finely."""
         problem = self._fitted.of(corpus, self._state)

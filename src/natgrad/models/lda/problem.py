@@ -282,8 +282,14 @@ class LDAProblem(GroupProblem):
             bound, rounds = bound + found.bound, max(rounds, found.rounds)
         return PartResult(np.concatenate(gamma), counts, bound, rounds)
 
-    def of(self, corpus: Corpus, state: State) -> LDAProblem:
-        """The same model with other documents; the weights of the state's topics, made once, come along."""
+    def of(self, corpus: Corpus, state: State, exact: bool = False) -> LDAProblem:
+        """The same model with other documents; the weights of the state's topics, made once, come along.
+
+        ``exact`` documents are solved in double precision, with all topics at every round.
+        """
+        if exact:
+            here, local = self.with_hyper(state), self.local._replace(dtype=np.float64, skip=0.0)
+            return LDAProblem(corpus, here.doc_prior, here.topic_prior, local)
         self._topics(state.mu["phi"][0])
         here = self.with_hyper(state)
         other = LDAProblem(corpus, here.doc_prior, here.topic_prior, self.local)

@@ -22,11 +22,15 @@ Rows = Mapping[str, Table | TableChunks]
 
 
 class Binding(NamedTuple):
-    """What a fit knows of the data: the declaration, its levels, and the rows, where they are held."""
+    """What a fit knows of the data: the declaration, its levels, and the rows; of those that come in chunks, how many at a time.
+
+    A fit that was loaded from a file has no rows.
+    """
 
     template: Template
     domain: Domain
     tables: Rows | None = None
+    chunk_rows: int | None = None
 
 
 def open_tables(template: Template, data: Any, what: str = "the table", partial: bool = False) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from natgrad.errors import PlateMismatch
 from natgrad.network.bind.levels import Levels, ids_of
 from natgrad.network.bind.tables import Table
 from natgrad.network.bind.template import Template
+from natgrad.network.language.binary import Binomial
 from natgrad.network.language.columns import LONGEST, Column, Columns, Recorded, RecordedNode
-from natgrad.network.language.discrete import Binomial, Categorical, Multinomial
+from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.expressions import Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.operators import diag, dot, transform

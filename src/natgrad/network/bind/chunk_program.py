@@ -108,7 +108,7 @@ class ChunkProgram:
         return Summary(self.problem, self.local, order, plate_of)
 
     def statistics(self, known: Known, mu: Moments) -> Told:
-        """S of a chunk, and the entropy of what is hidden in its rows."""
+        """S of a chunk, given its `arrays`, and the entropy of what is hidden in its rows."""
 
         def build() -> Callable[..., Any]:
             def function(mu: Any, known: Any) -> Any:
@@ -117,7 +117,7 @@ class ChunkProgram:
 
             return function
 
-        stats, entropy = self.call("statistics", build, mu, self.arrays(known))
+        stats, entropy = self.call("statistics", build, mu, known)
         return Told({key: (np.asarray(value),) for key, value in stats.items()}, float(entropy))
 
     # -- not additive --
@@ -146,5 +146,5 @@ class ChunkProgram:
 
         number = None if column is None else np.int32(column)
         key = ("messages", names, column is not None, valued)
-        parts, total = self.call(key, build, before, mu, number, self.arrays(known))
+        parts, total = self.call(key, build, before, mu, number, known)
         return Told({name: tuple(map(np.asarray, part)) for name, part in parts.items()}, float(total))

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotAdditive
-from natgrad.inference.executors.threads import Executor, Threads
+from natgrad.inference.executors.threads import BroadcastArgument
 from natgrad.inference.problem import (
     Block,
     BlockInfo,
@@ -33,6 +33,7 @@ from natgrad.inference.problem import (
 )
 from natgrad.network.bind.chunk_program import ChunkProgram, Told
 from natgrad.network.bind.chunks import Chunks
+from natgrad.network.bind.sharing import shards_of, visit_shard
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend
 from natgrad.network.execute.updates import blended_block, choose, put_column, take_column
@@ -66,13 +67,32 @@ class _Chunked:
         sets = (c for name in self.plan.blocks for c in self.program.problem.child_sets(name))
         return int(sum(c.n_reads * (share if c.term in self.program.rows else 1.0) for c in sets))
 
-    def visit(self, function: str, *arguments: Any) -> Iterator[Told]:
-        """What every chunk tells, in order."""
+    # Only who computes elsewhere is handed the chunks.
+    shards_by_row = True
+    placed: Any = None
+
+    def shards(self, size: int) -> list[Any]:
+        """Every chunk, for an executor."""
+        return list(shards_of(self.chunks, self.program))
+
+    def visit(self, function: str, *arguments: Any, numbers: Any = None) -> Iterator[Told]:
+        """What every chunk, or some of them, tells, in order."""
+        if self.placed is not None:
+            common = BroadcastArgument((function, _plain(arguments)))
+            chosen = range(self.chunks.n_chunks) if numbers is None else sorted(int(n) for n in numbers)
+            return iter(self.placed.run(visit_shard, [(number, (common,)) for number in chosen]))
+        if numbers is not None:
+            return (getattr(self.program, function)(known, *arguments) for known in self.chunks.some(numbers))
         return self.chunks.map(lambda known: getattr(self.program, function)(known, *arguments))
 
     def total(self, function: str, *arguments: Any) -> Told:
         """What all chunks tell, added up in their order."""
         return _summed(self.visit(function, *arguments))
+
+    def prior(self, fixed: Mapping[str, Stats]) -> State:
+        """Every global at its prior."""
+        whole = self.program.problem.prior(fixed)
+        return State({n: whole.lam[n] for n in self.globals}, {n: whole.mu[n] for n in self.globals}, 0)
 
     def bound_by_node(self, state: State) -> dict[str, float]:
         """Of a chunked network only the whole bound is known."""
@@ -112,10 +132,7 @@ class ChunkGroups(_Chunked, GroupProblem):
     def solve(self, state: State, groups: Ints | None, rows: Any, tol: float, limit: int) -> GroupResult:
         """What some chunks tell, added up."""
         mu = {name: state.mu[name] for name in self.blocks}
-        if groups is None:
-            told = self.total("statistics", mu)
-        else:
-            told = _summed(self.program.statistics(known, mu) for known in self.chunks.some(groups))
+        told = _summed(self.visit("statistics", mu, numbers=groups))
         share = 1.0 if groups is None else len(groups) / self.n_groups
         return GroupResult([], told.parts, told.value, 1, int(self.reads() * share))
 
@@ -337,18 +354,25 @@ class ChunkedEdges(_Chunked, EdgeProblem):
         return float(program.call("value above", build, *parts, program.problem.known_arrays))
 
 
-def chunked_problem(
-    chunks: Chunks, order: tuple[str, ...], backend: BackendName | None, executor: Executor | None = None
-) -> ChunkGroups | ChunkedEdges:
+def chunked_problem(chunks: Chunks, order: tuple[str, ...], backend: BackendName | None) -> ChunkGroups | ChunkedEdges:
     """The problem of chunks: groups where what they tell adds up, edges elsewhere."""
     name = choose_backend(chunks.plan, backend, chunks.n_chunks).name
     program = ChunkProgram(chunks.plan, chunks.local, chunks.plate, name)
-    assert executor is None or isinstance(executor, Threads)
+    chunks.use(program.arrays)
     try:
         program.summary  # noqa: B018
     except NotAdditive:
         return ChunkedEdges(chunks, program)
     return ChunkGroups(chunks, program, order)
+
+
+def _plain(tree: Any) -> Any:
+    """Arrays as NumPy has them, to be sent."""
+    if isinstance(tree, Mapping):
+        return {key: _plain(part) for key, part in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(_plain(part) for part in tree)
+    return np.asarray(tree) if hasattr(tree, "__array__") else tree
 
 
 def _summed(told: Iterator[Told]) -> Told:

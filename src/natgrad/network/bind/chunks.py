@@ -81,6 +81,8 @@ class Chunks:
         )  # fmt: skip
         self.made.update(made_parents(template))
         self.local = tuple(name for name in inside if not template.nodes[name].is_observed)
+        self._ready: Callable[[Known], Known] = _as_is
+        self._held: list[Known] | None = None
         self._learn()
 
     # -- reading --
@@ -124,12 +126,28 @@ class Chunks:
         if self._held is not None:
             return (self._held[number] for number in wanted)
         chosen = set(wanted)
-        return (self.known(table) for number, table in enumerate(self.tables()) if number in chosen)
+        return (self._ready(self.known(table)) for number, table in enumerate(self.tables()) if number in chosen)
+
+    def as_read(self) -> list[Known] | None:
+        """The arrays of all chunks under the keys of the plan, if they are held."""
+        return (
+            None if self._held is None else [{key: np.asarray(known[key]) for key in self._own} for known in self._held]
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process: nothing that is held here."""
+        return {**self.__dict__, "_held": None, "_ready": _as_is}
+
+    def use(self, ready: Callable[[Known], Known]) -> None:
+        """Hand chunks out as ``ready`` makes them; of those that stay in memory it is asked once."""
+        self._ready = ready
+        if self._held is not None:
+            self._held = [ready(known) for known in self._held]
 
     def _all(self) -> Iterator[Known]:
         if self._held is not None:
             return iter(self._held)
-        return prefetch(self.known(table) for table in self.tables())
+        return prefetch(self._ready(self.known(table)) for table in self.tables())
 
     # -- what chunks have in common --
 
@@ -182,6 +200,7 @@ class Chunks:
             n_bytes += sum(call.nbytes for call in calls)
             calls_held = None if calls_held is None or n_bytes > HELD else [*calls_held, (calls, self._weight)]
         self._keys = [f"known:{number}" for number in classes]
+        self._own = (*dict.fromkeys(self._keys), weight_key(self.plate))
         known = Numbered(self._keys)
         known[weight_key(self.plate)] = first_weight
         self.plan = make_plan(first, self._origins, known)
@@ -251,6 +270,10 @@ class Chunks:
         for node in nodes:
             placed(node, self._origins).term(known)
         return known.calls
+
+
+def _as_is(known: Known) -> Known:
+    return known
 
 
 def _parents_first(nodes: Mapping[str, Node]) -> list[Node]:

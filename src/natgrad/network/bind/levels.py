@@ -43,6 +43,7 @@ class Levels:
 
     def find(self, ids: Array) -> Ints:
         """The number of each id; −1 for one that is not among them."""
+        ids = self._alike(ids)
         if not self._numbers:
             self._numbers = {key: number for number, key in enumerate(self.ids.tolist())}
         numbers = self._numbers
@@ -50,8 +51,22 @@ class Levels:
         found = np.array([numbers.get(key, -1) for key in different.tolist()], dtype=np.int64)
         return found[places.reshape(-1)]
 
+    def _alike(self, ids: Array) -> Array:
+        """Ids of the type of the levels, where one is text and the other numbers: a file of text has no other ids."""
+        own, new = self.ids.dtype.kind, ids.dtype.kind
+        if own in "US" and new in "iu":
+            return ids.astype(str)
+        if own in "iu" and new in "USOf":
+            try:
+                numbers = ids.astype(np.float64)
+            except (TypeError, ValueError):
+                return ids
+            return numbers.astype(np.int64) if np.all(numbers == np.round(numbers)) else ids
+        return ids
+
     def extended(self, ids: Array) -> Levels:
         """The same levels, and after them those of ``ids`` that are new."""
+        ids = self._alike(ids)
         new = number_ids(ids[self.find(ids) < 0], "id", "level")[1].array if (self.find(ids) < 0).any() else ids[:0]
         if not len(new):
             return self

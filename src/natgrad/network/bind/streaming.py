@@ -16,6 +16,7 @@ from natgrad.inference.steppers.groups import GroupStepper, WholePasses
 from natgrad.inference.steppers.stepper import Stepper
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.network.bind.bound import Binding, Rows, held
+from natgrad.network.bind.build import Domain
 from natgrad.network.bind.chunked import ChunkedEdges, ChunkGroups, chunked_problem
 from natgrad.network.bind.chunks import Chunks
 from natgrad.network.bind.tables import CHUNK, Table, TableChunks
@@ -36,6 +37,8 @@ from natgrad.validation import whole_number
 __all__ = ["fit_chunks"]
 
 Chunked = ChunkGroups | ChunkedEdges
+# Batches of memoised VB, at most.
+BATCHES = 10
 
 
 def fit_chunks(
@@ -51,14 +54,34 @@ def fit_chunks(
     plate = _longest(template, tables)
     others = held(template, {name: table for name, table in tables.items() if name != plate})
     chunks = Chunks(template, plate, _as_chunks(tables[plate]), others, size)
-    return _Run(template, chunks, options).fit(method, options)
+    return _Run(template, chunks, options, tables).fit(method, options)
+
+
+def go_on(
+    binding: Binding,
+    tables: Rows,
+    settings: Settings,
+    start: Callable[[Any, Domain], State],
+    options: Mapping[str, Any],
+) -> Fit:
+    """A fit to other rows, from a start; ``start(problem, domain)`` makes its state."""
+    template = binding.template
+    assert binding.chunk_rows is not None
+    plate = _longest(template, tables)
+    others = held(template, {name: table for name, table in tables.items() if name != plate})
+    chunks = Chunks(template, plate, _as_chunks(tables[plate]), others, binding.chunk_rows)
+    run = _Run(template, chunks, {"backend": None, "init": None, "order": settings.order}, tables)
+    found = start(run.problem, chunks.domain)
+    stop = Stop(Reason.CALLBACK, "the run goes on")
+    problem: Any = run.problem
+    return run.resume(Fit(problem, Result(found, Trace(), stop), settings, run.resume), None, **options)
 
 
 class _Run:
     """A network and its chunks, fitted as often as wanted."""
 
-    def __init__(self, template: Template, chunks: Chunks, options: Mapping[str, Any]) -> None:
-        self.template, self.chunks = template, chunks
+    def __init__(self, template: Template, chunks: Chunks, options: Mapping[str, Any], tables: Rows) -> None:
+        self.template, self.chunks, self.tables = template, chunks, tables
         probe = chunked_problem(chunks, (), options["backend"])
         inner = probe.program.problem
         init = options["init"]
@@ -126,13 +149,13 @@ class _Run:
         result = run(
             phase, start, limits=limits, seed=seed, callbacks=(*as_callbacks(options["callbacks"]), *watchers),
             verbose=options["verbose"], trace=trace, checkpointer=checkpointer,
-            model_at=lambda state: self._made(Result(state, trace, going), settings),
+            model_at=lambda state: self._made(Result(state, trace, going), settings), executor=options.get("executor"),
         )  # fmt: skip
         return self._made(result, settings)
 
     def _made(self, result: Result, settings: Settings) -> Fit:
         problem: Any = self.problem
-        binding = Binding(self.template, self.chunks.domain, None)
+        binding = Binding(self.template, self.chunks.domain, self.tables, self.chunks.size)
         return Fit(problem, result, settings, self.resume).bound_to(binding)
 
     def _stepper(self, method: Method | None, step: Any) -> tuple[Stepper | None, str]:
@@ -149,7 +172,8 @@ class _Run:
         if isinstance(method, VB) or (method is None and problem.n_groups == 1):
             whole = GroupStepper(problem, problem.n_groups, *problem.local_limits, remember=True)
             return whole, f"{words}; coordinate ascent on all of them"
-        size = 1
+        # As many batches as make progress; the chunks of one are computed together, by whoever computes.
+        size = -(-problem.n_groups // BATCHES)
         if isinstance(method, SVI):
             if method.plate != chunks.plate:
                 raise PlateMismatch(f"SVI: batch names plate {method.plate!r}, and rows lie along {chunks.plate!r}")

@@ -146,6 +146,7 @@ class TableChunks:
     names : of its columns
     where : what errors call it
     n_rows : int, optional, if that is known before it is read
+    files : those that it is read from
     """
 
     def __init__(
@@ -154,8 +155,9 @@ class TableChunks:
         names: list[str],
         where: str,
         n_rows: int | None = None,
+        files: Sequence[Path] = (),
     ) -> None:
-        self.read, self.names, self.where, self.n_rows = read, names, where, n_rows
+        self.read, self.names, self.where, self.n_rows, self.files = read, names, where, n_rows, tuple(files)
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -337,7 +339,7 @@ def _of_parquet(paths: list[Path], where: str) -> TableChunks:
             for arrays in table.arrays(chosen, size):
                 yield Table(dict(zip(chosen, arrays, strict=True)), str(table.path))
 
-    return TableChunks(read, tables[0].names, where, sum(table.n_rows for table in tables))
+    return TableChunks(read, tables[0].names, where, sum(table.n_rows for table in tables), paths)
 
 
 def _of_text(paths: list[Path], where: str) -> TableChunks:
@@ -351,4 +353,4 @@ def _of_text(paths: list[Path], where: str) -> TableChunks:
                     columns = {name: np.array(cells, dtype=object) for name, cells in chunk.items()}
                     yield Table(columns, str(path), is_text)
 
-    return TableChunks(read, names, where)
+    return TableChunks(read, names, where, None, paths)

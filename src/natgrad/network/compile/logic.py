@@ -25,7 +25,8 @@ from natgrad.errors import CoupledCategories
 from natgrad.network.compile.plan import Plan, PlannedTerm
 from natgrad.network.compile.polynomial import Factor, Monomial, Take
 from natgrad.network.execute.potentials import term_table
-from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, Multinomial
+from natgrad.network.language.binary import Bernoulli, Binomial
+from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.nodes import Node
 

@@ -38,6 +38,8 @@ Origins = Mapping[str, Floats]
 # Numbers on the plates of a node (then its event axis): all of them, or a sample of the plates' elements.
 Pick = Callable[[Floats, int], Floats]
 LOCATED = (Normal, MultivariateNormal, StudentT, Laplace)
+# The precision that stands for a flat prior.
+FLAT = 1e-12
 # Below this ratio of centre to spread four digits of sixteen are lost at most, and nothing is measured anew.
 FAR = 1e2
 # Elements of a term that are enough to place a vector of weights.
@@ -270,7 +272,7 @@ def _precision(node: Node) -> Floats:
     value: Any = np.ones(())
     if isinstance(given, Constant):
         value = given.value
-    elif isinstance(given, Gamma) and isinstance(given.parameters["rate"], Constant):
+    elif isinstance(given, Gamma) and isinstance(given.parameters["rate"], Constant) and not given.is_improper:
         value = np.asarray(given.parameters["shape"].value / given.parameters["rate"].value)  # type: ignore[attr-defined]
         value = np.exp(np.log(value).mean())
     elif isinstance(given, Wishart) and isinstance(given.parameters["rate"], Constant):
@@ -279,8 +281,8 @@ def _precision(node: Node) -> Floats:
         value = dof / rate if rate.ndim == 0 else dof * np.linalg.inv(rate)
     if node.kind == VECTOR and value.ndim >= 2:
         value = np.diagonal(value, axis1=-2, axis2=-1)
-        return np.asarray(value.reshape(-1, value.shape[-1]).mean(0))
-    return np.asarray(np.mean(value))
+        return np.asarray(np.maximum(value.reshape(-1, value.shape[-1]).mean(0), FLAT))
+    return np.asarray(np.maximum(np.mean(value), FLAT))
 
 
 def _solved(seen: Sequence[Node], hidden: Sequence[Node], origins: Origins) -> dict[str, Floats]:

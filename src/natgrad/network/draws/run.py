@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from natgrad._version import __version__
+from natgrad.errors import NotConjugate
 from natgrad.inference.callbacks import as_callbacks
 from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.problem import State
@@ -57,6 +58,12 @@ def draw_posterior(
         n, whole_number(chains, "chains"), warm, schedule.thin, whole_number(seed, "seed", least=0), __version__
     )
     plan = fit.problem.plan
+    for name, block in plan.blocks.items():
+        if block.family.is_bound:
+            raise NotConjugate(
+                f"draws: the concentration of {name.removesuffix('.bound')!r} is learned by a bound of its normaliser, which has "
+                "no conditional to draw from. Give it a known concentration, for example its posterior mean"
+            )
     problem = NetworkProblem(with_chains(plan, chains), fit.problem.backend.name if backend is None else backend)
     asked = _checked_names(fit, names)
     relabel = Relabelling(plan, {name: fit.state.mu[name] for name in plan.blocks})
@@ -99,6 +106,8 @@ def _strides(gibbs: Gibbs, fit: Fit, schedule: Schedule, chains: int, asked: set
                     f"draws of {name!r} cannot be kept: it lies on a plate with weights, and stands for several values at once"
                 )
             continue
+        if fit.problem.plan.nodes[name].is_auxiliary and name not in asked:
+            continue
         family, shapes = fit.problem.blocks[name].family, fit.problem.plan.nodes[name].stat_shapes()
         numbers = math.prod(shapes[0][:-1] if family.name in ("Categorical", "MarkovChain") else shapes[0])
         stride = 1
@@ -116,6 +125,8 @@ def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings) ->
         raise ValueError(f"there are no draws yet: {state.t} of {schedule.warmup} sweeps of the warm-up were made")
     factors = {}
     for name, block in fit.problem.blocks.items():
+        if fit.problem.plan.nodes[name].is_auxiliary and name not in gibbs.strides:
+            continue  # not asked for
         stride = gibbs.strides.get(name, 1)
         kept = memory["kept"][name][:, : -(-done // stride)] if name in gibbs.strides else None
         first, second = memory["sums"][name]

@@ -124,10 +124,11 @@ class NetworkProblem(EdgeProblem):
         for name, block in self.blocks.items():
             parents = {parent.name: mu[parent.name] for parent in self.plan.nodes[name].parents() if parent.name in mu}
             if self.interpreter is not None and not self._is_weighted(block):
-                first = self.interpreter.prior(block, parents)
+                lam[name] = self.interpreter.prior(block, parents)
             else:
-                first = self.compiled(("prior", name), partial(self._prior, block))(parents)
-            lam[name] = block.family.proper(first)
+                lam[name] = self.compiled(("prior", name), partial(self._prior, block))(parents)
+            if self.plan.nodes[name].is_improper or self.plan.nodes[name].is_auxiliary:
+                lam[name] = block.family.proper(lam[name])
             mu[name] = fixed[name] if name in fixed else self._first_moments(block, lam[name])
         return State(lam, mu, 0)
 

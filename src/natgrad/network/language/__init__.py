@@ -1,16 +1,18 @@
 """The language of networks, `ng.language`: every node, operator and reading that a declaration can be made of."""
 
+from natgrad.network.language.binary import Bernoulli, Binomial
 from natgrad.network.language.censoring import censored
 from natgrad.network.language.columns import Column, Columns
 from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
 from natgrad.network.language.counts import NegativeBinomial, Poisson
-from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, Multinomial
+from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.gaussian_chain import GaussianChain
 from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.operators import diag, dot
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.process import GaussianProcess
 from natgrad.network.language.robust import Laplace, LogNormal, Ordinal, StudentT, TruncatedNormal
+from natgrad.network.language.simplex import HalfCauchy, StickBreaking
 from natgrad.network.language.tables import table
 from natgrad.network.language.vectors import concatenate, sum_over
 
@@ -26,6 +28,7 @@ __all__ = [
     "Gamma",
     "GaussianChain",
     "GaussianProcess",
+    "HalfCauchy",
     "Laplace",
     "LogNormal",
     "MarkovChain",
@@ -36,6 +39,7 @@ __all__ = [
     "Ordinal",
     "Plate",
     "Poisson",
+    "StickBreaking",
     "StudentT",
     "TruncatedNormal",
     "Wishart",

@@ -19,11 +19,12 @@ from natgrad.families._truncated import sides_of
 from natgrad.network.compile.polynomial import Polynomial
 from natgrad.network.language.expressions import COUNT, POSITIVE, REAL, Expression
 from natgrad.network.language.node_helpers import ScalarNode, known
-from natgrad.network.language.nodes import Node, Slot
+from natgrad.network.language.nodes import Node, Slot, Term
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
 
 __all__ = [
+    "ConcentrationBound",
     "LaplaceWeights",
     "LatentExponential",
     "LatentNormal",
@@ -74,13 +75,18 @@ class LaplaceWeights(ScalarNode):
     is_auxiliary = True
 
     def __init__(self, owner: Node, present: npt.NDArray[np.bool_]) -> None:
-        self.missing = 1.0 * ~present
+        self.missing, self._owner = 1.0 * ~present, owner
         super().__init__(f"{owner.name}.weight", {}, owner.plates)
 
     def log_density(self, scope: Scope) -> Polynomial:
         # The base measure has no moments. Where nothing is observed the weight is that of a distance of one, which adds 0 to
         # the bound.
-        return known(scope, self.missing) * (1.0 + -0.5 * self.own("x", scope)) if self.missing.any() else Polynomial()
+        if not self.missing.any() or self._owner.name in (scope.parts or ()):
+            return Polynomial()  # missing values that others read have a weight like any
+        return known(scope, self.missing) * (1.0 + -0.5 * self.own("x", scope))
+
+    def declared_term(self, known: dict[str, npt.NDArray[Any]], parts: frozenset[str]) -> Term:
+        return self.term(known, parts)  # which of its owner's missing values are read is decided by the network
 
 
 @final
@@ -126,6 +132,23 @@ class LatentExponential(ScalarNode):
 
 
 @final
+class ConcentrationBound(ScalarNode):
+    """The slope of the tangent that bounds the normaliser of a Dirichlet with ``size`` categories from below."""
+
+    family = families.ConcentrationBound()
+    kind = POSITIVE
+    slots_of = ()
+    is_auxiliary = True
+
+    def __init__(self, owner: Node, size: float) -> None:
+        self.n_categories = size
+        super().__init__(f"{owner.name}.bound", {}, owner.plates)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        return self.n_categories * self.own("size", scope)
+
+
+@final
 class Shares(Node):
     """How an observed count was made up of the parts of its rate: a vector of ``size`` counts that sum to it."""
 
@@ -159,12 +182,14 @@ def gaussian_density(
     xx: Polynomial,
     scope: Scope,
     weight: Polynomial | None = None,
+    flat: bool = False,
 ) -> Polynomial:
-    """E[log N(x | mean, 1/(precision · weight))] in moments, but for ½ E[log weight]."""
-    t, log_t = precision.stat("x", scope), precision.stat("log", scope)
-    square = x * mean.stat("x", scope) - 0.5 * xx - 0.5 * mean.stat("xx", scope)
+    """E[log N(x | mean, 1/(precision · weight))] in moments, but for ½ E[log weight]; of a flat law without its normaliser."""
+    m, mm = mean.stat("x", scope), mean.stat("xx", scope)
+    t = precision.stat("x", scope)
     scale = t if weight is None else t * weight
-    return scale * square + 0.5 * log_t - 0.5 * LOG_2PI
+    density = scale * (x * m - 0.5 * xx - 0.5 * mm)
+    return density if flat else density + 0.5 * precision.stat("log", scope) - 0.5 * LOG_2PI
 
 
 def where_known(chosen: npt.NDArray[np.bool_], density: Polynomial, scope: Scope) -> Polynomial:

@@ -16,9 +16,15 @@ from scipy.special import gammaln, multigammaln
 from natgrad import families
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.polynomial import Polynomial
-from natgrad.network.language.auxiliary import LatentExponential, LatentNormal, gaussian_density, where_known
+from natgrad.network.language.auxiliary import (
+    ConcentrationBound,
+    LatentExponential,
+    LatentNormal,
+    gaussian_density,
+    where_known,
+)
 from natgrad.network.language.censoring import as_censored
-from natgrad.network.language.expressions import MATRIX, POSITIVE, REAL, SIMPLEX, UNIT, VECTOR
+from natgrad.network.language.expressions import MATRIX, POSITIVE, REAL, SIMPLEX, UNIT, VECTOR, Expression
 from natgrad.network.language.node_helpers import Plates, ScalarNode, event_length, given_size, known, numbers
 from natgrad.network.language.nodes import Node, Slot
 from natgrad.network.language.scope import Scope
@@ -34,7 +40,8 @@ LOG_2PI = float(np.log(2.0 * np.pi))
 class Normal(ScalarNode):
     """x ~ N(mean, 1/precision).
 
-    Of censored data (``observed=censored(…)``) only bounds are known: ``fit["x.latent"]`` has what is inferred of the rest.
+    With precision 0 a hidden node has a flat prior; the bound is then up to a constant. Of censored data
+    (``observed=censored(…)``) only bounds are known: ``fit["x.latent"]`` has what is inferred of the rest.
 
     Examples
     --------
@@ -46,7 +53,7 @@ class Normal(ScalarNode):
 
     family = families.Normal()
     kind = REAL
-    slots_of = (Slot("mean", REAL), Slot("precision", POSITIVE))
+    slots_of = (Slot("mean", REAL), Slot("precision", POSITIVE, least=0.0))
 
     def __init__(
         self,
@@ -78,7 +85,8 @@ class Normal(ScalarNode):
     def log_density(self, scope: Scope) -> Polynomial:
         mean, precision = self.parameters["mean"], self.parameters["precision"]
         if self.bounds is None:
-            return gaussian_density(mean, precision, self.own("x", scope), self.own("xx", scope), scope)
+            own = self.own("x", scope), self.own("xx", scope)
+            return gaussian_density(mean, precision, *own, scope, flat=self.is_improper)
         x = known(scope, self.value)
         return where_known(self.bounds.is_exact, gaussian_density(mean, precision, x, x * x, scope), scope)
 
@@ -89,7 +97,7 @@ class MultivariateNormal(Node):
 
     family = families.MultivariateNormal()
     kind = VECTOR
-    slots_of = (Slot("mean", VECTOR), Slot("precision", MATRIX))
+    slots_of = (Slot("mean", VECTOR), Slot("precision", MATRIX, least=0.0))
 
     def __init__(
         self,
@@ -122,17 +130,23 @@ class MultivariateNormal(Node):
         i, j = scope.fresh("i", self.size), scope.fresh("i", self.size)
         quadratic = self.own("x", scope, (i,)) * mean.stat("x", scope, (j,))
         quadratic += -0.5 * self.own("xx", scope, (i, j)) - 0.5 * mean.stat("xx", scope, (i, j))
-        constant = 0.5 * precision.stat("log", scope) - 0.5 * self.size * LOG_2PI
-        return precision.stat("x", scope, (i, j)) * quadratic + constant
+        density = precision.stat("x", scope, (i, j)) * quadratic
+        if self.is_improper:
+            return density  # without a normaliser: the bound is up to a constant
+        return density + 0.5 * precision.stat("log", scope) - 0.5 * self.size * LOG_2PI
 
 
 @final
 class Gamma(ScalarNode):
-    """x ~ Gamma(shape, rate), mean shape/rate; conjugate for precisions and for rates."""
+    """x ~ Gamma(shape, rate), mean shape/rate; conjugate for precisions and for rates.
+
+    A flat prior where the data determine the rest: Gamma(0, 0) is 1/x, and Gamma(−½, 0) of a precision is flat in the standard
+    deviation. The bound is then up to a constant.
+    """
 
     family = families.Gamma()
     kind = POSITIVE
-    slots_of = (Slot("shape", POSITIVE, fixed=True), Slot("rate", POSITIVE))
+    slots_of = (Slot("shape", POSITIVE, fixed=True, least=-1.0), Slot("rate", POSITIVE, least=0.0))
 
     def __init__(
         self,
@@ -152,13 +166,10 @@ class Gamma(ScalarNode):
     def log_density(self, scope: Scope) -> Polynomial:
         shape, rate = numbers(self.parameters["shape"]), self.parameters["rate"]
         log_x, x = self.own("log", scope), self.own("x", scope)
-        a = known(scope, shape)
-        return (
-            a * rate.stat("log", scope)
-            + known(scope, shape - 1.0) * log_x
-            - rate.stat("x", scope) * x
-            - known(scope, gammaln(shape))
-        )
+        density = known(scope, shape - 1.0) * log_x - rate.stat("x", scope) * x
+        if self.is_improper:
+            return density  # without a normaliser: the bound is up to a constant
+        return known(scope, shape) * rate.stat("log", scope) + density - known(scope, gammaln(shape))
 
 
 @final
@@ -256,7 +267,11 @@ class Wishart(Node):
 
 @final
 class Dirichlet(Node):
-    """x ~ Dir(concentration), probabilities over ``size`` categories; one number means a symmetric prior."""
+    """x ~ Dir(concentration), probabilities over ``size`` categories; one number means a symmetric prior.
+
+    One Gamma α as the concentration is learned: a symmetric prior, whose normaliser is bounded below by
+    (K − 1) log α − log K + the tangent of h(α) = log Γ(Kα + 1) − K log Γ(α + 1), which is convex; it touches at E[α].
+    """
 
     family = families.Dirichlet()
     kind = SIMPLEX
@@ -273,9 +288,22 @@ class Dirichlet(Node):
         mask: Any = None,
     ) -> None:
         self._size = given_size(name, size, least=2)
+        self.is_learned = isinstance(concentration, Expression)
+        if self.is_learned:
+            self.slots_of = (Slot("concentration", POSITIVE),)
         super().__init__(name, {"concentration": concentration}, plate, observed, mask)
 
+    def _augment(self) -> None:
+        if self.is_learned:
+            self.parameters["bound"] = ConcentrationBound(self, float(self.size or 0))
+
     def _event_size(self, observed: Any) -> int | None:
+        if self.is_learned:
+            if self._size is None:
+                raise PlateMismatch(
+                    f"{self.name!r}: the number of categories cannot be told from concentration: give size="
+                )
+            return self._size
         values = numbers(self.parameters["concentration"])
         size = self._size if self._size is not None else (values.shape[-1] if values.ndim else None)
         if size is None or size < 2:
@@ -302,9 +330,14 @@ class Dirichlet(Node):
         return np.broadcast_to(values, (*values.shape[:-1], self.size)) if values.ndim else np.full(self.size, values)
 
     def log_density(self, scope: Scope) -> Polynomial:
-        alpha = self.concentration()
         assert self.size is not None
         k = scope.fresh("k", self.size)
+        if self.is_learned:
+            learned, slope = self.parameters["concentration"], self.parameters["bound"]
+            x, log_x = learned.stat("x", scope), learned.stat("log", scope)
+            bound = slope.stat("x", scope) * x + (self.size - 1.0) * log_x - float(np.log(self.size))
+            return (x + -1.0) * self.own("log", scope, (k,)) + bound
+        alpha = self.concentration()
         normaliser = gammaln(alpha.sum(-1)) - gammaln(alpha).sum(-1)
         return Polynomial.of([scope.constant(alpha - 1.0, (k,))]) * self.own("log", scope, (k,)) + known(
             scope, normaliser

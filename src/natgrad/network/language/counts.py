@@ -34,6 +34,7 @@ class Poisson(ScalarNode):
 
     family = families.Poisson()
     kind = COUNT
+    slots_of = (Slot("rate", POSITIVE),)
 
     def __init__(self, name: str, rate: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None) -> None:
         if isinstance(rate, RateSum):
@@ -82,6 +83,7 @@ class NegativeBinomial(ScalarNode):
 
     family = families.Poisson()
     kind = COUNT
+    slots_of = (Slot("shape", POSITIVE, fixed=True), Slot("prob", UNIT))
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Discrete nodes: Categorical, Bernoulli, Binomial, Multinomial; `counts.py` has Poisson and NegativeBinomial.
+"""Categories: Categorical, Multinomial; `binary.py` has Bernoulli and Binomial, `counts.py` counts without a limit.
 
 Each node declares its conditional once, as its expected log density; messages, targets, natural gradients and the bound
 are all derived from these polynomials. Observed categories
@@ -11,201 +11,124 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, gammaln, ndtr
+from scipy.special import gammaln
 
 from natgrad import families
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.polynomial import Factor, Label, Monomial, Polynomial
-from natgrad.network.language.auxiliary import LatentNormal, PolyaGamma
-from natgrad.network.language.expressions import CATEGORY, COUNT, POSITIVE, SIMPLEX, UNIT, Access, Constant
-from natgrad.network.language.links import LINKS, chosen_link, logistic_density
+from natgrad.network.language.auxiliary import PolyaGamma
+from natgrad.network.language.expressions import CATEGORY, COUNT, REAL, SIMPLEX, VECTOR, Access, Constant, Expression
+from natgrad.network.language.links import (
+    Stacked,
+    chosen_link,
+    refuse_in_part,
+    stick_density,
+    stick_probabilities,
+)
 from natgrad.network.language.node_helpers import (
     Plates,
-    ScalarNode,
+    check_possible,
     event_length,
     known,
     must_be_observed,
-    numbers,
+    observed_index,
 )
 from natgrad.network.language.nodes import Node, Slot, category_take
-from natgrad.network.language.plates import Index
+from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.scope import Scope
-from natgrad.network.language.slots import checked_categories, spread
-from natgrad.validation import as_numbers, first, require, where
+from natgrad.network.language.slots import checked_categories
+from natgrad.validation import as_numbers, first, where
 
-__all__ = ["Bernoulli", "Binomial", "Categorical", "Multinomial"]
+__all__ = ["Categorical", "Multinomial"]
 
 
 @final
 class Categorical(Node):
-    """z ~ Cat(probs): an integer 0 … K − 1. Hidden, it chooses components: ``mu[z]``."""
+    """z ~ Cat(probs): an integer 0 … K − 1. Hidden, it chooses components: ``mu[z]``.
+
+    Observed, it may have ``logits=`` instead: K − 1 real numbers along a plate of their own (or a vector), by stick-breaking:
+    category k is taken with probability σ(logit_k) if none before it was. The order of the categories is part of this model.
+
+    Examples
+    --------
+    >>> import natgrad as ng, numpy as np
+    >>> X, n, cut = np.array([[1.0, -2.0], [1.0, 0.0], [1.0, 2.0]]), ng.Plate("n", 3), ng.Plate("cut", 2)
+    >>> w = ng.MultivariateNormal("w", np.zeros(2), np.eye(2), plate=cut)
+    >>> y = ng.Categorical("y", logits=ng.dot(X, w), plate=n, observed=[0, 1, 2])
+    >>> ng.Network(y).fit().predictive("y").probabilities().shape
+    (3, 3)
+    """
 
     family = families.Categorical()
     kind = CATEGORY
     slots_of = (Slot("probs", SIMPLEX),)
 
-    def __init__(self, name: str, probs: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None) -> None:
-        super().__init__(name, {"probs": probs}, plate, observed, mask)
+    def __init__(
+        self,
+        name: str,
+        probs: Any = None,
+        *,
+        logits: Any = None,
+        plate: Plates = None,
+        observed: Any = None,
+        mask: Any = None,
+    ) -> None:
+        self.link, value = chosen_link(name, "Categorical", {"probs": probs, "logits": logits})
+        if self.link == "logits":
+            must_be_observed(name, observed, "Categorical with logits=", "categories")
+            self.slots_of = (Slot("logits", VECTOR),)
+            if not isinstance(value, Expression):
+                raise TypeError(f"{name!r}: logits must be random, a dot or nodes along a plate: known ones are probs=")
+        super().__init__(name, {self.link: value}, plate, observed, mask)
+
+    def _checked_parent(self, slot: Slot, value: Expression) -> Expression:
+        if slot.name == "logits" and value.kind == REAL:
+            value = Stacked.of(value, self.plates, self.name)
+        return super()._checked_parent(slot, value)
+
+    def _check_slot_size(self, slot: Slot) -> None:
+        if slot.name != "logits":  # of which there is one less than categories
+            super()._check_slot_size(slot)
 
     def _event_size(self, observed: Any) -> int | None:
+        if self.link == "logits":
+            return int(self.parameters["logits"].size or 0) + 1
         return event_length(self.parameters["probs"])
+
+    def _augment(self) -> None:
+        if self.link == "logits":
+            assert self.value is not None
+            logits = self.parameters["logits"]
+            sticks = logits.plate if isinstance(logits, Stacked) else Plate(f"{self.name}.stick", logits.size or 0)
+            reached = (self.value[..., None] >= np.arange(sticks.size)) * self._present()[..., None]
+            self.parameters["omega"] = PolyaGamma(self, reached.astype(np.float64), (*self.plates, sticks))
+
+    def conditional(self, slots: dict[str, Any]) -> dict[str, Any]:
+        return slots if self.link == "probs" else {"probs": stick_probabilities(slots["logits"])}
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         assert self.size is not None
         categories = checked_categories(f"{self.name!r}: observed", value, self.size, present)
-        if isinstance(probs := self.parameters["probs"], Constant):
+        if isinstance(probs := self.parameters.get("probs"), Constant):
             table = np.broadcast_to(probs.value, (*categories.shape, self.size))
             chance = np.take_along_axis(table, categories[..., None], -1)[..., 0]
-            _check_possible(self, categories, chance > 0, present)
+            check_possible(self, categories, chance > 0, present)
         return categories
 
     def observed_index(self, access: Access) -> Index | None:
-        return _observed_index(self, access)
+        return observed_index(self, access)
 
     def log_density(self, scope: Scope) -> Polynomial:
+        if self.link == "logits":
+            refuse_in_part(self, scope)
+            return stick_density(self.parameters["logits"], self.parameters["omega"], np.asarray(self.value), scope)
         probs = self.parameters["probs"]
         assert self.size is not None
-        if not self.is_observed or scope.in_part(self):
-            k = scope.fresh("k", self.size)
-            return self.own("x", scope, (k,)) * probs.stat("log", scope, (k,))
         k = scope.fresh("k", self.size)
+        if not self.is_observed or scope.in_part(self):
+            return self.own("x", scope, (k,)) * probs.stat("log", scope, (k,))
         table, take = probs.stat("log", scope, (k,)), category_take(self, scope)
         return Polynomial(tuple(_picked(monomial, k, take) for monomial in table.monomials))
-
-
-@final
-class Bernoulli(ScalarNode):
-    """x ~ Bernoulli(prob): 0 or 1. Or with a link: ``logit=`` (prob = σ(logit)), ``probit=`` (prob = Φ(probit), observed).
-
-    It may choose between two components, as a category does: ``mu[x]``, ``table(values)[x]``.
-
-    A link takes what a mean takes (a Normal, a dot, sums of these) and is made conjugate by an auxiliary variable for each
-    element (Pólya–Gamma, truncated Normal), which is named after the node and hidden unless asked for: ``fit["y.omega"]``,
-    ``fit["y.latent"]``.
-
-    Examples
-    --------
-    >>> import natgrad as ng, numpy as np
-    >>> w = ng.MultivariateNormal("w", np.zeros(2), np.eye(2))
-    >>> X, n = np.array([[1.0, -1.0], [1.0, 0.0], [1.0, 2.0]]), ng.Plate("n", 3)
-    >>> fit = ng.Network(ng.Bernoulli("y", logit=ng.dot(X, w), plate=n, observed=[0, 1, 1])).fit()
-    >>> list(fit), fit.predictive("y", logit=ng.dot([[1.0, 3.0]], w)).mean().round(1)
-    (['w'], array([0.8]))
-    """
-
-    family = families.Binary()
-    kind = COUNT
-
-    def __init__(
-        self,
-        name: str,
-        prob: Any = None,
-        *,
-        logit: Any = None,
-        probit: Any = None,
-        plate: Plates = None,
-        observed: Any = None,
-        mask: Any = None,
-    ) -> None:
-        self.link, value = chosen_link(name, "Bernoulli", {"prob": prob, "logit": logit, "probit": probit})
-        self.slots_of = (LINKS.get(self.link, Slot("prob", UNIT)),)
-        if self.link == "probit":
-            must_be_observed(name, observed, "Bernoulli with probit=")
-        super().__init__(name, {self.link: value}, plate, observed, mask)
-
-    def _augment(self) -> None:
-        if self.link == "logit":
-            self.parameters["omega"] = PolyaGamma(self, np.ones(()))
-        elif self.link == "probit":
-            assert self.value is not None
-            bounds = np.where(self.value == 1, 0.0, -np.inf), np.where(self.value == 1, np.inf, 0.0)
-            self.parameters["latent"] = LatentNormal(self, self.parameters["probit"], 1.0, bounds, self._present())
-
-    def conditional(self, slots: dict[str, Any]) -> dict[str, Any]:
-        return {"prob": {"prob": lambda p: p, "logit": expit, "probit": ndtr}[self.link](slots[self.link])}
-
-    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        self._support(value, (value == 0) | (value == 1), present, "0 or 1")
-        if isinstance(prob := self.parameters.get("prob"), Constant):
-            _check_possible(self, value, np.where(value == 1, prob.value > 0, prob.value < 1), present)
-        return np.where(present, value, 0).astype(np.float64)
-
-    @property
-    def categories(self) -> int | None:
-        return 2
-
-    def observed_index(self, access: Access) -> Index | None:
-        return _observed_index(self, access)
-
-    def observed_stat(self, name: str) -> npt.NDArray[Any]:
-        assert self.value is not None
-        return self.value if name == "x" else 1.0 - self.value
-
-    def log_density(self, scope: Scope) -> Polynomial:
-        if self.link == "probit":
-            return Polynomial()  # what was seen is in the bounds of the latent variable
-        x = self.own("x", scope)
-        if self.link == "logit":
-            return logistic_density(self.parameters["logit"], self.parameters["omega"], x, np.ones(()), scope)
-        prob = self.parameters["prob"]
-        return x * prob.stat("log", scope) + self.own("rest", scope) * prob.stat("log1m", scope)
-
-
-@final
-class Binomial(ScalarNode):
-    """x ~ Binomial(trials, prob), observed. Or with a link, ``logit=``: prob = σ(logit), as in `Bernoulli`."""
-
-    family = families.Bernoulli()
-    kind = COUNT
-
-    def __init__(
-        self,
-        name: str,
-        trials: Any,
-        prob: Any = None,
-        *,
-        logit: Any = None,
-        plate: Plates = None,
-        observed: Any = None,
-        mask: Any = None,
-    ) -> None:
-        must_be_observed(name, observed, "Binomial")
-        self.link, value = chosen_link(name, "Binomial", {"prob": prob, "logit": logit})
-        self.slots_of = (Slot("trials", POSITIVE, fixed=True), LINKS.get(self.link, Slot("prob", UNIT)))
-        super().__init__(name, {"trials": trials, self.link: value}, plate, observed, mask)
-
-    def _augment(self) -> None:
-        if self.link == "logit":
-            self.parameters["omega"] = PolyaGamma(self, numbers(self.parameters["trials"]))
-
-    def conditional(self, slots: dict[str, Any]) -> dict[str, Any]:
-        return slots if self.link == "prob" else {**slots, "prob": expit(slots["logit"])}
-
-    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        trials = numbers(self.parameters["trials"])
-        require(trials == np.round(trials), trials, f"{self.name!r}: trials", "a whole number")
-        self._support(
-            value,
-            (value >= 0) & (value <= trials) & (value == np.round(value)),
-            present,
-            "whole numbers 0 … trials",
-        )
-        if isinstance(prob := self.parameters.get("prob"), Constant):
-            possible = ((prob.value > 0) | (value == 0)) & ((prob.value < 1) | (value == trials))
-            _check_possible(self, value, possible, present)
-        return np.where(present, value, 0).astype(np.float64)
-
-    def log_density(self, scope: Scope) -> Polynomial:
-        assert self.value is not None
-        trials = numbers(self.parameters["trials"])
-        x = self.own("x", scope)
-        ways = gammaln(trials + 1.0) - gammaln(self.value + 1.0) - gammaln(trials - self.value + 1.0)
-        if self.link == "logit":
-            density = logistic_density(self.parameters["logit"], self.parameters["omega"], x, trials, scope)
-            return density + known(scope, ways)
-        prob = self.parameters["prob"]
-        rest = known(scope, trials - self.value)
-        return x * prob.stat("log", scope) + rest * prob.stat("log1m", scope) + known(scope, ways)
 
 
 @final
@@ -236,7 +159,7 @@ class Multinomial(Node):
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         self._support(value, (value >= 0) & (value == np.round(value)), present, "whole numbers ≥ 0")
         if isinstance(probs := self.parameters["probs"], Constant):
-            _check_possible(self, value, (probs.value > 0) | (value == 0), present)
+            check_possible(self, value, (probs.value > 0) | (value == 0), present)
         filled = np.where(present[..., None], value, 0).astype(np.float64)
         if self._trials is not None:
             self._check_trials(np.asarray(filled.sum(-1)), self._trials, present)
@@ -263,17 +186,6 @@ class Multinomial(Node):
         return self.own("x", scope, (k,)) * self.parameters["probs"].stat("log", scope, (k,)) + known(scope, ways)
 
 
-def _check_possible(
-    node: Node, value: npt.NDArray[Any], possible: npt.NDArray[np.bool_], present: npt.NDArray[np.bool_]
-) -> None:
-    """Known probabilities must allow what was observed; log 0 would swallow the whole bound."""
-    if (place := first(spread(present, value.ndim) & ~possible)) is not None:
-        slot = node.slots_of[-1].name
-        raise ValueError(
-            f"{node.name!r}: observed{where(place)} = {value[place]:g} has probability 0 under the {slot} given"
-        )
-
-
 def _picked(monomial: Monomial, label: Label, take: Any) -> Monomial:
     """The same monomial with one event axis read through observed categories."""
     factors = []
@@ -281,23 +193,3 @@ def _picked(monomial: Monomial, label: Label, take: Any) -> Monomial:
         axes = tuple(take if axis == label else axis for axis in factor.axes)
         factors.append(Factor(factor.source, factor.stat, axes, factor.known, factor.occurrence))
     return Monomial(monomial.coefficient, tuple(factors), monomial.deltas)
-
-
-def _observed_index(node: Node, access: Access) -> Index | None:
-    if node.value is None:
-        return None
-    if node.mask is not None:
-        return None  # what is missing is inferred: a gate, in which what was observed is certain
-    if any(isinstance(selector, Access) for selector in access.selectors):
-        return None  # a hidden category chooses which observed one does: a gate, though one with known numbers
-    values, names = node.value.astype(np.int64), tuple(plate.name for plate in node.plates)
-    indices = [selector for selector in access.selectors if isinstance(selector, Index)]
-    if not indices:
-        return Index(values, names, (node,))
-    if len(indices) < len(names) or len({(index.plates, index.values.shape) for index in indices}) > 1:
-        raise PlateMismatch(
-            f"{access}: an observed category on several plates is read with one index for each of them, all on the same plates; "
-            "otherwise index its values"
-        )
-    chosen = tuple(entry for index in indices for entry in index.categories)
-    return Index(values[tuple(index.values for index in indices)], indices[0].plates, (*chosen, node))

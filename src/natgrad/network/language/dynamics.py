@@ -21,7 +21,7 @@ class Rows:
     """The dynamics as rows a_i: known numbers, vectors along a plate, or numbers along two."""
 
     def __init__(self, dynamics: Expression, scope: Scope) -> None:
-        self.dynamics, self.scope, self.known = dynamics, scope, isinstance(dynamics, Constant)
+        self.dynamics, self.scope, self.known = dynamics, scope, dynamics.is_known
         if not self.known:
             self.plate = scope.single_leftover(dynamics, f"dynamics = {dynamics}, a row for each entry of the state,")
 

@@ -18,15 +18,23 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_expit
 
-from natgrad.errors import PlateMismatch
+from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.compile.polynomial import Label, Polynomial
 from natgrad.network.language.expressions import REAL, VECTOR, Access, Bind, Expression
 from natgrad.network.language.node_helpers import known
-from natgrad.network.language.nodes import Slot
+from natgrad.network.language.nodes import Node, Slot
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
 
-__all__ = ["LINKS", "Stacked", "chosen_link", "logistic_density", "stick_probabilities"]
+__all__ = [
+    "LINKS",
+    "Stacked",
+    "chosen_link",
+    "logistic_density",
+    "refuse_in_part",
+    "stick_density",
+    "stick_probabilities",
+]
 
 LOG_2 = float(np.log(2.0))
 Array = npt.NDArray[Any]
@@ -42,12 +50,33 @@ def chosen_link(name: str, kind: str, given: dict[str, Any]) -> tuple[str, Any]:
     return found[0]
 
 
+def refuse_in_part(node: Node, scope: Scope) -> None:
+    """Thresholds and logits of several categories are conjugate for what was observed alone."""
+    if scope.in_part(node):
+        raise NotConjugate(
+            f"{node.name!r} is missing in part, and another node reads it: with its link what is missing has no closed form. "
+            "Observe it, or leave out what reads it"
+        )
+
+
 def logistic_density(
     psi: Expression, omega: Expression, successes: Polynomial, trials: Array, scope: Scope
 ) -> Polynomial:
     """(a − b/2) ψ − ½ ω ψ² − b log 2, in moments: a log σ(ψ) + (b − a) log σ(−ψ) given ω."""
     linear = (successes - known(scope, 0.5 * trials)) * psi.stat("x", scope)
     return linear - 0.5 * omega.stat("x", scope) * psi.stat("xx", scope) - known(scope, LOG_2 * trials)
+
+
+def stick_density(logits: Expression, omega: Any, categories: Array, scope: Scope) -> Polynomial:
+    """Of K − 1 logits: each that was reached is a logit of its own, taken or not."""
+    size = logits.size or 0
+    k = scope.fresh("stick", size)
+    reached = (categories[..., None] >= np.arange(size)) * 1.0
+    taken = (categories[..., None] == np.arange(size)) * 1.0
+    weight = omega.stat("x", scope, (), {omega.plates[-1].name: k})
+    linear = Polynomial.of([scope.constant(taken - 0.5 * reached, (k,))]) * logits.stat("x", scope, (k,))
+    square: Polynomial = 0.5 * weight * logits.stat("xx", scope, (k, k))
+    return linear - square - known(scope, LOG_2 * reached.sum(-1))
 
 
 def stick_probabilities(logits: Array) -> Array:

@@ -9,21 +9,24 @@ import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.polynomial import Polynomial, number
-from natgrad.network.language.expressions import Constant
+from natgrad.network.language.expressions import Access, Constant
 from natgrad.network.language.nodes import Node
-from natgrad.network.language.plates import Plate
+from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.scope import Scope
-from natgrad.validation import whole_number
+from natgrad.network.language.slots import spread
+from natgrad.validation import first, where, whole_number
 
 __all__ = [
     "Plates",
     "ScalarNode",
+    "check_possible",
     "checked_lengths",
     "event_length",
     "given_size",
     "known",
     "must_be_observed",
     "numbers",
+    "observed_index",
 ]
 
 Plates = Plate | tuple[Plate, ...] | list[Plate] | None
@@ -80,3 +83,35 @@ def checked_lengths(name: str, lengths: Any, time: Plate) -> tuple[int, ...] | N
             f"{name!r}: lengths sum to {sum(checked)}, but plate {time.name!r} has {time.size} elements"
         )
     return checked
+
+
+def check_possible(
+    node: Node, value: npt.NDArray[Any], possible: npt.NDArray[np.bool_], present: npt.NDArray[np.bool_]
+) -> None:
+    """Known probabilities must allow what was observed; log 0 would swallow the whole bound."""
+    if (place := first(spread(present, value.ndim) & ~possible)) is not None:
+        slot = node.slots_of[-1].name
+        raise ValueError(
+            f"{node.name!r}: observed{where(place)} = {value[place]:g} has probability 0 under the {slot} given"
+        )
+
+
+def observed_index(node: Node, access: Access) -> Index | None:
+    """The index that an observed category is when something else is read through it; None where it is a gate."""
+    if node.value is None:
+        return None
+    if node.mask is not None:
+        return None  # what is missing is inferred: a gate, in which what was observed is certain
+    if any(isinstance(selector, Access) for selector in access.selectors):
+        return None  # a hidden category chooses which observed one does: a gate, though one with known numbers
+    values, names = node.value.astype(np.int64), tuple(plate.name for plate in node.plates)
+    indices = [selector for selector in access.selectors if isinstance(selector, Index)]
+    if not indices:
+        return Index(values, names, (node,))
+    if len(indices) < len(names) or len({(index.plates, index.values.shape) for index in indices}) > 1:
+        raise PlateMismatch(
+            f"{access}: an observed category on several plates is read with one index for each of them, all on the same plates; "
+            "otherwise index its values"
+        )
+    chosen = tuple(entry for index in indices for entry in index.categories)
+    return Index(values[tuple(index.values for index in indices)], indices[0].plates, (*chosen, node))

@@ -16,14 +16,27 @@ import numpy.typing as npt
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
 from natgrad.network.compile.polynomial import Factor, Label, Polynomial, Take
+from natgrad.network.language.censoring import Censored
 from natgrad.network.language.columns import RecordedNode, is_deferred
-from natgrad.network.language.expressions import CATEGORY, MATRIX, NOUN, VECTOR, Access, Constant, Expression, Untyped
+from natgrad.network.language.expressions import (
+    CATEGORY,
+    MATRIX,
+    NOUN,
+    POSITIVE,
+    REAL,
+    UNIT,
+    VECTOR,
+    Access,
+    Constant,
+    Expression,
+    Untyped,
+)
 from natgrad.network.language.missing import with_unread
 from natgrad.network.language.plates import Index, Plate, as_plates, plates_in_words
 from natgrad.network.language.rewriting import as_matrix
 from natgrad.network.language.scope import Scope
-from natgrad.network.language.slots import ACCEPTED, Slot, check_range, spread
-from natgrad.validation import as_numbers, as_observed, first, where
+from natgrad.network.language.slots import ACCEPTED, Slot, check_range, is_flat, spread
+from natgrad.validation import as_numbers, as_observed, first, require, where
 
 __all__ = ["Node", "Slot", "Term"]
 
@@ -80,6 +93,10 @@ class Node(Expression):
             )
         self.plates = as_plates(name, plate)
         self.parameters = {slot.name: self._filled(slot, parameters[slot.name]) for slot in self.slots_of}
+        if isinstance(observed, Censored):
+            raise TypeError(
+                f"{name!r}: a {type(self).__name__} cannot be censored, only a Normal, a LogNormal and an Exponential can"
+            )
         data = None if observed is None else as_observed(observed, f"{name!r}: observed")
         self.size = self._event_size(data)
         for slot in self.slots_of:
@@ -92,6 +109,7 @@ class Node(Expression):
             self._observe(data, mask)
         elif mask is not None:
             raise ValueError(f"{name!r}: mask says which observations count, but there are none: give observed= too")
+        self._check_proper()
         self._augment()
         # Every mistake in the declaration is found here, where the user's line is on the stack.
         self._declared = self.term({})
@@ -285,6 +303,25 @@ class Node(Expression):
             f"({plates_in_words(self.plates)}{event}){advice}"
         )
 
+    @property
+    def is_improper(self) -> bool:
+        """Whether its prior has no integral: a flat one, with known parameters at the border of their range."""
+        return any(
+            slot.least is not None and isinstance(value := self.parameters[slot.name], Constant) and is_flat(value)
+            for slot in self.slots_of
+        )
+
+    def _check_proper(self) -> None:
+        """Data need a density; only hidden nodes may have a flat prior."""
+        for slot in self.slots_of if self.is_observed and self.is_improper else ():
+            value = self.parameters[slot.name]
+            if slot.least is None or not isinstance(value, Constant):
+                continue
+            if slot.kind == POSITIVE or value.value.ndim == 0:
+                require(value.value > 0, value.value, f"{self.name!r}: {slot.name}", "> 0")
+            else:
+                check_range(f"{self.name!r}: {slot.name}", slot.kind, value.value)
+
     def _checked_mask(self, mask: Any, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
         array = np.asarray(mask)
         if array.dtype != bool:
@@ -318,7 +355,7 @@ class Node(Expression):
         if not is_plain and isinstance(value, Untyped) and not slot.fixed:
             return value.of_kind(slot.kind, slot.event_ndim, what)
         array = as_numbers(value, what, "known numbers" if slot.fixed else "numbers, a node or an expression")
-        check_range(what, slot.kind, array)
+        check_range(what, slot.kind, array, slot.least)
         return Constant(slot.kind, array)
 
     def _checked_parent(self, slot: Slot, value: Expression) -> Expression:
@@ -331,9 +368,14 @@ class Node(Expression):
             given = f"the {type(value).__name__} {value}" if isinstance(value, Node) else f"{value}, {NOUN[value.kind]}"
             raise NotConjugate(
                 f"{self.name!r}: {slot.name} cannot be {given}: the edge {value} → {self.name} is not conjugate. {slot.name} "
-                f"takes {ACCEPTED[slot.kind]}{value.advice}"
+                f"takes {ACCEPTED[slot.kind]}{value.advice or self._advice(slot, value)}"
             )
         return value
+
+    def _advice(self, slot: Slot, value: Expression) -> str:
+        """What an error adds where a number of another kind was given."""
+        linked = slot.kind == UNIT and value.kind == REAL
+        return f". For a logistic link write logit={value}" if linked else ""
 
     def _check_slot_size(self, slot: Slot) -> None:
         """What stands in a slot must have the size of the node's vectors and, if known, broadcast over its plates."""

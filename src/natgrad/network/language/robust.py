@@ -17,7 +17,14 @@ from scipy.special import log_ndtr
 from natgrad import families
 from natgrad.families._truncated import sides_of
 from natgrad.network.compile.polynomial import Polynomial
-from natgrad.network.language.auxiliary import LaplaceWeights, LatentNormal, as_auxiliary, gaussian_density
+from natgrad.network.language.auxiliary import (
+    LaplaceWeights,
+    LatentNormal,
+    as_auxiliary,
+    gaussian_density,
+    where_known,
+)
+from natgrad.network.language.censoring import as_censored
 from natgrad.network.language.continuous import Gamma
 from natgrad.network.language.expressions import COUNT, POSITIVE, REAL, Constant
 from natgrad.network.language.node_helpers import Plates, ScalarNode, known, must_be_observed, numbers
@@ -109,7 +116,7 @@ class Laplace(ScalarNode):
 
 @final
 class LogNormal(ScalarNode):
-    """Log x ~ N(mean, 1/precision), observed: a positive number with multiplicative errors."""
+    """Log x ~ N(mean, 1/precision), observed: a positive number with multiplicative errors. Data may be censored."""
 
     family = families.Normal()
     kind = POSITIVE
@@ -119,16 +126,36 @@ class LogNormal(ScalarNode):
         self, name: str, mean: Any, precision: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None
     ) -> None:
         must_be_observed(name, observed, "LogNormal", "values; a hidden one is a Normal, its logarithm")
-        super().__init__(name, {"mean": mean, "precision": precision}, plate, observed, mask)
+        self.bounds, data = as_censored(observed, least=0.0)
+        super().__init__(name, {"mean": mean, "precision": precision}, plate, data, mask)
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         self._support(value, value > 0, present, "values > 0")
         return np.where(present, value, 1.0).astype(np.float64)
 
+    def _augment(self) -> None:
+        if self.bounds is None:
+            return
+        active = ~self.bounds.is_exact & self._present()
+        if active.any():
+            with np.errstate(divide="ignore"):
+                bounds = (
+                    np.log(np.where(active, self.bounds.lower, 1.0)),
+                    np.log(np.where(active, self.bounds.upper, 1.0)),
+                )
+            p = self.parameters
+            self.parameters["latent"] = LatentNormal(self, p["mean"], p["precision"], bounds, active)
+
+    def observed_stat(self, name: str) -> npt.NDArray[Any]:
+        if self.bounds is not None:
+            raise self.bounds.refuse_reading(self.name)
+        return super().observed_stat(name)
+
     def log_density(self, scope: Scope) -> Polynomial:
         assert self.value is not None
         x = known(scope, np.log(self.value))
-        return gaussian_density(self.parameters["mean"], self.parameters["precision"], x, x * x, scope) - x
+        density = gaussian_density(self.parameters["mean"], self.parameters["precision"], x, x * x, scope) - x
+        return density if self.bounds is None else where_known(self.bounds.is_exact, density, scope)
 
 
 @final
@@ -210,14 +237,16 @@ class TruncatedNormal(ScalarNode):
         mean: Any,
         precision: Any,
         *,
-        lower: Any = -np.inf,
-        upper: Any = np.inf,
+        lower: Any = None,
+        upper: Any = None,
         plate: Plates = None,
         observed: Any = None,
         mask: Any = None,
     ) -> None:
-        low, high = (np.asarray(bound, dtype=np.float64) for bound in (lower, upper))
-        low, high = np.broadcast_arrays(low, high)
+        low, high = np.broadcast_arrays(
+            np.asarray(-np.inf if lower is None else lower, dtype=np.float64),
+            np.asarray(np.inf if upper is None else upper, dtype=np.float64),
+        )
         if (place := first(~(low < high))) is not None:
             raise ValueError(f"{name!r}: lower{where(place)} = {low[place]:g} must be below upper = {high[place]:g}")
         self.lower, self.upper = low, high

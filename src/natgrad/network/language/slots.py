@@ -11,7 +11,7 @@ from natgrad.errors import PlateMismatch
 from natgrad.network.language.expressions import MATRIX, POSITIVE, RATE, REAL, SIMPLEX, UNIT, VECTOR, Kind
 from natgrad.validation import first, require, where
 
-__all__ = ["ACCEPTED", "Slot", "check_range", "checked_categories", "is_precision", "spread"]
+__all__ = ["ACCEPTED", "Slot", "check_range", "checked_categories", "is_flat", "is_precision", "spread"]
 
 # Probabilities that were normalised in single precision, or written out with six digits, count as normalised.
 SUM_TOLERANCE = 1e-6
@@ -30,13 +30,15 @@ ACCEPTED = {
 class Slot(NamedTuple):
     """A parameter slot: its name, what kind of expression it takes, and whether only known numbers fit.
 
-    ``events`` is the number of event axes of a constant, where the kind alone does not tell.
+    ``events`` is the number of event axes of a constant, where the kind alone does not tell; ``least`` the least known number
+    where that is not above 0: such a prior is improper, and only for hidden nodes.
     """
 
     name: str
     kind: Kind
     fixed: bool = False
     events: int | None = None
+    least: float | None = None  # the least known number; 0, or −1 for a shape, lets a prior be improper
 
     @property
     def event_ndim(self) -> int:
@@ -44,9 +46,11 @@ class Slot(NamedTuple):
         return EVENT_NDIM.get(self.kind, 0) if self.events is None else self.events
 
 
-def check_range(what: str, kind: Kind, array: npt.NDArray[np.float64]) -> None:
+def check_range(what: str, kind: Kind, array: npt.NDArray[np.float64], least: float | None = None) -> None:
     """Constants in a slot must be possible values of what the slot stands for."""
-    if kind == POSITIVE or (kind == MATRIX and array.ndim == 0):
+    if least is not None and (kind == POSITIVE or array.ndim == 0):
+        require(array >= least, array, what, f"≥ {least:g}")
+    elif kind == POSITIVE or (kind == MATRIX and array.ndim == 0):
         require(array > 0, array, what, "> 0")
     elif kind in (UNIT, SIMPLEX):
         require((array >= 0) & (array <= 1), array, what, "between 0 and 1")
@@ -57,11 +61,11 @@ def check_range(what: str, kind: Kind, array: npt.NDArray[np.float64]) -> None:
         if (place := first(np.abs(total - 1) > SUM_TOLERANCE)) is not None:
             raise ValueError(f"{what}{where(place)} sums to {total[place]:g}, not to 1: divide by the sum")
     if kind == MATRIX and array.ndim:
-        check_precision(what, array)
+        check_precision(what, array, semidefinite=least is not None)
 
 
-def check_precision(what: str, array: npt.NDArray[Any]) -> None:
-    """Symmetric and positive definite, with the first matrix that is not."""
+def check_precision(what: str, array: npt.NDArray[Any], semidefinite: bool = False) -> None:
+    """Symmetric and positive definite (or semidefinite), with the first matrix that is not."""
     if array.ndim < 2 or array.shape[-1] != array.shape[-2]:
         raise PlateMismatch(
             f"{what} must be a square matrix, got shape {array.shape}; for a diagonal one numpy.diag(values)"
@@ -73,9 +77,12 @@ def check_precision(what: str, array: npt.NDArray[Any]) -> None:
             f"{where((*place[:-2], place[-1], place[-2]))} = {mirrored[place]:g}: use (m + m.T) / 2"
         )
     smallest = np.asarray(np.linalg.eigvalsh(array)[..., 0])
-    if (place := first(smallest <= 0)) is not None:
+    # A matrix of low rank has eigenvalues that are zero to rounding.
+    floor = -1e-12 * np.abs(array).max(axis=(-1, -2))
+    if (place := first(smallest < floor if semidefinite else smallest <= 0)) is not None:
         raise ValueError(
-            f"{what}{where(place)} must be positive definite, but its smallest eigenvalue is {smallest[place]:g}"
+            f"{what}{where(place)} must be positive {'semi' * semidefinite}definite, but its smallest eigenvalue is "
+            f"{smallest[place]:g}"
         )
 
 
@@ -103,3 +110,12 @@ def checked_categories(
 def spread(present: npt.NDArray[np.bool_], ndim: int) -> npt.NDArray[np.bool_]:
     """A flag for each element of the plates as an array that broadcasts over the event axes."""
     return present.reshape(present.shape + (1,) * (ndim - present.ndim))
+
+
+def is_flat(constant: Any) -> bool:
+    """Whether known parameters make a prior improper: a number ≤ 0, or a precision matrix that is not of full rank."""
+    value = constant.value
+    if constant.kind == MATRIX and value.ndim:
+        smallest = np.linalg.eigvalsh(value)[..., 0]
+        return bool((smallest <= 1e-12 * np.abs(value).max(axis=(-1, -2))).any())
+    return bool((value <= 0).any())

@@ -10,9 +10,10 @@ import numpy.typing as npt
 from scipy import stats
 from scipy.special import gammaln, xlogy
 
+from natgrad.network.language.binary import Bernoulli, Binomial
 from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
 from natgrad.network.language.counts import Poisson
-from natgrad.network.language.discrete import Bernoulli, Binomial, Categorical, Multinomial
+from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.results.leaves import LEAF_SAMPLE
 
 __all__ = ["LOG_DENSITY", "SAMPLE"]

@@ -13,8 +13,8 @@ from natgrad.network.compile.plan import with_gates
 from natgrad.network.compile.polynomial import Factor, Label, Mark, Polynomial
 from natgrad.network.execute.addressing import Labelled, read_factor
 from natgrad.network.execute.numpy_contraction import Contraction
-from natgrad.network.language.discrete import MarkovChain
 from natgrad.network.language.expressions import Expression
+from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.scope import Scope
 
@@ -36,7 +36,7 @@ def field(
     known: dict[str, npt.NDArray[Any]] = {}
     scope = Scope(node.name, node.plates, known, frozenset(plate.name for plate in node.plates), parts)
     events = {"vector": 1, "matrix": 2, "simplex": 1}.get(expression.kind, 0)
-    labels = tuple(scope.fresh("e", node.size or 0) for _ in range(events))
+    labels = tuple(scope.fresh("e", expression.size or node.size or 0) for _ in range(events))
     if isinstance(node, MarkovChain):
         raise PlateMismatch(f"{node.name!r}: draw a chain with fit[{node.name!r}].sample(); its future is not a plate")
     return evaluated(expression.stat(statistic, scope, labels), scope, labels, moments, n)

@@ -15,6 +15,7 @@ from natgrad.inference.problem import State
 from natgrad.inference.schema import check, either, record, refuse
 from natgrad.inference.steppers.group_memory import BatchMemory, GroupMemory
 from natgrad.inference.trace import Stop, Trace
+from natgrad.network.bind.saving import binding_from_data
 from natgrad.network.results.fit import SavedFit, Settings
 from natgrad.network.results.records import FormerMemory
 from natgrad.posterior.factor import Factor
@@ -34,13 +35,16 @@ FIT: dict[str, Any] = {
     "settings": record(Settings, method=METHOD, step=STEP, order=["text"], seed="whole", version="text"),
     "elbo": "float",
     "auxiliary?": ["text"],  # not in files before 0.2
+    "declaration?": dict,
 }
 
 
 def saved_fit(content: Any) -> SavedFit:
     """The fit that a file holds, checked."""
     check_fit(content)
-    return SavedFit(**{**content, "auxiliary": tuple(content.get("auxiliary", ()))})
+    declaration = content.pop("declaration", None)
+    binding = None if declaration is None else binding_from_data(declaration, content["factors"])
+    return SavedFit(**{**content, "auxiliary": tuple(content.get("auxiliary", ()))}, binding=binding)
 
 
 def check_fit(content: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from natgrad.inference.methods import Method
 from natgrad.inference.problem import Block, State
 from natgrad.inference.schema import Misfit, check
 from natgrad.inference.trace import Stop, Trace
+from natgrad.network.bind.saving import binding_to_data
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import CATEGORY
 from natgrad.network.language.missing import seen_values
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from natgrad.network.results.predict import Predictions
     from natgrad.network.results.predictive import Predictive
     from natgrad.network.results.psis import Importance
+    from natgrad.posterior.draws import Draws
     from natgrad.posterior.response.result import LinearResponse
     from natgrad.posterior.summary import Summary
 
@@ -71,7 +73,8 @@ class Fit(SamplingMixin, ExportMixin, ShowMixin):
     def __init__(self, problem: NetworkProblem, result: Result, settings: Settings, resume: Callable[..., Fit]) -> None:
         self.problem = problem
         self._resume = resume
-        self._response: LinearResponse | None = None  # the last one that was asked for
+        self._response: LinearResponse | None = None  # the last ones that were asked for
+        self._drawn: Draws | None = None
         self.state: State = result.state
         self.trace: Trace = result.trace
         self.stop: Stop = result.stop
@@ -175,8 +178,49 @@ class Fit(SamplingMixin, ExportMixin, ShowMixin):
             raise needs_binding("predict")
         return predict(self.binding, {name: self[name] for name in self}, data, nodes)
 
+    def update(self, rows: Any, *, forgetting: float | None = None, **options: Any) -> Fit:
+        """The fit given more rows: ids that were not there are new levels, and sweeps go on from here.
+
+        Parameters
+        ----------
+        rows : table, or tables by plate, with all columns that the network reads
+        forgetting : float in [0, 1), optional
+            The part of what was learned before that no longer counts, for streams that change.
+        **options
+            Limits and callbacks, as of `continue_`.
+
+        Rows that are held, or read again from their files, are summed up anew with the new ones. Where they are gone, in a fit
+        that was loaded or with ``forgetting``, they speak through what they told last (streaming variational Bayes).
+        """
+        from natgrad.network.bind.updating import update_rows
+        from natgrad.network.results.predict import needs_binding
+
+        if self.binding is None:
+            raise needs_binding("update")
+        factors = {name: self[name] for name in self}
+        return update_rows(self.binding, factors, self.settings, self.state.t, rows, forgetting, options)
+
+    def forget(self, rows: Any, **options: Any) -> Fit:
+        """The fit without some rows: the others are summed up anew, and sweeps go on from here.
+
+        Parameters
+        ----------
+        rows : {column: ids}, numbers of rows, or a flag for each row
+            With ids, the rows of every table that has the column are forgotten: ``fit.forget({"user": ["ann"]})``. A level
+            without rows is gone.
+        **options
+            Limits and callbacks, as of `continue_`.
+        """
+        from natgrad.network.bind.updating import forget_rows
+        from natgrad.network.results.predict import needs_binding
+
+        if self.binding is None:
+            raise needs_binding("forget")
+        factors = {name: self[name] for name in self}
+        return forget_rows(self.binding, factors, self.settings, self.state.t, rows, options)
+
     def _refuse_chunks(self, what: str) -> None:
-        if self.binding is not None and self.binding.tables is None:
+        if self.binding is not None and self.binding.chunk_rows is not None:
             raise PlateMismatch(
                 f"{what}: this network was read in chunks, and its rows are not held; predict(table) takes new ones"
             )
@@ -262,6 +306,7 @@ class Fit(SamplingMixin, ExportMixin, ShowMixin):
         mean and 90% interval: linear response
         """
         options.setdefault("linear_response", self._response)
+        options.setdefault("draws", self._drawn)
         return super().summary(names, **options)
 
     def continue_(self, method: Method | None = None, **options: Any) -> Fit:
@@ -270,7 +315,10 @@ class Fit(SamplingMixin, ExportMixin, ShowMixin):
         return self._resume(self, method, **options)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fit to one file; `natgrad.load` gives a `SavedFit`, which needs the network only to go on or to predict.
+        """Write the fit to one file; `natgrad.load` gives a `SavedFit`.
+
+        Of a network that was declared with columns the file holds the declaration, as data, and the ids of its levels, no rows:
+        it predicts, and takes more rows, without the program that declared it. Of others `SavedFit.attach` needs the network.
 
         Parameters
         ----------
@@ -287,6 +335,8 @@ class Fit(SamplingMixin, ExportMixin, ShowMixin):
             "settings": self.settings,
             "elbo": self.elbo,
         }
+        if self.binding is not None:
+            content["declaration"] = binding_to_data(self.binding)
         write_model(path, "Fit", content, overwrite=overwrite)
 
     def __repr__(self) -> str:
@@ -312,17 +362,39 @@ class SavedFit(ExportMixin, ShowMixin):
     settings: Settings
     elbo: float
     auxiliary: tuple[str, ...] = ()  # nodes that others declared: not listed, but there when asked for
+    binding: Binding | None = None
+
+    @property
+    def _labels(self) -> Mapping[str, Any]:  # type: ignore[override]
+        return {} if self.binding is None else self.binding.domain.labels(self.binding.template)
 
     def __getitem__(self, name: str) -> Factor:
         if name not in self.factors:
             raise KeyError(f"{name!r} is not a hidden node of this fit; these are {', '.join(self)}")
-        return self.factors[name]
+        return replace(self.factors[name], labels=self._labels)
+
+    def predict(self, data: Any, nodes: Any = None) -> Predictions:
+        """As `Fit.predict`: the file holds the declaration."""
+        from natgrad.network.results.predict import needs_binding, predict
+
+        if self.binding is None:
+            raise needs_binding("predict")
+        return predict(self.binding, self.factors, data, nodes)
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in self.factors if name not in self.auxiliary)
 
     def __contains__(self, name: object) -> bool:
         return name in self.factors
+
+    def update(self, rows: Any, *, forgetting: float | None = None, **options: Any) -> Fit:
+        """As `Fit.update`; the rows of before, which no file holds, speak through what they told last."""
+        from natgrad.network.bind.updating import update_rows
+        from natgrad.network.results.predict import needs_binding
+
+        if self.binding is None:
+            raise needs_binding("update")
+        return update_rows(self.binding, self.factors, self.settings, self.state.t, rows, forgetting, options)
 
     def attach(self, network: Any) -> Fit:
         """The fit of a network that is declared as it was: predictions, and more steps with ``continue_``.

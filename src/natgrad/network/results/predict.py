@@ -25,6 +25,7 @@ from natgrad.network.bind.tables import Table
 from natgrad.network.bind.template import Template, made_parents
 from natgrad.network.compile.plan import make_plan
 from natgrad.network.language.columns import Column, Columns, Recorded, RecordedNode, walk
+from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.nodes import Node
 from natgrad.network.results.predictive import Predictive, hidden_twin
 from natgrad.network.results.stubs import stub
@@ -196,9 +197,10 @@ class _Prediction:
         return any((self.fitted.levels[p].find(self.domain.levels[p].ids) < 0).any() for p in plates)
 
     def _informed(self) -> list[str]:
-        """Local variables below which something is observed."""
+        """Local variables below which something is observed; and chains, which are drawn from their q as a whole."""
         above = set(self._ancestors(list(self.seen)))
-        return [name for name in self.local if name in above]
+        chains = {name for name in self.local if issubclass(self.template.nodes[name].function, MarkovChain)}
+        return [name for name in self.local if name in self.wanted and (name in above or name in chains)]
 
     def _infer(self, nodes: Mapping[str, Node], informed: list[str]) -> None:
         from natgrad.network.execute.problem import NetworkProblem

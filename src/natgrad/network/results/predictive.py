@@ -275,7 +275,7 @@ def _found_size(node: Node, filled: Mapping[str, Expression]) -> dict[str, int]:
 
 def _walk(expression: Expression) -> list[Expression]:
     found = [expression]
-    for side in ("left", "right", "entries"):
+    for side in ("left", "right", "entries", "inner"):
         if isinstance(inner := getattr(expression, side, None), Expression):
             found += _walk(inner)
     for part in getattr(expression, "parts", ()):

@@ -80,6 +80,7 @@ class SamplingMixin:
             fit, n, chains, warmup, thin, seed, names, backend, max_seconds, callbacks, verbose, keep
         )
         found.warn_if_poor()
+        fit._drawn = found
         return found
 
     def simulate(self, seed: int = 0, size: int | None = None) -> dict[str, npt.NDArray[Any]]:

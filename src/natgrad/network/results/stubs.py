@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from natgrad.network.language.binary import Bernoulli
 from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
 from natgrad.network.language.counts import Poisson
-from natgrad.network.language.discrete import Bernoulli, Categorical
+from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Plate
 from natgrad.posterior.factor import Factor

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.network.compile.polynomial import Take
-from natgrad.network.language.discrete import Bernoulli, Binomial, Multinomial
+from natgrad.network.language.binary import Bernoulli, Binomial
+from natgrad.network.language.discrete import Multinomial
 from natgrad.network.language.expressions import CATEGORY, COUNT, POSITIVE, REAL, VECTOR
 from natgrad.network.language.node_helpers import numbers
 from natgrad.network.language.nodes import Node

@@ -20,6 +20,7 @@ from natgrad.network.language.nodes import Node
 from natgrad.network.language.slots import check_range, checked_categories
 from natgrad.network.start.clusters import cluster_starts
 from natgrad.network.start.features import choices_of
+from natgrad.network.start.improper import check_proper
 from natgrad.network.start.order import default_order
 from natgrad.network.start.products import fitted_products, zero_products
 from natgrad.random import Stream, generator
@@ -89,6 +90,7 @@ def make_starts(
     def made(values: Values) -> State:
         state = _started(problem, values, given.drawn, seed, number)
         _check_symmetry(problem, state)
+        check_proper(problem, state)
         return state
 
     return [(name, functools.partial(made, values)) for name, values in found]

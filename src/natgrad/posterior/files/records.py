@@ -79,6 +79,7 @@ _PLAIN: dict[str, tuple[type, ...]] = {
         families.GaussianChain, families.MarkovChain, families.MultivariateNormal, families.Normal, families.NormalGamma,
         families.NormalWishart, families.Poisson, families.TiedNormalWishart, families.Wishart,
         families.PolyaGamma, families.LaplaceWeight, families.TruncatedNormal, families.TruncatedExponential, families.Shares,
+        families.Sticks, families.ConcentrationBound,
     ),
     "method": (methods.VB, methods.Children, methods.GlobalBatch),
     "step": (step_sizes.RobbinsMonro, step_sizes.Constant, step_sizes.HoldThenDecay, step_sizes.PerNode),

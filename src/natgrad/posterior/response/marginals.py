@@ -52,6 +52,9 @@ def matched_quantile(family: Family, mean: Floats, sd: Floats, probability: Any)
             diagonal = np.eye(mean.shape[-1], dtype=bool)
             positive = sp.gammaincinv((mean / sd) ** 2, probability) * sd**2 / mean
             found = np.where(diagonal, positive, mean + sd * sp.ndtri(probability))
+        elif family.name == "NormalGamma":  # a mean beside its precision
+            positive = sp.gammaincinv((mean / sd) ** 2, probability) * sd**2 / mean
+            found = np.where(np.arange(2) == 1, positive, mean + sd * sp.ndtri(probability))
         else:
             found = mean + sd * sp.ndtri(probability)
     return np.asarray(found, np.float64)

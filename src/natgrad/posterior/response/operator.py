@@ -117,7 +117,10 @@ class Operator:
     def curvature(self, direction: Floats) -> Floats:
         """J dμ."""
         self.n_products += 1
-        return self.pack(self.at.curvature(self.unpack(direction)))
+        return self._centred(self.at.curvature(self.unpack(direction)))
+
+    def _centred(self, stats: Mapping[str, Stats]) -> Floats:
+        return self.pack({name: self.covariances[name].centred(parts) for name, parts in stats.items()})
 
     def weighed(self, vector: Floats) -> Floats:
         """W a."""
@@ -133,7 +136,7 @@ class Operator:
             name: tuple(difference(new, old) for new, old in zip(self.at.targets[name], self.at.lam[name], strict=True))
             for name in self.places
         }
-        return self.pack(pairs)
+        return self._centred(pairs)
 
 
 def difference(new: Any, old: Any) -> Floats:

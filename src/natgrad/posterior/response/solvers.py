@@ -18,6 +18,8 @@ __all__ = ["FLAT", "Dense", "Solution", "conjugate_gradients"]
 Floats = npt.NDArray[np.float64]
 # The curvature of the bound along a direction, 1 for independent factors: below −FLAT it goes up, within FLAT it is flat.
 FLAT = 1e-10
+# Rounding of a product, as a part of what was added up.
+EPSILON = 1e-13
 # The part of a right-hand side along a flat direction that counts as rounding.
 ROUNDING = 1e-6
 
@@ -51,8 +53,9 @@ def conjugate_gradients(
         bent = p - operator.curvature(v_p)
         along = operator.inner(v_p, bent)
         curvature = along / operator.inner(p, v_p)
-        if truncate is not None and abs(curvature) <= truncate:
-            break
+        noise = EPSILON * float(np.abs(operator.weighed(v_p)) @ (np.abs(p) + np.abs(p - bent)))
+        if abs(along) <= noise or (truncate is not None and abs(curvature) <= truncate):
+            break  # in the first case the rest is rounding, and no direction means anything
         check_curvature(operator, curvature, v_p)
         step = size / along
         x += step * p

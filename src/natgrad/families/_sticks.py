@@ -1,0 +1,202 @@
+"""λ in, moments out, for probabilities by stick-breaking, and for bounds of log Γ: `Sticks` and `ConcentrationBound`.
+
+Sticks     π_k = v_k Π_{j<k} (1 − v_j) with independent v_k ~ Beta(a_k, b_k), k < K, and v_K = 1 (a generalised Dirichlet law)
+           φ = (log π [K], log R [K]),  R_k = Π_{j≤k} (1 − v_j), the last of them not used
+           a_k − 1 = λ¹_k,   b_k − 1 = Σ_{j>k} λ¹_j + Σ_{j≥k} λ²_j,   A = Σ_k log B(a_k, b_k)
+           A child that counts categories adds its counts to λ¹: the same message that a Dirichlet gets.
+
+ConcentrationBound   no random variable: the tangent to the convex function h(α) = log Γ(Kα + 1) − K log Γ(α + 1) as a block.
+           A = h, so that μ = h'(λ) and A − λμ + μ E[α] = h(λ) + h'(λ) (E[α] − λ) ≤ E[h(α)]; its target is λ = E[α].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from natgrad.families import _ops as ops
+from natgrad.families._family import Family, Param, draws, numpy_stats, tails
+from natgrad.families._ops import Array, Stats
+
+__all__ = ["ConcentrationBound", "Sticks"]
+
+
+@final
+@dataclass(frozen=True)
+class Sticks(Family):
+    """Probabilities of K categories by stick-breaking with Beta(a_k, b_k); the last a and b are not used, and are 1.
+
+    Examples
+    --------
+    >>> ones = np.ones(3)
+    >>> Sticks().mean(Sticks().natural(a=ones, b=ones)).tolist()
+    [0.5, 0.25, 0.25]
+    """
+
+    name: ClassVar[str] = "Sticks"
+    stat_names: ClassVar[tuple[str, ...]] = ("log", "rest")
+    stat_ndims: ClassVar[tuple[int, ...]] = (1, 1)
+    symmetric: ClassVar[tuple[bool, ...]] = (False, False)
+    event_ndim: ClassVar[int] = 1
+    params: ClassVar[tuple[Param, ...]] = (Param("a", 1, "positive"), Param("b", 1, "positive"))
+
+    def _natural(self, usual: dict[str, Array]) -> Stats:
+        xp = ops.namespace(*usual.values())
+        first = usual["a"] - 1.0
+        # b_k − 1 = Σ_{j>k} λ¹_j + Σ_{j≥k} λ²_j: differences of neighbours give λ².
+        beyond = usual["b"] - 1.0
+        following = xp.concatenate([beyond[..., 1:-1], xp.zeros_like(first[..., :1])], -1)
+        carried = xp.concatenate([first[..., 1:-1], first[..., -1:]], -1)
+        rest = beyond[..., :-1] - following - carried
+        return first, xp.concatenate([rest, xp.zeros_like(first[..., :1])], -1)
+
+    def usual(self, lam: Stats) -> dict[str, Array]:
+        """`a` and `b` of each stick; the last are those of a stick that is taken whole."""
+        xp = ops.namespace(*lam)
+        first, rest = lam
+        following = _after(xp, first) - first
+        is_last = np.arange(first.shape[-1]) == first.shape[-1] - 1
+        beyond = following + _after(xp, xp.where(is_last, 0.0, rest))
+        return {"a": 1.0 + first, "b": 1.0 + xp.where(is_last, 0.0, beyond)}
+
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        xp = ops.namespace(*lam)
+        p = self.usual(lam)
+        is_last = np.arange(lam[0].shape[-1]) == lam[0].shape[-1] - 1
+        a, b = (xp.where(is_last, 1.0, part) for part in (p["a"], p["b"]))
+        both = ops.digamma(a + b)
+        taken, left = (xp.where(is_last, 0.0, ops.digamma(part) - both) for part in (a, b))
+        rest = xp.cumsum(left, -1)
+        beta = ops.gammaln(a) + ops.gammaln(b) - ops.gammaln(a + b)
+        return (taken + rest - left, xp.where(is_last, 0.0, rest)), xp.where(is_last, 0.0, beta).sum(-1)
+
+    def _inside(self, lam: Stats) -> Array:
+        p = self.usual(lam)
+        return (p["a"][..., :-1] > 0).all(-1) & (p["b"][..., :-1] > 0).all(-1)
+
+    def stats_of(self, value: Array, size: int | None = None) -> Stats:
+        """(log π, log R); log 0 = −inf."""
+        xp = ops.namespace(value)
+        x = xp.asarray(value) * 1.0
+        left = xp.concatenate(
+            [_after(xp, x)[..., 1:], xp.ones_like(x[..., :1])], -1
+        )  # Σ_{j>k} π_j, without a difference
+        with np.errstate(divide="ignore"):
+            return xp.log(x), xp.log(left)
+
+    def centred(self, value: Array, lam: Stats) -> Stats:
+        """Mean at `value`, each stick with the concentration a + b that it has."""
+        x = np.maximum(np.asarray(value, dtype=float), 1e-9)
+        x = x / x.sum(-1, keepdims=True)
+        p = self.usual(numpy_stats(lam))
+        remaining = np.flip(np.cumsum(np.flip(x, -1), -1), -1)
+        share = np.clip(x / remaining, 1e-6, 1 - 1e-6)
+        total = p["a"] + p["b"]
+        is_last = np.arange(x.shape[-1]) == x.shape[-1] - 1
+        a, b = (np.where(is_last, 1.0, part) for part in (share * total, (1 - share) * total))
+        return ops.align(self._natural({"a": a, "b": b}), self.stat_ndims)
+
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """Draws [n, ..., K]."""
+        a, b = self._pairs(lam)
+        shape = (*draws(n, a.shape[:-1]), a.shape[-1])
+        first, second = rng.standard_gamma(a, shape), rng.standard_gamma(b, shape)
+        # v and 1 − v each by themselves: a difference from 1 would have no digits left.
+        return _broken(first / (first + second), second / (first + second))
+
+    def mean(self, lam: Stats) -> NDArray[Any]:
+        """E[π_k] = E[v_k] Π_{j<k} E[1 − v_j]."""
+        a, b = self._pairs(lam)
+        return _broken(a / (a + b), b / (a + b))
+
+    def var(self, lam: Stats) -> NDArray[Any]:
+        """E[π_k²] − E[π_k]², from the second moments of the sticks."""
+        a, b = self._pairs(lam)
+        both = (a + b) * (a + b + 1.0)
+        return np.asarray(_broken(a * (a + 1.0) / both, b * (b + 1.0) / both) - self.mean(lam) ** 2)
+
+    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Equal-tailed interval of each probability, from 20,000 draws."""
+        low, high = np.quantile(self.sample(lam, np.random.default_rng(0), 20_000), tails(mass), axis=0)
+        return low, high
+
+    def _pairs(self, lam: Stats) -> tuple[NDArray[Any], NDArray[Any]]:
+        p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
+        return p["a"][..., :-1], p["b"][..., :-1]
+
+
+@final
+@dataclass(frozen=True)
+class ConcentrationBound(Family):
+    """The tangent of h at a point; what it says of a Dirichlet's normaliser is a lower bound that touches at the point.
+
+    Examples
+    --------
+    >>> float(ConcentrationBound().natural(at=1.5, size=4.0)[0])
+    1.5
+    """
+
+    name: ClassVar[str] = "ConcentrationBound"
+    is_bound: ClassVar[bool] = True
+    settings: ClassVar[tuple[str, ...]] = ("size",)
+    stat_names: ClassVar[tuple[str, ...]] = ("x", "size")
+    stat_ndims: ClassVar[tuple[int, ...]] = (0, 0)
+    symmetric: ClassVar[tuple[bool, ...]] = (False, False)
+    event_ndim: ClassVar[int] = 0
+    params: ClassVar[tuple[Param, ...]] = (Param("at", 0, "positive"), Param("size", 0, "positive"))
+
+    def _natural(self, usual: dict[str, Array]) -> Stats:
+        return usual["at"] * 1.0, usual["size"] * 1.0
+
+    def usual(self, lam: Stats) -> dict[str, Array]:
+        """`at`, where the bound touches, and `size`, K."""
+        return {"at": lam[0], "size": lam[1]}
+
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        size, at = ops.constant(lam[1]), lam[0]
+        slope = size * (ops.digamma(size * at + 1.0) - ops.digamma(at + 1.0))
+        return (slope, ops.zeros(lam[1])), ops.gammaln(size * at + 1.0) - size * ops.gammaln(at + 1.0)
+
+    def _inside(self, lam: Stats) -> Array:
+        return (lam[0] >= 0) & (lam[1] > 0)
+
+    def stats_of(self, value: Array, size: int | None = None) -> Stats:
+        """(slope, 0)."""
+        x = ops.namespace(value).asarray(value) * 1.0
+        return x, ops.zeros(x)
+
+    def centred(self, value: Array, lam: Stats) -> Stats:
+        """λ itself: a tangent has no values."""
+        return lam
+
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """The slope, which is not random."""
+        slope = self.mean(lam)
+        return np.broadcast_to(slope, draws(n, slope.shape)).copy()
+
+    def mean(self, lam: Stats) -> NDArray[Any]:
+        """The slope."""
+        return np.asarray(self.expected_stats(numpy_stats(lam))[0])
+
+    def var(self, lam: Stats) -> NDArray[Any]:
+        """Zero."""
+        return np.zeros_like(self.mean(lam))
+
+    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The slope, twice."""
+        tails(mass)
+        return self.mean(lam), self.mean(lam)
+
+
+def _after(xp: Any, x: Array) -> Array:
+    """Σ_{j≥k} x_j along the last axis."""
+    return xp.flip(xp.cumsum(xp.flip(x, -1), -1), -1)
+
+
+def _broken(taken: NDArray[Any], left: NDArray[Any]) -> NDArray[Any]:
+    """taken_k Π_{j<k} left_j, with a last stick that is taken whole."""
+    one = np.ones((*taken.shape[:-1], 1))
+    return np.asarray(np.concatenate([one, np.cumprod(left, -1)], -1) * np.concatenate([taken, one], -1))

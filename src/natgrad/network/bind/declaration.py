@@ -1,0 +1,283 @@
+"""A template in; plain data that a file can hold out, and back. Nothing but the language is called by a name in the data.
+
+    {"nodes": [{"kind", "name", "options"} …], "made": [the same, of nodes that need no table], "plates": …, "roots": [names]}
+
+A value is a number, an array, a list, or an object with one of the keys below; functions and kinds of nodes are in tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from natgrad.inference.schema import Misfit, check, refuse
+from natgrad.network.bind.build import FUNCTIONS
+from natgrad.network.bind.template import Template, made_parents
+from natgrad.network.language.binary import Bernoulli, Binomial
+from natgrad.network.language.columns import LONGEST, Column, Columns, Deferred, Recorded, RecordedNode
+from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
+from natgrad.network.language.counts import Poisson
+from natgrad.network.language.discrete import Categorical, Multinomial
+from natgrad.network.language.expressions import Access, Constant, Expression
+from natgrad.network.language.markov_chain import MarkovChain
+from natgrad.network.language.nodes import Node
+from natgrad.network.language.operators import _Diag, _Dot, _Product, _Sum, _Transformed
+from natgrad.network.language.plates import Index, Plate
+from natgrad.network.language.tables import Choice, Known, Table
+
+__all__ = ["from_data", "to_data"]
+
+KINDS: dict[str, Any] = {
+    cls.__name__: cls
+    for cls in (
+        Bernoulli, Beta, Binomial, Categorical, Dirichlet, Exponential, Gamma, MarkovChain, Multinomial, MultivariateNormal,
+        Normal, Poisson, Wishart,
+    )
+}  # fmt: skip
+SIZED = (Dirichlet, MultivariateNormal, Wishart)
+# A file that says more than this was not written by us.
+LARGEST_SIZE, DEEPEST = 10**7, 60
+
+
+# -- to data --
+
+
+def to_data(template: Template) -> dict[str, Any]:
+    """The declaration as data; a TypeError names what a file cannot hold."""
+    made = made_parents(template)
+    found: dict[str, Node] = {}
+    for node in made.values():
+        _with_parents(node, found)
+    every: list[Any] = [*found.values(), *template.nodes.values()]
+    plates: dict[str, Plate] = {p.name: p for node in every for p in node.plates}
+    return {
+        "plates": {
+            name: {"size": None if p.is_open and p.size == 0 else p.size, "weight": p.weight, "column": _later(p)}
+            for name, p in plates.items()
+        },
+        "made": [_made(node) for node in found.values()],
+        "nodes": [
+            {
+                "kind": _kind(node.function),
+                "name": name,
+                "plates": [p.name for p in node.plates],
+                "options": {k: _value(v) for k, v in node.options.items() if k not in ("name", "plate")},
+            }
+            for name, node in template.nodes.items()
+        ],
+        "roots": [root.name for root in template.roots],
+    }
+
+
+def _later(plate: Plate) -> str | None:
+    return plate.later.name if isinstance(plate.later, Column) else None
+
+
+def _with_parents(node: Node, found: dict[str, Node]) -> None:
+    for parent in node.parents():
+        if parent.name not in found:
+            _with_parents(parent, found)
+    found.setdefault(node.name, node)
+
+
+def _kind(cls: Any) -> str:
+    name = str(cls.__name__)
+    if KINDS.get(name) is not cls:
+        raise TypeError(f"a {name} is not a node of the language: its declaration cannot be kept in a file")
+    return name
+
+
+def _made(node: Node) -> dict[str, Any]:
+    options = {name: _value(value) for name, value in node.parameters.items()}
+    if isinstance(node, SIZED):
+        options["size"] = node.size
+    if isinstance(node, Multinomial):
+        options["trials"] = node._trials
+    family: Any = node.family
+    if isinstance(node, MarkovChain) and family.lengths is not None:
+        options["lengths"] = np.array(family.lengths)
+    if node.value is not None:
+        options["observed"] = np.array(node.value)
+        if node.mask is not None:
+            options["mask"] = node.mask > 0
+    kind, plates = _kind(type(node)), [plate.name for plate in node.plates]
+    return {"kind": kind, "name": node.name, "plates": plates, "options": options}
+
+
+def _value(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str, np.generic)):
+        return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, Column):
+        return {"column": value.name}
+    if isinstance(value, Columns):
+        return {"columns": list(value.names)}
+    if isinstance(value, (RecordedNode, Node)):
+        return {"node": value.name}
+    if isinstance(value, Recorded):
+        arguments = [_key(value.arguments[1])] if value.function == "read" else [_value(a) for a in value.arguments[1:]]
+        options = {key: _value(part) for key, part in value.options.items()}
+        return {"call": value.function, "arguments": [_value(value.arguments[0]), *arguments], "options": options}
+    if isinstance(value, Plate):
+        return {"plate": value.name}
+    if isinstance(value, (Expression, Choice, Table)):
+        return _expression(value)
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, (list, tuple)):
+        deferred = len(value) <= LONGEST and any(isinstance(part, (Deferred, Expression)) for part in value)
+        return [_value(part) for part in value] if deferred else np.asarray(value)
+    if hasattr(value, "__array__"):
+        return np.asarray(value)
+    raise TypeError(f"{value!r} of a declaration cannot be kept in a file")
+
+
+def _expression(value: Any) -> Any:
+    if isinstance(value, Constant):
+        return value.value
+    if isinstance(value, Table):
+        return _call("table", value.values)
+    if isinstance(value, Choice):
+        return _call("read", _call("table", value.values), _key(value.keys))
+    if isinstance(value, Access):
+        node: Any = value.node
+        target = _call("table", node.constant.value) if isinstance(node, Known) else {"node": node.name}
+        return _call("read", target, [_selector(s) for s in value.selectors]) if value.selectors else target
+    if isinstance(value, _Sum):
+        total = _value(value.parts[0])
+        for part in value.parts[1:]:
+            total = _call("add", total, _value(part))
+        return total
+    if isinstance(value, _Product):
+        return _call("multiply", _value(value.left), _value(value.right))
+    if isinstance(value, _Dot):
+        found = _call("dot", _value(value.left), _value(value.right))
+        return found if value.over is None else {**found, "options": {"over": {"plate": value.over.name}}}
+    if isinstance(value, _Transformed):
+        return _call("transform", value.matrix, _value(value.vector))
+    if isinstance(value, _Diag):
+        return _call("diag", _value(value.entries))
+    raise TypeError(f"{value} of a declaration cannot be kept in a file")
+
+
+def _call(name: str, *arguments: Any) -> dict[str, Any]:
+    return {"call": name, "arguments": list(arguments), "options": {}}
+
+
+def _key(key: Any) -> list[Any]:
+    return [_selector(entry) for entry in (key if isinstance(key, tuple) else (key,))]
+
+
+def _selector(entry: Any) -> Any:
+    if entry is None or (isinstance(entry, slice) and entry == slice(None)):
+        return {"all": True}
+    if isinstance(entry, Index):
+        return {"index": entry.values, "plates": None if entry.plates is None else list(entry.plates)}
+    if isinstance(entry, (Deferred, Expression)):
+        return _value(entry)
+    return {"index": np.asarray(entry), "plates": None}
+
+
+# -- from data --
+
+NODE = {"kind": "text", "name": "text", "plates": ["text"], "options": dict}
+DECLARATION: dict[str, Any] = {"plates": dict, "made": [NODE], "nodes": [NODE], "roots": ["text"]}
+
+
+def from_data(data: Any) -> Template:
+    """The template that data describe; data that are no declaration are refused."""
+    check(data, DECLARATION, where="the declaration")
+    reader = _Reader(data["plates"])
+    for entry in data["made"]:
+        reader.add(entry)
+    for entry in data["nodes"]:
+        reader.add(entry)
+    for name in data["roots"]:
+        if name not in reader.nodes:
+            refuse("the declaration", f"has no node {name[:60]!r}")
+    return Template([reader.nodes[name] for name in data["roots"]])
+
+
+class _Reader:
+    def __init__(self, plates: Mapping[str, Any]) -> None:
+        self.plates: dict[str, Plate] = {}
+        self.nodes: dict[str, Any] = {}
+        for name, entry in plates.items():
+            rule = {"size": f"none | natural in [1, {2**40}]", "weight": _weights, "column": "none | text"}
+            check(entry, rule, where=f"plate {str(name)[:60]!r}")
+            weight = entry["weight"] if entry["column"] is None else Column(entry["column"])
+            self.plates[name] = Plate(name, entry["size"], weight)
+
+    def add(self, entry: Mapping[str, Any]) -> None:
+        """A node, made or recorded."""
+        kind, name = entry["kind"], entry["name"]
+        if kind not in KINDS or name in self.nodes:
+            refuse("the declaration", f"has a node {name[:60]!r} of kind {kind[:60]!r} that cannot be")
+        options = {str(key): self.value(value, str(key), 0) for key, value in entry["options"].items()}
+        if isinstance(size := options.get("size"), int) and not 0 < size <= LARGEST_SIZE:
+            refuse(f"node {name[:60]!r}", f"has size {size}")
+        if entry["plates"]:
+            options["plate"] = tuple(self._plate(plate) for plate in entry["plates"])
+        self.nodes[name] = KINDS[kind](name, **options)
+
+    def _plate(self, name: Any) -> Plate:
+        if name not in self.plates:
+            refuse("the declaration", f"has no plate {str(name)[:60]!r}")
+        return self.plates[name]
+
+    def value(self, data: Any, where: str, depth: int) -> Any:
+        """The value that data describe."""
+        if depth > DEEPEST:
+            refuse("the declaration", "is nested too deeply")
+        if isinstance(data, list):
+            return [self.value(part, where, depth + 1) for part in data]
+        if not isinstance(data, dict):
+            if data is not None and not isinstance(data, (bool, int, float, np.ndarray)):
+                refuse(f"{where} in the declaration", f"is a {type(data).__name__}")
+            return data
+        if "column" in data:
+            return Column(data["column"])
+        if "columns" in data:
+            return Columns(*data["columns"])
+        if "plate" in data:
+            return self._plate(data["plate"])
+        if "node" in data:
+            return self._node(data["node"])
+        if "call" in data:
+            return self._called(data, where, depth)
+        raise Misfit(f"{where} in the declaration is nothing that is known")
+
+    def _node(self, name: Any) -> Any:
+        if name not in self.nodes:
+            refuse("the declaration", f"reads node {str(name)[:60]!r}, which does not come before it")
+        return self.nodes[name]
+
+    def _called(self, data: Mapping[str, Any], where: str, depth: int) -> Any:
+        check(dict(data), {"call": "text", "arguments": list, "options": dict}, where=f"{where} in the declaration")
+        name, arguments = data["call"], data["arguments"]
+        if name not in FUNCTIONS or name == "evaluate":
+            refuse(f"{where} in the declaration", f"calls {name[:60]!r}, which is no function of the language")
+        options = {str(key): self.value(part, where, depth + 1) for key, part in data["options"].items()}
+        if name == "read":
+            if len(arguments) != 2 or not isinstance(arguments[1], list):
+                refuse(f"{where} in the declaration", "reads without an index")
+            key = tuple(self._selector(entry, where, depth + 1) for entry in arguments[1])
+            return self.value(arguments[0], where, depth + 1)[key if len(key) != 1 else key[0]]
+        return FUNCTIONS[name](*(self.value(part, where, depth + 1) for part in arguments), **options)
+
+    def _selector(self, entry: Any, where: str, depth: int) -> Any:
+        if isinstance(entry, dict) and "all" in entry:
+            return slice(None)
+        if isinstance(entry, dict) and "index" in entry:
+            values = np.asarray(entry["index"])
+            if values.dtype.kind not in "iu":
+                refuse(f"{where} in the declaration", "has an index that is not of whole numbers")
+            plates = entry.get("plates")
+            return values if plates is None else Index(values.astype(np.int64), tuple(map(str, plates)))
+        return self.value(entry, where, depth)
+
+
+def _weights(value: Any, sizes: Any, where: str) -> None:
+    if value is not None and not (isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iuf"):
+        refuse(where, "has weights that are no numbers")

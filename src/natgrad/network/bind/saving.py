@@ -1,0 +1,57 @@
+"""What a fit knows of its data, as a file holds it: the declaration and the levels; no rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from natgrad.inference.schema import check, refuse
+from natgrad.network.bind.bound import Binding
+from natgrad.network.bind.build import Domain
+from natgrad.network.bind.declaration import from_data, to_data
+from natgrad.network.bind.levels import Levels
+from natgrad.posterior.factor import Factor
+
+__all__ = ["binding_from_data", "binding_to_data"]
+
+TABLE: dict[str, Any] = {"network": dict, "levels": dict, "categories": dict}
+
+
+def binding_to_data(binding: Binding) -> dict[str, Any]:
+    """The declaration and the levels of a fit."""
+    levels, categories = binding.domain
+    return {
+        "network": to_data(binding.template),
+        "levels": {plate: part.ids for plate, part in levels.items()},
+        "categories": {column: part.ids for column, part in categories.items()},
+    }
+
+
+def binding_from_data(data: Any, factors: Mapping[str, Factor]) -> Binding:
+    """The same from a file; what does not fit to the factors is refused."""
+    check(data, TABLE, where="the declaration")
+    template = from_data(data["network"])
+    domain = Domain(
+        *({str(key): _levels(key, ids) for key, ids in data[part].items()} for part in TABLE if part != "network")
+    )
+    for plate in template.level_plates:
+        if plate not in domain.levels:
+            refuse("the declaration", f"has no levels of plate {plate!r}")
+    for factor in factors.values():
+        for size, plate in zip(factor.lam[0].shape, factor.plates, strict=False):
+            if plate in domain.levels and len(domain.levels[plate]) != size:
+                refuse(
+                    f"plate {plate!r}",
+                    f"has {len(domain.levels[plate])} levels, and {factor.name!r} has {size} of them",
+                )
+    return Binding(template, domain)
+
+
+def _levels(name: Any, ids: Any) -> Levels:
+    if not isinstance(ids, np.ndarray) or ids.ndim != 1 or not len(ids):
+        refuse(f"the levels of {str(name)[:60]!r}", "are no list of ids")
+    if len(set(ids.tolist())) < len(ids):
+        refuse(f"the levels of {str(name)[:60]!r}", "are not all different")
+    return Levels(ids)

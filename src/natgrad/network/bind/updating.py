@@ -1,0 +1,275 @@
+"""A fit and rows that come or go in; the fit given all rows that are left, from where the old one was, out.
+
+    rows that are held, or can be read again     sums over all of them are made anew, nothing is subtracted, and sweeps go on
+    rows that are gone (a loaded file)           they speak through what they told last: λ less what the other nodes say
+
+Elements are matched by their ids: a new level starts at its prior, one without rows is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import PlateMismatch
+from natgrad.inference.engine import Result
+from natgrad.inference.problem import State
+from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.network.bind.bound import Binding, find_domain, held, id_column, open_tables
+from natgrad.network.bind.build import Domain
+from natgrad.network.bind.fitting import bind_network
+from natgrad.network.bind.tables import Table, TableChunks
+from natgrad.posterior.factor import Factor, shifted
+from natgrad.validation import real_number
+
+if TYPE_CHECKING:
+    from natgrad.network.results.fit import Fit, Settings
+
+__all__ = ["forget_rows", "update_rows"]
+
+Ints = npt.NDArray[np.int64]
+Factors = Mapping[str, Factor]
+GOING = Stop(Reason.CALLBACK, "the run goes on")
+
+
+def update_rows(
+    binding: Binding, factors: Factors, settings: Settings, t: int, data: Any, forgetting: float | None, options: Any
+) -> Fit:
+    """The fit with rows added.
+
+    Parameters
+    ----------
+    binding, factors, settings, t : of the fit
+    data : table, or tables by plate
+    forgetting : part of what was learned before that no longer counts, optional
+    options : limits and callbacks, as of ``Fit.continue_``
+    """
+    template = binding.template
+    new = open_tables(template, data, "the new rows", partial=True)
+    from natgrad.data.io.columns import choose_columns
+
+    for plate, table in new.items():
+        choose_columns(table.where, list(table.names), template.columns_on(plate))
+    if forgetting is not None and not 0.0 <= real_number(forgetting, "forgetting") < 1.0:
+        raise ValueError(
+            f"forgetting must lie in [0, 1): the part of what was learned that no longer counts, got {forgetting!r}"
+        )
+    if binding.tables is None or forgetting is not None:
+        from natgrad.network.bind.remembering import fit_remembering
+
+        return fit_remembering(binding, factors, settings, t, held(template, new), forgetting or 0.0, options)
+    if binding.chunk_rows is not None:
+        return _again_in_chunks(binding, factors, settings, t, _appended(binding.tables, new), options)
+    old = {plate: table for plate, table in binding.tables.items() if isinstance(table, Table)}
+    rows = _joined(binding, old, held(template, new))
+    domain = find_domain(template, rows, binding.domain)
+    maps = {
+        plate: np.where(np.arange(table.n_rows) < old[plate].n_rows, np.arange(table.n_rows), -1)
+        for plate, table in rows.items()
+    }
+    return _again(binding, factors, settings, t, rows, domain, maps, options)
+
+
+def forget_rows(binding: Binding, factors: Factors, settings: Settings, t: int, what: Any, options: Any) -> Fit:
+    """The fit with rows removed.
+
+    Parameters
+    ----------
+    binding, factors, settings, t : of the fit
+    what : {column: ids}, or the numbers of rows, or a flag for each row
+    options : as in `update_rows`
+    """
+    if binding.tables is None:
+        raise PlateMismatch(
+            "forget: the rows of this fit are not held, so that nothing can be summed up without some of them"
+        )
+    if binding.chunk_rows is not None:
+        if not isinstance(what, Mapping):
+            raise TypeError("forget: rows that are read in chunks are named by their ids, {column: ids}")
+        return _again_in_chunks(binding, factors, settings, t, _without(binding.tables, what), options)
+    old = {plate: table for plate, table in binding.tables.items() if isinstance(table, Table)}
+    kept = {plate: np.flatnonzero(flags) for plate, flags in _kept(old, what).items()}
+    for plate, rows in kept.items():
+        if not len(rows):
+            raise ValueError(f"forget: no row of plate {plate!r} would be left")
+    tables = {plate: table.take(kept[plate]) for plate, table in old.items()}
+    found = find_domain(binding.template, tables)
+    # The values of categories stay: they are what a vector of probabilities is about.
+    domain = Domain(found.levels, binding.domain.categories)
+    return _again(binding, factors, settings, t, tables, domain, kept, options)
+
+
+# -- going on --
+
+
+def _again(
+    binding: Binding,
+    factors: Factors,
+    settings: Settings,
+    t: int,
+    rows: Mapping[str, Table],
+    domain: Domain,
+    maps: Mapping[str, Ints],
+    options: Any,
+) -> Fit:
+    from natgrad.network.results.fit import Fit
+
+    network = bind_network(binding.template, rows, domain)
+    problem = network.problem
+    state = warm_state(problem, factors, binding.domain, domain, maps, t)
+    start = Fit(problem, Result(state, Trace(), GOING), settings, network._continue)
+    return network._continue(start, None, **options).bound_to(Binding(binding.template, domain, dict(rows)))
+
+
+def _again_in_chunks(
+    binding: Binding, factors: Factors, settings: Settings, t: int, tables: Mapping[str, Any], options: Any
+) -> Fit:
+    from natgrad.network.bind.streaming import go_on
+
+    def start(problem: Any, domain: Domain) -> State:
+        return warm_state(problem, factors, binding.domain, domain, {}, t)
+
+    return go_on(binding, tables, settings, start, options)
+
+
+def warm_state(
+    problem: Any, factors: Factors, before: Domain, after: Domain, maps: Mapping[str, Ints], t: int
+) -> State:
+    """λ of every element that was there, found by its id or by its row; the others at their priors."""
+    prior = problem.prior({})
+    lam, mu = {}, {}
+    for name, block in problem.blocks.items():
+        lam[name] = tuple(np.asarray(part) for part in prior.lam[name])
+        if name in factors:
+            codes = [_codes(plate, before, after, maps) for plate in block.plates]
+            lam[name] = matched(block, factors[name], lam[name], codes)
+        mu[name] = problem.moments(block, lam[name])
+    return State(lam, mu, t)
+
+
+def matched(block: Any, factor: Factor, prior: tuple[Any, ...], codes: Sequence[Ints | None]) -> tuple[Any, ...]:
+    """λ of a block whose elements along each plate are those of a factor with these numbers (−1: new)."""
+    zero = np.zeros(())
+    old, new = (zero if origin is None else origin for origin in (factor.origin, block.origin))
+    lam = shifted(block.family, factor.lam, old - new) if np.any(old != new) else factor.lam
+    fresh = np.zeros(block.shape, dtype=bool)
+    for axis, numbers in enumerate(codes):
+        if numbers is not None:
+            lam = tuple(np.take(part, np.maximum(numbers, 0), axis=axis) for part in lam)
+            fresh |= (numbers < 0).reshape([-1 if i == axis else 1 for i in range(fresh.ndim)])
+    if not fresh.any():
+        return tuple(np.array(part) for part in lam)
+    return tuple(
+        np.where(fresh.reshape(fresh.shape + (1,) * (part.ndim - fresh.ndim)), np.broadcast_to(own, part.shape), part)
+        for part, own in zip(lam, prior, strict=True)
+    )
+
+
+def _codes(plate: str, before: Domain, after: Domain, maps: Mapping[str, Ints]) -> Ints | None:
+    if plate in after.levels:
+        return before.levels[plate].find(after.levels[plate].ids)
+    return maps.get(plate)
+
+
+# -- rows --
+
+
+def _joined(binding: Binding, old: Mapping[str, Table], new: Mapping[str, Table]) -> dict[str, Table]:
+    """Rows after rows; of a table with a row for each id, the new row takes the place of the old one."""
+    found = dict(old)
+    for plate, table in new.items():
+        before = old[plate]
+        if plate in binding.template.level_plates:
+            name = id_column(binding.template, plate, table)
+            before = before.take(~np.isin(before.cells(name), table.cells(name)))
+        found[plate] = Table.joined([before, table], before.where) if before.n_rows else table
+    return found
+
+
+def _kept(tables: Mapping[str, Table], what: Any) -> dict[str, npt.NDArray[np.bool_]]:
+    if isinstance(what, Mapping):
+        return _kept_by_ids(tables, what)
+    if len(tables) > 1:
+        raise TypeError(f"forget: there are tables of {', '.join(tables)}: name the rows by their ids, {{column: ids}}")
+    ((plate, table),) = tables.items()
+    rows = np.asarray(what)
+    if rows.dtype == bool and rows.shape == (table.n_rows,):
+        return {plate: ~rows}
+    if rows.dtype.kind not in "iu" or rows.ndim != 1:
+        raise TypeError(
+            f"forget takes {{column: ids}}, the numbers of rows, or a flag for each of the {table.n_rows} rows; got {what!r}"
+        )
+    if rows.size and (rows.min() < 0 or rows.max() >= table.n_rows):
+        bad = rows[(rows < 0) | (rows >= table.n_rows)][0]
+        raise IndexError(f"forget: row {bad} is outside 0 … {table.n_rows - 1}")
+    flags = np.ones(table.n_rows, dtype=bool)
+    flags[rows] = False
+    return {plate: flags}
+
+
+def _kept_by_ids(tables: Mapping[str, Table], what: Mapping[str, Any]) -> dict[str, npt.NDArray[np.bool_]]:
+    kept = {plate: np.ones(table.n_rows, dtype=bool) for plate, table in tables.items()}
+    for column, ids in what.items():
+        wanted = [ids] if isinstance(ids, (str, bytes)) or np.ndim(ids) == 0 else list(ids)
+        there = [plate for plate, table in tables.items() if column in table]
+        if not there:
+            names = sorted({name for table in tables.values() for name in table.names})
+            raise ValueError(f"forget: there is no column {column!r}; there are {', '.join(map(repr, names))}")
+        for plate in there:
+            kept[plate] &= ~_is_in(tables[plate], column, wanted)
+        for one in wanted:
+            if not any(_is_in(tables[plate], column, [one]).any() for plate in there):
+                raise ValueError(f"forget: no row has {column} = {one!r}")
+    return kept
+
+
+def _is_in(table: Table, column: str, wanted: list[Any]) -> npt.NDArray[np.bool_]:
+    chosen = set(wanted)
+    return np.array([cell in chosen for cell in table.cells(column).tolist()], dtype=bool)
+
+
+def _appended(tables: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables that are read in chunks, the new rows after the old ones."""
+    from natgrad.network.bind.streaming import _as_chunks
+
+    found = dict(tables)
+    for plate, more in new.items():
+        parts = [_as_chunks(tables[plate]), _as_chunks(more)]
+        counts = [part.n_rows for part in parts]
+
+        def read(names: Sequence[str], size: int, parts: list[TableChunks] = parts) -> Iterator[Table]:
+            for part in parts:
+                yield from part.read(names, size)
+
+        total = None if None in counts else sum(count for count in counts if count is not None)
+        found[plate] = TableChunks(read, parts[0].names, parts[0].where, total)
+    return found
+
+
+def _without(tables: Mapping[str, Any], what: Mapping[str, Any]) -> dict[str, Any]:
+    """The same tables, read without the rows of some ids."""
+    from natgrad.network.bind.streaming import _as_chunks
+
+    found = dict(tables)
+    wanted = {c: [ids] if isinstance(ids, str) or np.ndim(ids) == 0 else list(ids) for c, ids in what.items()}
+    for plate, table in tables.items():
+        source = _as_chunks(table)
+        columns = [column for column in wanted if column in source]
+        if not columns:
+            continue
+
+        def read(
+            names: Sequence[str], size: int, source: TableChunks = source, columns: list[str] = columns
+        ) -> Iterator[Table]:
+            for part in source.read(list(dict.fromkeys([*names, *columns])), size):
+                gone = np.zeros(part.n_rows, dtype=bool)
+                for column in columns:
+                    gone |= _is_in(part, column, wanted[column])
+                if not gone.all():
+                    yield part.take(~gone)
+
+        found[plate] = TableChunks(read, source.names, source.where)
+    return found

@@ -1,0 +1,123 @@
+"""Probabilities without a fixed number of categories, and scales: StickBreaking and HalfCauchy.
+
+StickBreaking  π_k = v_k Π_{j<k} (1 − v_j),  v_k ~ Beta(1 − d, α + k d): the Dirichlet process (d = 0) or the Pitman–Yor process,
+               truncated after K categories (Sethuraman, 1994; Blei & Jordan, 2006)
+HalfCauchy     1/√τ ~ C⁺(scale)  ⇔  τ ~ Gamma(½, a), a ~ Gamma(½, 1/scale²)   (Wand et al., 2011)
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+from scipy.special import betaln, gammaln
+
+from natgrad import families
+from natgrad.errors import NotConjugate
+from natgrad.network.compile.polynomial import Polynomial
+from natgrad.network.language.auxiliary import as_auxiliary
+from natgrad.network.language.continuous import Gamma
+from natgrad.network.language.expressions import POSITIVE, SIMPLEX, Constant
+from natgrad.network.language.node_helpers import Plates, ScalarNode, given_size, known, numbers
+from natgrad.network.language.nodes import Node, Slot
+from natgrad.network.language.scope import Scope
+
+__all__ = ["HalfCauchy", "StickBreaking"]
+
+
+@final
+class StickBreaking(Node):
+    """Probabilities of ``size`` categories, a truncated Dirichlet process: as many are used as the data ask for.
+
+    Parameters
+    ----------
+    concentration : α, a number > 0 or a Gamma
+        The expected number of categories among n draws grows like α log n.
+    size : int, the truncation K: more than will be used
+    discount : d in [0, 1), optional
+        Above 0 it is a Pitman–Yor process, whose categories have a power law; the concentration is then a known number.
+
+    Examples
+    --------
+    >>> import natgrad as ng
+    >>> alpha = ng.Gamma("alpha", 1.0, 1.0)
+    >>> pi = ng.StickBreaking("pi", alpha, size=10)
+    >>> z = ng.Categorical("z", pi, plate=ng.Plate("n", 6), observed=[0, 0, 1, 0, 2, 1])
+    >>> fit = ng.Network(z).fit()
+    >>> fit["pi"].mean()[:4].round(2)
+    array([0.47, 0.28, 0.15, 0.05])
+    """
+
+    family = families.Sticks()
+    kind = SIMPLEX
+    slots_of = (Slot("concentration", POSITIVE),)
+
+    def __init__(
+        self, name: str, concentration: Any, *, size: int, discount: float = 0.0, plate: Plates = None
+    ) -> None:
+        self._size = given_size(name, size, least=2)
+        if size is None:
+            raise TypeError(f"{name!r}: size must be a whole number ≥ 2, the truncation, got None")
+        if not isinstance(discount, (int, float)) or not 0 <= discount < 1:
+            raise ValueError(f"{name!r}: discount = {discount!r} must lie in [0, 1); 0 is the Dirichlet process")
+        self.discount = float(discount)
+        super().__init__(name, {"concentration": concentration}, plate)
+        if self.discount and not isinstance(self.parameters["concentration"], Constant):
+            raise NotConjugate(
+                f"{name!r}: with a discount the concentration must be a known number, but {concentration} was given: the "
+                "normaliser of Beta(1 − d, α + k d) has no closed form in a random α. Leave out discount="
+            )
+
+    def _event_size(self, observed: Any) -> int | None:
+        return self._size
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        assert self.size is not None
+        k = scope.fresh("k", self.size)
+        own, rest = self.own("log", scope, (k,)), self.own("rest", scope, (k,))
+        alpha = self.parameters["concentration"]
+        if not isinstance(alpha, Constant):
+            # Σ_k (α − 1) log(1 − v_k) = (α − 1) log R_{K−1}: the sum telescopes. The normaliser is α^(K−1).
+            last = Polynomial.of([scope.constant(np.eye(self.size)[self.size - 2], (k,))]) * rest
+            return (alpha.stat("x", scope) + -1.0) * last + (self.size - 1.0) * alpha.stat("log", scope)
+        value = numbers(alpha)
+        b = value[..., None] + self.discount * np.arange(1, self.size + 1)
+        a = np.broadcast_to(1.0 - self.discount, b.shape).copy()
+        normaliser = betaln(a, b)[..., :-1].sum(-1)
+        a[..., -1] = b[..., -1] = 1.0
+        lam = self.family.natural(a=a, b=b)
+        parts = (Polynomial.of([scope.constant(c, (k,))]) * stat for c, stat in zip(lam, (own, rest), strict=True))
+        return next(parts) + next(parts) - known(scope, normaliser)
+
+
+@final
+class HalfCauchy(ScalarNode):
+    """The precision τ of a standard deviation 1/√τ that is half-Cauchy with the given scale: vague, and 0 is not excluded.
+
+    It stands where a Gamma stands (``ng.Normal("y", mu, tau)``); ``fit["tau"].mean() ** -0.5`` is about the standard deviation.
+
+    Examples
+    --------
+    >>> import natgrad as ng
+    >>> tau = ng.HalfCauchy("tau", 2.5)
+    >>> x = ng.Normal("x", 0.0, tau, plate=ng.Plate("n", 4), observed=[1.0, -2.0, 1.5, -0.5])
+    >>> print(ng.Network(x).fit()["tau"].mean().round(2))
+    0.55
+    """
+
+    family = families.Gamma()
+    kind = POSITIVE
+    slots_of = (Slot("scale", POSITIVE, fixed=True),)
+
+    def __init__(self, name: str, scale: Any, *, plate: Plates = None) -> None:
+        super().__init__(name, {"scale": scale}, plate)
+
+    def _augment(self) -> None:
+        rate = 1.0 / numbers(self.parameters["scale"]) ** 2
+        self.parameters["rate"] = as_auxiliary(Gamma(f"{self.name}.rate", 0.5, rate, plate=self.plates))
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        rate = self.parameters["rate"]
+        log_x, x = self.own("log", scope), self.own("x", scope)
+        density = 0.5 * rate.stat("log", scope) - 0.5 * log_x - rate.stat("x", scope) * x
+        return density - float(gammaln(0.5))

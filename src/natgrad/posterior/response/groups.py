@@ -1,0 +1,73 @@
+"""A problem of groups at a state in, what linear response asks for out: the local variables are differentiated through.
+
+With the globals held, groups are independent and their optimum is found by `solve`; what they then tell the globals, m(μ), has
+the Jacobian of the eliminated system (its Schur complement). It is taken by central differences of `solve`, whose error is the
+square of the step, with the local variables solved to the end from where they were.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from natgrad.inference.problem import GroupProblem, State
+from natgrad.posterior.response.operator import Linearised
+
+__all__ = ["linearised_groups"]
+
+Stats = tuple[Any, ...]
+# The step, as a part of each statistic's size: what is cut off is its square; rounding, and what is left of a local optimum, its
+# inverse. And the tolerance and the rounds of local variables.
+STEP = 1e-4
+LOCAL_TOL, LOCAL_ROUNDS = 1e-10, 2_000
+
+
+def linearised_groups(problem: GroupProblem, state: State) -> Linearised:
+    """A problem of groups near a state, its local variables at their optimum."""
+    blocks = problem.blocks
+    lam = {name: tuple(np.asarray(part, np.float64) for part in state.lam[name]) for name in blocks}
+    mu = {name: tuple(map(np.asarray, problem.moments(block, lam[name]))) for name, block in blocks.items()}
+    here = problem.solve(state._replace(lam=lam, mu=mu), None, None, LOCAL_TOL, LOCAL_ROUNDS)
+    scales = {name: tuple(max(float(np.abs(part).max(initial=0.0)), 1e-300) for part in mu[name]) for name in blocks}
+    rows = here.rows if len(here.rows) else None
+
+    def messages(step: float, direction: dict[str, Stats]) -> dict[str, Stats]:
+        moved = {name: tuple(m + step * d for m, d in zip(mu[name], direction[name], strict=True)) for name in blocks}
+        found: dict[str, Stats] = problem.solve(
+            state._replace(lam=lam, mu=moved), None, rows, LOCAL_TOL, LOCAL_ROUNDS
+        ).messages
+        return found
+
+    def curvature(direction: dict[str, Stats]) -> dict[str, Stats]:
+        longest = max(
+            float(np.abs(d).max(initial=0.0)) / scale
+            for name in blocks
+            for d, scale in zip(direction[name], scales[name], strict=True)
+        )
+        if longest == 0.0:
+            return direction
+        step = STEP / longest
+        up, down = messages(step, direction), messages(-step, direction)
+        return {
+            name: block.family.project(
+                tuple((np.asarray(a, np.float64) - b) / (2.0 * step) for a, b in zip(up[name], down[name], strict=True))
+            )
+            for name, block in blocks.items()
+        }
+
+    def sweep(lam: dict[str, Stats]) -> dict[str, Stats]:
+        moments = {name: problem.moments(block, lam[name]) for name, block in blocks.items()}
+        return problem.sweep(state._replace(lam=dict(lam), mu=moments)).state.lam
+
+    targets = {
+        name: tuple(p + m for p, m in zip(problem.prior_of(name), here.messages[name], strict=True)) for name in blocks
+    }
+    return Linearised(
+        blocks,
+        lam,
+        targets,
+        curvature,
+        sweep=sweep,
+        elsewhere=lambda lam: linearised_groups(problem, state._replace(lam=lam)),
+    )

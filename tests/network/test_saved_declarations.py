@@ -1,0 +1,112 @@
+"""Files of fits to tables: the declaration comes back as data, predicts without its program, and forged ones are refused."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import natgrad as ng
+from natgrad.inference.schema import Misfit
+from natgrad.network.bind.declaration import from_data, to_data
+from natgrad.network.bind.saving import binding_from_data, binding_to_data
+from tests.network.bound_cases import CASES, factorisation, topics
+
+FIT: dict[str, Any] = {"seed": 3, "max_steps": 3, "verbose": False}
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "sequences"])
+def test_a_loaded_fit_predicts_as_the_fit_did(name: str, tmp_path: Path) -> None:
+    case = CASES[name]()
+    fit = case.columns.fit(case.table, init=case.init, **FIT)
+    fit.save(tmp_path / "model.natgrad")
+    again = ng.load(tmp_path / "model.natgrad")
+    nodes = fit.binding.template.observed()
+    one, other = fit.predict(case.table, nodes=nodes), again.predict(case.table, nodes=nodes)
+    for node in nodes:
+        assert np.array_equal(one[node].sample(0, 3), other[node].sample(0, 3))
+    for node in fit:
+        assert again[node].frame().equals(fit[node].frame())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_declaration_is_data_and_back(name: str) -> None:
+    case = CASES[name]()
+    template = case.columns.template
+    assert template is not None
+    again = ng.Network(*from_data(to_data(template)).roots)
+    now, then = (net.fit(case.table, init=case.init, **FIT) for net in (case.columns, again))
+    assert now.trace["elbo"].tolist() == then.trace["elbo"].tolist()
+
+
+def test_declared_numbers_tables_and_readings_come_back() -> None:
+    row, part = ng.Plate("row"), ng.Plate("part", 2, weight=[1.0, 2.0])
+    z = ng.Categorical("z", [0.3, 0.7], plate=row)
+    shared = ng.Normal("shared", 0.0, ng.Gamma("tau", 2.0, [1.0, 3.0], plate=part), plate=part)
+    offset = ng.Normal("offset", shared[[1, 0]], 1.0, plate=ng.Plate("two", 2), observed=[0.3, np.nan])
+    w = ng.MultivariateNormal("w", 0.0, ng.diag(ng.Gamma("ard", 1.0, 1.0, plate=ng.Plate("k", 2))), size=2)
+    mean = ng.table([0.5, -0.5])[z] + 2.0 * ng.dot(ng.Columns("a", "b"), np.array([[1.0, 0.5], [0.0, 1.0]]) @ w)
+    y = ng.Normal("y", mean - ng.Column("a") / 2.0, 1.0, plate=row, observed=ng.Column("y"), mask=ng.Column("ok"))
+    network = ng.Network(y, offset)
+    rng = np.random.default_rng(0)
+    table = {"a": rng.normal(size=9), "b": rng.normal(size=9), "y": rng.normal(size=9), "ok": rng.random(9) < 0.8}
+    assert network.template is not None
+    again = ng.Network(*from_data(to_data(network.template)).roots)
+    bounds = [net.fit(table, **FIT).trace["elbo"].tolist() for net in (network, again)]
+    assert bounds[0] == bounds[1]
+
+
+def forgeries() -> dict[str, Any]:
+    def nested(data: Any) -> None:
+        inner: Any = {"node": "u"}
+        for _ in range(100):
+            inner = {"call": "negate", "arguments": [inner], "options": {}}
+        data["network"]["nodes"][-1]["options"]["mean"] = inner
+
+    def put(*path: Any, value: Any) -> Any:
+        def change(data: Any) -> None:
+            for key in path[:-1]:
+                data = data[key]
+            data[path[-1]] = value
+
+        return change
+
+    return {
+        "a function of no language": put(
+            "network", "nodes", -1, "options", "mean", value={"call": "system", "arguments": ["ls"], "options": {}}
+        ),
+        "a kind that is none": put("network", "nodes", 0, "kind", value="Popen"),
+        "nested for ever": nested,
+        "a node that is not there": put("network", "nodes", -1, "options", "mean", value={"node": "other"}),
+        "text for a number": put("network", "nodes", -1, "options", "precision", value="1.0"),
+        "a vector as large as memory": put("network", "nodes", 0, "options", "size", value=10**12),
+        "a plate that is not there": put("network", "nodes", 0, "plates", value=["nowhere"]),
+        "too few levels": put("levels", "user", value=np.array(["ann"])),
+        "levels twice": put("levels", "user", value=np.array(["ann", "ann", "bob"])),
+        "no levels": put("levels", value={}),
+        "a root that is not there": put("network", "roots", value=["q"]),
+        "something else": put("network", "nodes", value=3),
+        "an option of no node": put("network", "nodes", 0, "options", "colour", value=1.0),
+    }
+
+
+@pytest.mark.parametrize("what", forgeries())
+def test_forged_declarations_are_refused(what: str) -> None:
+    case = factorisation()
+    fit = case.columns.fit(case.table, init="random", **FIT)
+    factors = {name: fit[name] for name in fit}
+    data = copy.deepcopy(binding_to_data(fit.binding))
+    assert binding_from_data(data, factors).template.columns == fit.binding.template.columns
+    forgeries()[what](data)
+    with pytest.raises((Misfit, ValueError, TypeError)):
+        binding_from_data(data, factors)
+
+
+def test_no_row_is_in_the_file(tmp_path: Path) -> None:
+    case = topics()
+    fit = case.columns.fit(case.table, init=case.init, **FIT)
+    fit.save(tmp_path / "model.natgrad")
+    content = ng.load(tmp_path / "model.natgrad")
+    assert content.binding.tables is None
+    assert content.binding.domain.levels["doc"].ids.tolist() == ["letter", "news", "poem"]
