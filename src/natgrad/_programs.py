@@ -1,13 +1,14 @@
 """Functions for JAX in; what it compiled out: once for each program and shape, shared by all who need it, kept across processes.
 
 A program is known by its text, as JAX hands it to its compiler (StableHLO, with every constant), and by the versions and the
-processor it is for: whatever a function depends on is in there, so that what is found can never be that of another function. Numbers
-are arguments: the same network with other data has the same text. Tracing a function to its text takes a tenth of compiling it.
+processor it is for: whatever a function depends on is in there, so that what is found can never be that of another function.
+Numbers are arguments: the same network with other data has the same text. Tracing a function to its text takes a tenth of
+compiling it.
 
-Nothing of the user's process is changed: `jax.config` has a persistent cache of its own, which belongs to whoever owns the process.
+Nothing of the user's process is changed: `jax.config` has a persistent cache of its own, which belongs to the owner of the process.
 
     NATGRAD_CACHE=off            nothing is kept on disk
-    NATGRAD_CACHE_DIR=folder     where; by default "natgrad" in the user's cache folder (XDG_CACHE_HOME, ~/.cache, ~/Library/Caches)
+    NATGRAD_CACHE_DIR=folder     where; by default "natgrad" in the user's cache folder (XDG_CACHE_HOME, ~/.cache, …)
     NATGRAD_CACHE_SIZE=MB        at most so much, 512 by default; what was used least recently goes first
 
 A folder that cannot be written, or that others may write, is not used. Files appear as a whole, so that processes may share them.
@@ -30,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from natgrad._version import __version__
+from natgrad.compiling import compiling
 
 __all__ = ["Programs", "cache_folder", "compiled"]
 
@@ -103,7 +105,8 @@ class Programs:
         if loaded is not None:
             program: Callable[..., Any] = _Loaded(loaded, lowered)
         else:
-            program = lowered.compile()
+            with compiling():
+                program = lowered.compile()
             _save(text, program)
         with self._lock:
             self._kept[key] = program
@@ -126,7 +129,8 @@ class _Loaded:
         try:
             found = self._program(*arguments)
         except jax.errors.JaxRuntimeError:
-            self._program = self._lowered.compile()
+            with compiling():
+                self._program = self._lowered.compile()
             found = self._program(*arguments)
         self._lowered = None
         return found

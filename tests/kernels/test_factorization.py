@@ -11,6 +11,8 @@ from natgrad.kernels._threads import at_most
 from natgrad.models.factorization import sides as rating_sides
 from natgrad.models.factorization.rows import Numbers, Sample, Scalars, Vectors
 
+pytestmark = pytest.mark.usefixtures("loops")
+
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.integers(1, 6)
 

@@ -11,6 +11,7 @@ from natgrad.data.sequences import Sequences
 from natgrad.kernels.hmm.emissions import BY_COLUMN, QUADRATIC
 from natgrad.models.hmm.forward_backward import Windows, count, grown, viterbi, weights_of, whole_sequences
 
+pytestmark = pytest.mark.usefixtures("loops")
 NO_CODES = np.zeros(0, np.uint8)
 
 

@@ -52,6 +52,16 @@ def hits(kernel) -> int:
     return sum(kernel.stats.cache_hits.values())
 
 
+def test_it_is_known_while_something_is_compiled_and_not_while_it_is_loaded(double, monkeypatch):
+    seen = []
+    monkeypatch.setattr("natgrad.compiling.begin", lambda: seen.append("begin"))
+    monkeypatch.setattr("natgrad.compiling.end", lambda: seen.append("end"))
+    double()(1.5)
+    assert seen == ["begin", "end"]
+    double()(1.5)
+    assert seen == ["begin", "end"]
+
+
 def test_what_was_compiled_is_found_again(double):
     assert double()(1.5) == 3.0
     again = double()

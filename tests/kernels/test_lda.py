@@ -12,6 +12,7 @@ from natgrad.kernels._threads import at_most
 from natgrad.kernels.special import bits_like, elog_columns, exp_digamma, lgamma_columns, series_for
 from natgrad.models.lda.problem import LDAProblem, Local
 
+pytestmark = pytest.mark.usefixtures("loops")
 seeds = st.integers(0, 2**32 - 1)
 
 

@@ -31,7 +31,7 @@ def words_of(text: str) -> list[str]:
 
 
 def count_words(
-    texts: Sequence[Any], vocabulary: Sequence[str] | None, words: Callable[[Any], Iterable[str]] = words_of
+    texts: Sequence[Any], vocabulary: Any, words: Callable[[Any], Iterable[str]] = words_of
 ) -> tuple[Any, list[str]] | None:
     """Counts and their words; with a ``vocabulary`` those of its words alone. None if there is nothing to count by."""
     if vocabulary is not None:

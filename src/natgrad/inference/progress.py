@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from natgrad.compiling import is_compiling
 from natgrad.inference.trace import Trace
 
 __all__ = ["progress_bar"]
@@ -23,15 +24,22 @@ def progress_bar(steps: int | None, wanted: bool | None) -> Iterator[Callable[[T
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        Task,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
+    from rich.text import Text
+
+    class Said(TextColumn):
+        def render(self, task: Task) -> Text:
+            return Text("compiling, once on this machine …") if is_compiling() else super().render(task)
+
     columns = (
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("bound {task.fields[bound]}  ρ {task.fields[rho]}{task.fields[held]}"),
+        Said("bound {task.fields[bound]}  ρ {task.fields[rho]}{task.fields[held]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )

@@ -71,6 +71,7 @@ class Kernel:
         """What Numba makes of the function: an object that compiles for the types it is called with."""
         from numba import njit
 
+        _listen()
         dispatcher = njit(nogil=True, **self._flags)(self.py_func)
         if self._kept and hasattr(dispatcher, "enable_caching"):  # not there when compilation is switched off
             _keep(dispatcher)
@@ -93,6 +94,23 @@ class Kernel:
 
     def __reduce__(self) -> Any:
         return _named_kernel, (self.__module__, self.__qualname__)
+
+
+@functools.cache
+def _listen() -> None:
+    """Have it known while Numba compiles (not while it loads what was kept)."""
+    from numba.core import event
+
+    from natgrad import compiling
+
+    class Listener(event.Listener):
+        def on_start(self, event: Any) -> None:
+            compiling.begin()
+
+        def on_end(self, event: Any) -> None:
+            compiling.end()
+
+    event.register("numba:compile", Listener())
 
 
 def _named_kernel(module: str, name: str) -> Any:

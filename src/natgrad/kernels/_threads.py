@@ -16,6 +16,8 @@ from functools import cache, update_wrapper
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from natgrad.kernels.small import is_little
 
 __all__ = ["Shared", "at_most", "in_order", "most_threads", "n_threads"]
@@ -110,7 +112,8 @@ class Shared:
     def __call__(self, *arguments: Any) -> None:
         """All of the loop."""
         if self.plain is not None and is_little(self.work(*arguments)):
-            self.plain(*arguments)
+            with np.errstate(all="ignore"):  # as in a kernel: the caller sees what is not finite
+                self.plain(*arguments)
             return
         size = self.length(*arguments)
         threads = min(n_threads(), size)

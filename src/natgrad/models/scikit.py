@@ -1,7 +1,7 @@
 """Stand-ins for scikit-learn's base classes in; estimators that become real ones as soon as scikit-learn is there, out.
 
-Importing scikit-learn takes one to two seconds (it brings SciPy's statistics and pandas along), more than the fit of small data and
-than every answer of the command line. Nothing of natgrad needs it. So our estimators begin as plain classes with ``get_params``.
+Importing scikit-learn takes one to two seconds (it brings SciPy's statistics and pandas along), more than the fit of small data
+and than every answer of the command line. Nothing of natgrad needs it. So our estimators begin as plain classes with ``get_params``.
 When scikit-learn is loaded already, when it asks an estimator for something, or when somebody asks for what only it can do
 (``set_output``, ``fit_transform``, tags, the diagram of a notebook), each stand-in gets the class it stands for as its base
 (`join`): from then on all estimators, also those that exist, are instances of ``sklearn.base.BaseEstimator``.
@@ -48,7 +48,7 @@ def join() -> None:
         import sklearn.base
 
         stand_ins = (BaseEstimator, *_Plain.__subclasses__())
-        existing = [cls for stand_in in stand_ins for cls in _subclasses(stand_in)]
+        existing: list[Any] = [cls for stand_in in stand_ins for cls in _subclasses(stand_in)]
         for name in [name for name, value in vars(BaseEstimator).items() if inspect.isfunction(value)]:
             delattr(BaseEstimator, name)  # the real ones take over
         for stand_in in dict.fromkeys(stand_ins):
@@ -79,8 +79,7 @@ def not_fitted(words: str) -> Exception:
     return error
 
 
-def _subclasses(cls: type) -> Iterator[type]:
-    below: type
+def _subclasses(cls: Any) -> Iterator[Any]:
     for below in cls.__subclasses__():
         yield below
         yield from _subclasses(below)
@@ -134,15 +133,20 @@ else:
             join()
             return type(self)._html_repr(self)
 
-    class ClassifierMixin(_Plain): ...
+    class ClassifierMixin(_Plain):
+        """See scikit-learn."""
 
-    class ClassNamePrefixFeaturesOutMixin(_Plain): ...
+    class ClassNamePrefixFeaturesOutMixin(_Plain):
+        """See scikit-learn."""
 
-    class DensityMixin(_Plain): ...
+    class DensityMixin(_Plain):
+        """See scikit-learn."""
 
-    class RegressorMixin(_Plain): ...
+    class RegressorMixin(_Plain):
+        """See scikit-learn."""
 
-    class TransformerMixin(_Plain): ...
+    class TransformerMixin(_Plain):
+        """See scikit-learn."""
 
 
 join_if_loaded()

@@ -205,7 +205,8 @@ def test_similar_documents_infer_and_align():
     order, closeness = model.similar_documents(X[17], X, n=3)
     assert order[0] == 17
     assert closeness[0] == pytest.approx(1.0, abs=1e-5)
-    np.testing.assert_allclose(model.infer(X[17]), model.transform(X[17:18])[0])
+    # A single document by compiled loops, few by NumPy's, in single precision.
+    np.testing.assert_allclose(model.infer(X[17]), model.transform(X[17:18])[0], rtol=2e-5)
     pairs = [(int(v), int(n)) for v, n in enumerate(X[17]) if n]
     np.testing.assert_allclose(model.infer(pairs), model.infer(X[17]))
     same = model.align(model)

@@ -12,6 +12,8 @@ shared, and what is summed over rows is handed back row by row: results do not d
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from natgrad.kernels._njit import of_pieces, parallel_kernel, serial_kernel
@@ -29,7 +31,7 @@ __all__ = [
 ]
 
 
-def group_rows(keys, start, place):
+def group_rows(keys: Any, start: Any, place: Any) -> None:
     """A stable counting sort: ``place`` lists the positions of key 0, of key 1, … in order; ``start`` where each begins."""
     if is_little(keys.size):
         place[:] = np.argsort(keys, kind="stable")

@@ -20,6 +20,7 @@ def work_of(n_times: int, n_states: int) -> float:
     return n_times * (12.0 + 0.02 * n_states**2)
 
 
+@np.errstate(all="ignore")  # as in a kernel: the caller sees what is not finite
 def run_windows(
     kind, codes, table, likelihood, peak, values, weights, labels, transition, begin, length, before, behind, spans,
     first, last, out_pairs, out_sums, out_heads, out_log, out_states, offset,
@@ -30,8 +31,7 @@ def run_windows(
     places = np.minimum(begin + steps, begin + length - 1)  # [t, w]
     statistics, logs = _log_weights(kind, codes, table, values, weights, labels, places)
     shift = logs.max(2)
-    with np.errstate(invalid="ignore"):
-        emitted = np.exp(logs - np.where(np.isfinite(shift), shift, 0.0)[:, :, None])
+    emitted = np.exp(logs - np.where(np.isfinite(shift), shift, 0.0)[:, :, None])
     alpha, scale = _forward(before[first:last], transition, logs, emitted, shift)
     beta, ahead, total = _backward(behind[first:last], transition, emitted, alpha, length)
     counted = (spans[:, 0] <= steps) & (steps < spans[:, 1])
@@ -95,10 +95,9 @@ def _forward(before: Any, transition: Any, logs: Any, emitted: Any, shift: Any) 
 def _careful(message: Any, logs: Any, emitted: Any, shift: Any, total: Any) -> Any:
     """Weights relative to the likeliest state within reach, where sums are too small; others, however likely, get none."""
     small = ~(total >= TINY)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        reach = np.where(message > 0.0, np.log(message) + logs, -np.inf)
-        highest = reach.max(1)
-        weight = np.where((message > 0.0) & (highest > -np.inf)[:, None], np.exp(logs - highest[:, None]), 0.0)
+    reach = np.where(message > 0.0, np.log(message) + logs, -np.inf)
+    highest = reach.max(1)
+    weight = np.where((message > 0.0) & (highest > -np.inf)[:, None], np.exp(logs - highest[:, None]), 0.0)
     emitted[small], shift[small] = weight[small], highest[small]
     total = np.where(small, (message * emitted).sum(1), total)
     return np.where(small & (total == 0.0), 1.0, total)  # no state is possible: a log-scale of −∞
@@ -119,7 +118,10 @@ def _backward(behind: Any, transition: Any, emitted: Any, alpha: Any, length: An
     return beta, ahead, (alpha * beta).sum(2)
 
 
-def best_path(kind, codes, table, values, weights, labels, log_transition, log_initial, begin, end):
+def best_path(
+    kind: int, codes: Any, table: Any, values: Any, weights: Any, labels: Any, log_transition: Any, log_initial: Any, begin: int,
+    end: int,
+) -> tuple[Any, float]:  # fmt: skip
     """The likeliest states of the times begin … end, and the log probability of the path."""
     places = np.arange(begin, end)[:, None]
     logs = _log_weights(kind, codes, table, values, weights, labels, places)[1][:, 0]

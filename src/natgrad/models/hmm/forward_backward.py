@@ -35,6 +35,7 @@ T = TypeVar("T")
 # Compiled functions carry no types.
 _run_windows: Any = run_windows
 _plain_windows: Any = plain.run_windows
+_plain_path: Any = plain.best_path
 _scan_forward: Any = scan_forward
 _scan_backward: Any = scan_backward
 _grow_buffers: Any = grow_buffers
@@ -231,7 +232,7 @@ def viterbi(weights: Weights, data: Sequences, n_jobs: int, out: RowWriter) -> f
     def task(number: int) -> float:
         begin, end = int(data.ends[number]), int(data.ends[number + 1])
         if weights.little:
-            path, log_prob = plain.best_path(*weights.logs, log_transition, log_initial, begin, end)
+            path, log_prob = _plain_path(*weights.logs, log_transition, log_initial, begin, end)
             out.write(begin, path)
             return float(log_prob)
         block = int(np.clip(np.sqrt(end - begin), SHORTEST, LONGEST * 16))

@@ -123,7 +123,7 @@ def infer_view(view: View, topics: Topics, local: Local, start: Any, warm: bool,
     if view.little:
         _plain_documents(
             view.corpus.start, view.corpus.words, view.counts, topics.weights, topics.top, alpha, begin_at, warm, tol, limit,
-            *out,
+            min(local.skip, 0.5 / n_topics), *out,
         )  # fmt: skip
         return out
     with threads_for(len(view.place) * n_topics):

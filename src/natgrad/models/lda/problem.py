@@ -305,6 +305,7 @@ class LDAProblem(GroupProblem):
         """γ [D, K] of a few other documents, as `infer` has it, without what takes as long as the vocabulary."""
         none = np.empty(0, np.int64)
         counts: Floats = corpus.counts.astype(self.local.dtype)
+        # Compiled, however few they are: who asks for single documents asks for many, and waits for each.
         view = View(corpus, counts, np.array([0, len(corpus)]), none.astype(np.int32), none, none)
         return infer_view(view, self._topics(state.mu["phi"][0]), self.local, None, False, tol, limit).gamma
 
