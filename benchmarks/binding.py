@@ -260,7 +260,7 @@ def serving(n: int) -> dict[str, Any]:
     many = {"user": np.resize(data["user"], n), "item": np.resize(data["item"], n)}
     begin = time.process_time()
     found = model.predict(many)["r"]
-    mean = found.mean()
+    found.mean()
     seconds = time.process_time() - begin
     words = (
         f"one row {1000 * np.median(times):.2f} ms; {n:,} rows {seconds:.2f} s, their sds too {_spread(found):.2f} s"
@@ -270,7 +270,6 @@ def serving(n: int) -> dict[str, Any]:
         "many_seconds": seconds,
         "peak_MB": peak(),
         "words": words,
-        "n": len(mean),
     }
 
 
@@ -307,8 +306,8 @@ def come_and_go(n: int) -> dict[str, Any]:
 LINES = {
     function.__name__: function
     for function in (
-        mixture_arrays, mixture_chunks, mixture_read_again, mixture_ready, ratings_arrays, ratings_parquet, ratings_ready, serving,
-        come_and_go,
+        mixture_arrays, mixture_chunks, mixture_read_again, mixture_ready, ratings_arrays, ratings_parquet, ratings_ready,
+        serving, come_and_go,
     )
 }  # fmt: skip
 
