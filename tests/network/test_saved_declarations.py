@@ -57,6 +57,28 @@ def test_declared_numbers_tables_and_readings_come_back() -> None:
     assert bounds[0] == bounds[1]
 
 
+def test_a_process_comes_back_with_its_kernel(tmp_path: Path) -> None:
+    f = ng.GaussianProcess("f", 2.0 * ng.covariance.RBF(), inducing=[[0.0], [1.0], [2.0]])
+    row = ng.Plate("row")
+    y = ng.Normal("y", f(ng.Column("x")) + ng.Normal("level", 0.0, 1.0), 4.0, plate=row, observed=ng.Column("y"))
+    fit = ng.Network(y).fit({"x": [0.0, 0.7, 1.5, 2.0], "y": [1.0, 2.0, 1.5, 0.0]}, **FIT)
+    fit.save(tmp_path / "m.natgrad")
+    one, other = (model.predict({"x": [0.4, 3.0]})["y"] for model in (fit, ng.load(tmp_path / "m.natgrad")))
+    assert np.array_equal(one.mean(), other.mean())
+    mean = f.at(fit["f"], [[0.4]]).mean + fit["level"].mean()
+    np.testing.assert_allclose(one.mean()[:1], mean, rtol=1e-9)
+
+
+def test_what_a_file_cannot_hold_is_left_out_with_a_warning(tmp_path: Path) -> None:
+    f = ng.GaussianProcess("f", ng.covariance.RBF(), inducing=[[0.0], [1.0]])
+    fixed = ng.Normal("fixed", f(np.array([[0.2], [0.4]])), 1.0, plate=ng.Plate("two", 2), observed=[0.1, 0.2])
+    y = ng.Normal("y", f(ng.Column("x")), 4.0, plate=ng.Plate("row"), observed=ng.Column("y"))
+    fit = ng.Network(y, fixed).fit({"x": [0.0, 0.7], "y": [1.0, 2.0]}, **FIT)
+    with pytest.warns(UserWarning, match="cannot predict"):
+        fit.save(tmp_path / "m.natgrad")
+    assert ng.load(tmp_path / "m.natgrad").binding is None
+
+
 def forgeries() -> dict[str, Any]:
     def nested(data: Any) -> None:
         inner: Any = {"node": "u"}
@@ -110,3 +132,13 @@ def test_no_row_is_in_the_file(tmp_path: Path) -> None:
     content = ng.load(tmp_path / "model.natgrad")
     assert content.binding.tables is None
     assert content.binding.domain.levels["doc"].ids.tolist() == ["letter", "news", "poem"]
+
+
+def test_a_file_of_this_schema_goes_on_predicting() -> None:
+    """Written once, by `tests/golden`: what it said then it says for good."""
+    saved = ng.load(Path(__file__).resolve().parents[1] / "golden" / "fit-table-schema-1.natgrad")
+    found = saved.predict({"userId": ["bob", "zed"], "movieId": [12, 3]})["r"]
+    np.testing.assert_allclose(found.mean(), [-0.3121304933949167, 0.0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.std(), [1.2113745894236467, 1.7141728277464572], rtol=1e-9)
+    more = saved.update({"userId": ["bob"], "movieId": [12], "stars": [1.0]}, verbose=False)
+    assert more.predict({"userId": ["bob"], "movieId": [12]})["r"].mean()[0] > found.mean()[0]

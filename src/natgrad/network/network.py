@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -14,7 +15,7 @@ from natgrad.inference.methods import Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace
-from natgrad.network.bind.fitting import fit_table
+from natgrad.network.bind.fitting import bound_network, fit_table
 from natgrad.network.bind.tables import is_frame
 from natgrad.network.bind.template import Template, made_parents
 from natgrad.network.compile.joint_factors import auto_groups, checked_groups, with_joint_factors
@@ -155,10 +156,28 @@ class Network(SimulationMixin):
 
     def problem_on(self, backend: BackendName | None) -> NetworkProblem:
         """The network on a backend; made at the first fit and kept, so that a second fit compiles nothing."""
+        self._refuse_template("its problem")
         name = backend if backend in BACKENDS else self._chosen(backend).name
         if name not in self._problems:
             self._problems[name] = NetworkProblem(self._plan, name)
         return self._problems[name]
+
+    def bind(self, data: Any) -> Network:
+        """Of a network declared with columns, the network of these rows: as if it had been declared with their arrays.
+
+        Parameters
+        ----------
+        data : table, or tables by plate, as in `fit`
+        """
+        if self.template is None:
+            raise TypeError("this network was declared with arrays: it has its data")
+        return bound_network(self.template, data)
+
+    def _refuse_template(self, what: str) -> None:
+        if self.template is not None:
+            raise TypeError(
+                f"a network declared with columns has {what} only with a table: write net.bind(table) first"
+            )
 
     def _chosen(self, backend: BackendName | None) -> BackendChoice:
         if backend not in self._choices:
@@ -190,10 +209,11 @@ class Network(SimulationMixin):
 
     def draw(self) -> Any:
         """The network as an SVG: parents above children, observed nodes shaded, plates as boxes; ``.save(path)`` writes it."""
+        self._refuse_template("a picture")
         return reporter("charts.drawing").draw_network(self.nodes)
 
     def _repr_html_(self) -> str:
-        return str(self.draw())
+        return f"<code>{html.escape(repr(self))}</code>" if self.template is not None else str(self.draw())
 
     @says_new_names
     def fit(

@@ -304,7 +304,7 @@ def _length(probs: Any) -> int:
 def check_rows(table: Table, plate: str) -> None:
     """A table has rows."""
     if table.n_rows == 0:
-        raise ValueError(f"{table.where} has no rows: there is nothing to learn from on plate {plate!r}")
+        raise ValueError(f"{table.where} has no rows: plate {plate!r} would be empty")
 
 
 def check_plate(template: Template, name: str, n_rows: int) -> None:

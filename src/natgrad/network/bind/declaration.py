@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from natgrad.covariance import Covariance
 from natgrad.inference.schema import Misfit, check, refuse
 from natgrad.network.bind.build import FUNCTIONS
-from natgrad.network.bind.template import Template, made_parents
+from natgrad.network.bind.template import Template, made_parents, processes
 from natgrad.network.language.binary import Bernoulli, Binomial
 from natgrad.network.language.columns import LONGEST, Column, Columns, Deferred, Recorded, RecordedNode
 from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
@@ -25,6 +26,7 @@ from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.operators import _Diag, _Dot, _Product, _Sum, _Transformed
 from natgrad.network.language.plates import Index, Plate
+from natgrad.network.language.process import GaussianProcess
 from natgrad.network.language.tables import Choice, Known, Table
 
 __all__ = ["from_data", "to_data"]
@@ -46,10 +48,10 @@ LARGEST_SIZE, DEEPEST = 10**7, 60
 
 def to_data(template: Template) -> dict[str, Any]:
     """The declaration as data; a TypeError names what a file cannot hold."""
-    made = made_parents(template)
     found: dict[str, Node] = {}
-    for node in made.values():
+    for node in made_parents(template).values():
         _with_parents(node, found)
+    smooth = processes(template)
     every: list[Any] = [*found.values(), *template.nodes.values()]
     plates: dict[str, Plate] = {p.name: p for node in every for p in node.plates}
     return {
@@ -57,7 +59,11 @@ def to_data(template: Template) -> dict[str, Any]:
             name: {"size": None if p.is_open and p.size == 0 else p.size, "weight": p.weight, "column": _later(p)}
             for name, p in plates.items()
         },
-        "made": [_made(node) for node in found.values()],
+        "processes": [
+            {"name": name, "kernel": p.kernel, "inducing": p.inducing, "jitter": float(p.jitter)}
+            for name, p in smooth.items()
+        ],
+        "made": [_made(node) for node in found.values() if node.name not in smooth],
         "nodes": [
             {
                 "kind": _kind(node.function),
@@ -121,6 +127,8 @@ def _value(value: Any) -> Any:
         return {"call": value.function, "arguments": [_value(value.arguments[0]), *arguments], "options": options}
     if isinstance(value, Plate):
         return {"plate": value.name}
+    if isinstance(value, GaussianProcess):
+        return {"process": value.node.name}
     if isinstance(value, (Expression, Choice, Table)):
         return _expression(value)
     if isinstance(value, np.ndarray):
@@ -182,13 +190,15 @@ def _selector(entry: Any) -> Any:
 # -- from data --
 
 NODE = {"kind": "text", "name": "text", "plates": ["text"], "options": dict}
-DECLARATION: dict[str, Any] = {"plates": dict, "made": [NODE], "nodes": [NODE], "roots": ["text"]}
+DECLARATION: dict[str, Any] = {"plates": dict, "processes": list, "made": [NODE], "nodes": [NODE], "roots": ["text"]}
 
 
 def from_data(data: Any) -> Template:
     """The template that data describe; data that are no declaration are refused."""
     check(data, DECLARATION, where="the declaration")
     reader = _Reader(data["plates"])
+    for entry in data["processes"]:
+        reader.add_process(entry)
     for entry in data["made"]:
         reader.add(entry)
     for entry in data["nodes"]:
@@ -203,6 +213,7 @@ class _Reader:
     def __init__(self, plates: Mapping[str, Any]) -> None:
         self.plates: dict[str, Plate] = {}
         self.nodes: dict[str, Any] = {}
+        self.processes: dict[str, GaussianProcess] = {}
         for name, entry in plates.items():
             rule = {"size": f"none | natural in [1, {2**40}]", "weight": _weights, "column": "none | text"}
             check(entry, rule, where=f"plate {str(name)[:60]!r}")
@@ -220,6 +231,17 @@ class _Reader:
         if entry["plates"]:
             options["plate"] = tuple(self._plate(plate) for plate in entry["plates"])
         self.nodes[name] = KINDS[kind](name, **options)
+
+    def add_process(self, entry: Any) -> None:
+        """A Gaussian process, whose kernel is an expression that the file holds as data."""
+        if not isinstance(entry, dict) or sorted(entry) != ["inducing", "jitter", "kernel", "name"]:
+            refuse("a process of the declaration", "is none")
+        name, kernel, inducing = entry["name"], entry["kernel"], entry["inducing"]
+        check(name, "text", where="the name of a process")
+        if not isinstance(kernel, Covariance) or not isinstance(inducing, np.ndarray) or name in self.nodes:
+            refuse(f"the process {name[:60]!r}", "has no kernel or no inducing inputs")
+        process = GaussianProcess(name, kernel, inducing=inducing, jitter=entry["jitter"])
+        self.processes[name], self.nodes[name] = process, process.node
 
     def _plate(self, name: Any) -> Plate:
         if name not in self.plates:
@@ -244,6 +266,10 @@ class _Reader:
             return self._plate(data["plate"])
         if "node" in data:
             return self._node(data["node"])
+        if "process" in data:
+            if data["process"] not in self.processes:
+                refuse("the declaration", f"has no process {str(data['process'])[:60]!r}")
+            return self.processes[data["process"]]
         if "call" in data:
             return self._called(data, where, depth)
         raise Misfit(f"{where} in the declaration is nothing that is known")
@@ -256,7 +282,7 @@ class _Reader:
     def _called(self, data: Mapping[str, Any], where: str, depth: int) -> Any:
         check(dict(data), {"call": "text", "arguments": list, "options": dict}, where=f"{where} in the declaration")
         name, arguments = data["call"], data["arguments"]
-        if name not in FUNCTIONS or name == "evaluate":
+        if name not in FUNCTIONS or (name == "evaluate" and "process" not in (arguments or [{}])[0]):
             refuse(f"{where} in the declaration", f"calls {name[:60]!r}, which is no function of the language")
         options = {str(key): self.value(part, where, depth + 1) for key, part in data["options"].items()}
         if name == "read":

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from natgrad.network.network import Network
     from natgrad.network.results.fit import Fit
 
-__all__ = ["bind_network", "fit_table"]
+__all__ = ["bind_network", "bound_network", "fit_table"]
 
 
 def fit_table(template: Template, data: Any, method: Any, chunk_rows: int | None, options: dict[str, Any]) -> Fit:
@@ -40,6 +40,12 @@ def bind_network(template: Template, rows: Mapping[str, Any], domain: Domain) ->
 
     nodes = build_nodes(template, aligned(template, rows, domain), domain)
     return Network(*(nodes[root.name] if isinstance(root, RecordedNode) else root for root in template.roots))
+
+
+def bound_network(template: Template, data: Any) -> Network:
+    """The network of the rows of a table."""
+    rows = held(template, open_tables(template, data))
+    return bind_network(template, rows, find_domain(template, rows))
 
 
 def is_large(tables: Rows) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -44,12 +45,27 @@ class Levels:
     def find(self, ids: Array) -> Ints:
         """The number of each id; −1 for one that is not among them."""
         ids = self._alike(ids)
+        if ids.dtype.kind in "iu" and self._places is not None:
+            low, places = self._places
+            inside = (ids >= low) & (ids < low + len(places))
+            found = places[np.where(inside, ids, low).astype(np.int64) - low]
+            return np.where(inside, found, -1)
         if not self._numbers:
             self._numbers = {key: number for number, key in enumerate(self.ids.tolist())}
         numbers = self._numbers
-        different, places = np.unique(ids, return_inverse=True) if ids.dtype.kind != "O" else (ids, np.arange(len(ids)))
-        found = np.array([numbers.get(key, -1) for key in different.tolist()], dtype=np.int64)
-        return found[places.reshape(-1)]
+        return np.array([numbers.get(key, -1) for key in ids.tolist()], dtype=np.int64)
+
+    @cached_property
+    def _places(self) -> tuple[int, Ints] | None:
+        """Of whole numbers that lie close together, a table: where each of them stands, from the least one on."""
+        if self.ids.dtype.kind not in "iu" or not len(self.ids):
+            return None
+        low, high = int(self.ids.min()), int(self.ids.max())
+        if high - low > 8 * len(self.ids) + 1_000_000:
+            return None
+        places = np.full(high - low + 1, -1, dtype=np.int64)
+        places[self.ids.astype(np.int64) - low] = np.arange(len(self.ids))
+        return low, places
 
     def _alike(self, ids: Array) -> Array:
         """Ids of the type of the levels, where one is text and the other numbers: a file of text has no other ids."""

@@ -253,7 +253,12 @@ def _as_array(values: Any, what: str) -> Array:
         values = list(values) if isinstance(values, Iterable) and not isinstance(values, (str, bytes)) else values
         mixed = isinstance(values, list) and len({type(value) for value in values}) > 1
         plain = not isinstance(values, list) or not mixed or all(type(v) in (int, float, bool) for v in values)
-        array = np.array(values) if plain else np.array(values, dtype=object)
+        if isinstance(values, list) and any(isinstance(value, tuple) for value in values):  # pairs are ids, not rows
+            array = np.empty(len(values), dtype=object)
+            for place, value in enumerate(values):
+                array[place] = value
+        else:
+            array = np.array(values) if plain else np.array(values, dtype=object)
     else:
         array = values
     if array.ndim == 0:

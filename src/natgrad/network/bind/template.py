@@ -18,6 +18,7 @@ from natgrad.network.language.columns import Column, Columns, Recorded, Recorded
 from natgrad.network.language.expressions import Access, Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Plate
+from natgrad.network.language.process import GaussianProcess
 
 __all__ = ["Template", "Use"]
 
@@ -247,11 +248,20 @@ def _plates_of(target: Any) -> tuple[Plate, ...]:
     return ()
 
 
+def processes(template: Template) -> Mapping[str, GaussianProcess]:
+    """The Gaussian processes that stand in the declaration, by name."""
+    return {part.node.name: part for part in _parts(template) if isinstance(part, GaussianProcess)}
+
+
+def _parts(template: Template) -> Iterator[Any]:
+    values = [value for node in template.nodes.values() for value in node.options.values()]
+    return (part for value in (*values, *template.roots) for part in walk(value, inside=False))
+
+
 def made_parents(template: Template) -> Mapping[str, Node]:
     """The nodes that need no table and stand in the declaration, by name."""
-    found: dict[str, Node] = {}
-    values = [value for node in template.nodes.values() for value in node.options.values()]
-    for part in (part for value in (*values, *template.roots) for part in walk(value, inside=False)):
+    found: dict[str, Node] = {name: process.node for name, process in processes(template).items()}
+    for part in _parts(template):
         accesses = part.accesses() if isinstance(part, Expression) else ()
         for node in (node for access in accesses for node in access.nodes()):
             found.setdefault(node.name, node)

@@ -64,7 +64,7 @@ class GaussianProcess:
     def __init__(self, name: str, kernel: Covariance, *, inducing: Any, jitter: float = 1e-8) -> None:
         if not isinstance(kernel, Covariance):
             raise TypeError(f"{name!r}: kernel must be a natgrad.covariance function, got {kernel!r}")
-        self.kernel, self.inducing = kernel, _inputs(inducing, f"{name!r}: inducing")
+        self.kernel, self.inducing, self.jitter = kernel, _inputs(inducing, f"{name!r}: inducing"), jitter
         if not 0 <= real_number(jitter, f"{name!r}: jitter") < 1e-2:
             raise ValueError(
                 f"{name!r}: jitter must lie in [0, 0.01), as a part of the kernel's variance, got {jitter!r}"

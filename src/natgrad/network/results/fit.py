@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -353,7 +354,11 @@ class Fit(SamplingMixin, ExportMixin, ShowMixin):
             "elbo": self.elbo,
         }
         if self.binding is not None:
-            content["declaration"] = binding_to_data(self.binding)
+            try:
+                content["declaration"] = binding_to_data(self.binding)
+            except TypeError as reason:
+                words = f"{reason}: the file will hold what was found, but it cannot predict; attach(network) gives the fit back"
+                warnings.warn(words, stacklevel=2)
         write_model(path, "Fit", content, overwrite=overwrite)
 
     def __repr__(self) -> str:
