@@ -484,3 +484,22 @@ def test_a_bound_of_a_concentration_has_no_draws():
     fit = ng.Network(ng.Multinomial("y", None, theta, plate=N, observed=np.ones((4, 3)))).fit(backend="numpy")
     with pytest.raises(NotConjugate, match="the concentration of 'theta' is learned by a bound"):
         fit.draws(10)
+
+
+def test_a_hidden_gate_with_a_logit_by_enumeration():
+    """A mixture of two experts: z ~ Bernoulli(σ(b x)) is hidden and chooses a mean; all z enumerated, b integrated."""
+    x, y, means = np.array([0.5, -1.0, 2.0]), np.array([1.2, -0.8, 0.9]), np.array([-1.0, 1.0])
+    plate, b = ng.Plate("n", 3), ng.Normal("b", 0.3, 0.5)
+    z = ng.Bernoulli("z", logit=b * x, plate=plate)
+    fit = ng.Network(ng.Normal("y", ng.table(means)[z], 2.0, plate=plate, observed=y)).fit(ng.VB(), tol=0, max_steps=60)
+    assert np.diff(fit.trace["elbo"]).min() > -1e-12
+
+    def joint(v):
+        on = expit(v * x)
+        parts = (1 - on) * stats.norm.pdf(y, means[0], 0.5**0.5) + on * stats.norm.pdf(y, means[1], 0.5**0.5)
+        return stats.norm.pdf(v, 0.3, 2**0.5) * parts.prod()
+
+    log_z = np.log(integrate.quad(joint, -15, 15)[0])
+    assert log_z - 0.4 < fit.elbo < log_z
+    mean = integrate.quad(lambda v: v * joint(v), -15, 15)[0] / np.exp(log_z)
+    assert fit["b"].mean() == pytest.approx(mean, abs=0.35)

@@ -42,6 +42,12 @@ def _ordinal_density(node: Any, x: Array, s: Slots) -> Array:
         return np.asarray(np.log(np.take_along_axis(table, places, -1))[..., 0])
 
 
+def _draw_negative_binomial(node: Any, s: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    # A probability of one to rounding has odds in its logit; NumPy draws whole numbers of up to eighteen digits.
+    odds = np.exp(np.minimum(s["logit"], 40.0)) if "logit" in s else s["prob"] / (1.0 - s["prob"])
+    return rng.poisson(np.minimum(odds * rng.gamma(s["shape"], 1.0, shape), 1e18))
+
+
 def _draw_truncated(node: Any, s: Slots, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     from natgrad.families._truncated import sides_of
 
@@ -62,9 +68,7 @@ LEAF_SAMPLE: dict[type, Draw] = {
     StudentT: lambda node, s, rng, shape: s["mean"] + _sd(s) * rng.standard_t(s["df"], shape),
     Laplace: lambda node, s, rng, shape: rng.laplace(s["mean"], _sd(s), shape),
     LogNormal: lambda node, s, rng, shape: rng.lognormal(s["mean"], _sd(s), shape),
-    NegativeBinomial: lambda node, s, rng, shape: rng.poisson(
-        rng.gamma(s["shape"], s["prob"] / (1.0 - s["prob"]), shape)
-    ),
+    NegativeBinomial: _draw_negative_binomial,
     Ordinal: _draw_ordinal,
     TruncatedNormal: _draw_truncated,
 }

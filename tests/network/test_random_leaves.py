@@ -1,0 +1,97 @@
+"""Random declarations of augmented leaves: whatever is read, at whatever scale, the bound never falls and nothing is NaN."""
+
+import numpy as np
+import pytest
+
+import natgrad as ng
+
+SIZES = (1, 2, 7, 23)
+
+
+def reading(rng, n, scale):
+    """What a leaf reads: a dot, gathers, gates, products, sums and known multiples of these; and the plate it lies on."""
+    row = ng.Plate("row", n)
+    w = ng.MultivariateNormal("w", np.zeros(2), float(10.0 ** rng.uniform(-3, 2)))
+    # Larger numbers in a design than 100 cost any regression its digits: the square of its condition is 1e16.
+    parts = [ng.dot(min(scale, 1e2) * rng.normal(size=(n, 2)), w)]
+    group = ng.Plate("group", 3)
+    tau = rng.choice([0, 1, 2])
+    precision = [1.0, ng.Gamma("spread", 1.0, 1.0), ng.HalfCauchy("spread", 1.0)][tau]
+    effect = ng.Normal("effect", 0.0, precision, plate=group)
+    if rng.random() < 0.6:
+        parts.append(effect[rng.integers(0, 3, n)])
+    elif rng.random() < 0.4:
+        z = ng.Categorical("z", [0.2, 0.3, 0.5], plate=row)
+        parts.append(effect[z])
+    if rng.random() < 0.3:
+        parts.append(ng.Normal("a", 0.0, 1.0) * ng.Normal("b", 1.0, 1.0, plate=row))
+    if rng.random() < 0.3:
+        parts.append(min(scale, 1e2) * ng.Laplace("sparse", 0.0, 1.0))
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return row, total
+
+
+def leaf(rng, row, mean, scale):
+    """A random leaf with data that fit it, some missing."""
+    n = row.size
+    kind = rng.integers(0, 10)
+    real = scale * rng.standard_t(2, n)
+    tau = ng.Gamma("tau", 1.0, 1.0) if rng.random() < 0.5 else float(10.0 ** rng.uniform(-2, 2))
+    flags = rng.random(n) < 0.5
+    count = rng.negative_binomial(1, 0.2, n).astype(float)
+    if rng.random() < 0.3 and n > 2:
+        gone = rng.integers(0, n)
+        real[gone], count[gone] = np.nan, np.nan
+    binary = np.where(np.isnan(count), np.nan, (count > 2) * 1.0)
+    rank = np.where(np.isnan(count), np.nan, np.clip(count, 0, 3))
+    cuts = np.sort(scale * rng.normal(size=3)) + np.arange(3) * 1e-3
+    made = {
+        0: lambda: ng.Bernoulli("y", logit=mean, plate=row, observed=binary),
+        1: lambda: ng.Bernoulli("y", probit=mean, plate=row, observed=binary),
+        2: lambda: ng.Binomial("y", 50, logit=mean, plate=row, observed=np.minimum(count, 50)),
+        3: lambda: ng.NegativeBinomial("y", float(rng.gamma(2.0)) + 0.01, logit=mean, plate=row, observed=count),
+        4: lambda: ng.StudentT("y", mean, tau, df=float(rng.uniform(0.5, 30)), plate=row, observed=real),
+        5: lambda: ng.Laplace("y", mean, tau, plate=row, observed=real),
+        6: lambda: ng.LogNormal(
+            "y", mean, tau, plate=row, observed=ng.censored(np.exp(np.clip(real, -50, 50)), right=flags)
+        ),
+        7: lambda: ng.Normal("y", mean, tau, plate=row, observed=ng.censored(real, left=flags)),
+        8: lambda: ng.Normal("y", mean, tau, plate=row, observed=ng.censored(real - 0.1 * scale, real + 0.1 * scale)),
+        9: lambda: ng.Ordinal("y", mean, tau, cutpoints=cuts, plate=row, observed=rank),
+    }
+    return made[int(kind)]()
+
+
+def check(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scale = float(10.0 ** rng.choice([-3, 0, 0, 0, 2, 5]))
+    row, mean = reading(rng, int(rng.choice(SIZES)), scale)
+    try:
+        y = leaf(rng, row, mean, scale)
+    except ValueError as refused:
+        assert "every observation is missing" in str(refused)
+        return
+    fit = ng.Network(y).fit(ng.VB(), max_steps=15, tol=0, backend="numpy", init="random", seed=seed)
+    bounds = fit.trace["elbo"]
+    assert not fit.stop.diverged, (seed, fit.stop)
+    assert np.isfinite(bounds).all(), seed
+    # Rounding: precisions up to 100 times squares of the data are added up in the bound, and cancel.
+    rounding = 1e-9 * max(1.0, np.abs(bounds).max()) + 1e-16 * 100 * scale**2
+    assert np.diff(bounds).min() >= -rounding, seed
+    for name in fit.problem.blocks:
+        assert all(np.isfinite(part).all() for part in fit.state.mu[name]), (seed, name)
+    assert np.isfinite(fit.predictive("y").sample(0, 3)).all() or type(y).__name__ == "LogNormal", seed
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_random_declaration(seed):
+    check(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hundred", range(10))
+def test_a_thousand_random_declarations(hundred):
+    for seed in range(100 * hundred, 100 * hundred + 100):
+        check(seed)
