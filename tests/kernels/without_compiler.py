@@ -17,6 +17,7 @@ from kernels import test_factorization as factorization
 from kernels import test_hmm as hmm
 from kernels import test_lda as lda
 from kernels import test_messages as messages
+from kernels import test_state_space as state_space
 from models.factorization import test_problem as full_ratings
 from models.factorization import test_recommend as recommend
 from models.lda import test_gibbs as gibbs
@@ -57,6 +58,7 @@ def twins() -> Iterator[Callable[[], object]]:
     yield lambda: hmm.test_log_weights_a_thousand_apart("codes", 6, 0.2, rng)
     yield lambda: hmm.test_an_outlier_that_only_a_forbidden_state_could_explain(rng)
     yield lambda: hmm.test_operators_and_their_diameter(rng)
+    yield lambda: state_space.test_the_compiled_smoother_is_its_twin((2,), 5, 2)
     yield messages.test_nothing_read_is_the_start
     yield lambda: lda.test_exp_digamma(np.float64, 1e-13)
     yield lambda: lda.test_exp_digamma(np.float32, 1e-5)

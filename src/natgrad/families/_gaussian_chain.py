@@ -25,12 +25,23 @@ from numpy.typing import NDArray
 from natgrad.families import _ops as ops
 from natgrad.families._family import Family, Param, draws, numpy_stats, tails
 from natgrad.families._ops import Array, Stats
+from natgrad.kernels.small import is_little
 
 __all__ = ["GaussianChain"]
 
 
+class _Smoothed(NamedTuple):
+    """Means [..., T, D], covariances and those with the time before [..., T, D, D]; Σ log|S_t| and Σ v_tᵀ S_t⁻¹ v_t [...]."""
+
+    mean: Array
+    covariance: Array
+    lagged: Array
+    logdet: Array
+    quadratic: Array
+
+
 class _Filtered(NamedTuple):
-    """S_t⁻¹ [T, …, D, D], log|S_t| [T, …] and S_t⁻¹ v_t [T, …, D]: time first."""
+    """S_t⁻¹ [T, …, D, D], log|S_t| [T, …], S_t⁻¹ v_t and v_t [T, …, D]: time first."""
 
     covariance: Array
     logdet: Array
@@ -78,8 +89,8 @@ class GaussianChain(Family):
 
     def usual(self, lam: Stats) -> dict[str, Array]:
         """`mean`, `covariance` and `lagged` (of each time with the one before): what a reader wants to see."""
-        mean, covariance, lagged, _ = self._smoothed(lam)
-        return {"mean": mean, "covariance": covariance, "lagged": lagged}
+        found = self._smoothed(lam)
+        return {"mean": found.mean, "covariance": found.covariance, "lagged": found.lagged}
 
     # -- forwards and backwards --
 
@@ -116,10 +127,14 @@ class GaussianChain(Family):
         found: _Filtered = _scan(step, zero, (h, diagonal, beside))
         return found
 
-    def _smoothed(self, lam: Stats) -> tuple[Array, Array, Array, _Filtered]:
-        """Means [..., T, D], covariances [..., T, D, D], those with the time before [..., T, D, D], and the forward pass."""
+    def _smoothed(self, lam: Stats) -> _Smoothed:
+        """Forwards and backwards: by a compiled kernel for long NumPy arrays, step by step otherwise."""
         xp = ops.namespace(*lam)
         h, diagonal, beside = self._time_first(lam)
+        # About a hundred microseconds a time in NumPy, and what the matrices of all plates take.
+        work = len(h) * (100.0 + 1e-3 * diagonal[0].size * h.shape[-1])
+        if xp is np and not is_little(work):
+            return _compiled(h, diagonal, beside)
         forward = self._filtered(h, diagonal, beside)
         # The last time has nothing after it.
         after = xp.concatenate([beside[1:], ops.zeros(beside[:1])])
@@ -138,7 +153,14 @@ class GaussianChain(Family):
         zero = ops.zeros(forward.mean[0]), ops.zeros(diagonal[0])
         mean, covariance, lagged = _scan(step, zero, (forward.covariance, forward.mean, after), reverse=True)
         lagged = xp.concatenate([ops.zeros(lagged[:1]), lagged[:-1]])
-        return xp.moveaxis(mean, 0, -2), xp.moveaxis(covariance, 0, -3), xp.moveaxis(lagged, 0, -3), forward
+        quadratic = (forward.vector * forward.mean).sum((0, -1))
+        return _Smoothed(
+            xp.moveaxis(mean, 0, -2),
+            xp.moveaxis(covariance, 0, -3),
+            xp.moveaxis(lagged, 0, -3),
+            forward.logdet.sum(0),
+            quadratic,
+        )
 
     def _statistics(self, mean: Array, covariance: Array, lagged: Array) -> Stats:
         xp = ops.namespace(mean)
@@ -147,16 +169,17 @@ class GaussianChain(Family):
         return mean, covariance + ops.outer(mean, mean), xp.where(inside, lagged + ops.outer(mean, before), 0.0)
 
     def _moments(self, lam: Stats) -> tuple[Stats, Array]:
-        mean, covariance, lagged, forward = self._smoothed(lam)
-        size = mean.shape[-1]
-        a = 0.5 * ((forward.vector * forward.mean).sum(-1) - forward.logdet + size * ops.LOG_2PI).sum(0)
-        return self._statistics(mean, covariance, lagged), a
+        found = self._smoothed(lam)
+        n_times, size = found.mean.shape[-2:]
+        a = 0.5 * (found.quadratic - found.logdet + n_times * size * ops.LOG_2PI)
+        return self._statistics(found.mean, found.covariance, found.lagged), a
 
     def _moments_entropy(self, lam: Stats) -> tuple[Stats, Array]:
-        mean, covariance, lagged, forward = self._smoothed(lam)
+        found = self._smoothed(lam)
+        n_times, size = found.mean.shape[-2:]
         # Without the squares of means, as for a single Normal.
-        entropy = 0.5 * (mean.shape[-1] * (1.0 + ops.LOG_2PI) - forward.logdet).sum(0)
-        return self._statistics(mean, covariance, lagged), entropy
+        entropy = 0.5 * (n_times * size * (1.0 + ops.LOG_2PI) - found.logdet)
+        return self._statistics(found.mean, found.covariance, found.lagged), entropy
 
     def _inside(self, lam: Stats) -> Array:
         return ops.namespace(*lam).isfinite(self._filtered(*self._time_first(lam)).logdet).all(0)
@@ -197,16 +220,35 @@ class GaussianChain(Family):
 
     def mean(self, lam: Stats) -> NDArray[Any]:
         """Smoothed means [..., T, D]."""
-        return np.asarray(self._smoothed(numpy_stats(lam))[0])
+        return np.asarray(self._smoothed(numpy_stats(lam)).mean)
 
     def var(self, lam: Stats) -> NDArray[Any]:
         """Smoothed variances, the diagonals of the covariances [..., T, D]."""
-        return np.asarray(np.diagonal(self._smoothed(numpy_stats(lam))[1], axis1=-2, axis2=-1))
+        return np.asarray(np.diagonal(self._smoothed(numpy_stats(lam)).covariance, axis1=-2, axis2=-1))
 
     def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
         """The interval mean ± z · sd of each entry at each time (marginal intervals)."""
         half = sp.ndtri(tails(mass)[1]) * np.sqrt(self.var(lam))
         return self.mean(lam) - half, self.mean(lam) + half
+
+
+def _compiled(h: Array, diagonal: Array, beside: Array) -> _Smoothed:
+    """The same by a kernel, chain after chain; arrays come with the time first."""
+    from natgrad.kernels.state_space.smoother import smooth_paths  # compiled: not for those who have no long chain
+
+    plates, (n_times, size) = h.shape[1:-1], (len(h), h.shape[-1])
+    h = np.ascontiguousarray(np.moveaxis(h, 0, -2).reshape(-1, n_times, size))
+    diagonal, beside = (
+        np.ascontiguousarray(np.moveaxis(part, 0, -3).reshape(-1, n_times, size, size)) for part in (diagonal, beside)
+    )
+    mean, covariance, lagged = np.empty_like(h), np.empty_like(diagonal), np.empty_like(diagonal)
+    logdet, quadratic = np.empty(len(h)), np.empty(len(h))
+    smooth_paths(h, diagonal, beside, mean, covariance, lagged, logdet, quadratic)
+    wide = (*plates, n_times, size)
+    return _Smoothed(
+        mean.reshape(wide), covariance.reshape(*wide, size), lagged.reshape(*wide, size), logdet.reshape(plates),
+        quadratic.reshape(plates),
+    )  # fmt: skip
 
 
 def _scan(step: Any, carry: Any, xs: tuple[Array, ...], reverse: bool = False) -> Any:

@@ -1,0 +1,1 @@
+"""Paths of real vectors: block-tridiagonal precisions, forwards and backwards."""
