@@ -57,6 +57,8 @@ def twins() -> Iterator[Callable[[], object]]:
     yield lambda: hmm.test_log_weights_a_thousand_apart("codes", 6, 0.2, rng)
     yield lambda: hmm.test_an_outlier_that_only_a_forbidden_state_could_explain(rng)
     yield lambda: hmm.test_operators_and_their_diameter(rng)
+    yield lambda: hmm.test_drawn_paths_are_their_definition(rng)
+    yield lambda: gibbs.check_shares(sweeps=400, within=0.1)
     yield messages.test_nothing_read_is_the_start
     yield lambda: lda.test_exp_digamma(np.float64, 1e-13)
     yield lambda: lda.test_exp_digamma(np.float32, 1e-5)
