@@ -108,8 +108,6 @@ def _strides(gibbs: Gibbs, fit: Fit, schedule: Schedule, chains: int, asked: set
                     f"draws of {name!r} cannot be kept: it lies on a plate with weights, and stands for several values at once"
                 )
             continue
-        if fit.problem.plan.nodes[name].is_auxiliary and name not in asked:
-            continue
         family, shapes = fit.problem.blocks[name].family, fit.problem.plan.nodes[name].stat_shapes()
         numbers = math.prod(shapes[0][:-1] if family.name in ("Categorical", "MarkovChain") else shapes[0])
         stride = 1
