@@ -155,7 +155,8 @@ def _surroundings() -> str:
             platform.machine(),
             _processor(),
             os.environ.get("XLA_FLAGS"),
-            settings.jax_disable_most_optimizations,
+            # A setting that is not there in every version; the environment then says it.
+            getattr(settings, "jax_disable_most_optimizations", os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS")),
         )
     ) + repr([(d.platform, d.device_kind) for d in jax.local_devices()])
 

@@ -5,10 +5,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference import hmm as twin
+from scipy.special import logsumexp
 
 from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import Sequences
 from natgrad.kernels.hmm.emissions import BY_COLUMN, QUADRATIC
+from natgrad.kernels.hmm.paths import draw_paths
 from natgrad.models.hmm.forward_backward import Windows, count, grown, viterbi, weights_of, whole_sequences
 
 pytestmark = pytest.mark.usefixtures("loops")
@@ -223,3 +225,26 @@ def test_successive_differences_stop_too_early_and_the_bound_does_not():
     found = grow(weights, [30], 1, 0, 61, tol=1e-3, unit=2)
     states = twin.chain(logs[30:31], transition, found.before[0], found.behind[0]).states[0]
     assert 0.5 * np.abs(states - exact).sum() < 1e-3
+
+
+def test_drawn_paths_are_their_definition(rng):
+    """The path of each uniform number by plain loops: forward sums in logarithms, then backward, state by state."""
+    n_chains, n_times, n_states, n_paths = 2, 7, 3, 6
+    potentials, initial = rng.normal(0, 2, (n_chains, n_times, n_states)), rng.normal(size=(n_chains, n_states))
+    transition = rng.normal(size=(n_chains, n_states, n_states))
+    transition[0, 1, 2] = initial[1, 0] = -np.inf
+    starts = np.array([1, 0, 0, 1, 0, 0, 0], dtype=bool)
+    uniforms, out = rng.random((n_paths, n_times)), np.empty((n_paths, n_times), dtype=np.int64)
+    draw_paths(potentials, initial, transition, starts, uniforms, out)
+    for path in range(n_paths):
+        chain = path % n_chains
+        forward = np.empty((n_times, n_states))
+        for t in range(n_times):
+            before = initial[chain] if starts[t] else logsumexp(forward[t - 1][:, None] + transition[chain], axis=0)
+            forward[t] = before + potentials[chain, t]
+        for t in reversed(range(n_times)):
+            logits = forward[t].copy()
+            if t + 1 < n_times and not starts[t + 1]:
+                logits += transition[chain][:, out[path, t + 1]]
+            shares = np.cumsum(np.exp(logits - logsumexp(logits)))
+            assert out[path, t] == np.searchsorted(shares, uniforms[path, t])

@@ -58,6 +58,8 @@ def twins() -> Iterator[Callable[[], object]]:
     yield lambda: hmm.test_log_weights_a_thousand_apart("codes", 6, 0.2, rng)
     yield lambda: hmm.test_an_outlier_that_only_a_forbidden_state_could_explain(rng)
     yield lambda: hmm.test_operators_and_their_diameter(rng)
+    yield lambda: hmm.test_drawn_paths_are_their_definition(rng)
+    yield lambda: gibbs.check_shares(sweeps=400, within=0.1)
     yield lambda: state_space.test_the_compiled_smoother_is_its_twin((2,), 5, 2)
     yield messages.test_nothing_read_is_the_start
     yield lambda: lda.test_exp_digamma(np.float64, 1e-13)

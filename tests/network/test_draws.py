@@ -96,7 +96,7 @@ def test_draws_of_a_gaussian_posterior():
 def test_draws_of_mean_and_precision_are_those_of_a_grid():
     y = np.array([1.2, -0.3, 0.8, 2.1, 0.4, 1.0])
     mu, tau = ng.Normal("mu", 0.0, 0.1), ng.Gamma("tau", 1.0, 1.0)
-    draws = drawn(ng.Network(ng.Normal("y", mu, tau, plate=ng.Plate("n", 6), observed=y)), 1000)
+    draws = drawn(ng.Network(ng.Normal("y", mu, tau, plate=ng.Plate("n", 6), observed=y)), 400)
     m, t = np.meshgrid(np.linspace(-3, 5, 801), np.linspace(0.01, 12, 1200), indexing="ij")
     log = -0.05 * m**2 - t + 3 * np.log(t) - 0.5 * t * ((y[:, None, None] - m) ** 2).sum(0)
     weight = np.exp(log - log.max())
@@ -110,15 +110,32 @@ def test_draws_of_categories_are_those_of_an_enumeration():
     a, b = ng.Categorical("a", [0.3, 0.7]), ng.Categorical("b", [0.6, 0.4])
     table = np.array([[0.9, 0.2], [0.3, 0.6]])
     network = ng.Network(ng.Bernoulli("y", ng.table(table)[a, b], plate=ng.Plate("n", 3), observed=[1, 0, 1]))
-    draws = network.fit(verbose=False).draws(2000, verbose=False)
+    draws = network.fit(verbose=False).draws(700, verbose=False)
     joint = np.outer([0.3, 0.7], [0.6, 0.4]) * table**2 * (1 - table)
     joint /= joint.sum()
     values = draws["a"].values.ravel(), draws["b"].values.ravel()
     for i, j in itertools.product(range(2), range(2)):
         share = ((values[0] == i) & (values[1] == j)).mean()
-        assert share == pytest.approx(joint[i, j], abs=0.025)
+        assert share == pytest.approx(joint[i, j], abs=0.04)
     # The average of conditional probabilities is nearer than a frequency.
-    np.testing.assert_allclose(draws["a"].mean(), joint.sum(1), atol=0.02)
+    np.testing.assert_allclose(draws["a"].mean(), joint.sum(1), atol=0.03)
+
+
+def test_what_is_missing_of_a_node_is_drawn_and_what_was_observed_stays():
+    values = np.array([0.5, np.nan, -1.0, np.nan])
+    n = ng.Plate("n", 4)
+    m = ng.Normal("m", 0.0, 0.1)
+    x = ng.Normal("x", m, 1.0, plate=n, observed=values)
+    draws = drawn(ng.Network(ng.Normal("y", x, 4.0, plate=n, observed=[0.4, 2.0, -1.2, 0.0])))
+    seen = ~np.isnan(values)
+    np.testing.assert_array_equal(draws["x"].mean()[seen], values[seen])
+    np.testing.assert_array_equal(draws["x"].std()[seen], 0.0)
+    precision = np.diag([5.0, 5.0, 4.1])
+    precision[2, :2] = precision[:2, 2] = -1.0
+    covariance = np.linalg.inv(precision)
+    mean = covariance @ [8.0, 0.0, -0.5]
+    np.testing.assert_allclose(draws["x"].mean()[~seen], mean[:2], atol=0.05)
+    np.testing.assert_allclose(draws["x"].std()[~seen], np.sqrt(np.diag(covariance))[:2], rtol=0.1)
 
 
 def test_draws_of_a_chain_are_those_of_all_paths():
@@ -126,7 +143,7 @@ def test_draws_of_a_chain_are_those_of_all_paths():
     start, move, mean = np.array([0.6, 0.4]), np.array([[0.8, 0.2], [0.3, 0.7]]), np.array([0.0, 1.0])
     z = ng.MarkovChain("z", start, move, plate=ng.Plate("time", 4))
     network = ng.Network(ng.Normal("y", ng.table(mean)[z], 2.0, plate=z.plates[0], observed=y))
-    draws = network.fit(verbose=False).draws(1000, verbose=False)
+    draws = network.fit(verbose=False).draws(500, verbose=False)
     logs = {}
     for path in itertools.product(range(2), repeat=4):
         p = start[path[0]] * np.prod([move[i, j] for i, j in itertools.pairwise(path)])
@@ -134,7 +151,7 @@ def test_draws_of_a_chain_are_those_of_all_paths():
     total = np.logaddexp.reduce(list(logs.values()))
     values = draws["z"].values.reshape(-1, 4)
     for path, log in logs.items():
-        assert (values == path).all(1).mean() == pytest.approx(np.exp(log - total), abs=0.02)
+        assert (values == path).all(1).mean() == pytest.approx(np.exp(log - total), abs=0.03)
 
 
 # -- chains --

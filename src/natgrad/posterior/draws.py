@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
 from natgrad._version import __version__
 from natgrad.errors import PoorMixing
@@ -95,11 +96,16 @@ class DrawnFactor:
         return np.sqrt(self.var())
 
     def interval(self, mass: float = 0.9) -> tuple[Array, Array]:
-        """Ends of each element's central interval with probability ``mass``: quantiles of the draws."""
+        """Ends of each element's central interval with probability ``mass``: quantiles of the draws.
+
+        Where averages alone were kept, those of a distribution of the node's kind with their mean and variance.
+        """
         if not 0 < mass < 1:
             raise ValueError(f"mass must lie in (0, 1), got {mass}. For 90 % use mass=0.9.")
         if self.family.name in (*CATEGORIES, "Bernoulli", "Binary"):
             raise TypeError(f"{self.family.name} has no interval: use mean(), the probabilities.")
+        if self.kept is None:
+            return _matched(self.family, self.mean(), self.var(), mass)
         values = self.values
         low, high = np.quantile(values.reshape(-1, *values.shape[2:]), [(1 - mass) / 2, (1 + mass) / 2], axis=0)
         return low, high
@@ -156,6 +162,20 @@ class DrawsSettings:
 
 
 register(DrawsSettings)
+
+
+def _matched(family: Family, mean: Array, var: Array, mass: float) -> tuple[Array, Array]:
+    """The central interval of a Beta, a Gamma or a Normal with a mean and a variance, whichever has the node's range."""
+    tails = (1 - mass) / 2, (1 + mass) / 2
+    var = np.maximum(var, 1e-300)
+    if family.name in ("Dirichlet", "Beta"):
+        total = np.maximum(mean * (1 - mean) / var - 1, 1e-12)
+        low, high = (special.betaincinv(mean * total, (1 - mean) * total, t) for t in tails)
+    elif family.name == "Gamma":
+        low, high = (special.gammaincinv(mean**2 / var, t) * var / mean for t in tails)
+    else:
+        low, high = (mean + special.ndtri(t) * np.sqrt(var) for t in tails)
+    return np.asarray(low), np.asarray(high)
 
 
 class Draws(ExportMixin, Mapping[str, DrawnFactor]):

@@ -1,5 +1,6 @@
 """The Gibbs finish: the oracle is exact, the fast sampler agrees with it, counts stay right, and a fit keeps its promises."""
 
+import itertools
 from functools import cache
 
 import numpy as np
@@ -11,6 +12,8 @@ from reference.lda import draw_documents
 
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
+from natgrad.kernels.lda.shares import draw_shares
+from natgrad.models.lda.drawn import TopicMoments, drawn_factors
 from natgrad.models.lda.gibbs import GibbsSweeps, Sampler
 from natgrad.models.lda.problem import LDAProblem
 from natgrad.models.lda.topics import aligned
@@ -153,7 +156,7 @@ def test_a_finish_says_what_it_is():
     assert model.log_likelihood_.shape == (60,)
     assert np.isfinite(model.log_likelihood_).all()
     assert model.components_.sum() == pytest.approx(drawn().counts.sum() + 5 * 60 * 0.1, rel=1e-9)
-    assert set(model.posterior_) == {"phi"}
+    assert set(model.posterior_) == {"phi", "theta"}
     assert np.isfinite(model.score(drawn().counts))
     assert not hasattr(plain, "log_likelihood_")
 
@@ -203,3 +206,86 @@ def test_fractions_and_wrong_wishes_are_explained():
         ng.LDA(2, finish="mcmc").fit(np.eye(3))
     with pytest.raises(ValueError, match="finish_sweeps"):
         ng.LDA(2, finish="gibbs", finish_sweeps=0).fit(np.eye(3))
+
+
+# -- what the samples say of topics and documents --
+
+
+def enumerated_moments():
+    """E[φ], E[φ²], E[θ], E[θ²] of the tiny corpus, over all assignments of its tokens."""
+    documents, words = np.nonzero(TINY)
+    d, w = np.repeat(documents, TINY[documents, words]), np.repeat(words, TINY[documents, words])
+    weights, found = [], {"phi": [], "theta": []}
+    for z in itertools.product(range(2), repeat=len(w)):
+        n_kw, n_dk = np.zeros((2, 3)), np.zeros((3, 2))
+        np.add.at(n_kw, (np.array(z), w), 1)
+        np.add.at(n_dk, (d, np.array(z)), 1)
+        a, b = n_dk + ALPHA, n_kw + BETA
+        weights.append(
+            (sp.gammaln(a).sum() - sp.gammaln(a.sum(1)).sum()) + sp.gammaln(b).sum() - sp.gammaln(b.sum(1)).sum()
+        )
+        for name, c in (("phi", b), ("theta", a)):
+            total = c.sum(1, keepdims=True)
+            found[name].append([c / total, c * (c + 1) / (total * (total + 1))])
+    share = sp.softmax(weights)
+    return {name: np.tensordot(share, np.array(parts), 1) for name, parts in found.items()}
+
+
+def test_moments_of_topics_and_documents_are_those_of_an_enumeration():
+    sampler = Sampler(as_corpus(TINY), ALPHA, BETA, seed=3)
+    sampler.settle(np.array([[5.0, 1.0, 1.0], [1.0, 1.0, 9.0]]))
+    moments = TopicMoments(4000)
+    for number in range(4000):
+        sampler.sweep(fresh=number == 0)
+        moments.add(sampler)
+    for name, (first, second) in enumerated_moments().items():
+        factor = drawn_factors(moments.kept())[name]
+        np.testing.assert_allclose(factor.mean(), first, atol=0.02)
+        np.testing.assert_allclose(factor.var(), second - first**2, atol=0.01)
+        np.testing.assert_allclose(factor.values[0].mean(0), first, atol=0.03)
+
+
+def check_shares(sweeps, within):
+    """Shares of documents given topics, against all assignments of their tokens."""
+    X, alpha = np.array([[2, 0, 1], [0, 3, 0]]), np.array([0.5, 1.5])
+    topics = np.array([[0.7, 0.2, 0.1], [0.1, 0.5, 0.4]])
+    first, second = np.empty((2, 2)), np.empty((2, 2))
+    corpus = as_corpus(X)
+    draw_shares(
+        first, second, corpus.start, corpus.words, corpus.counts.astype(np.int64), np.ascontiguousarray(topics.T), alpha,
+        np.array([5, 9], dtype=np.uint64), 20, sweeps,
+    )  # fmt: skip
+    for d, row in enumerate(X):
+        w = np.repeat(np.arange(3), row)
+        weights, parts = [], []
+        for z in itertools.product(range(2), repeat=len(w)):
+            a = alpha + np.bincount(z, minlength=2)
+            weights.append(np.log(topics[list(z), w]).sum() + sp.gammaln(a).sum())
+            parts.append([a / a.sum(), a * (a + 1) / (a.sum() * (a.sum() + 1))])
+        wanted = np.tensordot(sp.softmax(weights), np.array(parts), 1)
+        np.testing.assert_allclose([first[d], second[d]], wanted, atol=within)
+
+
+def test_shares_given_topics_are_those_of_an_enumeration():
+    check_shares(sweeps=20_000, within=0.01)
+
+
+def test_a_finish_has_wider_intervals_and_keeps_them_in_a_file(tmp_path):
+    X = draw_documents(80, 12, 3, 30, 1, doc_prior=1.0, topic_prior=0.5).counts
+    options = {"n_topics": 3, "seed": 1, "doc_prior": 1.0, "topic_prior": 0.5, "verbose": False}
+    model = ng.LDA(finish="gibbs", finish_sweeps=120, **options).fit(X)
+    plain = ng.LDA(**options).fit(X)
+    order = aligned(model.topics_, plain.topics_).other
+    wide, narrow = model.posterior_["phi"].std(), plain.posterior_["phi"].std()[order]
+    assert np.median(wide / narrow) > 1.05
+    np.testing.assert_allclose(model.posterior_["phi"].mean(), model.topics_, atol=0.02)
+    low, high = model.posterior_["theta"].interval(0.9)
+    assert (low < high).all()
+    mean, sd = model.transform(X, return_std=True)
+    np.testing.assert_array_equal(mean, model.transform(X))
+    assert np.median(sd / plain.transform(X, return_std=True)[1][:, order]) > 1.05
+    model.save(tmp_path / "topics")
+    again = ng.load(tmp_path / "topics")
+    np.testing.assert_array_equal(again.posterior_["phi"].interval()[0], model.posterior_["phi"].interval()[0])
+    np.testing.assert_array_equal(again.transform(X, return_std=True)[1], sd)
+    assert "draws_moments_" not in vars(again.partial_fit(X))

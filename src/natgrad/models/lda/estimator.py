@@ -233,10 +233,20 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         return self
 
     def transform(self, X: Any, return_std: bool = False) -> Any:
-        """The expected topic shares of documents [D, K]; with ``return_std``, also their standard deviations under q."""
-        gamma = self._inferred(self._held_out(X)).gamma.astype(np.float64)
+        """The expected topic shares of documents [D, K]; with ``return_std``, also their standard deviations.
+
+        These are those of q, which are too small; with ``finish="gibbs"``, those of Gibbs samples given the topics, about the
+        shares that are returned.
+        """
+        corpus = self._held_out(X)
+        gamma = self._inferred(corpus).gamma.astype(np.float64)
         total = gamma.sum(1, keepdims=True)
         mean = gamma / total
+        if return_std and hasattr(self, "draws_moments_"):
+            from natgrad.models.lda.drawn import deviations
+
+            with self._threads():
+                return mean, deviations(corpus, mean, self.topics_, self.doc_prior_, self._seed)
         return (mean, np.sqrt(mean * (1.0 - mean) / (total + 1.0))) if return_std else mean
 
     def infer(self, document: Any) -> Floats:
@@ -342,12 +352,14 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
             # From here on topics are a point, the mean over samples.
             self.log_likelihood_: Floats = sampler.log_likelihood
             self._publish(*sampler.point(result.state))
+            self._show_draws(sampler.moments.kept())
         else:
             self._publish(problem, result.state)
         tell_empty_topics(self.components_, self.topic_prior_)
 
     def _publish(self, problem: LDAProblem, state: State, seed: int | None = None) -> None:
         block = problem.blocks["phi"]
+        self.__dict__.pop("draws_moments_", None)  # of another run
         # The seed is kept apart from the parameter, which may be changed before the next fit.
         self._state, self._fitted, self._seed = state, problem, int(self.seed) if seed is None else seed
         posterior = factors_of(problem.blocks, state)

@@ -12,6 +12,8 @@ from natgrad.inference.schema import check, either, like, state_of
 from natgrad.inference.steppers.group_memory import n_remembered
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
+from natgrad.models.lda.drawn import MOMENTS, drawn_factors
+from natgrad.posterior.export import Posterior
 from natgrad.posterior.files.tables import RUN, groups_of
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["LDAFiles"]
 
 # There after a fit, but not after partial_fit alone.
-OF_A_RUN = ("trace_", "stop_", "log_likelihood_")
+OF_A_RUN = ("trace_", "stop_", "log_likelihood_", "draws_moments_")
 # Concentrations that single precision can hold along with counts.
 PRIOR = "in [1e-30, 1e6]"
 SETTINGS: dict[str, Any] = {
@@ -58,7 +60,7 @@ FITTED: dict[str, Any] = {
     "n_words": "size word",
     "n_documents_seen": "natural",
     "elbo": "float",
-    "run": either({}, {"trace_": Trace, "stop_": Stop, "log_likelihood_?": "float [_]"}),
+    "run": either({}, {"trace_": Trace, "stop_": Stop, "log_likelihood_?": "float [_]", "draws_moments_?": MOMENTS}),
 }
 TOPICS = "Dirichlet [topic; word]"
 LEARNED = {"doc_prior": f"real [topic] {PRIOR}", "topic_prior": f"real {PRIOR}"}
@@ -84,6 +86,12 @@ class LDAFiles(Estimator):
 
     def _publish(self, problem: LDAProblem, state: State, seed: int | None = None) -> None:
         raise NotImplementedError
+
+    def _show_draws(self, kept: dict[str, Any]) -> None:
+        """Have the posterior that the samples of a finish say in place of a point."""
+        self.draws_moments_ = kept
+        axes, labels = {"phi": ("word",), "theta": ("topic",)}, {"word": self._names}
+        self.posterior_: Any = Posterior(drawn_factors(kept), axes=axes, labels=labels)  # type: ignore[arg-type]
 
     @classmethod
     def _settings_table(cls) -> Mapping[str, Any]:
@@ -129,6 +137,8 @@ class LDAFiles(Estimator):
         for name in OF_A_RUN:
             if name in saved["run"]:
                 setattr(self, name, saved["run"][name])
+        if "draws_moments_" in saved["run"]:
+            self._show_draws(saved["run"]["draws_moments_"])
 
 
 def _log_mean(name: str, lam: Any) -> tuple[Any, ...]:

@@ -20,6 +20,7 @@ from natgrad.inference.problem import State
 from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.kernels.lda.gibbs import count_topics, merge_shards, rising_sums, rising_total, sweep_shards, word_tables
 from natgrad.models.lda.dirichlet_prior import RANGE
+from natgrad.models.lda.drawn import TopicMoments
 from natgrad.models.threads import threads_for
 from natgrad.random import Stream, generator
 
@@ -57,6 +58,7 @@ class GibbsSweeps:
         self.problem, self.sweeps, self.burn = problem, sweeps, sweeps // 2
         self.log_likelihood: Floats = np.empty(0)
         self.averaged = 0
+        self.moments = TopicMoments(sweeps - sweeps // 2)
         self._sampler: Sampler | None = None
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
@@ -67,6 +69,8 @@ class GibbsSweeps:
             sampler.update_hyper(self.problem.learn)
         value = sampler.sweep(fresh=number <= self.burn, averaged=sampling)
         self.averaged += sampling
+        if sampling:
+            self.moments.add(sampler)
         self.log_likelihood = np.append(self.log_likelihood, value / max(1.0, self.problem.corpus.n_tokens))
         return state, StepInfo({}, float("nan"), self.problem.n_messages, unbounded=True)
 

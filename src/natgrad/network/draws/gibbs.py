@@ -103,8 +103,9 @@ class Gibbs:
         kept: dict[str, Array] = {}
         for name, block in self.problem.blocks.items():
             wide = tuple(np.broadcast_to(part, (self.chains, *np.shape(part))) for part in lam[name])
-            values[name], stats[name] = self._drawn(block, wide, rngs)
-            first, second = self._summand(block, wide, values[name])
+            with np.errstate(all="ignore"):
+                values[name], stats[name] = self._drawn(block, wide, rngs)
+                first, second = self._summand(block, wide, values[name])
             sums[name] = np.zeros_like(first), np.zeros_like(second)
             if name in self.strides:
                 shape = (self.chains, -(-self.schedule.n // self.strides[name]), *values[name].shape[1:])

@@ -100,13 +100,13 @@ def _strides(gibbs: Gibbs, fit: Fit, schedule: Schedule, chains: int, asked: set
     """Every how many draws of each node one is kept: powers of two, so that those of the rarest are draws of all."""
     found = {}
     for name in fit.problem.blocks:
+        if fit.problem.plan.nodes[name].is_auxiliary and name not in asked:
+            continue
         if name in gibbs.copies:
             if name in asked:
                 raise ValueError(
                     f"draws of {name!r} cannot be kept: it lies on a plate with weights, and stands for several values at once"
                 )
-            continue
-        if fit.problem.plan.nodes[name].is_auxiliary and name not in asked:
             continue
         family, shapes = fit.problem.blocks[name].family, fit.problem.plan.nodes[name].stat_shapes()
         numbers = math.prod(shapes[0][:-1] if family.name in ("Categorical", "MarkovChain") else shapes[0])
@@ -138,7 +138,7 @@ def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings) ->
             first, second = np.where(seen, done * known, first), np.where(seen, done * known**2, second)
         factors[name] = DrawnFactor(name, block.family, block.plates, kept, first, second, done, stride, block.origin)
     made = settings if done == settings.n else _with_n(settings, done)
-    return Draws(factors, made, memory["relabelled"], predictive=_predictive_of(fit.problem.plan))
+    return Draws(factors, made, memory["relabelled"], labels=fit._labels, predictive=_predictive_of(fit.problem.plan))
 
 
 def _with_n(settings: DrawsSettings, n: int) -> DrawsSettings:
@@ -147,7 +147,8 @@ def _with_n(settings: DrawsSettings, n: int) -> DrawsSettings:
 
 def attached(network: Any, draws: Draws) -> Draws:
     """Draws with the network that they are of."""
-    blocks = network.problem.blocks
+    nodes = network.problem.plan.nodes
+    blocks = {name: block for name, block in network.problem.blocks.items() if not nodes[name].is_auxiliary}
     if list(blocks) != list(draws) or any(draws[n].family != b.family for n, b in blocks.items()):
         raise ValueError(f"the network has hidden nodes {', '.join(blocks)}, and the draws {', '.join(draws)}")
     for name, block in blocks.items():
