@@ -1,9 +1,9 @@
-"""Where fits of networks with several optima end: the default start, clusters and draws over ten seeds, beside the best of 50 draws.
+"""Where fits of networks with several optima end: the default start, clusters and draws over ten seeds, and the best of 50 draws.
 
     python benchmarks/starts.py                 # all models, a few minutes
     python benchmarks/starts.py --only faithful blocks
 
-Bounds are relative to the best of 50 runs with ``init="random"``: 0 is as good as that, −3 is three nats below, +3 above. Processor
+Bounds are relative to the best of 50 runs with ``init="random"``: 0 is as good, −3 is three nats below, +3 above. Processor
 seconds are those of one fit in a process that is warm.
 
 Results: ``benchmarks/results/starts.json`` and ``benchmarks/results/starts.md``.

@@ -16,6 +16,9 @@ from natgrad.inference.trace import StartRecord
 
 __all__ = ["Starts", "best_start"]
 
+# Nats by which a start has to be higher than the first to be worth more steps; two that lead to one optimum are not.
+WORTH = 0.01
+
 
 class Starts(NamedTuple):
     """Where a run may begin.
@@ -27,8 +30,10 @@ class Starts(NamedTuple):
     rounds : steps of every candidate, and then of those that are left in each later round
     finish : the best state in, the one that the run begins with out
     n_threads : how many are tried at a time; the result does not depend on it
-    patience : rounds in which the second goes on with the first, as long as it may overtake it; 0: it is dropped like the others
+    patience : rounds in which the second, and the best of every other kind, go on with the first as long as they may overtake it:
+        what begins slowly may end higher. 0: they are dropped like the others
     names : what the candidates are called in the trace
+    kinds : what kind each of them is of
     """
 
     candidates: Sequence[Callable[[], State]]
@@ -38,6 +43,7 @@ class Starts(NamedTuple):
     n_threads: int = 1
     patience: int = 0
     names: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
 
 
 class _Trial(NamedTuple):
@@ -69,8 +75,8 @@ def best_start(starts: Starts, seed: int, time_is_up: Callable[[], bool]) -> Bes
             ended.update((trial.number, trial) for trial in found)
             n_rounds += 1
             left = found[: len(found) // 2]
-            if len(left) == 1 and starts.patience:
-                left = found[:2] if n_rounds <= starts.patience and _may_overtake(found[1], found[0]) else []
+            if starts.patience:
+                left = _going_on(starts, found, n_rounds)
             if not left or time_is_up():
                 total = sum(trial.read for trial in ended.values())
                 return BestStart(starts.finish(found[0].make()), total, _records(starts, found[0], ended))
@@ -95,9 +101,22 @@ def _improved(task: tuple[Starts, _Trial, int, int]) -> _Trial:
     return trial._replace(make=lambda: state, bounds=tuple(bounds or [float("-inf")]), read=read)
 
 
+def _going_on(starts: Starts, found: list[_Trial], n_rounds: int) -> list[_Trial]:
+    """Of the better half, and of those that are owed more patience, who may overtake the first; nobody if nobody may."""
+    kinds = starts.kinds or tuple(map(str, range(len(starts.candidates))))
+    best: dict[str, _Trial] = {}
+    for trial in found:
+        best.setdefault(kinds[trial.number], trial)
+    asked = {trial.number for trial in found[: len(found) // 2]}
+    if n_rounds <= starts.patience:
+        asked |= {trial.number for trial in (*best.values(), *found[:2])}
+    others = [trial for trial in found[1:] if trial.number in asked and _may_overtake(trial, found[0])]
+    return [found[0], *others] if others else []
+
+
 def _may_overtake(second: _Trial, first: _Trial) -> bool:
     left = left_to_gain(second.bounds)
-    return left is None or second.bounds[-1] + left.gain > first.bounds[-1]
+    return left is None or second.bounds[-1] + left.gain > first.bounds[-1] + WORTH
 
 
 def _records(starts: Starts, best: _Trial, ended: dict[int, _Trial]) -> tuple[StartRecord, ...]:

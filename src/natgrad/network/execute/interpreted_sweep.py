@@ -7,7 +7,7 @@ network these, and not the numbers, are what a sweep costs.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,11 +43,15 @@ class Interpreter:
                 found = self._sweeps[order] = InterpretedSweep(self.problem, order, self.written)
             return found(state)
 
-    def prior(self, block: Block, parents: Any) -> Stats:
-        """λ of a block given the moments of its parents alone."""
-        with self.problem.backend.running():
-            own = self.written.parts(block.name, block.name)(parents)
-            return tuple(map(np.asarray, block.family.project(own)))
+    def prior_of(self, block: Block) -> Callable[[Any], Stats]:
+        """λ of a block as a function of the moments of its parents alone."""
+
+        def prior(parents: Any) -> Stats:
+            with self.problem.backend.running():
+                own = self.written.parts(block.name, block.name)(parents)
+                return tuple(map(np.asarray, block.family.project(own)))
+
+        return prior
 
     def quadratic(self, names: tuple[str, ...], pieces: Sequence[Piece]) -> InterpretedQuadratic:
         """The bound as a function of some means that meet in these pieces."""

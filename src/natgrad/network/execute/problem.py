@@ -123,10 +123,9 @@ class NetworkProblem(EdgeProblem):
         mu: dict[str, Stats] = {}
         for name, block in self.blocks.items():
             parents = {parent: mu[parent] for parent in self.plan.parents_of(name) if parent in mu}
-            if self.interpreter is not None and not self._is_weighted(block):
-                lam[name] = self.interpreter.prior(block, parents)
-            else:
-                lam[name] = self.compiled(("prior", name), partial(self._prior, block))(parents)
+            own = None if self._is_weighted(block) else self.interpreter
+            found = self.compiled(("prior", name), partial(self._prior, block)) if own is None else own.prior_of(block)
+            lam[name] = found(parents)
             if self.plan.nodes[name].is_improper or self.plan.nodes[name].is_auxiliary:
                 lam[name] = block.family.proper(lam[name])
             mu[name] = fixed[name] if name in fixed else self._first_moments(block, lam[name])
@@ -249,8 +248,7 @@ class NetworkProblem(EdgeProblem):
             return function
 
         function = self.compiled(("advance", block.name, rate.ndim, column is not None), build)
-        name = block.name
-        number = None if column is None else np.int32(column)
+        name, number = block.name, None if column is None else np.int32(column)
         new, fresh, info = function(state.lam[name], state.mu[name], target, rate, number)
         return state._replace(lam={**state.lam, name: new}, mu={**state.mu, name: fresh}), info
 

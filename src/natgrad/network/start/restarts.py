@@ -37,6 +37,7 @@ SWEEPS, ROUNDS = (5, 5), 5
 
 class _Candidate(NamedTuple):
     name: str
+    kind: str  # clusters, points, draws, …
     make: Callable[[], State]
     order: tuple[str, ...]
 
@@ -81,6 +82,7 @@ def find_start(problem: NetworkProblem, init: Init, seed: int, n_init: int | Non
         lambda state: state._replace(t=0, memory={}),
         patience=ROUNDS,
         names=tuple(candidate.name for candidate in found),
+        kinds=tuple(candidate.kind for candidate in found),
     )
 
 
@@ -90,7 +92,7 @@ def _candidates(problem: NetworkProblem, init: Init, seed: int, n_init: int | No
             first = make_start(problem, None, seed)
         except SymmetricStart:
             return _automatic(problem, seed, n_init)
-        found = [_Candidate("priors", lambda: first, _order(problem, None))]
+        found = [_Candidate("priors", "priors", lambda: first, _order(problem, None))]
     else:
         found = _of(problem, init, seed, 0)
     for number in range(1, n_init or 1):
@@ -117,7 +119,10 @@ def _automatic(problem: NetworkProblem, seed: int, n_init: int | None) -> list[_
 def _of(problem: NetworkProblem, init: Init, seed: int, number: int, seeds: bool = False) -> list[_Candidate]:
     order = _order(problem, init)
     again = f", again {number}" if number else ""
-    return [_Candidate(f"{name}{again}", make, order) for name, make in make_starts(problem, init, seed, number, seeds)]
+    return [
+        _Candidate(f"{name}{again}", name.split()[-1], make, order)
+        for name, make in make_starts(problem, init, seed, number, seeds)
+    ]
 
 
 def _order(problem: NetworkProblem, init: Init) -> tuple[str, ...]:
