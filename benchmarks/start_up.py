@@ -182,7 +182,7 @@ def markdown(rows: dict[str, dict[str, dict[str, float]]]) -> str:
         "# Start-up: processor seconds",
         "",
         "Fresh processes. *Empty*: nothing was compiled before; *again*: a second process; *rebuilt*: the same declaration once",
-        "more in one process. Fits and networks count from after the import, commands and imports as a whole. Each *before → after*.",
+        "more in one process. Fits and networks count after the import, commands and imports as a whole. Each *before → after*.",
         "",
         "| what | empty | again | rebuilt |",
         "|---|---:|---:|---:|",

@@ -97,7 +97,10 @@ def cases():
 
 
 def posteriordb():
-    lines = ["| posterior, how it is declared | largest error of a mean, in sd | ratio of sd | smallest ESS | CPU s |", "|---|---|---|---|---|"]  # fmt: skip
+    lines = [
+        "| posterior, how it is declared | largest error of a mean, in sd | ratio of sd | smallest ESS | CPU s |",
+        "|---|---|---|---|---|",
+    ]
     for name, reference, (network, read), n in cases():
         fit = network.fit(max_steps=2000, verbose=False)
         begun = time.process_time()
@@ -120,7 +123,8 @@ def mixture():
     n, k = ng.Plate("n", 60), ng.Plate("k", 2)
     z = ng.Categorical("z", ng.Dirichlet("weights", 4.0, size=2), plate=n)
     mu, tau = ng.Normal("mu", 0.0, 0.25, plate=k), ng.Gamma("tau", 4.0, 4.0, plate=k)
-    return ng.Network(ng.Normal("y", mu[z], tau[z], plate=n, observed=np.zeros(60))), {"init": "kmeans"}, ["weights", "mu", "tau"]  # fmt: skip
+    y = ng.Normal("y", mu[z], tau[z], plate=n, observed=np.zeros(60))
+    return ng.Network(y), {"init": "kmeans"}, ["weights", "mu", "tau"]
 
 
 def hidden_markov():
@@ -165,7 +169,8 @@ def coverage(simulations):
         spent = (time.process_time() - begun) / simulations
         for name in names:
             held = [found.coverage(0.9)[name] for found in (q, drawn)]
-            lines.append(f"| {make.__name__.replace('_', ' ')} | {name} | {100 * held[0]:.0f} % | {100 * held[1]:.0f} % | {spent:.1f} |")  # fmt: skip
+            model, (of_q, of_draws) = make.__name__.replace("_", " "), (100 * share for share in held)
+            lines.append(f"| {model} | {name} | {of_q:.0f} % | {of_draws:.0f} % | {spent:.1f} |")
             print(lines[-1], flush=True)
     (FIGURES / "draws-coverage.md").write_text("\n".join(lines) + "\n")
 

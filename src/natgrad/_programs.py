@@ -5,7 +5,7 @@ processor it is for: whatever a function depends on is in there, so that what is
 Numbers are arguments: the same network with other data has the same text. Tracing a function to its text takes a tenth of
 compiling it.
 
-Nothing of the user's process is changed: `jax.config` has a persistent cache of its own, which belongs to the owner of the process.
+Nothing of the user's process is changed: `jax.config` has a persistent cache of its own, which belongs to the process.
 
     NATGRAD_CACHE=off            nothing is kept on disk
     NATGRAD_CACHE_DIR=folder     where; by default "natgrad" in the user's cache folder (XDG_CACHE_HOME, ~/.cache, …)

@@ -71,8 +71,9 @@ def check(seed: int) -> None:
     try:
         y = leaf(rng, row, mean, scale)
     except ValueError as refused:
-        assert "every observation is missing" in str(refused)
-        return
+        if "every observation is missing" in str(refused):
+            return
+        raise
     fit = ng.Network(y).fit(ng.VB(), max_steps=15, tol=0, backend="numpy", init="random", seed=seed)
     bounds = fit.trace["elbo"]
     assert not fit.stop.diverged, (seed, fit.stop)
