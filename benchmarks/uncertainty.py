@@ -1,10 +1,11 @@
 """Standard deviations of q and of linear response beside those of reference draws, and what they cost.
 
     python benchmarks/uncertainty.py posteriordb            # ten posteriors, regressions as a vector and as scalars; a minute
+    python benchmarks/uncertainty.py coverage --runs 100    # 90 % intervals on simulated data; ten minutes
 
 A ratio is a standard deviation over that of the reference draws. Seconds are processor seconds: of the fit, and of linear
 response for all parameters. Needs the file of references (``--references``).
-Results: ``benchmarks/results/uncertainty-posteriordb.md`` and ``.json``.
+Results: ``benchmarks/results/uncertainty-posteriordb.md`` and ``.json``, and ``uncertainty-coverage``.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from uncertainty_coverage import CASES, held
 from uncertainty_models import REFERENCES, Posterior, declare, read_references
 
 import natgrad as ng
@@ -95,13 +97,43 @@ def posteriordb(path: Path) -> None:
     print(table(runs).splitlines()[-1])
 
 
+def coverage(runs: int, chosen: list[str]) -> None:
+    """Coverage of 90 % intervals of q and of linear response, by model and node."""
+    lines = ["| model | node | numbers | q | linear response | not a maximum |", "|---|---|---|---|---|---|"]
+    results = []
+    for key in chosen:
+        words, make = CASES[key]
+        begin, total, refused = time.process_time(), {}, 0
+        for seed in range(runs):
+            try:
+                found = held(make(np.random.default_rng([seed, 7])))
+            except ng.errors.NotAtMaximum:
+                refused += 1
+                continue
+            for node, counts in found.items():
+                total[node] = np.add(total.get(node, 0), counts)
+        for node, (n, q, lr) in total.items():
+            lines.append(f"| {words} | {node} | {n} | {q / n:.0%} | {lr / n:.0%} | {refused} of {runs} |")
+            print(lines[-1], flush=True)
+            results.append({"model": words, "node": node, "numbers": int(n), "q": q / n, "linear_response": lr / n})
+        results[-1]["seconds"] = time.process_time() - begin
+    about = {"machine": platform.machine(), "natgrad": ng.__version__, "runs": runs, "results": results}
+    (RESULTS / "uncertainty-coverage.json").write_text(json.dumps(about, indent=1) + "\n")
+    (RESULTS / "uncertainty-coverage.md").write_text("\n".join(lines) + "\n")
+
+
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["posteriordb"])
+    parser.add_argument("what", choices=["posteriordb", "coverage"])
     parser.add_argument("--references", type=Path, default=REFERENCES)
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--models", nargs="+", choices=list(CASES), default=list(CASES))
     options = parser.parse_args()
-    posteriordb(options.references)
+    if options.what == "coverage":
+        coverage(options.runs, options.models)
+    else:
+        posteriordb(options.references)
 
 
 if __name__ == "__main__":
