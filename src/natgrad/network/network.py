@@ -17,6 +17,7 @@ from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.network.bind.fitting import fit_table
 from natgrad.network.bind.tables import is_frame
 from natgrad.network.bind.template import Template, made_parents
+from natgrad.network.compile.joint_factors import auto_groups, checked_groups, with_joint_factors
 from natgrad.network.compile.logic import warn_of_ties
 from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.execute.backend import BACKENDS, BackendName
@@ -30,6 +31,7 @@ from natgrad.network.language.nodes import Node
 from natgrad.network.results import records as _records  # noqa: F401  (what files may hold)
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
+from natgrad.network.results.joint import joined_init
 from natgrad.network.results.query import Answer, query
 from natgrad.network.results.simulation import SimulationMixin
 from natgrad.network.start.improper import improper_nodes
@@ -57,6 +59,10 @@ class Network(SimulationMixin):
     ----------
     *observed : nodes
         The observed leaves; every ancestor comes along.
+    joint : list of groups of nodes, or "auto", optional
+        Gaussian nodes that share one factor of q, so that their correlation is kept: ``joint=[("slope", "start")]``. They lie on
+        the same plates, and children read them linearly, each element of one beside that of the other. "auto" joins Normals
+        without plates that a child reads together, up to 32. By default every node has a factor of its own.
 
     Examples
     --------
@@ -69,7 +75,7 @@ class Network(SimulationMixin):
     0.8048  -7.726467
     """
 
-    def __init__(self, *observed: Any) -> None:
+    def __init__(self, *observed: Any, joint: Any = None) -> None:
         if not observed:
             raise TypeError("Network needs the observed nodes: Network(y), or Network(y1, y2)")
         for node in observed:
@@ -79,8 +85,11 @@ class Network(SimulationMixin):
                 given = f"the expression {node}" if isinstance(node, Expression) else type(node).__name__
                 raise TypeError(f"Network takes nodes, got {given}{hint}")
         self.template: Template | None = None  # a declaration whose data come later
+        self._joint: Any = None
         self.nodes: dict[str, Node] = {}
         if any(isinstance(node, RecordedNode) for node in observed):
+            if joint is not None:
+                raise TypeError("joint= is for networks that have their data, in arrays: this one gets them at fit")
             self.template = Template(observed)
             return
         self.nodes = collected(observed)
@@ -88,6 +97,8 @@ class Network(SimulationMixin):
         self._choices: dict[BackendName | None, BackendChoice] = {}
         check_plates(self.nodes.values())
         self.states: dict[str, tuple[str, ...]] = {}
+        if joint is not None:
+            self._joint = joint if isinstance(joint, str) and joint == "auto" else checked_groups(joint, self.nodes)
         if any(node.is_observed or node.has_evidence for node in self.nodes.values()):
             warn_unreached(self.nodes)
         elif any(
@@ -156,7 +167,10 @@ class Network(SimulationMixin):
 
     @cached_property
     def _plan(self) -> Plan:
-        return make_plan(list(self.nodes.values()))
+        plan = make_plan(list(self.nodes.values()))
+        if self._joint is None:
+            return plan
+        return with_joint_factors(plan, auto_groups(plan) if self._joint == "auto" else self._joint)
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -274,6 +288,7 @@ class Network(SimulationMixin):
         if not any(node.is_observed or node.has_evidence for node in self.nodes.values()):
             raise ValueError(f"{self._nothing_observed}; query() answers without data")
         method = checked_method(self._only_method(data, method))
+        init = joined_init(init, self._plan.members)
         restarts = None if n_init is None else whole_number(n_init, "n_init")
         limits = Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes)
         chosen = self._chosen(backend)
@@ -353,7 +368,10 @@ class Network(SimulationMixin):
         if not all(isinstance(name, str) for name in names):
             raise TypeError(f"order must be a list of the hidden nodes' names, such as {list(default)}, got {order!r}")
         # Auxiliary nodes that are not named come last, after what they read.
-        names += tuple(name for name in default if self.nodes[name].is_auxiliary and name not in names)
+        names += tuple(name for name in default if self._plan.nodes[name].is_auxiliary and name not in names)
+        if members := self._plan.members:  # where the first of them is
+            whole = (members[name].joint if name in members else name for name in dict.fromkeys(names))
+            names = tuple(dict.fromkeys(whole))
         wrong = [f"{name!r} is missing" for name in default if name not in names]
         for name in dict.fromkeys(names):
             if name not in default:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,7 @@ __all__ = [
     "ending_terms",
     "make_plan",
     "meeting_pairs",
+    "merged_monomials",
     "weight_key",
     "with_gates",
 ]
@@ -64,6 +65,7 @@ class Plan:
         str, npt.NDArray[np.float64]
     ]  # from where locations are measured; zero for those that are not here
     parts: frozenset[str] = frozenset()  # partly observed nodes whose missing elements others read
+    members: Mapping[str, Any] = field(default_factory=dict)  # nodes that are in a joint factor, and where in it
 
     @cached_property
     def orders(self) -> dict[frozenset[str], tuple[str, ...]]:
@@ -73,6 +75,21 @@ class Plan:
     def terms_of(self, name: str) -> Sequence[PlannedTerm]:
         """The terms that touch a node: its own first, then those of its children."""
         return self._terms_of[name]
+
+    def in_factor(self, name: str) -> tuple[Node, ...]:
+        """The declared nodes that a node of the plan stands for: itself, or the members of a joint factor."""
+        found: tuple[Node, ...] = getattr(self.nodes[name], "members", None) or (self.nodes[name],)
+        return found
+
+    @cached_property
+    def declared(self) -> dict[str, Node]:
+        """The nodes as they were declared, those of a joint factor one by one."""
+        return {node.name: node for name in self.nodes for node in self.in_factor(name)}
+
+    def parents_of(self, name: str) -> list[str]:
+        """The names of a node's parents in this plan; a joint factor in place of its members."""
+        found = (parent.name for parent in self.nodes[name].parents())
+        return list(dict.fromkeys(self.members[n].joint if n in self.members else n for n in found))
 
     @cached_property
     def _terms_of(self) -> dict[str, list[PlannedTerm]]:
@@ -127,7 +144,7 @@ def make_plan(
         present = None if term.mask is None or node.mask is None else node.mask.astype(bool)
         readings = {name: tuple(found) for name, found in scope.readings.items() if name != node.name}
         terms[node.name] = PlannedTerm(
-            node.name, scope.plate_names, dict(scope.sizes), _merged(monomials), readings, present,
+            node.name, scope.plate_names, dict(scope.sizes), merged_monomials(monomials), readings, present,
             {label: f.source for label, gate in scope.gates.items() for m in gate.monomials for f in m.factors if not f.known},
         )  # fmt: skip
         for name, label in scope.coupled.items():
@@ -165,7 +182,7 @@ def _labels(factors: tuple[Factor, ...]) -> list[Label]:
     return [label for factor in factors for label in factor.labels]
 
 
-def _merged(monomials: tuple[Monomial, ...]) -> tuple[Monomial, ...]:
+def merged_monomials(monomials: tuple[Monomial, ...]) -> tuple[Monomial, ...]:
     """Add up the coefficients of equal monomials (the two cross terms of a square, say); the first keeps its factors' order."""
     totals: dict[Any, tuple[float, tuple[Factor, ...]]] = {}
     for monomial in monomials:

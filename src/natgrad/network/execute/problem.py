@@ -122,7 +122,7 @@ class NetworkProblem(EdgeProblem):
         lam: dict[str, Stats] = {}
         mu: dict[str, Stats] = {}
         for name, block in self.blocks.items():
-            parents = {parent.name: mu[parent.name] for parent in self.plan.nodes[name].parents() if parent.name in mu}
+            parents = {parent: mu[parent] for parent in self.plan.parents_of(name) if parent in mu}
             if self.interpreter is not None and not self._is_weighted(block):
                 lam[name] = self.interpreter.prior(block, parents)
             else:

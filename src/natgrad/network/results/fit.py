@@ -22,9 +22,10 @@ from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import CATEGORY
 from natgrad.network.language.missing import seen_values
 from natgrad.network.language.nodes import Node
+from natgrad.network.results.joint import correlation, marginal
 from natgrad.network.results.sampling import SamplingMixin
 from natgrad.posterior.export import ExportMixin
-from natgrad.posterior.factor import Factor, shifted
+from natgrad.posterior.factor import DISCRETE, Factor, shifted
 from natgrad.posterior.files.container import write_model
 from natgrad.posterior.files.records import register
 from natgrad.renamed import RENAMED, refuse_old_names
@@ -87,12 +88,14 @@ class Fit(SamplingMixin, ExportMixin, ShowMixin):
             return key.name
         if not isinstance(key, Node):
             return str(key)
-        if self.problem.plan.nodes.get(key.name) is not key:
-            raise KeyError(f"{key!r} is not in this network; nodes are {', '.join(self.problem.plan.nodes)}")
+        if self.problem.plan.declared.get(key.name) is not key:
+            raise KeyError(f"{key!r} is not in this network; nodes are {', '.join(self.problem.plan.declared)}")
         return key.name
 
     def __getitem__(self, name: str | Node) -> Factor:
         name = self._name(name)
+        if (member := self.problem.plan.members.get(name)) is not None:
+            return marginal(name, member, self.problem.blocks[member.joint], self.state.lam[member.joint])
         block = self.problem.blocks.get(name)
         if block is None:
             what = "is observed" if name in self.problem.plan.nodes else "is not in this network"
@@ -105,13 +108,15 @@ class Fit(SamplingMixin, ExportMixin, ShowMixin):
         return Factor(name, block.family, block.plates, lam, block.origin, seen, values, self._labels)
 
     def __iter__(self) -> Iterator[str]:
-        nodes = self.problem.plan.nodes
-        return (name for name in self.problem.blocks if not nodes[name].is_auxiliary)
+        plan = self.problem.plan
+        for name in self.problem.blocks:
+            if not plan.nodes[name].is_auxiliary:
+                yield from (node.name for node in plan.in_factor(name))
 
     def __contains__(self, name: object) -> bool:
         if isinstance(name, Node):
-            return self.problem.plan.nodes.get(name.name) is name and name.name in self.problem.blocks
-        return name in self.problem.blocks
+            return self.problem.plan.declared.get(name.name) is name and name.name in self
+        return name in self.problem.blocks or name in self.problem.plan.members
 
     def bound_to(self, binding: Binding) -> Fit:
         """The same fit, which knows its declaration and the ids of its data."""
@@ -129,6 +134,8 @@ class Fit(SamplingMixin, ExportMixin, ShowMixin):
 
     def natural_gradient(self, name: str | Node) -> tuple[npt.NDArray[Any], ...]:
         """λ* − λ of one node, on all the data: the direction in which a step of length one is the exact update."""
+        if (joint := self.problem.plan.members.get(self._name(name))) is not None:
+            raise ValueError(f"{name!r} is a part of one factor: ask for that of {joint.joint!r}")
         block = self.problem.blocks[self[name].name]
         name = block.name
         target = self.problem.target(block, self.state)
@@ -283,11 +290,21 @@ class Fit(SamplingMixin, ExportMixin, ShowMixin):
         from natgrad.posterior.response.result import LinearResponse
 
         chosen = None if names is None else [self[name].name for name in names]
+        if chosen is None and self.problem.plan.members:
+            chosen = [name for name in self if self[name].family.name not in DISCRETE]
         at = linearised(self.problem, self.state, self.settings.order)
         self._response = LinearResponse(
             at, chosen, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed
         )
         return self._response
+
+    def correlation(self, first: str | Node, second: str | Node) -> Any:
+        """The correlation of two nodes under q: 0 unless they are in one factor (``Network(joint=…)``).
+
+        That of the posterior is ``fit.linear_response().correlation(first, second)``.
+        """
+        plan, names = self.problem.plan, [self[name].name for name in (first, second)]
+        return correlation(plan.members, self.problem.blocks, self.state.lam, *names)
 
     def summary(self, names: Sequence[str] | None = None, **options: Any) -> Summary:
         """A table of means, standard deviations of every level that was computed, and intervals; see `ExportMixin.summary`.

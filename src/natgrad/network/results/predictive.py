@@ -25,6 +25,7 @@ from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.slots import checked_categories
 from natgrad.network.results.conditionals import LOG_DENSITY, SAMPLE
 from natgrad.network.results.fields import field
+from natgrad.network.results.joint import expanded, part_of_joint
 from natgrad.network.results.leaves import LEAF_LOG_DENSITY
 from natgrad.validation import as_numbers
 
@@ -45,6 +46,7 @@ class Predictive:
         origins: Mapping[str, Array],
         n_draws: int = 2000,
         parts: frozenset[str] = frozenset(),
+        members: Mapping[str, Any] | None = None,
     ) -> None:
         self.node = node
         self._parts = parts  # partly observed nodes whose missing elements are read
@@ -52,6 +54,7 @@ class Predictive:
         self._lam = lam
         self._new = new
         self._origins = origins  # λ of a location is measured from there
+        self._members = members or {}  # nodes whose factor is a joint one
         _check_supported(node)
 
     def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Array:
@@ -143,6 +146,8 @@ class Predictive:
                 continue
             if parent.name in self._new:
                 drawn[parent.name] = self._draw_node(self._new[parent.name], rng, n, drawn)
+            elif parent.name in self._members:
+                drawn[parent.name] = part_of_joint(self._members[parent.name], self._lam, self._origins, rng, n, drawn)
             else:
                 drawn[parent.name] = self._posterior(parent, rng, n)
         found = {}
@@ -189,6 +194,8 @@ class Predictive:
     def _exact_variance(self) -> Array | None:
         if not isinstance(self.node, Normal) or any(parent.name in self._new for parent in self.node.parents()):
             return None
+        if any(parent.name in self._members for parent in self.node.parents()):
+            return None  # they are not independent
         precision = self.node.parameters["precision"]
         if isinstance(precision, Constant):
             noise = 1.0 / self._expected("precision", "x")
@@ -210,9 +217,9 @@ def make_predictive(
     slots: Mapping[str, Any],
 ) -> Predictive:
     """A copy of a node with new parameters and new plate sizes, ready to be drawn."""
-    if name not in plan.nodes:
-        raise KeyError(f"{name!r} is not in this network; nodes are {', '.join(plan.nodes)}")
-    original = plan.nodes[name]
+    if name not in plan.declared:
+        raise KeyError(f"{name!r} is not in this network; nodes are {', '.join(plan.declared)}")
+    original = plan.declared[name]
     if not isinstance(sizes, Mapping):
         raise TypeError(
             f"predictive({name!r}): sizes maps plates to their new sizes, as in {{plate: 100}}, got {sizes!r}"
@@ -224,7 +231,7 @@ def make_predictive(
                 f"predictive({name!r}): there is no parameter {slot!r}; {type(original).__name__} has {', '.join(names)}"
             )
     new_sizes = {(plate.name if isinstance(plate, Plate) else str(plate)): size for plate, size in sizes.items()}
-    known = {plate.name for node in plan.nodes.values() for plate in node.plates}
+    known = {plate.name for node in plan.declared.values() for plate in node.plates}
     for plate in new_sizes:
         if plate not in known:
             raise PlateMismatch(f"predictive({name!r}): there is no plate {plate!r}; the network has {sorted(known)}")
@@ -234,16 +241,17 @@ def make_predictive(
     node = _resized(original, new_sizes, filled)
     new = {
         other.name: _resized(other, new_sizes, {})
-        for other in plan.nodes.values()
+        for other in plan.declared.values()
         if not other.is_observed and any(p.name in new_sizes and p.size != new_sizes[p.name] for p in other.plates)
     }
     for parent in node.parents():
-        if not parent.is_observed and plan.nodes.get(parent.name) is not parent:
+        if not parent.is_observed and plan.declared.get(parent.name) is not parent:
             raise ValueError(
                 f"predictive({name!r}): {parent.name!r} is not a node of this network; write the new parameters with the nodes "
                 "that were fitted"
             )
-    return Predictive(node, lam, new, plan.origins, parts=plan.parts)
+    lam, origins = expanded(plan, lam)
+    return Predictive(node, lam, new, origins, parts=plan.parts, members=plan.members)
 
 
 def hidden_twin(node: Node) -> Node:

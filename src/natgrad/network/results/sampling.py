@@ -73,11 +73,23 @@ class SamplingMixin:
         (4, 200)
         """
         from natgrad.network.draws.run import draw_posterior
+        from natgrad.network.results.joint import apart
 
         fit = cast("Fit", self)
         fit._refuse_chunks("draws")
         found = draw_posterior(
-            fit, n, chains, warmup, thin, seed, names, backend, max_seconds, callbacks, verbose, keep
+            apart(fit) if fit.problem.plan.members else fit,
+            n,
+            chains,
+            warmup,
+            thin,
+            seed,
+            names,
+            backend,
+            max_seconds,
+            callbacks,
+            verbose,
+            keep,
         )
         found.warn_if_poor()
         fit._drawn = found
@@ -92,11 +104,12 @@ class SamplingMixin:
         size : int, optional
             How many draws, along a new first axis; one without it by default.
         """
+        from natgrad.network.results.joint import sampled_nodes
         from natgrad.network.results.simulate import simulate_nodes
         from natgrad.random import Stream, generator
 
         fit = cast("Fit", self)
         fit._refuse_chunks("simulate")
         rng = generator(seed, Stream.SIMULATION, 1)
-        given = {name: fit[name].sample(rng, 1 if size is None else size) for name in fit}
-        return simulate_nodes(fit.problem.plan, seed, size, given)
+        plan, given = sampled_nodes(fit, rng, 1 if size is None else size)
+        return simulate_nodes(plan, seed, size, given)

@@ -90,6 +90,6 @@ def _depths(plan: Plan) -> dict[str, int]:
     """The longest way from a node down to a leaf; nodes of a plan come parents first."""
     depth = dict.fromkeys(plan.nodes, 0)
     for name in reversed(list(plan.nodes)):
-        for parent in plan.nodes[name].parents():
-            depth[parent.name] = max(depth[parent.name], depth[name] + 1)
+        for parent in plan.parents_of(name):
+            depth[parent] = max(depth[parent], depth[name] + 1)
     return depth

@@ -119,9 +119,9 @@ def _as_likely(problem: NetworkProblem, state: State, gate: str, heavy: int, lig
         even.append(part)
     goal = tuple(np.asarray(t) - np.asarray(o) + e for t, o, e in zip(target, own, even, strict=True))
     state, _ = problem.step_block(block, state, goal, 1.0)
-    for parent in problem.plan.nodes[gate].parents():
-        if parent.name in problem.blocks:
-            above = problem.blocks[parent.name]
+    for parent in problem.plan.parents_of(gate):
+        if parent in problem.blocks:
+            above = problem.blocks[parent]
             state, _ = problem.step_block(above, state, problem.target(above, state), 1.0)
     return state
 

@@ -120,10 +120,10 @@ def _ancestors(problem: NetworkProblem, names: set[str]) -> set[str]:
     found: set[str] = set()
     waiting = list(names)
     while waiting:
-        for parent in problem.plan.nodes[waiting.pop()].parents():
-            if parent.name in problem.blocks and parent.name not in found:
-                found.add(parent.name)
-                waiting.append(parent.name)
+        for parent in problem.plan.parents_of(waiting.pop()):
+            if parent in problem.blocks and parent not in found:
+                found.add(parent)
+                waiting.append(parent)
     return found
 
 

@@ -57,7 +57,7 @@ class LinearResponse(ExportMixin):
         self._factors = {
             name: Factor(name, b.family, b.plates, tuple(np.asarray(p, np.float64) for p in at.lam[name]), b.origin)
             for name, b in at.blocks.items()
-        }
+        } | {name: factor for name, (factor, _, _) in at.views.items()}
         self._names = (
             [n for n, b in at.blocks.items() if b.family.name not in DISCRETE] if names is None else list(names)
         )

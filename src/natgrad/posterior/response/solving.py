@@ -66,10 +66,23 @@ class Solver:
 
     # -- quantities --
 
+    def _by_block(self, quantity: Quantity) -> Quantity:
+        """The weights of parts of a block as weights of the block."""
+        views = self.operator.at.views
+        if not any(name in views for name in quantity):
+            return quantity
+        found = {name: weights for name, weights in quantity.items() if name not in views}
+        for name in (name for name in quantity if name in views):
+            _, block, place = views[name]
+            whole = np.zeros(np.shape(self.factors[block].mean()))
+            whole[..., place] = quantity[name]
+            found[block] = found[block] + whole if block in found else whole
+        return found
+
     def source(self, quantity: Quantity) -> Floats:
         """Cov_q(φ, g), of one copy where an element stands for several."""
         found = {}
-        for name, weights in quantity.items():
+        for name, weights in self._by_block(quantity).items():
             stats = self.operator.covariances[name].stats_by(np.asarray(weights, np.float64))
             if name in self.operator.at.weights:
                 stats = _shared(stats, self.operator.at.weights[name], name, weights)
@@ -93,8 +106,8 @@ class Solver:
 
     def _read(self, quantity: Quantity, of: Quantity, change: Floats) -> float:
         """Cov_q(h, g) + Cov_q(h, φ)·dλ."""
-        total = 0.0
-        for name, weights in quantity.items():
+        total, of = 0.0, self._by_block(of)
+        for name, weights in self._by_block(quantity).items():
             found = self.operator.covariances[name]
             value = found.value_by(self.operator.part(change, name))
             if name in of:
@@ -131,13 +144,15 @@ class Solver:
         diag(C) = E[z ∘ C z] for random signs z (Bekas, Kokiopoulou and Saad, 2007).
         """
         own = np.asarray(self.factors[name].var(), np.float64)
-        found = self.operator.covariances[name]
+        _, block, place = self.operator.at.views.get(name, (None, name, None))
+        found = self.operator.covariances[block]
         total, squares = np.zeros_like(own), np.zeros_like(own)
         self.expect(probes)
         for _ in range(probes):
             signs = rng.choice([-1.0, 1.0], size=own.shape)
             change = self.solve(self.operator.curvature(self.source({name: signs})))
-            term = signs * found.value_by(self.operator.part(change, name))
+            moved = found.value_by(self.operator.part(change, block))
+            term = signs * (moved if place is None else moved[..., place])
             total += term
             squares += term**2
         mean = total / probes
@@ -154,7 +169,7 @@ class Solver:
         return variance, error
 
     def _left_out(self, name: str, place: tuple[int, ...]) -> bool:
-        weight = self.operator.at.weights.get(name)
+        weight = self.operator.at.weights.get(self.operator.at.views.get(name, (None, name))[1])
         return weight is not None and weight[place[: weight.ndim]] == 0
 
 

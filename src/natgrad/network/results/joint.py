@@ -1,0 +1,138 @@
+"""A joint factor in, its members' own factors and draws out: what a user reads by the names that were declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad import families
+from natgrad.inference.engine import Result
+from natgrad.inference.problem import Block, State
+from natgrad.network.compile.joint_factors import Member
+from natgrad.network.compile.plan import Plan, make_plan
+from natgrad.posterior.factor import Factor, shifted
+
+if TYPE_CHECKING:
+    from natgrad.network.results.fit import Fit
+
+__all__ = ["apart", "correlation", "expanded", "joined_init", "marginal", "part_of_joint", "sampled_nodes"]
+
+Stats = tuple[Any, ...]
+
+
+def marginal(name: str, member: Member, block: Block, lam: Stats) -> Factor:
+    """The factor of one member: its own mean and covariance out of those of all."""
+    usual = block.family.usual(tuple(np.asarray(part, np.float64) for part in lam))
+    mean, covariance = usual["mean"][..., member.place], np.linalg.inv(usual["precision"])
+    origin = None if block.origin is None else block.origin[..., member.place]
+    family: families.Family
+    if member.size is None:
+        family = families.Normal()
+        precision: Any = 1.0 / covariance[..., member.begin, member.begin]
+    else:
+        family = families.MultivariateNormal()
+        precision = np.linalg.inv(covariance[..., member.place, member.place])
+        precision = 0.5 * (precision + np.swapaxes(precision, -1, -2))
+    natural = tuple(np.asarray(part) for part in family.natural(mean=mean, precision=precision))
+    return Factor(name, family, block.plates, natural, origin)
+
+
+def correlation(
+    members: Mapping[str, Member], blocks: Mapping[str, Block], lam: Mapping[str, Stats], first: str, second: str
+) -> Any:
+    """The correlation of scalars under q; 0 for nodes of different factors."""
+    one, two = members.get(first), members.get(second)
+    if first == second:
+        return np.ones(blocks[one.joint if one else first].shape)
+    if one is None or two is None or one.joint != two.joint:
+        shape = np.broadcast_shapes(*(blocks[m.joint if m else n].shape for m, n in ((one, first), (two, second))))
+        return np.zeros(shape)
+    if one.size is not None or two.size is not None:
+        raise TypeError(f"correlation is for scalars; of vectors take fit[{one.joint!r}].parameters['precision']")
+    covariance = np.linalg.inv(blocks[one.joint].family.usual(tuple(map(np.asarray, lam[one.joint])))["precision"])
+    i, j = one.begin, two.begin
+    return covariance[..., i, j] / np.sqrt(covariance[..., i, i] * covariance[..., j, j])
+
+
+def joined_init(init: Any, members: Mapping[str, Member]) -> Any:
+    """Starts of members as one of their vector; all of them, or none."""
+    if not isinstance(init, Mapping) or not members:
+        return init
+    by_name: dict[str, Any] = {str(getattr(key, "name", key)): value for key, value in init.items()}
+    found = {name: value for name, value in by_name.items() if name not in members}
+    for joint in dict.fromkeys(members[name].joint for name in by_name if name in members):
+        group = {name: member for name, member in members.items() if member.joint == joint}
+        if missing := [name for name in group if name not in by_name]:
+            raise ValueError(f"init: {missing[0]!r} is in one factor with nodes that have a start: give it one, too")
+        values = [by_name[name] for name in group]
+        if any(isinstance(value, str) for value in values):
+            if any(not isinstance(value, str) or value != values[0] for value in values):
+                raise ValueError(f"init: the nodes of {joint!r} are in one factor, and start in the same way")
+            found[joint] = values[0]
+            continue
+        arrays: list[npt.NDArray[np.float64]] = [
+            np.asarray(value, np.float64)[..., None] if member.size is None else np.asarray(value, np.float64)
+            for value, member in zip(values, group.values(), strict=True)
+        ]
+        plates = np.broadcast_shapes(*(a.shape[:-1] for a in arrays))
+        found[joint] = np.concatenate([np.broadcast_to(a, (*plates, a.shape[-1])) for a in arrays], axis=-1)
+    return found
+
+
+def apart(fit: Fit) -> Fit:
+    """The fit with a factor for each node: joint factors by their marginals."""
+    problem = type(fit.problem)(make_plan(list(fit.problem.plan.declared.values())), fit.problem.backend.name)
+    lam = {name: shifted_to(fit[name], block.origin) for name, block in problem.blocks.items()}
+    mu = {name: block.family.expected_stats(lam[name]) for name, block in problem.blocks.items()}
+    settings = replace(fit.settings, order=tuple(problem.blocks))
+    return type(fit)(problem, Result(State(lam, mu, fit.state.t), fit.trace, fit.stop), settings, fit._resume)
+
+
+def sampled_nodes(fit: Fit, rng: np.random.Generator, n: int) -> tuple[Plan, dict[str, Any]]:
+    """The plan of the declared nodes, and draws of them from q; those of one factor are drawn together."""
+    plan, drawn = fit.problem.plan, dict[str, Any]()
+    if not plan.members:
+        return plan, {name: fit[name].sample(rng, n) for name in fit}
+    given = {
+        name: part_of_joint(plan.members[name], fit.state.lam, plan.origins, rng, n, drawn)
+        if name in plan.members
+        else fit[name].sample(rng, n)
+        for name in fit
+    }
+    return make_plan(list(plan.declared.values())), given
+
+
+def shifted_to(factor: Factor, origin: Any) -> Stats:
+    """λ of a factor, measured from another origin."""
+    old, new = (np.zeros(()) if o is None else o for o in (factor.origin, origin))
+    moved = shifted(factor.family, factor.lam, old - new) if np.any(old != new) else factor.lam
+    return tuple(np.asarray(part) for part in moved)
+
+
+def expanded(plan: Plan, lam: Mapping[str, Stats]) -> tuple[dict[str, Stats], dict[str, Any]]:
+    """λ and origins of all nodes, those of joint factors by their marginals."""
+    members, origins = plan.members, plan.origins
+    own = {
+        name: marginal(name, m, plan.blocks[m.joint], lam[m.joint]).lam for name, m in members.items() if m.joint in lam
+    }
+    start = {name: origins[m.joint][..., m.place] for name, m in members.items() if m.joint in origins}
+    return {**lam, **own}, {**origins, **start}
+
+
+def part_of_joint(
+    member: Member,
+    lam: Mapping[str, Stats],
+    origins: Mapping[str, Any],
+    rng: np.random.Generator,
+    n: int,
+    drawn: dict[str, Any],
+) -> Any:
+    """Draws of a node that shares a factor with others: these are drawn together, and kept in ``drawn``."""
+    if member.joint not in drawn:
+        joint = tuple(np.asarray(part) for part in lam[member.joint])
+        drawn[member.joint] = families.MultivariateNormal().sample(joint, rng, n) + origins.get(member.joint, 0)
+    return np.asarray(drawn[member.joint][..., member.place])
