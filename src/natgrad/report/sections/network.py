@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from natgrad.posterior.factor import Factor
 from natgrad.report.charts.drawing import draw_network
 from natgrad.report.charts.svg import Axis, bar_chart
 from natgrad.report.format import count, short
@@ -16,6 +15,14 @@ from natgrad.report.sections.contribution import Fact, Section, Subject
 __all__ = ["facts", "sections"]
 
 MOST_NUMBERS, MOST_BARS = 12, 60
+# What is said of the level of the intervals, and of a better one.
+LEVELS = {
+    "q": "Standard deviations and intervals are those of q, which are too narrow where nodes depend on each other. Call "
+    "fit.linear_response(), or fit.draws(), before report() to see better ones here.",
+    "linear response": "Means are those of q; standard deviations and intervals are those of linear response. fit.draws() also "
+    "repairs means that are off.",
+    "draws": "Means, standard deviations and intervals are those of draws from the posterior.",
+}
 
 
 def facts(subject: Subject) -> list[Fact]:
@@ -30,6 +37,8 @@ def facts(subject: Subject) -> list[Fact]:
         plates = {plate.name: plate.size for node in nodes.values() for plate in node.plates}
         found.append(Fact("plates", ", ".join(f"{name} {count(size)}" for name, size in plates.items()) or "none"))
     found.append(Fact("seed", str(fit.settings.seed)))
+    if (response := getattr(fit, "_response", None)) is not None and np.isfinite(response.contraction):
+        found.append(Fact("a plain sweep leaves", f"{response.contraction:.3g} of the distance to the optimum"))
     return found
 
 
@@ -43,18 +52,30 @@ def sections(subject: Subject) -> list[Section]:
             "figure", Html(draw_network(nodes)), tag("figcaption", "Shaded: observed. Boxes: plates."), class_="drawing"
         )
         found.append(Section("network", "The network", picture))
-    parts = [_factor(fit[name]) for name in fit]
+    level, best = _level(fit)
+    parts = [tag("p", LEVELS[level])]
+    parts += [
+        _factor(best[name] if name in set(best) else fit[name], level if name in set(best) else "q") for name in fit
+    ]
     found.append(Section("factors", "The posterior", join(parts)))
     return found
+
+
+def _level(fit: Any) -> tuple[str, Any]:
+    """The best that was computed of this fit: draws, linear response, or the factors themselves."""
+    for level, attribute in (("draws", "_drawn"), ("linear response", "_response")):
+        if (found := getattr(fit, attribute, None)) is not None:
+            return level, found
+    return "q", fit
 
 
 def _nodes(fit: Any) -> dict[str, Any]:
     """The declared nodes; a fit that was loaded from a file has none."""
     plan = getattr(getattr(fit, "problem", None), "plan", None)
-    return dict(plan.nodes) if plan is not None else {}
+    return dict(plan.declared) if plan is not None else {}
 
 
-def _factor(factor: Factor) -> Html:
+def _factor(factor: Any, level: str) -> Html:
     """A factor's numbers in a table if they are few, as bars if they are a vector, otherwise their range."""
     mean, sd = np.asarray(factor.mean(), dtype=np.float64), np.asarray(factor.std(), dtype=np.float64)
     where = f", on {' × '.join(factor.plates)}" if factor.plates else ""
@@ -73,7 +94,12 @@ def _factor(factor: Factor) -> Html:
         return join(
             [
                 heading,
-                table(("element", "mean", "sd", "90 % interval"), rows, caption=f"q({factor.name})", numeric=(1, 2, 3)),
+                table(
+                    ("element", "mean", "sd", "90 % interval"),
+                    rows,
+                    caption=f"{factor.name}, by {level}",
+                    numeric=(1, 2, 3),
+                ),
             ]
         )
     if mean.ndim == 1 and len(mean) <= MOST_BARS:
@@ -89,7 +115,7 @@ def _factor(factor: Factor) -> Html:
     return join([heading, tag("p", words + f"standard deviations from {short(sd.min())} to {short(sd.max())}.")])
 
 
-def _interval(factor: Factor, mean: Any, sd: Any) -> tuple[Any, Any]:
+def _interval(factor: Any, mean: Any, sd: Any) -> tuple[Any, Any]:
     try:
         low, high = factor.interval(0.9)
     except NotImplementedError:
