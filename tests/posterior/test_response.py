@@ -293,3 +293,45 @@ def test_an_uncoupled_node_keeps_the_variance_of_q():
     for name in ("p", "rate", "share"):
         np.testing.assert_allclose(lr[name].std(), fit[name].std(), rtol=1e-10)
         np.testing.assert_allclose(lr[name].interval(0.8), fit[name].interval(0.8), rtol=1e-8)
+
+
+def test_what_is_missing_of_an_observed_node_is_a_hidden_node():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=12)
+    y, seen = 1.0 + 2.0 * x + 0.5 * rng.normal(size=12), np.where(np.arange(12) < 3, np.nan, x)
+
+    def parents() -> Any:
+        return ng.Normal("m", 0.0, 1.0), ng.Gamma("t", 1.0, 1.0), ng.Normal("a", 0.0, 0.1), ng.Normal("b", 0.0, 0.1)
+
+    m, t, a, b = parents()
+    n = ng.Plate("n", 12)
+    node = ng.Normal("y", a + b * ng.Normal("x", m, t, plate=n, observed=seen), 4.0, plate=n, observed=y)
+    lr = ng.Network(node).fit(tol=1e-11).linear_response()
+    m, t, a, b = parents()
+    gone, there = ng.Plate("gone", 3), ng.Plate("there", 9)
+    leaves = [
+        ng.Normal("y1", a + b * ng.Normal("x1", m, t, plate=gone), 4.0, plate=gone, observed=y[:3]),
+        ng.Normal("y2", a + b * x[3:], 4.0, plate=there, observed=y[3:]),
+        ng.Normal("x2", m, t, plate=there, observed=x[3:]),
+    ]
+    apart = ng.Network(*leaves).fit(tol=1e-11).linear_response()
+    for name in "mtab":
+        np.testing.assert_allclose(lr[name].std(), apart[name].std(), rtol=1e-6)
+    np.testing.assert_allclose(lr["x"].std(), [*apart["x1"].std(), *np.zeros(9)], rtol=1e-6)
+    np.testing.assert_array_equal(lr["x"].interval()[0][3:], x[3:])
+
+
+def test_auxiliary_nodes_respond_and_are_not_shown():
+    """A logistic regression: near a Gaussian with the curvature of its density."""
+    rng = np.random.default_rng(0)
+    x = 2.0 + rng.normal(size=200)
+    y = (rng.random(200) < 1.0 / (1.0 + np.exp(1.0 - 0.7 * x))).astype(int)
+    a, b = ng.Normal("a", 0.0, 0.1), ng.Normal("b", 0.0, 0.1)
+    fit = ng.Network(ng.Bernoulli("y", logit=a + b * x, plate=ng.Plate("n", 200), observed=y)).fit(tol=1e-9)
+    lr = fit.linear_response()
+    assert set(lr) == {"a", "b"}
+    rows, mean = np.stack([np.ones(200), x], axis=1), np.array([fit["a"].mean(), fit["b"].mean()])
+    p = 1.0 / (1.0 + np.exp(-rows @ mean))
+    wanted = np.linalg.inv(0.1 * np.eye(2) + (rows * (p * (1 - p))[:, None]).T @ rows)
+    np.testing.assert_allclose([lr["a"].std(), lr["b"].std()], np.sqrt(np.diag(wanted)), rtol=0.02)
+    assert fit["b"].std() < 0.5 * lr["b"].std()

@@ -188,7 +188,10 @@ class Estimator(ShowMixin, BaseEstimator):
 
         self._check_fitted()
         at = linearised_groups(self._response_problem(X, **data), self._state)
-        found = LinearResponse(at, names, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed)
+        factors = {name: self.posterior_[name] for name in at.blocks}
+        found = LinearResponse(
+            at, factors, names, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed
+        )
         found._axes, found._labels = self.posterior_._axes, self.posterior_._labels
         return found
 

@@ -25,7 +25,7 @@ from natgrad.network.language.nodes import Node
 from natgrad.network.results.joint import correlation, marginal
 from natgrad.network.results.sampling import SamplingMixin
 from natgrad.posterior.export import ExportMixin
-from natgrad.posterior.factor import DISCRETE, Factor, shifted
+from natgrad.posterior.factor import Factor, shifted
 from natgrad.posterior.files.container import write_model
 from natgrad.posterior.files.records import register
 from natgrad.renamed import RENAMED, refuse_old_names
@@ -289,14 +289,14 @@ class Fit(SamplingMixin, ExportMixin, ShowMixin):
         from natgrad.network.results.response import linearised
         from natgrad.posterior.response.result import LinearResponse
 
+        self._refuse_chunks("linear_response")
         chosen = None if names is None else [self[name].name for name in names]
-        if chosen is None and self.problem.plan.members:
-            chosen = [name for name in self if self[name].family.name not in DISCRETE]
-        at = linearised(self.problem, self.state, self.settings.order)
-        self._response = LinearResponse(
-            at, chosen, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed
+        at, factors = linearised(self.problem, self.state, self.settings.order), {name: self[name] for name in self}
+        found = LinearResponse(
+            at, factors, chosen, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed
         )
-        return self._response
+        found._labels, self._response = self._labels, found
+        return found
 
     def correlation(self, first: str | Node, second: str | Node) -> Any:
         """The correlation of two nodes under q: 0 unless they are in one factor (``Network(joint=…)``).

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from natgrad.inference.problem import Block, State
 from natgrad.network.execute.tangent import Tangent
-from natgrad.network.results.joint import marginal
 from natgrad.posterior.response.operator import Linearised
 
 if TYPE_CHECKING:
@@ -41,10 +40,7 @@ def linearised(problem: NetworkProblem, state: State, order: tuple[str, ...]) ->
         sweep,
         lambda direction: tangent.rows(mu, direction),
         lambda lam: linearised(problem, State(lam, {}, 1), order),
-        {
-            name: (marginal(name, member, problem.blocks[member.joint], lam[member.joint]), member.joint, member.place)
-            for name, member in problem.plan.members.items()
-        },
+        {name: (member.joint, member.place) for name, member in problem.plan.members.items()},
     )
 
 

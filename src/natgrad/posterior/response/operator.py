@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 from natgrad.families.fisher import Covariances, covariances
 from natgrad.inference.problem import Block
-from natgrad.posterior.factor import Factor
 
 __all__ = ["Linearised", "Operator", "difference"]
 
@@ -42,7 +41,7 @@ class Linearised(NamedTuple):
     sweep : λ after one sweep from another λ; None where there is none
     rows : from a direction dμ to the change of the expected log density of each observation; None where it is not known
     elsewhere : the same at another λ; None where there is none
-    views : for names that are a part of a block: their factor, the block, and the index of their numbers in its events
+    views : for names that are a part of a block, the block, and the index of their numbers in its events
     """
 
     blocks: Mapping[str, Block]
@@ -53,7 +52,7 @@ class Linearised(NamedTuple):
     sweep: Callable[[dict[str, Stats]], Mapping[str, Stats]] | None = None
     rows: Callable[[dict[str, Stats]], Mapping[str, Floats]] | None = None
     elsewhere: Callable[[dict[str, Stats]], Linearised] | None = None
-    views: Mapping[str, tuple[Factor, str, Any]] = {}
+    views: Mapping[str, tuple[str, Any]] = {}
 
 
 class Operator:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,8 @@ import numpy.typing as npt
 from natgrad.errors import NotConverged
 from natgrad.families import Family
 from natgrad.families._family import tails
-from natgrad.posterior.export import ExportMixin
+from natgrad.inference.problem import State
+from natgrad.posterior.export import ExportMixin, factors_of
 from natgrad.posterior.factor import DISCRETE, Factor
 from natgrad.posterior.response.marginals import matched_quantile
 from natgrad.posterior.response.operator import Linearised
@@ -46,6 +47,7 @@ class LinearResponse(ExportMixin):
     def __init__(
         self,
         at: Linearised,
+        factors: Mapping[str, Factor],
         names: Sequence[str] | None = None,
         *,
         tol: float = 1e-9,
@@ -54,13 +56,9 @@ class LinearResponse(ExportMixin):
         exact: bool | None = None,
         seed: int = 0,
     ) -> None:
-        self._factors = {
-            name: Factor(name, b.family, b.plates, tuple(np.asarray(p, np.float64) for p in at.lam[name]), b.origin)
-            for name, b in at.blocks.items()
-        } | {name: factor for name, (factor, _, _) in at.views.items()}
-        self._names = (
-            [n for n, b in at.blocks.items() if b.family.name not in DISCRETE] if names is None else list(names)
-        )
+        whole = factors_of(at.blocks, State(dict(at.lam), {}, 0))
+        self._factors = {**whole, **factors}
+        self._names = [n for n, f in factors.items() if f.family.name not in DISCRETE] if names is None else list(names)
         for name in self._names:
             self._factor(name)
         self._at, self.left = at_optimum(at)
@@ -254,8 +252,11 @@ class ResponseFactor:
 
     def interval(self, mass: float = 0.9) -> tuple[Floats, Floats]:
         """Each element's central interval: of the law of its family's kind with this mean and standard deviation."""
-        low, high = (matched_quantile(self.family, *_centred(self.factor, self.std()), t) for t in tails(mass))
-        return low + _start(self.factor), high + _start(self.factor)
+        start, sd = 0.0 if self.factor.origin is None else self.factor.origin, self.std()
+        mean = self.mean()
+        ends = (matched_quantile(self.family, mean - start, sd, t) + start for t in tails(mass))
+        low, high = (np.where(sd > 0, end, mean) if self.factor.seen is not None else end for end in ends)
+        return low, high
 
     def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Any:
         """Draws with the covariances of linear response; ``lr.sample`` draws several nodes together."""
@@ -264,14 +265,6 @@ class ResponseFactor:
 
     def __repr__(self) -> str:
         return f"<linear response of {self.factor!r}>"
-
-
-def _start(factor: Factor) -> Any:
-    return 0.0 if factor.origin is None else factor.origin
-
-
-def _centred(factor: Factor, sd: Floats) -> tuple[Floats, Floats]:
-    return factor.mean() - _start(factor), sd
 
 
 def _shaped(factor: Factor, mean: Floats, sd: Floats, normal: Floats) -> Floats:

@@ -69,15 +69,20 @@ class Solver:
     def _by_block(self, quantity: Quantity) -> Quantity:
         """The weights of parts of a block as weights of the block."""
         views = self.operator.at.views
+        quantity = {name: self._unseen(name, weights) for name, weights in quantity.items()}
         if not any(name in views for name in quantity):
             return quantity
         found = {name: weights for name, weights in quantity.items() if name not in views}
         for name in (name for name in quantity if name in views):
-            _, block, place = views[name]
+            block, place = views[name]
             whole = np.zeros(np.shape(self.factors[block].mean()))
             whole[..., place] = quantity[name]
             found[block] = found[block] + whole if block in found else whole
         return found
+
+    def _unseen(self, name: str, weights: Any) -> Any:
+        """Weights of the elements that are not data."""
+        return weights if self.factors[name].seen is None else np.where(self.factors[name].var() > 0, weights, 0.0)
 
     def source(self, quantity: Quantity) -> Floats:
         """Cov_q(φ, g), of one copy where an element stands for several."""
@@ -144,12 +149,12 @@ class Solver:
         diag(C) = E[z ∘ C z] for random signs z (Bekas, Kokiopoulou and Saad, 2007).
         """
         own = np.asarray(self.factors[name].var(), np.float64)
-        _, block, place = self.operator.at.views.get(name, (None, name, None))
+        block, place = self.operator.at.views.get(name, (name, None))
         found = self.operator.covariances[block]
         total, squares = np.zeros_like(own), np.zeros_like(own)
         self.expect(probes)
         for _ in range(probes):
-            signs = rng.choice([-1.0, 1.0], size=own.shape)
+            signs = np.asarray(self._unseen(name, rng.choice([-1.0, 1.0], size=own.shape)))
             change = self.solve(self.operator.curvature(self.source({name: signs})))
             moved = found.value_by(self.operator.part(change, block))
             term = signs * (moved if place is None else moved[..., place])
@@ -158,18 +163,18 @@ class Solver:
         mean = total / probes
         error = np.sqrt(np.maximum(squares / probes - mean**2, 0.0) / max(probes - 1, 1))
         variance = own + mean
-        if np.any(variance <= 0):
+        if np.any(bad := (variance <= 0) & (own > 0)):
             warnings.warn(
-                f"{int((variance <= 0).sum())} variances of {name!r} are not positive after {probes} probes, and are NaN: raise "
+                f"{int(bad.sum())} variances of {name!r} are not positive after {probes} probes, and are NaN: raise "
                 "probes=, or ask for single elements by a function",
                 NotConverged,
                 stacklevel=5,
             )
-            variance = np.where(variance > 0, variance, np.nan)
+            variance = np.where(bad, np.nan, variance)
         return variance, error
 
     def _left_out(self, name: str, place: tuple[int, ...]) -> bool:
-        weight = self.operator.at.weights.get(self.operator.at.views.get(name, (None, name))[1])
+        weight = self.operator.at.weights.get(self.operator.at.views.get(name, (name,))[0])
         return weight is not None and weight[place[: weight.ndim]] == 0
 
 
