@@ -151,7 +151,7 @@ def _surroundings() -> str:
             platform.machine(),
             _processor(),
             os.environ.get("XLA_FLAGS"),
-            settings.jax_disable_most_optimizations,
+            settings.read("jax_disable_most_optimizations"),
         )
     ) + repr([(d.platform, d.device_kind) for d in jax.local_devices()])
 
