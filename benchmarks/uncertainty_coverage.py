@@ -1,4 +1,4 @@
-"""Simulated data: parameters from their priors, data from them; how often 90 % intervals of q and of linear response hold the truth.
+"""Simulated data, parameters from their priors: how often 90 % intervals of q and of linear response hold the truth.
 
 Called by ``uncertainty.py coverage``. Components are matched to the truth by their means before intervals are compared.
 """
