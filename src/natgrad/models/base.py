@@ -32,12 +32,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from natgrad.errors import ModelFileError
+from natgrad.errors import ModelFileError, NotConverged
 from natgrad.inference.engine import Limits, Phase, Phases, Result, run, take_steps
 from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.schema import Misfit, check
@@ -159,7 +160,7 @@ class Estimator(ShowMixin, BaseEstimator):
         names: Sequence[str] | None = None,
         tol: float = 1e-6,
         max_iterations: int = 200,
-        probes: int = 64,
+        probes: int = 32,
         exact: bool | None = None,
         seed: int = 0,
         **data: Any,
@@ -183,11 +184,21 @@ class Estimator(ShowMixin, BaseEstimator):
         >>> bool((lr["weights"].std() > model.posterior_["weights"].std()).all())
         True
         """
-        from natgrad.posterior.response.groups import linearised_groups
+        from natgrad.posterior.response.groups import linearised_groups, swept
         from natgrad.posterior.response.result import LinearResponse
+        from natgrad.posterior.response.solving import LEFT
 
         self._check_fitted()
-        at = linearised_groups(self._response_problem(X, **data), self._state)
+        problem = self._response_problem(X, **data)
+        state, gained = swept(problem, self._state)
+        if gained > LEFT:
+            warnings.warn(
+                f"the fit has not converged: exact sweeps gained {gained:.2g} nats, and linear response is that of the optimum, "
+                "while means are those of the fit. Fit with a smaller tol; LDA also with local_tol=1e-6, skip_below=0",
+                NotConverged,
+                stacklevel=2,
+            )
+        at = linearised_groups(problem, state)
         factors = {name: self.posterior_[name] for name in at.blocks}
         found = LinearResponse(
             at, factors, names, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed

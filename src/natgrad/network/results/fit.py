@@ -249,7 +249,7 @@ class Fit(SamplingMixin, ExportMixin, ShowMixin):
         *,
         tol: float = 1e-9,
         max_iterations: int = 1000,
-        probes: int = 64,
+        probes: int = 32,
         exact: bool | None = None,
         seed: int = 0,
     ) -> LinearResponse:

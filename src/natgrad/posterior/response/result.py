@@ -52,7 +52,7 @@ class LinearResponse(ExportMixin):
         *,
         tol: float = 1e-9,
         max_iterations: int = 1000,
-        probes: int = 64,
+        probes: int = 32,
         exact: bool | None = None,
         seed: int = 0,
     ) -> None:
