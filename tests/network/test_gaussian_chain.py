@@ -390,3 +390,33 @@ def test_the_smallest_chain_is_a_normal():
 def test_mistakes(declare, error, words):
     with pytest.raises(error, match=words):
         declare(ng.Plate("time", 3))
+
+
+def test_bounds_of_another_engine_sweep_by_sweep():
+    """BayesPy 0.6.6 on the same linear state-space model, data, start and order of updates: the bounds after each sweep.
+
+    There: GaussianMarkovChain, GaussianARD with relevances for dynamics and loadings, a Gamma precision, 15 % of the data masked.
+    """
+    rng, n_times, n_sensors, size = np.random.default_rng(0), 40, 3, 2
+    turn = 0.98 * np.array([[np.cos(0.3), -np.sin(0.3)], [np.sin(0.3), np.cos(0.3)]])
+    states = [np.array([2.0, 0.0])]
+    for _ in range(n_times - 1):
+        states.append(turn @ states[-1] + 0.3 * rng.normal(size=2))
+    y = np.array(states) @ rng.normal(size=(2, n_sensors)) + 0.5 * rng.normal(size=(n_times, n_sensors))
+    y[rng.random(y.shape) >= 0.85] = nan
+    start = {"A": 0.5 * np.eye(size) + 0.1 * rng.normal(size=(size, size)), "C": rng.normal(size=(n_sensors, size))}
+    start |= {"tau": 1.0, "alpha": np.ones(size), "gamma": np.ones(size)}
+
+    time, sensor = ng.Plate("time", n_times), ng.Plate("sensor", n_sensors)
+    alpha = ng.Gamma("alpha", 1e-2, 1e-2, plate=ng.Plate("column", size))
+    dynamics = ng.MultivariateNormal("A", 0.0, ng.diag(alpha), plate=ng.Plate("row", size), size=size)
+    x = ng.GaussianChain("x", np.zeros(size), 0.1, dynamics, 1.0, plate=time)
+    gamma = ng.Gamma("gamma", 1e-2, 1e-2, plate=ng.Plate("factor", size))
+    c = ng.MultivariateNormal("C", 0.0, ng.diag(gamma), plate=sensor, size=size)
+    tau = ng.Gamma("tau", 1e-2, 1e-2)
+    net = ng.Network(ng.Normal("y", ng.dot(c, x), tau, plate=(time, sensor), observed=y))
+    order = ["x", "C", "gamma", "A", "alpha", "tau"]
+    fit = net.fit(ng.VB(), init=start, order=order, max_steps=30, tol=0.0, backend="numpy")
+    theirs = [-247.8573288514, -211.7128170171, -189.1487679241, -177.5588325846, -172.0108376096, -169.3795243907]
+    np.testing.assert_allclose(fit.trace["elbo"][:6], theirs, rtol=0, atol=1e-9)
+    assert fit.trace["elbo"][29] == pytest.approx(-162.7684275252, abs=1e-9)

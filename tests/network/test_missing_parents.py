@@ -6,6 +6,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import natgrad as ng
+from natgrad.errors import PlateMismatch
 
 nan = np.nan
 N = ng.Plate("n", 6)
@@ -325,3 +326,26 @@ def test_draws_have_the_data_where_there_are_data():
     np.testing.assert_allclose(draws["x"].mean()[~seen], fit["x"].mean()[~seen], atol=0.3)
     assert draws.summary() is not None
     assert "x" in repr(draws)
+
+
+def columns(rows, n_rows):
+    row = ng.Plate("row")
+    level, b = ng.Normal("level", 0.0, 1.0), ng.Normal("b", 1.0, 1.0)
+    x = ng.Normal("x", level, 2.0, plate=row, observed=ng.Column("x"))
+    y = ng.Normal("y", b * x, 4.0, plate=row, observed=ng.Column("y"))
+    return ng.Network(y).fit(rows, tol=1e-10, chunk_rows=n_rows)
+
+
+def test_columns_with_gaps():
+    """In memory the same as arrays; in chunks refused, also if only a later chunk has the gap."""
+    table = {"x": np.array([0.4, 0.1, -1.1, nan]), "y": Y[:4]}
+    n = ng.Plate("n", 4)
+    x = ng.Normal("x", ng.Normal("level", 0.0, 1.0), 2.0, plate=n, observed=table["x"])
+    whole = ng.Network(ng.Normal("y", ng.Normal("b", 1.0, 1.0) * x, 4.0, plate=n, observed=Y[:4])).fit(tol=1e-10)
+    found = columns(table, None)
+    assert found.elbo == pytest.approx(whole.elbo, abs=1e-9)
+    np.testing.assert_allclose(found["x"].mean(), whole["x"].mean(), atol=1e-6)
+    with pytest.raises(
+        PlateMismatch, match="'x' has missing values that are inferred, and rows that come in chunks have no place"
+    ):
+        columns(table, 2)

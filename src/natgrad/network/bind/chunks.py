@@ -26,7 +26,9 @@ from natgrad.network.bind.tables import Table, TableChunks
 from natgrad.network.bind.template import Template, made_parents
 from natgrad.network.compile.origins import find_origins, placed
 from natgrad.network.compile.plan import coloured, make_plan, meeting_pairs, weight_key
+from natgrad.network.language.gaussian_chain import GaussianChain
 from natgrad.network.language.markov_chain import MarkovChain
+from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.scope import Numbered
 
@@ -66,7 +68,7 @@ class Chunks:
         self.names = list(template.columns_on(plate))
         inside = [name for name, node in template.nodes.items() if any(p.name == plate for p in node.plates)]
         for name in inside:
-            if issubclass(template.nodes[name].function, MarkovChain):
+            if issubclass(template.nodes[name].function, (MarkovChain, GaussianChain)):
                 raise PlateMismatch(
                     f"{name!r} is a chain along plate {plate!r}, whose rows depend on one another: it cannot be cut into chunks. "
                     "Leave chunk_rows= out, or use one of the hidden Markov models, which stream"
@@ -184,6 +186,7 @@ class Chunks:
         first: list[Node] = []
         for table in self.tables():
             nodes = self._nodes(table)
+            _check_seen(nodes)
             if self._origins is None:
                 first, self._origins = nodes, find_origins(nodes)
                 first_weight = self._weight
@@ -270,6 +273,16 @@ class Chunks:
         for node in nodes:
             placed(node, self._origins).term(known)
         return known.calls
+
+
+def _check_seen(nodes: list[Node]) -> None:
+    """What is missing and read by others is inferred, which takes a variable for each row: chunks have none for observed nodes."""
+    parts = hidden_in_part(nodes).union(node.name for node in nodes if node.entries is not None)
+    if parts:
+        raise PlateMismatch(
+            f"{min(parts)!r} has missing values that are inferred, and rows that come in chunks have no place for them: leave "
+            "chunk_rows= out, so that all rows are in memory, or fill them in"
+        )
 
 
 def _as_is(known: Known) -> Known:
