@@ -171,3 +171,39 @@ def interacting() -> Twins:
 CASES: dict[str, Callable[[], Twins]] = {
     case.__name__: case for case in (factorisation, regression, mixture, topics, pca, sequences, contests, interacting)
 }
+
+
+def _leaf(kind: str, mean: Any, tau: Any, **options: Any) -> Any:
+    """A leaf that is conjugate by augmentation: something hidden in every row makes it so."""
+    made: dict[str, Callable[[], Any]] = {
+        "logit": lambda: ng.Bernoulli("y", logit=mean, **options),
+        "probit": lambda: ng.Bernoulli("y", probit=mean, **options),
+        "student": lambda: ng.language.StudentT("y", mean, tau, df=4.0, **options),
+        "laplace": lambda: ng.language.Laplace("y", mean, tau, **options),
+        "lognormal": lambda: ng.language.LogNormal("y", mean, tau, **options),
+        "ordinal": lambda: ng.language.Ordinal("y", mean, cutpoints=[-0.5, 0.5], **options),
+        "negative": lambda: ng.language.NegativeBinomial("y", 3.0, logit=mean, **options),
+        "binomial": lambda: ng.Binomial("y", 3, logit=mean, **options),
+    }
+    return made[kind]()
+
+
+def augmented(kind: str) -> Twins:
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=(40, 2))
+    noisy = x[:, 0] + 0.5 * rng.normal(size=40)
+    values: dict[str, Any] = {
+        "logit": noisy > 0, "probit": noisy > 0, "student": noisy, "laplace": noisy, "lognormal": np.exp(noisy),
+        "ordinal": np.digitize(noisy, [-0.5, 0.5]), "negative": rng.poisson(3.0, 40), "binomial": rng.integers(0, 4, 40),
+    }  # fmt: skip
+
+    def declared(row: ng.Plate, rows: Any, observed: Any) -> ng.Network:
+        w, tau = ng.MultivariateNormal("w", 0.0, 1.0, size=2), ng.language.HalfCauchy("tau", 1.0)
+        return ng.Network(_leaf(kind, ng.dot(rows, w), tau, plate=row, observed=observed))
+
+    y = values[kind].astype(float)
+    later = declared(ng.Plate("row"), ng.Columns("a", "b"), ng.Column("y"))
+    return Twins(later, {"a": x[:, 0], "b": x[:, 1], "y": y}, declared(ng.Plate("row", 40), x, y))
+
+
+AUGMENTED = ("logit", "probit", "student", "laplace", "lognormal", "ordinal", "negative", "binomial")

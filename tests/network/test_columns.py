@@ -82,10 +82,10 @@ def test_results_carry_ids() -> None:
 def test_the_order_of_rows_and_the_names_of_levels_do_not_matter() -> None:
     case = factorisation()
     order = np.random.default_rng(1).permutation(40)
-    options = {**FIT, "max_steps": 500, "tol": 1e-9}
+    options = {**FIT, "max_steps": 60, "tol": 1e-7}
     one = case.columns.fit(case.table, init="random", **options)
     other = case.columns.fit({name: values[order] for name, values in case.table.items()}, init="random", **options)
-    assert other.elbo == pytest.approx(one.elbo, rel=1e-9)
+    assert other.elbo == pytest.approx(one.elbo, rel=1e-7)
 
 
 def side_information() -> ng.Network:

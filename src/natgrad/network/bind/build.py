@@ -14,13 +14,17 @@ from natgrad.network.bind.levels import Levels, ids_of
 from natgrad.network.bind.tables import Table
 from natgrad.network.bind.template import Template
 from natgrad.network.language.binary import Binomial
+from natgrad.network.language.censoring import censored
 from natgrad.network.language.columns import LONGEST, Column, Columns, Recorded, RecordedNode
+from natgrad.network.language.counts import NegativeBinomial
 from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.expressions import Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.operators import diag, dot, transform
 from natgrad.network.language.plates import Index, Plate
+from natgrad.network.language.robust import LogNormal, Ordinal
 from natgrad.network.language.tables import table as table_of
+from natgrad.network.language.vectors import concatenate, sum_over
 
 __all__ = ["FUNCTIONS", "Domain", "build_nodes"]
 
@@ -37,7 +41,15 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "dot": dot,
     "diag": diag,
     "table": table_of,
+    "censored": censored,
+    "concatenate": concatenate,
+    "sum_over": sum_over,
 }
+
+
+# Kinds of nodes that are nothing without data, and a value that each may have; with a link, all are such.
+STAND_IN: dict[Any, float] = {Binomial: 0.0, LogNormal: 1.0, Multinomial: 0.0, NegativeBinomial: 0.0, Ordinal: 0.0}
+LINKS = frozenset({"logit", "logits", "probit"})
 
 
 class Domain(NamedTuple):
@@ -105,12 +117,13 @@ class _Builder:
         options = {
             key: self._argument(recorded, key, value) for key, value in recorded.options.items() if key not in without
         }
-        if without and issubclass(recorded.function, (Binomial, Multinomial)):
-            # Counts of which there are none yet: the caller takes what stands for them away (`hidden_twin`).
+        stand_in = STAND_IN.get(recorded.function, 0.0 if LINKS & options.keys() else None)
+        if without and stand_in is not None:
+            # Values of which there are none yet: the caller takes what stands for them away (`hidden_twin`).
+            counts = recorded.function is Multinomial
             shape = tuple(self.plate(plate).size for plate in recorded.plates)
-            events = () if issubclass(recorded.function, Binomial) else (_length(options["probs"]),)
-            options["observed"] = np.zeros(shape + events)
-            if "trials" in options and issubclass(recorded.function, Multinomial):
+            options["observed"] = np.full(shape + ((_length(options["probs"]),) if counts else ()), stand_in)
+            if counts and "trials" in options:
                 options["observed"][..., 0] = options["trials"]
         return options
 
@@ -169,12 +182,20 @@ class _Builder:
             if value.function == "read":
                 return self._read(recorded, value.arguments[0], value.arguments[1], role)
             inner = "vector" if value.function in ("dot", "evaluate") else role
+            if value.function == "censored":
+                return self._censored(recorded, value)
             arguments = [self._value(recorded, part, inner) for part in value.arguments]
             options = {key: self._value(recorded, part, inner) for key, part in value.options.items()}
             return FUNCTIONS[value.function](*arguments, **options)
         if isinstance(value, (list, tuple)) and len(value) <= LONGEST:
             return type(value)(self._value(recorded, part, role) for part in value)
         return value
+
+    def _censored(self, recorded: RecordedNode, value: Recorded) -> Any:
+        """Bounds are values; which side was not seen is a flag."""
+        roles = {"right": "mask", "left": "mask"}
+        options = {key: self._value(recorded, part, roles.get(key, "observed")) for key, part in value.options.items()}
+        return censored(*(self._value(recorded, part, "observed") for part in value.arguments), **options)
 
     def _read(self, recorded: RecordedNode, target: Any, key: Any, role: str) -> Any:
         from natgrad.network.bind.template import _plates_of

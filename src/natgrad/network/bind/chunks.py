@@ -23,7 +23,7 @@ from natgrad.network.bind.bound import aligned, find_domain
 from natgrad.network.bind.build import Domain, build_nodes
 from natgrad.network.bind.levels import Levels
 from natgrad.network.bind.tables import Table, TableChunks
-from natgrad.network.bind.template import Template, made_parents
+from natgrad.network.bind.template import Template, made_parents, parents_first
 from natgrad.network.compile.origins import find_origins, placed
 from natgrad.network.compile.plan import coloured, make_plan, meeting_pairs, weight_key
 from natgrad.network.language.gaussian_chain import GaussianChain
@@ -68,7 +68,7 @@ class Chunks:
         self.names = list(template.columns_on(plate))
         inside = [name for name, node in template.nodes.items() if any(p.name == plate for p in node.plates)]
         for name in inside:
-            if issubclass(template.nodes[name].function, (MarkovChain, GaussianChain)):
+            if issubclass(template.nodes[name].function, (GaussianChain, MarkovChain)):
                 raise PlateMismatch(
                     f"{name!r} is a chain along plate {plate!r}, whose rows depend on one another: it cannot be cut into chunks. "
                     "Leave chunk_rows= out, or use one of the hidden Markov models, which stream"
@@ -82,7 +82,6 @@ class Chunks:
             only=[name for name in template.nodes if name not in self.inside],
         )  # fmt: skip
         self.made.update(made_parents(template))
-        self.local = tuple(name for name in inside if not template.nodes[name].is_observed)
         self._ready: Callable[[Known], Known] = _as_is
         self._held: list[Known] | None = None
         self._learn()
@@ -103,8 +102,7 @@ class Chunks:
     def known(self, table: Table) -> Known:
         """The known arrays of a chunk, under the keys of the plan."""
         calls = self._registered(self._nodes(table))
-        if len(calls) != len(self._keys):
-            raise ValueError(f"{table.where}, row {table.first}: this chunk has another structure than the first one")
+        self._check_layout(table, calls, self._layout)
         found = dict(zip(reversed(self._keys), reversed(calls), strict=True))
         found[weight_key(self.plate)] = self._weight
         return found
@@ -180,6 +178,7 @@ class Chunks:
     def _learn(self) -> None:
         """Origins, the keys of registrations, and colours; and the arrays themselves, if they fit."""
         classes: list[Any] = []
+        layout: list[Any] = []
         calls_held: list[tuple[list[Array], Array]] | None = []
         n_bytes, self.n_present = 0, dict.fromkeys(self.template.observed(), 0)
         self._origins: dict[str, npt.NDArray[np.float64]] | None = None
@@ -192,23 +191,39 @@ class Chunks:
                 first_weight = self._weight
             calls = self._registered(nodes)
             marks = [hashlib.blake2b(call.tobytes(), digest_size=12).digest() for call in calls]
-            if classes and len(classes) != len(calls):
-                raise ValueError(
-                    f"{table.where}, row {table.first}: this chunk has another structure than the first one"
-                )
+            layout = layout or _layout(calls)
+            self._check_layout(table, calls, layout)
             numbers: dict[Any, int] = {}
-            pairs = zip(classes or [(c.dtype.str, c.shape) for c in calls], marks, strict=True)
+            pairs = zip(classes or layout, marks, strict=True)
             classes = [numbers.setdefault(pair, len(numbers)) for pair in pairs]
             self._count(nodes, table.n_rows)
             n_bytes += sum(call.nbytes for call in calls)
             calls_held = None if calls_held is None or n_bytes > HELD else [*calls_held, (calls, self._weight)]
-        self._keys = [f"known:{number}" for number in classes]
+        self._layout, self._keys = layout, [f"known:{number}" for number in classes]
         self._own = (*dict.fromkeys(self._keys), weight_key(self.plate))
         known = Numbered(self._keys)
         known[weight_key(self.plate)] = first_weight
         self.plan = make_plan(first, self._origins, known)
+        # What was declared hidden, and what makes a leaf conjugate (`language/auxiliary.py`).
+        self.local = tuple(
+            name for name in self.plan.nodes if name in self.plan.blocks and self.plate in self.plan.blocks[name].plates
+        )
+        above = {node.name for node in parents_first(self.made)}
+        for name in self.plan.blocks:
+            if name not in self.local and name not in above:
+                raise PlateMismatch(
+                    f"{name!r} is hidden in the rows of {self.plate!r}, but not one for each of them: leave chunk_rows= out"
+                )
         self._held = None if calls_held is None else [self._under_keys(*entry) for entry in calls_held]
         self._colour()
+
+    @staticmethod
+    def _check_layout(table: Table, calls: list[Array], layout: list[Any]) -> None:
+        if _layout(calls) != layout:
+            raise PlateMismatch(
+                f"{table.where}, row {table.first}: what is missing, censored or known in part makes this chunk another network "
+                "than the first one, and one plan cannot serve both: leave chunk_rows= out"
+            )
 
     def _under_keys(self, calls: list[Array], weight: Array) -> Known:
         return {**dict(zip(reversed(self._keys), reversed(calls), strict=True)), weight_key(self.plate): weight}
@@ -257,7 +272,7 @@ class Chunks:
             only=self.inside,
         )  # fmt: skip
         whole = {**self.made, **made}
-        return [self._masked(node) for node in _parents_first(whole)]
+        return [self._masked(node) for node in parents_first(whole)]
 
     def _masked(self, node: Node) -> Node:
         """Where any chunk has missing values, all have a mask."""
@@ -285,19 +300,9 @@ def _check_seen(nodes: list[Node]) -> None:
         )
 
 
+def _layout(calls: list[Array]) -> list[Any]:
+    return [(call.dtype.str, call.shape) for call in calls]
+
+
 def _as_is(known: Known) -> Known:
     return known
-
-
-def _parents_first(nodes: Mapping[str, Node]) -> list[Node]:
-    found: dict[str, Node] = {}
-    for root in nodes.values():
-        waiting = [root]
-        while waiting:
-            node = waiting[-1]
-            missing = [parent for parent in node.parents() if parent.name not in found]
-            if missing and node.name not in found:
-                waiting += [nodes.get(parent.name, parent) for parent in missing]
-            else:
-                found.setdefault(node.name, waiting.pop())
-    return list(found.values())

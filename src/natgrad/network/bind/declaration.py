@@ -14,6 +14,7 @@ import numpy as np
 
 from natgrad.covariance import Covariance
 from natgrad.inference.schema import Misfit, check, refuse
+from natgrad.network import language
 from natgrad.network.bind.build import FUNCTIONS
 from natgrad.network.bind.template import Template, made_parents, processes
 from natgrad.network.language.binary import Bernoulli, Binomial
@@ -27,18 +28,20 @@ from natgrad.network.language.nodes import Node
 from natgrad.network.language.operators import _Diag, _Dot, _Product, _Sum, _Transformed
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.process import GaussianProcess
+from natgrad.network.language.simplex import HalfCauchy, StickBreaking
 from natgrad.network.language.tables import Choice, Known, Table
 
 __all__ = ["from_data", "to_data"]
 
 KINDS: dict[str, Any] = {
-    cls.__name__: cls
-    for cls in (
-        Bernoulli, Beta, Binomial, Categorical, Dirichlet, Exponential, Gamma, MarkovChain, Multinomial, MultivariateNormal,
-        Normal, Poisson, Wishart,
-    )
-}  # fmt: skip
-SIZED = (Dirichlet, MultivariateNormal, Wishart)
+    name: cls for name in language.__all__ if isinstance(cls := getattr(language, name), type) and issubclass(cls, Node)
+}
+# Nodes whose slots, size and data are all that they were declared with; others stand in a file where they have columns.
+PLAIN = (
+    Bernoulli, Beta, Binomial, Categorical, Dirichlet, Exponential, Gamma, HalfCauchy, MarkovChain, Multinomial,
+    MultivariateNormal, Normal, Poisson, StickBreaking, Wishart,
+)  # fmt: skip
+SIZED = (Dirichlet, MultivariateNormal, StickBreaking, Wishart)
 # A file that says more than this was not written by us.
 LARGEST_SIZE, DEEPEST = 10**7, 60
 
@@ -48,9 +51,7 @@ LARGEST_SIZE, DEEPEST = 10**7, 60
 
 def to_data(template: Template) -> dict[str, Any]:
     """The declaration as data; a TypeError names what a file cannot hold."""
-    found: dict[str, Node] = {}
-    for node in made_parents(template).values():
-        _with_parents(node, found)
+    found = {name: node for name, node in made_parents(template).items() if not node.is_auxiliary}
     smooth = processes(template)
     every: list[Any] = [*found.values(), *template.nodes.values()]
     plates: dict[str, Plate] = {p.name: p for node in every for p in node.plates}
@@ -81,13 +82,6 @@ def _later(plate: Plate) -> str | None:
     return plate.later.name if isinstance(plate.later, Column) else None
 
 
-def _with_parents(node: Node, found: dict[str, Node]) -> None:
-    for parent in node.parents():
-        if parent.name not in found:
-            _with_parents(parent, found)
-    found.setdefault(node.name, node)
-
-
 def _kind(cls: Any) -> str:
     name = str(cls.__name__)
     if KINDS.get(name) is not cls:
@@ -96,7 +90,12 @@ def _kind(cls: Any) -> str:
 
 
 def _made(node: Node) -> dict[str, Any]:
-    options = {name: _value(value) for name, value in node.parameters.items()}
+    slots = {slot.name: node.parameters[slot.name] for slot in node.slots_of}
+    if not isinstance(node, PLAIN) or any(p.is_auxiliary for p in node.parents() if not isinstance(node, HalfCauchy)):
+        raise TypeError(f"{node.name!r}, a {type(node).__name__} without columns, cannot be kept in a file")
+    options = {name: _value(value) for name, value in slots.items()}
+    if isinstance(node, StickBreaking):
+        options["discount"] = node.discount
     if isinstance(node, SIZED):
         options["size"] = node.size
     if isinstance(node, Multinomial):

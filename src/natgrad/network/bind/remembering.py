@@ -117,6 +117,8 @@ def _told(binding: Binding, factors: Mapping[str, Factor], rows: Mapping[str, Ta
     state = State(lam, {name: problem.moments(problem.blocks[name], lam[name]) for name in lam}, 0)
     found = {}
     for name, block in problem.blocks.items():
+        if problem.plan.nodes[name].is_auxiliary:  # no row speaks to it
+            continue
         said = problem.target(block, state)
         found[name] = tuple(np.asarray(a) - np.asarray(b) for a, b in zip(lam[name], said, strict=True))
     return found

@@ -20,11 +20,13 @@ from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.process import GaussianProcess
 
-__all__ = ["Template", "Use"]
+__all__ = ["Template", "Use", "made_parents", "parents_first", "processes"]
 
 ROLES = {"observed": "observed", "mask": "mask", "size": "size", "lengths": "lengths"}
 # Functions whose arguments are rows of numbers.
 OF_VECTORS = ("dot", "evaluate")
+# Flags of `censored`.
+SIDES = ("right", "left")
 
 
 class Use(NamedTuple):
@@ -231,8 +233,10 @@ def _inside(node: str, value: Any, role: str) -> Iterator[Use]:
         yield from _inside(node, target, role)
     elif isinstance(value, Recorded):
         inner = "vector" if value.function in OF_VECTORS else role
-        for part in (*value.arguments, *value.options.values()):
+        for part in value.arguments:
             yield from _inside(node, part, inner)
+        for key, part in value.options.items():
+            yield from _inside(node, part, "mask" if value.function == "censored" and key in SIDES else inner)
 
 
 def _plates_of(target: Any) -> tuple[Plate, ...]:
@@ -259,10 +263,25 @@ def _parts(template: Template) -> Iterator[Any]:
 
 
 def made_parents(template: Template) -> Mapping[str, Node]:
-    """The nodes that need no table and stand in the declaration, by name."""
+    """The nodes that need no table and stand in the declaration, by name, parents first."""
     found: dict[str, Node] = {name: process.node for name, process in processes(template).items()}
     for part in _parts(template):
         accesses = part.accesses() if isinstance(part, Expression) else ()
         for node in (node for access in accesses for node in access.nodes()):
             found.setdefault(node.name, node)
-    return found
+    return {node.name: node for node in parents_first(found)}
+
+
+def parents_first(nodes: Mapping[str, Node]) -> list[Node]:
+    """Nodes and their ancestors, parents before children; of two with one name the given one."""
+    found: dict[str, Node] = {}
+    for root in nodes.values():
+        waiting = [root]
+        while waiting:
+            node = waiting[-1]
+            missing = [parent for parent in node.parents() if parent.name not in found]
+            if missing and node.name not in found:
+                waiting += [nodes.get(parent.name, parent) for parent in missing]
+            else:
+                found.setdefault(node.name, waiting.pop())
+    return list(found.values())

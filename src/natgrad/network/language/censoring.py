@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotConjugate
+from natgrad.network.language.columns import records
 from natgrad.validation import as_observed, first, where
 
 __all__ = ["Censored", "as_censored", "censored"]
@@ -48,6 +49,7 @@ def as_censored(observed: Any, least: float = -np.inf) -> tuple[Censored | None,
     return bounds, bounds.values if np.isinf(least) else observed.values
 
 
+@records
 def censored(values: Any, upper: Any = None, *, right: Any = None, left: Any = None) -> Censored:
     """Data of which only bounds were seen, for ``observed=`` of a `Normal`, `LogNormal` or `Exponential`.
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from natgrad.errors import NotConjugate, PlateMismatch
+from natgrad.network.language.columns import records
 from natgrad.network.language.expressions import NOUN, REAL, VECTOR, Access, Constant, Expression
 from natgrad.network.language.operators import _Dot as Dot
 from natgrad.network.language.operators import _Product as Product
@@ -36,6 +37,7 @@ def entries(vector: Access, key: Any) -> Expression:
     return Dot(Constant(VECTOR, np.eye(size)[key], size), vector, None)
 
 
+@records
 def concatenate(parts: Any) -> Expression:
     """Vectors, and real numbers as vectors of length one, end to end.
 
@@ -80,6 +82,7 @@ def concatenate(parts: Any) -> Expression:
     return found
 
 
+@records
 def sum_over(values: Expression, plate: Plate) -> Expression:
     """The sum of real numbers along a plate that the reader does not have.
 

@@ -25,6 +25,7 @@ from natgrad.network.language.missing import seen_values
 from natgrad.network.language.nodes import Node
 from natgrad.network.results.joint import correlation, marginal
 from natgrad.network.results.sampling import SamplingMixin
+from natgrad.network.results.table_fit import TableMixin
 from natgrad.posterior.export import ExportMixin
 from natgrad.posterior.factor import Factor, shifted
 from natgrad.posterior.files.container import write_model
@@ -35,7 +36,6 @@ from natgrad.showing import ShowMixin
 if TYPE_CHECKING:
     from natgrad.network.bind.bound import Binding
     from natgrad.network.execute.problem import NetworkProblem
-    from natgrad.network.results.predict import Predictions
     from natgrad.network.results.predictive import Predictive
     from natgrad.network.results.psis import Importance
     from natgrad.posterior.draws import Draws
@@ -59,7 +59,7 @@ class Settings:
 register(Settings)
 
 
-class Fit(SamplingMixin, ExportMixin, ShowMixin):
+class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
     """The posterior of a network. ``fit["mu"]``, or ``fit[mu]`` with the node itself, is the factor of node ``mu``.
 
     Attributes
@@ -163,69 +163,6 @@ class Fit(SamplingMixin, ExportMixin, ShowMixin):
         self._refuse_chunks("predictive")
 
         return make_predictive(self.problem.plan, self.state.lam, self._name(name), sizes or {}, slots)
-
-    def predict(self, data: Any, nodes: Any = None) -> Predictions:
-        """The predictive distributions for the rows of a new table, of a network that was declared with columns.
-
-        Parameters
-        ----------
-        data : table, or tables by plate, as in ``Network.fit``
-            Columns of observed nodes may be missing: these nodes are predicted. What is there tells about the hidden nodes of
-            its rows, the assignments of a mixture for example. An id that was not there has its prior.
-        nodes : names of observed nodes, optional
-            Those to predict, whether the table has their columns or not.
-
-        Returns
-        -------
-        Predictions, by name
-            Each has ``mean``, ``std``, ``interval``, ``sample`` and ``log_density``; categories have ``probabilities``.
-        """
-        from natgrad.network.results.predict import needs_binding, predict
-
-        if self.binding is None:
-            raise needs_binding("predict")
-        return predict(self.binding, {name: self[name] for name in self}, data, nodes)
-
-    def update(self, rows: Any, *, forgetting: float | None = None, **options: Any) -> Fit:
-        """The fit given more rows: ids that were not there are new levels, and sweeps go on from here.
-
-        Parameters
-        ----------
-        rows : table, or tables by plate, with all columns that the network reads
-        forgetting : float in [0, 1), optional
-            The part of what was learned before that no longer counts, for streams that change.
-        **options
-            Limits and callbacks, as of `continue_`.
-
-        Rows that are held, or read again from their files, are summed up anew with the new ones. Where they are gone, in a fit
-        that was loaded or with ``forgetting``, they speak through what they told last (streaming variational Bayes).
-        """
-        from natgrad.network.bind.updating import update_rows
-        from natgrad.network.results.predict import needs_binding
-
-        if self.binding is None:
-            raise needs_binding("update")
-        factors = {name: self[name] for name in self}
-        return update_rows(self.binding, factors, self.settings, self.state.t, rows, forgetting, options)
-
-    def forget(self, rows: Any, **options: Any) -> Fit:
-        """The fit without some rows: the others are summed up anew, and sweeps go on from here.
-
-        Parameters
-        ----------
-        rows : {column: ids}, numbers of rows, or a flag for each row
-            With ids, the rows of every table that has the column are forgotten: ``fit.forget({"user": ["ann"]})``. A level
-            without rows is gone.
-        **options
-            Limits and callbacks, as of `continue_`.
-        """
-        from natgrad.network.bind.updating import forget_rows
-        from natgrad.network.results.predict import needs_binding
-
-        if self.binding is None:
-            raise needs_binding("forget")
-        factors = {name: self[name] for name in self}
-        return forget_rows(self.binding, factors, self.settings, self.state.t, rows, options)
 
     def _refuse_chunks(self, what: str) -> None:
         if self.binding is not None and self.binding.chunk_rows is not None:
@@ -366,7 +303,7 @@ class Fit(SamplingMixin, ExportMixin, ShowMixin):
 
 
 @dataclass(frozen=True)
-class SavedFit(ExportMixin, ShowMixin):
+class SavedFit(TableMixin, ExportMixin, ShowMixin):
     """A fit that was loaded from a file: what it found, without the network and the data that it was found with.
 
     ``saved["mu"]`` is the factor of node ``mu``. `attach` gives the whole `Fit` back.
@@ -395,28 +332,11 @@ class SavedFit(ExportMixin, ShowMixin):
             raise KeyError(f"{name!r} is not a hidden node of this fit; these are {', '.join(self)}")
         return replace(self.factors[name], labels=self._labels)
 
-    def predict(self, data: Any, nodes: Any = None) -> Predictions:
-        """As `Fit.predict`: the file holds the declaration."""
-        from natgrad.network.results.predict import needs_binding, predict
-
-        if self.binding is None:
-            raise needs_binding("predict")
-        return predict(self.binding, self.factors, data, nodes)
-
     def __iter__(self) -> Iterator[str]:
         return (name for name in self.factors if name not in self.auxiliary)
 
     def __contains__(self, name: object) -> bool:
         return name in self.factors
-
-    def update(self, rows: Any, *, forgetting: float | None = None, **options: Any) -> Fit:
-        """As `Fit.update`; the rows of before, which no file holds, speak through what they told last."""
-        from natgrad.network.bind.updating import update_rows
-        from natgrad.network.results.predict import needs_binding
-
-        if self.binding is None:
-            raise needs_binding("update")
-        return update_rows(self.binding, self.factors, self.settings, self.state.t, rows, forgetting, options)
 
     def attach(self, network: Any) -> Fit:
         """The fit of a network that is declared as it was: predictions, and more steps with ``continue_``.

@@ -22,9 +22,10 @@ from natgrad.network.bind.bound import Binding, aligned, find_domain, held, open
 from natgrad.network.bind.build import Domain, build_nodes
 from natgrad.network.bind.levels import Levels
 from natgrad.network.bind.tables import Table
-from natgrad.network.bind.template import Template, made_parents
+from natgrad.network.bind.template import Template, made_parents, parents_first
 from natgrad.network.compile.plan import make_plan
 from natgrad.network.language.columns import Column, Columns, Recorded, RecordedNode, walk
+from natgrad.network.language.gaussian_chain import GaussianChain
 from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.nodes import Node
 from natgrad.network.results.predictive import Predictive, hidden_twin
@@ -36,6 +37,7 @@ __all__ = ["Predictions", "predict"]
 Stats = tuple[npt.NDArray[Any], ...]
 # Sweeps over the hidden nodes of new rows, at most, and the relative change of their λ below which they have settled.
 MOST_SWEEPS, SETTLED = 100, 1e-8
+CHAINS = (GaussianChain, MarkovChain)
 
 
 @final
@@ -199,7 +201,7 @@ class _Prediction:
     def _informed(self) -> list[str]:
         """Local variables below which something is observed; and chains, which are drawn from their q as a whole."""
         above = set(self._ancestors(list(self.seen)))
-        chains = {name for name in self.local if issubclass(self.template.nodes[name].function, MarkovChain)}
+        chains = {name for name in self.local if issubclass(self.template.nodes[name].function, CHAINS)}
         return [name for name in self.local if name in self.wanted and (name in above or name in chains)]
 
     def _infer(self, nodes: Mapping[str, Node], informed: list[str]) -> None:
@@ -208,18 +210,19 @@ class _Prediction:
         inside = [nodes[name] for name in (*informed, *(n for n in self.seen if n in nodes))]
         needed = {parent.name: parent for node in inside for parent in node.parents()}
         needed.update({node.name: node for node in inside})
-        order = {name: place for place, name in enumerate([*made_parents(self.template), *self.template.nodes])}
-        ranked = sorted(needed.values(), key=lambda node: order[node.name])
+        ranked = parents_first(needed)
         problem = NetworkProblem(make_plan(ranked, self._origins()), "numpy")
-        state = self._state(problem, [name for name in problem.blocks if name not in informed])
-        for name in (node.name for node in ranked if node.name in informed):
+        # What makes an observed leaf conjugate is hidden in its rows, too.
+        inside_rows = tuple(name for name in problem.blocks if name in informed or name not in self.lam)
+        state = self._state(problem, [name for name in problem.blocks if name not in inside_rows])
+        for name in inside_rows:
             block = problem.blocks[name]
             empty = tuple(np.zeros(shape) for shape in problem.plan.nodes[name].stat_shapes())
             state = state._replace(mu={**state.mu, name: empty})
             lam = problem.target(block, state, (name,))
             state = state._replace(lam={**state.lam, name: lam}, mu={**state.mu, name: problem.moments(block, lam)})
         for _ in range(MOST_SWEEPS):
-            result = problem.sweep(state, tuple(informed))
+            result = problem.sweep(state, inside_rows)
             state = result.state
             if max(float(info.relative_change) for info in result.info.values()) < SETTLED:
                 break

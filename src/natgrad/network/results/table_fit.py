@@ -1,0 +1,93 @@
+"""What a fit can do that knows its declaration and its levels: predict for new tables, take rows and let rows go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from natgrad.inference.problem import State
+from natgrad.posterior.factor import Factor
+
+if TYPE_CHECKING:
+    from natgrad.network.bind.bound import Binding
+    from natgrad.network.results.fit import Fit, Settings
+    from natgrad.network.results.predict import Predictions
+
+__all__ = ["TableMixin"]
+
+
+class TableMixin:
+    """``predict``, ``update`` and ``forget`` for fits of networks that were declared with columns, loaded ones too."""
+
+    if TYPE_CHECKING:
+        binding: Binding | None
+        settings: Settings
+        state: State
+
+        def __getitem__(self, name: str) -> Factor: ...
+        def __iter__(self) -> Iterator[str]: ...
+
+    def predict(self, data: Any, nodes: Any = None) -> Predictions:
+        """The predictive distributions for the rows of a new table, of a network that was declared with columns.
+
+        Parameters
+        ----------
+        data : table, or tables by plate, as in ``Network.fit``
+            Columns of observed nodes may be missing: these nodes are predicted. What is there tells about the hidden nodes of
+            its rows, the assignments of a mixture for example. An id that was not there has its prior.
+        nodes : names of observed nodes, optional
+            Those to predict, whether the table has their columns or not.
+
+        Returns
+        -------
+        Predictions, by name
+            Each has ``mean``, ``std``, ``interval``, ``sample`` and ``log_density``; categories have ``probabilities``.
+        """
+        from natgrad.network.results.predict import predict
+
+        return predict(self._needed_binding("predict"), self._factors(), data, nodes)
+
+    def update(self, rows: Any, *, forgetting: float | None = None, **options: Any) -> Fit:
+        """The fit given more rows: ids that were not there are new levels, and sweeps go on from here.
+
+        Parameters
+        ----------
+        rows : table, or tables by plate, with all columns that the network reads
+        forgetting : float in [0, 1), optional
+            The part of what was learned before that no longer counts, for streams that change.
+        **options
+            Limits and callbacks, as of ``Fit.continue_``.
+
+        Rows that are held, or read again from their files, are summed up anew with the new ones. Where they are gone, in a fit
+        that was loaded or with ``forgetting``, they speak through what they told last (streaming variational Bayes).
+        """
+        from natgrad.network.bind.updating import update_rows
+
+        binding = self._needed_binding("update")
+        return update_rows(binding, self._factors(), self.settings, self.state.t, rows, forgetting, options)
+
+    def forget(self, rows: Any, **options: Any) -> Fit:
+        """The fit without some rows: the others are summed up anew, and sweeps go on from here.
+
+        Parameters
+        ----------
+        rows : {column: ids}, numbers of rows, or a flag for each row
+            With ids, the rows of every table that has the column are forgotten: ``fit.forget({"user": ["ann"]})``. A level
+            without rows is gone.
+        **options
+            Limits and callbacks, as of ``Fit.continue_``.
+        """
+        from natgrad.network.bind.updating import forget_rows
+
+        return forget_rows(self._needed_binding("forget"), self._factors(), self.settings, self.state.t, rows, options)
+
+    def _factors(self) -> dict[str, Factor]:
+        """Of every hidden node, those too that make others conjugate."""
+        return {name: self[name] for name in self.state.lam}
+
+    def _needed_binding(self, what: str) -> Binding:
+        from natgrad.network.results.predict import needs_binding
+
+        if self.binding is None:
+            raise needs_binding(what)
+        return self.binding
