@@ -14,12 +14,16 @@ from natgrad.network.bind.levels import Levels, ids_of
 from natgrad.network.bind.tables import Table
 from natgrad.network.bind.template import Template
 from natgrad.network.language.binary import Binomial
+from natgrad.network.language.censoring import censored
 from natgrad.network.language.columns import LONGEST, Column, Columns, Recorded, RecordedNode
+from natgrad.network.language.counts import NegativeBinomial
 from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.expressions import Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.operators import diag, dot, transform
 from natgrad.network.language.plates import Index, Plate
+from natgrad.network.language.rates import RateSum
+from natgrad.network.language.robust import LogNormal, Ordinal
 from natgrad.network.language.tables import table as table_of
 
 __all__ = ["FUNCTIONS", "Domain", "build_nodes"]
@@ -37,7 +41,15 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "dot": dot,
     "diag": diag,
     "table": table_of,
+    "censored": censored,
 }
+
+
+def _must_be_observed(node: type, options: Mapping[str, Any]) -> bool:
+    """Whether a node is conjugate for data alone: its auxiliary variables say what was seen."""
+    if issubclass(node, (NegativeBinomial, LogNormal, Ordinal)):
+        return True
+    return "probit" in options or "logits" in options or isinstance(options.get("rate"), RateSum)
 
 
 class Domain(NamedTuple):
@@ -112,6 +124,9 @@ class _Builder:
             options["observed"] = np.zeros(shape + events)
             if "trials" in options and issubclass(recorded.function, Multinomial):
                 options["observed"][..., 0] = options["trials"]
+        elif without and _must_be_observed(recorded.function, options):
+            shape = tuple(self.plate(plate).size for plate in recorded.plates)
+            options["observed"] = np.full(shape, 1.0 if issubclass(recorded.function, LogNormal) else 0.0)
         return options
 
     def _words(self, recorded: RecordedNode) -> str:

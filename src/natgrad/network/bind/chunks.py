@@ -80,7 +80,6 @@ class Chunks:
             only=[name for name in template.nodes if name not in self.inside],
         )  # fmt: skip
         self.made.update(made_parents(template))
-        self.local = tuple(name for name in inside if not template.nodes[name].is_observed)
         self._ready: Callable[[Known], Known] = _as_is
         self._held: list[Known] | None = None
         self._learn()
@@ -204,6 +203,8 @@ class Chunks:
         known = Numbered(self._keys)
         known[weight_key(self.plate)] = first_weight
         self.plan = make_plan(first, self._origins, known)
+        # Auxiliary variables are hidden nodes of rows, too, which nobody declared.
+        self.local = tuple(name for name, block in self.plan.blocks.items() if self.plate in block.plates)
         self._held = None if calls_held is None else [self._under_keys(*entry) for entry in calls_held]
         self._colour()
 
