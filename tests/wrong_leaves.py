@@ -70,7 +70,7 @@ LEAVES = [
      "'y': an Ordinal must be observed: give observed=categories"),
     (lambda: ng.censored(DATA), TypeError,
      "censored needs upper=, right= or left=: data that were all seen need no censored(…)"),
-    (lambda: ng.censored(DATA, right=[0, 1, 0]), TypeError,
+    (lambda: ng.censored(DATA, right=[0, 1, 2]), TypeError,
      "censored: right must be booleans, True where censored, got dtype int64"),
     (lambda: ng.censored(DATA, right=[True, False]), ValueError,
      "censored: right has shape (2,), but (3,) is needed, one for each value"),

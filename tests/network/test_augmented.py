@@ -503,3 +503,57 @@ def test_a_hidden_gate_with_a_logit_by_enumeration():
     assert log_z - 0.4 < fit.elbo < log_z
     mean = integrate.quad(lambda v: v * joint(v), -15, 15)[0] / np.exp(log_z)
     assert fit["b"].mean() == pytest.approx(mean, abs=0.35)
+
+
+def test_leaves_take_their_data_from_a_table():
+    """Columns in the declaration give the fit of arrays, and predictions for new rows without the observed column."""
+    rng = np.random.default_rng(0)
+    table = {"a": rng.normal(size=60), "b": rng.normal(size=60)}
+    table["y"] = (rng.random(60) < expit(table["a"] - table["b"])).astype(float)
+    table["t"] = np.minimum(rng.exponential(size=60), 1.0)
+    rows, new = np.c_[table["a"], table["b"]], {"a": [1.0], "b": [0.0]}
+    for link in ("logit", "probit"):
+        w = ng.MultivariateNormal("w", np.zeros(2), 1.0)
+        bound = ng.Bernoulli(
+            "y", **{link: ng.dot(ng.Columns("a", "b"), w)}, plate=ng.Plate("row"), observed=ng.Column("y")
+        )
+        fit = ng.Network(bound).fit(table)
+        arrays = ng.Bernoulli("y", **{link: ng.dot(rows, w)}, plate=ng.Plate("row", 60), observed=table["y"])
+        whole = ng.Network(arrays).fit()
+        assert fit.elbo == pytest.approx(whole.elbo, abs=1e-6)
+        np.testing.assert_allclose(fit["w"].mean(), whole["w"].mean(), atol=1e-6)
+        exact = whole.predictive("y", **{link: ng.dot([[1.0, 0.0]], w)}).mean()
+        np.testing.assert_allclose(fit.predict(new)["y"].mean(), exact, atol=0.05)
+    rate = ng.Gamma("rate", 1.0, 1.0)
+    seen = ng.censored(ng.Column("t"), right=ng.Column("end"))
+    t = ng.Exponential("t", rate, plate=ng.Plate("row"), observed=seen)
+    fit = ng.Network(t).fit({"t": table["t"], "end": table["t"] == 1.0})
+    assert fit["rate"].mean() == pytest.approx((1 + (table["t"] < 1.0).sum()) / (1 + table["t"].sum()))
+
+
+CHUNKED = {
+    "logit": lambda m, row: ng.Bernoulli("y", logit=m, plate=row, observed=ng.Column("yes")),
+    "probit": lambda m, row: ng.Bernoulli("y", probit=m, plate=row, observed=ng.Column("yes")),
+    "laplace": lambda m, row: ng.Laplace("y", m, 1.5, plate=row, observed=ng.Column("real")),
+    "student": lambda m, row: ng.StudentT("y", m, 1.5, df=3.0, plate=row, observed=ng.Column("real")),
+    "censored": lambda m, row: ng.Normal(
+        "y", m, 1.5, plate=row, observed=ng.censored(ng.Column("full"), right=ng.Column("late"))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHUNKED)
+def test_chunks_of_a_table_are_the_whole(name):
+    """Auxiliaries live and die in their chunk. Missing and censored values are in one chunk and not in another."""
+    rng = np.random.default_rng(0)
+    table = {"a": rng.normal(size=20), "b": rng.normal(size=20), "late": np.arange(20) < 3}
+    table["full"] = table["a"] + rng.normal(size=20)
+    table["real"] = np.where(np.arange(20) == 11, np.nan, table["full"])
+    table["yes"] = np.where(np.arange(20) == 11, np.nan, table["full"] > 0)
+    found = []
+    for rows in (None, 7):
+        w = ng.MultivariateNormal("w", np.zeros(2), 1.0)
+        leaf = CHUNKED[name](ng.dot(ng.Columns("a", "b"), w), ng.Plate("row"))
+        found.append(ng.Network(leaf).fit(table, chunk_rows=rows, tol=1e-9, backend="numpy"))
+    assert found[1].elbo == pytest.approx(found[0].elbo, abs=1e-6)
+    np.testing.assert_allclose(found[1]["w"].mean(), found[0]["w"].mean(), atol=1e-4)

@@ -22,6 +22,7 @@ from natgrad.network.language.expressions import Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.operators import diag, dot, transform
 from natgrad.network.language.plates import Index, Plate
+from natgrad.network.language.rates import RateSum
 from natgrad.network.language.robust import LogNormal, Ordinal
 from natgrad.network.language.tables import table as table_of
 from natgrad.network.language.vectors import concatenate, sum_over
@@ -117,7 +118,9 @@ class _Builder:
         options = {
             key: self._argument(recorded, key, value) for key, value in recorded.options.items() if key not in without
         }
-        stand_in = STAND_IN.get(recorded.function, 0.0 if LINKS & options.keys() else None)
+        # A sum of rates is split by auxiliary shares, which say what was seen.
+        augmented = LINKS & options.keys() or isinstance(options.get("rate"), RateSum)
+        stand_in = STAND_IN.get(recorded.function, 0.0 if augmented else None)
         if without and stand_in is not None:
             # Values of which there are none yet: the caller takes what stands for them away (`hidden_twin`).
             counts = recorded.function is Multinomial

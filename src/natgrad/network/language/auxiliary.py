@@ -81,7 +81,7 @@ class LaplaceWeights(ScalarNode):
     def log_density(self, scope: Scope) -> Polynomial:
         # The base measure has no moments. Where nothing is observed the weight is that of a distance of one, which adds 0 to
         # the bound.
-        if not self.missing.any() or self._owner.name in (scope.parts or ()):
+        if self._owner.name in (scope.parts or ()):
             return Polynomial()  # missing values that others read have a weight like any
         return known(scope, self.missing) * (1.0 + -0.5 * self.own("x", scope))
 
@@ -193,10 +193,8 @@ def gaussian_density(
 
 
 def where_known(chosen: npt.NDArray[np.bool_], density: Polynomial, scope: Scope) -> Polynomial:
-    """The density of chosen elements alone."""
-    if not chosen.any():
-        return Polynomial()
-    return density if chosen.all() else known(scope, chosen * 1.0) * density
+    """The density of chosen elements alone; written in the same way whichever are, as other chunks of a table have others."""
+    return known(scope, chosen * 1.0) * density
 
 
 def _bounds(bounds: Bounds, active: Any) -> dict[str, Floats]:

@@ -59,7 +59,7 @@ def censored(values: Any, upper: Any = None, *, right: Any = None, left: Any = N
         What was seen; the lower bounds where ``upper`` is given. NaN is missing, −inf no bound.
     upper : numbers, optional
         Upper bounds: inf where there is none (right censored), equal to ``values`` where the number itself was seen.
-    right, left : booleans, optional
+    right, left : booleans (or 0 and 1), optional
         Instead of ``upper``: True where the true value lies above (``right``) or below (``left``) the one that was seen.
 
     Examples
@@ -106,7 +106,9 @@ def _flags(flag: Any, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.bool_
         return np.zeros(shape, dtype=bool)
     array = np.asarray(flag)
     if array.dtype != bool:
-        raise TypeError(f"censored: {name} must be booleans, True where censored, got dtype {array.dtype}")
+        if array.dtype.kind not in "iuf" or not np.isin(array, (0, 1)).all():
+            raise TypeError(f"censored: {name} must be booleans, True where censored, got dtype {array.dtype}")
+        array = array == 1
     if array.shape not in ((), shape):
         raise ValueError(f"censored: {name} has shape {array.shape}, but {shape} is needed, one for each value")
     return np.broadcast_to(array, shape)

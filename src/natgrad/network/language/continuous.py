@@ -72,10 +72,9 @@ class Normal(ScalarNode):
         if self.bounds is None:
             return
         active = ~self.bounds.is_exact & self._present()
-        if active.any():
-            mean, precision = self.parameters["mean"], self.parameters["precision"]
-            bounds = self.bounds.lower, self.bounds.upper
-            self.parameters["latent"] = LatentNormal(self, mean, precision, bounds, active)
+        mean, precision = self.parameters["mean"], self.parameters["precision"]
+        bounds = self.bounds.lower, self.bounds.upper
+        self.parameters["latent"] = LatentNormal(self, mean, precision, bounds, active)
 
     def observed_stat(self, name: str) -> npt.NDArray[Any]:
         if self.bounds is not None:
@@ -189,9 +188,8 @@ class Exponential(ScalarNode):
             return
         # What is only known to be larger has the probability exp(−rate · lower): no variable is needed for it.
         active = ~self.bounds.is_exact & np.isfinite(self.bounds.upper) & self._present()
-        if active.any():
-            bounds = self.bounds.lower, self.bounds.upper
-            self.parameters["latent"] = LatentExponential(self, self.parameters["rate"], bounds, active)
+        bounds = self.bounds.lower, self.bounds.upper
+        self.parameters["latent"] = LatentExponential(self, self.parameters["rate"], bounds, active)
 
     def observed_stat(self, name: str) -> npt.NDArray[Any]:
         if self.bounds is not None:

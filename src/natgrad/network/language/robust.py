@@ -137,14 +137,10 @@ class LogNormal(ScalarNode):
         if self.bounds is None:
             return
         active = ~self.bounds.is_exact & self._present()
-        if active.any():
-            with np.errstate(divide="ignore"):
-                bounds = (
-                    np.log(np.where(active, self.bounds.lower, 1.0)),
-                    np.log(np.where(active, self.bounds.upper, 1.0)),
-                )
-            p = self.parameters
-            self.parameters["latent"] = LatentNormal(self, p["mean"], p["precision"], bounds, active)
+        with np.errstate(divide="ignore"):
+            lower, upper = (np.log(np.where(active, b, 1.0)) for b in (self.bounds.lower, self.bounds.upper))
+        p = self.parameters
+        self.parameters["latent"] = LatentNormal(self, p["mean"], p["precision"], (lower, upper), active)
 
     def observed_stat(self, name: str) -> npt.NDArray[Any]:
         if self.bounds is not None:
