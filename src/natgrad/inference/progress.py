@@ -29,7 +29,6 @@ def progress_bar(steps: int | None, wanted: bool | None) -> Iterator[Callable[[T
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
-
     from rich.text import Text
 
     class Said(TextColumn):
