@@ -6,9 +6,9 @@
 
 Each row is a fresh process. *Empty*: nothing was compiled before on this machine (fresh folders for Numba's files and ours).
 *Again*: the same in a second process. Fits count from after the import of natgrad to the result, whatever they import
-themselves; commands and imports count as a whole, the interpreter included. Networks are those of ``engine.py``, from the
-declaration to the end of the first sweep; *rebuilt* is the same declaration once more in the same process. The median of three
-processes, or of one where something is compiled; processor seconds depend less than others on who else uses the machine, but on a
+themselves; commands and imports count as a whole, the interpreter included. A row that is measured replaces the one of before. Networks are those of ``engine.py``, from the
+declaration to the end of the first sweep; *rebuilt* is the same declaration once more in the same process. The median of two
+processes, or the better of two, and one where something is compiled; processor seconds depend less than others on who else uses the machine, but on a
 busy one they are up to twice as many.
 
 Results: ``benchmarks/results/start-up.json`` and ``benchmarks/results/start-up.md``.
@@ -28,7 +28,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 NETWORKS = ["mixture", "pca", "regression", "factorization", "hmm", "lda_network"]
-REPEATS = 3
+REPEATS = 2
 
 
 def models() -> dict[str, Any]:
@@ -171,7 +171,7 @@ def measured(name: str, source: Path, calls: dict[str, list[str]], warm: str) ->
         return {"again": statistics.median(run(calls[name], fresh(source, warm)) for _ in range(REPEATS))}
     command = [sys.executable, str(HERE / "start_up.py"), "--one", name]
     with tempfile.TemporaryDirectory() as folder:
-        records = [json.loads(child(command, fresh(source, folder))[1].splitlines()[-1]) for _ in range(3)]
+        records = [json.loads(child(command, fresh(source, folder))[1].splitlines()[-1]) for _ in range(1 + REPEATS)]
     again = min(records[1:], key=lambda record: record["cpu"])
     found = {"empty": records[0]["cpu"], "again": again["cpu"], "again_seconds": again["seconds"]}
     return found | ({"rebuilt": again["rebuilt_cpu"]} if name in NETWORKS else {})
@@ -182,7 +182,7 @@ def markdown(rows: dict[str, dict[str, dict[str, float]]]) -> str:
         "# Start-up: processor seconds",
         "",
         "Fresh processes. *Empty*: nothing was compiled before; *again*: a second process; *rebuilt*: the same declaration once",
-        "more in one process. Fits and networks count after the import, commands and imports as a whole. Each *before → after*.",
+        "more in one process. Fits and networks count from after the import, commands and imports as a whole; *before → after*.",
         "",
         "| what | empty | again | rebuilt |",
         "|---|---:|---:|---:|",
@@ -221,11 +221,20 @@ def main() -> None:
                 if source
             }
             print(name, rows[name], flush=True)
+            write(rows, options.results, [*MODELS, *calls])
     print(markdown(rows))
-    if not options.only:
-        options.results.mkdir(exist_ok=True)
-        (options.results / "start-up.json").write_text(json.dumps(rows, indent=1) + "\n")
-        (options.results / "start-up.md").write_text(markdown(rows))
+
+
+def write(rows: dict[str, dict[str, dict[str, float]]], folder: Path, order: list[str]) -> None:
+    """Rows that were measured replace those of before, after each of them: an interrupted run is not lost."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "start-up.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    for name, row in rows.items():
+        known[name] = known.get(name, {}) | row
+    known = {name: known[name] for name in ["import", *order, *NETWORKS] if name in known}
+    path.write_text(json.dumps(known, indent=1) + "\n")
+    (folder / "start-up.md").write_text(markdown(known))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ processor it is for: whatever a function depends on is in there, so that what is
 Numbers are arguments: the same network with other data has the same text. Tracing a function to its text takes a tenth of
 compiling it.
 
-Nothing of the user's process is changed: `jax.config` has a persistent cache of its own, which belongs to the process.
+Nothing of the user's process is changed: `jax.config` has a persistent cache of its own, which belongs to the process' owner.
 
     NATGRAD_CACHE=off            nothing is kept on disk
     NATGRAD_CACHE_DIR=folder     where; by default "natgrad" in the user's cache folder (XDG_CACHE_HOME, ~/.cache, …)
@@ -147,6 +147,8 @@ def _surroundings() -> str:
     import jax
 
     settings: Any = jax.config
+    # How hard the compiler tries.
+    effort = sorted((name, value) for name, value in settings.values.items() if "optimiz" in name or "effort" in name)
     return repr(
         (
             __version__,
@@ -155,8 +157,7 @@ def _surroundings() -> str:
             platform.machine(),
             _processor(),
             os.environ.get("XLA_FLAGS"),
-            # A setting that is not there in every version; the environment then says it.
-            getattr(settings, "jax_disable_most_optimizations", os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS")),
+            effort,
         )
     ) + repr([(d.platform, d.device_kind) for d in jax.local_devices()])
 

@@ -61,6 +61,7 @@ def twins() -> Iterator[Callable[[], object]]:
     yield lambda: hmm.test_drawn_paths_are_their_definition(rng)
     yield lambda: gibbs.check_shares(sweeps=400, within=0.1)
     yield lambda: state_space.test_the_compiled_smoother_is_its_twin((2,), 5, 2)
+    yield paths_are_drawn_with_their_probabilities
     yield messages.test_nothing_read_is_the_start
     yield lambda: lda.test_exp_digamma(np.float64, 1e-13)
     yield lambda: lda.test_exp_digamma(np.float32, 1e-5)
@@ -71,6 +72,17 @@ def twins() -> Iterator[Callable[[], object]]:
     yield lambda: full_ratings.test_what_is_packed_is_unpacked_and_rows_are_summed(rng)
     for biases in (True, False):
         yield lambda biases=biases: full_ratings.test_kernels_are_their_definitions(biases)
+
+
+def paths_are_drawn_with_their_probabilities() -> None:
+    """Forward filtering, backward sampling of two states at three times, against all eight paths."""
+    rng, n = np.random.default_rng(0), 4000
+    lam = (rng.normal(size=(3, 2)), np.log([0.3, 0.7]), np.log([[0.8, 0.2], [0.4, 0.6]]))
+    found = np.bincount(ng.families.MarkovChain().sample(lam, rng, n) @ [4, 2, 1], minlength=8) / n
+    paths = [(a, b, c) for a in range(2) for b in range(2) for c in range(2)]
+    logs = [lam[1][a] + lam[2][a, b] + lam[2][b, c] + lam[0][0, a] + lam[0][1, b] + lam[0][2, c] for a, b, c in paths]
+    wanted = np.exp(logs) / np.exp(logs).sum()
+    np.testing.assert_allclose(found, wanted, atol=4 * np.sqrt(0.25 / n))
 
 
 def fits() -> dict[str, np.ndarray]:

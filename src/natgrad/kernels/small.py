@@ -1,6 +1,6 @@
 """How much work is little: below it the loops run in plain NumPy, and nothing is compiled.
 
-Compiling the kernels of a model takes 5 to 25 seconds, once for each machine, and loading them half a second; the fit of a few
+Compiling the kernels of a model takes 5 to 25 seconds, once on a machine, and loading them half a second; the fit of a few
 dozen rows takes milliseconds. Which of the two runs is a function of the data alone (numbers read in a pass, no clock), so that
 fits repeat; both are tested against the same slow twins and agree to rounding. ``MOST`` is replaced by tests only.
 """

@@ -1,7 +1,7 @@
 """Stand-ins for scikit-learn's base classes in; estimators that become real ones as soon as scikit-learn is there, out.
 
 Importing scikit-learn takes one to two seconds (it brings SciPy's statistics and pandas along), more than the fit of small data
-and than every answer of the command line. Nothing of natgrad needs it: our estimators begin as plain classes with ``get_params``.
+and than every answer of the command line. Nothing of natgrad needs it. So our estimators begin as classes with ``get_params``.
 When scikit-learn is loaded already, when it asks an estimator for something, or when somebody asks for what only it can do
 (``set_output``, ``fit_transform``, tags, the diagram of a notebook), each stand-in gets the class it stands for as its base
 (`join`): from then on all estimators, also those that exist, are instances of ``sklearn.base.BaseEstimator``.
