@@ -276,7 +276,7 @@ class Chunks:
 
 
 def _check_seen(nodes: list[Node]) -> None:
-    """What is missing and read by others is inferred, which takes a variable for each row: chunks have none for observed nodes."""
+    """What is missing and read by others is inferred, which takes a variable for each row, and chunks hold none of these."""
     parts = hidden_in_part(nodes).union(node.name for node in nodes if node.entries is not None)
     if parts:
         raise PlateMismatch(
