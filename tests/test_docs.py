@@ -83,9 +83,9 @@ def test_model_runs_and_its_bound_never_falls(section: str) -> None:
     assert isinstance(fit, Fit)
     bounds = fit.trace["elbo"]
     bounds = bounds[np.isfinite(bounds)]  # memoised VB has none in its first pass
-    assert len(bounds) > 1
+    assert len(bounds) > 1 or len(fit.problem.blocks) == 1  # one block that reads no other is exact after one sweep
     # Exact sweeps raise the bound; rounding of the sums is of the order 1e-12 of its size.
-    assert np.diff(bounds).min() >= -1e-9 * np.abs(bounds).max()
+    assert np.all(np.diff(bounds) >= -1e-9 * np.abs(bounds).max())
     assert fit.stop.converged, fit.stop
     assert bounds[-1] == pytest.approx(fit.elbo, rel=1e-9)
 
