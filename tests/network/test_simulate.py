@@ -129,6 +129,22 @@ def test_factors_are_too_narrow_and_draws_are_not():
     assert min(draws.p_values().values()) > 1e-3
 
 
+@pytest.mark.parametrize("level", ["q", "draws", "linear_response"])
+def test_nodes_in_one_factor_are_calibrated_by_their_own_names(level):
+    leaf = regression().nodes["y"]
+    network = ng.Network(leaf, joint=[("a", "b")])
+    found = network.calibrate(6, level=level, names=["a", "b"], draws_options={"n": 30, "warmup": 10})
+    assert found.ranks["a"].shape == (6,)
+    assert set(network.simulate(0)) == {"a", "b", "tau", "y"}
+    assert network.observing(network.simulate(0)).fit(verbose=False).problem.plan.members
+
+
+def test_a_network_without_data_says_so():
+    network = ng.Network(ng.Normal("y", ng.Normal("m", 0.0, 1.0), 1.0, plate=ng.Plate("n"), observed=ng.Column("y")))
+    with pytest.raises(PlateMismatch, match="bind"):
+        network.simulate()
+
+
 def test_a_picture_of_the_ranks(tmp_path):
     calibration = regression().calibrate(12, n_ranks=19)
     assert calibration.ranks["a"].shape == (12,)

@@ -15,6 +15,7 @@ from natgrad.inference.trace import StepRecord, Trace
 from natgrad.network.draws.gibbs import point_stats
 from natgrad.network.draws.labels import Relabelling
 from natgrad.network.draws.run import draw_posterior
+from natgrad.network.results.joint import apart
 from natgrad.posterior.calibration import Calibration
 from natgrad.random import Stream, generator
 from natgrad.validation import whole_number
@@ -51,6 +52,7 @@ def calibrate_network(
         raise PlateMismatch(
             f"calibrate: plate {weighted[0].name!r} has weights: data that count more than once cannot be drawn, write rows out"
         )
+    network._check_bound("calibrate")
     chosen = _checked_names(network, names)
     truth = network.simulate(seed, n)
     ranks: dict[str, list[Array]] = {name: [] for name in chosen}
@@ -94,7 +96,10 @@ def _ranks(
         rng = generator(seed, Stream.SIMULATION, 2)
         samples = {name: fit[name].sample(rng, n_ranks) for name in names}
     else:
-        draws = draw_posterior(fit, **{"n": 250, "chains": 2, "warmup": 100, "seed": seed, "verbose": False, **options})
+        draws = draw_posterior(
+            apart(fit) if fit.problem.plan.members else fit,
+            **{"n": 250, "chains": 2, "warmup": 100, "seed": seed, "verbose": False, **options},
+        )
         samples = {name: _spaced(draws[name].values, n_ranks) for name in names}
     return {name: (samples[name] < values[name]).sum(0) for name in names}
 
@@ -115,7 +120,8 @@ def _in_order_of(fit: Fit, values: dict[str, Array]) -> dict[str, Array]:
     relabel = Relabelling(plan, {name: fit.state.mu[name] for name in plan.blocks})
     if not relabel.sets:
         return values
-    hidden = {name: np.asarray(values[name])[None] for name in plan.blocks}
+    moving = {name for entry in relabel.sets for name in entry.axes}
+    hidden = {name: np.asarray(values[name])[None] for name in plan.blocks if name in moving}
     stats = {name: point_stats(plan.blocks[name].family, hidden[name], plan.nodes[name].size) for name in hidden}
     averaged = {name: stats[name][0] for name in hidden}
     for entry, order in zip(relabel.sets, relabel.orders(stats, 0), strict=True):

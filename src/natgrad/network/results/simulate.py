@@ -56,7 +56,7 @@ def simulate_nodes(plan: Plan, seed: int, size: int | None, given: Mapping[str, 
             continue
         if node.is_observed:
             values[name] = _drawn_leaf(node, values, rng, n)
-        else:
+        elif given is None:
             values[name] = drawn(name, rng)
     return {name: value[0] if size is None else value for name, value in values.items()}
 
@@ -98,7 +98,7 @@ class _HiddenNodes:
         self.problem = NetworkProblem(with_chains(plan, n), "numpy")
         self.stats: dict[str, Stats] = {}
         for name, value in given.items():
-            if name in plan.blocks:
+            if name in plan.blocks and not plan.nodes[name].is_observed:
                 self._note(name, value - self._origin(name))
 
     def __call__(self, name: str, rng: np.random.Generator) -> Array:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy.typing as npt
 
+from natgrad.errors import PlateMismatch
+from natgrad.network.compile.plan import make_plan
 from natgrad.network.language.nodes import Node
 
 if TYPE_CHECKING:
@@ -22,7 +24,8 @@ class SimulationMixin:
     """Methods of `natgrad.Network`."""
 
     nodes: dict[str, Node]
-    _plan: Any
+    template: Any
+    _joint: Any
 
     def simulate(self, seed: int = 0, size: int | None = None) -> dict[str, npt.NDArray[Any]]:
         """Values of all nodes drawn from the model itself, parents first: what it expects before it sees data.
@@ -46,7 +49,9 @@ class SimulationMixin:
         """
         from natgrad.network.results.simulate import simulate_nodes
 
-        return simulate_nodes(self._plan, seed, size)
+        self._check_bound("simulate")
+        # Nodes one by one, whatever they share in q.
+        return simulate_nodes(make_plan(list(self.nodes.values())), seed, size)
 
     def observing(self, data: Mapping[str, Any]) -> Network:
         """The same network with other data: ``data`` has values of each observed node that no other node reads.
@@ -55,7 +60,9 @@ class SimulationMixin:
         """
         from natgrad.network.results.simulate import observing
 
+        self._check_bound("observing")
         again: Network = type(self)(*observing(self.nodes, data))  # type: ignore[assignment]
+        again._joint = self._joint
         return again
 
     def calibrate(
@@ -118,3 +125,7 @@ class SimulationMixin:
         from natgrad.network.draws.run import attached
 
         return attached(self, draws)
+
+    def _check_bound(self, what: str) -> None:
+        if self.template is not None:
+            raise PlateMismatch(f"{what}: this network gets its data at fit; bind(table) gives one that has them")
