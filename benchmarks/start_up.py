@@ -6,10 +6,10 @@
 
 Each row is a fresh process. *Empty*: nothing was compiled before on this machine (fresh folders for Numba's files and ours).
 *Again*: the same in a second process. Fits count from after the import of natgrad to the result, whatever they import
-themselves; commands and imports count as a whole, the interpreter included. A row that is measured replaces the one of before. Networks are those of ``engine.py``, from the
-declaration to the end of the first sweep; *rebuilt* is the same declaration once more in the same process. The median of two
-processes, or the better of two, and one where something is compiled; processor seconds depend less than others on who else uses the machine, but on a
-busy one they are up to twice as many.
+themselves; commands and imports count as a whole, the interpreter included. Networks are those of ``engine.py``, from the
+declaration to the end of the first sweep; *rebuilt* is the same declaration once more in the same process. The better of two
+processes, or one where something is compiled. Processor seconds depend less than others on who else uses the machine, but on
+a busy one they are up to twice as many. A row that is measured replaces the one of before.
 
 Results: ``benchmarks/results/start-up.json`` and ``benchmarks/results/start-up.md``.
 """
@@ -18,7 +18,6 @@ import argparse
 import json
 import os
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -94,10 +93,11 @@ def one_network(name: str) -> dict[str, float]:
     return found
 
 
-def commands(folder: Path) -> dict[str, list[str]]:
-    """Every answer of the command line, on models of tiny data that are made here once."""
+def commands(folder: Path, source: Path) -> dict[str, list[str]]:
+    """Every answer of the command line of some sources, on models of tiny data that they made here once."""
     import numpy as np
 
+    folder.mkdir()
     rng = np.random.default_rng(0)
     files = {
         "docs.csv": ["text", *(" ".join(f"word{i}" for i in rng.integers(0, 30, 3)) for _ in range(60))],
@@ -116,12 +116,12 @@ def commands(folder: Path) -> dict[str, list[str]]:
     for name, (file, *options) in fits.items():
         run(
             ["fit", name, str(folder / file), "-o", str(folder / name), *options],
-            os.environ | {"PYTHONPATH": str(HERE.parent / "src")},
+            fresh(source, f"{folder}-warm"),
         )
     at = {name: str(folder / name) for name in (*fits, *files)}
     out = str(folder / "out")
     return {
-        "--help": ["--help"],
+        "help": ["--help"],
         "topics": ["topics", at["lda"]],
         "score of texts": ["score", at["lda"], at["docs.csv"]],
         "transform": ["transform", at["lda"], at["docs.csv"], "-o", out],
@@ -164,11 +164,11 @@ def measured(name: str, source: Path, calls: dict[str, list[str]], warm: str) ->
     """Rows of the table for one checkout."""
     if name == "import":
         code = [sys.executable, "-c", "import natgrad"]
-        nothing = statistics.median(child([sys.executable, "-c", ""], fresh(source, warm))[0] for _ in range(REPEATS))
-        return {"again": statistics.median(child(code, fresh(source, warm))[0] for _ in range(REPEATS)) - nothing}
+        nothing = min(child([sys.executable, "-c", ""], fresh(source, warm))[0] for _ in range(REPEATS))
+        return {"again": min(child(code, fresh(source, warm))[0] for _ in range(REPEATS)) - nothing}
     if name in calls:
         run(calls[name], fresh(source, warm))  # what it compiles is there afterwards
-        return {"again": statistics.median(run(calls[name], fresh(source, warm)) for _ in range(REPEATS))}
+        return {"again": min(run(calls[name], fresh(source, warm)) for _ in range(REPEATS))}
     command = [sys.executable, str(HERE / "start_up.py"), "--one", name]
     with tempfile.TemporaryDirectory() as folder:
         records = [json.loads(child(command, fresh(source, folder))[1].splitlines()[-1]) for _ in range(1 + REPEATS)]
@@ -213,15 +213,14 @@ def main() -> None:
     sources = {"before": options.before, "after": HERE.parent}
     rows: dict[str, dict[str, dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        calls = commands(Path(folder))
-        for name in options.only or ["import", *MODELS, *calls, *NETWORKS]:
+        known = {when: source for when, source in sources.items() if source}
+        calls = {when: commands(Path(folder) / when, source) for when, source in known.items()}
+        for name in options.only or ["import", *MODELS, *calls["after"], *NETWORKS]:
             rows[name] = {
-                when: measured(name, source, calls, f"{folder}/warm-{when}")
-                for when, source in sources.items()
-                if source
+                when: measured(name, source, calls[when], f"{folder}/{when}-warm") for when, source in known.items()
             }
             print(name, rows[name], flush=True)
-            write(rows, options.results, [*MODELS, *calls])
+            write(rows, options.results, [*MODELS, *calls["after"]])
     print(markdown(rows))
 
 
