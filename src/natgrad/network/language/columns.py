@@ -131,7 +131,7 @@ class Columns(Deferred):
     >>> row = ng.Plate("row")
     >>> y = ng.Normal("y", ng.dot(ng.Columns("age", "income"), w), 1.0, plate=row, observed=ng.Column("y"))
     >>> ng.Network(y).fit({"age": [0.1, 0.7], "income": [1.0, 2.0], "y": [0.9, 2.1]})["w"].mean().round(2).tolist()
-    [0.21, 0.85]
+    [0.25, 0.79]
     """
 
     def __init__(self, *names: Any) -> None:
