@@ -6,7 +6,7 @@ import html
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from natgrad._version import __version__
 from natgrad.inference.callbacks import as_callbacks
@@ -15,9 +15,6 @@ from natgrad.inference.methods import Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace
-from natgrad.network.bind.fitting import bound_network, fit_table
-from natgrad.network.bind.tables import is_frame
-from natgrad.network.bind.template import Template, made_parents
 from natgrad.network.compile.joint_factors import auto_groups, checked_groups, with_joint_factors
 from natgrad.network.compile.logic import warn_of_ties
 from natgrad.network.compile.plan import Plan, make_plan
@@ -49,6 +46,9 @@ from natgrad.posterior.fit_options import (
 from natgrad.renamed import says_new_names
 from natgrad.showing import reporter
 from natgrad.validation import whole_number
+
+if TYPE_CHECKING:
+    from natgrad.network.bind.template import Template
 
 __all__ = ["Network"]
 
@@ -91,6 +91,8 @@ class Network(SimulationMixin):
         if any(isinstance(node, RecordedNode) for node in observed):
             if joint is not None:
                 raise TypeError("joint= is for networks that have their data, in arrays: this one gets them at fit")
+            from natgrad.network.bind.template import Template  # readers of files take a while to import
+
             self.template = Template(observed)
             return
         self.nodes = collected(observed)
@@ -171,6 +173,8 @@ class Network(SimulationMixin):
         """
         if self.template is None:
             raise TypeError("this network was declared with arrays: it has its data")
+        from natgrad.network.bind.fitting import bound_network
+
         return bound_network(self.template, data)
 
     def _refuse_template(self, what: str) -> None:
@@ -198,6 +202,8 @@ class Network(SimulationMixin):
         Auxiliary ones, which other nodes declared, are not listed.
         """
         if self.template is not None:
+            from natgrad.network.bind.template import made_parents
+
             nodes: dict[str, Any] = {**made_parents(self.template), **self.template.nodes}
             return tuple(name for name, node in nodes.items() if not node.is_observed)
         parts = hidden_in_part(self.nodes.values())
@@ -302,6 +308,8 @@ class Network(SimulationMixin):
                 "bound_every": bound_every, "executor": executor, "backend": backend, "n_init": n_init, "verbose": verbose,
                 **keep,
             }  # fmt: skip
+            from natgrad.network.bind.fitting import fit_table
+
             return fit_table(self.template, data, method, chunk_rows, options)
         if chunk_rows is not None:
             raise TypeError("chunk_rows= is for networks declared with Column: this one has its data, in arrays")
@@ -340,10 +348,13 @@ class Network(SimulationMixin):
     @staticmethod
     def _only_method(data: Any, method: Method | None) -> Any:
         """The method, of a network that has its data: it may come first."""
-        if data is not None and is_frame(data):
-            raise TypeError(
-                "this network was declared with arrays, and has its data: with observed=ng.Column(name) it is fitted to tables"
-            )
+        if data is not None and not isinstance(data, Method):
+            from natgrad.network.bind.tables import is_frame
+
+            if is_frame(data):
+                raise TypeError(
+                    "this network was declared with arrays, and has its data: with observed=ng.Column(name) it is fitted to tables"
+                )
         if data is not None and method is not None:
             raise TypeError(f"this network has its data, in arrays, and takes one method, got {data!r} and {method!r}")
         return method if data is None else data

@@ -15,7 +15,6 @@ from natgrad.inference.problem import State
 from natgrad.inference.schema import check, either, record, refuse
 from natgrad.inference.steppers.group_memory import BatchMemory, GroupMemory
 from natgrad.inference.trace import Stop, Trace
-from natgrad.network.bind.saving import binding_from_data
 from natgrad.network.results.fit import SavedFit, Settings
 from natgrad.network.results.records import FormerMemory
 from natgrad.posterior.factor import Factor
@@ -43,7 +42,11 @@ def saved_fit(content: Any) -> SavedFit:
     """The fit that a file holds, checked."""
     check_fit(content)
     declaration = content.pop("declaration", None)
-    binding = None if declaration is None else binding_from_data(declaration, content["factors"])
+    binding = None
+    if declaration is not None:
+        from natgrad.network.bind.saving import binding_from_data
+
+        binding = binding_from_data(declaration, content["factors"])
     return SavedFit(**{**content, "auxiliary": tuple(content.get("auxiliary", ()))}, binding=binding)
 
 

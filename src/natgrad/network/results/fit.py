@@ -18,7 +18,6 @@ from natgrad.inference.methods import Method
 from natgrad.inference.problem import Block, State
 from natgrad.inference.schema import Misfit, check
 from natgrad.inference.trace import Stop, Trace
-from natgrad.network.bind.saving import binding_to_data
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import CATEGORY
 from natgrad.network.language.missing import seen_values
@@ -292,6 +291,8 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         }
         if self.binding is not None:
             try:
+                from natgrad.network.bind.saving import binding_to_data
+
                 content["declaration"] = binding_to_data(self.binding)
             except TypeError as reason:
                 words = f"{reason}: the file will hold what was found, but it cannot predict; attach(network) gives the fit back"
