@@ -236,7 +236,11 @@ def ratings_ready(n: int) -> dict[str, Any]:
         K, biases=False, learn_priors=False, method=ng.VB(), max_steps=6, tol=0.0, verbose=False
     )
     model.fit((data["user"], data["item"], data["value"]), callbacks=[clock])
-    return {"pass_seconds": clock.per_pass(), "peak_MB": peak(), "words": "MatrixFactorization, the ready model; all threads count"}
+    return {
+        "pass_seconds": clock.per_pass(),
+        "peak_MB": peak(),
+        "words": "MatrixFactorization, the ready model; all threads count",
+    }
 
 
 # -- serving, rows that come and go --

@@ -353,7 +353,7 @@ class Network(SimulationMixin):
 
             if is_frame(data):
                 raise TypeError(
-                    "this network was declared with arrays, and has its data: with observed=ng.Column(name) it is fitted to tables"
+                    "this network was declared with arrays, and has its data: with observed=ng.Column(name) it takes tables"
                 )
         if data is not None and method is not None:
             raise TypeError(f"this network has its data, in arrays, and takes one method, got {data!r} and {method!r}")
