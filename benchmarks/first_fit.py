@@ -59,10 +59,10 @@ def one(name: str) -> dict[str, Any]:
     }
 
 
-def quickest(command: list[str], environment: dict[str, str]) -> dict[str, Any] | None:
+def quickest(command: list[str], environment: dict[str, str], repeats: int) -> dict[str, Any] | None:
     """The quickest of a few fresh processes; None if the library has no such model."""
     found = []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip().splitlines()[-1]}")
@@ -119,6 +119,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=None)
     parser.add_argument("--bayespy", default=str(PEER), help="the interpreter of an environment that has BayesPy")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="fresh processes of each, of which the quickest counts")
     parser.add_argument("--one", default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -132,10 +133,10 @@ def main() -> None:
     peer = options.bayespy if Path(options.bayespy).exists() else None
     rows = []
     for name in options.only or [*MODELS, *LARGE]:
-        mine = quickest([sys.executable, str(HERE / "first_fit.py"), "--one", name], ours)
+        mine = quickest([sys.executable, str(HERE / "first_fit.py"), "--one", name], ours, options.repeats)
         other = None
         if peer and name in MODELS:
-            other = quickest([peer, str(HERE / "peers" / "first_fit_bayespy.py"), name], theirs)
+            other = quickest([peer, str(HERE / "peers" / "first_fit_bayespy.py"), name], theirs, options.repeats)
         rows.append({"model": name, "large": name in LARGE, "natgrad": mine, "bayespy": other})
         print(table(rows[-1:], 0.0).splitlines()[2], flush=True)
     text = table(rows, import_seconds(ours))

@@ -7,21 +7,32 @@ steps need no step size from you, and a run that diverges is stopped with its la
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from natgrad import errors, families, inference
-from natgrad._version import __version__ as __version__
-from natgrad.inference import SVI, VB, Auto, Children, HeldOut
-from natgrad.models.registry import MODELS, model_class
-from natgrad.network import language
-from natgrad.network.language.binary import Bernoulli, Binomial
-from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
-from natgrad.network.language.counts import Poisson
-from natgrad.network.language.discrete import Categorical, Multinomial
-from natgrad.network.language.markov_chain import MarkovChain
-from natgrad.network.language.operators import diag, dot
-from natgrad.network.language.plates import Plate
-from natgrad.network.language.process import GaussianProcess
-from natgrad.network.language.tables import table
-from natgrad.network.network import Network
+from natgrad._imports import paused_collector
+
+with paused_collector():
+    from natgrad import errors, families, inference
+    from natgrad._version import __version__ as __version__
+    from natgrad.inference import SVI, VB, Auto, Children, HeldOut
+    from natgrad.models.registry import MODELS, model_class
+    from natgrad.network import language
+    from natgrad.network.language.binary import Bernoulli, Binomial
+    from natgrad.network.language.continuous import (
+        Beta,
+        Dirichlet,
+        Exponential,
+        Gamma,
+        MultivariateNormal,
+        Normal,
+        Wishart,
+    )
+    from natgrad.network.language.counts import Poisson
+    from natgrad.network.language.discrete import Categorical, Multinomial
+    from natgrad.network.language.markov_chain import MarkovChain
+    from natgrad.network.language.operators import diag, dot
+    from natgrad.network.language.plates import Plate
+    from natgrad.network.language.process import GaussianProcess
+    from natgrad.network.language.tables import table
+    from natgrad.network.network import Network
 
 if TYPE_CHECKING:
     from natgrad import covariance, data

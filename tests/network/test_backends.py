@@ -84,6 +84,24 @@ def test_random_networks_are_the_same(seed):
     check_targets(case.network, case.state, seed)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40_000, 40_200))
+def test_traces_of_random_networks_are_the_same(seed):
+    try:
+        case = Case(seed, draw(seed))
+    except REFUSALS:
+        return
+    traces = []
+    for backend in ("numpy", "jax"):
+        problem, state, bounds = case.network.problem_on(backend), case.state, []
+        for _ in range(5):
+            result = problem.sweep_jointly(state, case.order)
+            state = result.state
+            bounds.append(result.bound)
+        traces.append(np.array(bounds))
+    same(*traces, f"the trace of seed {seed}", 1e-10)
+
+
 TRACES = {
     "VB": (mixture, None, {}),
     "rotation": (CASES["pca"], None, {}),

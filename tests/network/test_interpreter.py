@@ -26,7 +26,7 @@ def check_written(problem, state, order):
     for place, name in enumerate(order):
         assert found.info[name].valid == bool(numbers[1 + 2 * place])
         np.testing.assert_allclose(found.info[name].relative_change, numbers[2 + 2 * place], rtol=1e-6, atol=1e-9)
-    known = problem._device
+    known = problem.known_arrays
     for name, block in problem.blocks.items():
         same(problem.target(block, state), problem.program.target(block, state.mu, known), f"target of {name!r}")
         own = problem.program.target(block, state.mu, known, (name,))

@@ -14,6 +14,7 @@ import numpy as np
 from natgrad.network.bind.chunks import Known
 from natgrad.network.compile.plan import Plan
 from natgrad.network.execute.backend import BackendName
+from natgrad.network.execute.exact_updates import updated_in_turn
 from natgrad.network.execute.problem import NetworkProblem
 
 __all__ = ["ChunkProgram", "Told"]
@@ -83,7 +84,7 @@ class ChunkProgram:
             entropy, change = xp.zeros(()), xp.zeros(())
             for name in self.local:
                 block, old = self.plan.blocks[name], own[name]
-                new, fresh, _, gained = self.problem.update_in_turn(block, lam, {**mu, **own}, 1.0, known, [])
+                new, fresh, _, gained = updated_in_turn(self.problem.program, block, lam, {**mu, **own}, 1.0, known, [])
                 for a, b in zip(fresh, old, strict=True):
                     change = xp.maximum(change, xp.max(xp.abs(a - b)) / (1.0 + xp.max(xp.abs(a))))
                 lam, own, entropy = {**lam, name: new}, {**own, name: fresh}, entropy + gained

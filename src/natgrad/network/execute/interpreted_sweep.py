@@ -15,6 +15,7 @@ import numpy as np
 from natgrad.inference.problem import Block, BlockInfo, State, SweepResult
 from natgrad.network.compile.plan import ending_terms
 from natgrad.network.execute.addressing import Piece
+from natgrad.network.execute.exact_updates import updated_in_turn
 from natgrad.network.execute.interpreted_joint import InterpretedQuadratic
 from natgrad.network.execute.updates import all_valid, choose, settle
 from natgrad.network.execute.written_out import Writer
@@ -91,10 +92,10 @@ class InterpretedSweep:
 
     def _by_program(self, block: Block, ending: list[str]) -> Any:
         """Columns and weights, as the compiler has them."""
-        problem, known, name = self.problem, self.written.known, block.name
+        program, known, name = self.problem.program, self.written.known, block.name
 
         def update(lam: Any, mu: Any) -> Any:
-            new, fresh, info, gained = problem.update_in_turn(block, lam, mu, 1.0, known, ending)
+            new, fresh, info, gained = updated_in_turn(program, block, lam, mu, 1.0, known, ending)
             return name, new, fresh, BlockInfo(bool(info.valid), float(info.relative_change)), gained
 
         return update

@@ -29,17 +29,15 @@ from natgrad.network.compile.incidence import child_sets, coupling, n_reads, pre
 from natgrad.network.compile.plan import Plan, ending_terms
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend, make_backend
+from natgrad.network.execute.exact_updates import updated_at_once, updated_in_turn
 from natgrad.network.execute.interpreted_sweep import Interpreter
 from natgrad.network.execute.joint import JointMeans
 from natgrad.network.execute.local import solve_rows
 from natgrad.network.execute.program import Program
 from natgrad.network.execute.updates import (
-    all_valid,
     blended_block,
     choose,
     put_column,
-    relative_change,
-    settle,
     take_column,
 )
 from natgrad.network.groups.problem import NetworkGrouping
@@ -299,9 +297,9 @@ class NetworkProblem(EdgeProblem):
             for name in order:
                 block = self.blocks[name]
                 if block.n_columns == 1 and not self._is_weighted(block):
-                    update = self._tracked(block, lam, mu, None if exact else rho, known, ending[name])
+                    update = updated_at_once(program, block, lam, mu, None if exact else rho, known, ending[name])
                 else:
-                    update = self.update_in_turn(block, lam, mu, rho, known, ending[name])
+                    update = updated_in_turn(program, block, lam, mu, rho, known, ending[name])
                 lam[name], mu[name], info[name], gained = update
                 total = total + gained
             flat = [
@@ -310,60 +308,6 @@ class NetworkProblem(EdgeProblem):
             return lam, mu, xp.stack([total, *flat])
 
         return function
-
-    def _tracked(self, block: Block, lam: Any, mu: Any, rho: Array | None, known: Any, ending: list[str]) -> Any:
-        """One exact update; the terms that change no more in this sweep hand over their value for free.
-
-        What touches μ_i in a term is linear in it, so its value after the update is ⟨gradient, μ_i⟩: nothing is read again.
-        """
-        program, on, name = self.program, self.backend, block.name
-        total: Array = on.xp.zeros(())
-        last: list[Stats] = []
-        other: list[Stats] = []
-        for term in self.plan.terms_of(name):
-            for piece in program.pieces(term):
-                gradient = program.gradient(piece, block, mu, known)
-                if term.node not in ending:
-                    other.append(gradient)
-                    continue
-                last.append(gradient)
-                total = total + on.value(program.apart(piece, name), mu, known)
-        ended, target = _summed(last), _summed([*last, *other])
-        assert target is not None  # its own term is there
-        target = block.family.project(target)
-        if rho is None:
-            new, fresh, entropy, info = settle(on, block, lam[name], target, program.shared_plates(block))
-        else:
-            new, fresh, entropy, info = blended_block(on, block, lam[name], target, rho)
-        if ended is not None:
-            total = total + sum(on.inner(g, f) for g, f in zip(ended, fresh, strict=True))
-        return new, fresh, info, total + program.entropy(block, entropy, known)
-
-    def update_in_turn(self, block: Block, lam: Any, mu: Any, rho: Array, known: Any, ending: list[str]) -> Any:
-        """Exact updates of one column (or colour) after the other, for elements that are each other's co-parents."""
-        program, on, name = self.program, self.backend, block.name
-
-        def column(number: Array, carry: tuple[Stats, Stats]) -> tuple[Stats, Stats]:
-            old, stats = carry
-            here = {**mu, name: stats}
-            if block.column_axis is not None:
-                target = program.target(block, here, known, column=number)
-                new, fresh, _, _ = blended_block(on, block, take_column(on, block, old, number), target, rho)
-                return put_column(on, block, old, new, number), put_column(on, block, stats, fresh, number)
-            target = program.target(block, here, known)
-            new, fresh, _, _ = blended_block(on, block, old, target, rho)
-            chosen = True if block.colours is None else on.xp.asarray(block.colours) == number
-            return choose(on, block, chosen, new, old), choose(on, block, chosen, fresh, stats)
-
-        if block.n_columns == 1:
-            new, fresh = column(0, (lam[name], mu[name]))
-        else:
-            new, fresh = on.repeat(block.n_columns, column, (lam[name], mu[name]))
-        _, entropy = block.family.moments_entropy(new)
-        here = {**mu, name: fresh}
-        total = sum((program.log_joint(term, here, known) for term in ending), on.xp.zeros(()))
-        info = BlockInfo(all_valid(on, block, new, entropy), relative_change(on, lam[name], new))
-        return new, fresh, info, total + program.entropy(block, entropy, known)
 
     def compiled(self, key: Any, build: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
         """A function with the known arrays as its last argument, as the backend runs it."""
@@ -404,13 +348,3 @@ class NetworkProblem(EdgeProblem):
             return function(*arguments[:-1], dict(zip(self._known, arguments[-1], strict=True)))
 
         return called
-
-
-def _summed(parts: list[Stats]) -> Stats | None:
-    """Statistics added up, one after the other; None for nothing."""
-    if not parts:
-        return None
-    total = parts[0]
-    for part in parts[1:]:
-        total = tuple(a + b for a, b in zip(total, part, strict=True))
-    return total

@@ -1,0 +1,92 @@
+"""Exact updates of one block inside a sweep, with what they add to the bound: a program and moments in, λ, μ and the gain out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from natgrad.inference.problem import Block, BlockInfo
+from natgrad.network.execute.program import Program
+from natgrad.network.execute.updates import (
+    all_valid,
+    blended_block,
+    choose,
+    put_column,
+    relative_change,
+    settle,
+    take_column,
+)
+
+__all__ = ["updated_at_once", "updated_in_turn"]
+
+Array = Any
+Stats = tuple[Array, ...]
+
+
+def updated_at_once(
+    program: Program, block: Block, lam: Any, mu: Any, rho: Array | None, known: Any, ending: list[str]
+) -> Any:
+    """One exact update; the terms that change no more in this sweep hand over their value for free.
+
+    What touches μ_i in a term is linear in it, so its value after the update is ⟨gradient, μ_i⟩: nothing is read again.
+    """
+    on, name = program.backend, block.name
+    total: Array = on.xp.zeros(())
+    last: list[Stats] = []
+    other: list[Stats] = []
+    for term in program.plan.terms_of(name):
+        for piece in program.pieces(term):
+            gradient = program.gradient(piece, block, mu, known)
+            if term.node not in ending:
+                other.append(gradient)
+                continue
+            last.append(gradient)
+            total = total + on.value(program.apart(piece, name), mu, known)
+    ended, target = _summed(last), _summed([*last, *other])
+    assert target is not None  # its own term is there
+    target = block.family.project(target)
+    if rho is None:
+        new, fresh, entropy, info = settle(on, block, lam[name], target, program.shared_plates(block))
+    else:
+        new, fresh, entropy, info = blended_block(on, block, lam[name], target, rho)
+    if ended is not None:
+        total = total + sum(on.inner(g, f) for g, f in zip(ended, fresh, strict=True))
+    return new, fresh, info, total + program.entropy(block, entropy, known)
+
+
+def updated_in_turn(
+    program: Program, block: Block, lam: Any, mu: Any, rho: Array, known: Any, ending: list[str]
+) -> Any:
+    """Exact updates of one column (or colour) after the other, for elements that are each other's co-parents."""
+    on, name = program.backend, block.name
+
+    def column(number: Array, carry: tuple[Stats, Stats]) -> tuple[Stats, Stats]:
+        old, stats = carry
+        here = {**mu, name: stats}
+        if block.column_axis is not None:
+            target = program.target(block, here, known, column=number)
+            new, fresh, _, _ = blended_block(on, block, take_column(on, block, old, number), target, rho)
+            return put_column(on, block, old, new, number), put_column(on, block, stats, fresh, number)
+        target = program.target(block, here, known)
+        new, fresh, _, _ = blended_block(on, block, old, target, rho)
+        chosen = True if block.colours is None else on.xp.asarray(block.colours) == number
+        return choose(on, block, chosen, new, old), choose(on, block, chosen, fresh, stats)
+
+    if block.n_columns == 1:
+        new, fresh = column(0, (lam[name], mu[name]))
+    else:
+        new, fresh = on.repeat(block.n_columns, column, (lam[name], mu[name]))
+    _, entropy = block.family.moments_entropy(new)
+    here = {**mu, name: fresh}
+    total = sum((program.log_joint(term, here, known) for term in ending), on.xp.zeros(()))
+    info = BlockInfo(all_valid(on, block, new, entropy), relative_change(on, lam[name], new))
+    return new, fresh, info, total + program.entropy(block, entropy, known)
+
+
+def _summed(parts: list[Stats]) -> Stats | None:
+    """Statistics added up, one after the other; None for nothing."""
+    if not parts:
+        return None
+    total = parts[0]
+    for part in parts[1:]:
+        total = tuple(a + b for a, b in zip(total, part, strict=True))
+    return total
