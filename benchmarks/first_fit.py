@@ -119,7 +119,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=None)
     parser.add_argument("--bayespy", default=str(PEER), help="the interpreter of an environment that has BayesPy")
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="fresh processes of each, of which the quickest counts")
+    parser.add_argument(
+        "--repeats", type=int, default=REPEATS, help="fresh processes of each, of which the quickest counts"
+    )
     parser.add_argument("--one", default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
