@@ -239,7 +239,7 @@ def ratings_ready(n: int) -> dict[str, Any]:
     return {
         "pass_seconds": clock.per_pass(),
         "peak_MB": peak(),
-        "words": "MatrixFactorization, the ready model; all threads count",
+        "words": "MatrixFactorization, the ready model; threads count",
     }
 
 

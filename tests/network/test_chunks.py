@@ -251,3 +251,36 @@ def test_chunks_with_and_without_censored_rows_are_the_whole() -> None:
     assert later.trace["elbo"].tolist() == now.trace["elbo"].tolist()
     for rows in (3, 7, 20):
         assert_same(network.fit(table, ng.VB(), chunk_rows=rows, **FIT), network.fit(table, ng.VB(), **FIT))
+
+
+def robust_ratings(row: ng.Plate, user: ng.Plate, movie: ng.Plate, i: Any, j: Any, y: Any) -> ng.Network:
+    """A scale and a category hidden in every row, and two indices: locals are solved in each pass of a sweep."""
+    u = ng.MultivariateNormal("u", 0.0, 1.0, size=2, plate=user)
+    v = ng.MultivariateNormal("v", 0.0, 1.0, size=2, plate=movie)
+    z = ng.Categorical("z", [0.3, 0.7], plate=row)
+    shift = ng.Normal("shift", 0.0, 1.0, plate=ng.Plate("part", 2))
+    mean = ng.dot(u[i], v[j]) + shift[z]
+    return ng.Network(ng.language.StudentT("r", mean, ng.Gamma("tau", 1.0, 1.0), df=4.0, plate=row, observed=y))
+
+
+ROBUST = {"u": np.ones((3, 2)), "v": np.arange(8.0).reshape(4, 2) / 8, "shift": [-1.0, 1.0]}
+
+
+def test_rows_with_hidden_nodes_that_read_several_globals() -> None:
+    table = factorisation().table
+    later = robust_ratings(ng.Plate("row"), ng.Plate("user"), ng.Plate("movie"), *map(ng.Column, table))
+    fits = [later.fit(table, ng.VB(), chunk_rows=size, init=ROBUST, **{**FIT, "max_steps": 2}) for size in (1000, 13)]
+    assert_same(*fits)
+    assert type(fits[0].problem).__name__ == "ChunkedEdges"
+    assert np.diff(fits[0].trace["elbo"]).min() > -1e-9
+    np.testing.assert_allclose(fits[1].problem.bound(fits[1].state), fits[0].problem.bound(fits[0].state), rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_they_end_where_those_of_arrays_do() -> None:
+    table, many = factorisation().table, {**FIT, "max_steps": 150}
+    later = robust_ratings(ng.Plate("row"), ng.Plate("user"), ng.Plate("movie"), *map(ng.Column, table))
+    codes = [np.unique(table[name], return_inverse=True)[1] for name in ("userId", "movieId")]
+    now = robust_ratings(ng.Plate("row", 40), ng.Plate("user", 3), ng.Plate("movie", 4), *codes, table["stars"])
+    end = later.fit(table, ng.VB(), chunk_rows=9, init=ROBUST, **many).elbo
+    assert end == pytest.approx(now.fit(ng.VB(), init=ROBUST, **many).elbo, abs=0.02)
