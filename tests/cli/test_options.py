@@ -1,5 +1,6 @@
 """The command line: every example of a --help runs, options follow the estimators and the files that give them."""
 
+import pandas
 import pytest
 from cli.calls import all_commands, call, one_line, right
 
@@ -24,6 +25,15 @@ def test_every_command_has_help_and_an_example():
             assert example_of(path).split()[1] == path[0]
 
 
+def sales_of_two_days(folder):
+    """What the example of ``natgrad update`` takes: a saved fit, and new rows."""
+    shop = ng.Normal("shop", 0.0, 1.0, plate=ng.Plate("shop"))
+    y = ng.Normal("y", shop[ng.Column("shop")], 1.0, plate=ng.Plate("row"), observed=ng.Column("sold"))
+    table = pandas.DataFrame({"shop": ["a", "b", "a"], "sold": [1.0, 2.0, 1.5]})
+    ng.Network(y).fit(table, verbose=False).save(folder / "sales.natgrad")
+    table.to_parquet(folder / "today.parquet")
+
+
 def test_every_example_runs_as_typed(workspace, monkeypatch):
     """In the order of a user's day; the two that take minutes are run with less to do."""
     monkeypatch.setattr(demo, "main", lambda arguments: 0)
@@ -40,6 +50,8 @@ def test_every_example_runs_as_typed(workspace, monkeypatch):
         words = example_of(path).split()
         if path == ("resume",):  # the folder of a fit that was kept
             right("fit", "lda", "letters/", "-o", "kept.natgrad", "--n-topics", 2, "--checkpoint", "run")
+        if path == ("update",):  # a network that was fitted to a table, and the table of another day
+            sales_of_two_days(workspace)
         if path in (("fit",), ("fit", "lda")):
             words += ["--force"]  # both write the same file
         result = call(*words[1:])

@@ -14,10 +14,12 @@ from natgrad.models.factorization.rows import Numbers, Scalars, Vectors
 SOURCE = Path(natgrad.__file__).parent
 THE_PLACE = {"families/natural_step.py"}
 # Kernels that blend while they sum: held to the one place by the tests below.
-FUSED = {"kernels/factorization/blocks.py", "kernels/factorization/ratings.py"}
+FUSED = {"kernels/factorization/blocks.py", "kernels/factorization/plain.py", "kernels/factorization/ratings.py"}
 # Weighted means of what is no λ.
 OTHER = {
+    "families/fisher.py",  # covariances of a Beta
     "kernels/lda/documents.py",  # expected counts of a document, extrapolated
+    "kernels/lda/plain.py",  # the same for little data
     "models/clusters.py",  # messages scaled up to longer data
     "models/lda/problem.py",  # hyper-parameters
     "models/lda/topics.py",  # relevance of words

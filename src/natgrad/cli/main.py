@@ -25,7 +25,10 @@ COMMANDS = {
         "Go on with a fit from where it ended, for as many steps as it has in its settings.",
     ),
     "score": ("predict:score", "How well a model predicts data it has not seen; higher is better."),
-    "predict": ("predict:predict", "Predict ratings of pairs, or the target of rows, with standard deviations."),
+    "predict": (
+        "predict:predict",
+        "Predict ratings of pairs, the target of rows, or what a table lacks, with standard deviations.",
+    ),
     "update": (
         "networks:update",
         "Add the rows of a table to a network that was fitted to one; ids that are new become new levels.",

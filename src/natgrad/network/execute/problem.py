@@ -206,7 +206,8 @@ class NetworkProblem(EdgeProblem):
         column: int | None = None,
     ) -> Stats:
         """λ^temp of eq. (6): prior message plus messages of children, whole terms in ``full``, the rest sampled."""
-        if self.interpreter is not None and not sampled and column is None and not self._is_weighted(block):
+        whole = not sampled and column is None and not self._is_weighted(block)
+        if whole and self.interpreter is not None and self._reads_any(block, full):
             return self.interpreter.target(block, full, state.mu)
         layouts = tuple(s.layout for s in sampled)
         key = ("target", block.name, full, layouts, column is not None)
@@ -221,6 +222,9 @@ class NetworkProblem(EdgeProblem):
 
         result: Stats = self.compiled(key, build)(state.mu, arrays, None if column is None else np.int32(column))
         return result
+
+    def _reads_any(self, block: Block, terms: tuple[str, ...] | None) -> bool:
+        return terms is None or any(term.node in terms for term in self.plan.terms_of(block.name))
 
     def _is_weighted(self, block: Block) -> bool:
         return any(plate in self.plan.weights for plate in block.plates)

@@ -45,7 +45,7 @@ class StickBreaking(Node):
     >>> z = ng.Categorical("z", pi, plate=ng.Plate("n", 6), observed=[0, 0, 1, 0, 2, 1])
     >>> fit = ng.Network(z).fit()
     >>> fit["pi"].mean()[:4].round(2)
-    array([0.47, 0.28, 0.15, 0.05])
+    array([0.51, 0.3 , 0.13, 0.03])
     """
 
     family = families.Sticks()
@@ -102,7 +102,7 @@ class HalfCauchy(ScalarNode):
     >>> tau = ng.HalfCauchy("tau", 2.5)
     >>> x = ng.Normal("x", 0.0, tau, plate=ng.Plate("n", 4), observed=[1.0, -2.0, 1.5, -0.5])
     >>> print(ng.Network(x).fit()["tau"].mean().round(2))
-    0.55
+    0.47
     """
 
     family = families.Gamma()

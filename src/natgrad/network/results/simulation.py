@@ -45,7 +45,7 @@ class SimulationMixin:
         >>> x = ng.Normal("x", mu, 4.0, plate=ng.Plate("n", 3), observed=[0.1, 0.2, 0.3])
         >>> drawn = ng.Network(x).simulate(size=1000)
         >>> drawn["x"].shape, round(float(drawn["x"].var()), 1)
-        ((1000, 3), 1.2)
+        ((1000, 3), 1.3)
         """
         from natgrad.network.results.simulate import simulate_nodes
 
