@@ -68,14 +68,19 @@ class _WayBack(NamedTuple):
 
 
 class Reader:
-    """How a factor is read under a layout of views."""
+    """How a factor is read under a layout of views.
 
-    def __init__(self, factor: Factor, zipped: Collection[str], moved: Mapping[tuple[str, int], bool]) -> None:
+    ``gone`` is an axis of the node that the factor is without; a view knows its axes by their places in the whole.
+    """
+
+    def __init__(
+        self, factor: Factor, zipped: Collection[str], moved: Mapping[tuple[str, int], bool], gone: int | None = None
+    ) -> None:
         self.source, self.stat, self.known = factor.source, factor.stat, factor.known
         names: list[Any] = []
         entries: dict[Labels, list[tuple[int, Any]]] = {}
         for position, axis in enumerate(factor.axes):
-            key = (factor.source, position)
+            key = (factor.source, position if gone is None or position < gone else position + 1)
             if not factor.known and key in moved:
                 if moved[key]:
                     names.append(SAMPLE)
@@ -366,10 +371,7 @@ class Slopes(_Reading):
         axes = (*factor.axes[:gone], *factor.axes[gone + 1 :])
         rest = Factor(factor.source, factor.stat, axes, False)
         if rest not in self._cut_readers:
-            moved = {
-                (s, p - (p > gone)): here for (s, p), here in self.moved.items() if s == factor.source and p != gone
-            }
-            self._cut_readers[rest] = Reader(rest, self.zipped, moved)
+            self._cut_readers[rest] = Reader(rest, self.zipped, self.moved, gone)
         return self._cut_readers[rest]
 
     def __call__(self, moments: Moments, known: Known, view: View, number: Array) -> tuple[Array, ...]:
