@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.problem import State
 from natgrad.inference.schema import record
 from natgrad.inference.trace import Trace
-from natgrad.network.compile.plan import Plan
 from natgrad.network.draws.chains import with_chains
 from natgrad.network.draws.gibbs import Gibbs, Schedule
 from natgrad.network.draws.labels import Relabelling
@@ -138,7 +138,13 @@ def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings) ->
             first, second = np.where(seen, done * known, first), np.where(seen, done * known**2, second)
         factors[name] = DrawnFactor(name, block.family, block.plates, kept, first, second, done, stride, block.origin)
     made = settings if done == settings.n else _with_n(settings, done)
-    return Draws(factors, made, memory["relabelled"], labels=fit._labels, predictive=_predictive_of(fit.problem.plan))
+    return Draws(
+        factors,
+        made,
+        memory["relabelled"],
+        labels=fit._labels,
+        predictive=partial(predictive_of_draws, fit.problem.plan),
+    )
 
 
 def _with_n(settings: DrawsSettings, n: int) -> DrawsSettings:
@@ -156,11 +162,9 @@ def attached(network: Any, draws: Draws) -> Draws:
             raise ValueError(
                 f"{name!r} has plates of sizes {tuple(block.shape)} in the network, and others in the draws"
             )
-    return Draws(draws.factors, draws.settings, draws.relabelled, predictive=_predictive_of(network.problem.plan))
-
-
-def _predictive_of(plan: Plan) -> Any:
-    return lambda draws, name, sizes, slots: predictive_of_draws(plan, draws, name, sizes, slots)
+    return Draws(
+        draws.factors, draws.settings, draws.relabelled, predictive=partial(predictive_of_draws, network.problem.plan)
+    )
 
 
 def _table(state: State) -> Any:

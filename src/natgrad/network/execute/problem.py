@@ -76,6 +76,10 @@ class NetworkProblem(EdgeProblem):
         self._folded = False
         self._child_sets: dict[str, list[ChildSet]] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles and copies hold the plan; what was compiled is made again where it is needed."""
+        return type(self), (self.plan, self.backend.name)
+
     @cached_property
     def observed(self) -> dict[str, npt.NDArray[np.int64]]:
         """For every observed node, its elements that are not missing."""

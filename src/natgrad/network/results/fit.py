@@ -299,8 +299,26 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
                 warnings.warn(words, stacklevel=2)
         write_model(path, "Fit", content, overwrite=overwrite)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickles and copies: a linear response is asked for again, and arrays of JAX, read back, would have 32 bits."""
+        if self.binding is not None and self.binding.chunk_rows is not None:
+            raise TypeError(
+                "a fit to chunks reads its table again when it goes on, and cannot be pickled: save(path) keeps it"
+            )
+        return {**self.__dict__, "_response": None, "state": _on_host(self.state)}
+
     def __repr__(self) -> str:
         return f"<Fit of {', '.join(self)}: {self.trace!r}; {self.stop}>"
+
+
+def _on_host(value: Any) -> Any:
+    """The same nested values with arrays of NumPy."""
+    if isinstance(value, dict):
+        return {key: _on_host(part) for key, part in value.items()}
+    if isinstance(value, (tuple, list)):
+        parts = [_on_host(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return np.asarray(value) if hasattr(value, "__array__") else value
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,9 @@ class LinearResponse(ExportMixin):
         for name in self._names if names is not None else ():
             self._variance(name)
 
+    def __getstate__(self) -> Any:
+        raise TypeError("a linear response is computed from its fit as it is asked: pickle the fit, and ask it again")
+
     # -- nodes --
 
     def _factor(self, name: Any) -> Factor:
