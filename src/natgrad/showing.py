@@ -21,7 +21,7 @@ def reporter(module: str) -> Any:
 
 
 class ShowMixin:
-    """``report(path)``, and a summary where notebooks show objects."""
+    """``report(path)``, ``plot``, and a summary where notebooks show objects."""
 
     def report(
         self,
@@ -48,6 +48,22 @@ class ShowMixin:
             self, os.fspath(path), data=data, names=names, held_out=held_out, title=title
         )
         return written
+
+    @property
+    def plot(self) -> Any:
+        """Pictures with matplotlib: ``plot()``, ``plot.trace()``, ``.forest()``, ``.posterior()`` and, of networks, ``.ppc()``.
+
+        Each takes axes to draw on and returns axes.
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> bias = ng.Beta("bias", 1.0, 1.0, plate=ng.Plate("coin", 3))
+        >>> fit = ng.Network(ng.Binomial("heads", 10, bias, plate=bias.plates[0], observed=[2, 5, 9])).fit()
+        >>> fit.plot.forest().get_xlabel()
+        'mean, 45% and 90% intervals (q)'
+        """
+        return reporter("charts.plots").Plots(self)
 
     def _html_repr(self) -> str:
         """What a notebook shows: a summary of the fit, or scikit-learn's diagram before there is one."""

@@ -3,10 +3,11 @@
 import copy
 import pickle
 
-import natgrad as ng
 import networks
 import numpy as np
 import pytest
+
+import natgrad as ng
 
 CASES = [
     networks.mixture,

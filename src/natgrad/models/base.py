@@ -65,6 +65,7 @@ from natgrad.validation import real_number, whole_number
 if TYPE_CHECKING:
     from natgrad.posterior.export import Posterior
     from natgrad.posterior.response.result import LinearResponse
+    from natgrad.posterior.summary import Summary
 
 __all__ = ["Estimator", "load", "register", "with_new_names"]
 
@@ -205,6 +206,27 @@ class Estimator(ShowMixin, BaseEstimator):
         )
         found._axes, found._labels = self.posterior_._axes, self.posterior_._labels
         return found
+
+    def summary(self, names: Sequence[str] | None = None, **options: Any) -> Summary:
+        """A table of means, standard deviations and intervals of the parameters: prints, and converts with ``.to_pandas()``.
+
+        Parameters
+        ----------
+        names : which parameters, as in ``posterior_``; by default all but categories
+        mass : float
+            Probability of the intervals, 0.9 by default.
+        linear_response, draws : results of ``linear_response()`` and ``draws()``, optional
+            Levels to show beside q.
+
+        Examples
+        --------
+        >>> import numpy as np, natgrad as ng
+        >>> model = ng.GaussianMixture(1).fit(np.arange(8.0)[:, None])
+        >>> print(f"{model.summary(['components'])['mean'][0]:.1f}")
+        3.5
+        """
+        self._check_fitted()
+        return self.posterior_.summary(names, **options)
 
     def _response_problem(self, X: Any, *args: Any, **data: Any) -> GroupProblem:
         """The problem of groups that the fit was, in double precision."""

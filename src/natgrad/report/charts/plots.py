@@ -1,0 +1,247 @@
+"""A fit or a fitted model in, matplotlib axes out: the run, marginal posteriors, intervals, a check of predictions.
+
+Every function takes ``ax`` or ``axes`` to draw on, by default those of a new figure of pyplot, and returns what it drew on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.posterior.factor import DISCRETE
+
+__all__ = ["Plots"]
+
+Floats = npt.NDArray[np.float64]
+BLUE, PALE, DARK = "#08519c", "#9ecae1", "0.25"
+# Most panels and rows of one figure; more would be too small to read.
+PANELS, ROWS = 24, 60
+# Probabilities, none of them ½, at which a marginal density is found from its quantiles.
+GRID = np.concatenate([[1e-4, 1e-3, 4e-3], np.linspace(0.01, 0.99, 98), [1 - 4e-3, 1 - 1e-3, 1 - 1e-4]])
+
+
+class Plots:
+    """Pictures of one fit: ``fit.plot()`` for the run beside the intervals, ``fit.plot.trace()`` and so on for one of them.
+
+    Parameters
+    ----------
+    subject : a fit of a network, or a fitted estimator
+    """
+
+    def __init__(self, subject: Any) -> None:
+        self._subject = subject
+
+    def __call__(self, names: Sequence[str] | None = None, *, mass: float = 0.9, axes: Any = None) -> Any:
+        """The bound of the run, and the intervals of the nodes.
+
+        Parameters
+        ----------
+        names : which nodes; by default all but categories
+        mass : float
+            Probability of the intervals.
+        axes : two matplotlib axes, optional
+        """
+        if axes is None:
+            height = 0.8 + 0.28 * min(len(self._table(names, mass)), ROWS)
+            axes = _pyplot().subplots(1, 2, figsize=(10, max(3.4, height)), layout="constrained")[1]
+        self.trace(ax=axes[0])
+        self.forest(names, mass=mass, ax=axes[1])
+        return axes
+
+    def trace(self, *, against: str = "messages_read", ax: Any = None) -> Any:
+        """The bound, at every step that measured it.
+
+        Parameters
+        ----------
+        against : "messages_read", "seconds", "data_read" or another column of the trace, or "step"
+        ax : matplotlib axes, optional
+        """
+        trace = getattr(self._subject, "trace", None) or self._subject.trace_
+        bound = np.asarray(trace["elbo"], np.float64)
+        x = np.arange(1, len(bound) + 1) if against == "step" else np.asarray(trace[against], np.float64)
+        there = np.isfinite(bound)
+        ax = _one(ax)
+        ax.plot(x[there], bound[there], ".-" if there.sum() < 60 else "-", ms=4, lw=1.2, color=BLUE)
+        ax.set_xlabel(against.replace("_", " "))
+        ax.set_ylabel("evidence lower bound")
+        ax.ticklabel_format(axis="y", useOffset=False)
+        return ax
+
+    def forest(self, names: Sequence[str] | None = None, *, mass: float = 0.9, ax: Any = None) -> Any:
+        """Means and intervals of every element, a line for each: thin for ``mass``, thick for half of it.
+
+        The intervals are those of the best level that was computed: q, linear response or draws.
+
+        Parameters
+        ----------
+        names : which nodes; by default all but categories
+        mass : float
+            Probability of the thin intervals.
+        ax : matplotlib axes, optional
+        """
+        wide, narrow = self._table(names, mass), self._table(names, mass / 2)
+        if len(wide) > ROWS:
+            raise ValueError(
+                f"{len(wide)} intervals are too many for one picture: choose nodes with names=, at most {ROWS}"
+            )
+        if not len(wide):
+            raise ValueError("there is nothing to draw: only categories are hidden")
+        ax = _one(ax, (6.4, 0.9 + 0.28 * len(wide)))
+        y = np.arange(len(wide))[::-1]
+        ax.hlines(y, wide["lower"], wide["upper"], color=BLUE, lw=1.2)
+        ax.hlines(y, narrow["lower"], narrow["upper"], color=BLUE, lw=3.6)
+        ax.plot(wide["mean"], y, "o", ms=5, mfc="white", mec=BLUE)
+        ax.set_yticks(y, wide.rows)
+        ax.set_ylim(-0.7, len(wide) - 0.3)
+        ax.set_xlabel(f"mean, {mass / 2:.0%} and {mass:.0%} intervals ({wide.level})")
+        return ax
+
+    def posterior(self, names: Sequence[str] | None = None, *, mass: float = 0.9, axes: Any = None) -> Any:
+        """The marginal density of every element, with its mean and its interval.
+
+        Densities of q and of linear response follow from quantiles; those of draws are histograms.
+
+        Parameters
+        ----------
+        names : which nodes; by default all but categories
+        mass : float
+            Probability that is shaded.
+        axes : array of matplotlib axes, optional
+        """
+        table, best = self._table(names, mass), self._best()
+        rows = list(table.rows)
+        if len(rows) > PANELS:
+            raise ValueError(
+                f"{len(rows)} densities are too many for one picture: choose nodes with names=, at most {PANELS}"
+            )
+        if axes is None:
+            across = min(4, max(1, len(rows)))
+            down = -(-len(rows) // across)
+            axes = _pyplot().subplots(
+                down, across, figsize=(2.8 * across, 2.1 * down), layout="constrained", squeeze=False
+            )[1]
+        panels = np.asarray(axes, dtype=object).ravel()
+        if len(panels) < len(rows):
+            raise ValueError(f"axes: {len(panels)} are not enough for {len(rows)} densities")
+        # The table is made node by node in the order of its rows.
+        for ax, row, (x, density, stepped) in zip(panels, rows, _densities(best, self._nodes(names)), strict=False):
+            place = rows.index(row)
+            low, high = table["lower"][place], table["upper"][place]
+            ax.plot(x, density, color=BLUE, lw=1.4, drawstyle="steps-mid" if stepped else "default")
+            ax.fill_between(
+                x, density, where=(x >= low) & (x <= high), color=PALE, lw=0, step="mid" if stepped else None
+            )
+            ax.axvline(table["mean"][place], color=DARK, lw=0.8, ls=":")
+            ax.set_title(row, fontsize="medium")
+            ax.set_yticks([])
+            ax.set_ylim(bottom=0)
+        for ax in panels[len(rows) :]:
+            ax.set_axis_off()
+        return axes
+
+    def ppc(self, name: str | None = None, *, n: int = 50, seed: int = 0, ax: Any = None) -> Any:
+        """A posterior predictive check: the histogram of the data within those of ``n`` data sets that the fit would make.
+
+        Parameters
+        ----------
+        name : an observed node; by default the only one, or the last
+        n : int
+            How many data sets are simulated.
+        seed : int
+        ax : matplotlib axes, optional
+        """
+        observed, simulated = self._replicated(name, n, seed)
+        ax = _one(ax)
+        whole = np.all(observed == np.round(observed)) and np.ptp(observed) < 200
+        if whole:
+            edges = np.arange(min(observed.min(), simulated.min()), max(observed.max(), simulated.max()) + 2) - 0.5
+        else:
+            edges = np.histogram_bin_edges(observed, bins=min(60, max(10, int(2 * np.sqrt(observed.size)))))
+            step = edges[1] - edges[0]
+            low, high = np.quantile(simulated, [0.001, 0.999])
+            left, right = max(0, int(np.ceil((edges[0] - low) / step))), max(0, int(np.ceil((high - edges[-1]) / step)))
+            edges = edges[0] + step * np.arange(-left, len(edges) + right)
+        middle = 0.5 * (edges[1:] + edges[:-1])
+        counts = np.array([np.histogram(one, edges)[0] for one in simulated]) / observed.size
+        low, high = np.quantile(counts, [0.05, 0.95], axis=0)
+        ax.fill_between(middle, low, high, step="mid", color=PALE, lw=0, label=f"90% of {n} simulated data sets")
+        ax.step(middle, counts.mean(0), where="mid", color=BLUE, lw=1.4, ls="--", label="their mean")
+        ax.step(middle, np.histogram(observed, edges)[0] / observed.size, where="mid", color="k", lw=1.6, label="data")
+        ax.set_xlabel(self._observed_name(name))
+        ax.set_ylabel("share")
+        ax.legend(fontsize="small", frameon=False)
+        return ax
+
+    # -- what is drawn --
+
+    def _factors(self) -> Any:
+        return (
+            self._subject if hasattr(self._subject, "problem") else getattr(self._subject, "posterior_", self._subject)
+        )
+
+    def _table(self, names: Sequence[str] | None, mass: float) -> Any:
+        return self._subject.summary(names, mass=mass)
+
+    def _best(self) -> Any:
+        """Whatever has the factors that the summary shows: draws, linear response or q."""
+        drawn, response = (getattr(self._subject, key, None) for key in ("_drawn", "_response"))
+        return drawn or response or self._factors()
+
+    def _nodes(self, names: Sequence[str] | None) -> list[str]:
+        factors = self._factors()
+        return [name for name in factors if factors[name].family.name not in DISCRETE] if names is None else list(names)
+
+    def _observed_name(self, name: str | None) -> str:
+        nodes: Mapping[str, Any] = (
+            {} if (problem := getattr(self._subject, "problem", None)) is None else problem.plan.nodes
+        )
+        seen = [key for key, node in nodes.items() if node.is_observed]
+        if not seen:
+            raise TypeError("a predictive check simulates the data of a network: declare the model as one")
+        if name is not None and name not in seen:
+            raise KeyError(f"{name!r} is not an observed node; these are {', '.join(seen)}")
+        return seen[-1] if name is None else name
+
+    def _replicated(self, name: str | None, n: int, seed: int) -> tuple[Floats, Floats]:
+        """The data that are there, and as many in each of ``n`` simulated sets."""
+        from natgrad.network.language.missing import seen_values
+
+        key = self._observed_name(name)
+        simulated = np.asarray(self._subject.simulate(seed, size=n)[key], np.float64)
+        node = self._subject.problem.plan.nodes[key]
+        values = np.asarray(node.value, np.float64)
+        there = np.ones(values.shape, bool)
+        if node.mask is not None or node.entries is not None:
+            there = seen_values(node)[0]
+        return values[there], simulated.reshape(n, -1)[:, there.ravel()]
+
+
+def _densities(found: Any, names: Sequence[str]) -> Any:
+    """Of each element of each node: points, densities there, and whether they are bars."""
+    for name in names:
+        factor = found[name]
+        if (values := getattr(factor, "values", None)) is not None:
+            flat = np.asarray(values, np.float64).reshape(values.shape[0] * values.shape[1], -1)
+            for column in flat.T:
+                density, edges = np.histogram(column, bins="auto", density=True)
+                yield 0.5 * (edges[1:] + edges[:-1]), density, True
+            continue
+        # An interval of mass |1 − 2p| ends at the quantiles of p and 1 − p.
+        ends = [factor.interval(abs(1 - 2 * p))[0 if p < 0.5 else 1] for p in GRID]
+        quantiles = np.asarray(ends, np.float64).reshape(len(GRID), -1)
+        for column in quantiles.T:
+            gaps = np.maximum(np.diff(column), np.finfo(float).tiny)
+            yield 0.5 * (column[1:] + column[:-1]), np.diff(GRID) / gaps, False
+
+
+def _pyplot() -> Any:
+    import matplotlib.pyplot as pyplot
+
+    return pyplot
+
+
+def _one(ax: Any, size: tuple[float, float] = (6.4, 3.8)) -> Any:
+    return _pyplot().subplots(figsize=size, layout="constrained")[1] if ax is None else ax
