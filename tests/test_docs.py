@@ -1,7 +1,6 @@
 """The documentation is true: its Python runs, its tables are complete, the files and functions it names exist."""
 
 import ast
-import inspect
 import re
 import sys
 from importlib import import_module
@@ -15,7 +14,6 @@ import natgrad as ng
 from natgrad.inference.problem import BlockInfo, State
 from natgrad.inference.steppers.sampled import StepInfo
 from natgrad.inference.trace import StepRecord
-from natgrad.models.registry import MODELS as MODEL_NAMES
 from natgrad.network.results.fit import Fit
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -107,48 +105,16 @@ def test_readme_starts_with_ten_lines_of_code() -> None:
     assert (ROOT / picture[1]).stat().st_size < 150_000
 
 
-def test_every_public_name_is_on_the_api_page() -> None:
-    listed = set(re.findall(r"^\| `(\w+)", (DOCS / "api.md").read_text(), flags=re.MULTILINE))
-    public = {*ng.__all__, *ng.language.__all__}
-    assert not public - listed
-    assert not listed - public - {"fit"}
-
-
-def parameters(text: str) -> dict[str, str]:
-    """Names and defaults of parameters as a page writes them: `n, tol=1e-3, shape=(2, 3)`."""
-    parts = re.split(r",\s*(?![^()]*\))", text)
-    return {name.strip(" *"): default.strip() for name, _, default in (part.partition("=") for part in parts)}
-
-
-def test_signatures_and_defaults_on_the_api_page_are_real() -> None:
-    rows = re.findall(r"^\| `(inference\.)?(\w+)\(([^`]*)\)`", (DOCS / "api.md").read_text(), flags=re.MULTILINE)
-    assert len(rows) > 30
-    for namespace, name, listed in rows:
-        if name == "fit":
-            continue
-        real = inspect.signature(getattr(ng.inference if namespace else ng, name)).parameters
-        for argument, default in parameters(listed).items():
-            assert argument in real, f"{name}: {argument}"
-            assert not default or real[argument].default == ast.literal_eval(default), f"{name}: {argument}={default}"
-
-
-def test_the_api_page_has_every_setting_of_the_ready_models() -> None:
-    text = (DOCS / "api.md").read_text()
-    rows = dict(re.findall(r"^\| `(\w+)\(([^`]*)\)`", text, flags=re.MULTILINE))
-    shared = parameters(re.findall(r"Settings of all four: `([^`]*)`", text)[0])
-    for name in MODEL_NAMES:
-        listed = parameters(rows[name]) | (shared if name.endswith("HMM") else {})
-        real = inspect.signature(getattr(ng, name)).parameters
-        assert set(listed) == set(real), name
-        wrong = {n: d for n, d in listed.items() if d and real[n].default != ast.literal_eval(d)}
-        assert not wrong, name
-
-
-def test_every_public_name_of_inference_is_on_the_api_page() -> None:
-    text = (DOCS / "api.md").read_text()
-    listed = set(re.findall(r"^\| `inference\.(\w+)", text, flags=re.MULTILINE))
-    assert listed == set(ng.inference.__all__) - set(ng.__all__)
-    assert all(f"`{name}`" in text for name in ng.errors.__all__)
+def test_the_reference_is_what_the_code_says() -> None:
+    """`tools/reference.py` writes it: every public name with the place where it is defined, and the help of every command."""
+    sys.path.insert(0, str(ROOT / "tools"))
+    reference = import_module("reference")
+    listed = {name.split(".")[-1] for names in reference.entries().values() for name in names}
+    spaces = [getattr(ng, name) for name in ("data", "inference", "language", "covariance", "families", "errors")]
+    public = {*ng.__all__, *(name for space in spaces for name in space.__all__)}
+    assert not public - listed - {space.__name__.split(".")[-1] for space in spaces}
+    wrong = [name for name, text in reference.pages().items() if (DOCS / "reference" / name).read_text() != text]
+    assert not wrong, "run python tools/reference.py"
 
 
 def test_every_field_of_a_record_is_in_the_notation_table() -> None:

@@ -1,8 +1,6 @@
 """The examples run, stay short, and recover what the tutorials say they recover. `make examples` renews what the pages show."""
 
 import importlib.util
-import inspect
-import re
 from pathlib import Path
 
 import numpy as np
@@ -105,18 +103,6 @@ def test_an_example_is_short_and_has_a_tutorial_with_its_output(name):
     assert f'"docs/tutorials/output/{name}.txt"' in pages[0].read_text()
     assert (TUTORIALS / "output" / f"{name}.txt").is_file()
     assert (ROOT / "docs" / "figures" / "examples" / f"{name}.png").stat().st_size < 100_000
-
-
-def test_the_api_page_lists_every_public_name_of_the_data_with_its_real_parameters():
-    listed = dict(
-        re.findall(r"^\| `data\.(\w+)(?:\(([^`]*)\))?`", (ROOT / "docs" / "api.md").read_text(), flags=re.MULTILINE)
-    )
-    assert set(listed) == set(data.__all__)
-    for name, parameters in listed.items():
-        if parameters:
-            without_tuples = re.sub(r"=\([^)]*\)", "", parameters)
-            names = [part.split("=")[0].strip() for part in without_tuples.split(",")]
-            assert names == list(inspect.signature(getattr(data, name)).parameters), name
 
 
 def test_the_level_of_the_nile(figure):
