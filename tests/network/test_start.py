@@ -9,8 +9,9 @@ from threadpoolctl import threadpool_limits
 
 import natgrad as ng
 from natgrad.network.compile.plan import make_plan
+from natgrad.network.start.initial import started_nodes
 from natgrad.network.start.kmeans import k_means, nearest
-from natgrad.network.start.order import default_order, factors_of_products
+from natgrad.network.start.order import checked_order, default_order, factors_of_products
 
 
 def table(seed, shape=(60, 6), n_factors=2, scale=1.0):
@@ -88,7 +89,9 @@ def test_a_sum_is_not_a_product():
 @pytest.mark.parametrize("order", [["x", "w", "ard", "tau"], ["tau", "ard", "w", "x"]], ids=str)
 def test_the_user_s_order_is_taken_as_it_is(order):
     case = CASES["pca"]()
-    assert case.network._checked_order(case.network.problem, order, case.init) == tuple(order)
+    assert checked_order(case.network.problem.plan, order, started_nodes(case.network.problem, case.init)) == tuple(
+        order
+    )
 
 
 # -- products --

@@ -11,11 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch, UnreachedNode
+from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.discrete import Categorical
+from natgrad.network.language.expressions import Expression
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.tables import table
 
-__all__ = ["bif_nodes", "check_plates", "collected", "warn_unreached"]
+__all__ = ["bif_nodes", "check_plates", "check_roots", "collected", "warn_unreached"]
 
 
 def bif_nodes(path: str | os.PathLike[str]) -> tuple[list[Node], dict[str, tuple[str, ...]]]:
@@ -28,6 +30,16 @@ def bif_nodes(path: str | os.PathLike[str]) -> tuple[list[Node], dict[str, tuple
         parents = tuple(nodes[parent] for parent in variable.parents)
         nodes[name] = Categorical(name, table(variable.table)[parents] if parents else variable.table)
     return list(nodes.values()), {name: variable.states for name, variable in variables.items()}
+
+
+def check_roots(roots: Iterable[Any]) -> None:
+    """A network is made of nodes, not of their names, lists or expressions."""
+    for node in roots:
+        if not isinstance(node, (Node, RecordedNode)):
+            hint = ": write Network(*nodes)" if isinstance(node, (list, tuple)) else ""
+            hint = ": give the node, not its name" if isinstance(node, str) else hint
+            given = f"the expression {node}" if isinstance(node, Expression) else type(node).__name__
+            raise TypeError(f"Network takes nodes, got {given}{hint}")
 
 
 def collected(roots: Iterable[Node]) -> dict[str, Node]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -21,9 +21,8 @@ from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.execute.backend import BACKENDS, BackendName
 from natgrad.network.execute.choice import BackendChoice, choose_backend
 from natgrad.network.execute.problem import NetworkProblem
-from natgrad.network.graph import bif_nodes, check_plates, collected, warn_unreached
+from natgrad.network.graph import bif_nodes, check_plates, check_roots, collected, warn_unreached
 from natgrad.network.language.columns import RecordedNode
-from natgrad.network.language.expressions import Expression
 from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
 from natgrad.network.results import records as _records  # noqa: F401  (what files may hold)
@@ -34,7 +33,7 @@ from natgrad.network.results.query import Answer, query
 from natgrad.network.results.simulation import SimulationMixin
 from natgrad.network.start.improper import improper_nodes
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
-from natgrad.network.start.order import default_order
+from natgrad.network.start.order import checked_order
 from natgrad.network.start.restarts import find_start
 from natgrad.posterior.fit_options import (
     CheckpointOptions,
@@ -79,12 +78,7 @@ class Network(SimulationMixin):
     def __init__(self, *observed: Any, joint: Any = None) -> None:
         if not observed:
             raise TypeError("Network needs the observed nodes: Network(y), or Network(y1, y2)")
-        for node in observed:
-            if not isinstance(node, (Node, RecordedNode)):
-                hint = ": write Network(*nodes)" if isinstance(node, (list, tuple)) else ""
-                hint = ": give the node, not its name" if isinstance(node, str) else hint
-                given = f"the expression {node}" if isinstance(node, Expression) else type(node).__name__
-                raise TypeError(f"Network takes nodes, got {given}{hint}")
+        check_roots(observed)
         self.template: Template | None = None  # a declaration whose data come later
         self._joint: Any = None
         self.nodes: dict[str, Node] = {}
@@ -324,7 +318,7 @@ class Network(SimulationMixin):
         settings = Settings(
             method,
             checked_step(step, method, problem),
-            self._checked_order(problem, order, init),
+            checked_order(self._plan, order, started_nodes(problem, init)),
             whole_number(seed, "seed", least=0),
             __version__,
         )
@@ -390,28 +384,6 @@ class Network(SimulationMixin):
         )  # fmt: skip
         trace.strategy = f"{trace.strategy}; {self._chosen(problem.backend.name).words}"
         return Fit(problem, result, settings, self._continue)
-
-    def _checked_order(self, problem: NetworkProblem, order: Any, init: Init) -> tuple[str, ...]:
-        default = default_order(self._plan, started_nodes(problem, init))
-        if order is None:
-            return default
-        names = tuple(order) if isinstance(order, Iterable) and not isinstance(order, str) else (None,)
-        if not all(isinstance(name, str) for name in names):
-            raise TypeError(f"order must be a list of the hidden nodes' names, such as {list(default)}, got {order!r}")
-        # Auxiliary nodes that are not named come last, after what they read.
-        names += tuple(name for name in default if self._plan.nodes[name].is_auxiliary and name not in names)
-        if members := self._plan.members:  # where the first of them is
-            whole = (members[name].joint if name in members else name for name in dict.fromkeys(names))
-            names = tuple(dict.fromkeys(whole))
-        wrong = [f"{name!r} is missing" for name in default if name not in names]
-        for name in dict.fromkeys(names):
-            if name not in default:
-                wrong.append(f"{name!r} is {'observed' if name in self.nodes else 'not in this network'}")
-            elif names.count(name) > 1:
-                wrong.append(f"{name!r} is there {names.count(name)} times")
-        if wrong:
-            raise ValueError(f"order must name every hidden node once: {', '.join(wrong)}")
-        return names
 
     def __repr__(self) -> str:
         if self.template is not None:

@@ -20,7 +20,7 @@ import scipy.sparse as sparse
 from natgrad.data.corpus import Corpus
 from natgrad.data.words import words_of
 
-__all__ = ["How", "c_v", "npmi", "of_documents", "of_windows"]
+__all__ = ["How", "c_v", "coherence", "npmi", "of_documents", "of_windows"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -28,6 +28,16 @@ How = Literal["npmi", "c_v"]
 # Of the authors.
 WINDOW = 110
 EPSILON = 1e-12
+
+
+def coherence(words: Ints, X: Any, corpus: Corpus, vocabulary: Any, how: How) -> Floats:
+    """How well the words [K, n] of each topic go together in documents, X as it was given and as a corpus [K]."""
+    if how not in ("npmi", "c_v"):
+        raise ValueError(f'how must be "npmi" or "c_v", got {how!r}')
+    if how == "npmi":
+        return npmi(of_documents(words, corpus))
+    texts = isinstance(X[0], str) if isinstance(X, Sequence) else False
+    return c_v(of_windows(words, X, vocabulary) if texts else of_documents(words, corpus))
 
 
 def of_documents(words: Ints, corpus: Corpus) -> list[Floats]:

@@ -21,21 +21,25 @@ from natgrad.inference.methods import Method
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.steppers.group_memory import rows_of
 from natgrad.inference.trace import Trace
-from natgrad.models.lda.coherence import How, c_v, npmi, of_documents, of_windows
+from natgrad.models.lda.coherence import How, coherence
 from natgrad.models.lda.files import LDAFiles, state_table
 from natgrad.models.lda.settings import LearnPriors
 from natgrad.models.lda.single_document import OneDocument
 from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown
-from natgrad.models.lda.topics import Alignment, By, aligned, completed, ranked_words, split_tokens, tell_empty_topics
+from natgrad.models.lda.topics import (
+    Alignment,
+    By,
+    aligned,
+    completed,
+    ranked_words,
+    shared_words,
+    split_tokens,
+    tell_empty_topics,
+)
 from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.factor import Factor
-from natgrad.posterior.fit_options import (
-    FitOptions,
-    all_or_nothing,
-    checked_method,
-    checked_step,
-)
+from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
 from natgrad.renamed import says_new_names
 from natgrad.validation import whole_number
 
@@ -191,7 +195,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
             fit_stream(self, stream, vocabulary, n_documents, keep)
             return self
         problem = self._problem(with_words(as_corpus(X, vocabulary)))
-        self._optimise(problem, lambda: problem.start(int(self.seed)), Trace(), self._passes(self.max_passes), keep)
+        self._optimise(
+            problem, lambda: problem.start(int(self.seed)), Trace(), whole_number(self.max_passes, "max_passes"), keep
+        )
         return self
 
     @all_or_nothing
@@ -199,7 +205,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         """Go on from where the last fit ended, on the same documents; the trace continues."""
         self._check_fitted()
         problem = self._problem(as_corpus(X, self._names, len(self.vocabulary_)))
-        passes = self._passes(self.max_passes if max_passes is None else max_passes)
+        passes = whole_number(self.max_passes if max_passes is None else max_passes, "max_passes")
         self._optimise(problem, self._resumed(problem), Trace(list(self.trace_.records)), passes)
         return self
 
@@ -296,14 +302,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
 
         Words go together that are in one document; for C_v of texts, in one window of 110 tokens.
         """
-        if how not in ("npmi", "c_v"):
-            raise ValueError(f'how must be "npmi" or "c_v", got {how!r}')
         corpus, counts = self._held_out(X), self.components_.sum(1)
         words = ranked_words(self.topics_, counts / counts.sum(), n, "probability")
-        if how == "npmi":
-            return npmi(of_documents(words, corpus))
-        texts = isinstance(X[0], str) if isinstance(X, Sequence) else False
-        return c_v(of_windows(words, X, self.vocabulary_) if texts else of_documents(words, corpus))
+        return coherence(words, X, corpus, self.vocabulary_, how)
 
     def similar_documents(self, query: Any, X: Any, n: int = 10) -> tuple[Ints, Floats]:
         """The n documents of X nearest to one document, and Σ_k √(θ_k θ'_k) with each: 1 for the same shares, 0 for none."""
@@ -315,17 +316,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         """The one-to-one match with the topics of another fit, by total variation over the words that both have."""
         self._check_fitted()
         other._check_fitted()
-        mine = {word: place for place, word in enumerate(self.vocabulary_.tolist())}
-        both = [(mine[word], place) for place, word in enumerate(other.vocabulary_.tolist()) if word in mine]
-        if not both:
-            raise ValueError("the two vocabularies have no word in common")
-        here, there = np.array(both).T
+        here, there = shared_words(self.vocabulary_, other.vocabulary_)
         return aligned(self.topics_[:, here], other.topics_[:, there])
 
     # -- parts --
-
-    def _passes(self, passes: Any) -> int:
-        return whole_number(passes, "max_passes")
 
     def _optimise(
         self, problem: LDAProblem, start: Any, trace: Trace, passes: int, options: FitOptions | None = None

@@ -11,7 +11,16 @@ import scipy.sparse as sparse
 
 from natgrad.data.corpus import Corpus
 
-__all__ = ["Alignment", "By", "aligned", "completed", "ranked_words", "split_tokens", "tell_empty_topics"]
+__all__ = [
+    "Alignment",
+    "By",
+    "aligned",
+    "completed",
+    "ranked_words",
+    "shared_words",
+    "split_tokens",
+    "tell_empty_topics",
+]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -57,6 +66,16 @@ def aligned(topics: Floats, others: Floats) -> Alignment:
     found = np.full(len(topics), np.nan)
     other[rows], found[rows] = columns, distance[rows, columns]
     return Alignment(other, found)
+
+
+def shared_words(vocabulary: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+    """Where the words that two vocabularies share are in each."""
+    mine = {word: place for place, word in enumerate(vocabulary.tolist())}
+    both = [(mine[word], place) for place, word in enumerate(other.tolist()) if word in mine]
+    if not both:
+        raise ValueError("the two vocabularies have no word in common")
+    here, there = np.array(both).T
+    return here, there
 
 
 def split_tokens(corpus: Corpus, rng: np.random.Generator) -> tuple[Corpus, Corpus]:

@@ -15,6 +15,7 @@ from natgrad.network.language.node_helpers import Plates, checked_lengths, event
 from natgrad.network.language.nodes import Node, Slot
 from natgrad.network.language.plates import Plate, as_plates, plates_in_words
 from natgrad.network.language.scope import Scope
+from natgrad.network.language.shapes import checked_mask
 from natgrad.network.language.slots import checked_categories
 from natgrad.validation import as_observed
 
@@ -96,7 +97,7 @@ class MarkovChain(Node):
             raise PlateMismatch(
                 f"{self.name!r}: observed has shape {states.shape}, but {shape} is needed ({plates_in_words(self.plates)})"
             )
-        present = ~np.isnan(states) & (np.ones(shape, dtype=bool) if mask is None else self._checked_mask(mask, shape))
+        present = ~np.isnan(states) & checked_mask(self.name, mask, shape)
         chosen = checked_categories(f"{self.name!r}: observed", states, size, present)
         return np.where(present[..., None] & (np.arange(size) != chosen[..., None]), LOG_ZERO, 0.0)
 

@@ -32,9 +32,10 @@ from natgrad.network.language.expressions import (
     Untyped,
 )
 from natgrad.network.language.missing import with_unread
-from natgrad.network.language.plates import Index, Plate, as_plates, plates_in_words
+from natgrad.network.language.plates import Index, Plate, as_plates
 from natgrad.network.language.rewriting import as_matrix
 from natgrad.network.language.scope import Scope
+from natgrad.network.language.shapes import check_observed_shape, check_slot_shape, checked_mask
 from natgrad.network.language.slots import ACCEPTED, Slot, check_range, is_flat, spread
 from natgrad.validation import as_numbers, as_observed, first, require, where
 
@@ -259,9 +260,8 @@ class Node(Expression):
         return None
 
     def _observe(self, value: npt.NDArray[Any], mask: Any) -> None:
-        self._check_observed_shape(value.shape)
-        shape = tuple(plate.size for plate in self.plates)
-        counted = np.ones(shape, dtype=bool) if mask is None else self._checked_mask(mask, shape)
+        check_observed_shape(self.name, value.shape, self.plates, self.family.event_ndim, self.size)
+        counted = checked_mask(self.name, mask, tuple(plate.size for plate in self.plates))
         events = tuple(range(-self.family.event_ndim, 0))
         missing = np.isnan(value)
         partly = counted & missing.any(events) & ~missing.all(events)
@@ -291,18 +291,6 @@ class Node(Expression):
         shape = tuple(plate.size for plate in self.plates)
         return np.ones(shape, dtype=bool) if self.mask is None else self.mask > 0
 
-    def _check_observed_shape(self, found: tuple[int, ...]) -> None:
-        events = self.family.event_ndim
-        wanted = (*(plate.size for plate in self.plates), *(self.size or 0,) * events)
-        if found == wanted:
-            return
-        event = ("", f", vectors of length {self.size}", f", matrices of size {self.size}")[events]
-        advice = f": give plate=Plate('name', {found[0]})" if not self.plates and len(found) == 1 + events else ""
-        raise PlateMismatch(
-            f"{self.name!r}: observed has shape {found}, but {wanted or 'one number'} is needed "
-            f"({plates_in_words(self.plates)}{event}){advice}"
-        )
-
     @property
     def is_improper(self) -> bool:
         """Whether its prior has no integral: a flat one, with known parameters at the border of their range."""
@@ -321,16 +309,6 @@ class Node(Expression):
                 require(value.value > 0, value.value, f"{self.name!r}: {slot.name}", "> 0")
             else:
                 check_range(f"{self.name!r}: {slot.name}", slot.kind, value.value)
-
-    def _checked_mask(self, mask: Any, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
-        array = np.asarray(mask)
-        if array.dtype != bool:
-            raise TypeError(f"{self.name!r}: mask must be booleans, True where observed, got dtype {array.dtype}")
-        if array.shape != shape:
-            raise PlateMismatch(
-                f"{self.name!r}: mask has shape {array.shape}, but {shape} is needed, one for each element"
-            )
-        return array
 
     def _support(
         self, value: npt.NDArray[Any], good: npt.NDArray[np.bool_], present: npt.NDArray[np.bool_], what: str
@@ -393,20 +371,7 @@ class Node(Expression):
         self._check_shape(slot, expression.value.shape)
 
     def _check_shape(self, slot: Slot, found: tuple[int, ...]) -> None:
-        plates = tuple(plate.size for plate in self.block_plates)
-        events = (self.size or 0,) * slot.event_ndim if found else ()
-        wanted = plates + events
-        short = len(found) < len(events) or len(found) > len(wanted)
-        ends = zip(found[::-1], wanted[::-1], strict=False)
-        # A concentration of length 1 is the same for all categories; other event axes are written out.
-        if not short and all(n == m or (n == 1 and (i >= len(events) or slot.fixed)) for i, (n, m) in enumerate(ends)):
-            return
-        reason = f"({plates_in_words(self.block_plates)}); leading axes may be left out or be 1"
-        if not plates:
-            reason = "" if events else f"as {self.name!r} has no plates: give plate=Plate('name', {found[0]})"
-        raise PlateMismatch(
-            f"{self.name!r}: {slot.name} has shape {found}, but {wanted or 'one number'} is needed {reason}".rstrip()
-        )
+        check_slot_shape(self.name, slot, found, self.block_plates, self.size)
 
 
 def category_take(node: Node, scope: Scope) -> Take:

@@ -1,4 +1,4 @@
-"""The order of a sweep, when the user names none: a network and what was given a start in; the hidden nodes in order out.
+"""The order of a sweep: a network and what was given a start in; the hidden nodes in order out, or the user's order checked.
 
 The order follows from the graph alone, never from how a declaration was written: `dot(w, x)` and `dot(x, w)` are one model.
 
@@ -14,15 +14,15 @@ tells apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
 
 from natgrad.network.language.expressions import CATEGORY, REAL, VECTOR
 
 if TYPE_CHECKING:
     from natgrad.network.compile.plan import Plan
 
-__all__ = ["default_order", "factors_of_products"]
+__all__ = ["checked_order", "default_order", "factors_of_products"]
 
 
 def default_order(plan: Plan, started: Collection[str] = ()) -> tuple[str, ...]:
@@ -31,6 +31,30 @@ def default_order(plan: Plan, started: Collection[str] = ()) -> tuple[str, ...]:
     if known is None:
         known = plan.orders[frozenset(started)] = _found_order(plan, started)
     return known
+
+
+def checked_order(plan: Plan, order: Any, started: Collection[str] = ()) -> tuple[str, ...]:
+    """The order that the user named, which has every hidden node once; the default where there is none."""
+    default = default_order(plan, started)
+    if order is None:
+        return default
+    names = tuple(order) if isinstance(order, Iterable) and not isinstance(order, str) else (None,)
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"order must be a list of the hidden nodes' names, such as {list(default)}, got {order!r}")
+    # Auxiliary nodes that are not named come last, after what they read.
+    names += tuple(name for name in default if plan.nodes[name].is_auxiliary and name not in names)
+    if plan.members:  # where the first of them is
+        whole = (plan.members[name].joint if name in plan.members else name for name in dict.fromkeys(names))
+        names = tuple(dict.fromkeys(whole))
+    wrong = [f"{name!r} is missing" for name in default if name not in names]
+    for name in dict.fromkeys(names):
+        if name not in default:
+            wrong.append(f"{name!r} is {'observed' if name in plan.nodes else 'not in this network'}")
+        elif names.count(name) > 1:
+            wrong.append(f"{name!r} is there {names.count(name)} times")
+    if wrong:
+        raise ValueError(f"order must name every hidden node once: {', '.join(wrong)}")
+    return names
 
 
 def _found_order(plan: Plan, started: Collection[str]) -> tuple[str, ...]:
