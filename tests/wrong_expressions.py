@@ -1,7 +1,7 @@
 """What people type that no network has, and the whole text that they read; `test_mistakes.py` makes them all."""
 
 import numpy as np
-from wrong_declarations import HALF, K, N, category, gamma, inf, nan, normal, read, vector
+from wrong_declarations import HALF, K, N, category, chain, gamma, inf, nan, normal, read, vector
 
 import natgrad as ng
 from natgrad.errors import NotConjugate, PlateMismatch
@@ -105,6 +105,9 @@ EXPRESSIONS = [
     (lambda: read(ng.sum_over(normal(plate=N), N)), PlateMismatch,
      "'y': dot(array[3], mu) must be summed over plate 'n', one that both sides have and 'y' has not; found none. "
      "Multiply with * if no sum is meant"),
+    (lambda: ng.Network(ng.Normal("y", ng.dot(normal(plate=K)[chain()], [1.0, 2.0, 3.0]), 1.0, observed=0.0)), NotConjugate,
+     "'y' sums 'z' over 'n', the time of that chain: its states are not independent of one another, and the product of "
+     "expectations is not the expectation of the product. Read one state for each element, or use a node without memory"),
     (lambda: ng.concatenate([1.0, 2.0]), TypeError,
      "concatenate takes a list of vectors and real numbers, at least one of them random; NumPy joins known ones"),
     (lambda: ng.concatenate([vector(), gamma()]), NotConjugate,

@@ -62,8 +62,10 @@ class Groups:
         for name in (term.node, *term.readings):
             if name not in self.local:
                 continue
+            # The time of a chain is inside its element, even where its plate is one of the groups: it is read as it is.
+            n_plates = len(self.problem.blocks[name].plates)
             for axes in self._axes_of(term, name):
-                for position, axis in enumerate(axes):
+                for position, axis in enumerate(axes[:n_plates]):
                     own = self.problem.plan.nodes[name].plates[position].name
                     if isinstance(axis, Take) and own in batch.place:
                         index = self.problem.plan.known[axis.index][batch.elements[plate]]

@@ -5,7 +5,8 @@ the elements of a batch: what is left is an array S with the axes of the global 
 S is a sum over groups, so it can be kept, and the part of a batch exchanged when its local variables change: Σ z, Σ z x and
 Σ z x xᵀ of a mixture, word counts by topic of a topic model. Every update of the globals, and the bound, then cost no reads.
 
-A global that a group reads through an index (``phi[z]`` at an observed word) gets the sums by element of that index.
+A global that a group reads through an index (``phi[z]`` at an observed word) gets the sums by element of that index. One that
+runs along the groups itself (a chain whose time is a plate of the groups) gets them by element of that plate.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Entry(NamedTuple):
     inner: tuple[Factor, ...]
     outer: Monomial
     kept: tuple[Label, ...]
-    scatter: tuple[str, int] | None  # known index array and its range, if the sums go by element of an index
+    # Known index array (None: the elements themselves) and its range, if the sums go by element of an index.
+    scatter: tuple[str | None, int] | None
 
 
 class Summary:
@@ -79,7 +81,7 @@ class Summary:
         plate = self.plate_of[term.node]
         assert plate is not None
         inner, outer = [], []
-        scatter: dict[Label, tuple[str, int]] = {}
+        scatter: dict[Label, tuple[str | None, int]] = {}
         for factor in monomial.factors:
             if factor.known or factor.source in self.local:
                 inner.append(factor)
@@ -88,6 +90,8 @@ class Summary:
             for position, axis in enumerate(factor.axes):
                 if not isinstance(axis, Take) or plate not in axis.labels:
                     axes.append(axis)
+                    if axis == plate:
+                        scatter[plate] = (None, term.sizes[plate])
                     continue
                 if axis.labels != (plate,):
                     raise NotAdditive(f"{term.node!r} reads {factor.source!r} through an index with several axes")
@@ -104,7 +108,9 @@ class Summary:
         present = ordered_labels(inner)
         kept = tuple(label for label in present if label in wanted and label != plate)
         statistic = Factor(_key(term.node, number), 0, (*scatter, *kept), known=True)
-        folded = Monomial(monomial.coefficient, (statistic, *outer), counted=frozenset(present) - set(kept) | {plate})
+        folded = Monomial(
+            monomial.coefficient, (statistic, *outer), counted=(frozenset(present) | {plate}) - {*kept, *scatter}
+        )
         return Entry(tuple(inner), folded, kept, next(iter(scatter.values()), None))
 
     # -- traceable --
@@ -135,7 +141,8 @@ class Summary:
                 else:
                     index, size = entry.scatter
                     rows = on.contract((SAMPLE, *entry.kept), factors)
-                    array = on.segment_sum(rows, known[index][sample.zipped[plate]], size)
+                    elements = sample.zipped[plate]
+                    array = on.segment_sum(rows, elements if index is None else known[index][elements], size)
                 found[_key(sample.term, number)] = array
         return found
 
@@ -151,7 +158,8 @@ class Summary:
                     array = on.contract(entry.kept, factors)
                 else:
                     index, size = entry.scatter
-                    array = on.segment_sum(on.contract((plate, *entry.kept), factors), known[index], size)
+                    rows = on.contract((plate, *entry.kept), factors)
+                    array = rows if index is None else on.segment_sum(rows, known[index], size)
                 found[_key(term, number)] = array
         return found
 

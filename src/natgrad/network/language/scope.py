@@ -259,8 +259,16 @@ class Scope:
     def couple(self, expression: Expression, plate: Plate) -> None:
         """The elements of each random side along ``plate`` are co-parents of one child."""
         for access in expression.accesses():
-            if plate.name not in {p.name for p in access.node.plates}:
+            node = access.node
+            along = {p.name for p, s in zip(node.plates, access.selectors, strict=True) if s is None}
+            if plate.name not in along or (node.is_observed and not self.in_part(node)):
                 continue
+            if plate.name not in {p.name for p in node.block_plates}:
+                raise NotConjugate(
+                    f"{self.node!r} sums {node.name!r} over {plate.name!r}, the time of that chain: its states are not "
+                    "independent of one another, and the product of expectations is not the expectation of the product. "
+                    "Read one state for each element, or use a node without memory"
+                )
             if self.coupled.setdefault(access.node.name, plate.name) != plate.name:
                 raise PlateMismatch(f"{self.node!r}: {access.node.name!r} is summed over two plates in one term")
 
