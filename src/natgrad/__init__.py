@@ -7,13 +7,17 @@ steps need no step size from you, and a run that diverges is stopped with its la
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from natgrad._imports import paused_collector
+from natgrad._version import __version__ as __version__
 
-with paused_collector():
-    from natgrad import errors, families, inference
-    from natgrad._version import __version__ as __version__
+if TYPE_CHECKING:
+    from natgrad import covariance, data, errors, families, inference
     from natgrad.inference import SVI, VB, Auto, Children, HeldOut
-    from natgrad.models.registry import MODELS, model_class
+    from natgrad.models.base import load
+    from natgrad.models.factorization.estimator import MatrixFactorization
+    from natgrad.models.gp.estimators import SparseGPClassifier, SparseGPRegressor
+    from natgrad.models.hmm.models import BernoulliHMM, CategoricalHMM, GaussianHMM, PoissonHMM
+    from natgrad.models.lda.estimator import LDA
+    from natgrad.models.mixture.estimator import GaussianMixture
     from natgrad.network import language
     from natgrad.network.language.binary import Bernoulli, Binomial
     from natgrad.network.language.continuous import (
@@ -33,15 +37,6 @@ with paused_collector():
     from natgrad.network.language.process import GaussianProcess
     from natgrad.network.language.tables import table
     from natgrad.network.network import Network
-
-if TYPE_CHECKING:
-    from natgrad import covariance, data
-    from natgrad.models.base import load
-    from natgrad.models.factorization.estimator import MatrixFactorization
-    from natgrad.models.gp.estimators import SparseGPClassifier, SparseGPRegressor
-    from natgrad.models.hmm.models import BernoulliHMM, CategoricalHMM, GaussianHMM, PoissonHMM
-    from natgrad.models.lda.estimator import LDA
-    from natgrad.models.mixture.estimator import GaussianMixture
 
 # At most 40 (tests/test_public_names.py): what most programs need. The rest is in the namespaces.
 __all__ = [
@@ -87,9 +82,21 @@ __all__ = [
     "table",
 ]
 
-# Imported when they are asked for, as the ready models are: sparse matrices and compilers take as long as all the rest.
-_LAZY = {"load": "natgrad.models.base"}
-_LAZY_NAMESPACES = {"covariance": "natgrad.covariance", "data": "natgrad.data"}
+# Everything is imported when it is first asked for: a command that shows its help, or a worker that sums ratings, needs no
+# language of networks; who declares one gets all of it with the first name.
+_NAMESPACES = {
+    "covariance": "natgrad.covariance",
+    "data": "natgrad.data",
+    "errors": "natgrad.errors",
+    "families": "natgrad.families",
+    "inference": "natgrad.inference",
+    "language": "natgrad.network.language",
+}
+_HOMES = {
+    "load": "natgrad.models.base",
+    "Network": "natgrad.network.network",
+    **dict.fromkeys(("SVI", "VB", "Auto", "Children", "HeldOut"), "natgrad.inference"),
+}
 # Names that resolve here although their home is a namespace: those of 0.1 that left, and what is rarely declared (`ng.language`).
 _ELSEWHERE = {
     "Column": "natgrad.network.language",
@@ -118,15 +125,30 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    """An estimator, what reads one from a file, a namespace, or a name whose home is a namespace."""
-    if name in MODELS:
-        return model_class(name)
-    if name in _LAZY_NAMESPACES:
-        return import_module(_LAZY_NAMESPACES[name])
-    module = _LAZY.get(name) or _ELSEWHERE.get(name)
-    if module is None:
+    """A namespace, an estimator, or a name of a namespace."""
+    if name in _NAMESPACES:
+        found: Any = import_module(_NAMESPACES[name])
+    elif name not in __all__ and name not in _ELSEWHERE:
         raise AttributeError(f"module 'natgrad' has no attribute {name!r}")
-    return getattr(import_module(module), name)
+    else:
+        from natgrad.models.registry import MODELS, model_class
+
+        if name in MODELS:
+            return model_class(name)  # each time: scikit-learn may have been imported since
+        module = _HOMES.get(name) or _ELSEWHERE.get(name) or "natgrad.network.language"
+        if module.startswith("natgrad.network"):
+            _import_networks()
+        found = getattr(import_module(module), name)
+    globals()[name] = found
+    return found
+
+
+def _import_networks() -> None:
+    from natgrad._imports import paused_collector
+
+    with paused_collector():
+        import_module("natgrad.network.language")
+        import_module("natgrad.network.network")
 
 
 def __dir__() -> list[str]:

@@ -20,8 +20,9 @@ __all__ = ["ONE_BLAS_THREAD"]
 @cache
 def _libraries(linalg: bool) -> tuple[list[Any], list[Any]]:
     """Those whose number belongs to the process, and those whose number belongs to a thread; anew with `scipy.linalg`."""
-    import scipy.special  # noqa: F401 - brings SciPy's own library, which must be there to be found
     from threadpoolctl import ThreadpoolController
+
+    import natgrad.special  # noqa: F401 - brings SciPy's own library, which must be there to be found
 
     found = ThreadpoolController().select(user_api="blas").lib_controllers
     by_thread = [library for library in found if getattr(library, "threading_layer", "") == "openmp"]

@@ -17,8 +17,8 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-import scipy.special
 
+from natgrad import special
 from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import VB, Method
@@ -302,7 +302,7 @@ def _learned(settings: RatingSettings, ratings: Ratings) -> dict[str, Any]:
     share = 1.0 / (1.0 + settings.n_negatives) if one_class else float(ratings.values.mean())
     if share == 0.0:
         raise ValueError('likelihood="bernoulli": there are only dislikes (0); nothing can be learned from them')
-    offset = float(scipy.special.logit(share)) if settings.biases or one_class else 0.0
+    offset = float(special.logit(share)) if settings.biases or one_class else 0.0
     return {"offset": offset, "one_class": one_class, "popularity": _popularity(ratings) if one_class else None}
 
 

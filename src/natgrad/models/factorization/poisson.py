@@ -15,8 +15,8 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-import scipy.special
 
+from natgrad import special
 from natgrad.data.ratings import Ratings
 from natgrad.families import Gamma
 from natgrad.families.natural_step import blend, distance, size_of
@@ -61,7 +61,7 @@ class CountsProblem(EdgeProblem):
     def __init__(self, ratings: Ratings, n_factors: int) -> None:
         self.ratings, self.n_factors = ratings, n_factors
         self.sides = {"u": make_side(ratings.sorted_by_user), "v": make_side(ratings.sorted_by_item)}
-        self.constant = -float(scipy.special.gammaln(ratings.values + 1.0).sum())
+        self.constant = -float(special.gammaln(ratings.values + 1.0).sum())
 
     @cached_property
     def blocks(self) -> Mapping[str, Block]:  # type: ignore[override]
@@ -138,7 +138,7 @@ class CountsProblem(EdgeProblem):
         for side, rate in RATE.items():
             found -= float(np.sum(GAMMA.kl(state.lam[rate], self._prior(rate))))
             (x, log_x), (xi, log_xi) = mu[side], mu[rate]
-            density = SHAPE * log_xi[:, None] - scipy.special.gammaln(SHAPE) + (SHAPE - 1.0) * log_x - xi[:, None] * x
+            density = SHAPE * log_xi[:, None] - special.gammaln(SHAPE) + (SHAPE - 1.0) * log_x - xi[:, None] * x
             found += float(density.sum() + np.sum(GAMMA.entropy(state.lam[side])))
         return found
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
-import scipy.special
 
+from natgrad import special
 from natgrad.models.factorization.sides import pair_moments
 
 __all__ = [
@@ -138,7 +138,7 @@ class BernoulliPredictor(NamedTuple):
         """The probability itself, as far as it is known: σ of the interval of u·v + b + c."""
         mean, variance = pair_moments(rows, columns, self.user, self.item, self.biased)
         low, high = _gaussian_interval(mean + self.offset, variance, mass)
-        return scipy.special.expit(low), scipy.special.expit(high)
+        return special.expit(low), special.expit(high)
 
     def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
         """Of p or 1 − p, the logarithm."""
@@ -172,7 +172,7 @@ class PoissonPredictor(NamedTuple):
         mean, variance = self.pairs(rows, columns)
         size, chance = _negative_binomial(mean, variance)
         tail = 0.5 * (1.0 - mass)
-        quantile = scipy.special.nbdtrik
+        quantile = special.nbdtrik
         low, high = (
             np.maximum(0.0, np.ceil(np.nan_to_num(quantile(level, size, chance)))) for level in (tail, 1.0 - tail)
         )
@@ -181,10 +181,8 @@ class PoissonPredictor(NamedTuple):
     def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
         """Of the negative binomial with this mean and variance."""
         size, chance = _negative_binomial(*self.pairs(rows, columns))
-        log_choose = scipy.special.gammaln(values + size) - scipy.special.gammaln(size)
-        found: Floats = (
-            log_choose - scipy.special.gammaln(values + 1.0) + size * np.log(chance) + values * np.log1p(-chance)
-        )
+        log_choose = special.gammaln(values + size) - special.gammaln(size)
+        found: Floats = log_choose - special.gammaln(values + 1.0) + size * np.log(chance) + values * np.log1p(-chance)
         return found
 
     def vectors(self) -> Pair:
@@ -203,12 +201,12 @@ def augmented(users: Floats, items: Floats, biased: bool, offset: float) -> Pair
 
 def probit_mean(mean: Floats, variance: Floats) -> Floats:
     """E[σ(x)] of a Gaussian x, by MacKay's σ(m / √(1 + π v / 8)); within .02 of the integral."""
-    found: Floats = scipy.special.expit(mean / np.sqrt(1.0 + np.pi * variance / 8.0))
+    found: Floats = special.expit(mean / np.sqrt(1.0 + np.pi * variance / 8.0))
     return found
 
 
 def _gaussian_interval(mean: Floats, variance: Floats, mass: float) -> Pair:
-    width = float(scipy.special.ndtri(0.5 + 0.5 * mass)) * np.sqrt(variance)
+    width = float(special.ndtri(0.5 + 0.5 * mass)) * np.sqrt(variance)
     return mean - width, mean + width
 
 

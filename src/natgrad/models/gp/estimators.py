@@ -12,8 +12,8 @@ from typing import Any, Literal, Unpack, final
 
 import numpy as np
 import numpy.typing as npt
-import scipy.special as sp
 
+from natgrad import special as sp
 from natgrad.covariance import Covariance
 from natgrad.data.rows import Rows, validated
 from natgrad.inference.methods import Method

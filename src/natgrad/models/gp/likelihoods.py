@@ -14,7 +14,9 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
-import scipy.special as sp
+
+from natgrad import special as sp
+from natgrad.families._ops import logsumexp
 
 __all__ = ["Bernoulli", "Expected", "Gaussian", "Likelihood", "Poisson", "StudentT", "likelihood_named"]
 
@@ -68,7 +70,7 @@ class Likelihood(abc.ABC):
     def log_predictive(self, psi: float, y: Floats, mean: Floats, var: Floats) -> Floats:
         """Log E_q[p(y | f)] [N]."""
         f = mean[:, None] + np.sqrt(var)[:, None] * NODES
-        return np.asarray(sp.logsumexp(self.log_density(psi, y[:, None], f), b=WEIGHTS, axis=1))
+        return np.asarray(logsumexp(self.log_density(psi, y[:, None], f) + np.log(WEIGHTS)))
 
     @abc.abstractmethod
     def cdf(self, psi: float, y: Floats, f: Floats) -> Floats:

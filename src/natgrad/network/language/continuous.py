@@ -11,10 +11,10 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln, multigammaln
 
 from natgrad import families
 from natgrad.errors import PlateMismatch
+from natgrad.families._ops import multigammaln
 from natgrad.network.compile.polynomial import Polynomial
 from natgrad.network.language.auxiliary import (
     ConcentrationBound,
@@ -29,6 +29,7 @@ from natgrad.network.language.node_helpers import Plates, ScalarNode, event_leng
 from natgrad.network.language.nodes import Node, Slot
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import SUM_TOLERANCE, check_precision
+from natgrad.special import gammaln
 from natgrad.validation import first, require, where
 
 __all__ = ["Beta", "Dirichlet", "Exponential", "Gamma", "MultivariateNormal", "Normal", "Wishart"]
@@ -254,7 +255,7 @@ class Wishart(Node):
         dof, rate, size = numbers(self.parameters["dof"]), self.parameters["rate"], self.size
         assert size is not None
         i, j = scope.fresh("i", size), scope.fresh("i", size)
-        normaliser = 0.5 * dof * size * np.log(2.0) + multigammaln(0.5 * dof, size)
+        normaliser = 0.5 * dof * size * np.log(2.0) + multigammaln(np.asarray(0.5 * dof), size)
         return (
             known(scope, 0.5 * dof) * rate.stat("log", scope)
             - 0.5 * rate.stat("x", scope, (i, j)) * self.own("x", scope, (i, j))

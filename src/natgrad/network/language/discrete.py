@@ -11,7 +11,6 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
 
 from natgrad import families
 from natgrad.errors import PlateMismatch
@@ -37,6 +36,7 @@ from natgrad.network.language.nodes import Node, Slot, category_take
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories
+from natgrad.special import gammaln
 from natgrad.validation import as_numbers, first, where
 
 __all__ = ["Categorical", "Multinomial"]

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln, multigammaln
 
+from natgrad.families._ops import multigammaln
 from natgrad.network.compile.polynomial import Axis, Factor, Label, Polynomial
 from natgrad.network.language.expressions import CATEGORY, LOG_ZERO, MATRIX, POSITIVE, REAL, SIMPLEX, VECTOR, Access
 from natgrad.network.language.plates import Index
 from natgrad.network.language.slots import spread
+from natgrad.special import gammaln
 
 if TYPE_CHECKING:
     from natgrad.network.language.nodes import Node
@@ -170,7 +171,7 @@ def _own_prior(node: Node, scope: Scope, seen: Floats) -> Polynomial:
         return known(-1.0 * seen) * hidden("x")
     if node.kind == MATRIX:
         label = scope.fresh("i", size)
-        normaliser = 0.5 * (size + 1) * size * np.log(2.0) + multigammaln(0.5 * (size + 1), size)
+        normaliser = 0.5 * (size + 1) * size * np.log(2.0) + float(multigammaln(np.asarray(0.5 * (size + 1)), size))
         return known(-0.5 * seen) * hidden("x", label, label) - known(normaliser * seen)
     # Flat: a Dirichlet of ones has the density (K − 1)!, a Beta of ones 1, a fair coin ½.
     constant = gammaln(size) if node.kind == SIMPLEX else -np.log(2.0) if node.family.name == "Binary" else 0.0

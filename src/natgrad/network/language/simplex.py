@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, final
 
 import numpy as np
-from scipy.special import betaln, gammaln
 
 from natgrad import families
 from natgrad.errors import NotConjugate
@@ -21,6 +20,7 @@ from natgrad.network.language.expressions import POSITIVE, SIMPLEX, Constant
 from natgrad.network.language.node_helpers import Plates, ScalarNode, given_size, known, numbers
 from natgrad.network.language.nodes import Node, Slot
 from natgrad.network.language.scope import Scope
+from natgrad.special import betaln, gammaln
 
 __all__ = ["HalfCauchy", "StickBreaking"]
 

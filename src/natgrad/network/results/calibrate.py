@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
 
 from natgrad.errors import PlateMismatch
 from natgrad.inference.progress import progress_bar
@@ -18,6 +17,7 @@ from natgrad.network.draws.run import draw_posterior
 from natgrad.network.results.joint import apart
 from natgrad.posterior.calibration import Calibration
 from natgrad.random import Stream, generator
+from natgrad.special import ndtr
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
-from scipy.special import gammaln, xlogy
 
 from natgrad.network.language.binary import Bernoulli, Binomial
 from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
 from natgrad.network.language.counts import Poisson
 from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.results.leaves import LEAF_SAMPLE
+from natgrad.special import gammaln, xlogy
 
 __all__ = ["LOG_DENSITY", "SAMPLE"]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
 
 from natgrad.errors import PlateMismatch
+from natgrad.families._ops import logsumexp
 from natgrad.network.compile.origins import centred_mean
 from natgrad.network.compile.plan import Plan
 from natgrad.network.language.continuous import Dirichlet, Gamma, MultivariateNormal, Normal

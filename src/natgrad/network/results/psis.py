@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.special
 
 from natgrad.errors import PoorApproximation
+from natgrad.families._ops import logsumexp
 from natgrad.inference.problem import State
 from natgrad.network.compile.logic import ties_of
 from natgrad.network.execute.problem import NetworkProblem
@@ -71,8 +71,8 @@ def importance(problem: NetworkProblem, state: State, n: int, seed: int) -> Impo
         return Importance(np.inf, -np.inf, raw, 0.0)
     top = float(possible.max())
     smooth, k_hat = _smoothed(raw, top, array_stats)
-    evidence = float(top + scipy.special.logsumexp(smooth) - np.log(n))
-    effective = float(np.exp(2.0 * scipy.special.logsumexp(smooth) - scipy.special.logsumexp(2.0 * smooth)))
+    evidence = float(top + logsumexp(smooth) - np.log(n))
+    effective = float(np.exp(2.0 * logsumexp(smooth) - logsumexp(2.0 * smooth)))
     if ties := ties_of(problem.plan):
         k_hat, names = np.inf, " and ".join(map(repr, ties[0].hidden))
         _warn(

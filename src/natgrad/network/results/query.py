@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
 
 from natgrad.errors import NotConjugate, PlateMismatch
+from natgrad.families._ops import logsumexp
 from natgrad.network.compile.plan import Plan
 from natgrad.network.execute.potentials import MOST_ENTRIES, Potential, Variable, potentials
 from natgrad.network.language.expressions import LOG_ZERO
@@ -85,7 +85,7 @@ def query(network: Network, names: Wanted | Iterable[Wanted], given: Mapping[Any
             "hidden nodes are tied too closely. Give more evidence, ask for fewer nodes, or fit(), whose q is factorised"
         )
     joint = _eliminated(tables, order, tuple(wanted), [_size(plan, v) for v in wanted])
-    log_evidence = float(logsumexp(joint))
+    log_evidence = float(logsumexp(joint.ravel()))
     if not log_evidence > 1e-10 * LOG_ZERO:
         raise ValueError("query: the data and the evidence have probability 0 under the tables: look for a wrong value")
     return Answer(tuple(wanted.values()), np.exp(joint - log_evidence), log_evidence, largest, network.states)

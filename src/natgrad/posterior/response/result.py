@@ -121,7 +121,7 @@ class LinearResponse(ExportMixin):
         """A Gaussian interval of a function of the means, with probability ``mass``; for nodes ask ``lr["mu"].interval()``."""
         if not callable(quantity):
             return self[quantity].interval(mass)
-        from scipy.special import ndtri
+        from natgrad.special import ndtri
 
         half = ndtri(tails(mass)[1]) * self.std(quantity)
         centre = self.mean(quantity)
@@ -274,7 +274,7 @@ def _shaped(factor: Factor, mean: Floats, sd: Floats, normal: Floats) -> Floats:
     """Standard normal numbers as draws of the node: by the quantile of each, probabilities then made to sum to one."""
     if factor.family.name in ("Normal", "MultivariateNormal"):
         return np.asarray(mean + sd * normal)
-    from scipy.special import ndtr
+    from natgrad.special import ndtr
 
     found = matched_quantile(factor.family, mean, sd, ndtr(normal))
     return found / found.sum(-1, keepdims=True) if factor.family.name == "Dirichlet" else found
