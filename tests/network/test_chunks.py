@@ -22,7 +22,6 @@ from tests.network.bound_cases import (
 )
 
 FIT: dict[str, Any] = {"max_steps": 4, "tol": 0.0, "verbose": False, "backend": "numpy", "seed": 3}
-CUT = [name for name in CASES if name != "sequences"]
 
 
 def assert_same(one: Any, other: Any, rtol: float = 1e-12) -> None:
@@ -37,7 +36,7 @@ def chunked(case: Twins, size: int, method: Any = None, **options: Any) -> Any:
     return case.columns.fit(case.table, method, chunk_rows=size, init=case.init, **{**FIT, **options})
 
 
-@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize("name", CASES)
 def test_chunks_of_any_size_are_the_whole(name: str) -> None:
     case = CASES[name]()
     whole = chunked(case, 1000, ng.VB())
@@ -155,9 +154,12 @@ def test_predictions_need_no_rows() -> None:
 
 
 def test_what_cannot_be_cut_is_refused() -> None:
-    chain, case = sequences(), mixture()
-    with pytest.raises(ng.errors.PlateMismatch, match="'z' is a chain along plate 'time'"):
-        chain.columns.fit(chain.table, chunk_rows=10)
+    case = mixture()
+    rows = ng.Dirichlet("A", 1.0, size=2, plate=ng.Plate("state", 2))
+    chain = ng.MarkovChain("z", [0.5, 0.5], rows, plate=(time := ng.Plate("time")))
+    whole = ng.Network(ng.Normal("y", ng.Normal("mu", 0.0, 1.0, plate=ng.Plate("s", 2))[chain], 1.0, plate=time, observed=ng.Column("y")))
+    with pytest.raises(ng.errors.PlateMismatch, match="'z' is one chain along all rows of 'time'"):
+        whole.fit({"y": np.zeros(30)}, chunk_rows=10)
     with pytest.raises(ValueError, match="'z' is hidden in every row"):
         case.columns.fit(case.table, chunk_rows=10, init={"z": np.zeros(50, dtype=int)})
     with pytest.raises(TypeError, match="draws single observations"):

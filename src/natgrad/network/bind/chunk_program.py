@@ -6,6 +6,7 @@ Pure functions on a backend, the same in every process: hidden nodes of rows are
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.exact_updates import updated_in_turn
 from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["ChunkProgram", "Told"]
+__all__ = ["ChunkProgram", "ReadyChunk", "Told"]
 
 Stats = tuple[Any, ...]
 Moments = Mapping[str, Stats]
@@ -31,6 +32,19 @@ class Told(NamedTuple):
 
     parts: dict[str, Stats]
     value: float
+
+
+class ReadyChunk(NamedTuple):
+    """A chunk that is ready to tell: its program, its arrays as that wants them, and the keys under which they were read."""
+
+    program: ChunkProgram
+    arrays: dict[str, Any]
+    keys: tuple[str, ...]
+
+    def tell(self, function: str, *arguments: Any) -> Told:
+        """What it tells."""
+        told: Told = getattr(self.program, function)(self.arrays, *arguments)
+        return told
 
 
 class ChunkProgram:
@@ -48,7 +62,8 @@ class ChunkProgram:
         self.problem = NetworkProblem(plan, backend)
         self.plan, self.local, self.plate = plan, local, plate
         self.on, self.program = self.problem.backend, self.problem.program
-        self.rows = tuple(name for name, term in plan.terms.items() if plate in term.plates)
+        # A chain lies along rows, though its term does not.
+        self.rows = tuple(name for name in plan.terms if any(p.name == plate for p in plan.nodes[name].plates))
         self.above = tuple(name for name in plan.terms if name not in self.rows)
         # Without neighbours among themselves, one update given the globals is exact.
         self.meet = any(self.problem.neighbours(name) & set(local) for name in local)
@@ -67,6 +82,14 @@ class ChunkProgram:
         """The arrays of a chunk where the backend wants them, folded."""
         with self.on.running():
             return {key: self.on.put(array) for key, array in self.program.with_data(known).items()}
+
+    def ready(self, known: Known) -> ReadyChunk:
+        """A chunk with its arrays; one with a plan of its own, a chain's, has its own program."""
+        own = self
+        if known.plan is not None:
+            plan = replace(known.plan, known=dict(known))
+            own = ChunkProgram(plan, self.local, self.plate, self.on.name)
+        return ReadyChunk(own, own.arrays(known), tuple(known))
 
     def solved(self, mu: Moments, known: Any) -> tuple[dict[str, Stats], Any]:
         """Moments of the hidden nodes of a chunk's rows, given the globals, and their entropy; to be traced."""

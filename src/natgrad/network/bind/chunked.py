@@ -63,7 +63,7 @@ class _Chunked:
 
     def reads(self) -> int:
         """Messages of a sweep."""
-        share = self.chunks.n_rows / self.chunks.size
+        share = self.chunks.n_rows / (self.chunks.first_rows if self.chunks.chained else self.chunks.size)
         sets = (c for name in self.plan.blocks for c in self.program.problem.child_sets(name))
         return int(sum(c.n_reads * (share if c.term in self.program.rows else 1.0) for c in sets))
 
@@ -82,8 +82,8 @@ class _Chunked:
             chosen = range(self.chunks.n_chunks) if numbers is None else sorted(int(n) for n in numbers)
             return iter(self.placed.run(visit_shard, [(number, (common,)) for number in chosen]))
         if numbers is not None:
-            return (getattr(self.program, function)(known, *arguments) for known in self.chunks.some(numbers))
-        return self.chunks.map(lambda known: getattr(self.program, function)(known, *arguments))
+            return (chunk.tell(function, *arguments) for chunk in self.chunks.some(numbers))
+        return self.chunks.map(lambda chunk: chunk.tell(function, *arguments))
 
     def total(self, function: str, *arguments: Any) -> Told:
         """What all chunks tell, added up in their order."""
@@ -357,8 +357,10 @@ class ChunkedEdges(_Chunked, EdgeProblem):
 def chunked_problem(chunks: Chunks, order: tuple[str, ...], backend: BackendName | None) -> ChunkGroups | ChunkedEdges:
     """The problem of chunks: groups where what they tell adds up, edges elsewhere."""
     name = choose_backend(chunks.plan, backend, chunks.n_chunks).name
+    if chunks.chained and backend is None:
+        name = "numpy"  # sequences of other lengths are another program, and would be compiled for every chunk
     program = ChunkProgram(chunks.plan, chunks.local, chunks.plate, name)
-    chunks.use(program.arrays)
+    chunks.use(program.ready)
     try:
         program.summary  # noqa: B018
     except NotAdditive:
