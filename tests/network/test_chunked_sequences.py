@@ -87,9 +87,7 @@ def test_a_group_that_comes_twice_is_an_error() -> None:
 
 
 def test_a_chunk_without_any_value_counts_nothing() -> None:
-    network = ng.Network(
-        ng.Normal("y", ng.Normal("mu", 0.0, 1.0), 1.0, plate=ng.Plate("row"), observed=ng.Column("y"))
-    )
+    network = ng.Network(ng.Normal("y", ng.Normal("mu", 0.0, 1.0), 1.0, plate=ng.Plate("row"), observed=ng.Column("y")))
     y = np.where(np.arange(20) // 5 == 2, np.nan, np.arange(20.0))
     fits = [network.fit({"y": values}, chunk_rows=5, **FIT) for values in (y, y[np.isfinite(y)])]
     assert fits[0]["mu"].mean() == pytest.approx(fits[1]["mu"].mean(), rel=1e-13)
@@ -111,9 +109,7 @@ def test_a_file_that_is_written_during_the_fit_is_an_error(tmp_path: Path, monke
 
 
 def test_chunks_with_another_schema_are_named() -> None:
-    network = ng.Network(
-        ng.Normal("y", ng.Normal("mu", 0.0, 1.0), 1.0, plate=ng.Plate("row"), observed=ng.Column("y"))
-    )
+    network = ng.Network(ng.Normal("y", ng.Normal("mu", 0.0, 1.0), 1.0, plate=ng.Plate("row"), observed=ng.Column("y")))
     with pytest.raises(ValueError, match="chunk 1: there is no column 'y'"):
         network.fit([{"y": np.zeros(5)}, {"z": np.zeros(5)}], chunk_rows=5, **FIT)
     with pytest.raises(TypeError, match="chunk 1: column 'y', row 5: 'a' is not a number"):

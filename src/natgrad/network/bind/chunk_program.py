@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from natgrad.inference.problem import Sampled
 from natgrad.network.bind.chunks import Known
-from natgrad.network.compile.plan import Plan
+from natgrad.network.compile.plan import Plan, weight_key
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.exact_updates import updated_in_turn
 from natgrad.network.execute.problem import NetworkProblem
@@ -61,6 +62,7 @@ class ChunkProgram:
     def __init__(self, plan: Plan, local: tuple[str, ...], plate: str, backend: BackendName) -> None:
         self.problem = NetworkProblem(plan, backend)
         self.plan, self.local, self.plate = plan, local, plate
+        self.weight_key = weight_key(plate)
         self.on, self.program = self.problem.backend, self.problem.program
         # A chain lies along rows, though its term does not.
         self.rows = tuple(name for name in plan.terms if any(p.name == plate for p in plan.nodes[name].plates))
@@ -147,20 +149,30 @@ class ChunkProgram:
     # -- not additive --
 
     def messages(
-        self, known: Known, before: Moments, mu: Moments, names: tuple[str, ...], column: int | None, valued: bool
+        self,
+        known: Known,
+        before: Moments,
+        mu: Moments,
+        names: tuple[str, ...],
+        column: int | None,
+        valued: bool,
+        terms: tuple[str, ...] | None = None,
     ) -> Told:
-        """What a chunk's rows tell some globals; with ``valued``, the terms that these do not touch, and entropies, too."""
+        """What a chunk's rows tell some globals; with ``valued``, the terms that these do not touch, and entropies, too.
+
+        ``terms`` are those that speak, all of the rows by default.
+        """
+        rows = self.rows if terms is None else terms
 
         def build() -> Callable[..., Any]:
             def function(before: Any, mu: Any, column: Any, known: Any) -> Any:
                 local, entropy = self.solved(before, known)
                 here = {**mu, **local}
                 parts = {
-                    name: self.program.target(self.plan.blocks[name], here, known, self.rows, (), column)
-                    for name in names
+                    name: self.program.target(self.plan.blocks[name], here, known, rows, (), column) for name in names
                 }
                 total = entropy
-                for term in self.rows if valued else ():
+                for term in rows if valued else ():
                     for piece in self.program.pieces(self.plan.terms[term]):
                         apart = self.program.apart(piece, names[0]) if names else piece
                         total = total + self.on.value(apart, here, known)
@@ -169,6 +181,23 @@ class ChunkProgram:
             return function
 
         number = None if column is None else np.int32(column)
-        key = ("messages", names, column is not None, valued)
+        key = ("messages", names, column is not None, valued, rows)
         parts, total = self.call(key, build, before, mu, number, known)
         return Told({name: tuple(map(np.asarray, part)) for name, part in parts.items()}, float(total))
+
+    def sampled(self, known: Mapping[str, Any], mu: Moments, name: str, sample: Sampled, column: int | None) -> Stats:
+        """What some elements of a term of rows tell a global."""
+        layout = sample.layout
+
+        def build() -> Callable[..., Any]:
+            def function(mu: Any, arrays: Any, column: Any, known: Any) -> Any:
+                local, _ = self.solved(mu, known)
+                here = {**mu, **local}
+                rebuilt = Sampled.rebuilt(layout, arrays)
+                return self.program.target(self.plan.blocks[name], here, known, (), [rebuilt], column)
+
+            return function
+
+        number = None if column is None else np.int32(column)
+        parts = self.call(("sampled", name, layout, column is not None), build, mu, sample.arrays, number, known)
+        return tuple(map(np.asarray, parts))

@@ -11,6 +11,7 @@ twice more if values are missing that others read.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -267,9 +268,7 @@ class Chunks:
         return [(call.dtype.str, call.ndim if self.chained else call.shape) for call in calls]
 
     def _under_keys(self, calls: list[Array], weight: Array) -> Known:
-        return Known(
-            {**dict(zip(reversed(self._keys), reversed(calls), strict=True)), weight_key(self.plate): weight}
-        )
+        return Known({**dict(zip(reversed(self._keys), reversed(calls), strict=True)), weight_key(self.plate): weight})
 
     def _count(self, nodes: list[Node], n_rows: int) -> None:
         for node in nodes:
@@ -305,6 +304,17 @@ class Chunks:
         for known in self._held or ():
             if known.plan is not None:
                 known.plan = replace(known.plan, blocks={**known.plan.blocks, **self._coloured})
+
+    def plan_of_size(self, size: int) -> Plan:
+        """The plan of a chunk that has so many rows, fewer than the others."""
+        smaller = copy.copy(self)
+        smaller.size = size
+        table = next(iter(self.tables()))
+        nodes, weight = smaller._nodes(table.take(slice(0, size)))
+        known = Numbered(self._keys)
+        known[weight_key(self.plate)] = weight
+        plan = make_plan(nodes, self._origins, known, self.read)
+        return replace(plan, blocks={**plan.blocks, **self._coloured})
 
     # -- a chunk --
 

@@ -46,7 +46,7 @@ class Shard:
 
     def __init__(self, spec: ProgramSpec, known: Known) -> None:
         self.spec, self.known = spec, known
-        self._arrays: Known | None = None
+        self._arrays: dict[str, Any] | None = None
 
     def __reduce__(self) -> Any:
         return Shard, (self.spec, self.known)
@@ -67,12 +67,12 @@ def shards_of(chunks: Chunks, program: ChunkProgram) -> list[ShardSpec]:
         files = tuple(found for path in chunks.source.files if (found := file_identity(str(path))) is not None)
         spec = _spec(token, program)
         return [ShardSpec(_read, (spec, chunks, number), files) for number in range(chunks.n_chunks)]
-    found = []
+    shards: list[ShardSpec] = []
     for number, chunk in enumerate(chunks.held):
         own = token if chunk.program is program else f"{token}:{number}"
         arrays = Known({key: np.asarray(chunk.arrays[key]) for key in chunk.keys})
-        found.append(ShardSpec(Shard, (_spec(own, chunk.program), arrays)))
-    return found
+        shards.append(ShardSpec(Shard, (_spec(own, chunk.program), arrays)))
+    return shards
 
 
 def visit_shard(shard: Shard, common: tuple[str, tuple[Any, ...]]) -> Told:
