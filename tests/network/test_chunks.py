@@ -18,11 +18,13 @@ from tests.network.bound_cases import (
     factorisation,
     interacting,
     mixture,
+    pca,
+    regression,
     sequences,
+    topics,
 )
 
 FIT: dict[str, Any] = {"max_steps": 4, "tol": 0.0, "verbose": False, "backend": "numpy", "seed": 3}
-CUT = [name for name in CASES if name != "sequences"]
 
 
 def assert_same(one: Any, other: Any, rtol: float = 1e-12) -> None:
@@ -37,7 +39,7 @@ def chunked(case: Twins, size: int, method: Any = None, **options: Any) -> Any:
     return case.columns.fit(case.table, method, chunk_rows=size, init=case.init, **{**FIT, **options})
 
 
-@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize("name", CASES)
 def test_chunks_of_any_size_are_the_whole(name: str) -> None:
     case = CASES[name]()
     whole = chunked(case, 1000, ng.VB())
@@ -93,6 +95,54 @@ def test_sampled_steps_read_some_chunks() -> None:
     exact = chunked(case, 10, ng.VB(), max_steps=200, tol=1e-8)
     assert fit.trace["messages_read"][0] < 0.5 * exact.trace["messages_read"][0]
     assert fit.elbo == pytest.approx(exact.elbo, abs=3.0)
+
+
+@pytest.mark.parametrize("method", [ng.Children(2), ng.GlobalBatch(9), ng.Children(1, option="b")], ids=str)
+@pytest.mark.parametrize("make", [factorisation, regression, contests])
+def test_single_rows_are_drawn_as_in_memory(make: Any, method: Any) -> None:
+    """The same children at the same steps, wherever the rows are."""
+    case, steps = make(), {"step": ng.PerNode()}  # the checks of Auto solve jointly in memory, and in chunks do not
+    fits = [chunked(case, size, method, **steps) for size in (7, 1000)]
+    now = case.arrays.fit(method, init=case.init, order=fits[0].settings.order, **steps, **FIT)
+    for fit in fits:
+        assert_same(fit, now, 1e-11)
+        assert fit.trace["messages_read"].tolist() == now.trace["messages_read"].tolist()
+
+
+@pytest.mark.parametrize("make", [mixture, topics, pca, pytest.param(interacting, marks=pytest.mark.slow)])
+def test_single_rows_with_hidden_nodes(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is hidden in a row is solved where it is drawn: whatever the size of chunks, and wherever their arrays are."""
+    case = make()
+    for method in (ng.Children(5), ng.GlobalBatch(11)):
+        fits = [chunked(case, size, method, max_steps=2) for size in (9, 1000)]
+        assert_same(*fits)
+    monkeypatch.setattr("natgrad.network.bind.row_store.IN_MEMORY", 0)
+    again = chunked(case, 9, method, max_steps=2)
+    assert again.trace["elbo"].tolist() == fits[0].trace["elbo"].tolist()
+
+
+def test_targets_of_all_rows_are_the_full_ones() -> None:
+    """ρ = 1 on all children is the exact update, with hidden nodes too."""
+    case = mixture()
+    fit = chunked(case, 9, ng.Children(1000), step=ng.Constant(1.0), max_steps=1, order=["share", "mu", "precision"])
+    problem = fit.problem
+    exact = chunked(case, 9, ng.VB(), max_steps=1, order=["share", "mu", "precision"])
+    for a, b in zip(fit["share"].lam, exact["share"].lam, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+    assert problem.n_observed["x"] == 50
+
+
+def test_sampled_chunks_of_what_does_not_add_up() -> None:
+    case = factorisation()
+    method = ng.SVI({"row": 14})
+    fit = chunked(case, 7, method, max_steps=60)
+    exact = chunked(case, 7, ng.VB(), max_steps=100, tol=1e-6)
+    assert fit.trace["messages_read"][0] < 0.5 * exact.trace["messages_read"][0]
+    assert fit.elbo > exact.trace["elbo"][0]
+    assert fit.elbo == pytest.approx(exact.elbo, abs=5.0)
+    all_rows = chunked(case, 7, ng.SVI({"row": 42}), step=ng.Constant(1.0), max_steps=3)
+    swept = chunked(case, 7, ng.VB(), step=ng.Constant(1.0), max_steps=3)
+    assert_same(all_rows, swept, 1e-11)
 
 
 def test_equal_arrays_of_one_chunk_are_not_taken_for_one() -> None:
@@ -155,15 +205,22 @@ def test_predictions_need_no_rows() -> None:
 
 
 def test_what_cannot_be_cut_is_refused() -> None:
-    chain, case = sequences(), mixture()
-    with pytest.raises(ng.errors.PlateMismatch, match="'z' is a chain along plate 'time'"):
-        chain.columns.fit(chain.table, chunk_rows=10)
+    case = mixture()
+    rows = ng.Dirichlet("A", 1.0, size=2, plate=ng.Plate("state", 2))
+    chain = ng.MarkovChain("z", [0.5, 0.5], rows, plate=(time := ng.Plate("time")))
+    whole = ng.Network(
+        ng.Normal(
+            "y", ng.Normal("mu", 0.0, 1.0, plate=ng.Plate("s", 2))[chain], 1.0, plate=time, observed=ng.Column("y")
+        )
+    )
+    with pytest.raises(ng.errors.PlateMismatch, match="'z' is one chain along all rows of 'time'"):
+        whole.fit({"y": np.zeros(30)}, chunk_rows=10)
     with pytest.raises(ValueError, match="'z' is hidden in every row"):
         case.columns.fit(case.table, chunk_rows=10, init={"z": np.zeros(50, dtype=int)})
-    with pytest.raises(TypeError, match="draws single observations"):
-        chunked(case, 10, ng.Children(3))
-    with pytest.raises(TypeError, match="fitted by exact sweeps"):
-        chunked(factorisation(), 10, ng.Children(3))
+    with pytest.raises(ng.errors.PlateMismatch, match="rows of plate 'time' are steps of chains"):
+        chunked(sequences(), 10, ng.Children(3))
+    with pytest.raises(ng.errors.PlateMismatch, match="SVI: batch names plate 'part'"):
+        chunked(case, 10, ng.SVI({"part": 3}))
     with pytest.raises(TypeError, match="chunk_rows= is for networks declared with Column"):
         case.arrays.fit(chunk_rows=10)
     with pytest.raises(ValueError, match="chunk_rows must be a whole number"):

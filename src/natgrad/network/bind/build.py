@@ -74,6 +74,7 @@ def build_nodes(
     left_out: Collection[str] = (),
     weights: Mapping[str, Array | None] | None = None,
     only: Collection[str] | None = None,
+    part: str | None = None,
 ) -> dict[str, Node]:
     """Every recorded node, made.
 
@@ -84,8 +85,9 @@ def build_nodes(
     left_out : observed nodes that have no values here: hidden ones take their place
     weights : of the elements of a plate, in place of those of its column
     only : names of the nodes that are wanted; all by default
+    part : the plate whose rows are a chunk of many, optional
     """
-    builder = _Builder(template, tables, domain, dict(made or {}), frozenset(left_out), weights or {})
+    builder = _Builder(template, tables, domain, dict(made or {}), frozenset(left_out), weights or {}, part)
     return {name: builder.node(node) for name, node in template.nodes.items() if only is None or name in only}
 
 
@@ -98,7 +100,9 @@ class _Builder:
         made: dict[str, Node],
         left_out: frozenset[str],
         weights: Mapping[str, Array | None],
+        part: str | None,
     ) -> None:
+        self.part = part
         self.template, self.tables, self.domain = template, tables, domain
         self.made, self.left_out, self.weights = made, left_out, weights
         self.plates: dict[str, Plate] = {}
@@ -141,6 +145,7 @@ class _Builder:
             return plate
         if name not in self.plates:
             self.plates[name] = Plate(name, self._size(plate), self._weight(plate))
+            self.plates[name].is_part = name == self.part
         return self.plates[name]
 
     def _size(self, plate: Plate) -> int:

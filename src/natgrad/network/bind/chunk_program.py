@@ -6,18 +6,20 @@ Pure functions on a backend, the same in every process: hidden nodes of rows are
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from natgrad.inference.problem import Sampled
 from natgrad.network.bind.chunks import Known
-from natgrad.network.compile.plan import Plan
+from natgrad.network.compile.plan import Plan, weight_key
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.exact_updates import updated_in_turn
 from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["ChunkProgram", "Told"]
+__all__ = ["ChunkProgram", "ReadyChunk", "Told"]
 
 Stats = tuple[Any, ...]
 Moments = Mapping[str, Stats]
@@ -31,6 +33,19 @@ class Told(NamedTuple):
 
     parts: dict[str, Stats]
     value: float
+
+
+class ReadyChunk(NamedTuple):
+    """A chunk that is ready to tell: its program, its arrays as that wants them, and the keys under which they were read."""
+
+    program: ChunkProgram
+    arrays: dict[str, Any]
+    keys: tuple[str, ...]
+
+    def tell(self, function: str, *arguments: Any) -> Told:
+        """What it tells."""
+        told: Told = getattr(self.program, function)(self.arrays, *arguments)
+        return told
 
 
 class ChunkProgram:
@@ -47,8 +62,10 @@ class ChunkProgram:
     def __init__(self, plan: Plan, local: tuple[str, ...], plate: str, backend: BackendName) -> None:
         self.problem = NetworkProblem(plan, backend)
         self.plan, self.local, self.plate = plan, local, plate
+        self.weight_key = weight_key(plate)
         self.on, self.program = self.problem.backend, self.problem.program
-        self.rows = tuple(name for name, term in plan.terms.items() if plate in term.plates)
+        # A chain lies along rows, though its term does not.
+        self.rows = tuple(name for name in plan.terms if any(p.name == plate for p in plan.nodes[name].plates))
         self.above = tuple(name for name in plan.terms if name not in self.rows)
         # Without neighbours among themselves, one update given the globals is exact.
         self.meet = any(self.problem.neighbours(name) & set(local) for name in local)
@@ -67,6 +84,14 @@ class ChunkProgram:
         """The arrays of a chunk where the backend wants them, folded."""
         with self.on.running():
             return {key: self.on.put(array) for key, array in self.program.with_data(known).items()}
+
+    def ready(self, known: Known) -> ReadyChunk:
+        """A chunk with its arrays; one with a plan of its own, a chain's, has its own program."""
+        own = self
+        if known.plan is not None:
+            plan = replace(known.plan, known=dict(known))
+            own = ChunkProgram(plan, self.local, self.plate, self.on.name)
+        return ReadyChunk(own, own.arrays(known), tuple(known))
 
     def solved(self, mu: Moments, known: Any) -> tuple[dict[str, Stats], Any]:
         """Moments of the hidden nodes of a chunk's rows, given the globals, and their entropy; to be traced."""
@@ -124,20 +149,30 @@ class ChunkProgram:
     # -- not additive --
 
     def messages(
-        self, known: Known, before: Moments, mu: Moments, names: tuple[str, ...], column: int | None, valued: bool
+        self,
+        known: Known,
+        before: Moments,
+        mu: Moments,
+        names: tuple[str, ...],
+        column: int | None,
+        valued: bool,
+        terms: tuple[str, ...] | None = None,
     ) -> Told:
-        """What a chunk's rows tell some globals; with ``valued``, the terms that these do not touch, and entropies, too."""
+        """What a chunk's rows tell some globals; with ``valued``, the terms that these do not touch, and entropies, too.
+
+        ``terms`` are those that speak, all of the rows by default.
+        """
+        rows = self.rows if terms is None else terms
 
         def build() -> Callable[..., Any]:
             def function(before: Any, mu: Any, column: Any, known: Any) -> Any:
                 local, entropy = self.solved(before, known)
                 here = {**mu, **local}
                 parts = {
-                    name: self.program.target(self.plan.blocks[name], here, known, self.rows, (), column)
-                    for name in names
+                    name: self.program.target(self.plan.blocks[name], here, known, rows, (), column) for name in names
                 }
                 total = entropy
-                for term in self.rows if valued else ():
+                for term in rows if valued else ():
                     for piece in self.program.pieces(self.plan.terms[term]):
                         apart = self.program.apart(piece, names[0]) if names else piece
                         total = total + self.on.value(apart, here, known)
@@ -146,6 +181,23 @@ class ChunkProgram:
             return function
 
         number = None if column is None else np.int32(column)
-        key = ("messages", names, column is not None, valued)
+        key = ("messages", names, column is not None, valued, rows)
         parts, total = self.call(key, build, before, mu, number, known)
         return Told({name: tuple(map(np.asarray, part)) for name, part in parts.items()}, float(total))
+
+    def sampled(self, known: Mapping[str, Any], mu: Moments, name: str, sample: Sampled, column: int | None) -> Stats:
+        """What some elements of a term of rows tell a global."""
+        layout = sample.layout
+
+        def build() -> Callable[..., Any]:
+            def function(mu: Any, arrays: Any, column: Any, known: Any) -> Any:
+                local, _ = self.solved(mu, known)
+                here = {**mu, **local}
+                rebuilt = Sampled.rebuilt(layout, arrays)
+                return self.program.target(self.plan.blocks[name], here, known, (), [rebuilt], column)
+
+            return function
+
+        number = None if column is None else np.int32(column)
+        parts = self.call(("sampled", name, layout, column is not None), build, mu, sample.arrays, number, known)
+        return tuple(map(np.asarray, parts))

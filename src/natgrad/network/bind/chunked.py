@@ -38,17 +38,17 @@ from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend
 from natgrad.network.execute.updates import blended_block, choose, put_column, take_column
 
-__all__ = ["ChunkGroups", "ChunkedEdges", "chunked_problem"]
+__all__ = ["ChunkGroups", "Chunked", "ChunkedEdges", "chunked_problem", "summed"]
 
 Stats = tuple[Any, ...]
 Moments = Mapping[str, Stats]
 Ints = npt.NDArray[np.int64]
 
 
-class _Chunked:
+class Chunked:
     """What both kinds of problems have: chunks, a program, and how many messages are read."""
 
-    def _set(self, chunks: Chunks, program: ChunkProgram) -> None:
+    def set_chunks(self, chunks: Chunks, program: ChunkProgram) -> None:
         self.chunks, self.program = chunks, program
         self.plan, self.backend = program.plan, program.on
         self.globals = {name: block for name, block in self.plan.blocks.items() if name not in program.local}
@@ -63,7 +63,7 @@ class _Chunked:
 
     def reads(self) -> int:
         """Messages of a sweep."""
-        share = self.chunks.n_rows / self.chunks.size
+        share = self.chunks.n_rows / (self.chunks.first_rows if self.chunks.chained else self.chunks.size)
         sets = (c for name in self.plan.blocks for c in self.program.problem.child_sets(name))
         return int(sum(c.n_reads * (share if c.term in self.program.rows else 1.0) for c in sets))
 
@@ -82,12 +82,12 @@ class _Chunked:
             chosen = range(self.chunks.n_chunks) if numbers is None else sorted(int(n) for n in numbers)
             return iter(self.placed.run(visit_shard, [(number, (common,)) for number in chosen]))
         if numbers is not None:
-            return (getattr(self.program, function)(known, *arguments) for known in self.chunks.some(numbers))
-        return self.chunks.map(lambda known: getattr(self.program, function)(known, *arguments))
+            return (chunk.tell(function, *arguments) for chunk in self.chunks.some(numbers))
+        return self.chunks.map(lambda chunk: chunk.tell(function, *arguments))
 
     def total(self, function: str, *arguments: Any) -> Told:
         """What all chunks tell, added up in their order."""
-        return _summed(self.visit(function, *arguments))
+        return summed(self.visit(function, *arguments))
 
     def prior(self, fixed: Mapping[str, Stats]) -> State:
         """Every global at its prior."""
@@ -99,7 +99,7 @@ class _Chunked:
         raise NotImplementedError("the bound by node is not known of a network that was read in chunks; elbo is")
 
 
-class ChunkGroups(_Chunked, GroupProblem):
+class ChunkGroups(Chunked, GroupProblem):
     """Chunks as groups, where what they tell adds up.
 
     Parameters
@@ -112,7 +112,7 @@ class ChunkGroups(_Chunked, GroupProblem):
     summarises = False
 
     def __init__(self, chunks: Chunks, program: ChunkProgram, order: tuple[str, ...]) -> None:
-        self._set(chunks, program)
+        self.set_chunks(chunks, program)
         self.blocks, self.order = self.globals, order
         self.group_plate, self.batch_size = chunks.plate, 1
         self.n_groups, self.population = chunks.n_chunks, float(chunks.n_chunks)
@@ -132,7 +132,7 @@ class ChunkGroups(_Chunked, GroupProblem):
     def solve(self, state: State, groups: Ints | None, rows: Any, tol: float, limit: int) -> GroupResult:
         """What some chunks tell, added up."""
         mu = {name: state.mu[name] for name in self.blocks}
-        told = _summed(self.visit("statistics", mu, numbers=groups))
+        told = summed(self.visit("statistics", mu, numbers=groups))
         share = 1.0 if groups is None else len(groups) / self.n_groups
         return GroupResult([], told.parts, told.value, 1, int(self.reads() * share))
 
@@ -177,7 +177,7 @@ class ChunkGroups(_Chunked, GroupProblem):
         return GlobalResult(state._replace(lam=lam, mu=mu), info, float(bound))
 
 
-class ChunkedEdges(_Chunked, EdgeProblem):
+class ChunkedEdges(Chunked, EdgeProblem):
     """A network in chunks whose rows read several globals, each through an index of its own.
 
     Parameters
@@ -187,7 +187,7 @@ class ChunkedEdges(_Chunked, EdgeProblem):
     """
 
     def __init__(self, chunks: Chunks, program: ChunkProgram) -> None:
-        self._set(chunks, program)
+        self.set_chunks(chunks, program)
         self.blocks = self.globals
         self.gauges = tuple(pair for pair in program.problem.gauges if set(pair) <= set(self.blocks))
 
@@ -236,12 +236,12 @@ class ChunkedEdges(_Chunked, EdgeProblem):
         if value is None:
             value = self.total("messages", before, dict(mu), (), None, True).value
         new = State(lam, mu, state.t + 1, {})
-        return SweepResult(new, value + self._above(lam, mu), info)
+        return SweepResult(new, value + self.above_bound(lam, mu), info)
 
     def bound(self, state: State) -> float:
         """With what is hidden in rows solved for the globals of the state."""
         mu = {name: self.moments(block, state.lam[name]) for name, block in self.blocks.items()}
-        return self.total("messages", mu, mu, (), None, True).value + self._above(state.lam, mu)
+        return self.total("messages", mu, mu, (), None, True).value + self.above_bound(state.lam, mu)
 
     def target(
         self,
@@ -251,16 +251,15 @@ class ChunkedEdges(_Chunked, EdgeProblem):
         sampled: tuple[Sampled, ...] = (),
         column: int | None = None,
     ) -> Stats:
-        """From whole terms; of a network in chunks no single children are drawn."""
+        """From whole terms."""
         if sampled:
-            raise TypeError(
-                "single children of a network that is read in chunks cannot be drawn: use VB(), or leave method= out"
-            )
+            raise NotImplementedError("single rows are drawn by `natgrad.network.bind.sampled.SampledEdges`")
         mu = {name: state.mu[name] for name in self.blocks}
         above = tuple(name for name in self.program.above if full is None or name in full)
-        total = self._from_above(block.name, mu, above, column)
-        if full is None or any(name in self.program.rows for name in full):
-            told = self.total("messages", mu, mu, (block.name,), column, False)
+        total = self.from_above(block.name, mu, above, column)
+        rows = self.program.rows if full is None else tuple(name for name in self.program.rows if name in full)
+        if rows:
+            told = self.total("messages", mu, mu, (block.name,), column, False, rows)
             total = tuple(a + b for a, b in zip(total, told.parts[block.name], strict=True))
         return total
 
@@ -287,7 +286,7 @@ class ChunkedEdges(_Chunked, EdgeProblem):
     def _step(self, name: str, told: Stats, lam: Any, mu: Any, rho: float) -> tuple[Stats, Stats, BlockInfo]:
         block, on = self.blocks[name], self.program.on
         own = {n: mu[n] for n in self.blocks}
-        target = tuple(a + b for a, b in zip(told, self._from_above(name, own, self.program.above, None), strict=True))
+        target = tuple(a + b for a, b in zip(told, self.from_above(name, own, self.program.above, None), strict=True))
 
         def build() -> Callable[..., Any]:
             def function(lam: Any, target: Any, rho: Any) -> Any:
@@ -308,7 +307,7 @@ class ChunkedEdges(_Chunked, EdgeProblem):
             here = {**{n: mu[n] for n in self.blocks}, name: stats}
             column = number if block.column_axis is not None else None
             told = self.total("messages", before, here, (name,), column, False).parts[name]
-            above = self._from_above(name, here, self.program.above, column)
+            above = self.from_above(name, here, self.program.above, column)
             target = tuple(np.asarray(a) + np.asarray(b) for a, b in zip(told, above, strict=True))
             with on.running():
                 if column is not None:
@@ -322,21 +321,29 @@ class ChunkedEdges(_Chunked, EdgeProblem):
             _, _, _, info = blended_block(on, block, old_all, own, 1.0)
         return own, stats, info
 
-    def _from_above(self, name: str, mu: Moments, terms: tuple[str, ...], column: int | None) -> Stats:
-        """What the terms that are no rows tell a block."""
-        program = self.program
+    def from_above(
+        self,
+        name: str,
+        mu: Moments,
+        terms: tuple[str, ...],
+        column: int | None = None,
+        sampled: tuple[Sampled, ...] = (),
+    ) -> Stats:
+        """What the terms that are no rows tell a block, whole or from a sample."""
+        program, layouts, arrays = self.program, tuple(s.layout for s in sampled), [s.arrays for s in sampled]
 
         def build() -> Callable[..., Any]:
-            def function(mu: Any, column: Any, known: Any) -> Stats:
-                return program.program.target(self.blocks[name], mu, known, terms, (), column)
+            def function(mu: Any, arrays: Any, column: Any, known: Any) -> Stats:
+                samples = list(map(Sampled.rebuilt, layouts, arrays))
+                return program.program.target(self.blocks[name], mu, known, terms, samples, column)
 
             return function
 
         number = None if column is None else np.int32(column)
-        key = ("above", name, terms, column is not None)
-        return tuple(map(np.asarray, program.call(key, build, mu, number, program.problem.known_arrays)))
+        key = ("above", name, terms, layouts, column is not None)
+        return tuple(map(np.asarray, program.call(key, build, mu, arrays, number, program.problem.known_arrays)))
 
-    def _above(self, lam: Any, mu: Any) -> float:
+    def above_bound(self, lam: Any, mu: Any) -> float:
         """The part of the bound that is no row."""
         program = self.program
 
@@ -357,8 +364,10 @@ class ChunkedEdges(_Chunked, EdgeProblem):
 def chunked_problem(chunks: Chunks, order: tuple[str, ...], backend: BackendName | None) -> ChunkGroups | ChunkedEdges:
     """The problem of chunks: groups where what they tell adds up, edges elsewhere."""
     name = choose_backend(chunks.plan, backend, chunks.n_chunks).name
+    if chunks.chained and backend is None:
+        name = "numpy"  # sequences of other lengths are another program, and would be compiled for every chunk
     program = ChunkProgram(chunks.plan, chunks.local, chunks.plate, name)
-    chunks.use(program.arrays)
+    chunks.use(program.ready)
     try:
         program.summary  # noqa: B018
     except NotAdditive:
@@ -375,7 +384,8 @@ def _plain(tree: Any) -> Any:
     return np.asarray(tree) if hasattr(tree, "__array__") else tree
 
 
-def _summed(told: Iterator[Told]) -> Told:
+def summed(told: Iterator[Told]) -> Told:
+    """What some chunks tell, added up in their order."""
     total: Told | None = None
     for part in told:
         if total is None:

@@ -1,9 +1,12 @@
 """A table that is read in chunks and a template in; the known arrays of each chunk, for one plan that serves all, out.
 
 A plan's structure follows from the declaration alone: every chunk registers its arrays in the same order. Two registrations share
-a key only if their arrays are equal in every chunk. The last chunk is filled up with copies of its first row, of weight 0.
+a key only if their arrays are equal in every chunk. A chunk that is short is filled up with copies of its first row, of weight 0.
+A chain along the rows has a factor for each of its sequences: chunks are then whole sequences, nothing is filled up, and each has
+a plan of its own, equal to the others in all that is said to the globals.
 
-Before the first sweep the table is read twice: once for the levels of plates, once for what chunks have in common.
+Before the first sweep the table is read twice: once for the levels of plates, once for what chunks have in common; and once or
+twice more if values are missing that others read.
 """
 
 from __future__ import annotations
@@ -21,21 +24,29 @@ from natgrad.data.stream import prefetch
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.bind.bound import aligned, find_domain
 from natgrad.network.bind.build import Domain, build_nodes
+from natgrad.network.bind.cuts import Cuts
 from natgrad.network.bind.levels import Levels
 from natgrad.network.bind.tables import Table, TableChunks
 from natgrad.network.bind.template import Template, made_parents, parents_first
 from natgrad.network.compile.origins import find_origins, placed
-from natgrad.network.compile.plan import coloured, make_plan, meeting_pairs, weight_key
+from natgrad.network.compile.plan import Plan, coloured, make_plan, meeting_pairs, weight_key
 from natgrad.network.language.gaussian_chain import GaussianChain
 from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.scope import Numbered
 
-__all__ = ["Chunks"]
+__all__ = ["Chunks", "Known"]
 
 Array = npt.NDArray[Any]
-Known = dict[str, Array]
+
+
+class Known(dict[str, Array]):
+    """The known arrays of a chunk by the keys of its plan, which is that of all chunks if it has none of its own."""
+
+    plan: Plan | None = None
+
+
 # Bytes of chunks that stay in memory; more are made anew from the table in every pass.
 HELD = 2**28
 # Chunks that are worked on at a time, in threads: no more are in memory.
@@ -65,14 +76,10 @@ class Chunks:
         self, template: Template, plate: str, source: TableChunks, others: Mapping[str, Table], size: int
     ) -> None:
         self.template, self.plate, self.source, self.size = template, plate, source, size
-        self.names = list(template.columns_on(plate))
         inside = [name for name, node in template.nodes.items() if any(p.name == plate for p in node.plates)]
-        for name in inside:
-            if issubclass(template.nodes[name].function, (GaussianChain, MarkovChain)):
-                raise PlateMismatch(
-                    f"{name!r} is a chain along plate {plate!r}, whose rows depend on one another: it cannot be cut into chunks. "
-                    "Leave chunk_rows= out, or use one of the hidden Markov models, which stream"
-                )
+        groups = _sequences(template, plate)
+        self.chained = bool(groups)
+        self.cuts = Cuts(source, template.columns_on(plate), size, groups)
         if plate in template.level_plates:
             raise PlateMismatch(f"rows of plate {plate!r} are read by their ids: they cannot come in chunks")
         self.inside = frozenset(inside)
@@ -82,33 +89,48 @@ class Chunks:
             only=[name for name in template.nodes if name not in self.inside],
         )  # fmt: skip
         self.made.update(made_parents(template))
-        self._ready: Callable[[Known], Known] = _as_is
-        self._held: list[Known] | None = None
+        self._ready: Callable[[Known], Any] = _as_is
+        self._held: list[Any] | None = None
+        self._coloured: dict[str, Any] = {}
+        self._find_gaps()
         self._learn()
 
     # -- reading --
 
-    def tables(self) -> Iterator[Table]:
-        """The chunks as tables, all but the last of the same length."""
-        seen = 0
-        for chunk in self.source.chunks(self.names, self.size):
-            seen += chunk.n_rows
-            yield chunk
-        if hasattr(self, "n_rows") and seen != self.n_rows:
-            raise ValueError(
-                f"{self.source.where} had {self.n_rows:,} rows when it was first read, and has {seen:,} now: it changed meanwhile"
-            )
+    @property
+    def tables(self) -> Callable[[], Iterator[Table]]:
+        """The chunks as tables."""
+        return self.cuts.tables
+
+    @property
+    def n_rows(self) -> int:
+        """Of all chunks."""
+        return self.cuts.n_rows or 0
+
+    @property
+    def n_chunks(self) -> int:
+        """How many there are."""
+        return self.cuts.n_chunks
 
     def known(self, table: Table) -> Known:
         """The known arrays of a chunk, under the keys of the plan."""
-        calls = self._registered(self._nodes(table))
-        self._check_layout(table, calls, self._layout)
-        found = dict(zip(reversed(self._keys), reversed(calls), strict=True))
-        found[weight_key(self.plate)] = self._weight
+        nodes, weight = self._nodes(table)
+        if self.chained:
+            return self._with_plan(table, nodes)
+        calls = self._registered(nodes)
+        self._check_layout(table, calls)
+        return self._under_keys(calls, weight)
+
+    def _with_plan(self, table: Table, nodes: list[Node]) -> Known:
+        arrays = Numbered(self._keys)
+        plan = make_plan(nodes, self._origins, arrays, self.read)
+        self._check_layout(table, arrays.calls)
+        found = Known(arrays)
+        found.plan = replace(plan, known={}, blocks={**plan.blocks, **self._coloured})
         return found
 
-    def map(self, function: Callable[[Known], Any]) -> Iterator[Any]:
-        """The function of every chunk's arrays, in order; chunks that fit stay in memory."""
+    def map(self, function: Callable[[Any], Any]) -> Iterator[Any]:
+        """The function of every chunk, as `use` hands it out, in order; chunks that fit stay in memory."""
         from natgrad.kernels._threads import in_order, n_threads  # Numba takes a while to import
 
         waiting: list[Any] = []
@@ -120,31 +142,30 @@ class Chunks:
                 waiting = []
         yield from in_order(function, waiting)
 
-    def some(self, numbers: Any) -> Iterator[Known]:
-        """The arrays of some chunks, by number, in order."""
+    def some(self, numbers: Any) -> Iterator[Any]:
+        """Some chunks, by number, in order."""
         wanted = sorted(int(number) for number in numbers)
         if self._held is not None:
             return (self._held[number] for number in wanted)
         chosen = set(wanted)
         return (self._ready(self.known(table)) for number, table in enumerate(self.tables()) if number in chosen)
 
-    def as_read(self) -> list[Known] | None:
-        """The arrays of all chunks under the keys of the plan, if they are held."""
-        return (
-            None if self._held is None else [{key: np.asarray(known[key]) for key in self._own} for known in self._held]
-        )
-
     def __getstate__(self) -> dict[str, Any]:
         """For another process: nothing that is held here."""
         return {**self.__dict__, "_held": None, "_ready": _as_is}
 
-    def use(self, ready: Callable[[Known], Known]) -> None:
+    def use(self, ready: Callable[[Known], Any]) -> None:
         """Hand chunks out as ``ready`` makes them; of those that stay in memory it is asked once."""
         self._ready = ready
         if self._held is not None:
             self._held = [ready(known) for known in self._held]
 
-    def _all(self) -> Iterator[Known]:
+    @property
+    def held(self) -> list[Any] | None:
+        """All chunks, if they stay in memory."""
+        return self._held
+
+    def _all(self) -> Iterator[Any]:
         if self._held is not None:
             return iter(self._held)
         return prefetch(self._ready(self.known(table)) for table in self.tables())
@@ -155,7 +176,6 @@ class Chunks:
         levels: dict[str, list[Array]] = {}
         categories: dict[str, list[Array]] = {}
         self.lost: set[str] = set()
-        count = n_chunks = 0
         for table in self.tables():
             found = find_domain(self.template, {**others, self.plate: table})
             for kept, parts in ((levels, found.levels), (categories, found.categories)):
@@ -167,46 +187,60 @@ class Chunks:
                 if use.role == "mask" or (use.role == "observed" and table.missing(use.column.name).any())
                 if self.template.plate_of(use) == self.plate
             )
-            count, n_chunks = count + table.n_rows, n_chunks + 1
-        if not count:
+        if not self.n_rows:
             raise ValueError(f"{self.source.where} has no rows: there is nothing to learn from on plate {self.plate!r}")
-        self.n_rows, self.n_chunks, self.size = count, n_chunks, min(self.size, count)
+        self.size = min(self.size, self.n_rows)
         self.domain = Domain(
             *({name: Levels.of(parts) for name, parts in kept.items()} for kept in (levels, categories))
         )
 
+    def _find_gaps(self) -> None:
+        """Which observed nodes are hidden where they are missing, in any chunk: they are so in all of them."""
+        self.read: frozenset[str] = frozenset()
+        self.in_parts: set[str] = set()
+        while self.lost:
+            found = self.read
+            for table in self.tables():
+                nodes, _ = self._nodes(table)
+                found = hidden_in_part(nodes, found)
+                self.in_parts.update(node.name for node in nodes if node.entries is not None)
+            if found == self.read:
+                break
+            self.read = found
+        self.parts = self.read | self.in_parts
+
     def _learn(self) -> None:
         """Origins, the keys of registrations, and colours; and the arrays themselves, if they fit."""
         classes: list[Any] = []
-        layout: list[Any] = []
-        calls_held: list[tuple[list[Array], Array]] | None = []
+        calls_held: list[Any] | None = []
         n_bytes, self.n_present = 0, dict.fromkeys(self.template.observed(), 0)
         self._origins: dict[str, npt.NDArray[np.float64]] | None = None
+        self._layout: list[Any] = []
         first: list[Node] = []
         for table in self.tables():
-            nodes = self._nodes(table)
-            _check_seen(nodes)
+            nodes, weight = self._nodes(table)
             if self._origins is None:
-                first, self._origins = nodes, find_origins(nodes)
-                first_weight = self._weight
+                first, self._origins, self.first_rows = nodes, find_origins(nodes, self.parts), table.n_rows
+                first_weight = weight
             calls = self._registered(nodes)
             marks = [hashlib.blake2b(call.tobytes(), digest_size=12).digest() for call in calls]
-            layout = layout or _layout(calls)
-            self._check_layout(table, calls, layout)
+            self._layout = self._layout or self._layout_of(calls)
+            self._check_layout(table, calls)
             numbers: dict[Any, int] = {}
-            pairs = zip(classes or layout, marks, strict=True)
+            pairs = zip(classes or self._layout, marks, strict=True)
             classes = [numbers.setdefault(pair, len(numbers)) for pair in pairs]
             self._count(nodes, table.n_rows)
             n_bytes += sum(call.nbytes for call in calls)
-            calls_held = None if calls_held is None or n_bytes > HELD else [*calls_held, (calls, self._weight)]
-        self._layout, self._keys = layout, [f"known:{number}" for number in classes]
-        self._own = (*dict.fromkeys(self._keys), weight_key(self.plate))
+            kept = (table, nodes) if self.chained else (calls, weight)
+            calls_held = None if calls_held is None or n_bytes > HELD else [*calls_held, kept]
+        self._keys = [f"known:{number}" for number in classes]
         known = Numbered(self._keys)
-        known[weight_key(self.plate)] = first_weight
-        self.plan = make_plan(first, self._origins, known)
-        # What was declared hidden, and what makes a leaf conjugate (`language/auxiliary.py`).
+        if not self.chained:
+            known[weight_key(self.plate)] = first_weight
+        self.plan = make_plan(first, self._origins, known, self.read)
+        # What was declared hidden, what is missing and read, and what makes a leaf conjugate (`language/auxiliary.py`).
         self.local = tuple(
-            name for name in self.plan.nodes if name in self.plan.blocks and self.plate in self.plan.blocks[name].plates
+            name for name, node in self.plan.nodes.items() if name in self.plan.blocks and self._in_rows(node)
         )
         above = {node.name for node in parents_first(self.made)}
         for name in self.plan.blocks:
@@ -214,19 +248,27 @@ class Chunks:
                 raise PlateMismatch(
                     f"{name!r} is hidden in the rows of {self.plate!r}, but not one for each of them: leave chunk_rows= out"
                 )
-        self._held = None if calls_held is None else [self._under_keys(*entry) for entry in calls_held]
+        if calls_held is not None:
+            make = self._with_plan if self.chained else self._under_keys
+            self._held = [make(*entry) for entry in calls_held]
         self._colour()
 
-    @staticmethod
-    def _check_layout(table: Table, calls: list[Array], layout: list[Any]) -> None:
-        if _layout(calls) != layout:
+    def _in_rows(self, node: Node) -> bool:
+        return any(plate.name == self.plate for plate in node.plates)
+
+    def _check_layout(self, table: Table, calls: list[Array]) -> None:
+        if self._layout_of(calls) != self._layout:
             raise PlateMismatch(
                 f"{table.where}, row {table.first}: what is missing, censored or known in part makes this chunk another network "
                 "than the first one, and one plan cannot serve both: leave chunk_rows= out"
             )
 
+    def _layout_of(self, calls: list[Array]) -> list[Any]:
+        # Sequences of a chunk are as long as they are.
+        return [(call.dtype.str, call.ndim if self.chained else call.shape) for call in calls]
+
     def _under_keys(self, calls: list[Array], weight: Array) -> Known:
-        return {**dict(zip(reversed(self._keys), reversed(calls), strict=True)), weight_key(self.plate): weight}
+        return Known({**dict(zip(reversed(self._keys), reversed(calls), strict=True)), weight_key(self.plate): weight})
 
     def _count(self, nodes: list[Node], n_rows: int) -> None:
         for node in nodes:
@@ -255,53 +297,81 @@ class Chunks:
             for name, block in blocks.items():
                 terms = [t for t in self.plan.terms.values() if len(t.readings.get(name, ())) > 1]
                 pairs[name] |= meeting_pairs(self.plan.nodes[name], block.shape, terms, {**self.plan.known, **known})
-        new = {name: replace(block, colours=coloured(pairs[name], block.shape)) for name, block in blocks.items()}
-        self.plan = replace(self.plan, blocks={**self.plan.blocks, **new})
+        self._coloured = {
+            name: replace(block, colours=coloured(pairs[name], block.shape)) for name, block in blocks.items()
+        }
+        self.plan = replace(self.plan, blocks={**self.plan.blocks, **self._coloured})
+        for known in self._held or ():
+            if known.plan is not None:
+                known.plan = replace(known.plan, blocks={**known.plan.blocks, **self._coloured})
+
+    def plan_of_size(self, size: int) -> Plan:
+        """The plan of a chunk that has so many rows, fewer than the others."""
+        smaller = copy.copy(self)
+        smaller.size = size
+        table = next(iter(self.tables()))
+        nodes, weight = smaller._nodes(table.take(slice(0, size)))
+        known = Numbered(self._keys)
+        known[weight_key(self.plate)] = weight
+        plan = make_plan(nodes, self._origins, known, self.read)
+        return replace(plan, blocks={**plan.blocks, **self._coloured})
 
     # -- a chunk --
 
-    def _nodes(self, table: Table) -> list[Node]:
-        """The nodes of a network whose rows are those of a chunk, parents first."""
-        padded = table if table.n_rows == self.size else table.repeated(self.size)
-        weight = (np.arange(self.size) < table.n_rows).astype(np.float64)
-        if (own := self.template.plates[self.plate].later) is not None:
-            weight = weight * padded.numbers(own.name)
-        self._weight = weight
+    def _nodes(self, table: Table) -> tuple[list[Node], Array]:
+        """The nodes of a network whose rows are those of a chunk, parents first, and how often each row counts."""
+        if self.chained:
+            padded, weight, weights = table, np.ones(table.n_rows), {}
+        else:
+            padded = table if table.n_rows == self.size else table.repeated(self.size)
+            weight = (np.arange(self.size) < table.n_rows).astype(np.float64)
+            if (own := self.template.plates[self.plate].later) is not None:
+                weight = weight * padded.numbers(own.name)
+            weights = {self.plate: weight}
         made = build_nodes(
-            self.template, {self.plate: padded}, self.domain, made=self.made, weights={self.plate: weight},
-            only=self.inside,
+            self.template, {self.plate: padded}, self.domain, made=self.made, weights=weights, only=self.inside,
+            part=self.plate,
         )  # fmt: skip
-        whole = {**self.made, **made}
-        return [self._masked(node) for node in parents_first(whole)]
+        nodes = parents_first({**self.made, **made})
+        for node in nodes:
+            if node.name in self.lost:
+                self._mask(node)
+        return nodes, weight
 
-    def _masked(self, node: Node) -> Node:
-        """Where any chunk has missing values, all have a mask."""
-        if node.name not in self.lost or node.mask is not None:
-            return node
-        twin = copy.copy(node)
-        twin.mask = np.ones(tuple(plate.size for plate in node.plates))
-        return twin
+    def _mask(self, node: Node) -> None:
+        """Where any chunk has missing values, all have a mask; and where any has vectors that are known in part, all have.
+
+        Readers have a hold of the node itself, which was made for this chunk: no twin would do.
+        """
+        own = node.__dict__
+        if node.mask is None:
+            own["mask"] = np.ones(tuple(plate.size for plate in node.plates))
+        if node.entries is None and node.name in getattr(self, "in_parts", ()):
+            assert node.size is not None
+            own["entries"] = np.repeat(own["mask"][..., None], node.size, axis=-1)
 
     def _registered(self, nodes: list[Node]) -> list[Array]:
         known = Numbered()
         assert self._origins is not None
         for node in nodes:
-            placed(node, self._origins).term(known)
+            placed(node, self._origins, self.parts).term(known, self.read)
         return known.calls
 
 
-def _check_seen(nodes: list[Node]) -> None:
-    """What is missing and read by others is inferred, with a variable for each row: chunks have none for observed nodes."""
-    parts = hidden_in_part(nodes).union(node.name for node in nodes if node.entries is not None)
-    if parts:
-        raise PlateMismatch(
-            f"{min(parts)!r} has missing values that are inferred, and rows that come in chunks have no place for them: leave "
-            "chunk_rows= out, so that all rows are in memory, or fill them in"
-        )
-
-
-def _layout(calls: list[Array]) -> list[Any]:
-    return [(call.dtype.str, call.shape) for call in calls]
+def _sequences(template: Template, plate: str) -> tuple[str, ...]:
+    """The columns that say which rows are one sequence, of chains along a plate."""
+    found = []
+    for name, node in template.nodes.items():
+        if not issubclass(node.function, (GaussianChain, MarkovChain)) or node.plates[-1].name != plate:
+            continue
+        own = [use.column.name for use in template.uses if use.node == name and use.role == "lengths"]
+        if not own:
+            raise PlateMismatch(
+                f"{name!r} is one chain along all rows of {plate!r}, which cannot be cut into chunks: say which rows are one "
+                "sequence, lengths=Column(…), leave chunk_rows= out, or use one of the hidden Markov models, which stream"
+            )
+        found += own
+    return tuple(dict.fromkeys(found))
 
 
 def _as_is(known: Known) -> Known:

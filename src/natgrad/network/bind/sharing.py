@@ -6,6 +6,8 @@ import uuid
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from natgrad.data.mapped import file_identity
 from natgrad.inference.executors.threads import ShardSpec
 from natgrad.network.bind.chunk_program import ChunkProgram, Told
@@ -44,7 +46,7 @@ class Shard:
 
     def __init__(self, spec: ProgramSpec, known: Known) -> None:
         self.spec, self.known = spec, known
-        self._arrays: Known | None = None
+        self._arrays: dict[str, Any] | None = None
 
     def __reduce__(self) -> Any:
         return Shard, (self.spec, self.known)
@@ -60,13 +62,17 @@ class Shard:
 
 def shards_of(chunks: Chunks, program: ChunkProgram) -> list[ShardSpec]:
     """Every chunk as a recipe; the files of those that are read again are named, so that workers read their own."""
-    plan = replace(program.plan, known={})
-    spec = ProgramSpec(uuid.uuid4().hex, plan, program.local, program.plate, program.on.name)
-    held = chunks.as_read()
-    if held is not None:
-        return [ShardSpec(Shard, (spec, known)) for known in held]
-    files = tuple(found for path in chunks.source.files if (found := file_identity(str(path))) is not None)
-    return [ShardSpec(_read, (spec, chunks, number), files) for number in range(chunks.n_chunks)]
+    token = uuid.uuid4().hex
+    if chunks.held is None:
+        files = tuple(found for path in chunks.source.files if (found := file_identity(str(path))) is not None)
+        spec = _spec(token, program)
+        return [ShardSpec(_read, (spec, chunks, number), files) for number in range(chunks.n_chunks)]
+    shards: list[ShardSpec] = []
+    for number, chunk in enumerate(chunks.held):
+        own = token if chunk.program is program else f"{token}:{number}"
+        arrays = Known({key: np.asarray(chunk.arrays[key]) for key in chunk.keys})
+        shards.append(ShardSpec(Shard, (_spec(own, chunk.program), arrays)))
+    return shards
 
 
 def visit_shard(shard: Shard, common: tuple[str, tuple[Any, ...]]) -> Told:
@@ -74,8 +80,15 @@ def visit_shard(shard: Shard, common: tuple[str, tuple[Any, ...]]) -> Told:
     return shard.visit(*common)
 
 
+def _spec(token: str, program: ChunkProgram) -> ProgramSpec:
+    return ProgramSpec(token, replace(program.plan, known={}), program.local, program.plate, program.on.name)
+
+
 def _read(spec: ProgramSpec, chunks: Chunks, number: int) -> Shard:
     for place, table in enumerate(chunks.tables()):
         if place == number:
-            return Shard(spec, chunks.known(table))
+            known = chunks.known(table)
+            if known.plan is not None:
+                spec = spec._replace(token=f"{spec.token}:{number}", plan=known.plan)
+            return Shard(spec, known)
     raise ValueError(f"{chunks.source.where} has no chunk {number}: it changed during the fit")

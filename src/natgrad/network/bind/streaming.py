@@ -10,8 +10,9 @@ from natgrad.errors import PlateMismatch
 from natgrad.inference.auto import Auto
 from natgrad.inference.callbacks import as_callbacks
 from natgrad.inference.engine import TOLERANCE, Limits, Phase, Result, run
-from natgrad.inference.methods import SVI, VB, Method
+from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.problem import State
+from natgrad.inference.step_sizes import PerNode
 from natgrad.inference.steppers.groups import GroupStepper, WholePasses
 from natgrad.inference.steppers.stepper import Stepper
 from natgrad.inference.trace import Reason, Stop, Trace
@@ -19,6 +20,7 @@ from natgrad.network.bind.bound import Binding, Rows, held
 from natgrad.network.bind.build import Domain
 from natgrad.network.bind.chunked import ChunkedEdges, ChunkGroups, chunked_problem
 from natgrad.network.bind.chunks import Chunks
+from natgrad.network.bind.sampled import ChunkBatches, SampledEdges
 from natgrad.network.bind.tables import CHUNK, Table, TableChunks
 from natgrad.network.bind.template import Template
 from natgrad.network.results.files import shapes_of, state_table
@@ -36,7 +38,7 @@ from natgrad.validation import whole_number
 
 __all__ = ["fit_chunks"]
 
-Chunked = ChunkGroups | ChunkedEdges
+ChunkProblem = ChunkGroups | ChunkedEdges
 # Batches of memoised VB, at most.
 BATCHES = 10
 
@@ -94,7 +96,8 @@ class _Run:
         if sorted(order) != sorted(probe.blocks):
             raise ValueError(f"order must name every hidden node that is not in rows once: {', '.join(probe.blocks)}")
         self.order = tuple(order)
-        self.problem: Chunked = probe
+        self.problem: ChunkProblem = probe
+        self.sampled: SampledEdges | None = None
         if isinstance(probe, ChunkGroups):
             probe.order = self.order
 
@@ -130,8 +133,8 @@ class _Run:
         trace: Trace,
         watchers: Sequence[Any],
     ) -> Fit:
-        problem = self.problem
         chosen = checked_method(method)
+        problem = self._problem_for(chosen)
         settings = Settings(chosen, checked_step(step, chosen, problem), self.order, seed, __version__)
         about = {
             "method": chosen, "step": settings.step, "init": options.get("init"), "backend": problem.backend.name,
@@ -140,7 +143,7 @@ class _Run:
         checkpointer = checkpointer_of(keep, about, lambda: (state_table(shapes_of(problem), seed), {}))  # type: ignore[arg-type]
         names = ("max_steps", "tol", "max_seconds", "max_messages", "max_passes")
         limits = Limits(**{name: options[name] for name in names})
-        stepper, why = self._stepper(chosen, settings.step)
+        stepper, why = self._stepper(problem, chosen, settings.step)
         phase = Phase(
             problem, chosen, settings.step, self.order, stepper=stepper, why=why,
             bound_every=checked_every(options["bound_every"]),
@@ -158,32 +161,45 @@ class _Run:
         binding = Binding(self.template, self.chunks.domain, self.tables, self.chunks.size)
         return Fit(problem, result, settings, self.resume).bound_to(binding)
 
-    def _stepper(self, method: Method | None, step: Any) -> tuple[Stepper | None, str]:
+    def _problem_for(self, method: Method | None) -> ChunkProblem:
+        """The problem that a method asks for: one whose single rows can be drawn, or that of whole chunks."""
+        if isinstance(method, (Children, GlobalBatch)):
+            if not isinstance(self.sampled, SampledEdges):
+                self.sampled = SampledEdges(self.chunks, self.problem.program)
+            return self.sampled
+        return self.problem
+
+    def _stepper(self, problem: ChunkProblem, method: Method | None, step: Any) -> tuple[Stepper | None, str]:
         """The stepper of chunks as groups; of others the engine chooses it."""
-        problem, chunks = self.problem, self.chunks
+        chunks = self.chunks
         words = f"{chunks.n_rows:,} rows in {chunks.n_chunks} chunks of {chunks.size:,}"
-        if isinstance(problem, ChunkedEdges):
-            if method is not None and not isinstance(method, VB):
-                raise TypeError(
-                    f"{method}: rows of this network read several hidden nodes, each through an index of its own; in chunks it "
-                    "is fitted by exact sweeps, VB() or none"
-                )
+        if isinstance(method, (Children, GlobalBatch)):
+            return None, f"{words}; {method}: single rows"
+        if isinstance(problem, ChunkedEdges) and not isinstance(method, SVI):
             return None, words
+        if isinstance(method, SVI) and method.plate != chunks.plate:
+            raise PlateMismatch(
+                f"SVI: batch names plate {method.plate!r}, and the rows that come in chunks lie along {chunks.plate!r}: SVI({{"
+                f"{chunks.plate!r}: {chunks.size}}}) reads a chunk at a step"
+            )
+        if isinstance(problem, ChunkedEdges):
+            assert isinstance(method, SVI)
+            size = min(max(1, round(method.size / chunks.size)), chunks.n_chunks)
+            rule = PerNode() if isinstance(step, Auto) else step
+            batches = ChunkBatches(problem, self.order)
+            whole = GroupStepper(batches, size, *batches.local_limits, rule, remember=False)
+            return whole, f"{words}; {rule}: what chunks tell does not add up, and is not remembered"
         if isinstance(method, VB) or (method is None and problem.n_groups == 1):
             whole = GroupStepper(problem, problem.n_groups, *problem.local_limits, remember=True)
             return whole, f"{words}; coordinate ascent on all of them"
         # As many batches as make progress; the chunks of one are computed together, by whoever computes.
         size = -(-problem.n_groups // BATCHES)
         if isinstance(method, SVI):
-            if method.plate != chunks.plate:
-                raise PlateMismatch(f"SVI: batch names plate {method.plate!r}, and rows lie along {chunks.plate!r}")
-            size = max(1, round(method.size / chunks.size))
+            size = min(max(1, round(method.size / chunks.size)), chunks.n_chunks)
             if not isinstance(step, Auto):
                 return GroupStepper(
                     problem, size, *problem.local_limits, step, remember=False
                 ), f"{words}; {step}, as asked"
-        elif method is not None:
-            raise TypeError(f"{method} draws single observations, and rows are read in chunks: use VB(), SVI or none")
         memoised = GroupStepper(problem, size, *problem.local_limits, remember=True)
         why = f"{words}; memoised VB: given the globals they are independent"
         return (WholePasses(memoised) if method is None else memoised), why

@@ -147,6 +147,8 @@ class TableChunks:
     where : what errors call it
     n_rows : int, optional, if that is known before it is read
     files : those that it is read from
+    is_cut : bool
+        Whether ``read`` yields the chunks as they are to be, none of them longer than it is asked for.
     """
 
     def __init__(
@@ -156,8 +158,10 @@ class TableChunks:
         where: str,
         n_rows: int | None = None,
         files: Sequence[Path] = (),
+        is_cut: bool = False,
     ) -> None:
         self.read, self.names, self.where, self.n_rows, self.files = read, names, where, n_rows, tuple(files)
+        self.is_cut = is_cut
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -165,6 +169,9 @@ class TableChunks:
     def chunks(self, names: Sequence[str], size: int = CHUNK) -> Iterator[Table]:
         """Some of the columns, ``size`` rows at a time but for the last chunk."""
         choose_columns(self.where, self.names, names)
+        if self.is_cut:
+            yield from (part.only(names) for part in self.read(names, size))
+            return
         waiting: list[Table] = []
         held = first = 0
         for part in self.read(names, size):

@@ -110,6 +110,7 @@ def make_plan(
     nodes: Sequence[Node],
     origins: Mapping[str, npt.NDArray[np.float64]] | None = None,
     known: dict[str, npt.NDArray[Any]] | None = None,
+    read: frozenset[str] | None = None,
 ) -> Plan:
     """Compile nodes (parents first) into a plan.
 
@@ -118,6 +119,7 @@ def make_plan(
     nodes : all nodes of a network, parents first
     origins : from where locations are measured, by node; found from the data if not given
     known : where the known arrays go, optional
+    read : partly observed nodes whose missing elements others read, where these nodes are not all; found if not given
     """
     # Terms that were kept name their arrays by what is in them, and a caller who collects arrays wants its own names.
     keep, known = known is None, {} if known is None else known
@@ -126,7 +128,7 @@ def make_plan(
         for plate in node.plates:
             if plate.weight is not None:
                 weights[plate.name] = known[weight_key(plate.name)] = plate.weight
-    read = hidden_in_part(nodes)
+    read = hidden_in_part(nodes) if read is None else read
     parts = read.union(node.name for node in nodes if node.entries is not None)
     origins = find_origins(nodes, parts) if origins is None else origins
     found = [placed(node, origins, parts) for node in nodes]

@@ -154,6 +154,10 @@ class Summary:
             assert plate is not None
             for number, entry in enumerate(entries):
                 factors = [read_factor(factor, local, known) for factor in entry.inner]
+                planned = self.problem.plan.terms[term]
+                if plate in planned.plates and not any(plate in factor.labels for factor in factors):
+                    # Nothing that a row says differs from row to row: they count.
+                    factors.append(Labelled(on.xp.ones(planned.sizes[plate]), (plate,)))
                 if entry.scatter is None:
                     array = on.contract(entry.kept, factors)
                 else:

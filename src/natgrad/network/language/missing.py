@@ -37,10 +37,9 @@ Floats = npt.NDArray[np.float64]
 LOG_2PI = float(np.log(2.0 * np.pi))
 
 
-def hidden_in_part(nodes: Iterable[Node]) -> frozenset[str]:
-    """The names of partly observed nodes whose missing elements some other node reads."""
+def hidden_in_part(nodes: Iterable[Node], found: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The names of partly observed nodes whose missing elements some other node reads; ``found`` are some of them."""
     nodes = list(nodes)
-    found: frozenset[str] = frozenset()
     while True:
         # What becomes hidden is a reader of its own parents where it was masked before.
         more = found.union(

@@ -271,7 +271,7 @@ class Node(Expression):
                 "it to NaN, or fill it in"
             )
         present = counted & ~missing.all(events)
-        if not present.any():
+        if not present.any() and not any(plate.is_part for plate in self.plates):
             raise ValueError(
                 f"{self.name!r}: every observation is missing: there is nothing to learn from. Leave out observed= if it "
                 "is hidden"

@@ -36,6 +36,9 @@ class Plate:
     Plate('document', 300)
     """
 
+    # Whether its elements are some of many, which come in chunks: in one of them all may be missing.
+    is_part: bool = False
+
     def __init__(self, name: str, size: int | None = None, weight: Any = None) -> None:
         if not isinstance(name, str) or not name:
             raise TypeError(f"a plate's name must be a non-empty string, got {name!r}")

@@ -1,0 +1,173 @@
+"""The known arrays of chunks in; those of all rows, from which single rows are read, and who reads whom, out.
+
+Methods that draw single observations (`Children`, `GlobalBatch`) read rows from anywhere in the table. Its known arrays are
+therefore laid out row after row, in memory as long as they are small and in a file that is mapped otherwise. Rows that were drawn
+are put together into a small chunk of the same plan: what is hidden in them is solved there, as in any chunk.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.inference.problem import ChildSet
+from natgrad.network.bind.chunk_program import ChunkProgram, ReadyChunk
+from natgrad.network.bind.chunks import Chunks, Known
+from natgrad.network.compile.incidence import child_sets, present_elements
+from natgrad.network.compile.plan import Plan
+from natgrad.network.compile.polynomial import Factor, Take
+
+__all__ = ["RowStore"]
+
+Array = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+# Bytes of arrays that stay in memory.
+IN_MEMORY = 2**28
+# Rows of the smallest chunk that is made of drawn ones.
+LEAST = 16
+
+
+class RowStore:
+    """All rows of a table that is read in chunks, by their number.
+
+    Parameters
+    ----------
+    chunks : Chunks, without chains
+    program : ChunkProgram
+    """
+
+    def __init__(self, chunks: Chunks, program: ChunkProgram) -> None:
+        self.chunks, self.program = chunks, program
+        self.axes = _row_axes(program.plan, chunks.plate)
+        self._arrays: dict[str, Array] = {}
+        self._present: dict[str, Array] = {}
+        self._programs: dict[int, ChunkProgram] = {}
+        self._fill()
+        self.plan = self._whole_plan()
+
+    def _fill(self) -> None:
+        """One pass over the table."""
+        begin, constants = 0, dict[str, Array]()
+        for table in self.chunks.tables():
+            nodes, _ = self.chunks._nodes(table)
+            known, end = self.chunks.known(table), begin + table.n_rows
+            for key, array in known.items():
+                if key not in self.axes:
+                    constants[key] = array
+                    continue
+                rows = np.moveaxis(array, self.axes[key], 0)[: table.n_rows]
+                self._room(self._arrays, key, rows)[begin:end] = rows
+            for node in nodes:
+                if node.name in self.program.rows and node.mask is not None:
+                    axis = [plate.name for plate in node.plates].index(self.chunks.plate)
+                    rows = np.moveaxis(node.mask > 0, axis, 0)[: table.n_rows]
+                    self._room(self._present, node.name, rows)[begin:end] = rows
+            begin = end
+        self.constants = constants
+
+    def _room(self, kept: dict[str, Array], key: str, rows: Array) -> Array:
+        """The array of all rows, made when its first rows come."""
+        if key not in kept:
+            shape = (self.chunks.n_rows, *rows.shape[1:])
+            held = sum(array.nbytes for array in (*self._arrays.values(), *self._present.values()))
+            if held + rows.dtype.itemsize * int(np.prod(shape)) <= IN_MEMORY:
+                kept[key] = np.empty(shape, rows.dtype)
+            else:
+                with tempfile.TemporaryFile(prefix="natgrad-") as file:  # which goes when the array does
+                    kept[key] = np.memmap(file, rows.dtype, "w+", shape=shape)
+        return kept[key]
+
+    # -- who reads whom --
+
+    def _whole_plan(self) -> Plan:
+        """The plan of all rows, as far as it says who reads whom."""
+        plan, plate, n_rows = self.program.plan, self.chunks.plate, self.chunks.n_rows
+        terms = {}
+        for name, term in plan.terms.items():
+            if plate not in term.plates:
+                terms[name] = term
+                continue
+            present = self._present.get(name)
+            if present is not None and term.present is not None:
+                present = np.moveaxis(present, 0, term.plates.index(plate))
+            terms[name] = replace(
+                term, sizes={**term.sizes, plate: n_rows}, present=None if term.present is None else present
+            )
+        known = {key: np.moveaxis(array, 0, self.axes[key]) for key, array in self._arrays.items()}
+        return replace(plan, terms=terms, known={**self.constants, **known})
+
+    def child_sets(self, name: str) -> list[ChildSet]:
+        """The children of a global. What is hidden in rows is solved with them: its terms are read like data."""
+        found = child_sets(self.plan, self.plan.blocks[name])
+        return [replace(c, observed=True) if c.term in self.program.rows else c for c in found]
+
+    def observed(self) -> dict[str, Ints]:
+        """What can be drawn: the elements that are there of all terms of rows, and of other data."""
+        nodes = self.plan.nodes
+        return {
+            name: present_elements(term)
+            for name, term in self.plan.terms.items()
+            if name in self.program.rows or (nodes[name].is_observed and name not in self.plan.blocks)
+        }
+
+    # -- rows --
+
+    def pieces(self, rows: Ints) -> Iterator[tuple[ReadyChunk, Ints]]:
+        """Different rows, sorted, as chunks; with each, the numbers of its rows."""
+        for begin in range(0, len(rows), self.chunks.size):
+            chosen = rows[begin : begin + self.chunks.size]
+            size = min(max(LEAST, 1 << (len(chosen) - 1).bit_length()), self.chunks.size)
+            program = self._sized(size)
+            padded = np.concatenate([chosen, np.full(size - len(chosen), chosen[0])])
+            known = Known(self.constants)
+            for key, array in self._arrays.items():
+                known[key] = np.moveaxis(np.asarray(array[padded]), 0, self.axes[key])
+            known[program.weight_key] = known[program.weight_key] * (np.arange(size) < len(chosen))
+            yield program.ready(known), chosen
+
+    def _sized(self, size: int) -> ChunkProgram:
+        """The program of a chunk with so many rows."""
+        if size == self.chunks.size:
+            return self.program
+        if size not in self._programs:
+            plan = self.chunks.plan_of_size(size)
+            self._programs[size] = ChunkProgram(plan, self.chunks.local, self.chunks.plate, self.program.on.name)
+        return self._programs[size]
+
+
+def _row_axes(plan: Plan, plate: str) -> dict[str, int]:
+    """For each known array that has the rows as an axis, which one."""
+    found: dict[str, int] = {}
+
+    def note(factor: Factor) -> None:
+        for position, axis in enumerate(factor.axes):
+            if isinstance(axis, Take):
+                if plate in axis.labels:
+                    found[axis.index] = axis.labels.index(plate)
+            elif factor.known and axis == plate:
+                found[factor.source] = position
+
+    for term in plan.terms.values():
+        for monomial in term.monomials:
+            for factor in monomial.factors:
+                note(factor)
+        for name, readings in term.readings.items():
+            for reading in readings:
+                note(Factor(name, 0, tuple(reading.axes), known=False))
+    return found
+
+
+def restricted(sample: Any, plate: str, rows: Ints) -> tuple[Mapping[str, Array], Array] | None:
+    """The part of a sample whose rows are some sorted ones: where they are among these, the others with weight 0."""
+    own = np.asarray(sample.zipped[plate])
+    places = np.minimum(np.searchsorted(rows, own), len(rows) - 1)
+    here = rows[places] == own
+    if not here.any():
+        return None
+    zipped = {**sample.zipped, plate: np.where(here, places, 0).astype(np.int32)}
+    return zipped, np.where(here, sample.weight, 0.0)
