@@ -25,7 +25,7 @@ def ctrl_c(trace):
 def kept(workspace):
     """The folder of a fit that was interrupted."""
     with watching(ctrl_c):
-        said = one_line(call(*WORDS, "-o", "m", "--checkpoint", "kept", "--every", 2, "--learn-priors", "doc"))
+        said = one_line(call(*WORDS, "-o", "m", "--checkpoint", "kept", "--every", 2, "--learn-priors", "doc"), 130)
     assert "natgrad resume kept letters -o m goes on" in said
     return workspace / "kept"
 
@@ -129,3 +129,29 @@ def test_every_option_that_is_kept_is_a_word_of_the_command_line(name):
     for word in as_words(options, known):
         assert word.startswith("--")
         assert "executor" not in word
+
+
+def test_ctrl_c_keeps_the_model_so_far(workspace):
+    with watching(ctrl_c):
+        ended = call(*WORDS, "-o", "m")
+    assert ended.exit_code == 130
+    assert ended.stderr.strip().endswith(
+        "interrupted: m is the model so far; natgrad continue m letters -o NEW goes on"
+    )
+    model = ng.load("m")
+    assert len(model.trace_) == 3
+    assert not model.stop_.converged
+    assert "interrupted after step" in str(model.stop_)
+    right("continue", "m", "letters", "-o", "longer")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_asked_twice_it_ends_at_once(workspace):
+    def impatient(trace):
+        ctrl_c(trace)
+        if len(trace) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with watching(impatient):
+        assert one_line(call(*WORDS, "-o", "m"), 130) == "Error: interrupted, and nothing was written"
+    assert not (workspace / "m").exists()

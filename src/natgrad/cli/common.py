@@ -1,6 +1,7 @@
 """What every command shares: mistakes said in one line, models loaded by path, results for people or as JSON.
 
-Exit codes: 0 for success, 1 for a mistake in the data, files or settings, 2 for a call that the command does not understand.
+Exit codes: 0 for success, 1 for a mistake in the data, files or settings, 2 for a call that the command does not understand, 130 if it
+was interrupted.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 import natgrad as ng
+from natgrad.cli.interrupt import INTERRUPTED
 
 __all__ = [
     "Command",
@@ -60,6 +62,10 @@ class Command(WithExample):
         """Run it."""
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            said = UserError("interrupted, and nothing was written")
+            said.exit_code = INTERRUPTED
+            raise said from None
         except MISTAKES as error:
             if os.environ.get(TRACEBACK):
                 raise

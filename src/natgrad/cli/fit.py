@@ -17,6 +17,7 @@ import click
 from natgrad.cli.common import Command, UserError, WithExample, emit
 from natgrad.cli.held_out import held_out_option, split_input
 from natgrad.cli.inputs import MODELS, Input, Model
+from natgrad.cli.interrupt import INTERRUPTED, TERMINATED, Interruption, noticing_interrupts
 from natgrad.cli.options import config_option, estimator_options, given_parameters
 from natgrad.cli.resume import data_digest, keep_call, known_call
 from natgrad.inference.callbacks import HeldOut
@@ -92,7 +93,10 @@ def fit_command(name: str, model: Model) -> click.Command:
             source, held = split_input(source, held_out, int(fitted.seed))
         callbacks: list[Any] = [] if held is None else [HeldOut(*held)]
         begin = time.perf_counter()
-        with live_page(fitted) if live else nullcontext() as page:
+        # With a folder of checkpoints the run itself notices signals, and writes its state.
+        noticing = noticing_interrupts() if checkpoint is None else nullcontext(Interruption())
+        with noticing as interruption, live_page(fitted) if live else nullcontext() as page:
+            callbacks.append(interruption)
             if page is not None:
                 click.echo(f"the fit can be watched at {page.address}", err=True)
                 callbacks.append(page)
@@ -109,6 +113,11 @@ def fit_command(name: str, model: Model) -> click.Command:
             write_report(fitted, report, data=source.raw, names=source.names, held_out=shown)
         score = None if held is None else float(fitted.score(*held))
         tell(fitted, source.words, output, report, time.perf_counter() - begin, as_json, score)
+        if interruption.exit_code:
+            click.echo(
+                f"interrupted: {output} is the model so far; natgrad continue {output} {file} -o NEW goes on", err=True
+            )
+            raise SystemExit(interruption.exit_code)
 
     return Command(name, params=params, callback=call, help=model.summary, example=model.example)
 
@@ -132,8 +141,9 @@ def _kept(
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as stopped:
-        said = str(stopped).replace("resume=True", f"natgrad resume {folder} {words}")
-        raise UserError(said or "interrupted") from None
+        said = UserError(str(stopped).replace("resume=True", f"natgrad resume {folder} {words}") or "interrupted")
+        said.exit_code = INTERRUPTED if isinstance(stopped, KeyboardInterrupt) else TERMINATED
+        raise said from None
 
 
 def check_output(output: Path, force: bool) -> None:

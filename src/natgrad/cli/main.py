@@ -79,5 +79,5 @@ class LazyGroup(click.Group):
 def main() -> None:
     """Stochastic variational inference in Bayesian networks.
 
-    Exit codes: 0 success, 1 a mistake in files or settings, 2 a call that is not understood.
+    Exit codes: 0 success, 1 a mistake in files or settings, 2 a call that is not understood, 130 interrupted.
     """

@@ -26,6 +26,21 @@ CALLS = {
 }
 
 
+# Settings that every model has, in words for the command line; what a model says of its own settings is in its docstring.
+SHARED = {
+    "method": "Which data each step reads: 'VB()' all of them, 'SVI({\"doc\": 256})' a batch; chosen for you by default.",
+    "step": "The length of the steps of a sampled method, such as 'RobbinsMonro(forgetting=0.7)'; none is needed.",
+    "max_steps": "Stop after so many steps.",
+    "max_passes": "Stop after the data were read so many times.",
+    "max_messages": "Stop after so many messages were read.",
+    "max_seconds": "Stop after so many seconds.",
+    "seed": "Every random choice follows from it.",
+    "n_jobs": "Threads; all by default. The result is the same for any number.",
+    "executor": "The address of a Dask cluster whose workers compute; this process by default. The result is the same.",
+    "verbose": "Show a progress bar; by default on a terminal.",
+}
+
+
 class Value(click.ParamType):  # type: ignore[type-arg]  # older versions of click have no type argument
     """A number, a list, a word, or a method or step as it is written in Python."""
 
@@ -66,6 +81,7 @@ def estimator_options(estimator: type) -> list[click.Option]:
     words: dict[str, str] = {}
     for kind in reversed(estimator.__mro__):
         words |= _descriptions(kind)
+    words |= SHARED
     found = []
     for name, parameter in parameters_of(estimator).items():
         annotation = _without_none(str(parameter.annotation))
@@ -180,4 +196,6 @@ def _descriptions(estimator: type) -> dict[str, str]:
 
 
 def _first_sentence(text: str) -> str:
-    return re.split(r"(?<=[.;])\s", text, maxsplit=1)[0].rstrip(";")
+    """As many sentences as make more than a symbol ("R. By default …")."""
+    sentences = re.split(r"(?<=\.)\s", text)
+    return " ".join(sentences[:2] if len(sentences[0]) < 12 else sentences[:1])

@@ -92,6 +92,7 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
     noise_per : None, "user", "item" or "both"
         Whose noise differs: s_i, t_j ~ Gamma(ν/2, ν/2) multiply the precision, ν = ``noise_dof``.
     noise_dof : float
+        ν of ``noise_per``: small for noise that differs much.
     noise_precision, prior_precision : float, optional
         τ and α where they are known, and where learned ones start; by default they fit the variance of the ratings if they are
         learned, and are 1 if not.

@@ -40,7 +40,8 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
     kernel : natgrad.covariance function, optional
         In units of the standardised inputs and outputs; its values are where learning starts. By default an RBF with a length
         scale for each column.
-    n_inducing : int, M
+    n_inducing : int
+        The number of inducing inputs, M: more are slower and nearer to the exact process.
     likelihood : "gaussian", "student_t" or "poisson"
         Poisson has the rate exp(f).
     batch_size : int
@@ -49,7 +50,8 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         Where the inducing inputs start, in the units of X; by default k-means++.
     learn_kernel, learn_noise, learn_inducing : bool
         Which settings move with the gradient of the bound.
-    learning_rate : float, of Adam
+    learning_rate : float
+        Of Adam, for kernel, noise and inducing inputs.
     noise_variance : float
         Where the noise starts, in units of the standardised outputs.
     df : float

@@ -51,7 +51,8 @@ class HiddenMarkov(HMMFiles, ABC):
 
     Parameters
     ----------
-    n_states : int, K
+    n_states : int
+        The number of hidden states, K.
     initial_prior : float or array [K]
         Concentration of the first states; 0 forbids.
     transition_prior : float or array [K, K]
@@ -63,12 +64,15 @@ class HiddenMarkov(HMMFiles, ABC):
     method, step : as in ``Network.fit``
         By default exact sweeps of short data, memoised VB of many sequences, and subchains of long ones; `trace_.strategy` says
         why. `VB()`; `SVI({"subchain": M})`; `SVI({"sequence": size})`.
-    subchain_length, n_subchains : int, optional
-        L and M of sampled subchains.
+    subchain_length : int, optional
+        L, the length of sampled subchains.
+    n_subchains : int, optional
+        M, how many subchains a step reads.
     buffer : None, int or "grow"
         Times read on both sides of a subchain and left out of its counts. "grow": as many as it takes until nothing that lies
         beyond can change q(x_S) by more than ``buffer_tol`` (total variation).
     buffer_tol : float
+        Of ``buffer="grow"``.
     n_init : int
         Starts that are improved on a slice of the data; the best one goes on.
     max_passes : float, optional

@@ -32,7 +32,8 @@ class GaussianHMM(HiddenMarkov):
 
     Parameters
     ----------
-    n_states : int, K
+    n_states : int
+        The number of hidden states, K.
     covariance : "full" or "diag"
         Full: q(μ_k, Λ_k) is Normal–Wishart, and a row with a NaN is missing. Diagonal: Normal–Gamma for each column, and
         single entries may be missing.
@@ -99,7 +100,8 @@ class CategoricalHMM(HiddenMarkov):
 
     Parameters
     ----------
-    n_states : int, K
+    n_states : int
+        The number of hidden states, K.
     n_categories : int, optional
         V; by default the largest symbol plus one. A symbol that never occurs keeps its prior.
     emission_prior : float or array [K, V]
@@ -164,7 +166,8 @@ class PoissonHMM(HiddenMarkov):
 
     Parameters
     ----------
-    n_states : int, K
+    n_states : int
+        The number of hidden states, K.
     rate_prior : (shape, rate), optional
         Of the Gamma prior of the rates; by default shape 1 and the mean of X.
     Further settings are those of every hidden Markov model, see `HiddenMarkov`.
@@ -211,7 +214,8 @@ class BernoulliHMM(HiddenMarkov):
 
     Parameters
     ----------
-    n_states : int, K
+    n_states : int
+        The number of hidden states, K.
     track_prior : (a, b)
         Of the Beta prior of the probabilities.
     Further settings are those of every hidden Markov model, see `HiddenMarkov`.

@@ -62,11 +62,14 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
 
     Parameters
     ----------
-    n_topics : int, K
-    doc_prior : float or array [K], α of a document's shares
-    topic_prior : float, β of a topic's words
+    n_topics : int
+        The number of topics, K.
+    doc_prior : float or array [K]
+        α, the concentration of a document's shares of the topics.
+    topic_prior : float
+        β, the concentration of a topic's words.
     learn_priors : bool, "doc" or "topic"
-        Learn α, one for each topic ("doc"), β ("topic"), or both (True), from the values given on. Newton steps that are
+        Learn α, one for each topic ("doc"), β ("topic"), or both (True), starting from the values given. Newton steps that are
         taken only if they raise the objective, which still never falls; α and β stay between 0.001 and 1000.
     method, step : as in ``Network.fit``
         By default memoised VB in batches, whose bound never falls once all documents were seen; `VB()`; `SVI({"doc": size})`.
@@ -82,8 +85,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         Sweeps of the finish.
     batch_size : int, optional
         Documents in a batch, if the method does not say.
-    local_tol, local_steps : float, int
-        A document is done when its γ changes by less in the mean over topics, or after so many rounds.
+    local_tol : float
+        A document is done when its γ changes by less in the mean over topics.
+    local_steps : int
+        Most rounds for a document.
     skip_below : float
         Topics with less than this part of a document's words sit out while the others are solved; a round over all topics has
         the last word. 0: every round is over all topics, which is slower.

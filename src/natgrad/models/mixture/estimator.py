@@ -51,7 +51,8 @@ class GaussianMixture(DensityMixin, RowEstimator):
 
     Parameters
     ----------
-    n_components : int, K
+    n_components : int
+        The number of components, K.
     covariance : "full", "diag", "tied" or "spherical"
         A precision matrix for each component; one for each component and column; one matrix for all components; one number for
         each component. With "diag" and "spherical" single entries may be missing (NaN).
