@@ -120,7 +120,7 @@ def _keys(table: dict[str, Any]) -> str:
 def command_line() -> str:
     """The help of every command, as a terminal of 80 columns shows it."""
     parts = ["# Commands", "The help of each command of [the command line](../command-line.md)."]
-    context = click.Context(main, info_name="natgrad", terminal_width=80)
+    context = click.Context(main, info_name="natgrad", terminal_width=80, **main.context_settings)
     for name in sorted(COMMANDS):
         command = main.get_command(context, name)
         assert command is not None

@@ -1,7 +1,7 @@
 """What every command shares: mistakes said in one line, models loaded by path, results for people or as JSON.
 
-Exit codes: 0 for success, 1 for a mistake in the data, files or settings, 2 for a call that the command does not understand, 130 if it
-was interrupted.
+Exit codes: 0 for success, 1 for a mistake in the data, files or settings, 2 for a call that the command does not understand,
+130 if it was interrupted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ TRACEBACK = "NATGRAD_TRACEBACK"
 class UserError(click.ClickException):
     """A mistake that is said in one line."""
 
-    exit_code = 1
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # of every error of click, for the whole class
 
 
 class WithExample(click.Command):
@@ -63,9 +65,7 @@ class Command(WithExample):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            said = UserError("interrupted, and nothing was written")
-            said.exit_code = INTERRUPTED
-            raise said from None
+            raise UserError("interrupted, and nothing was written", INTERRUPTED) from None
         except MISTAKES as error:
             if os.environ.get(TRACEBACK):
                 raise

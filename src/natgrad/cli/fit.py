@@ -141,9 +141,9 @@ def _kept(
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as stopped:
-        said = UserError(str(stopped).replace("resume=True", f"natgrad resume {folder} {words}") or "interrupted")
-        said.exit_code = INTERRUPTED if isinstance(stopped, KeyboardInterrupt) else TERMINATED
-        raise said from None
+        said = str(stopped).replace("resume=True", f"natgrad resume {folder} {words}")
+        code = INTERRUPTED if isinstance(stopped, KeyboardInterrupt) else TERMINATED
+        raise UserError(said or "interrupted", code) from None
 
 
 def check_output(output: Path, force: bool) -> None:
