@@ -84,9 +84,7 @@ def split_ratings(ratings: Ratings, fraction: float, rng: np.random.Generator) -
         known = np.bincount(side[~out], minlength=int(side.max()) + 1) > 0
         out &= known[side]  # who has none left gets all back
     if not out.any():
-        raise ValueError(
-            f"holding out {fraction:g} of the ratings: every one is needed, as no user or item would keep one"
-        )
+        raise ValueError("every rating is needed, as no user or item would keep one")
     parts = []
     for chosen in (~out, out):
         users, items = ratings.user_ids[ratings.users[chosen]], ratings.item_ids[ratings.items[chosen]]
