@@ -64,7 +64,7 @@ def test_held_out_sequences_are_whole():
 def test_too_little_to_hold_out_is_said(workspace):
     (workspace / "one.txt").write_text("a word and a word and another word\n")
     result = call("fit", "lda", "one.txt", "-o", "o", "--min-documents", 1, "--max-share", 1, "--held-out", 0.5)
-    assert "--held-out needs at least 2 documents, and there is 1" in one_line(result)
+    assert "--held-out 0.5: holding out a part takes at least 2 documents, and there is 1" in one_line(result)
     assert call("fit", "lda", "letters", "-o", "o", "--held-out", 1.5).exit_code == 2
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from natgrad.data.io.open import open_source
     from natgrad.data.io.ratings import RatingsSource, read_ratings
     from natgrad.data.ratings import Ratings
+    from natgrad.data.split import train_test_split
 
 __all__ = [
     "DATASETS",
@@ -42,6 +43,7 @@ __all__ = [
     "match_rows",
     "open_source",
     "read_ratings",
+    "train_test_split",
 ]
 
 # Imported when they are asked for: whoever needs one of them does not wait for sparse matrices and optimisers.
@@ -64,6 +66,7 @@ _LAZY = {
     "Ratings": "natgrad.data.ratings",
     "RatingsSource": "natgrad.data.io.ratings",
     "read_ratings": "natgrad.data.io.ratings",
+    "train_test_split": "natgrad.data.split",
 }
 
 
