@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import operator
+import sys
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ __all__ = [
     "check_counts",
     "check_unit",
     "first",
+    "is_sparse",
     "real_number",
     "require",
     "where",
@@ -41,6 +43,12 @@ def first(bad: Any) -> tuple[int, ...] | None:
     if not np.asarray(bad).any():
         return None
     return tuple(int(i) for i in np.argwhere(bad)[0])
+
+
+def is_sparse(value: Any) -> bool:
+    """Whether it is a sparse matrix of SciPy; nobody has one unless ``scipy.sparse`` was imported, which takes a while."""
+    sparse = sys.modules.get("scipy.sparse")
+    return sparse is not None and bool(sparse.issparse(value))
 
 
 def where(place: tuple[int, ...] | None) -> str:

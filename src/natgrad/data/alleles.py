@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sparse
+import scipy
 
 from natgrad.data.corpus import Corpus, as_corpus
 
@@ -62,7 +62,7 @@ def genotypes(G: Any, names: Sequence[str] | None = None) -> Corpus:
     counts[..., 1] = np.where(missing, 0, 2 - counts[..., 0])
     loci = range(table.shape[1]) if names is None else names
     words = [f"{locus} {allele}" for locus in loci for allele in ("alt", "ref")]
-    return as_corpus(sparse.csr_array(counts.reshape(len(table), -1)), words)
+    return as_corpus(scipy.sparse.csr_array(counts.reshape(len(table), -1)), words)
 
 
 def _from_sgkit(data: Any, names: Sequence[str] | None) -> tuple[npt.NDArray[np.int64], Sequence[str] | None]:

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sparse
+import scipy
 
 from natgrad.data.numbers import refuse_masked
 from natgrad.data.words import count_words, words_of
+from natgrad.validation import is_sparse
 
 __all__ = ["NO_COUNT", "Corpus", "as_corpus", "has_names", "with_words"]
 
@@ -88,12 +89,12 @@ class Corpus:
         if self.vocabulary is None:
             raise ValueError("words can be matched to a grown vocabulary only if they have names: give vocabulary=")
         where = np.array([number[word] for word in self.vocabulary.tolist()], dtype=np.int64)
-        table = sparse.csr_array((self.counts, where[self.words], self.start), shape=(len(self), len(vocabulary)))
+        table = scipy.sparse.csr_array((self.counts, where[self.words], self.start), shape=(len(self), len(vocabulary)))
         return _from_sparse(table, vocabulary)
 
     def to_sparse(self) -> Any:
         """Documents by words, as a SciPy CSR array."""
-        return sparse.csr_array((self.counts, self.words, self.start), shape=(len(self), self.n_words))
+        return scipy.sparse.csr_array((self.counts, self.words, self.start), shape=(len(self), self.n_words))
 
     def __repr__(self) -> str:
         return f"Corpus({len(self)} documents, {self.n_words} words, {self.n_tokens:g} tokens)"
@@ -114,7 +115,7 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
     """
     if isinstance(X, Corpus):
         corpus = X
-    elif sparse.issparse(X):
+    elif is_sparse(X):
         corpus = _from_sparse(X, None)
     elif hasattr(X, "columns") and hasattr(X, "to_numpy"):
         columns = list(X.columns)
@@ -149,7 +150,7 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
 
 def _from_sparse(X: Any, vocabulary: npt.NDArray[Any] | None) -> Corpus:
     _check_real(X)
-    table = sparse.csr_array(X, dtype=np.float64, copy=True)
+    table = scipy.sparse.csr_array(X, dtype=np.float64, copy=True)
     _check(
         table.data, lambda place: (int(np.searchsorted(table.indptr, place, "right")) - 1, int(table.indices[place]))
     )
@@ -176,7 +177,7 @@ def _from_dense(X: Any, vocabulary: npt.NDArray[Any] | None) -> Corpus:
         )
     _check_real(table)
     _check(table.ravel(), lambda place: divmod(place, table.shape[1]))
-    return _from_sparse(sparse.csr_array(table), vocabulary)
+    return _from_sparse(scipy.sparse.csr_array(table), vocabulary)
 
 
 def _from_anndata(data: Any) -> Corpus:
@@ -185,7 +186,7 @@ def _from_anndata(data: Any) -> Corpus:
     table = layers["counts"] if "counts" in layers else data.X  # noqa: SIM401 - X may be slow to read
     table = table.to_memory() if hasattr(table, "to_memory") else table
     genes = np.array(list(data.var_names), dtype=object)
-    return _from_sparse(table, genes) if sparse.issparse(table) else _from_dense(table, genes)
+    return _from_sparse(table, genes) if is_sparse(table) else _from_dense(table, genes)
 
 
 def _from_xarray(data: Any) -> Corpus:
@@ -228,7 +229,7 @@ def _from_pairs(X: Iterable[Any], n_words: int | None) -> Corpus:
     if n_words is not None and needed > n_words:
         raise ValueError(f"a document has word number {needed - 1}, and the vocabulary has {n_words} words")
     shape = (len(start) - 1, needed if n_words is None else n_words)
-    return _from_sparse(sparse.csr_array((counts, words, start), shape=shape), None)
+    return _from_sparse(scipy.sparse.csr_array((counts, words, start), shape=shape), None)
 
 
 def _named(corpus: Corpus, vocabulary: Words | None) -> Corpus:

@@ -27,9 +27,9 @@ from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sparse
 
 from natgrad.data.corpus import Corpus, has_names
+from natgrad.validation import is_sparse
 
 __all__ = [
     "ArraySource",
@@ -116,7 +116,7 @@ class ArraySource(RowSource):
     """An array [n, …], a SciPy sparse matrix or a memory map; nothing is copied but what is handed out."""
 
     def __init__(self, array: Any, size: int | None = None, shuffle: int | None = None) -> None:
-        self.array = array.tocsr() if sparse.issparse(array) else np.asanyarray(array)
+        self.array = array.tocsr() if is_sparse(array) else np.asanyarray(array)
         if self.array.ndim < 1:
             raise ValueError(f"data must have rows, got {array!r}")
         super().__init__(int(self.array.shape[0]), size, shuffle)
@@ -198,7 +198,7 @@ def as_stream(X: Any, size: int | None = None) -> Stream | None:
 
 
 def _is_table(X: Any) -> bool:
-    return sparse.issparse(X) or has_names(X) or isinstance(X, Corpus) or (isinstance(X, np.ndarray) and X.ndim == 2)
+    return is_sparse(X) or has_names(X) or isinstance(X, Corpus) or (isinstance(X, np.ndarray) and X.ndim == 2)
 
 
 def _grouped(parts: Iterator[Any], size: int) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sparse
+import scipy
 
 __all__ = ["count_words", "words_of"]
 
@@ -57,6 +57,6 @@ def count_words(
     for new, word in enumerate(names):
         rank[number[word]] = new
     columns = rank[np.array(places, dtype=np.int64)]
-    table = sparse.csr_array((np.array(counts, dtype=np.int64), columns, start), shape=(len(texts), len(names)))
+    table = scipy.sparse.csr_array((np.array(counts, dtype=np.int64), columns, start), shape=(len(texts), len(names)))
     table.sort_indices()
     return table, names

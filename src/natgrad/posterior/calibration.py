@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 __all__ = ["Calibration"]
 
@@ -54,7 +54,7 @@ class Calibration:
             counts = self._counts(name, bins)
             expected = counts.sum() / bins
             weight = len(ranks) / max(1, ranks.size)
-            found[name] = float(stats.chi2.sf(weight * ((counts - expected) ** 2 / expected).sum(), bins - 1))
+            found[name] = float(scipy.stats.chi2.sf(weight * ((counts - expected) ** 2 / expected).sum(), bins - 1))
         return found
 
     def plot(self, path: Any = None, names: Sequence[str] | None = None, bins: int = 10) -> Any:
@@ -75,7 +75,7 @@ class Calibration:
         axes = np.ravel(figure.subplots(rows, columns, squeeze=False))
         for axis, name in zip(axes, chosen, strict=False):
             counts, n = self._counts(name, bins), len(self.ranks[name])
-            low, high = stats.binom.ppf([0.025, 0.975], n, 1 / bins) / n * bins
+            low, high = scipy.stats.binom.ppf([0.025, 0.975], n, 1 / bins) / n * bins
             axis.axhspan(low, high, color="0.9", zorder=0)
             axis.bar((np.arange(bins) + 0.5) / bins, counts / counts.sum() * bins, 0.9 / bins, color="tab:blue")
             axis.axhline(1.0, color="0.5", linewidth=0.8)

@@ -11,7 +11,7 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sparse
+import scipy
 
 from natgrad.data.corpus import Corpus, as_corpus
 from natgrad.data.io.file_errors import as_file_error
@@ -76,7 +76,7 @@ class H5adSource(RowSource):
         back[order] = np.arange(len(wanted))
         with as_file_error(self.path, *STRANGE), self._opened() as file:
             parts = [self._run(file[self.place], int(run[0]), int(run[-1]) + 1) for run in runs]
-            return as_corpus(sparse.vstack(parts, format="csr")[back], self.names)
+            return as_corpus(scipy.sparse.vstack(parts, format="csr")[back], self.names)
 
     def runs(self) -> Iterator[Corpus]:
         """Cells as they stand in the file."""
@@ -84,11 +84,11 @@ class H5adSource(RowSource):
 
     def _run(self, table: Any, begin: int, end: int) -> Any:
         if not self.sparse:
-            return sparse.csr_array(table[begin:end])
+            return scipy.sparse.csr_array(table[begin:end])
         start = np.asarray(table["indptr"][begin : end + 1], dtype=np.int64)
         inside = slice(int(start[0]), int(start[-1]))
         parts = table["data"][inside], table["indices"][inside], start - start[0]
-        return sparse.csr_array(parts, shape=(end - begin, self.n_words))
+        return scipy.sparse.csr_array(parts, shape=(end - begin, self.n_words))
 
     def _opened(self) -> Any:
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sparse
+import scipy
 
 from natgrad.data.corpus import Corpus, as_corpus
 from natgrad.data.io.docword import read_docword
@@ -188,7 +188,7 @@ def _text(value: Any) -> str:
 def _from_npz(path: Path, words: list[str] | None) -> Corpus:
     try:
         with path.open("rb") as raw:
-            counts = sparse.load_npz(raw)
+            counts = scipy.sparse.load_npz(raw)
     except (ValueError, OSError, KeyError) as error:
         raise ValueError(f"{path}: not a sparse matrix of scipy.sparse.save_npz ({error})") from None
     return as_corpus(counts, None if words is None else np.array(words, dtype=object))

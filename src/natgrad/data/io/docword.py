@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import final
 
 import numpy as np
-import scipy.sparse as sparse
+import scipy
 
 from natgrad.data.corpus import Corpus, Words, as_corpus
 from natgrad.data.io.coordinates import Entries, Layout, entry_blocks
@@ -91,7 +91,7 @@ class DocwordSource(TextSource):
 
     def _corpus(self, parts: list[Entries], begin: int, end: int) -> Corpus:
         row, column, value = (np.concatenate(column) for column in zip(*parts, strict=True)) if parts else _NONE
-        table = sparse.coo_array((value, (row - begin, column)), shape=(end - begin, self.n_words))
+        table = scipy.sparse.coo_array((value, (row - begin, column)), shape=(end - begin, self.n_words))
         return as_corpus(table, self.vocabulary)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import final
 
 import numpy as np
-import scipy.sparse as sparse
+import scipy
 
 from natgrad.data.corpus import Corpus, Words, as_corpus
 from natgrad.data.io.file_errors import raises_file_error
@@ -87,4 +87,4 @@ def _corpus(documents: list[Document], n_words: int, vocabulary: Words | None) -
     start = np.cumsum([0, *(len(words) for words, _ in documents)])
     words = np.fromiter(chain.from_iterable(words for words, _ in documents), np.int64, start[-1])
     counts = np.fromiter(chain.from_iterable(counts for _, counts in documents), np.float64, start[-1])
-    return as_corpus(sparse.csr_array((counts, words, start), shape=(len(documents), n_words)), vocabulary)
+    return as_corpus(scipy.sparse.csr_array((counts, words, start), shape=(len(documents), n_words)), vocabulary)

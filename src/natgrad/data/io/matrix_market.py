@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sparse
+import scipy
 
 from natgrad.data.io.coordinates import Layout, entry_blocks
 from natgrad.data.io.file_errors import raises_file_error
@@ -79,13 +79,13 @@ def _sparse(path: Path, file: TextIO, head: _Head) -> Any:
     names = ("row", "column") if head.field == "pattern" else ("row", "column", "value")
     blocks = list(entry_blocks(path, file, Layout(names, (rows, columns), n_entries, head.n_lines)))
     if not blocks:
-        return sparse.csr_array((rows, columns))
+        return scipy.sparse.csr_array((rows, columns))
     i, j, values = (np.concatenate(part) for part in zip(*blocks, strict=True))
     if head.mirrored:
         off = i != j
         i, j = np.concatenate([i, j[off]]), np.concatenate([j, i[off]])
         values = np.concatenate([values, head.mirrored * values[off]])
-    return sparse.csr_array(sparse.coo_array((values, (i, j)), shape=(rows, columns)))
+    return scipy.sparse.csr_array(scipy.sparse.coo_array((values, (i, j)), shape=(rows, columns)))
 
 
 def _dense(values: npt.NDArray[np.float64], head: _Head) -> npt.NDArray[np.float64]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-import scipy.sparse as sparse
+import scipy
 
 from natgrad.data.io.text import TextSource, number_in, open_text, pairs_in, wrong_field
 
@@ -52,7 +52,7 @@ class SvmlightSource(TextSource):
             features = np.fromiter(chain.from_iterable(numbers for numbers, _ in group), np.int64) - self.first
             values = np.fromiter(chain.from_iterable(values for _, values in group), np.float64)
             start = np.cumsum([0, *(len(numbers) for numbers, _ in group)])
-            table = sparse.csr_array((values, features, start), shape=(len(group), self.n_features))
+            table = scipy.sparse.csr_array((values, features, start), shape=(len(group), self.n_features))
             table.sum_duplicates()
             yield table
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sparse
+import scipy
 
 from natgrad.data.corpus import Corpus
 from natgrad.data.words import words_of
@@ -43,7 +43,7 @@ def coherence(words: Ints, X: Any, corpus: Corpus, vocabulary: Any, how: How) ->
 def of_documents(words: Ints, corpus: Corpus) -> list[Floats]:
     """For each topic, the share of the documents that have both of two of its words [n, n]; p_i is on the diagonal."""
     table = corpus.to_sparse()
-    present = sparse.csr_array((np.ones(table.nnz), table.indices, table.indptr), shape=table.shape).tocsc()
+    present = scipy.sparse.csr_array((np.ones(table.nnz), table.indices, table.indptr), shape=table.shape).tocsc()
     return [_together(present[:, chosen]) for chosen in words]
 
 
@@ -65,7 +65,7 @@ def of_windows(words: Ints, texts: Sequence[str], vocabulary: Any, size: int = W
             columns.append(np.full(last - first + 1, word))
         begin += n_windows
     row, column = np.concatenate(rows), np.concatenate(columns)
-    table = sparse.csr_array((np.ones(len(row)), (row, column)), shape=(begin, len(chosen)))
+    table = scipy.sparse.csr_array((np.ones(len(row)), (row, column)), shape=(begin, len(chosen)))
     table.sum_duplicates()
     table.data[:] = 1.0
     present = table.tocsc()

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sparse
+import scipy
 
 from natgrad.data.corpus import NO_COUNT, Corpus
 from natgrad.data.numbers import refuse_masked
 from natgrad.data.words import words_of
+from natgrad.validation import is_sparse
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import State
@@ -49,8 +50,8 @@ class OneDocument:
         several = isinstance(document, (list, tuple))
         if isinstance(document, str) or (several and document and all(isinstance(word, str) for word in document)):
             return self._from_text(document)
-        if sparse.issparse(document):
-            row = sparse.csr_array(document.reshape(1, -1))
+        if is_sparse(document):
+            row = scipy.sparse.csr_array(document.reshape(1, -1))
             self._check_size(row.shape[1])
             row.sum_duplicates()
             return self._checked(row.indices.astype(np.int64), row.data.astype(np.float64))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sparse
+import scipy
 
 from natgrad.data.corpus import Corpus
 
@@ -51,7 +51,7 @@ def _seed_documents(corpus: Corpus, n: int, rng: np.random.Generator) -> Floats:
         return np.zeros((n, corpus.n_words))
     chosen = np.sort(rng.choice(filled, min(max(CANDIDATES, PER_TOPIC * n), len(filled)), replace=False))
     part = corpus.documents(chosen)
-    shares = sparse.csr_array(sparse.diags_array(1.0 / part.lengths) @ part.to_sparse())
+    shares = scipy.sparse.csr_array(scipy.sparse.diags_array(1.0 / part.lengths) @ part.to_sparse())
     seeds: Floats = shares[_far_apart(np.sqrt(shares), n, rng)].toarray()
     return seeds
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sparse
+import scipy
 
 from natgrad.data.corpus import Corpus
 
@@ -88,7 +88,7 @@ def split_tokens(corpus: Corpus, rng: np.random.Generator) -> tuple[Corpus, Corp
     halves = []
     for part in (first, counts - first):
         # A copy: what is eliminated from one half must stay in the other.
-        half = sparse.csr_array((part, table.indices, table.indptr), shape=table.shape, copy=True)
+        half = scipy.sparse.csr_array((part, table.indices, table.indptr), shape=table.shape, copy=True)
         half.eliminate_zeros()
         halves.append(
             Corpus(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from natgrad.network.language.binary import Bernoulli, Binomial
 from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
@@ -78,15 +78,15 @@ SAMPLE: dict[type, Callable[..., Array]] = {
     **LEAF_SAMPLE,
 }
 LOG_DENSITY: dict[type, Callable[[Array, dict[str, Array]], Array]] = {
-    Normal: lambda x, s: stats.norm.logpdf(x, s["mean"], 1.0 / np.sqrt(s["precision"])),
+    Normal: lambda x, s: scipy.stats.norm.logpdf(x, s["mean"], 1.0 / np.sqrt(s["precision"])),
     MultivariateNormal: lambda x, s: _vector_density(x, s["mean"], s["precision"]),
-    Gamma: lambda x, s: stats.gamma.logpdf(x, s["shape"], scale=1.0 / s["rate"]),
-    Exponential: lambda x, s: stats.expon.logpdf(x, scale=1.0 / s["rate"]),
-    Poisson: lambda x, s: stats.poisson.logpmf(x, s["rate"]),
-    Bernoulli: lambda x, s: stats.bernoulli.logpmf(x, s["prob"]),
-    Binomial: lambda x, s: stats.binom.logpmf(x, s["trials"], s["prob"]),
+    Gamma: lambda x, s: scipy.stats.gamma.logpdf(x, s["shape"], scale=1.0 / s["rate"]),
+    Exponential: lambda x, s: scipy.stats.expon.logpdf(x, scale=1.0 / s["rate"]),
+    Poisson: lambda x, s: scipy.stats.poisson.logpmf(x, s["rate"]),
+    Bernoulli: lambda x, s: scipy.stats.bernoulli.logpmf(x, s["prob"]),
+    Binomial: lambda x, s: scipy.stats.binom.logpmf(x, s["trials"], s["prob"]),
     Categorical: lambda x, s: _category_density(x, s["probs"]),
-    Beta: lambda x, s: stats.beta.logpdf(x, s["a"], s["b"]),
+    Beta: lambda x, s: scipy.stats.beta.logpdf(x, s["a"], s["b"]),
     Wishart: lambda x, s: _wishart_density(x, s["dof"], s["rate"]),
     Dirichlet: lambda x, s: _simplex_density(x, s["concentration"]),
     Multinomial: lambda x, s: gammaln(x.sum(-1) + 1.0) - gammaln(x + 1.0).sum(-1) + xlogy(x, s["probs"]).sum(-1),

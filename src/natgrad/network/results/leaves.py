@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from natgrad.network.language.counts import NegativeBinomial
 from natgrad.network.language.robust import Laplace, LogNormal, Ordinal, StudentT, TruncatedNormal
@@ -61,7 +61,7 @@ def _truncated_density(node: Any, x: Array, s: Slots) -> Array:
     low, high = np.where(a > 0, -b, a), np.where(a > 0, -a, b)
     mass = log_ndtr(high) + np.log1p(-np.exp(log_ndtr(low) - log_ndtr(high)))
     inside = (x >= node.lower) & (x <= node.upper)
-    return np.where(inside, stats.norm.logpdf(x, s["mean"], _sd(s)) - mass, -np.inf)
+    return np.where(inside, scipy.stats.norm.logpdf(x, s["mean"], _sd(s)) - mass, -np.inf)
 
 
 LEAF_SAMPLE: dict[type, Draw] = {
@@ -74,10 +74,10 @@ LEAF_SAMPLE: dict[type, Draw] = {
 }
 # These take the node, too: some of their parameters are no slots.
 LEAF_LOG_DENSITY: dict[type, Callable[[Any, Array, Slots], Array]] = {
-    StudentT: lambda node, x, s: stats.t.logpdf(x, s["df"], s["mean"], _sd(s)),
-    Laplace: lambda node, x, s: stats.laplace.logpdf(x, s["mean"], _sd(s)),
-    LogNormal: lambda node, x, s: stats.lognorm.logpdf(x, _sd(s), scale=np.exp(s["mean"])),
-    NegativeBinomial: lambda node, x, s: stats.nbinom.logpmf(x, s["shape"], 1.0 - s["prob"]),
+    StudentT: lambda node, x, s: scipy.stats.t.logpdf(x, s["df"], s["mean"], _sd(s)),
+    Laplace: lambda node, x, s: scipy.stats.laplace.logpdf(x, s["mean"], _sd(s)),
+    LogNormal: lambda node, x, s: scipy.stats.lognorm.logpdf(x, _sd(s), scale=np.exp(s["mean"])),
+    NegativeBinomial: lambda node, x, s: scipy.stats.nbinom.logpmf(x, s["shape"], 1.0 - s["prob"]),
     Ordinal: _ordinal_density,
     TruncatedNormal: _truncated_density,
 }

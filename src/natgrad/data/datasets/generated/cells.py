@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sparse
+import scipy
 
 from natgrad.data.datasets.generated.checks import check_sizes
 
@@ -52,7 +52,7 @@ class Cells(NamedTuple):
         marked = np.full(len(self.var_names), -1)
         for k, genes in enumerate(self.markers):
             marked[genes] = k
-        table = AnnData(sparse.csr_matrix(self.X))
+        table = AnnData(scipy.sparse.csr_matrix(self.X))
         table.obs_names, table.var_names = self.obs_names, self.var_names
         table.obsm["shares"], table.varm["programmes"] = self.shares, self.programmes.T
         table.var["marker_of"] = marked
@@ -118,7 +118,7 @@ def make_cells(
     if dispersion:
         mean *= rng.gamma(1.0 / dispersion, dispersion, mean.shape)
     return Cells(
-        sparse.csr_array(rng.poisson(mean)),
+        scipy.sparse.csr_array(rng.poisson(mean)),
         np.array([f"cell{i:05d}" for i in range(n_cells)]),
         np.array([f"gene{j:04d}" for j in range(n_genes)]),
         shares,
