@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage oldest lint format docs bench slow examples clean
+.PHONY: help demo test kernels coverage oldest lint format docs bench slow examples clean
 
 help:
 	@echo "make demo    fit a model and show the result"
@@ -32,8 +32,14 @@ help:
 demo: $(VENV)/.dev
 	@$(BIN)/python -m natgrad.demo
 
-test: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal   # neighbours share what is compiled
+# The kernels are compiled while the linters run; then neighbours among the tests share what JAX compiles.
+test: $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs=2 lint kernels
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# What is compiled already is read from disk, which takes two seconds.
+kernels: $(VENV)/.dev
+	@PYTHONPATH=tests $(BIN)/python tests/kernels/without_compiler.py
 
 # Python 3.11 traces every line, which takes 40 % more processor time; 3.12 and newer are asked by the interpreter itself.
 coverage: $(VENV)/.dev

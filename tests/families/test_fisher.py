@@ -37,10 +37,26 @@ CASES = {
         },
     ),
 }
+# Whose value packs a mean beside its precision, so that it is no statistic: its covariances are differentiated.
+JOINT = {
+    "Binary": (families.Binary(), {"prob": [0.2, 0.9]}),
+    "NormalGamma": (
+        families.NormalGamma(),
+        {"mean": [1.5, -3.0], "scale": [2.0, 0.3], "shape": [0.4, 7.0], "rate": [2.0, 0.1]},
+    ),
+    "NormalWishart": (
+        families.NormalWishart(),
+        {"mean": [[1.0, -2.0]], "scale": [0.7], "dof": [3.5], "rate": [[[2.0, 0.3], [0.3, 1.0]]]},
+    ),
+    "TiedNormalWishart": (
+        families.TiedNormalWishart(),
+        {"mean": [[[1.0, -2.0], [0.5, 3.0]]], "scale": [[0.7, 2.0]], "dof": [3.5], "rate": [[[2.0, 0.3], [0.3, 1.0]]]},
+    ),
+}
 
 
 def natural(name: str) -> tuple[Family, tuple[np.ndarray, ...]]:
-    family, usual = CASES[name]
+    family, usual = (CASES | JOINT)[name]
     lam = family.natural(**{key: np.array(value) for key, value in usual.items()})
     return family, tuple(map(np.asarray, lam))
 
@@ -51,7 +67,7 @@ def slope(function, lam: tuple, change: tuple, step: float = 1e-5) -> list[np.nd
     return [(np.asarray(a) - np.asarray(b)) / (2.0 * step) for a, b in zip(*ends, strict=True)]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CASES | JOINT)
 def test_times_is_the_derivative_of_the_moments(name):
     family, lam = natural(name)
     rng = np.random.default_rng(3)

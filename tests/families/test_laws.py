@@ -1,6 +1,7 @@
 """The theorems every family obeys. A new family is one more line in `CASES`."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import jax
@@ -135,9 +136,7 @@ def _close(a: nf.Stats, b: nf.Stats, rtol: float = 1e-9, atol: float = 1e-9) -> 
 @seeds
 def test_gradient_of_log_normalizer_is_the_moments(case: Case, seed: int) -> None:
     lam = case.lam(np.random.default_rng(seed))
-    with jax.enable_x64(True):
-        gradient = _gradient(case.family)(tuple(jax.numpy.asarray(g) for g in lam))
-    _close(gradient, case.family.expected_stats(lam), rtol=1e-8, atol=1e-8)
+    _close(_compiled(case.family, lam)[-1], case.family.expected_stats(lam), rtol=1e-8, atol=1e-8)
 
 
 @every_family
@@ -148,10 +147,8 @@ def test_numpy_and_jax_agree(case: Case, seed: int) -> None:
     _close(mu, case.family.expected_stats(lam))
     np.testing.assert_allclose(a, case.family.log_normalizer(lam))
     assert all(isinstance(m, np.ndarray | np.floating) for m in (*mu, a))
-    with jax.enable_x64(True):
-        traced = tuple(jax.numpy.asarray(g) for g in lam)
-        mu_jax, a_jax, ok, total, entropy = _everything(case.family)(traced)
-        assert all(m.dtype == np.float64 for m in mu_jax)
+    mu_jax, a_jax, ok, total, entropy, _ = _compiled(case.family, lam)
+    assert all(m.dtype == np.float64 for m in mu_jax)
     _close(mu_jax, mu)
     np.testing.assert_allclose(a_jax, a, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(total, case.family.inner(lam, mu), rtol=1e-9, atol=1e-9)
@@ -192,6 +189,25 @@ def test_kl_and_entropy_are_averages_over_samples(case: Case, rng: Rng) -> None:
     if not isinstance(case.family, nf.Poisson):  # its f(x) has a test of its own
         log_q = case.family.inner(lam, phi) - case.family.log_normalizer(lam)
         assert np.all(abs(log_q.mean(0) + case.family.entropy(lam)) < 6 * log_q.std(0) / np.sqrt(n) + 1e-9)
+
+
+@pytest.mark.slow
+@every_family
+def test_fisher_is_the_hessian_of_the_log_normalizer(case: Case, rng: Rng) -> None:
+    """By JAX, where the families have closed forms."""
+    lam = case.lam(rng, ())
+    sizes = np.cumsum([np.size(g) for g in lam])
+
+    def log_normalizer(vector: jax.Array) -> jax.Array:
+        parts = jax.numpy.split(vector, sizes[:-1])
+        # A is a function of symmetric matrices; projecting inside gives Cov(φ), not half of it.
+        return case.family.log_normalizer(
+            case.family.project(tuple(part.reshape(np.shape(g)) for part, g in zip(parts, lam, strict=True)))
+        )
+
+    with jax.enable_x64(True):
+        hessian = jax.jit(jax.hessian(log_normalizer))(np.concatenate([np.ravel(g) for g in lam]))
+    np.testing.assert_allclose(case.family.fisher(lam), hessian, rtol=1e-8, atol=1e-9 * np.abs(hessian).max())
 
 
 @pytest.mark.parametrize(
@@ -266,9 +282,7 @@ def test_valid_sees_nan_and_infinity(case: Case, seed: int) -> None:
         broken = [g.copy() for g in lam]
         broken[k].reshape(-1)[0] = bad
         assert case.family.valid(tuple(broken)).tolist() == [False, True]
-        with jax.enable_x64(True):
-            traced = tuple(jax.numpy.asarray(g) for g in broken)
-            assert _valid(case.family)(traced).tolist() == [False, True]
+        assert _compiled(case.family, tuple(broken))[2].tolist() == [False, True]
 
 
 @every_family
@@ -313,25 +327,17 @@ def test_project_symmetrises_symmetric_statistics_only(case: Case, seed: int) ->
         np.testing.assert_array_equal(p, 0.5 * (g + np.swapaxes(g, -1, -2)) if symmetric else g)
 
 
-# Compiled once per family: Hypothesis calls them a hundred times.
-_compiled: dict[tuple[str, nf.Family], Callable[..., object]] = {}
-
-
-def _once(name: str, family: nf.Family, function: Callable[..., object]) -> Callable[..., object]:
-    return _compiled.setdefault((name, family), jax.jit(function))
-
-
-def _gradient(family: nf.Family) -> Callable[..., nf.Stats]:
-    return _once("gradient", family, jax.grad(lambda lam: family.log_normalizer(family.project(lam)).sum()))
-
-
-def _valid(family: nf.Family) -> Callable[..., np.ndarray]:
-    return _once("valid", family, family.valid)
-
-
-def _everything(family: nf.Family) -> Callable[..., tuple]:
-    def function(lam: nf.Stats) -> tuple:
+@cache
+def _program(family: nf.Family) -> Callable[[nf.Stats], tuple]:
+    def program(lam: nf.Stats) -> tuple:
         mu, a = family.moments(lam)
-        return mu, a, family.valid(lam), family.inner(lam, mu), family.entropy(lam)
+        gradient = jax.grad(lambda lam: family.log_normalizer(family.project(lam)).sum())(lam)
+        return mu, a, family.valid(lam), family.inner(lam, mu), family.entropy(lam), gradient
 
-    return _once("everything", family, function)
+    return jax.jit(program)
+
+
+def _compiled(family: nf.Family, lam: nf.Stats) -> tuple:
+    """Moments, A, validity, ⟨λ, μ⟩, entropy and ∇A as JAX has them; one program a family, which all tests here share."""
+    with jax.enable_x64(True):
+        return _program(family)(tuple(jax.numpy.asarray(g) for g in lam))

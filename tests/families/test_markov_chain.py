@@ -64,14 +64,16 @@ def _assert_enumerated(chain: nf.MarkovChain, lam: nf.Stats) -> None:
             np.testing.assert_allclose(m, e, rtol=1e-9, atol=1e-12)
 
 
-SHAPES = [
-    (nf.MarkovChain(), 1, 3),
+SHAPES = [(nf.MarkovChain(), 1, 3), (nf.MarkovChain(), 5, 3), (nf.MarkovChain((2, 3)), 5, 3)]
+OTHER_SHAPES = [
     (nf.MarkovChain(), 2, 1),
     (nf.MarkovChain(), 6, 3),
     (nf.MarkovChain((1, 3, 2)), 6, 3),
     (nf.MarkovChain((1, 1, 1)), 3, 2),
 ]
-shapes = pytest.mark.parametrize(("chain", "n_times", "n_states"), SHAPES)
+NAMES = ("chain", "n_times", "n_states")
+# Each shape is a program to compile.
+shapes = pytest.mark.parametrize(NAMES, SHAPES + [pytest.param(*s, marks=pytest.mark.slow) for s in OTHER_SHAPES])
 
 
 @shapes
@@ -83,7 +85,7 @@ def test_enumeration(chain: nf.MarkovChain, n_times: int, n_states: int, seed: i
     _assert_enumerated(chain, lam)
 
 
-@shapes
+@pytest.mark.parametrize(NAMES, SHAPES + OTHER_SHAPES)
 def test_fisher_by_enumeration(chain: nf.MarkovChain, n_times: int, n_states: int, rng: np.random.Generator) -> None:
     lam = tuple(rng.normal(size=s) for s in ((n_times, n_states), n_states, (n_states, n_states)))
     np.testing.assert_allclose(chain.fisher(lam), enumerate_paths(chain, lam)[2], rtol=1e-9, atol=1e-10)
@@ -115,7 +117,7 @@ def test_forbidden_transitions_and_states(rng: np.random.Generator) -> None:
     assert np.all(np.diff(paths, axis=-1) >= 0)
     assert np.all(paths[:, 0] == 0)
     with jax.enable_x64(True):
-        gradient = jax.grad(chain.log_normalizer)(tuple(jax.numpy.asarray(g) for g in lam))
+        gradient = jax.jit(jax.grad(chain.log_normalizer))(tuple(jax.numpy.asarray(g) for g in lam))
     for g, m in zip(gradient, chain.expected_stats(lam), strict=True):
         np.testing.assert_allclose(g, m, rtol=1e-9, atol=1e-12)
 

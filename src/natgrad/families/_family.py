@@ -15,15 +15,12 @@ number of trials, bounds): known numbers that travel in λ so that each element 
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from natgrad._jax import in_64_bits
 from natgrad.families import _ops as ops
 from natgrad.families._ops import Array, Stats
 
@@ -248,13 +245,9 @@ class Family(ABC):
         Flattened in the order of the statistics, each in C order. With a symmetric statistic φ the entries
         (i, j) and (j, i) are the same random number, so the matrix is singular there.
         """
-        wide = ops.align(numpy_stats(lam), self.stat_ndims)
-        plates = wide[0].shape[: wide[0].ndim - self.stat_ndims[0]]
-        flat = np.concatenate([g.reshape((*plates, -1)) for g in wide], axis=-1)
-        hessian = _compiled_hessian(self, tuple(g.shape[len(plates) :] for g in wide))
-        with in_64_bits():
-            rows = np.asarray(hessian(flat.reshape((-1, flat.shape[-1]))))
-        return rows.reshape((*plates, flat.shape[-1], flat.shape[-1]))
+        from natgrad.families.fisher import fisher_matrix  # which knows all families
+
+        return fisher_matrix(self, lam)
 
 
 def numpy_stats(lam: Stats) -> tuple[NDArray[np.float64], ...]:
@@ -278,23 +271,6 @@ def tails(mass: float) -> tuple[float, float]:
 def draws(n: int | None, plates: tuple[int, ...]) -> tuple[int, ...]:
     """The leading shape of a sample."""
     return plates if n is None else (n, *plates)
-
-
-@functools.lru_cache(maxsize=64)
-def _compiled_hessian(family: Family, shapes: tuple[tuple[int, ...], ...]) -> Callable[[Array], Array]:
-    """∇²A of rows of flattened λ; kept, because compiling takes a second and running a millisecond."""
-    import jax
-
-    sizes = [int(np.prod(s)) for s in shapes]
-    ends = np.cumsum(sizes)
-
-    def log_normalizer(vector: Array) -> Array:
-        parts = zip(ends, sizes, shapes, strict=True)
-        lam = tuple(vector[end - size : end].reshape(shape) for end, size, shape in parts)
-        # A is a function of symmetric matrices; projecting inside gives Cov(φ), not half of it.
-        return family.log_normalizer(family.project(lam))
-
-    return jax.jit(jax.vmap(jax.hessian(log_normalizer)))
 
 
 def _is_concrete(x: Array) -> bool:

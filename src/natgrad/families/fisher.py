@@ -2,8 +2,8 @@
 
 V = ∇²A(λ) = Cov(φ) maps a change of λ to the change of the moments, dμ = V dλ. The value x of a node is a statistic of most
 families (the first one) but not of a Dirichlet, whose statistics are logarithms; Cov(x, φ) = ∂E[x]/∂λ whatever x is.
-`Family.fisher` makes the matrix; here nothing of that size is made, and NumPy does it in closed form. Families without one are
-differentiated by JAX.
+`fisher_matrix` makes V itself, column by column; elsewhere nothing of that size is made. NumPy does it in closed form. Families
+without one are differentiated by JAX.
 """
 
 from __future__ import annotations
@@ -13,16 +13,20 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from natgrad import special as sp
 from natgrad._jax import in_64_bits
 from natgrad.families import _ops as ops
+from natgrad.families._binary import Binary
 from natgrad.families._chain import MarkovChain
 from natgrad.families._chain_fisher import chain_covariance
 from natgrad.families._family import Family, numpy_stats
+from natgrad.families._gamma import Wishart
+from natgrad.families._joint import NormalGamma, TiedNormalWishart
 from natgrad.families._ops import Array, Stats
 
-__all__ = ["Covariances", "covariances"]
+__all__ = ["Covariances", "covariances", "fisher_matrix"]
 
 Times = Callable[[Stats], Stats]
 # Steps of a chain above which compiling pays.
@@ -77,6 +81,29 @@ def covariances(family: Family, lam: Stats) -> Covariances:
     )
 
 
+def fisher_matrix(family: Family, lam: Stats) -> NDArray[np.float64]:
+    """V = ∇²A [..., P, P] over the flattened λ: V e_p for every unit vector e_p.
+
+    Examples
+    --------
+    >>> from natgrad.families import Normal
+    >>> fisher_matrix(Normal(), Normal().natural(mean=3.0, precision=4.0)).tolist()
+    [[0.25, 1.5], [1.5, 9.125]]
+    """
+    lam = ops.align(numpy_stats(lam), family.stat_ndims)
+    plates = lam[0].shape[: lam[0].ndim - family.stat_ndims[0]]
+    events = [g.shape[len(plates) :] for g in lam]
+    sizes = [int(np.prod(event)) for event in events]
+    eye = np.split(np.eye(sum(sizes)), np.cumsum(sizes)[:-1], axis=1)
+    # The unit vectors lie along a first plate of λ, which is the same all along it.
+    between = (1,) * len(plates)
+    units = [e.reshape((-1, *between, *event)) for e, event in zip(eye, events, strict=True)]
+    along = tuple(np.broadcast_to(g, (sum(sizes), *g.shape)) for g in lam)
+    change = tuple(np.broadcast_to(e, g.shape) for e, g in zip(units, along, strict=True))
+    rows = [np.reshape(column, (sum(sizes), *plates, -1)) for column in covariances(family, along).times(change)]
+    return np.moveaxis(np.concatenate(rows, axis=-1), 0, -1)
+
+
 # -- closed forms of V --
 
 
@@ -129,6 +156,51 @@ def _wishart(lam: Stats) -> Times:
     return times
 
 
+def _normal_gamma(lam: Stats) -> Times:
+    usual = NormalGamma().usual(lam)
+    mean, scale, tau = usual["mean"], usual["scale"], usual["shape"] / usual["rate"]
+    gamma = _gamma((-usual["rate"], usual["shape"] - 1.0))
+
+    def times(change: Stats) -> Stats:
+        d_scale = -2.0 * change[1]
+        d_mean = (change[0] - mean * d_scale) / scale
+        d_tau, d_log = gamma((change[2] + mean * (0.5 * mean * d_scale + scale * d_mean), change[3]))
+        second = 2.0 * mean * tau * d_mean + mean**2 * d_tau - d_scale / scale**2
+        return tau * d_mean + mean * d_tau, second, d_tau, d_log
+
+    return times
+
+
+def _normal_wishart(lam: Stats) -> Times:
+    """One mean is several of which there is one."""
+    tied = _tied_normal_wishart((lam[0][..., None, :], lam[1][..., None], *lam[2:]))
+
+    def times(change: Stats) -> Stats:
+        first, second, *rest = tied((change[0][..., None, :], change[1][..., None], *change[2:]))
+        return first[..., 0, :], second[..., 0], *rest
+
+    return times
+
+
+def _tied_normal_wishart(lam: Stats) -> Times:
+    usual = TiedNormalWishart().usual(lam)
+    mean, scale, size = usual["mean"], usual["scale"], lam[0].shape[-1]
+    natural = (-0.5 * usual["rate"], 0.5 * (usual["dof"] - size - 1))
+    precision, wishart = Wishart().expected_stats(natural)[0], _wishart(natural)
+
+    def times(change: Stats) -> Stats:
+        d_scale = -2.0 * change[1]
+        d_mean = (change[0] - mean * d_scale[..., None]) / scale[..., None]
+        cross = ops.transpose(mean * scale[..., None]) @ d_mean
+        outside = ops.transpose(mean * d_scale[..., None]) @ mean + cross + ops.transpose(cross)  # d Σ κ m mᵀ
+        d_precision, d_log = wishart((change[2] + 0.5 * outside, change[3]))
+        moved = mean @ d_precision
+        second = 2.0 * ((mean @ precision) * d_mean).sum(-1) + (moved * mean).sum(-1) - size * d_scale / scale**2
+        return moved + d_mean @ precision, second, d_precision, d_log
+
+    return times
+
+
 def _categorical(lam: Stats) -> Times:
     probs = ops.softmax(lam[0])
     return lambda change: (probs * (change[0] - (probs * change[0]).sum(-1, keepdims=True)),)
@@ -149,6 +221,16 @@ def _bernoulli(lam: Stats) -> Times:
     return lambda change: (variance * change[0],)
 
 
+def _binary(lam: Stats) -> Times:
+    one, zero = Binary().expected_stats(lam)
+
+    def times(change: Stats) -> Stats:
+        moved = one * zero * (change[0] - change[1])
+        return moved, -moved
+
+    return times
+
+
 def _poisson(lam: Stats) -> Times:
     rate = np.exp(lam[0])
     return lambda change: (rate * change[0],)
@@ -159,8 +241,12 @@ _CLOSED: dict[str, Callable[[Stats], Times]] = {
     "MultivariateNormal": _multivariate_normal,
     "Gamma": _gamma,
     "Wishart": _wishart,
+    "NormalGamma": _normal_gamma,
+    "NormalWishart": _normal_wishart,
+    "TiedNormalWishart": _tied_normal_wishart,
     "Categorical": _categorical,
     "Bernoulli": _bernoulli,
+    "Binary": _binary,
     "Poisson": _poisson,
 }
 
