@@ -11,7 +11,9 @@ from random_walk import Atom, Place, Points, along, counted, elements, leaves
 from scipy.special import logsumexp
 
 MOST_STATES = 3000
-GRID = np.linspace(-14.0, 14.0, 1401)  # of the number, its logarithm or its logit; a smooth peak needs no more
+# Of the number, its logarithm or its logit; a smooth peak needs no finer one. Wide, as the tail of Beta(·, b) is e^(−b · logit):
+# up to 14, seed 4967 was 3e-5 below its closed form.
+GRID = np.linspace(-40.0, 40.0, 4001)
 
 
 class Evidence(NamedTuple):

@@ -88,3 +88,19 @@ def test_numpy_callers_never_import_jax() -> None:
         "assert 'jax' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("n", [1, 40])
+@pytest.mark.parametrize("condition", [1e6, 1e11, 1e14])
+def test_fitted_values_of_an_ill_conditioned_regression_keep_their_digits(n, condition, rng) -> None:
+    """Λ = I + τ x xᵀ, η = τ y x: x · Λ⁻¹η = y τ|x|² / (1 + τ|x|²), however close to singular Λ is."""
+    x = rng.normal(size=(n, 3))
+    scaled = condition / (x**2).sum(-1)
+    p = np.eye(3) + scaled[:, None, None] * x[:, :, None] * x[:, None, :]
+    eta = (scaled * 5.0)[:, None] * x
+    with jax.enable_x64(True):
+        compiled = np.asarray(
+            families.MultivariateNormal().expected_stats((jax.numpy.asarray(eta), jax.numpy.asarray(-0.5 * p)))[0]
+        )
+    for mean in (families.MultivariateNormal().expected_stats((eta, -0.5 * p))[0], compiled):
+        np.testing.assert_allclose((x * mean).sum(-1), 5.0 * condition / (1.0 + condition), rtol=1e-7)

@@ -12,8 +12,7 @@ def reading(rng, n, scale):
     """What a leaf reads: a dot, gathers, gates, products, sums and known multiples of these; and the plate it lies on."""
     row = ng.Plate("row", n)
     w = ng.MultivariateNormal("w", np.zeros(2), float(10.0 ** rng.uniform(-3, 2)))
-    # Larger numbers in a design than 100 cost any regression its digits: the square of its condition is 1e16.
-    parts = [ng.dot(min(scale, 1e2) * rng.normal(size=(n, 2)), w)]
+    parts = [ng.dot(scale * rng.normal(size=(n, 2)), w)]
     group = ng.Plate("group", 3)
     tau = rng.choice([0, 1, 2])
     precision = [1.0, ng.Gamma("spread", 1.0, 1.0), ng.HalfCauchy("spread", 1.0)][tau]
@@ -26,7 +25,7 @@ def reading(rng, n, scale):
     if rng.random() < 0.3:
         parts.append(ng.Normal("a", 0.0, 1.0) * ng.Normal("b", 1.0, 1.0, plate=row))
     if rng.random() < 0.3:
-        parts.append(min(scale, 1e2) * ng.Laplace("sparse", 0.0, 1.0))
+        parts.append(scale * ng.Laplace("sparse", 0.0, 1.0))
     total = parts[0]
     for part in parts[1:]:
         total = total + part
@@ -64,6 +63,24 @@ def leaf(rng, row, mean, scale):
     return made[int(kind)]()
 
 
+def last_digit(fit) -> float:
+    """How far the bound moves when the last digit of λ does: what no way of computing can be better than.
+
+    A design of 1e5 with one row and a prior precision of 0.01 has a Λ whose condition is 1e14. Among 1,500 seeds no bound
+    falls by more than 1.5 times of this; 13,000 nats were lost where means were products with an inverse.
+    """
+    problem, state, rng = fit.problem, fit.state, np.random.default_rng(0)
+    bounds = [problem.bound(state)]
+    for _ in range(6):
+        lam = {}
+        for name, stats in state.lam.items():
+            moved = tuple(np.asarray(s) * (1 + np.finfo(float).eps * rng.integers(-1, 2, np.shape(s))) for s in stats)
+            lam[name] = problem.blocks[name].family.project(moved)
+        mu = {name: problem.moments(problem.blocks[name], stats) for name, stats in lam.items()}
+        bounds.append(problem.bound(state._replace(lam=lam, mu=mu)))
+    return float(np.ptp(bounds))
+
+
 def check(seed: int) -> None:
     rng = np.random.default_rng(seed)
     scale = float(10.0 ** rng.choice([-3, 0, 0, 0, 2, 5]))
@@ -73,15 +90,15 @@ def check(seed: int) -> None:
     bounds = fit.trace["elbo"]
     assert not fit.stop.diverged, (seed, fit.stop)
     assert np.isfinite(bounds).all(), seed
-    # Rounding: precisions up to 100 times squares of the data are added up in the bound, and cancel.
-    rounding = 1e-9 * max(1.0, np.abs(bounds).max()) + 1e-16 * 100 * scale**2
+    rounding = 1e-9 * max(1.0, np.abs(bounds).max()) + 4 * last_digit(fit)
     assert np.diff(bounds).min() >= -rounding, seed
     for name in fit.problem.blocks:
         assert all(np.isfinite(part).all() for part in fit.state.mu[name]), (seed, name)
     assert np.isfinite(fit.predictive("y").sample(0, 3)).all() or type(y).__name__ == "LogNormal", seed
 
 
-@pytest.mark.parametrize("seed", range(12))
+# 29, 504: fitted values were lost in the product of an inverse and a vector: 0.7 nats too low, and falls of 13,000.
+@pytest.mark.parametrize("seed", [*range(12), 29, 504])
 def test_a_random_declaration(seed):
     check(seed)
 

@@ -195,6 +195,25 @@ def test_wrong_tables(name):
         declare()
 
 
+@pytest.mark.parametrize("form", range(6))
+def test_sums_and_products_of_choices(form):
+    """What is chosen is a number: arithmetic with it is exact, whatever stands on which side."""
+    forms = [
+        lambda x: 2.0 * x + 1.0,
+        lambda x: 3.0 - x / 2.0,
+        lambda x: 1.5 / x,
+        lambda x: np.array([1.0, -1.0, 2.0]) * x,
+        lambda x: x - np.array([1.0, -1.0, 2.0]),
+        lambda x: x + x,
+    ]
+    n, values, y = ng.Plate("n", 3), np.array([1.0, 2.5]), np.array([1.0, 2.0, 3.0])
+    z = ng.Categorical("z", [0.3, 0.7], plate=n)
+    node = ng.Normal("y", forms[form](ng.table(values)[z]), 2.0, plate=n, observed=y)
+    means = np.stack([forms[form](np.full(3, value)) for value in values])
+    wanted = logsumexp(stats.norm.logpdf(y, means, 0.5**0.5) + np.log([[0.3], [0.7]]), axis=0).sum()
+    assert ng.Network(node).fit(backend="numpy").elbo == pytest.approx(wanted, rel=1e-12)
+
+
 def test_a_table_tells_components_apart_that_start_equal(rng):
     """Components start at their priors where known numbers break the symmetry; with equal rows they cannot."""
     kinds = rng.integers(0, 2, 30)

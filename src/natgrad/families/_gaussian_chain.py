@@ -119,8 +119,7 @@ class GaussianChain(Family):
             fold = back @ covariance
             S = ops.symmetrise(precision - fold @ ops.transpose(back))
             v = here - ops.matvec(back, mean)
-            inverse, logdet = ops.spd_inverse_logdet(S)
-            mean = ops.matvec(inverse, v)
+            mean, inverse, logdet = ops.spd_solve(S, v)
             return (inverse, mean), _Filtered(inverse, logdet, mean, v)
 
         zero = ops.zeros(diagonal[0]), ops.zeros(h[0])

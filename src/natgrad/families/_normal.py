@@ -136,11 +136,10 @@ class MultivariateNormal(Family):
     def usual(self, lam: Stats) -> dict[str, Array]:
         """`mean` and `precision`."""
         precision = -2.0 * lam[1]
-        return {"mean": ops.matvec(ops.spd_inverse_logdet(precision)[0], lam[0]), "precision": precision}
+        return {"mean": ops.spd_solve(precision, lam[0])[0], "precision": precision}
 
     def _solved(self, lam: Stats) -> tuple[Array, Array, Array]:
-        covariance, logdet = ops.spd_inverse_logdet(-2.0 * lam[1])
-        return ops.matvec(covariance, lam[0]), covariance, logdet
+        return ops.spd_solve(-2.0 * lam[1], lam[0])
 
     def _moments(self, lam: Stats) -> tuple[Stats, Array]:
         mean, covariance, logdet = self._solved(lam)

@@ -36,6 +36,7 @@ __all__ = [
     "softplus",
     "spd_inverse_logdet",
     "spd_logdet",
+    "spd_solve",
     "summed",
     "symmetrise",
     "trace_product",
@@ -260,6 +261,35 @@ def spd_inverse_logdet(p: Array) -> tuple[Array, Array]:
     factor = _numpy_cholesky(p)
     half = np.linalg.inv(factor)
     return transpose(half) @ half, _logdet_of(factor)
+
+
+def spd_solve(p: Array, v: Array) -> tuple[Array, Array, Array]:
+    """p⁻¹ v, p⁻¹ and log|p| of symmetric positive definite matrices; NaN for any other matrix.
+
+    The product of p⁻¹ and v has an error of κ(p) ε in every direction. A regression of fewer rows than columns has a κ of 1e14,
+    and its fitted values, in the direction that the data fix, would be wrong by percents. Solving keeps them: what is lost is
+    lost where p is nearly singular, which is where nothing depends on it.
+
+    Parameters
+    ----------
+    p : array [..., D, D], symmetric
+    v : array [..., D]
+
+    Examples
+    --------
+    >>> x = np.array([1e5, 3e5])
+    >>> mean, inverse, _ = spd_solve(np.eye(2) + np.outer(x, x), 1e5 * x)
+    >>> bool(abs(x @ mean - 1e5) < 1e-5), bool(abs(x @ (inverse @ (1e5 * x)) - 1e5) < 1e-5)
+    (True, False)
+    """
+    if is_jax(p) or is_jax(v):
+        from natgrad.families._spd import solve
+
+        return solve(p, v)
+    factor = _numpy_cholesky(p)
+    half = np.linalg.inv(factor)
+    back = transpose(half)
+    return matvec(back, matvec(half, v)), back @ half, _logdet_of(factor)
 
 
 def spd_logdet(p: Array) -> Array:

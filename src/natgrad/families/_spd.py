@@ -15,11 +15,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["inverse_logdet", "logdet"]
+from natgrad.families._ops import matvec
+
+__all__ = ["inverse_logdet", "logdet", "solve"]
 
 _MAX_SIZE = 16  # 5 000 of 16×16: 10 ms, LAPACK 16 ms, but 1.8 s to compile; larger would compile for longer
 _MIN_BATCH = 32  # at 32 both take about 0.1 ms, and LAPACK compiles in 0.1 s instead of 0.6 s
 _CHUNK = 64  # matrices per step: [10, 10, 64] doubles are 51 kB, which stays in the L2 cache
+
+_REFINEMENTS = 2  # of a solution: errors of κ ε, 1e-3 at κ = 1e13, become 1e-9
 
 
 @jax.custom_jvp
@@ -32,6 +36,15 @@ def inverse_logdet(p: Any) -> tuple[Any, Any]:
     eye = jnp.broadcast_to(jnp.eye(p.shape[-1], dtype=p.dtype), p.shape)
     half = lax.linalg.triangular_solve(factor, eye, left_side=True, lower=True)
     return jnp.swapaxes(half, -1, -2) @ half, _logdet_of(factor)
+
+
+def solve(p: Any, v: Any) -> tuple[Any, Any, Any]:
+    """(p⁻¹ v, p⁻¹, log|p|). What p⁻¹ v has lost by an ill-conditioned p comes back from its residual, κ ε smaller each time."""
+    inverse, total = inverse_logdet(p)
+    solved = matvec(inverse, v)
+    for _ in range(_REFINEMENTS):
+        solved = solved + matvec(inverse, v - matvec(p, solved))
+    return solved, inverse, total
 
 
 @inverse_logdet.defjvp

@@ -87,7 +87,7 @@ class Node(Expression):
     ) -> None:
         if not isinstance(name, str) or not name:
             raise TypeError(f"a node's name comes first and is a non-empty string, got {name!r}")
-        self.name = name
+        self.name = str(name)  # of NumPy, it would show in errors
         if self.kind == CATEGORY or type(self).categories is not Node.categories:
             self.advice = (
                 f". To choose numbers or components with a category write natgrad.table(numbers)[{name}] or mu[{name}]"

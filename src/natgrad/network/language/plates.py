@@ -42,7 +42,7 @@ class Plate:
     def __init__(self, name: str, size: int | None = None, weight: Any = None) -> None:
         if not isinstance(name, str) or not name:
             raise TypeError(f"a plate's name must be a non-empty string, got {name!r}")
-        self.name = name
+        self.name = str(name)  # of NumPy, it would show in errors
         # An open plate has its size, and perhaps its weights, from a table; nothing is made on it before (`columns.py`).
         later = getattr(weight, "is_deferred", False)
         self.is_open = size is None or later

@@ -8,6 +8,8 @@ A table is no random variable: it has no term of its own in the bound. E[log p(y
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -18,7 +20,7 @@ from natgrad.network.language.columns import Recorded, is_deferred, records
 from natgrad.network.language.expressions import REAL, Access, Constant, Expression, Kind, Untyped
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.slots import check_range
-from natgrad.validation import as_numbers
+from natgrad.validation import as_numbers, require
 
 __all__ = ["Choice", "Table", "table"]
 
@@ -106,6 +108,40 @@ class Choice(Untyped):
 
     def __neg__(self) -> Choice:
         return Choice(-self.values, self.keys)
+
+    def __add__(self, other: Any) -> Any:
+        return self._with(other, operator.add)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with(other, operator.sub)
+
+    def __rsub__(self, other: Any) -> Any:
+        return (-self).__add__(other)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with(other, operator.mul)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._with(other, operator.truediv)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        require(self.values != 0, self.values, f"x / {self}: table", "different from 0")
+        return Choice(1.0 / self.values, self.keys) * other
+
+    def _with(self, other: Any, operate: Callable[[Any, Any], Any]) -> Any:
+        """One number goes into the table; with what differs by element, or is chosen too, it is an expression of real numbers."""
+        if isinstance(other, Expression) or is_deferred(other):
+            return NotImplemented
+        if isinstance(other, Choice) or np.ndim(other):
+            return operate(self.of_kind(REAL, 0, f"{self} in a sum or a product"), other)
+        number = as_numbers(other, f"{self} and a number")
+        if operate is operator.truediv:
+            require(number != 0, number, f"{self} / x: x", "different from 0")
+        return Choice(operate(self.values, number), self.keys)
 
     def __str__(self) -> str:
         return str(self._chosen)
