@@ -35,6 +35,7 @@ class Entry(NamedTuple):
     outer: Monomial
     kept: tuple[Label, ...]
     scatter: tuple[str, int] | None  # known index array and its range, if the sums go by element of an index
+    plate: str | None = None  # whose elements these are
 
 
 class Summary:
@@ -80,6 +81,7 @@ class Summary:
         assert plate is not None
         inner, outer = [], []
         scatter: dict[Label, tuple[str, int]] = {}
+        chosen: str | None = None
         for factor in monomial.factors:
             if factor.known or factor.source in self.local:
                 inner.append(factor)
@@ -92,7 +94,8 @@ class Summary:
                 if axis.labels != (plate,):
                     raise NotAdditive(f"{term.node!r} reads {factor.source!r} through an index with several axes")
                 label = Mark(f"by {axis.index}")
-                size = self.problem.plan.nodes[factor.source].stat_shapes()[factor.stat][position]
+                source = self.problem.plan.nodes[factor.source]
+                size, chosen = source.stat_shapes()[factor.stat][position], source.plates[position].name
                 if scatter.setdefault(label, (axis.index, size))[1] != size:
                     raise NotAdditive(f"{term.node!r} reads globals of different sizes through one index")
                 sizes[label] = size
@@ -105,7 +108,12 @@ class Summary:
         kept = tuple(label for label in present if label in wanted and label != plate)
         statistic = Factor(_key(term.node, number), 0, (*scatter, *kept), known=True)
         folded = Monomial(monomial.coefficient, (statistic, *outer), counted=frozenset(present) - set(kept) | {plate})
-        return Entry(tuple(inner), folded, kept, next(iter(scatter.values()), None))
+        return Entry(tuple(inner), folded, kept, next(iter(scatter.values()), None), chosen)
+
+    @staticmethod
+    def key(term: str, number: int) -> str:
+        """The name of the statistic of a monomial of a term."""
+        return _key(term, number)
 
     # -- traceable --
 
