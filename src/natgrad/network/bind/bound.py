@@ -31,6 +31,7 @@ class Binding(NamedTuple):
     domain: Domain
     tables: Rows | None = None
     chunk_rows: int | None = None
+    problem: Any = None  # of rows that come in chunks: it knows what they told
 
 
 def open_tables(template: Template, data: Any, what: str = "the table", partial: bool = False) -> dict[str, Any]:

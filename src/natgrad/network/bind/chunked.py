@@ -17,16 +17,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.errors import NotAdditive
 from natgrad.inference.executors.threads import BroadcastArgument
 from natgrad.inference.problem import (
     Block,
     BlockInfo,
     ChildSet,
     EdgeProblem,
-    GlobalResult,
-    GroupProblem,
-    GroupResult,
     Sampled,
     State,
     SweepResult,
@@ -34,11 +30,9 @@ from natgrad.inference.problem import (
 from natgrad.network.bind.chunk_program import ChunkProgram, Told
 from natgrad.network.bind.chunks import Chunks
 from natgrad.network.bind.sharing import shards_of, visit_shard
-from natgrad.network.execute.backend import BackendName
-from natgrad.network.execute.choice import choose_backend
 from natgrad.network.execute.updates import blended_block, choose, put_column, take_column
 
-__all__ = ["ChunkGroups", "Chunked", "ChunkedEdges", "chunked_problem", "summed"]
+__all__ = ["Chunked", "ChunkedEdges", "summed"]
 
 Stats = tuple[Any, ...]
 Moments = Mapping[str, Stats]
@@ -81,9 +75,7 @@ class Chunked:
             common = BroadcastArgument((function, _plain(arguments)))
             chosen = range(self.chunks.n_chunks) if numbers is None else sorted(int(n) for n in numbers)
             return iter(self.placed.run(visit_shard, [(number, (common,)) for number in chosen]))
-        if numbers is not None:
-            return (chunk.tell(function, *arguments) for chunk in self.chunks.some(numbers))
-        return self.chunks.map(lambda chunk: chunk.tell(function, *arguments))
+        return self.chunks.map(lambda chunk: chunk.tell(function, *arguments), numbers)
 
     def total(self, function: str, *arguments: Any) -> Told:
         """What all chunks tell, added up in their order."""
@@ -97,84 +89,6 @@ class Chunked:
     def bound_by_node(self, state: State) -> dict[str, float]:
         """Of a chunked network only the whole bound is known."""
         raise NotImplementedError("the bound by node is not known of a network that was read in chunks; elbo is")
-
-
-class ChunkGroups(Chunked, GroupProblem):
-    """Chunks as groups, where what they tell adds up.
-
-    Parameters
-    ----------
-    chunks : Chunks
-    program : ChunkProgram
-    order : of the globals in a sweep
-    """
-
-    summarises = False
-
-    def __init__(self, chunks: Chunks, program: ChunkProgram, order: tuple[str, ...]) -> None:
-        self.set_chunks(chunks, program)
-        self.blocks, self.order = self.globals, order
-        self.group_plate, self.batch_size = chunks.plate, 1
-        self.n_groups, self.population = chunks.n_chunks, float(chunks.n_chunks)
-
-    @property
-    def n_observed(self) -> Mapping[str, int]:
-        return self.observations()
-
-    @property
-    def n_messages(self) -> int:
-        return self.reads()
-
-    def prior_of(self, name: str) -> Stats:
-        """Of a block of a network the prior is one of its messages."""
-        raise NotImplementedError("the prior of a block of a network is one of its messages")
-
-    def solve(self, state: State, groups: Ints | None, rows: Any, tol: float, limit: int) -> GroupResult:
-        """What some chunks tell, added up."""
-        mu = {name: state.mu[name] for name in self.blocks}
-        told = summed(self.visit("statistics", mu, numbers=groups))
-        share = 1.0 if groups is None else len(groups) / self.n_groups
-        return GroupResult([], told.parts, told.value, 1, int(self.reads() * share))
-
-    def fits(self, rows: Any, groups: Ints | None, state: State, where: str) -> bool:
-        """Nothing is remembered of rows."""
-        return True
-
-    def scaled(self, messages: Any, scale: float) -> Any:
-        return {key: (value[0] * scale,) for key, value in messages.items()}
-
-    def global_step(self, state: State, messages: Any, rho: Any = 1.0) -> GlobalResult:
-        """The globals in turn, from S."""
-        return self._moved(state, messages, float(np.mean(rho)), self.order)
-
-    def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
-        """The bound without the entropies of what is hidden in rows."""
-        bound = self._moved(State(lam, mu, 0), messages, 1.0, ()).bound
-        assert bound is not None
-        return bound
-
-    def _moved(self, state: State, messages: Any, rho: float, names: tuple[str, ...]) -> GlobalResult:
-        program, summary = self.program, self.program.summary
-
-        def build() -> Callable[..., Any]:
-            def function(lam: Any, mu: Any, stats: Any, rho: Any, known: Any) -> Any:
-                lam, mu, info = dict(lam), dict(mu), {}
-                for name in names:
-                    block = self.blocks[name]
-                    target, fresh, info[name] = summary.update(block, lam, mu, stats, known)
-                    if not exact:
-                        target, fresh, _, info[name] = blended_block(program.on, block, lam[name], target, rho)
-                    lam[name], mu[name] = target, fresh
-                return lam, mu, summary.bound(lam, mu, stats, 0.0, known), info
-
-            return function
-
-        exact = rho == 1.0
-        lam, mu = ({name: part[name] for name in self.blocks} for part in (state.lam, state.mu))
-        sums = {key: value[0] for key, value in messages.items()}
-        device = program.problem.known_arrays
-        lam, mu, bound, info = program.call(("move", names, exact), build, lam, mu, sums, rho, device)
-        return GlobalResult(state._replace(lam=lam, mu=mu), info, float(bound))
 
 
 class ChunkedEdges(Chunked, EdgeProblem):
@@ -359,20 +273,6 @@ class ChunkedEdges(Chunked, EdgeProblem):
 
         parts = ({name: part[name] for name in self.blocks} for part in (lam, mu))
         return float(program.call("value above", build, *parts, program.problem.known_arrays))
-
-
-def chunked_problem(chunks: Chunks, order: tuple[str, ...], backend: BackendName | None) -> ChunkGroups | ChunkedEdges:
-    """The problem of chunks: groups where what they tell adds up, edges elsewhere."""
-    name = choose_backend(chunks.plan, backend, chunks.n_chunks).name
-    if chunks.chained and backend is None:
-        name = "numpy"  # sequences of other lengths are another program, and would be compiled for every chunk
-    program = ChunkProgram(chunks.plan, chunks.local, chunks.plate, name)
-    chunks.use(program.ready)
-    try:
-        program.summary  # noqa: B018
-    except NotAdditive:
-        return ChunkedEdges(chunks, program)
-    return ChunkGroups(chunks, program, order)
 
 
 def _plain(tree: Any) -> Any:

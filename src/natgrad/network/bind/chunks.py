@@ -22,16 +22,14 @@ import numpy.typing as npt
 
 from natgrad.data.stream import prefetch
 from natgrad.errors import NotConjugate, PlateMismatch
-from natgrad.network.bind.bound import aligned, find_domain
+from natgrad.network.bind.bound import aligned
 from natgrad.network.bind.build import Domain, build_nodes
-from natgrad.network.bind.cuts import Cuts
-from natgrad.network.bind.levels import Levels
+from natgrad.network.bind.chunk_records import Arrays, Known, Later, Scan, kept_levels, same_codes, scan_chunk
+from natgrad.network.bind.cuts import Cuts, sequences_along
 from natgrad.network.bind.tables import Table, TableChunks
 from natgrad.network.bind.template import Template, made_parents, parents_first
 from natgrad.network.compile.origins import find_origins, placed
 from natgrad.network.compile.plan import Plan, coloured, make_plan, meeting_pairs, weight_key
-from natgrad.network.language.gaussian_chain import GaussianChain
-from natgrad.network.language.markov_chain import MarkovChain
 from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.scope import Numbered
@@ -39,12 +37,6 @@ from natgrad.network.language.scope import Numbered
 __all__ = ["Chunks", "Known"]
 
 Array = npt.NDArray[Any]
-
-
-class Known(dict[str, Array]):
-    """The known arrays of a chunk by the keys of its plan, which is that of all chunks if it has none of its own."""
-
-    plan: Plan | None = None
 
 
 # Bytes of chunks that stay in memory; more are made anew from the table in every pass.
@@ -63,6 +55,8 @@ class Chunks:
     source : TableChunks
     others : tables of other plates, in memory
     size : rows of a chunk
+    before : Chunks, optional
+        Those of the table before some rows came or went: chunks that stayed are not looked at again.
 
     Attributes
     ----------
@@ -73,11 +67,20 @@ class Chunks:
     """
 
     def __init__(
-        self, template: Template, plate: str, source: TableChunks, others: Mapping[str, Table], size: int
+        self,
+        template: Template,
+        plate: str,
+        source: TableChunks,
+        others: Mapping[str, Table],
+        size: int,
+        before: Chunks | None = None,
     ) -> None:
         self.template, self.plate, self.source, self.size = template, plate, source, size
+        self.asked, self.before = size, before
+        self.domain: Domain
+        self._origins: dict[str, npt.NDArray[np.float64]] | None = None
         inside = [name for name, node in template.nodes.items() if any(p.name == plate for p in node.plates)]
-        groups = _sequences(template, plate)
+        groups = sequences_along(template, plate)
         self.chained = bool(groups)
         self.cuts = Cuts(source, template.columns_on(plate), size, groups)
         if plate in template.level_plates:
@@ -94,6 +97,7 @@ class Chunks:
         self._coloured: dict[str, Any] = {}
         self._find_gaps()
         self._learn()
+        self.before = None  # nothing more is asked of it
 
     # -- reading --
 
@@ -129,13 +133,13 @@ class Chunks:
         found.plan = replace(plan, known={}, blocks={**plan.blocks, **self._coloured})
         return found
 
-    def map(self, function: Callable[[Any], Any]) -> Iterator[Any]:
-        """The function of every chunk, as `use` hands it out, in order; chunks that fit stay in memory."""
+    def map(self, function: Callable[[Any], Any], numbers: Any = None) -> Iterator[Any]:
+        """The function of every chunk, or of some by number, as `use` hands them out, in order; what fits stays in memory."""
         from natgrad.kernels._threads import in_order, n_threads  # Numba takes a while to import
 
         waiting: list[Any] = []
         window = max(AHEAD, n_threads())
-        for known in self._all():
+        for known in self._all() if numbers is None else self.some(numbers):
             waiting.append(known)
             if len(waiting) == window:
                 yield from in_order(function, waiting)
@@ -146,7 +150,7 @@ class Chunks:
         """Some chunks, by number, in order."""
         wanted = sorted(int(number) for number in numbers)
         if self._held is not None:
-            return (self._held[number] for number in wanted)
+            return (self._held[number].made for number in wanted)
         chosen = set(wanted)
         return (self._ready(self.known(table)) for number, table in enumerate(self.tables()) if number in chosen)
 
@@ -158,49 +162,56 @@ class Chunks:
         """Hand chunks out as ``ready`` makes them; of those that stay in memory it is asked once."""
         self._ready = ready
         if self._held is not None:
-            self._held = [ready(known) for known in self._held]
+            self._held = [Later(ready, later.known) for later in self._held]
 
     @property
     def held(self) -> list[Any] | None:
         """All chunks, if they stay in memory."""
-        return self._held
+        return None if self._held is None else [later.made for later in self._held]
 
     def _all(self) -> Iterator[Any]:
         if self._held is not None:
-            return iter(self._held)
+            return (later.made for later in self._held)
         return prefetch(self._ready(self.known(table)) for table in self.tables())
 
     # -- what chunks have in common --
 
     def _scan(self, others: Mapping[str, Table]) -> None:
-        levels: dict[str, list[Array]] = {}
-        categories: dict[str, list[Array]] = {}
-        self.lost: set[str] = set()
+        before = {} if self.before is None else self.before.scans
+        self.keys: list[Any] = []
+        self.scans: dict[Any, Scan] = {}
+        longest = 0
         for table in self.tables():
-            found = find_domain(self.template, {**others, self.plate: table})
-            for kept, parts in ((levels, found.levels), (categories, found.categories)):
-                for name, part in parts.items():
-                    kept.setdefault(name, []).append(part.ids)
-            self.lost.update(
-                use.node
-                for use in self.template.uses
-                if use.role == "mask" or (use.role == "observed" and table.missing(use.column.name).any())
-                if self.template.plate_of(use) == self.plate
+            self.keys.append(table.key)
+            longest = max(longest, table.n_rows)
+            self.scans[table.key] = before.get(table.key) or scan_chunk(
+                self.template, self.plate, {**others, self.plate: table}
             )
         if not self.n_rows:
             raise ValueError(f"{self.source.where} has no rows: there is nothing to learn from on plate {self.plate!r}")
-        self.size = min(self.size, self.n_rows)
-        self.domain = Domain(
-            *({name: Levels.of(parts) for name, parts in kept.items()} for kept in (levels, categories))
+        self.size = min(self.size, longest)
+        if self.before is not None:
+            self.size = max(self.size, self.before.size)
+        self.lost = {name for scan in self.scans.values() for name in scan.lost}
+        self.domain = kept_levels(
+            [self.scans[key] for key in self.keys], None if self.before is None else self.before.domain
         )
 
     def _find_gaps(self) -> None:
         """Which observed nodes are hidden where they are missing, in any chunk: they are so in all of them."""
         self.read: frozenset[str] = frozenset()
         self.in_parts: set[str] = set()
+        done: set[Any] = set()
+        if self.before is not None:
+            # What had gaps before may have none now: nothing is told to those of its elements that nobody misses.
+            self.read, self.in_parts = self.before.read, set(self.before.in_parts)
+            self.lost |= self.before.lost
+            done = set(self.before.keys)
         while self.lost:
             found = self.read
             for table in self.tables():
+                if table.key in done and found == self.read:
+                    continue
                 nodes, _ = self._nodes(table)
                 found = hidden_in_part(nodes, found)
                 self.in_parts.update(node.name for node in nodes if node.entries is not None)
@@ -214,25 +225,36 @@ class Chunks:
         classes: list[Any] = []
         calls_held: list[Any] | None = []
         n_bytes, self.n_present = 0, dict.fromkeys(self.template.observed(), 0)
-        self._origins: dict[str, npt.NDArray[np.float64]] | None = None
+        self._origins = None if self.before is None else self.before._origins
         self._layout: list[Any] = []
+        self.arrays: dict[Any, Arrays] = {}
+        kept_arrays = self._arrays_before()
         first: list[Node] = []
         for table in self.tables():
-            nodes, weight = self._nodes(table)
-            if self._origins is None:
-                first, self._origins, self.first_rows = nodes, find_origins(nodes, self.parts), table.n_rows
-                first_weight = weight
-            calls = self._registered(nodes)
-            marks = [hashlib.blake2b(call.tobytes(), digest_size=12).digest() for call in calls]
-            self._layout = self._layout or self._layout_of(calls)
-            self._check_layout(table, calls)
+            own = kept_arrays.get(table.key)
+            if own is None or not first or self.chained:
+                nodes, weight = self._nodes(table)
+                self._origins = find_origins(nodes, self.parts) if self._origins is None else self._origins
+            if not first:
+                first, first_weight, self.first_rows = nodes, weight, table.n_rows
+            if own is None:
+                calls = self._registered(nodes)
+                marks = [hashlib.blake2b(call.tobytes(), digest_size=12).digest() for call in calls]
+                own = Arrays(calls, marks, weight, self._counted(nodes, table.n_rows))
+            self._layout = self._layout or self._layout_of(own.calls)
+            self._check_layout(table, own.calls)
             numbers: dict[Any, int] = {}
-            pairs = zip(classes or self._layout, marks, strict=True)
+            pairs = zip(classes or self._layout, own.marks, strict=True)
             classes = [numbers.setdefault(pair, len(numbers)) for pair in pairs]
-            self._count(nodes, table.n_rows)
-            n_bytes += sum(call.nbytes for call in calls)
-            kept = (table, nodes) if self.chained else (calls, weight)
+            for name, count in own.present.items():
+                self.n_present[name] += count
+            n_bytes += sum(call.nbytes for call in own.calls)
+            kept = (table, nodes) if self.chained else (own.calls, own.weight)
             calls_held = None if calls_held is None or n_bytes > HELD else [*calls_held, kept]
+            if calls_held is not None:
+                self.arrays[table.key] = own
+        if calls_held is None:
+            self.arrays = {}
         self._keys = [f"known:{number}" for number in classes]
         known = Numbered(self._keys)
         if not self.chained:
@@ -250,7 +272,7 @@ class Chunks:
                 )
         if calls_held is not None:
             make = self._with_plan if self.chained else self._under_keys
-            self._held = [make(*entry) for entry in calls_held]
+            self._held = [Later(_as_is, make(*entry)) for entry in calls_held]
         self._colour()
 
     def _in_rows(self, node: Node) -> bool:
@@ -270,18 +292,22 @@ class Chunks:
     def _under_keys(self, calls: list[Array], weight: Array) -> Known:
         return Known({**dict(zip(reversed(self._keys), reversed(calls), strict=True)), weight_key(self.plate): weight})
 
-    def _count(self, nodes: list[Node], n_rows: int) -> None:
+    def _arrays_before(self) -> Mapping[Any, Arrays]:
+        """Of chunks that stayed, if ids are numbered as they were and nothing else is seen in another way."""
+        old = self.before
+        if old is None or old.size != self.size or not same_codes(old.domain, self.domain):
+            return {}
+        return old.arrays if (old.lost, old.parts) == (self.lost, self.parts) else {}
+
+    def _counted(self, nodes: list[Node], n_rows: int) -> dict[str, int]:
+        """The observations of a chunk that are there, by node."""
+        found = {}
         for node in nodes:
             if node.name in self.n_present and node.name in self.inside:
-                real = np.take(
-                    np.ones(1) if node.mask is None else node.mask, range(n_rows if node.mask is not None else 1), 0
-                )
-                times = (
-                    1
-                    if node.mask is not None
-                    else n_rows * int(np.prod([p.size for p in node.plates if p.name != self.plate]))
-                )
-                self.n_present[node.name] += int(real.sum()) * times
+                axis = [plate.name for plate in node.plates].index(self.plate)
+                mask = np.ones([plate.size for plate in node.plates]) if node.mask is None else node.mask
+                found[node.name] = int(np.moveaxis(mask, axis, 0)[:n_rows].sum())
+        return found
 
     def _colour(self) -> None:
         """Elements that meet in any chunk have different colours."""
@@ -301,9 +327,9 @@ class Chunks:
             name: replace(block, colours=coloured(pairs[name], block.shape)) for name, block in blocks.items()
         }
         self.plan = replace(self.plan, blocks={**self.plan.blocks, **self._coloured})
-        for known in self._held or ():
-            if known.plan is not None:
-                known.plan = replace(known.plan, blocks={**known.plan.blocks, **self._coloured})
+        for later in self._held or ():
+            if (own := later.known.plan) is not None:
+                later.known.plan = replace(own, blocks={**own.blocks, **self._coloured})
 
     def plan_of_size(self, size: int) -> Plan:
         """The plan of a chunk that has so many rows, fewer than the others."""
@@ -356,22 +382,6 @@ class Chunks:
         for node in nodes:
             placed(node, self._origins, self.parts).term(known, self.read)
         return known.calls
-
-
-def _sequences(template: Template, plate: str) -> tuple[str, ...]:
-    """The columns that say which rows are one sequence, of chains along a plate."""
-    found = []
-    for name, node in template.nodes.items():
-        if not issubclass(node.function, (GaussianChain, MarkovChain)) or node.plates[-1].name != plate:
-            continue
-        own = [use.column.name for use in template.uses if use.node == name and use.role == "lengths"]
-        if not own:
-            raise PlateMismatch(
-                f"{name!r} is one chain along all rows of {plate!r}, which cannot be cut into chunks: say which rows are one "
-                "sequence, lengths=Column(…), leave chunk_rows= out, or use one of the hidden Markov models, which stream"
-            )
-        found += own
-    return tuple(dict.fromkeys(found))
 
 
 def _as_is(known: Known) -> Known:

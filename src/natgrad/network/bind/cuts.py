@@ -2,7 +2,7 @@
 
     rows       chunks of a fixed length, but for the last one
     groups     whole runs of equal ids, as many as fit: a sequence is never cut, and one that is longer is a chunk of its own
-    as read    the source has cut already (`natgrad.network.bind.pieces`)
+    as read    the source has cut already: rows came or went since (`natgrad.network.bind.updating`)
 
 What differs from the first pass is an error: a row more or less, a file that was written meanwhile, a group that comes twice.
 """
@@ -16,10 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.mapped import file_identity
+from natgrad.errors import PlateMismatch
 from natgrad.network.bind.levels import ids_of
 from natgrad.network.bind.tables import Table, TableChunks
+from natgrad.network.bind.template import Template
+from natgrad.network.language.gaussian_chain import GaussianChain
+from natgrad.network.language.markov_chain import MarkovChain
 
-__all__ = ["Cuts", "run_starts"]
+__all__ = ["Cuts", "run_starts", "sequences_along"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -56,6 +60,8 @@ class Cuts:
         else:
             parts = self.source.chunks(self.names, self.size)
         for chunk in parts:
+            if chunk.key is None:
+                chunk.key = (self.source.number, self.size, count)
             seen, count = seen + chunk.n_rows, count + 1
             yield chunk
         self._check_files()
@@ -111,6 +117,22 @@ class Cuts:
                 )
         begun.update(own)
         return chunk
+
+
+def sequences_along(template: Template, plate: str) -> tuple[str, ...]:
+    """The columns that say which rows are one sequence, of chains along a plate."""
+    found = []
+    for name, node in template.nodes.items():
+        if not issubclass(node.function, (GaussianChain, MarkovChain)) or node.plates[-1].name != plate:
+            continue
+        own = [use.column.name for use in template.uses if use.node == name and use.role == "lengths"]
+        if not own:
+            raise PlateMismatch(
+                f"{name!r} is one chain along all rows of {plate!r}, which cannot be cut into chunks: say which rows are one "
+                "sequence, lengths=Column(…), leave chunk_rows= out, or use one of the hidden Markov models, which stream"
+            )
+        found += own
+    return tuple(dict.fromkeys(found))
 
 
 def run_starts(table: Table, columns: Sequence[str]) -> Ints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from natgrad._version import __version__
@@ -18,11 +18,13 @@ from natgrad.inference.steppers.stepper import Stepper
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.network.bind.bound import Binding, Rows, held
 from natgrad.network.bind.build import Domain
-from natgrad.network.bind.chunked import ChunkedEdges, ChunkGroups, chunked_problem
+from natgrad.network.bind.chunk_groups import ChunkGroups, chunked_problem
+from natgrad.network.bind.chunked import ChunkedEdges
 from natgrad.network.bind.chunks import Chunks
 from natgrad.network.bind.sampled import ChunkBatches, SampledEdges
-from natgrad.network.bind.tables import CHUNK, Table, TableChunks
+from natgrad.network.bind.tables import CHUNK, as_chunks
 from natgrad.network.bind.template import Template
+from natgrad.network.bind.told import carry_over, with_memory
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.start.initial import make_start, started_nodes, symmetry_watch
@@ -55,7 +57,7 @@ def fit_chunks(
     size = CHUNK if chunk_rows is None else whole_number(chunk_rows, "chunk_rows")
     plate = _longest(template, tables)
     others = held(template, {name: table for name, table in tables.items() if name != plate})
-    chunks = Chunks(template, plate, _as_chunks(tables[plate]), others, size)
+    chunks = Chunks(template, plate, as_chunks(tables[plate]), others, size)
     return _Run(template, chunks, options, tables).fit(method, options)
 
 
@@ -67,13 +69,18 @@ def go_on(
     options: Mapping[str, Any],
 ) -> Fit:
     """A fit to other rows, from a start; ``start(problem, domain)`` makes its state."""
-    template = binding.template
+    template, old = binding.template, binding.problem
     assert binding.chunk_rows is not None
     plate = _longest(template, tables)
     others = held(template, {name: table for name, table in tables.items() if name != plate})
-    chunks = Chunks(template, plate, _as_chunks(tables[plate]), others, binding.chunk_rows)
-    run = _Run(template, chunks, {"backend": None, "init": None, "order": settings.order}, tables)
+    before = old.chunks if old.chunks.plate == plate else None
+    chunks = Chunks(template, plate, as_chunks(tables[plate]), others, binding.chunk_rows, before)
+    backend = old.backend.name if before is not None else None
+    run = _Run(template, chunks, {"backend": backend, "init": None, "order": settings.order}, tables)
+    carry_over(old, run.problem)
     found = start(run.problem, chunks.domain)
+    stepper, _ = run._stepper(run.problem, settings.method, settings.step)
+    found = with_memory(run.problem, stepper, found, settings.seed)
     stop = Stop(Reason.CALLBACK, "the run goes on")
     problem: Any = run.problem
     return run.resume(Fit(problem, Result(found, Trace(), stop), settings, run.resume), None, **options)
@@ -158,7 +165,7 @@ class _Run:
 
     def _made(self, result: Result, settings: Settings) -> Fit:
         problem: Any = self.problem
-        binding = Binding(self.template, self.chunks.domain, self.tables, self.chunks.size)
+        binding = Binding(self.template, self.chunks.domain, self.tables, self.chunks.asked, problem)
         return Fit(problem, result, settings, self.resume).bound_to(binding)
 
     def _problem_for(self, method: Method | None) -> ChunkProblem:
@@ -189,7 +196,8 @@ class _Run:
             batches = ChunkBatches(problem, self.order)
             whole = GroupStepper(batches, size, *batches.local_limits, rule, remember=False)
             return whole, f"{words}; {rule}: what chunks tell does not add up, and is not remembered"
-        if isinstance(method, VB) or (method is None and problem.n_groups == 1):
+        # Without hidden nodes chunks tell the same for ever: batches would exchange nothing.
+        if isinstance(method, VB) or (method is None and (problem.n_groups == 1 or not problem.program.local)):
             whole = GroupStepper(problem, problem.n_groups, *problem.local_limits, remember=True)
             return whole, f"{words}; coordinate ascent on all of them"
         # As many batches as make progress; the chunks of one are computed together, by whoever computes.
@@ -222,13 +230,3 @@ def _longest(template: Template, tables: Rows) -> str:
         return float("inf") if table.n_rows is None else float(table.n_rows)
 
     return max(free, key=length)
-
-
-def _as_chunks(table: Table | TableChunks) -> TableChunks:
-    if isinstance(table, TableChunks):
-        return table
-
-    def read(names: Sequence[str], size: int) -> Iterator[Table]:
-        yield table
-
-    return TableChunks(read, table.names, table.where, table.n_rows)

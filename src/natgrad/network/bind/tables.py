@@ -7,6 +7,7 @@ with ``*``; a source or a list of such tables, one after the other. The readers 
 from __future__ import annotations
 
 import glob
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,9 +21,10 @@ from natgrad.data.io.parquet import ARROW, ParquetTable
 from natgrad.data.io.tables import is_parquet, kind_of_table, table_chunks
 from natgrad.data.stream import is_rereadable
 
-__all__ = ["Table", "TableChunks", "as_table", "is_frame"]
+__all__ = ["Table", "TableChunks", "as_chunks", "as_table", "is_frame"]
 
 Array = npt.NDArray[Any]
+_NUMBERS = itertools.count()
 # What a cell of a text file says when it is empty.
 EMPTY = frozenset({"", "na", "n/a", "nan", "null", "none"})
 # Rows of a chunk, if nobody says; and rows of files from which on they are read in chunks.
@@ -48,6 +50,8 @@ class Table:
 
     def __init__(self, columns: Mapping[str, Any], where: str, is_text: bool = False, first: int = 0) -> None:
         self.where, self.is_text, self.first = where, is_text, first
+        # Of a chunk: by what it is known again when the table is read anew (`natgrad.network.bind.chunk_records`).
+        self.key: Any = None
         refuse_duplicates(where, list(columns))
         self._columns = {name: _as_array(values, f"{where}: column {name!r}") for name, values in columns.items()}
         lengths = {len(column) for column in self._columns.values()}
@@ -115,8 +119,11 @@ class Table:
 
     def only(self, names: Iterable[str]) -> Table:
         """Some of the columns, copied."""
-        kept = {name: np.array(self.cells(name)) for name in dict.fromkeys(names)}
-        return Table(kept, self.where, self.is_text, self.first)
+        kept = Table(
+            {name: np.array(self.cells(name)) for name in dict.fromkeys(names)}, self.where, self.is_text, self.first
+        )
+        kept.key = self.key
+        return kept
 
     def repeated(self, length: int) -> Table:
         """The same table, its first row repeated at the end until it has so many."""
@@ -162,6 +169,8 @@ class TableChunks:
     ) -> None:
         self.read, self.names, self.where, self.n_rows, self.files = read, names, where, n_rows, tuple(files)
         self.is_cut = is_cut
+        self.number: Any = next(_NUMBERS)  # of this process
+        self.pieces: Any = None  # if rows came or went since it was first fitted (`natgrad.network.bind.pieces`)
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -216,6 +225,21 @@ def as_table(data: Any, where: str = "the table") -> Table | TableChunks:
     if callable(data):
         return _of_parts(data, where)
     raise TypeError(f"{where} must be {FORMS}, got {type(data).__name__}")
+
+
+def as_chunks(table: Table | TableChunks) -> TableChunks:
+    """A table in memory as one that is read in chunks."""
+    if isinstance(table, TableChunks):
+        return table
+    if table.key is None:
+        table.key = ("table", next(_NUMBERS))
+
+    def read(names: Sequence[str], size: int) -> Iterator[Table]:
+        yield Table({name: table.cells(name) for name in names}, table.where, table.is_text)
+
+    found = TableChunks(read, table.names, table.where, table.n_rows)
+    found.number = table.key
+    return found
 
 
 def is_missing(cell: Any) -> bool:

@@ -8,7 +8,8 @@ Elements are matched by their ids: a new level starts at its prior, one without 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.network.bind.bound import Binding, find_domain, held, id_column, open_tables
 from natgrad.network.bind.build import Domain
 from natgrad.network.bind.fitting import bind_network
+from natgrad.network.bind.pieces import Pieces
 from natgrad.network.bind.tables import Table, TableChunks
 from natgrad.posterior.factor import Factor, shifted
 from natgrad.validation import real_number
@@ -62,7 +64,7 @@ def update_rows(
 
         return fit_remembering(binding, factors, settings, t, held(template, new), forgetting or 0.0, options)
     if binding.chunk_rows is not None:
-        return _again_in_chunks(binding, factors, settings, t, _appended(binding.tables, new), options)
+        return _again_in_chunks(binding, factors, settings, t, _appended(binding, binding.tables, new), options)
     old = {plate: table for plate, table in binding.tables.items() if isinstance(table, Table)}
     rows = _joined(binding, old, held(template, new))
     domain = find_domain(template, rows, binding.domain)
@@ -87,9 +89,7 @@ def forget_rows(binding: Binding, factors: Factors, settings: Settings, t: int, 
             "forget: the rows of this fit are not held, so that nothing can be summed up without some of them"
         )
     if binding.chunk_rows is not None:
-        if not isinstance(what, Mapping):
-            raise TypeError("forget: rows that are read in chunks are named by their ids, {column: ids}")
-        return _again_in_chunks(binding, factors, settings, t, _without(binding.tables, what), options)
+        return _again_in_chunks(binding, factors, settings, t, _without(binding, binding.tables, what), options)
     old = {plate: table for plate, table in binding.tables.items() if isinstance(table, Table)}
     kept = {plate: np.flatnonzero(flags) for plate, flags in _kept(old, what).items()}
     for plate, rows in kept.items():
@@ -195,19 +195,7 @@ def _kept(tables: Mapping[str, Table], what: Any) -> dict[str, npt.NDArray[np.bo
     if len(tables) > 1:
         raise TypeError(f"forget: there are tables of {', '.join(tables)}: name the rows by their ids, {{column: ids}}")
     ((plate, table),) = tables.items()
-    rows = np.asarray(what)
-    if rows.dtype == bool and rows.shape == (table.n_rows,):
-        return {plate: ~rows}
-    if rows.dtype.kind not in "iu" or rows.ndim != 1:
-        raise TypeError(
-            f"forget takes {{column: ids}}, the numbers of rows, or a flag for each of the {table.n_rows} rows; got {what!r}"
-        )
-    if rows.size and (rows.min() < 0 or rows.max() >= table.n_rows):
-        bad = rows[(rows < 0) | (rows >= table.n_rows)][0]
-        raise IndexError(f"forget: row {bad} is outside 0 … {table.n_rows - 1}")
-    flags = np.ones(table.n_rows, dtype=bool)
-    flags[rows] = False
-    return {plate: flags}
+    return {plate: ~_row_flags(what, table.n_rows)}
 
 
 def _kept_by_ids(tables: Mapping[str, Table], what: Mapping[str, Any]) -> dict[str, npt.NDArray[np.bool_]]:
@@ -227,49 +215,82 @@ def _kept_by_ids(tables: Mapping[str, Table], what: Mapping[str, Any]) -> dict[s
 
 
 def _is_in(table: Table, column: str, wanted: list[Any]) -> npt.NDArray[np.bool_]:
-    chosen = set(wanted)
-    return np.array([cell in chosen for cell in table.cells(column).tolist()], dtype=bool)
+    cells, chosen = table.cells(column), set(wanted)
+    if cells.dtype.kind in "iu" and all(isinstance(one, (int, np.integer)) for one in chosen):
+        return np.isin(cells, list(chosen))
+    return np.array([cell in chosen for cell in cells.tolist()], dtype=bool)
 
 
-def _appended(tables: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables that are read in chunks, the new rows after the old ones."""
-    from natgrad.network.bind.streaming import _as_chunks
+# -- rows that are read in chunks: those that stay where they are keep their keys --
 
-    found = dict(tables)
-    for plate, more in new.items():
-        parts = [_as_chunks(tables[plate]), _as_chunks(more)]
-        counts = [part.n_rows for part in parts]
 
-        def read(names: Sequence[str], size: int, parts: list[TableChunks] = parts) -> Iterator[Table]:
-            for part in parts:
-                yield from part.read(names, size)
+def _pieces(binding: Binding, tables: Mapping[str, Any]) -> tuple[str, Pieces]:
+    """The plate whose rows come in chunks, and these."""
+    assert binding.chunk_rows is not None
+    plate = binding.problem.chunks.plate
+    return plate, Pieces.of(binding.template, plate, binding.chunk_rows, tables[plate])
 
-        total = None if None in counts else sum(count for count in counts if count is not None)
-        found[plate] = TableChunks(read, parts[0].names, parts[0].where, total)
+
+def _appended(binding: Binding, tables: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables that are read in chunks, chunks of the new rows after the old ones."""
+    rows, pieces = _pieces(binding, tables)
+    side = {plate: table for plate, table in new.items() if plate != rows}
+    old = held(binding.template, {plate: tables[plate] for plate in side})
+    found = {**tables, **_joined(binding, old, held(binding.template, side))}
+    if rows in new:
+        found[rows] = pieces.with_rows(new[rows]).table()
     return found
 
 
-def _without(tables: Mapping[str, Any], what: Mapping[str, Any]) -> dict[str, Any]:
-    """The same tables, read without the rows of some ids."""
-    from natgrad.network.bind.streaming import _as_chunks
-
+def _without(binding: Binding, tables: Mapping[str, Any], what: Any) -> dict[str, Any]:
+    """The same tables, read without some rows."""
     found = dict(tables)
+    rows, pieces = _pieces(binding, tables)
+    if not isinstance(what, Mapping):
+        flags = _row_flags(what, binding.problem.chunks.n_rows)
+        found[rows] = pieces.without((), lambda part, first: flags[first : first + part.n_rows]).table()
+        return found
     wanted = {c: [ids] if isinstance(ids, str) or np.ndim(ids) == 0 else list(ids) for c, ids in what.items()}
+    names = sorted({name for table in tables.values() for name in table.names})
+    for column in wanted:
+        if column not in names:
+            raise ValueError(f"forget: there is no column {column!r}; there are {', '.join(map(repr, names))}")
+    seen: set[Any] = set()
+
+    def gone(columns: list[str], part: Table, first: int = 0) -> npt.NDArray[np.bool_]:
+        flags = np.zeros(part.n_rows, dtype=bool)
+        for column in columns:
+            here = _is_in(part, column, wanted[column])
+            seen.update((column, cell) for cell in set(part.cells(column)[here].tolist()))
+            flags |= here
+        return flags
+
     for plate, table in tables.items():
-        source = _as_chunks(table)
-        columns = [column for column in wanted if column in source]
-        if not columns:
-            continue
-
-        def read(
-            names: Sequence[str], size: int, source: TableChunks = source, columns: list[str] = columns
-        ) -> Iterator[Table]:
-            for part in source.read(list(dict.fromkeys([*names, *columns])), size):
-                gone = np.zeros(part.n_rows, dtype=bool)
-                for column in columns:
-                    gone |= _is_in(part, column, wanted[column])
-                if not gone.all():
-                    yield part.take(~gone)
-
-        found[plate] = TableChunks(read, source.names, source.where)
+        columns = [column for column in wanted if column in table]
+        if columns and plate == rows:
+            found[plate] = pieces.without(columns, partial(gone, columns)).table()
+        elif columns:
+            whole = held(binding.template, {plate: table})[plate] if isinstance(table, TableChunks) else table
+            found[plate] = whole.take(~gone(columns, whole))
+    for column, ids in wanted.items():
+        for one in ids:
+            if (column, one) not in seen:
+                raise ValueError(f"forget: no row has {column} = {one!r}")
     return found
+
+
+def _row_flags(what: Any, n_rows: int) -> npt.NDArray[np.bool_]:
+    """Which rows are named, by their numbers or by a flag for each."""
+    rows = np.asarray(what)
+    if rows.dtype == bool and rows.shape == (n_rows,):
+        return rows
+    if rows.dtype.kind not in "iu" or rows.ndim != 1:
+        raise TypeError(
+            f"forget takes {{column: ids}}, the numbers of rows, or a flag for each of the {n_rows} rows; got {what!r}"
+        )
+    if rows.size and (rows.min() < 0 or rows.max() >= n_rows):
+        bad = rows[(rows < 0) | (rows >= n_rows)][0]
+        raise IndexError(f"forget: row {bad} is outside 0 … {n_rows - 1}")
+    flags = np.zeros(n_rows, dtype=bool)
+    flags[rows] = True
+    return flags

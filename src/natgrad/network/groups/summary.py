@@ -37,6 +37,7 @@ class Entry(NamedTuple):
     kept: tuple[Label, ...]
     # Known index array (None: the elements themselves) and its range, if the sums go by element of an index.
     scatter: tuple[str | None, int] | None
+    plate: str | None = None  # whose elements these are
 
 
 class Summary:
@@ -82,6 +83,7 @@ class Summary:
         assert plate is not None
         inner, outer = [], []
         scatter: dict[Label, tuple[str | None, int]] = {}
+        chosen: str | None = None
         for factor in monomial.factors:
             if factor.known or factor.source in self.local:
                 inner.append(factor)
@@ -96,7 +98,8 @@ class Summary:
                 if axis.labels != (plate,):
                     raise NotAdditive(f"{term.node!r} reads {factor.source!r} through an index with several axes")
                 label = Mark(f"by {axis.index}")
-                size = self.problem.plan.nodes[factor.source].stat_shapes()[factor.stat][position]
+                source = self.problem.plan.nodes[factor.source]
+                size, chosen = source.stat_shapes()[factor.stat][position], source.plates[position].name
                 if scatter.setdefault(label, (axis.index, size))[1] != size:
                     raise NotAdditive(f"{term.node!r} reads globals of different sizes through one index")
                 sizes[label] = size
@@ -111,7 +114,12 @@ class Summary:
         folded = Monomial(
             monomial.coefficient, (statistic, *outer), counted=(frozenset(present) | {plate}) - {*kept, *scatter}
         )
-        return Entry(tuple(inner), folded, kept, next(iter(scatter.values()), None))
+        return Entry(tuple(inner), folded, kept, next(iter(scatter.values()), None), chosen)
+
+    @staticmethod
+    def key(term: str, number: int) -> str:
+        """The name of the statistic of a monomial of a term."""
+        return _key(term, number)
 
     # -- traceable --
 

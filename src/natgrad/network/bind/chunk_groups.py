@@ -1,0 +1,137 @@
+"""Chunks as groups, where what they tell adds up; and which kind of problem the chunks of a network are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.errors import NotAdditive
+from natgrad.inference.problem import GlobalResult, GroupProblem, GroupResult, State
+from natgrad.network.bind.chunk_program import ChunkProgram, Told
+from natgrad.network.bind.chunked import Chunked, ChunkedEdges, summed
+from natgrad.network.bind.chunks import Chunks
+from natgrad.network.execute.backend import BackendName
+from natgrad.network.execute.choice import choose_backend
+from natgrad.network.execute.updates import blended_block
+
+__all__ = ["ChunkGroups", "chunked_problem"]
+
+Stats = tuple[Any, ...]
+Ints = npt.NDArray[np.int64]
+# Bytes of what chunks told that are remembered, for when rows come or go.
+TOLD = 2**28
+
+
+class ChunkGroups(Chunked, GroupProblem):
+    """Chunks as groups, where what they tell adds up.
+
+    Parameters
+    ----------
+    chunks : Chunks
+    program : ChunkProgram
+    order : of the globals in a sweep
+    """
+
+    summarises = False
+
+    def __init__(self, chunks: Chunks, program: ChunkProgram, order: tuple[str, ...]) -> None:
+        self.set_chunks(chunks, program)
+        self.blocks, self.order = self.globals, order
+        self.group_plate, self.batch_size = chunks.plate, 1
+        self.n_groups, self.population = chunks.n_chunks, float(chunks.n_chunks)
+        # What each chunk told last, by its key, and how many were read; without hidden nodes they tell the same for ever.
+        self.told: dict[Any, Told] = {}
+        self.n_read = 0
+
+    @property
+    def n_observed(self) -> Mapping[str, int]:
+        return self.observations()
+
+    @property
+    def n_messages(self) -> int:
+        return self.reads()
+
+    def prior_of(self, name: str) -> Stats:
+        """Of a block of a network the prior is one of its messages."""
+        raise NotImplementedError("the prior of a block of a network is one of its messages")
+
+    def solve(self, state: State, groups: Ints | None, rows: Any, tol: float, limit: int) -> GroupResult:
+        """What some chunks tell, added up."""
+        return self._solved(state, groups, fresh=bool(self.program.local))
+
+    def solve_remembering(self, state: State, groups: Ints | None) -> GroupResult:
+        """The same, from what chunks told last where that is known."""
+        return self._solved(state, groups, fresh=False)
+
+    def _solved(self, state: State, groups: Ints | None, fresh: bool) -> GroupResult:
+        mu, keys = {name: state.mu[name] for name in self.blocks}, self.chunks.keys
+        wanted = range(self.n_groups) if groups is None else sorted(map(int, groups))
+        unread = [number for number in wanted if fresh or keys[number] not in self.told]
+        visits = self.visit("statistics", mu, numbers=None if len(unread) == self.n_groups else unread)
+        told = summed(self._noted(keys[n], next(visits)) if n in unread else self.told[keys[n]] for n in wanted)
+        reads = int(self.reads() * len(unread) / self.n_groups)
+        return GroupResult([], told.parts, told.value, 1, reads)
+
+    def _noted(self, key: Any, told: Told) -> Told:
+        """What a chunk tells, kept as long as there is room for that of all."""
+        self.n_read += 1
+        if self.n_groups * sum(part.nbytes for (part,) in told.parts.values()) <= TOLD:
+            self.told[key] = told
+        return told
+
+    def fits(self, rows: Any, groups: Ints | None, state: State, where: str) -> bool:
+        """Nothing is remembered of rows."""
+        return True
+
+    def scaled(self, messages: Any, scale: float) -> Any:
+        return {key: (value[0] * scale,) for key, value in messages.items()}
+
+    def global_step(self, state: State, messages: Any, rho: Any = 1.0) -> GlobalResult:
+        """The globals in turn, from S."""
+        return self._moved(state, messages, float(np.mean(rho)), self.order)
+
+    def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
+        """The bound without the entropies of what is hidden in rows."""
+        bound = self._moved(State(lam, mu, 0), messages, 1.0, ()).bound
+        assert bound is not None
+        return bound
+
+    def _moved(self, state: State, messages: Any, rho: float, names: tuple[str, ...]) -> GlobalResult:
+        program, summary = self.program, self.program.summary
+
+        def build() -> Callable[..., Any]:
+            def function(lam: Any, mu: Any, stats: Any, rho: Any, known: Any) -> Any:
+                lam, mu, info = dict(lam), dict(mu), {}
+                for name in names:
+                    block = self.blocks[name]
+                    target, fresh, info[name] = summary.update(block, lam, mu, stats, known)
+                    if not exact:
+                        target, fresh, _, info[name] = blended_block(program.on, block, lam[name], target, rho)
+                    lam[name], mu[name] = target, fresh
+                return lam, mu, summary.bound(lam, mu, stats, 0.0, known), info
+
+            return function
+
+        exact = rho == 1.0
+        lam, mu = ({name: part[name] for name in self.blocks} for part in (state.lam, state.mu))
+        sums = {key: value[0] for key, value in messages.items()}
+        device = program.problem.known_arrays
+        lam, mu, bound, info = program.call(("move", names, exact), build, lam, mu, sums, rho, device)
+        return GlobalResult(state._replace(lam=lam, mu=mu), info, float(bound))
+
+
+def chunked_problem(chunks: Chunks, order: tuple[str, ...], backend: BackendName | None) -> ChunkGroups | ChunkedEdges:
+    """The problem of chunks: groups where what they tell adds up, edges elsewhere."""
+    name = choose_backend(chunks.plan, backend, chunks.n_chunks).name
+    if chunks.chained and backend is None:
+        name = "numpy"  # sequences of other lengths are another program, and would be compiled for every chunk
+    program = ChunkProgram(chunks.plan, chunks.local, chunks.plate, name)
+    chunks.use(program.ready)
+    try:
+        program.summary  # noqa: B018
+    except NotAdditive:
+        return ChunkedEdges(chunks, program)
+    return ChunkGroups(chunks, program, order)
