@@ -36,6 +36,7 @@ from natgrad.inference.state import (
 
 if TYPE_CHECKING:
     from natgrad.inference.methods import SVI
+    from natgrad.inference.sampler import GroupSampler
 
 __all__ = [
     "Block",
@@ -154,6 +155,7 @@ class GroupProblem(Problem):
     revive : gives back what a sampled pass has lost, before anything is remembered
     summarises : `solve` with a limit of 0 leaves local variables as they are
     leading : globals that a sweep updates before the local variables: their start counts, and they wait for a pass after it
+    sampler : draws the local variables, for Gibbs sampling
     """  # noqa: D400
 
     group_plate: str
@@ -166,6 +168,7 @@ class GroupProblem(Problem):
     revive: Callable[[State, int], State] | None = None
     summarises: bool = False
     leading: tuple[str, ...] = ()
+    sampler: GroupSampler | None = None
 
     n_groups: int
     batch_size: int

@@ -32,13 +32,12 @@ from __future__ import annotations
 
 import importlib
 import os
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from natgrad.errors import ModelFileError, NotConverged
+from natgrad.errors import ModelFileError
 from natgrad.inference.engine import Limits, Phase, Phases, Result, run, take_steps
 from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.schema import Misfit, check
@@ -47,6 +46,7 @@ from natgrad.inference.streams import Chunk, StreamPhases
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.registry import MODELS, model_class
 from natgrad.models.scikit import BaseEstimator, not_fitted
+from natgrad.models.uncertainty import UncertaintyMixin
 from natgrad.posterior.draws import saved_draws
 from natgrad.posterior.files.container import encoded, read_model, write_model
 from natgrad.posterior.files.records import register
@@ -64,7 +64,6 @@ from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
     from natgrad.posterior.export import Posterior
-    from natgrad.posterior.response.result import LinearResponse
     from natgrad.posterior.summary import Summary
 
 __all__ = ["Estimator", "load", "register", "with_new_names"]
@@ -77,7 +76,7 @@ LEAST = {"whole": 0, "natural": 1, "size": 1}
 CHOICES: dict[str, list[str]] = {"flag": ["True", "False"], "none": ["None"]}
 
 
-class Estimator(ShowMixin, BaseEstimator):
+class Estimator(UncertaintyMixin, ShowMixin, BaseEstimator):
     """What every ready model has: a fit is one run of the engine; ``save(path)`` and ``report(path)``.
 
     See the module for the hooks that it needs. ``_publish(subject, state)`` sets what a fit sets.
@@ -154,59 +153,6 @@ class Estimator(ShowMixin, BaseEstimator):
         stepper = GroupStepper(problem, problem.n_groups, *problem.local_limits, step, remember=False)
         return take_steps(problem, stepper, start, 1, int(self.seed), getattr(self, "executor", None))
 
-    def linear_response(
-        self,
-        X: Any,
-        *,
-        names: Sequence[str] | None = None,
-        tol: float = 1e-6,
-        max_iterations: int = 200,
-        probes: int = 32,
-        exact: bool | None = None,
-        seed: int = 0,
-        **data: Any,
-    ) -> LinearResponse:
-        """Standard deviations and covariances of the parameters that the factorised q has lost, on the data of the fit.
-
-        What belongs to single rows, documents or sequences is differentiated through. A product of the operator solves all of
-        them twice, so this takes some tens of passes over the data.
-
-        Parameters
-        ----------
-        X, **data : the data of the fit, as `fit` takes them
-        names, tol, max_iterations, probes, exact, seed : as in ``Fit.linear_response``
-
-        Examples
-        --------
-        >>> import numpy as np, natgrad as ng
-        >>> X = np.concatenate([np.zeros(40), np.ones(40)])[:, None] * 3 + np.random.default_rng(0).normal(size=(80, 1))
-        >>> model = ng.GaussianMixture(2, tol=1e-9).fit(X)
-        >>> lr = model.linear_response(X)
-        >>> bool((lr["weights"].std() > model.posterior_["weights"].std()).all())
-        True
-        """
-        from natgrad.posterior.response.groups import linearised_groups, swept
-        from natgrad.posterior.response.result import LinearResponse
-        from natgrad.posterior.response.solving import LEFT
-
-        self._check_fitted()
-        problem = self._response_problem(X, **data)
-        state, gained = swept(problem, self._state)
-        if gained > LEFT:
-            warnings.warn(
-                f"the fit has not converged: exact sweeps gained {gained:.2g} nats, and linear response is that of the optimum, "
-                "while means are those of the fit. Fit with a smaller tol; LDA also with local_tol=1e-6, skip_below=0",
-                NotConverged,
-                stacklevel=2,
-            )
-        at = linearised_groups(problem, state)
-        factors = {name: self.posterior_[name] for name in at.blocks}
-        found = LinearResponse(
-            at, factors, names, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed
-        )
-        found._axes, found._labels = self.posterior_._axes, self.posterior_._labels
-        return found
-
     def summary(self, names: Sequence[str] | None = None, **options: Any) -> Summary:
         """A table of means, standard deviations and intervals of the parameters: prints, and converts with ``.to_pandas()``.
 
@@ -227,12 +173,6 @@ class Estimator(ShowMixin, BaseEstimator):
         """
         self._check_fitted()
         return self.posterior_.summary(names, **options)
-
-    def _response_problem(self, X: Any, *args: Any, **data: Any) -> GroupProblem:
-        """The problem of groups that the fit was, in double precision."""
-        raise TypeError(
-            f"{type(self).__name__} has no linear response: declare the model as a network, whose fit has one, or use draws"
-        )
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model to one file, which `natgrad.load` reads; the file is there as a whole, or not at all.

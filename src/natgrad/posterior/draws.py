@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from natgrad import special
 from natgrad._version import __version__
 from natgrad.errors import PoorMixing
-from natgrad.families import Family
+from natgrad.families import Family, Normal
 from natgrad.inference.schema import check, record, refuse
 from natgrad.posterior import diagnostics
 from natgrad.posterior.diagnostics import Diagnosis
@@ -27,7 +27,7 @@ from natgrad.posterior.export import ExportMixin, _apart, _imported
 from natgrad.posterior.files.container import write_model
 from natgrad.posterior.files.records import register
 
-__all__ = ["DrawnFactor", "Draws", "DrawsSettings", "saved_draws"]
+__all__ = ["DrawnFactor", "Draws", "DrawsSettings", "derived", "saved_draws"]
 
 Array = npt.NDArray[Any]
 CATEGORIES = ("Categorical", "MarkovChain")
@@ -41,7 +41,8 @@ class DrawnFactor:
     ----------
     name, family, plates : as in a fit
     kept : array [chain, draw, …], the draws of x − origin that were kept; None if none were
-    first, second : sums over all draws of E[x | rest] and E[x² | rest], for each chain; of categories the first alone
+    first, second : sums over all draws of E[x | rest] and E[x² | rest], for each chain (or averaged over the chains, an axis of
+        length one); of categories the first alone
     count : int, draws of each chain
     stride : int, every how many draws one was kept
     origin : from where a location is measured, None for zero
@@ -176,6 +177,13 @@ def _matched(family: Family, mean: Array, var: Array, mass: float) -> tuple[Arra
     else:
         low, high = (mean + special.ndtri(t) * np.sqrt(var) for t in tails)
     return np.asarray(low), np.asarray(high)
+
+
+def derived(factor: DrawnFactor, name: str, plates: tuple[str, ...], function: Callable[[Array], Array]) -> DrawnFactor:
+    """The draws of a function of a node, from those that were kept of the node [chain, draw, …]."""
+    kept = function(factor.values)
+    first, second = factor.count * kept.mean(1), factor.count * (kept**2).mean(1)
+    return DrawnFactor(name, Normal(), plates, kept, first, second, factor.count, factor.stride)
 
 
 class Draws(ExportMixin, Mapping[str, DrawnFactor]):
@@ -341,7 +349,7 @@ def saved_draws(content: Any) -> Draws:
         if factor.name != name or type(factor.plates) is not tuple or factor.count != settings.n:
             refuse(where, "is not of this node, or of another number of draws")
         shape = np.shape(factor.first)
-        if not shape or shape[0] != chains or len(shape) < 1 + len(factor.plates):
+        if not shape or shape[0] not in (1, chains) or len(shape) < 1 + len(factor.plates):
             refuse(where, f"has averages of shape {list(shape)}")
         if np.shape(factor.second) not in ((1,), shape):
             refuse(where, f"has second moments of shape {list(np.shape(factor.second))} beside {list(shape)}")

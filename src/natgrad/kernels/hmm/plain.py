@@ -12,7 +12,7 @@ import numpy as np
 from natgrad.kernels.hmm.emissions import BY_COLUMN, TABLE
 from natgrad.kernels.hmm.lanes import FLOOR, TINY
 
-__all__ = ["best_path", "run_windows", "work_of"]
+__all__ = ["best_path", "log_weights", "run_windows", "work_of"]
 
 
 def work_of(n_times: int, n_states: int) -> float:
@@ -29,7 +29,7 @@ def run_windows(
     begin, length, spans = begin[first:last], length[first:last], spans[first:last]
     steps = np.arange(int(length.max()))[:, None]
     places = np.minimum(begin + steps, begin + length - 1)  # [t, w]
-    statistics, logs = _log_weights(kind, codes, table, values, weights, labels, places)
+    statistics, logs = log_weights(kind, codes, table, values, weights, labels, places)
     shift = logs.max(2)
     emitted = np.exp(logs - np.where(np.isfinite(shift), shift, 0.0)[:, :, None])
     alpha, scale = _forward(before[first:last], transition, logs, emitted, shift)
@@ -51,7 +51,7 @@ def run_windows(
     out_heads += (alpha[0] * beta[0] / total[0][:, None])[heads].sum(0)
 
 
-def _log_weights(kind: int, codes: Any, table: Any, values: Any, weights: Any, labels: Any, places: Any) -> Any:
+def log_weights(kind: int, codes: Any, table: Any, values: Any, weights: Any, labels: Any, places: Any) -> Any:
     """Statistics [t, w, F] (none of codes) and log b [t, w, K]; −∞ for states that a label rules out."""
     if kind == TABLE:
         statistics, logs = None, table[codes[places]]
@@ -124,7 +124,7 @@ def best_path(
 ) -> tuple[Any, float]:  # fmt: skip
     """The likeliest states of the times begin … end, and the log probability of the path."""
     places = np.arange(begin, end)[:, None]
-    logs = _log_weights(kind, codes, table, values, weights, labels, places)[1][:, 0]
+    logs = log_weights(kind, codes, table, values, weights, labels, places)[1][:, 0]
     pointers = np.zeros(logs.shape, np.int64)
     score = log_initial + logs[0]
     for t in range(1, len(logs)):

@@ -26,6 +26,7 @@ from natgrad.inference.streams import Chunk
 from natgrad.inference.trace import Reason, Stop
 from natgrad.models.hmm.files import HMMFiles, run_table
 from natgrad.models.hmm.priors import chain_priors
+from natgrad.models.uncertainty import with_locations
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.fit_options import (
     FitOptions,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from natgrad.inference.problem import State
     from natgrad.models.hmm.emissions import Emission
     from natgrad.models.hmm.problem import HMMModel, SequenceProblem
+    from natgrad.posterior.draws import DrawnFactor
 
 __all__ = ["HiddenMarkov"]
 
@@ -344,6 +346,14 @@ class HiddenMarkov(HMMFiles, ABC):
 
         data = self._sequences(*self._columns(X, y, lengths), labels, self._model_.emission)
         return SequenceProblem(data, self._model_, n_jobs=self.n_jobs)
+
+    def _draws_problem(self, X: Any, y: Any = None, lengths: Any = None, labels: Any = None) -> SequenceProblem:
+        return self._response_problem(X, y, lengths, labels)
+
+    def _drawn_as(self, problem: SequenceProblem, factors: dict[str, DrawnFactor]) -> dict[str, DrawnFactor]:
+        emission: Any = problem.model.emission
+        gaussian = emission.family.name in ("NormalGamma", "NormalWishart")
+        return with_locations(factors, "emission", emission, "state") if gaussian else factors
 
     def _counted(self, problem: SequenceProblem, out: RowWriter | None) -> float:
         from natgrad.models.hmm.forward_backward import count, whole_sequences

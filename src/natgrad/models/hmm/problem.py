@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,9 @@ from natgrad.models.hmm.parts import (
     sum_counts,
 )
 from natgrad.models.hmm.priors import stationary
+
+if TYPE_CHECKING:
+    from natgrad.models.hmm.sampling import PathSampler
 
 __all__ = ["HMMModel", "SequenceProblem", "SubchainProblem", "Subchains", "blocks_of", "stationary"]
 
@@ -124,6 +127,13 @@ class SequenceProblem(GroupProblem):
     def blocks(self) -> Mapping[str, Block]:  # type: ignore[override]
         """First states, rows of transitions, emissions."""
         return blocks_of(self.model)
+
+    @cached_property
+    def sampler(self) -> PathSampler:  # type: ignore[override]
+        """Draws paths of states."""
+        from natgrad.models.hmm.sampling import PathSampler
+
+        return PathSampler(self)
 
     @property
     def n_observed(self) -> Mapping[str, int]:

@@ -383,6 +383,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         self._check_fitted()
         return as_corpus(X, self._names, len(self.vocabulary_))
 
+    _draws_advice = (
+        'LDA(finish="gibbs") ends a fit with sweeps of collapsed Gibbs sampling, and posterior_ keeps what they say'
+    )
+
     def _response_problem(self, X: Any) -> LDAProblem:
         if self._fitted.local.topics == "map":
             raise TypeError(

@@ -18,6 +18,7 @@ from natgrad.inference.schema import check
 from natgrad.models.gaussian_prior import COVARIANCES, finite_numbers, gaussian_prior, prior_tables
 from natgrad.models.rows import SETTINGS, RowEstimator
 from natgrad.models.scikit import DensityMixin
+from natgrad.models.uncertainty import with_locations
 from natgrad.renamed import says_new_names
 from natgrad.validation import require, whole_number
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from natgrad.inference.problem import State
     from natgrad.inference.starts import Starts
     from natgrad.models.mixture.problem import MixtureProblem
+    from natgrad.posterior.draws import DrawnFactor
 
 __all__ = ["GaussianMixture", "MixtureModel"]
 
@@ -151,6 +153,12 @@ class GaussianMixture(DensityMixin, RowEstimator):
         from natgrad.models.mixture.problem import MixtureProblem
 
         return MixtureProblem(model, x, weight, **options)
+
+    def _draws_problem(self, X: Any, sample_weight: Any = None) -> MixtureProblem:
+        return self._problem(self._model_, *self._rows(X, sample_weight, False))
+
+    def _drawn_as(self, problem: MixtureProblem, factors: dict[str, DrawnFactor]) -> dict[str, DrawnFactor]:
+        return with_locations(factors, "components", problem.gaussians, "component")
 
     def _starts(self, problem: MixtureProblem) -> Starts:
         from natgrad.models.clusters import row_starts

@@ -8,7 +8,8 @@ Bishop (2006), section 10.2. A row is a group.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,9 @@ from natgrad.families import Dirichlet
 from natgrad.inference.problem import Block, State
 from natgrad.inference.rows import RowProblem, RowShard
 from natgrad.models.gaussians import GAUSSIANS, n_statistics, statistics
+
+if TYPE_CHECKING:
+    from natgrad.models.mixture.sampling import MembershipSampler
 
 __all__ = ["MixtureProblem", "MixtureWeights", "memberships"]
 
@@ -67,6 +71,13 @@ class MixtureProblem(RowProblem):
         super().__init__(x, weight, n_statistics=n_statistics(x.shape[1], g.by_column), n_readers=2 * n, **options)
         components = Block("components", g.family, ("component", "column")[: len(g.shape)], g.shape, origin=g.origin)
         self.blocks = {"weights": Block("weights", Dirichlet(), (), ()), "components": components}
+
+    @cached_property
+    def sampler(self) -> MembershipSampler:  # type: ignore[override]
+        """Draws memberships."""
+        from natgrad.models.mixture.sampling import MembershipSampler
+
+        return MembershipSampler(self)
 
     def prior_of(self, name: str) -> Stats:
         """η̃."""

@@ -10,54 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.families import Family
 from natgrad.inference.problem import Block, BlockInfo, State
+from natgrad.inference.steppers.gibbs import Schedule, keep_draw, point_stats, room_for
 from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.network.draws.gaussian import GaussianDraw, drawn_together
 from natgrad.network.draws.labels import Relabelling
 from natgrad.network.draws.weights import Copies, copies_of
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.execute.updates import choose, take_column
-from natgrad.network.language.expressions import LOG_ZERO
 from natgrad.random import Stream, generator
 
 __all__ = ["Gibbs", "Schedule", "point_stats"]
 
 Array = npt.NDArray[Any]
 Stats = tuple[Any, ...]
-# A positive number below it has no reciprocal; a share that underflows has the logarithm of an impossible one.
-TINY = 1e-300
-
-
-class Schedule(NamedTuple):
-    """Which sweeps count: the first ``warmup`` do not, then every ``thin``-th of ``n · thin`` does."""
-
-    warmup: int
-    n: int
-    thin: int
-
-    def number(self, t: int) -> int | None:
-        """The number of the draw that sweep ``t`` (from 0) gives, if it gives one."""
-        number, rest = divmod(t - self.warmup, self.thin)
-        return number if t >= self.warmup and rest == self.thin - 1 else None
-
-    @property
-    def sweeps(self) -> int:
-        """All sweeps."""
-        return self.warmup + self.n * self.thin
-
-
-def point_stats(family: Family, value: Array, size: int | None) -> Stats:
-    """φ(value) in finite numbers: what underflowed counts as impossible, not as −inf, which times 0 would be NaN."""
-    if family.name == "Gamma":
-        value = np.maximum(value, TINY)
-    with np.errstate(divide="ignore"):
-        return tuple(np.maximum(part, LOG_ZERO) for part in family.stats_of(value, size))
 
 
 class Gibbs:
@@ -100,16 +71,13 @@ class Gibbs:
         stats: dict[str, Stats] = {}
         values: dict[str, Array] = {}
         sums: dict[str, tuple[Array, Array]] = {}
-        kept: dict[str, Array] = {}
         for name, block in self.problem.blocks.items():
             wide = tuple(np.broadcast_to(part, (self.chains, *np.shape(part))) for part in lam[name])
             with np.errstate(all="ignore"):
                 values[name], stats[name] = self._drawn(block, wide, rngs)
                 first, second = self._summand(block, wide, values[name])
             sums[name] = np.zeros_like(first), np.zeros_like(second)
-            if name in self.strides:
-                shape = (self.chains, -(-self.schedule.n // self.strides[name]), *values[name].shape[1:])
-                kept[name] = np.zeros(shape, dtype=values[name].dtype)
+        kept = room_for(values, self.strides, self.schedule)
         memory = {"values": values, "sums": sums, "kept": kept, "relabelled": np.zeros(self.chains, dtype=np.int64)}
         return State({}, stats, 0, memory)
 
@@ -237,15 +205,8 @@ class Gibbs:
     def _counted(
         self, state: State, values: dict[str, Array], first: dict[str, Array], second: dict[str, Array], moved: Array
     ) -> dict[str, Any]:
-        old = state.memory
-        memory = {**old, "values": values, "relabelled": old["relabelled"] + moved}
-        number = self.schedule.number(state.t)
-        if number is None:
-            return memory
-        memory["sums"] = {n: (one + first[n], two + second[n]) for n, (one, two) in old["sums"].items()}
-        for name, stride in self.strides.items():
-            if number % stride == 0:
-                old["kept"][name][:, number // stride] = values[name]
+        memory = {**state.memory, "values": values, "relabelled": state.memory["relabelled"] + moved}
+        keep_draw(memory, self.schedule, self.strides, state.t, first, second)
         return memory
 
 

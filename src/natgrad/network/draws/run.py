@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from natgrad._version import __version__
 from natgrad.errors import NotConjugate
-from natgrad.inference.callbacks import as_callbacks
-from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.problem import State
-from natgrad.inference.schema import record
-from natgrad.inference.trace import Trace
+from natgrad.inference.steppers.gibbs import Schedule
 from natgrad.network.draws.chains import with_chains
-from natgrad.network.draws.gibbs import Gibbs, Schedule
+from natgrad.network.draws.gibbs import Gibbs
 from natgrad.network.draws.labels import Relabelling
 from natgrad.network.draws.predictive import predictive_of_draws
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.language.expressions import CATEGORY
 from natgrad.network.language.missing import seen_values
+from natgrad.posterior.drawing import MOST_KEPT, draws_so_far, run_chains, schedule_of, stride_of
 from natgrad.posterior.draws import DrawnFactor, Draws, DrawsSettings
-from natgrad.posterior.fit_options import CheckpointOptions, checkpointer_of
-from natgrad.validation import whole_number
+from natgrad.posterior.fit_options import CheckpointOptions
 
 if TYPE_CHECKING:
     from natgrad.network.results.fit import Fit
 
 __all__ = ["attached", "draw_posterior"]
-
-# Numbers of kept draws of one node; of a larger one every second draw is kept, every fourth, …
-MOST_KEPT = 4_000_000
 
 
 def draw_posterior(
@@ -52,11 +45,7 @@ def draw_posterior(
     keep: CheckpointOptions | None = None,
 ) -> Draws:
     """Gibbs sampling from the declaration of a fit; arguments are those of ``Fit.draws``."""
-    warm = max(100, whole_number(n, "n") // 2) if warmup is None else whole_number(warmup, "warmup", least=0)
-    schedule = Schedule(warm, n, whole_number(thin, "thin"))
-    settings = DrawsSettings(
-        n, whole_number(chains, "chains"), warm, schedule.thin, whole_number(seed, "seed", least=0), __version__
-    )
+    schedule, settings = schedule_of(n, chains, warmup, thin, seed)
     plan = fit.problem.plan
     for name, block in plan.blocks.items():
         if block.family.is_bound:
@@ -69,25 +58,12 @@ def draw_posterior(
     relabel = Relabelling(plan, {name: fit.state.mu[name] for name in plan.blocks})
     gibbs = Gibbs(problem, schedule, {}, relabel)
     gibbs.strides = _strides(gibbs, fit, schedule, chains, asked)
-    about = {"draws": [n, chains, warm, schedule.thin], "names": sorted(asked), "backend": problem.backend.name}
     start = gibbs.start(fit.state.lam, settings.seed)
-    checkpointer = checkpointer_of(keep or {}, about, lambda: (_table(start), {}))
-
-    def found(state: State) -> Draws:
-        return _collected(fit, gibbs, state, settings)
-
-    result = run(
-        Phase(problem, stepper=gibbs, bound_every="never", why="Gibbs sampling"), start,
-        limits=Limits(schedule.sweeps, 0.0, max_seconds, advice="make more draws"), seed=settings.seed,
-        callbacks=as_callbacks(callbacks), verbose=verbose, trace=Trace(), checkpointer=checkpointer, model_at=found,
+    about = {"names": sorted(asked), "backend": problem.backend.name}
+    return run_chains(
+        problem, gibbs, start, settings, about, lambda state: _collected(fit, gibbs, state, settings),
+        max_seconds=max_seconds, callbacks=callbacks, verbose=verbose, keep=keep,
     )  # fmt: skip
-    if result.stop.diverged:
-        reason = str(result.stop).split(": ", 1)[-1].split(". ")[0]
-        raise FloatingPointError(
-            f"sweep {result.state.t + 1} met a conditional that is no distribution ({reason}): priors may "
-            "be improper, or numbers far apart in size. Give proper priors, or measure in other units"
-        )
-    return found(result.state)
 
 
 def _checked_names(fit: Fit, names: Sequence[str] | None) -> set[str]:
@@ -110,20 +86,14 @@ def _strides(gibbs: Gibbs, fit: Fit, schedule: Schedule, chains: int, asked: set
             continue
         family, shapes = fit.problem.blocks[name].family, fit.problem.plan.nodes[name].stat_shapes()
         numbers = math.prod(shapes[0][:-1] if family.name in ("Categorical", "MarkovChain") else shapes[0])
-        stride = 1
-        while name not in asked and stride < schedule.n and chains * schedule.n * numbers / stride > MOST_KEPT:
-            stride *= 2
-        found[name] = stride
+        found[name] = 1 if name in asked else stride_of(numbers, schedule, chains, MOST_KEPT)
     return found
 
 
 def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings) -> Draws:
     """What the draws up to a state say."""
-    schedule, memory = gibbs.schedule, state.memory
-    done = max(0, (state.t - schedule.warmup) // schedule.thin)
-    if done == 0:
-        raise ValueError(f"there are no draws yet: {state.t} of {schedule.warmup} sweeps of the warm-up were made")
-    factors = {}
+    memory, made = state.memory, draws_so_far(gibbs.schedule, settings, state.t)
+    factors, done = {}, made.n
     for name, block in fit.problem.blocks.items():
         if fit.problem.plan.nodes[name].is_auxiliary and name not in gibbs.strides:
             continue  # not asked for
@@ -137,7 +107,6 @@ def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings) ->
             kept = None if kept is None else np.where(seen, known, kept)
             first, second = np.where(seen, done * known, first), np.where(seen, done * known**2, second)
         factors[name] = DrawnFactor(name, block.family, block.plates, kept, first, second, done, stride, block.origin)
-    made = settings if done == settings.n else _with_n(settings, done)
     return Draws(
         factors,
         made,
@@ -145,10 +114,6 @@ def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings) ->
         labels=fit._labels,
         predictive=partial(predictive_of_draws, fit.problem.plan),
     )
-
-
-def _with_n(settings: DrawsSettings, n: int) -> DrawsSettings:
-    return DrawsSettings(n, settings.chains, settings.warmup, settings.thin, settings.seed, settings.version)
 
 
 def attached(network: Any, draws: Draws) -> Draws:
@@ -165,17 +130,3 @@ def attached(network: Any, draws: Draws) -> Draws:
     return Draws(
         draws.factors, draws.settings, draws.relabelled, predictive=partial(predictive_of_draws, network.problem.plan)
     )
-
-
-def _table(state: State) -> Any:
-    """What a checkpoint of a run may hold: arrays of the shapes of its start."""
-
-    def arrays(tree: Any) -> Any:
-        if isinstance(tree, Mapping):
-            return {name: arrays(part) for name, part in tree.items()}
-        if isinstance(tree, tuple):
-            return tuple(arrays(part) for part in tree)
-        kind = "whole" if np.asarray(tree).dtype.kind in "iu" else "real"
-        return f"{kind} {list(np.shape(tree))}" if np.ndim(tree) else kind
-
-    return record(State, lam={}, mu=arrays(state.mu), t="whole in [0, 1e12]", memory=arrays(state.memory), hyper={})

@@ -1,0 +1,104 @@
+"""Paths of states drawn given the parameters, with what they tell these: the local part of Gibbs sampling.
+
+Forward filtering, backward sampling (`natgrad.kernels.hmm.paths`): a whole path is one draw, however long it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.io.npy import RowWriter
+from natgrad.families import Categorical
+from natgrad.inference.problem import Block, State
+from natgrad.inference.sampler import GroupDraw
+from natgrad.kernels.hmm.paths import draw_paths
+from natgrad.kernels.hmm.plain import log_weights
+from natgrad.models.hmm.forward_backward import Counts, count, whole_sequences
+
+if TYPE_CHECKING:
+    from natgrad.models.hmm.problem import SequenceProblem
+
+__all__ = ["PathSampler"]
+
+Floats = npt.NDArray[np.float64]
+Stats = tuple[Any, ...]
+Array = npt.NDArray[Any]
+# Compiled functions, and their plain twins, carry no types.
+_draw_paths: Any = draw_paths
+_log_weights: Any = log_weights
+# Times whose statistics are made at once.
+PIECE = 100_000
+
+
+class PathSampler:
+    """The `GroupSampler` of a hidden Markov model."""
+
+    def __init__(self, problem: SequenceProblem) -> None:
+        self.problem, self.n_labels = problem, problem.model.n_states
+        self.local_blocks = {"states": Block("states", Categorical(), ("time",), (problem.data.n_times,))}
+        self.exchangeable = _is_exchangeable(problem)
+        self._starts = np.zeros(problem.data.n_times, dtype=bool)
+        self._starts[problem.data.ends[:-1][problem.data.lengths > 0]] = True
+
+    def draw(self, state: State, rng: np.random.Generator, chances: bool) -> GroupDraw:
+        """A path of each sequence."""
+        problem, n_times = self.problem, self.problem.data.n_times
+        weights = problem.weights(state)
+        logs = np.empty((1, n_times, self.n_labels))
+        for begin in range(0, n_times, PIECE):
+            places = np.arange(begin, min(begin + PIECE, n_times))[:, None]
+            logs[0, begin : begin + PIECE] = _log_weights(*weights.logs, places)[1][:, 0]
+        initial, transition = (np.ascontiguousarray(state.mu[name][0])[None] for name in ("initial", "transition"))
+        z = np.empty((1, n_times), dtype=np.int64)
+        _draw_paths(logs, initial, transition, self._starts, rng.random((1, n_times)), z)
+        return GroupDraw(problem._messages(self._counts(z[0], weights)), {"states": z[0]}, {})
+
+    def _counts(self, z: Array, weights: Any) -> Counts:
+        """First states, pairs and sums of statistics along paths."""
+        n, problem = self.n_labels, self.problem
+        heads = np.bincount(z[self._starts], minlength=n).astype(np.float64)
+        inner = ~self._starts[1:]
+        pairs = np.bincount(z[:-1][inner] * n + z[1:][inner], minlength=n * n).reshape(n, n).astype(np.float64)
+        if len(problem.data.codes):
+            codes = problem.data.codes.astype(np.int64)
+            sums = np.bincount(codes * n + z, minlength=problem.n_sums * n).reshape(-1, n).astype(np.float64)
+            return Counts(heads, pairs, sums, 0.0)
+        sums = np.zeros((problem.n_sums, n))
+        for begin in range(0, len(z), PIECE):
+            here = z[begin : begin + PIECE]
+            statistics = _log_weights(*weights.logs, np.arange(begin, begin + len(here))[:, None])[0][:, 0]
+            sums += statistics.T @ np.eye(n)[here]
+        return Counts(heads, pairs, sums, 0.0)
+
+    def probabilities(self, state: State, most: int) -> dict[str, Floats]:
+        """q(x_t) of the first times."""
+        data = self.problem.data
+        part = data.cut(0, min(most, data.n_times))
+        problem = type(self.problem)(part, self.problem.model, n_jobs=self.problem.n_jobs)
+        weights = problem.weights(state)
+        windows = whole_sequences(weights, part, None, problem.n_jobs)
+        with RowWriter(None, (part.n_times, self.n_labels), np.float64) as rows:
+            count(weights, windows, problem.n_sums, problem.n_jobs, rows)
+        return {"states": rows.result}
+
+    def renumbered_message(self, name: str, message: Stats, order: Array) -> Stats:
+        """What is told parameters with the states in another order."""
+        rows = tuple(np.asarray(part[order]) for part in message)
+        return tuple(part[:, order] for part in rows) if name == "transition" else rows
+
+
+def _is_exchangeable(problem: SequenceProblem) -> bool:
+    """Whether priors stay as they are when states are renumbered, and no state is known."""
+    model, n = problem.model, problem.model.n_states
+    off = model.transition[~np.eye(n, dtype=bool)]
+    rows = [np.asarray(part) for part in model.emission.prior]
+    return bool(
+        (problem.data.labels < 0).all()
+        and np.ptp(model.initial) == 0
+        and np.ptp(np.diagonal(model.transition)) == 0
+        and (off.size == 0 or np.ptp(off) == 0)
+        and all((part == part[:1]).all() for part in rows)
+    )

@@ -1,0 +1,190 @@
+"""`UncertaintyMixin`: a fitted ready model in; linear response and posterior draws of its parameters out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from natgrad.errors import NotConverged
+from natgrad.posterior.draws import derived
+from natgrad.posterior.fit_options import CheckpointOptions
+
+if TYPE_CHECKING:
+    from natgrad.inference.problem import GroupProblem, State
+    from natgrad.posterior.draws import DrawnFactor, Draws
+    from natgrad.posterior.export import Posterior
+    from natgrad.posterior.response.result import LinearResponse
+
+__all__ = ["UncertaintyMixin", "with_locations"]
+
+
+class UncertaintyMixin:
+    """``linear_response(X)`` and ``draws(X)`` of a model whose problem has groups."""
+
+    posterior_: Posterior
+    _state: State
+
+    if TYPE_CHECKING:
+
+        def _check_fitted(self) -> None: ...
+
+    def linear_response(
+        self,
+        X: Any,
+        *,
+        names: Sequence[str] | None = None,
+        tol: float = 1e-6,
+        max_iterations: int = 200,
+        probes: int = 32,
+        exact: bool | None = None,
+        seed: int = 0,
+        **data: Any,
+    ) -> LinearResponse:
+        """Standard deviations and covariances of the parameters that the factorised q has lost, on the data of the fit.
+
+        What belongs to single rows, documents or sequences is differentiated through. A product of the operator solves all of
+        them twice, so this takes some tens of passes over the data.
+
+        Parameters
+        ----------
+        X, **data : the data of the fit, as `fit` takes them
+        names, tol, max_iterations, probes, exact, seed : as in ``Fit.linear_response``
+
+        Examples
+        --------
+        >>> import numpy as np, natgrad as ng
+        >>> X = np.concatenate([np.zeros(40), np.ones(40)])[:, None] * 3 + np.random.default_rng(0).normal(size=(80, 1))
+        >>> model = ng.GaussianMixture(2, tol=1e-9).fit(X)
+        >>> lr = model.linear_response(X)
+        >>> bool((lr["weights"].std() > model.posterior_["weights"].std()).all())
+        True
+        """
+        from natgrad.posterior.response.groups import linearised_groups, swept
+        from natgrad.posterior.response.result import LinearResponse
+        from natgrad.posterior.response.solving import LEFT
+
+        self._check_fitted()
+        problem = self._response_problem(X, **data)
+        state, gained = swept(problem, self._state)
+        if gained > LEFT:
+            warnings.warn(
+                f"the fit has not converged: exact sweeps gained {gained:.2g} nats, and linear response is that of the optimum, "
+                "while means are those of the fit. Fit with a smaller tol; LDA also with local_tol=1e-6, skip_below=0",
+                NotConverged,
+                stacklevel=2,
+            )
+        at = linearised_groups(problem, state)
+        factors = {name: self.posterior_[name] for name in at.blocks}
+        found = LinearResponse(
+            at, factors, names, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed
+        )
+        found._axes, found._labels = self.posterior_._axes, self.posterior_._labels
+        return found
+
+    def _response_problem(self, X: Any, *args: Any, **data: Any) -> GroupProblem:
+        """The problem of groups that the fit was, in double precision."""
+        raise TypeError(
+            f"{type(self).__name__} has no linear response: declare the model as a network, whose fit has one, or use draws"
+        )
+
+    def draws(
+        self,
+        X: Any,
+        n: int = 1000,
+        *,
+        chains: int = 4,
+        warmup: int | None = None,
+        thin: int = 1,
+        seed: int = 0,
+        names: Sequence[str] | None = None,
+        max_seconds: float | None = None,
+        callbacks: Sequence[Any] = (),
+        verbose: bool | None = None,
+        **data: Any,
+    ) -> Draws:
+        """Draws from the posterior itself, by Gibbs sampling on the data of the fit; chains begin at draws from q.
+
+        Given parameters, memberships of rows or paths of states (forward filtering, backward sampling) are drawn; given these,
+        all parameters at once. They are draws of the same posterior as those of the network that declares the model. Where
+        components or states can change places, draws have the labels of the fit.
+
+        Parameters
+        ----------
+        X, **data : the data of the fit, as `fit` takes them
+        n, chains, warmup, thin, seed : as in ``Fit.draws``
+        names : list of variables, optional
+            Of which all draws are kept, however large. Of others, a large one keeps as many as fit into 32 MB; averages are
+            always of all draws.
+        max_seconds, callbacks, verbose, checkpoint, every, resume : as in ``Network.fit``
+
+        Warns
+        -----
+        PoorMixing
+            If chains do not agree yet (R̂, effective sample sizes; needs arviz-stats).
+
+        Examples
+        --------
+        >>> import numpy as np, natgrad as ng
+        >>> X = np.concatenate([np.zeros(40), np.ones(40)])[:, None] * 6 + np.random.default_rng(0).normal(size=(80, 1))
+        >>> model = ng.GaussianMixture(2, weight_prior=1.0).fit(X)
+        >>> draws = model.draws(X, 200, verbose=False)
+        >>> draws["means"].values.shape, draws["membership"].mean().shape
+        ((4, 200, 2, 1), (80, 2))
+        >>> low, high = draws["means"].interval(0.9)
+        >>> bool((low < model.means_).all() and (model.means_ < high).all())
+        True
+        """
+        from natgrad.models.threads import at_most
+        from natgrad.posterior.drawing import draw_groups
+        from natgrad.posterior.draws import Draws
+
+        self._check_fitted()
+        keep = {name: data.pop(name) for name in CheckpointOptions.__annotations__ if name in data}
+        problem = self._draws_problem(X, **data)
+
+        def made(factors: dict[str, DrawnFactor], settings: Any, relabelled: Any) -> Draws:
+            shown = self._drawn_as(problem, factors)
+            return Draws(shown, settings, relabelled, axes=self.posterior_._axes, labels=self.posterior_._labels)
+
+        with at_most(getattr(self, "n_jobs", None)):
+            found = draw_groups(
+                problem, self._state, n, chains, warmup, thin, seed, names, made, max_seconds=max_seconds,
+                callbacks=callbacks, verbose=verbose, keep=cast(CheckpointOptions, keep),
+            )  # fmt: skip
+        found.warn_if_poor()
+        return found
+
+    def _draws_problem(self, X: Any, *args: Any, **data: Any) -> GroupProblem:
+        """The problem of groups that the fit was, whose local variables can be drawn."""
+        raise TypeError(f"{type(self).__name__} has no draws(): {self._draws_advice}")
+
+    _draws_advice = "declare the model as a network, whose fit has them"
+
+    def _drawn_as(self, problem: Any, factors: dict[str, DrawnFactor]) -> dict[str, DrawnFactor]:
+        """The draws as users know the parameters."""
+        return factors
+
+
+def with_locations(factors: dict[str, DrawnFactor], name: str, gaussians: Any, plate: str) -> dict[str, DrawnFactor]:
+    """The draws, and those of the means and covariances (of columns or of all: variances) that Gaussian components pack."""
+    factor, found = factors[name], dict(factors)
+    family, by_column = factor.family, gaussians.by_column
+    if family.name == "NormalGamma":
+        found["means"] = derived(factor, "means", (plate, "column"), lambda x: x[..., 0])
+        found["covariances"] = derived(factor, "covariances", (plate, "column"), lambda x: 1.0 / x[..., 1])
+    elif family.name == "NormalWishart":
+        found["means"] = derived(factor, "means", (plate, "column"), lambda x: x[..., 0])
+        found["covariances"] = derived(factor, "covariances", (plate,), lambda x: np.linalg.inv(x[..., 1:]))
+    elif by_column:
+        found["means"] = derived(factor, "means", (plate, "column"), lambda x: x[..., 0, :-1])
+        found["covariances"] = derived(factor, "covariances", (plate,), lambda x: 1.0 / x[..., 0, -1])
+    else:
+        width = gaussians.n_columns
+        found["means"] = derived(
+            factor, "means", (plate, "column"), lambda x: np.swapaxes(x[:, :, 0, :, :-width], -1, -2)
+        )
+        found["covariances"] = derived(factor, "covariances", (), lambda x: np.linalg.inv(x[:, :, 0, :, -width:]))
+    return found

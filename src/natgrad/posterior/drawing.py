@@ -1,0 +1,147 @@
+"""Gibbs sampling as one run of the loop, for networks and ready models: a stepper and its start in; `Draws` out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from natgrad._version import __version__
+from natgrad.inference.callbacks import as_callbacks
+from natgrad.inference.engine import Limits, Phase, run
+from natgrad.inference.problem import GroupProblem, State
+from natgrad.inference.schema import record
+from natgrad.inference.steppers.gibbs import GroupGibbs, Schedule
+from natgrad.inference.trace import Trace
+from natgrad.posterior.draws import DrawnFactor, Draws, DrawsSettings
+from natgrad.posterior.fit_options import CheckpointOptions, checkpointer_of
+from natgrad.validation import whole_number
+
+__all__ = ["MOST_KEPT", "draw_groups", "draws_so_far", "run_chains", "schedule_of", "stride_of"]
+
+# Numbers of kept draws of one node; of a larger one every second draw is kept, every fourth, …
+MOST_KEPT = 4_000_000
+# Probabilities of local variables that are averaged unasked, and elements by which labels are put back.
+MOST_AVERAGED, MOST_COMPARED = 20_000_000, 100_000
+
+
+def schedule_of(n: int, chains: int, warmup: int | None, thin: int, seed: int) -> tuple[Schedule, DrawsSettings]:
+    """The arguments of ``draws``, checked."""
+    warm = max(100, whole_number(n, "n") // 2) if warmup is None else whole_number(warmup, "warmup", least=0)
+    schedule = Schedule(warm, n, whole_number(thin, "thin"))
+    chains, seed = whole_number(chains, "chains"), whole_number(seed, "seed", least=0)
+    return schedule, DrawsSettings(n, chains, warm, schedule.thin, seed, __version__)
+
+
+def stride_of(numbers: int, schedule: Schedule, chains: int, most: int = MOST_KEPT) -> int:
+    """Every how many draws of so many numbers one is kept: a power of two, so that draws of the rarest are draws of all."""
+    stride = 1
+    while stride < schedule.n and chains * schedule.n * numbers / stride > most:
+        stride *= 2
+    return stride
+
+
+def draws_so_far(schedule: Schedule, settings: DrawsSettings, t: int) -> DrawsSettings:
+    """How the draws up to sweep ``t`` were made; an error if there are none yet."""
+    done = schedule.done(t)
+    if done == 0:
+        raise ValueError(f"there are no draws yet: {t} of {schedule.warmup} sweeps of the warm-up were made")
+    return settings if done == settings.n else replace(settings, n=done)
+
+
+def run_chains(
+    problem: Any,
+    stepper: Any,
+    start: State,
+    settings: DrawsSettings,
+    about: dict[str, Any],
+    found: Callable[[State], Draws],
+    *,
+    max_seconds: float | None = None,
+    callbacks: Sequence[Any] = (),
+    verbose: bool | None = None,
+    keep: CheckpointOptions | None = None,
+) -> Draws:
+    """All sweeps of a stepper; ``about`` says what a resumed run must be the same in, ``found`` what a state's draws are."""
+    schedule = stepper.schedule
+    about = {"draws": [settings.n, settings.chains, settings.warmup, settings.thin], **about}
+    result = run(
+        Phase(problem, stepper=stepper, bound_every="never", why="Gibbs sampling"), start,
+        limits=Limits(schedule.sweeps, 0.0, max_seconds, advice="make more draws"), seed=settings.seed,
+        callbacks=as_callbacks(callbacks), verbose=verbose, trace=Trace(), model_at=found,
+        checkpointer=checkpointer_of(keep or {}, about, lambda: (_table(start), {})),
+    )  # fmt: skip
+    if result.stop.diverged:
+        reason = str(result.stop).split(": ", 1)[-1].split(". ")[0]
+        raise FloatingPointError(
+            f"sweep {result.state.t + 1} met a conditional that is no distribution ({reason}): priors may "
+            "be improper, or numbers far apart in size. Give proper priors, or measure in other units"
+        )
+    return found(result.state)
+
+
+def draw_groups(
+    problem: GroupProblem,
+    state: State,
+    n: int,
+    chains: int,
+    warmup: int | None,
+    thin: int,
+    seed: int,
+    names: Sequence[str] | None,
+    made: Callable[[dict[str, DrawnFactor], DrawsSettings, Any], Draws],
+    **options: Any,
+) -> Draws:
+    """Draws of the globals and local variables of a problem of groups; ``made`` makes them of factors.
+
+    Labels are those of q: they are put back by the first 100,000 local variables.
+    """
+    schedule, settings = schedule_of(n, chains, warmup, thin, seed)
+    sampler = problem.sampler
+    assert sampler is not None
+    local = sampler.local_blocks
+    asked = _asked(names, [*problem.blocks, *local])
+    sizes = {name: math.prod(block.shape) for name, block in local.items()}
+    sizes |= {name: int(np.size(block.family.mean(state.lam[name]))) for name, block in problem.blocks.items()}
+    strides = {n: 1 if n in asked else stride_of(size, schedule, settings.chains) for n, size in sizes.items()}
+    averaged = [n for n in local if n in asked or sizes[n] * sampler.n_labels <= MOST_AVERAGED]
+    wanted = sampler.probabilities(state, MOST_COMPARED) if sampler.exchangeable and sampler.n_labels > 1 else {}
+    gibbs = GroupGibbs(problem, schedule, settings.chains, strides, wanted, averaged)
+    start = gibbs.start(state.lam, settings.seed)
+
+    def found(here: State) -> Draws:
+        made_so_far, factors = draws_so_far(schedule, settings, here.t), {}
+        for name, (first, second) in here.memory["sums"].items():
+            block, kept = gibbs.blocks[name], here.memory["kept"][name][:, : -(-made_so_far.n // strides[name])]
+            factors[name] = DrawnFactor(
+                name, block.family, block.plates, kept, first, second, made_so_far.n, strides[name], block.origin
+            )
+        return made(factors, made_so_far, here.memory["relabelled"])
+
+    return run_chains(problem, gibbs, start, settings, {"names": sorted(asked)}, found, **options)
+
+
+def _asked(names: Sequence[str] | None, there: Sequence[str]) -> set[str]:
+    if isinstance(names, str):
+        raise TypeError(f"names must be a list of names, got the text {names!r}: write [{names!r}]")
+    for name in names or ():
+        if name not in there:
+            raise ValueError(f"names: there is no variable {name!r}; there are {', '.join(there)}")
+    return set(names or ())
+
+
+def _table(state: State) -> Any:
+    """What a checkpoint of a run may hold: arrays of the shapes of its start."""
+
+    def arrays(tree: Any) -> Any:
+        if isinstance(tree, Mapping):
+            return {name: arrays(part) for name, part in tree.items()}
+        if isinstance(tree, tuple):
+            return tuple(arrays(part) for part in tree)
+        kind = "whole" if np.asarray(tree).dtype.kind in "iu" else "real"
+        return f"{kind} {list(np.shape(tree))}" if np.ndim(tree) else kind
+
+    return record(State, lam={}, mu=arrays(state.mu), t="whole in [0, 1e12]", memory=arrays(state.memory), hyper={})

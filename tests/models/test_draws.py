@@ -1,0 +1,221 @@
+"""Posterior draws of ready models against enumeration of all memberships or paths, and against the network that declares one."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.special as sp
+
+import natgrad as ng
+from natgrad.inference.steppers.gibbs import GroupGibbs, Schedule
+from natgrad.models.mixture.problem import MixtureProblem
+from natgrad.posterior.diagnostics import ess
+
+pytestmark = pytest.mark.filterwarnings("ignore::natgrad.errors.PoorMixing")
+
+
+def exact(problem, told: list[dict], chances: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """E[x] of every global block and P(z) of every local variable, by enumeration.
+
+    ``told[c]`` are the messages of configuration c, ``chances[c]`` the indicators [n, K] of its local variables. Given z the
+    globals are conjugate: log p(z, y) = Σ_blocks A(η̃ + m(z)) − A(η̃).
+    """
+    logs, means = [], []
+    for messages in told:
+        total, mean = 0.0, {}
+        for name, block in problem.blocks.items():
+            prior = problem.full_prior(name)
+            lam = tuple(p + m for p, m in zip(prior, messages[name], strict=True))
+            total += float(np.sum(block.family.log_normalizer(lam) - block.family.log_normalizer(prior)))
+            mean[name] = block.family.mean(lam)
+        logs.append(total)
+        means.append(mean)
+    weight = sp.softmax(np.array(logs))
+    found = {n: np.tensordot(weight, np.stack([m[n] for m in means]), 1) for n in problem.blocks}
+    return found, np.tensordot(weight, chances, 1)
+
+
+def compare_categories(draws, name: str, shares: np.ndarray) -> None:
+    values = np.eye(shares.shape[1])[draws[name].values]
+    error = np.sqrt(shares * (1 - shares) / np.maximum(ess(values), 4.0))
+    away = np.abs(values.mean((0, 1)) - shares)
+    assert (away <= 5.0 * error + 1e-12).all(), (name, away / error)
+    # Averages of probabilities are no worse.
+    assert (np.abs(draws[name].mean() - shares) <= 5.0 * error + 1e-12).all()
+
+
+def compare(draws, name: str, wanted: np.ndarray, origin) -> None:
+    factor = draws[name]
+    error = factor.std() / np.sqrt(factor.ess())
+    away = np.abs(factor.mean() - (wanted if origin is None else wanted + origin))
+    assert (away <= 5.0 * error + 1e-12).all(), (name, away / error)
+
+
+X4 = np.array([[-1.0, 0.3], [0.2, -0.4], [1.1, 0.8], [2.0, 0.1], [2.4, 1.9]])
+KINDS = ["full", "diag", "tied", "spherical"]
+SCALES = {"full": 8 * np.eye(2), "tied": 8 * np.eye(2), "diag": [8.0, 8.0], "spherical": 8.0}
+
+
+@pytest.mark.parametrize("kind", [k if k == "full" else pytest.param(k, marks=pytest.mark.slow) for k in KINDS])
+def test_draws_of_a_mixture_are_those_that_all_memberships_add_up_to(kind: str) -> None:
+    x = X4.copy()
+    if kind in ("diag", "spherical"):
+        x[1, 0] = np.nan
+    # Weights differ, so that labels mean something and nothing is put back; more freedom, so that variances exist.
+    prior = {"weight_prior": [1.0, 2.5], "dof_prior": 8.0, "mean_scale": 0.5, "scale_prior": SCALES[kind]}
+    model = ng.GaussianMixture(2, covariance=kind, **prior).fit(x)
+    problem = model._draws_problem(x)
+    assert isinstance(problem, MixtureProblem)
+    paths = np.array(list(itertools.product(range(2), repeat=len(x))))
+    chances = np.eye(2)[paths]
+    wanted, shares = exact(problem, [problem.clustered(member.T) for member in chances], chances)
+    draws = model.draws(x, 400, chains=2, warmup=50, seed=1, verbose=False)
+    for name in problem.blocks:
+        compare(draws, name, wanted[name], problem.blocks[name].origin)
+    compare_categories(draws, "membership", shares)
+    assert not draws.relabelled.any()
+
+
+def chain(kind: str) -> tuple[object, np.ndarray]:
+    chain = {"initial_prior": [1.0, 2.0], "transition_prior": [[2.0, 1.0], [1.0, 1.0]], "n_init": 1}
+    y = np.array([[0.1], [2.0], [np.nan], [3.0], [0.0], [1.0]])
+    if kind == "gaussian":
+        return ng.GaussianHMM(2, covariance="full", dof_prior=8.0, mean_scale=0.5, scale_prior=SCALE1[kind], **chain), y
+    if kind == "diag":
+        return ng.GaussianHMM(2, covariance="diag", dof_prior=8.0, mean_scale=0.5, scale_prior=SCALE1[kind], **chain), y
+    if kind == "poisson":
+        return ng.PoissonHMM(2, rate_prior=(1.5, 0.5), **chain), y.round()
+    if kind == "bernoulli":
+        return ng.BernoulliHMM(2, track_prior=(0.7, 2.0), **chain), np.minimum(y.round(), 1.0)
+    return ng.CategoricalHMM(2, n_categories=4, emission_prior=0.6, **chain), y.round()
+
+
+SCALE1 = {"gaussian": [[8.0]], "diag": [8.0]}
+CHAINS = ["gaussian", "diag", "poisson", "bernoulli", "categorical"]
+
+
+@pytest.mark.parametrize("kind", [k if k == "categorical" else pytest.param(k, marks=pytest.mark.slow) for k in CHAINS])
+def test_draws_of_a_chain_are_those_that_all_paths_add_up_to(kind: str) -> None:
+    model, y = chain(kind)
+    lengths = [4, 2]
+    model.fit(y, lengths=lengths)
+    problem = model._draws_problem(y, lengths=lengths)
+    paths = np.array(list(itertools.product(range(2), repeat=len(y))))
+    told = [  # with all states known, what the data tell is a sum along the path
+        model._draws_problem(y, lengths=lengths, labels=path).solve_all(problem.at(model._state.lam)).messages
+        for path in paths
+    ]
+    wanted, shares = exact(problem, told, np.eye(2)[paths])
+    draws = model.draws(y, 400, chains=2, warmup=50, seed=1, verbose=False, lengths=lengths)
+    for name in problem.blocks:
+        compare(draws, name, wanted[name], problem.blocks[name].origin)
+    compare_categories(draws, "states", shares)
+
+
+def test_states_that_are_known_or_forbidden_are_drawn_as_they_are() -> None:
+    y = np.array([0.0, 1.0, 0.0, 3.0, 2.0, 3.0, 3.0])[:, None]
+    known = np.array([-1, 0, -1, -1, 1, -1, -1])
+    model = ng.CategoricalHMM(2, n_categories=4, topology="left-to-right", n_init=1).fit(y, labels=known)
+    draws = model.draws(y, 50, chains=2, verbose=False, labels=known)
+    states = draws["states"].values
+    assert (states[..., 1] == 0).all()
+    assert (states[..., 4:] == 1).all()
+    assert (np.diff(states) >= 0).all()
+    assert (draws["transition"].values[..., 1, 0] == 0).all()
+    with pytest.raises(ValueError, match="no variable 'path'"):
+        model.draws(y, names=["path"])
+
+
+def overlapping() -> tuple[ng.GaussianMixture, np.ndarray]:
+    rng = np.random.default_rng(3)
+    x = np.where(rng.random(30) < 0.5, 0.0, 1.5)[:, None] + rng.normal(size=(30, 1))
+    return ng.GaussianMixture(2, covariance="diag", weight_prior=2.0, mean_scale=0.2).fit(x), x
+
+
+def test_labels_are_those_of_the_fit_in_every_chain() -> None:
+    model, x = overlapping()
+    problem = model._draws_problem(x)
+    wanted = problem.sampler.probabilities(model._state, 30)
+    gibbs = GroupGibbs(problem, Schedule(0, 1, 1), 1, {}, wanted)
+    z = wanted["membership"].argmax(1)
+    assert gibbs._order({"membership": z}) is None
+    order = gibbs._order({"membership": 1 - z})
+    assert order.tolist() == [1, 0]
+    told = problem.clustered(np.eye(2)[1 - z].T)
+    back = {name: problem.sampler.renumbered_message(name, told[name], order) for name in told}
+    for name, parts in problem.clustered(np.eye(2)[z].T).items():
+        for one, two in zip(parts, back[name], strict=True):
+            np.testing.assert_allclose(one, two, atol=1e-12)
+    draws = model.draws(x, 150, warmup=20, verbose=False, seed=2)
+    assert draws.relabelled.sum() > 0  # they did change places
+    agree = (draws["membership"].values == z).mean(2)
+    assert (agree >= 0.5).mean() > 0.95  # never the other way round, but for ties of what q is not sure of
+
+
+@pytest.mark.slow
+def test_draws_of_a_mixture_are_those_of_the_network_that_declares_it() -> None:
+    model, x = overlapping()
+    prior = model._model_
+    n, k = ng.Plate("n", 30), ng.Plate("k", 2)
+    shape, rate = 0.5 * prior.dof, 0.5 * float(prior.rate[0])
+    tau = ng.Gamma("tau", shape, rate, plate=k)
+    mu = ng.Normal("mu", float(prior.mean[0]), prior.scale * tau, plate=k)
+    z = ng.Categorical("z", ng.Dirichlet("pi", prior.alpha), plate=n)
+    fit = ng.Network(ng.Normal("x", mu[z], tau[z], plate=n, observed=x[:, 0])).fit(
+        init={"z": model.predict_proba(x)}, verbose=False
+    )
+    theirs, ours = fit.draws(4000, verbose=False), model.draws(x, 4000, verbose=False)
+    for name, factor in (("means", theirs["mu"]), ("covariances", None), ("weights", theirs["pi"])):
+        mine = ours[name].values.reshape(-1, 2)
+        other = (1.0 / theirs["tau"].values if factor is None else factor.values).reshape(-1, 2)
+        for power in (1, 2):
+            spread = np.std(np.sort(mine, 1) ** power, 0) / np.sqrt(200.0)  # order statistics: labels do not matter
+            away = np.abs((np.sort(mine, 1) ** power).mean(0) - (np.sort(other, 1) ** power).mean(0))
+            assert (away < 4 * spread).all(), (name, power, away / spread)
+
+
+def test_a_run_of_draws_goes_on_where_it_stopped_and_draws_are_kept_in_files(tmp_path) -> None:
+    model, x = overlapping()
+    whole = model.draws(x, 20, warmup=10, chains=2, verbose=False)
+
+    def stop(event):
+        if event.state.t == 17:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.draws(x, 20, warmup=10, chains=2, verbose=False, checkpoint=tmp_path / "run", every=5, callbacks=[stop])
+    again = model.draws(x, 20, warmup=10, chains=2, verbose=False, checkpoint=tmp_path / "run", every=5, resume=True)
+    for name in whole:
+        np.testing.assert_array_equal(whole[name].values, again[name].values)
+        np.testing.assert_array_equal(whole[name].mean(), again[name].mean())
+    whole.save(tmp_path / "draws")
+    loaded = ng.load(tmp_path / "draws")
+    np.testing.assert_array_equal(loaded["means"].interval(0.8)[0], whole["means"].interval(0.8)[0])
+    assert loaded.to_arviz()["posterior"]["means"].dims == ("chain", "draw", "component", "column")
+
+
+def test_rows_of_weight_two_are_two_rows() -> None:
+    x, weight = X4[:3], np.array([2.0, 0.0, 1.0])
+    settings = {"covariance": "diag", "weight_prior": [1.0, 2.5], "dof_prior": 8.0, "scale_prior": [8.0, 8.0]}
+    model = ng.GaussianMixture(2, **settings).fit(x, sample_weight=weight)
+    rows = x[[0, 0, 2]]
+    problem = MixtureProblem(model._model_, rows, None)
+    paths = np.array(list(itertools.product(range(2), repeat=3)))
+    chances = np.eye(2)[paths]
+    wanted, shares = exact(problem, [problem.clustered(member.T) for member in chances], chances)
+    draws = model.draws(x, 300, chains=2, warmup=50, verbose=False, sample_weight=weight)
+    compare(draws, "weights", wanted["weights"], None)
+    compare(draws, "components", wanted["components"], problem.blocks["components"].origin)
+    np.testing.assert_allclose(draws["membership"].mean()[[0, 2]], shares[[0, 2]], atol=0.1)
+    with pytest.raises(ValueError, match=r"sample_weight\[1\] = 0.5 is no whole number"):
+        model.draws(x, sample_weight=[1.0, 0.5, 1.0])
+
+
+def test_models_without_draws_say_what_to_do() -> None:
+    model = ng.LDA(2, max_passes=2).fit(["ab cd ef", "cd ef gh", "gh ij ab"])
+    with pytest.raises(TypeError, match='finish="gibbs"'):
+        model.draws(["ab cd"])
+    with pytest.raises(ValueError, match="not fitted"):
+        ng.GaussianMixture(2).draws(X4)
