@@ -1,11 +1,12 @@
 """A crossed logistic mixed model: an intercept, three slopes, and effects of two crossed factors with learned precisions.
 
     python benchmarks/crossed.py                       # a million rows, 55,000 levels; ten minutes
+    python benchmarks/crossed.py --levels 2000 200     # fewer levels, each with more rows, creep longer in turn
     python benchmarks/crossed.py --rows 100000         # to try it
 
 Beside the default stands memoised VB along the larger factor, which updates the effects of the two factors in turn. Seconds
 are of the wall and of processors; both run until less than ``tol`` nats are left to gain, or until the limit. Results:
-``benchmarks/results/crossed.md``.
+``benchmarks/results/crossed-<levels>.md``.
 """
 
 import argparse
@@ -62,7 +63,7 @@ def main() -> None:
         seconds, steps = f"{wall:.1f} | {own:.1f}", len(fit.trace.records)
         lines.append(f"| {name} | {used} | {seconds} | {steps} | {fit.elbo:.3f} | {fit.stop} | {slopes} | {sd} |")
         print(lines[-1], flush=True)
-    (RESULTS / "crossed.md").write_text("\n".join(lines) + "\n")
+    (RESULTS / f"crossed-{options.levels[0]}-{options.levels[1]}.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
