@@ -8,6 +8,7 @@ import pytest
 from networks import CASES, scalar_mixture
 
 import natgrad as ng
+from natgrad.inference import auto
 from natgrad.inference.auto import choose, free_memory, largest_coupling
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.accelerated import AcceleratedStepper
@@ -127,6 +128,32 @@ def test_each_problem_gets_its_stepper_and_the_words_for_it(name, method, auto, 
     assert re.search(words, said), said
     if hasattr(stepper, "use_rotation"):
         assert stepper.use_rotation == (auto.rotate and bool(problem_of(name).gauges))
+
+
+def crossed_effects(gated=False):
+    """Effects of two factors; or means of components, which rows choose, and effects of one factor."""
+    rng = np.random.default_rng(0)
+    one, other, y = rng.integers(0, 40, 400), rng.integers(0, 3, 400), rng.normal(size=400)
+    first = ng.Normal("first", 0.0, ng.Gamma("tau", 1.0, 1.0), plate=ng.Plate("a", 40))
+    second, row = ng.Normal("second", 0.0, 1.0, plate=ng.Plate("b", 3)), ng.Plate("row", 400)
+    chosen = ng.Categorical("z", ng.Dirichlet("p", 1.0, size=3), plate=row) if gated else other
+    return ng.Network(ng.Normal("y", first[one] + second[chosen], 1.0, plate=row, observed=y))
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_means_that_add_up_are_solved_together_rather_than_group_by_group(gated, monkeypatch):
+    monkeypatch.setitem(auto.OBSERVATIONS, "cheap", 20)
+    problem = crossed_effects(gated).problem
+    stepper, words = choose(problem, None, ng.Auto(), tuple(problem.blocks))
+    if gated:
+        assert (type(stepper), "of 'a'" in words) == (WholePasses, True), words
+    else:
+        assert (type(stepper), "first, second are solved together" in words) == (AcceleratedStepper, True), words
+        assert (
+            type(choose(problem, None, ng.Auto("expensive"), tuple(problem.blocks)).stepper) is not AcceleratedStepper
+        )
+        few = choose(problem, ng.SVI({"a": 2}), ng.Auto(), tuple(problem.blocks)).stepper
+        assert type(few) is GroupStepper  # as asked
 
 
 def test_a_memory_just_large_enough_is_used():

@@ -1,7 +1,8 @@
 """`Auto`: no step size from the user. A problem and what the user fixed in; a stepper, and in words why it was chosen, out.
 
 nothing fixed            exact sweeps with gauge rotation where there is a gauge; memoised VB where groups are
-independent given the globals and there are many of them; otherwise accelerated exact sweeps
+independent given the globals and there are many of them, unless Gaussian means inside and outside of them
+add up (crossed effects); otherwise accelerated exact sweeps
 SVI                      memoised VB
 Children, GlobalBatch    memoised messages, if the problem can and memory allows; otherwise per-node steps under a
 safeguard
@@ -170,7 +171,10 @@ def _best(problem: EdgeProblem, auto: Auto, order: tuple[str, ...]) -> Choice:
         pairs = ", ".join(f"{a}·{b}" for a, b in problem.gauges)
         return _accelerated(problem, order, True, f"reads are cheap, and {pairs} can be rotated")
     method = None if problem.grouping is None else problem.grouping.best(order, OBSERVATIONS[auto.data_access])
-    if method is not None:
+    if method is not None and problem.grouping is not None:
+        means = problem.grouping.coupled_means(method, order) if auto.data_access == "cheap" else ()
+        if means:
+            return _accelerated(problem, order, False, f"reads are cheap, and {', '.join(means)} are solved together")
         stepper, words = _grouped(problem, method, auto, order)
         whole = isinstance(stepper, GroupStepper) and stepper.remember
         return Choice(WholePasses(stepper) if whole else stepper, words)  # type: ignore[arg-type]

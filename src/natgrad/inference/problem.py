@@ -303,6 +303,10 @@ class Grouping(Protocol):
         """The plate whose groups hold the most local variables, cut into batches; None if there are not enough groups."""
         ...
 
+    def coupled_means(self, method: SVI, order: tuple[str, ...]) -> tuple[str, ...]:
+        """Gaussians that sweeps solve together and groups along the plate would update in turn; none where that is no loss."""
+        ...
+
     def along(self, method: SVI, order: tuple[str, ...], executor: Any = None) -> GroupProblem:
         """The problem whose groups lie along a plate, for steps that remember nothing."""
         ...

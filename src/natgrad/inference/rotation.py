@@ -14,7 +14,7 @@ Qi and Jaakkola (2006), parameter expanded variational Bayes; Luttinen and Ilin 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from natgrad.inference.problem import Block, EdgeProblem, State
 from natgrad.inference.quasi_newton import minimise
 
-__all__ = ["Rotation", "Side", "apply_rotation", "best_rotation", "rotate_pair", "rotated"]
+__all__ = ["Rotation", "Side", "apply_rotation", "best_rotation", "rotate_pair", "rotate_product", "rotated"]
 
 Floats = npt.NDArray[np.float64]
 Stats = tuple[Any, ...]
@@ -38,11 +38,15 @@ class Side(NamedTuple):
 
 
 class Rotation(NamedTuple):
-    """A turned state, and the matrix that turned each of the two nodes; ``shifts`` were added to them after it."""
+    """A turned state, and the matrix that turned each of the two nodes; ``shifts`` were added to them after it.
+
+    Nodes that are turned in another way have a function of their ``coordinates``: means of Gaussians, λ of others.
+    """
 
     state: State
     matrices: dict[str, Floats]
     shifts: Mapping[str, Floats] = {}
+    coordinates: Mapping[str, Callable[[Stats], Stats]] = {}
 
 
 def rotate_pair(
@@ -56,6 +60,11 @@ def rotate_pair(
     if problem.rotate_pair is not None:
         found: Rotation | None = problem.rotate_pair(pair, state, needed)
         return found
+    return rotate_product(problem, pair, state)
+
+
+def rotate_product(problem: EdgeProblem, pair: tuple[str, str], state: State) -> Rotation | None:
+    """The same for any problem, by what is known of every inner product."""
     sides = [_side(problem, name, state) for name in pair]
     if any(side is None for side in sides):
         return None

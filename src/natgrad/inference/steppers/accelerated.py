@@ -167,7 +167,9 @@ class AcceleratedStepper(NothingToFinish):
             return None
         blocks, matrices, shifts = self.problem.blocks, found.matrices, found.shifts
         return {
-            name: (apply_rotation(blocks[name], part[0], matrices[name]) + shifts.get(name, 0.0),)
+            name: found.coordinates[name](part)
+            if name in found.coordinates
+            else (apply_rotation(blocks[name], part[0], matrices[name]) + shifts.get(name, 0.0),)
             if name in matrices
             else part
             for name, part in point.items()

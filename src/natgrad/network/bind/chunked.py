@@ -103,7 +103,7 @@ class ChunkedEdges(Chunked, EdgeProblem):
     def __init__(self, chunks: Chunks, program: ChunkProgram) -> None:
         self.set_chunks(chunks, program)
         self.blocks = self.globals
-        self.gauges = tuple(pair for pair in program.problem.gauges if set(pair) <= set(self.blocks))
+        self.gauges = tuple(pair for pair in program.problem.products if set(pair) <= set(self.blocks))
 
     @cached_property
     def observed(self) -> Mapping[str, Ints]:

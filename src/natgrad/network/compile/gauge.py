@@ -12,27 +12,28 @@ from natgrad.network.compile.plan import Plan, PlannedTerm
 from natgrad.network.compile.polynomial import Axis, Factor, Label, Monomial, Take
 from natgrad.network.language.expressions import REAL, VECTOR
 
-__all__ = ["find_gauges"]
+__all__ = ["find_gauges", "is_rotatable", "only_inner_products"]
 
 
 def find_gauges(plan: Plan) -> tuple[tuple[str, str], ...]:
     """Pairs of hidden Gaussian nodes that meet in inner products and nowhere else but in their own priors."""
-    names = [
-        name
-        for name, block in plan.blocks.items()
-        if _latent_axis(plan, name) is not None and not _weighted(plan, name)
-    ]
+    names = [name for name in plan.blocks if is_rotatable(plan, name)]
     pairs = []
     for i, first in enumerate(names):
         for second in names[i + 1 :]:
             terms = [t for t in plan.terms.values() if first in t.readings or second in t.readings]
             own = {first, second}
-            if terms and all(t.node not in own and _only_inner_products(plan, t, first, second) for t in terms):
+            if terms and all(t.node not in own and only_inner_products(plan, t, first, second) for t in terms):
                 pairs.append((first, second))
     return tuple(pairs)
 
 
-def _latent_axis(plan: Plan, name: str) -> int | None:
+def is_rotatable(plan: Plan, name: str) -> bool:
+    """Whether an inner product may be all that is seen of a block: Gaussian, without weights."""
+    return _rotatable_axis(plan, name) is not None and not _weighted(plan, name)
+
+
+def _rotatable_axis(plan: Plan, name: str) -> int | None:
     """The axis that an inner product sums: the entries of a vector, or the plate of scalars that are summed over."""
     node, block = plan.nodes[name], plan.blocks[name]
     # The prior of a path is not that of single vectors.
@@ -49,7 +50,7 @@ def _weighted(plan: Plan, name: str) -> bool:
     return any(plate in plan.weights for plate in plan.blocks[name].plates)
 
 
-def _only_inner_products(plan: Plan, term: PlannedTerm, first: str, second: str) -> bool:
+def only_inner_products(plan: Plan, term: PlannedTerm, first: str, second: str) -> bool:
     """Every latent index of one node meets the same index of the other, and nothing else."""
     if first not in term.readings or second not in term.readings:
         return False
@@ -67,7 +68,8 @@ def _balanced(plan: Plan, monomial: Monomial, first: str, second: str) -> bool:
 
 def _latent_labels(plan: Plan, monomial: Monomial, name: str) -> list[Label] | None:
     """The labels on a node's latent axis (two for each second moment of a vector); None if it is read through an index."""
-    axis = _latent_axis(plan, name)
+    node = plan.nodes[name]
+    axis = len(node.plates) if node.kind == VECTOR else _rotatable_axis(plan, name)
     assert axis is not None
     found: list[Label] = []
     for factor in monomial.factors:

@@ -24,9 +24,11 @@ from natgrad.inference.problem import (
     State,
     SweepResult,
 )
+from natgrad.inference.rotation import Rotation
 from natgrad.network.compile.gauge import find_gauges
 from natgrad.network.compile.incidence import child_sets, coupling, n_reads, present_elements
 from natgrad.network.compile.plan import Plan, ending_terms
+from natgrad.network.compile.state_space import StateSpace, find_state_spaces
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend, make_backend
 from natgrad.network.execute.exact_updates import updated_at_once, updated_in_turn
@@ -34,6 +36,7 @@ from natgrad.network.execute.interpreted_sweep import Interpreter
 from natgrad.network.execute.joint import JointMeans
 from natgrad.network.execute.local import solve_rows
 from natgrad.network.execute.program import Program
+from natgrad.network.execute.state_rotation import rotation_of
 from natgrad.network.execute.updates import (
     blended_block,
     choose,
@@ -112,8 +115,23 @@ class NetworkProblem(EdgeProblem):
 
     @cached_property
     def gauges(self) -> tuple[tuple[str, str], ...]:  # type: ignore[override]
-        """Pairs of blocks that their children see only through an inner product."""
+        """Pairs of blocks that their children see only through an inner product; chains and their loadings among them."""
+        return (*self.products, *((space.chain, space.loadings) for space in self.state_spaces))
+
+    @cached_property
+    def products(self) -> tuple[tuple[str, str], ...]:
+        """Those of them that are vectors, or scalars along a plate, with priors of their own."""
         return find_gauges(self.plan)
+
+    @cached_property
+    def state_spaces(self) -> tuple[StateSpace, ...]:
+        """Chains whose coordinates nobody sees, with their dynamics and loadings."""
+        return find_state_spaces(self.plan)
+
+    @cached_property
+    def rotate_pair(self) -> Callable[..., Rotation | None] | None:  # type: ignore[override]
+        """State spaces have a rotation of their own."""
+        return rotation_of(self)
 
     def interpreted(self) -> NetworkProblem:
         """The same network on NumPy."""

@@ -353,6 +353,17 @@ class NetworkGrouping:
                 best = max(best, (held, -math.ceil(len(groups) / batches), plate))
         return SVI({best[2]: -best[1]}, local_steps=1) if best[2] else None
 
+    def coupled_means(self, method: SVI, order: tuple[str, ...]) -> tuple[str, ...]:
+        """Effects on the groups and what is added to them elsewhere (crossed effects, an intercept): in turn they creep.
+
+        Groups with categories of their own gain more from being visited in batches.
+        """
+        groups, nodes = Groups(self.problem, method.plate, order), self.problem.plan.nodes
+        if any(nodes[name].categories is not None for name in groups.local):
+            return ()
+        cut = (names for names in self.problem.joint.groups if len({name in groups.local for name in names}) > 1)
+        return next(cut, ())
+
 
 def _numbers(problem: NetworkProblem, name: str) -> int:
     """How many numbers λ of a block has."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.compile.polynomial import Delta, Label, Polynomial, number
@@ -98,6 +99,14 @@ def diagonal(precision: Expression, scope: Scope, i: Label, size: int) -> Polyno
         plate = scope.single_leftover(precision.entries, str(precision))
         return precision.entries.stat("x", scope, (), {plate.name: i})
     return precision.stat("x", scope, (i, i)) if size == 1 else None
+
+
+def diagonal_numbers(precision: Expression, size: int) -> npt.NDArray[np.float64] | None:
+    """The entries [size] of a known diagonal precision that is the same at all times; None for any other."""
+    if not isinstance(precision, Constant) or precision.value.ndim not in (0, 2):
+        return None
+    value = precision.value * np.eye(size) if precision.value.ndim == 0 else precision.value
+    return None if (value * (1.0 - np.eye(size))).any() else np.diagonal(value).copy()
 
 
 def rows_of(name: str, dynamics: Expression) -> Expression:

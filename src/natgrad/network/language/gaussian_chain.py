@@ -157,8 +157,13 @@ class GaussianChain(Node):
 
     # -- the term --
 
+    @property
+    def inside_times(self) -> npt.NDArray[np.bool_]:
+        """Which times are not the start of a sequence."""
+        return self._chain.inside_times(self.plates[-1].size)
+
     def log_density(self, scope: Scope) -> Polynomial:
-        inside = self._chain.inside_times(self.plates[-1].size)
+        inside = self.inside_times
         time = (self.plates[-1].name,)
         first, later = (
             Polynomial.of([Factor(scope.register(mask.astype(np.float64)), 0, time, known=True)])

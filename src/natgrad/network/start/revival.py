@@ -30,10 +30,10 @@ NOTHING = 1e-4
 
 def revived_factors(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
     """The state with the columns of products that explain nothing started again; None where there are none."""
-    if not problem.gauges:
+    if not problem.products:
         return None
     found = None
-    for number, pair in enumerate(problem.gauges):
+    for number, pair in enumerate(problem.products):
         large, small = sorted(pair, key=default_order(problem.plan).index)
         power = [_power(problem, state, name) for name in (large, small)]
         spread = spread_of_children(problem, pair)
