@@ -293,6 +293,11 @@ class _Loop:
     def _started(self, phase: Phase, state: State) -> State:
         state = state if phase.enter is None else phase.enter(state)
         self.monitor.start(state)
+        if phase.moves is not None and not self.stepper.monotone:
+            raise TypeError(
+                "moves are accepted by the exact bound, which sampled steps have not after each pass: leave out method= and "
+                "step=, or give the number of components"
+            )
         if phase.moves is not None and not self.monitor.trace.moves:
             self.monitor.trace.moves += records_of_start(phase.moves, state)
         return state

@@ -16,6 +16,8 @@ __all__ = ["Accepted", "Round", "is_due"]
 
 # A pass that gains less than so many nats has found what its components are; or so many passes since the last move are enough.
 LITTLE, ENOUGH = 1.0, 10
+# Nats that one more component must be worth. Less than that, passes gain by themselves after a birth that came to nothing.
+BIRTH = 1.0
 # Passes between two rounds in which all proposals were refused.
 PATIENCE = 5
 
@@ -63,7 +65,7 @@ class Round:
     def first(self, state: State, bound: float, records: list[MoveRecord]) -> Accepted | None:
         """The first proposal that leads higher; None if none does. What was tried is added to the records."""
         for proposal in proposals(self.moves, state, tuple(records), self.seed):
-            trial = None if proposal.state is None else self._tried(proposal.state, state, bound)
+            trial = None if proposal.state is None else self._tried(proposal, state, bound)
             accepted = trial is not None and trial.higher
             after = trial.state if trial is not None and accepted else state
             gain = -math.inf if trial is None else _gain(trial, bound)
@@ -74,8 +76,10 @@ class Round:
                 break
         return None
 
-    def _tried(self, start: State, settled: State, bound: float) -> Trial:
-        trial = followed(self.stepper, start, settled, bound, self.seed, self.tol)
+    def _tried(self, proposal: Proposal, settled: State, bound: float) -> Trial:
+        assert proposal.state is not None
+        margin = max(self.tol, BIRTH) if proposal.kind == "birth" else self.tol
+        trial = followed(self.stepper, proposal.state, settled, bound, self.seed, margin)
         self.messages_read += trial.messages_read
         return trial
 

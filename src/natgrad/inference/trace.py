@@ -100,8 +100,8 @@ class Trace:
             raise ValueError(f"several plates grow: say which, one of {', '.join(names)}")
         if plate is not None and plate not in names:
             raise KeyError(f"no components move along {plate!r}; plates that grow are {', '.join(names)}")
-        own = [move for move in self.moves if move.plate == (plate or names[0]) and move.accepted]
-        # A move after step t leads to the state of the next line.
+        own = [move for move in self.moves if move.plate == (plate or names[0])]
+        # A move that was accepted after step t led to the state of the next line; components may also empty by themselves.
         times = np.array([-1 if move.kind == "start" else move.t for move in own])
         return np.array([own[int(np.searchsorted(times, r.t)) - 1].n_active for r in self._records], np.int64)
 
