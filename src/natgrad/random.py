@@ -30,6 +30,7 @@ class Stream(enum.IntEnum):
     PROBE = 2**31 - 10
     DRAWS = 2**31 - 11
     SIMULATION = 2**31 - 12
+    MOVES = 2**31 - 13
 
 
 def generator(seed: int, *where: int) -> np.random.Generator:

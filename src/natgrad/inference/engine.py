@@ -33,6 +33,8 @@ from natgrad.inference.checkpoint import (
 from natgrad.inference.executors.threads import Executor, Threads, opened, place_shards
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.monitor import TOLERANCE, BoundEvery, Limits, RunMonitor
+from natgrad.inference.moves import Moves, records_of_start
+from natgrad.inference.moving import Round, is_due
 from natgrad.inference.probes import tried
 from natgrad.inference.problem import EdgeProblem, Problem, State
 from natgrad.inference.progress import progress_bar
@@ -75,6 +77,8 @@ class Phase:
         What comes before the strategy in words.
     optional : bool
         Of a closing phase: whether it is left out when the time is up.
+    moves : Moves, optional
+        The components that are born, merged and deleted between passes, by steps that cannot lower the bound.
     """
 
     problem: Problem
@@ -87,6 +91,7 @@ class Phase:
     bound_every: BoundEvery = None
     why: str = ""
     optional: bool = False
+    moves: Moves | None = None
 
 
 # The phase of the steps after a given one, or why there is none.
@@ -214,6 +219,8 @@ class _Loop:
         stop, state = self._one_step(state)
         if self.monitor.creeps() if stop is None else stop is self.monitor.settled:
             stop, state = self._probed(stop, state)
+        if self.phase.moves is not None and (stop is None or stop is self.monitor.settled):
+            stop, state = self._moved(stop, state)
         self.bar(self.monitor.trace)
         if stop is None and self.phase.until is not None and state.t >= self.phase.until:
             state, stop = self._enter(self.pull(state.t), state)
@@ -286,6 +293,13 @@ class _Loop:
     def _started(self, phase: Phase, state: State) -> State:
         state = state if phase.enter is None else phase.enter(state)
         self.monitor.start(state)
+        if phase.moves is not None and not self.stepper.monotone:
+            raise TypeError(
+                "moves are accepted by the exact bound, which sampled steps have not after each pass: leave out method= and "
+                "step=, or give the number of components"
+            )
+        if phase.moves is not None and not self.monitor.trace.moves:
+            self.monitor.trace.moves += records_of_start(phase.moves, state)
         return state
 
     def _one_step(self, state: State) -> tuple[Stop | None, State]:
@@ -317,6 +331,23 @@ class _Loop:
             return self.tell(found) or monitor.ended(found), found
         monitor.charge(read)
         return stop, state
+
+    def _moved(self, stop: Stop | None, state: State) -> tuple[Stop | None, State]:
+        """The run goes on from where the first move that raises the bound leads; what is read is counted."""
+        monitor, trace = self.monitor, self.monitor.trace
+        assert self.phase.moves is not None
+        if not is_due(trace, monitor.bounds, self.stepper.steps_per_pass, monitor.limits.nats, stop is not None):
+            return stop, state
+        late = lambda: monitor.out_of_time() is not None  # noqa: E731
+        search = Round(self.phase.moves, self.stepper, self.seed, monitor.limits.nats, late)
+        found = search.first(self.stepper.finish(state), monitor.bounds[-1], trace.moves)
+        if found is None:
+            monitor.charge(search.messages_read)
+            return stop, state
+        # Whole passes were made, so that the batches of the next one are in their order.
+        after = found.state._replace(t=state.t + self.stepper.steps_per_pass)
+        monitor.record(after, found.info._replace(messages_read=search.messages_read))
+        return self.tell(after) or monitor.ended(after), after
 
 
 def take_steps(

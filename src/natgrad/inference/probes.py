@@ -21,7 +21,7 @@ from natgrad.inference.problem import Problem, State
 from natgrad.inference.steppers.stepper import StepInfo, Stepper, all_valid
 from natgrad.inference.stopping import left_to_gain
 
-__all__ = ["Trial", "tried"]
+__all__ = ["Trial", "followed", "tried"]
 
 # Passes of a trial before it is given up, if it is not clear sooner where it leads.
 LONGEST = 40
@@ -52,7 +52,7 @@ def tried(
         if start is not None:
             # What is remembered belongs to the settled state; a probe that says nothing of it has it forgotten.
             start = start._replace(memory={}) if start.memory is settled.memory else start
-            trials.append(_followed(stepper, start, settled, bound, seed, tol))
+            trials.append(followed(stepper, start, settled, bound, seed, tol))
             if trials[-1].higher:
                 break
     return tuple(trials)
@@ -64,7 +64,7 @@ def _distance(state: State, other: State) -> float:
     return max((relative_change(b, a) for a, b in pairs), default=0.0)
 
 
-def _followed(stepper: Stepper, state: State, settled: State, goal: float, seed: int, tol: float) -> Trial:
+def followed(stepper: Stepper, state: State, settled: State, goal: float, seed: int, tol: float) -> Trial:
     """Steps from a state until the bound is higher than the goal, or it is clear that it will not be."""
     bounds: list[float] = []
     away = math.inf

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from natgrad.renamed import says_new_attributes
 
-__all__ = ["Reason", "StartRecord", "StepRecord", "Stop", "Trace"]
+__all__ = ["MoveRecord", "Reason", "StartRecord", "StepRecord", "Stop", "Trace"]
 
 
 class StepRecord(NamedTuple):
@@ -36,6 +36,26 @@ class StartRecord(NamedTuple):
     bound: float
 
 
+class MoveRecord(NamedTuple):
+    """A move that was proposed (`natgrad.inference.moves`): after which step, along which plate, what and which components.
+
+    ``components`` are, of a birth, the one that was split and the new ones; of a merge, the one that is left and the one that is
+    empty; of an exchange, these and the one that was split. ``bound`` is the exact bound before it, ``gain`` how much higher the
+    passes after it led, or less where it was refused (−∞ where it was refused before any pass), ``n_active`` the number of
+    components after it, and ``held`` what the components held of which it was made. The number at the start is a record, too.
+    """
+
+    t: int
+    plate: str
+    kind: str
+    components: tuple[int, ...]
+    bound: float
+    gain: float
+    accepted: bool
+    n_active: int
+    held: float
+
+
 @says_new_attributes(choice="strategy")
 class Trace:
     """Columns of numbers with one entry for each step, as in ``trace["elbo"]``.
@@ -44,6 +64,7 @@ class Trace:
     ``messages_read`` the messages read so far, ``seconds`` the time so far, ``relative_change`` how far λ moved, ``held_out``
     the score of held-out data (NaN where it was not evaluated). ``strategy`` says in words how the steps are taken, and why.
     ``starts`` lists the starts that were compared before the first step, the one that was taken first; none if there was one.
+    ``moves`` lists the births, merges and deletes that were proposed, where K is found, and `n_active` has K after each step.
     """
 
     columns = StepRecord._fields
@@ -52,6 +73,7 @@ class Trace:
         self._records = list(records or [])
         self.strategy = ""
         self.starts: tuple[StartRecord, ...] = ()
+        self.moves: list[MoveRecord] = []
 
     def append(self, record: StepRecord) -> None:
         """Add one step."""
@@ -67,7 +89,21 @@ class Trace:
 
     def take_over(self, other: Trace) -> None:
         """Have the lines of another trace in place of one's own."""
-        self._records, self.starts = list(other._records), other.starts
+        self._records, self.starts, self.moves = list(other._records), other.starts, list(other.moves)
+
+    def n_active(self, plate: str | None = None) -> npt.NDArray[np.int64]:
+        """The number of components after each step; ``plate`` says of which, if several plates grow. Empty if none does."""
+        names = list(dict.fromkeys(move.plate for move in self.moves))
+        if not names:
+            return np.zeros(0, np.int64)
+        if plate is None and len(names) > 1:
+            raise ValueError(f"several plates grow: say which, one of {', '.join(names)}")
+        if plate is not None and plate not in names:
+            raise KeyError(f"no components move along {plate!r}; plates that grow are {', '.join(names)}")
+        own = [move for move in self.moves if move.plate == (plate or names[0])]
+        # A move that was accepted after step t led to the state of the next line; components may also empty by themselves.
+        times = np.array([-1 if move.kind == "start" else move.t for move in own])
+        return np.array([own[int(np.searchsorted(times, r.t)) - 1].n_active for r in self._records], np.int64)
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         if name not in self.columns:

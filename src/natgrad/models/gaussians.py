@@ -42,6 +42,8 @@ Array = npt.NDArray[Any]
 Stats = tuple[Any, ...]
 LOG_2PI = float(np.log(2 * np.pi))
 NO_CODES = np.zeros(0, np.uint8)
+# Axes of λ along which states lie, for each of four statistics.
+BY_STATE: tuple[tuple[int, ...], ...] = ((0,),) * 4
 
 
 class Observed(NamedTuple):
@@ -66,6 +68,7 @@ class FullGaussians:
     """Gaussians with a full precision matrix for each state."""
 
     kind, by_column, family = QUADRATIC, False, NormalWishart()
+    axes = BY_STATE
 
     def __init__(
         self, n_states: int, mean: Floats, scale: float, dof: float, rate: Floats, origin: Floats | None = None
@@ -120,6 +123,7 @@ class ByColumn:
     """Columns that are independent given the state; a NaN is missing in its column alone."""
 
     kind, by_column = BY_COLUMN, True
+    axes = BY_STATE
     origin: Floats | None = None
 
     def __init__(self, n_states: int, n_columns: int) -> None:
@@ -183,6 +187,7 @@ class TiedGaussians:
     """Gaussians with one precision matrix for all components."""
 
     kind, by_column, family = QUADRATIC, False, TiedNormalWishart()
+    axes: tuple[tuple[int, ...], ...] = ((1,), (1,), (), ())  # the last two are of the one precision that all share
 
     def __init__(
         self, n_states: int, mean: Floats, scale: float, dof: float, rate: Floats, origin: Floats | None = None

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_me
 from natgrad.validation import require
 
 if TYPE_CHECKING:
+    from natgrad.inference.moves import Moves
     from natgrad.inference.problem import State
     from natgrad.inference.rows import RowProblem
     from natgrad.inference.starts import Starts
@@ -122,7 +124,7 @@ class RowEstimator(_Fitted, Estimator, ABC):
         """The problem of some rows; ``options`` are ``batch_size`` and ``population``."""
 
     @abstractmethod
-    def _starts(self, problem: Any) -> Starts:
+    def _starts(self, problem: Any) -> State | Starts:
         """Where a run may begin."""
 
     @abstractmethod
@@ -134,10 +136,27 @@ class RowEstimator(_Fitted, Estimator, ABC):
     def _model_table(cls, model: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tables of the settings that a fit allows, and of its priors, which are unchecked."""
 
+    @property
+    def _finds_number(self) -> str:
+        """The setting that asks for the number of components to be found, in words; empty if it is given."""
+        return ""
+
+    def _moves(self, problem: Any, keep: str | None) -> Moves:
+        """The components that move, for a model that has some."""
+        raise ValueError(f"moves={keep!r}: {type(self).__name__} has no components that could move")
+
     # -- fitting --
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any = None, *, sample_weight: Any = None, **keep: Unpack[FitOptions]) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        moves: Literal["keep"] | None = None,
+        **keep: Unpack[FitOptions],
+    ) -> Self:
         """Fit to rows.
 
         Parameters
@@ -147,13 +166,20 @@ class RowEstimator(_Fitted, Estimator, ABC):
         y : ignored
         sample_weight : array [N], optional
             A row of weight 2 counts as two rows; not for streams.
+        moves : "keep", optional
+            Leave poor optima by moves that keep the number of components: two are merged, or one deleted, and another is split,
+            where that raises the exact bound.
         checkpoint, every, resume, callbacks : as in ``Network.fit``; of these, streams take callbacks alone
         """
         stream = None if isinstance(X, (str, Path)) else as_stream(X)
         with self._threads():
             if stream is None:
-                self._fit_rows(X, sample_weight, keep)
+                self._fit_rows(X, sample_weight, keep, moves)
             else:
+                if moves is not None:
+                    raise ValueError(
+                        "moves= compares exact bounds of all the data, which a stream has not: fit to arrays or files"
+                    )
                 self._fit_chunks(stream, sample_weight, keep)
         return self
 
@@ -169,6 +195,11 @@ class RowEstimator(_Fitted, Estimator, ABC):
         """
         fresh = not hasattr(self, "_state")
         with self._threads():
+            if fresh and self._finds_number:
+                raise ValueError(
+                    f"{self._finds_number} is found from exact bounds of all the data: call fit() first, partial_fit goes on "
+                    "with what it found; or give the number"
+                )
             x, weight = self._rows(X, sample_weight, fresh)
             model = self._prepared(x, weight) if fresh else self._model_
             own = float(len(x) if weight is None else weight.sum())
@@ -179,13 +210,14 @@ class RowEstimator(_Fitted, Estimator, ABC):
         self.n_rows_seen_, self.elbo_ = seen, result.trace.last.elbo_estimate
         return self
 
-    def _fit_rows(self, X: Any, sample_weight: Any, options: FitOptions) -> None:
+    def _fit_rows(self, X: Any, sample_weight: Any, options: FitOptions, keep: str | None = None) -> None:
         x, weight = self._rows(X, sample_weight, True)
         model, method = self._prepared(x, weight), checked_method(self.method)
         if method is None and self.step is None and len(x) <= FEW_ROWS:
             method = VB()
         problem = self._problem(model, x, weight, batch_size=-(-len(x) // BATCHES) if len(x) > FEW_ROWS else None)
-        phase = Phase(problem, method, checked_step(self.step, method, problem), tuple(problem.blocks))
+        moves = None if keep is None and not self._finds_number else self._moves(problem, keep)
+        phase = Phase(problem, method, checked_step(self.step, method, problem), tuple(problem.blocks), moves=moves)
         result = self._run(
             phase, lambda: self._starts(problem), self._limits(problem.total_weight), model, options=options,
             table=lambda: (group_state(problem), {}),
@@ -199,16 +231,27 @@ class RowEstimator(_Fitted, Estimator, ABC):
         if sample_weight is not None:
             raise ValueError("a stream takes no sample_weight: give the weights of each chunk to partial_fit")
         models: list[Any] = []
+        started: list[State] = []
 
         def chunk(part: Any) -> Chunk:
             x, weight = self._rows(part, None, not models)
-            if not models:
+            if not models and self._finds_number:
+                # How many there are, the first chunk tells, which is in memory.
+                first = copy(self)
+                first.max_passes = first.max_steps = None  # those of the stream
+                first._fit_rows(x, weight, {})
+                models.append(first._model_)
+                started.append(first._state._replace(t=0))
+            elif not models:
                 models.append(self._prepared(x, weight))
             own = len(x) if weight is None else int(weight.sum())
             return Chunk(lambda n: self._problem(models[0], x, weight, population=n * len(x) / own), own, own)
 
+        def start(problem: RowProblem) -> State | Starts:
+            return started[0] if started else self._starts(problem)
+
         state, phases = self._run_stream(
-            stream.read, chunk, self._starts, lambda: models[0], options=options, rereadable=stream.rereadable,
+            stream.read, chunk, start, lambda: models[0], options=options, rereadable=stream.rereadable,
             max_passes=np.inf if self.max_passes is None else self.max_passes, n_groups=stream.n_total,
         )  # fmt: skip
         self._publish(models[0], state)

@@ -31,6 +31,7 @@ from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.results.joint import joined_init
 from natgrad.network.results.query import Answer, query
 from natgrad.network.results.simulation import SimulationMixin
+from natgrad.network.start.components import moves_of
 from natgrad.network.start.improper import improper_nodes
 from natgrad.network.start.initial import Init, started_nodes, symmetry_watch
 from natgrad.network.start.order import checked_order
@@ -237,6 +238,7 @@ class Network(SimulationMixin):
         backend: BackendName | None = None,
         verbose: bool | None = None,
         chunk_rows: int | None = None,
+        moves: Any = None,
         **keep: Unpack[CheckpointOptions],
     ) -> Fit:
         """Fit the approximation q = Π q_i to the data.
@@ -287,6 +289,10 @@ class Network(SimulationMixin):
         chunk_rows : int, optional
             Read the table so many rows at a time: what does not fit in memory is fitted by exact sweeps over its chunks. By
             default files of more than two million rows are, and tables in memory are not.
+        moves : "keep" or False, optional
+            Components along plates that grow (``Plate(name, size, grow=True)``) are born, merged and deleted between passes, as
+            the exact bound says; False leaves that out. "keep": of a network with a given number of components, exchanges that
+            keep it, which escape poor starts.
         checkpoint : folder, optional
             Where to keep the state of the run, so that nothing is lost: the last two files are kept, each written as a whole or
             not at all. Ctrl-C and SIGTERM finish the step, and write it.
@@ -300,7 +306,7 @@ class Network(SimulationMixin):
                 "step": step, "max_steps": max_steps, "max_passes": max_passes, "max_seconds": max_seconds,
                 "max_messages": max_messages, "tol": tol, "seed": seed, "init": init, "order": order, "callbacks": callbacks,
                 "bound_every": bound_every, "executor": executor, "backend": backend, "n_init": n_init, "verbose": verbose,
-                **keep,
+                **({} if moves is None else {"moves": moves}), **keep,
             }  # fmt: skip
             from natgrad.network.bind.fitting import fit_table
 
@@ -327,11 +333,13 @@ class Network(SimulationMixin):
         every, trace = checked_every(bound_every), Trace()
         about: dict[str, Any] = {"method": method, "step": settings.step, "init": init, "backend": chosen.name}
         about |= {} if n_init is None else {"n_init": n_init}
+        about |= {} if moves is None else {"moves": moves}
+        moving = moves_of(problem, moves, settings.order)
         checkpointer = checkpointer_of(keep, about, lambda: (state_table(shapes_of(problem), settings.seed), {}))
         result = run(
-            Phase(problem, method, settings.step, settings.order, bound_every=every),
-            lambda: find_start(problem, init, settings.seed, restarts), limits=limits, seed=settings.seed, callbacks=watchers,
-            verbose=verbose, trace=trace, checkpointer=checkpointer, model_at=self._model_at(problem, settings, trace),
+            Phase(problem, method, settings.step, settings.order, bound_every=every, moves=moving),
+            lambda: find_start(problem, init, settings.seed, restarts, moving), limits=limits, seed=settings.seed,
+            callbacks=watchers, verbose=verbose, trace=trace, checkpointer=checkpointer, model_at=self._model_at(problem, settings, trace),
             executor=executor,
         )  # fmt: skip
         trace.strategy = f"{trace.strategy}; {chosen.words}"

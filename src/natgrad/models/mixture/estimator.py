@@ -23,6 +23,7 @@ from natgrad.renamed import says_new_names
 from natgrad.validation import require, whole_number
 
 if TYPE_CHECKING:
+    from natgrad.inference.moves import Moves
     from natgrad.inference.problem import State
     from natgrad.inference.starts import Starts
     from natgrad.models.mixture.problem import MixtureProblem
@@ -53,13 +54,17 @@ class GaussianMixture(DensityMixin, RowEstimator):
 
     Parameters
     ----------
-    n_components : int
-        The number of components, K.
+    n_components : int, K, or "auto"
+        How many components; with "auto" it is found: components are born, merged and deleted as the exact bound says, from one
+        up to ``max_components`` (`finding K <finding-k.md>`_).
+    max_components : int
+        The most that "auto" may find; part of the model, which has room for so many.
     covariance : "full", "diag", "tied" or "spherical"
         A precision matrix for each component; one for each component and column; one matrix for all components; one number for
         each component. With "diag" and "spherical" single entries may be missing (NaN).
     weight_prior : float or array [K], optional
-        α, concentration of the weights; by default 1/K, with which components that are not needed become empty.
+        α, concentration of the weights; by default 1/K, with which components that are not needed become empty. Of "auto" a
+        number, by default 1/max_components.
     mean_prior : array [D], optional
         m. By default the mean of each column.
     mean_scale : float, κ
@@ -68,11 +73,12 @@ class GaussianMixture(DensityMixin, RowEstimator):
         ν of Λ ~ Wishart(ν, R), E[Λ] = ν R⁻¹; of "diag" and "spherical", τ ~ Gamma(ν/2, R/2). By default D + 2.
     scale_prior : array [D, D] (full, tied), [D] (diag) or a number (spherical), optional
         R. By default the variance of each column divided by K^(2/D), a guess of what one component covers; of "spherical" the
-        mean of these.
+        mean of these. For "auto" K is max_components here.
     Further settings are those of every model of rows, see `RowEstimator`.
 
     Attributes
     ----------
+    n_components_ : int, K, as given or as found; of "auto" the components are those found, the heaviest first
     weights_, means_ : arrays [K], [K, D], E[π] and E[μ]
     covariances_ : array [K, D, D], [K, D], [D, D] or [K], E[Λ]⁻¹
     deviations_ : array [K, D], standard deviations of the columns in each component
@@ -88,10 +94,13 @@ class GaussianMixture(DensityMixin, RowEstimator):
     [0.25, 0.75]
     >>> model.predict_proba(X).shape
     (200, 2)
+    >>> GaussianMixture("auto", seed=0).fit(X).n_components_
+    2
     """
 
-    n_components: int = 4
+    n_components: int | Literal["auto"] = 4
     _: KW_ONLY
+    max_components: int = 30
     covariance: Literal["full", "diag", "tied", "spherical"] = "full"
     weight_prior: Any = None
     mean_prior: Any = None
@@ -144,15 +153,25 @@ class GaussianMixture(DensityMixin, RowEstimator):
         return self.covariance in ("diag", "spherical")
 
     def _prepared(self, x: Any, weight: Floats | None) -> MixtureModel:
-        n = whole_number(self.n_components, "n_components")
-        alpha = finite_numbers(1.0 / n if self.weight_prior is None else self.weight_prior, "weight_prior", [(), (n,)])
+        found = bool(self._finds_number)
+        if found and self.n_components != "auto":
+            raise ValueError(f'n_components must be a whole number ≥ 1, or "auto", got {self.n_components!r}')
+        n = whole_number(
+            self.max_components if found else self.n_components, "max_components" if found else "n_components"
+        )
+        shapes: list[tuple[int, ...]] = [()] if found else [(), (n,)]
+        alpha = finite_numbers(1.0 / n if self.weight_prior is None else self.weight_prior, "weight_prior", shapes)
         require(alpha > 0, alpha, "weight_prior", "> 0")
         return MixtureModel(np.full(n, alpha), self.covariance, *gaussian_prior(self, x, n, weight)[:5])
+
+    @property
+    def _finds_number(self) -> str:
+        return 'n_components="auto"' if isinstance(self.n_components, str) else ""
 
     def _problem(self, model: MixtureModel, x: Any, weight: Floats | None, **options: Any) -> MixtureProblem:
         from natgrad.models.mixture.problem import MixtureProblem
 
-        return MixtureProblem(model, x, weight, **options)
+        return MixtureProblem(model, x, weight, truncated=bool(self._finds_number), **options)
 
     def _draws_problem(self, X: Any, sample_weight: Any = None) -> MixtureProblem:
         return self._problem(self._model_, *self._rows(X, sample_weight, False))
@@ -160,12 +179,29 @@ class GaussianMixture(DensityMixin, RowEstimator):
     def _drawn_as(self, problem: MixtureProblem, factors: dict[str, DrawnFactor]) -> dict[str, DrawnFactor]:
         return with_locations(factors, "components", problem.gaussians, "component")
 
-    def _starts(self, problem: MixtureProblem) -> Starts:
+    def _moves(self, problem: MixtureProblem, keep: str | None) -> Moves:
+        from natgrad.inference.moves import checked_moves
+        from natgrad.models.mixture.components import MixtureComponents
+
+        return checked_moves((MixtureComponents(problem),), keep, self._finds_number)
+
+    def _publish(self, model: MixtureModel, state: State) -> None:
+        if self._finds_number:
+            from natgrad.models.mixture.components import found_components
+
+            model, state = found_components(self._problem(model, np.empty((0, self.n_features_in_)), None), state)
+        super()._publish(model, state)
+
+    def _starts(self, problem: MixtureProblem) -> State | Starts:
         from natgrad.models.clusters import row_starts
+
+        if self._finds_number:
+            return problem.updated(problem.clustered(np.ones((1, problem.n_groups)), [0]))
 
         return row_starts(problem, len(problem.model.alpha), int(self.seed), int(self.n_init))
 
     def _name(self, problem: MixtureProblem, state: State) -> None:
+        self.n_components_: int = len(problem.model.alpha)
         self.weights_: Floats = self.posterior_["weights"].mean()
         self.means_, self.covariances_, self.deviations_ = problem.gaussians.located(state.lam["components"])
 
@@ -173,7 +209,11 @@ class GaussianMixture(DensityMixin, RowEstimator):
     def _settings_table(cls) -> Mapping[str, Any]:
         tables = [prior_tables(kind)[0] for kind in COVARIANCES]
         joined = {name: " | ".join(dict.fromkeys(table[name] for table in tables)) for name in tables[0]}
-        own = {"n_components": "size component", "weight_prior": "none | positive | positive list [component]"}
+        own = {
+            "n_components": "'auto' | size component",
+            "max_components": "natural",
+            "weight_prior": "none | positive | positive list [component]",
+        }
         return {**SETTINGS, **joined, **own}
 
     @classmethod

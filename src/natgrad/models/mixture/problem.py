@@ -29,16 +29,29 @@ Stats = tuple[Any, ...]
 
 
 class MixtureWeights(NamedTuple):
-    """log p(x, k) as linear forms [K, F] of the statistics of x − origin, and log π [K]."""
+    """log p(x, k) as linear forms [K, F] of the statistics of x − origin, and log π [K].
+
+    Where only some components may hold rows, these are theirs, and ``places`` says which of all ``size`` they are.
+    """
 
     by_column: bool
     origin: Floats
     forms: Floats
     log_shares: Floats
+    places: npt.NDArray[np.int64] | None = None
+    size: int = 0
+
+    def spread(self, values: Floats) -> Floats:
+        """Values of the components that are here [K', …] among those of all [K, …]; the others have none."""
+        if self.places is None:
+            return values
+        out = np.zeros((self.size, *values.shape[1:]))
+        out[self.places] = values
+        return out
 
 
 def memberships(x: Any, sent: MixtureWeights) -> tuple[Floats, Floats, Floats]:
-    """Statistics [F, n], q(z) [K, n] and log Z [n] of rows."""
+    """Statistics [F, n], q(z) [K', n] of the components that are here, and log Z [n] of rows."""
     phi = statistics(x - sent.origin, sent.by_column)
     q = sent.forms @ phi
     q += sent.log_shares[:, None]
@@ -51,20 +64,27 @@ def memberships(x: Any, sent: MixtureWeights) -> tuple[Floats, Floats, Floats]:
 
 def summarise(shard: RowShard, sent: MixtureWeights, given: Floats | None = None) -> Stats:
     """Σ w log Z, Σ w q(z) [K] and Σ w φ(x) q(z) [F, K]; ``given`` is q(z) if it is known."""
-    phi, q, log_z = memberships(shard.x, sent)
-    q = q if given is None else given
+    if given is not None:
+        phi, q, log_z = statistics(shard.x - sent.origin, sent.by_column), given, np.zeros(len(shard.x))
+    else:
+        phi, q, log_z = memberships(shard.x, sent)
     if shard.weight is None:
-        return log_z.sum(), q.sum(1), phi @ q.T
+        return log_z.sum(), sent.spread(q.sum(1)), sent.spread(q @ phi.T).T if sent.places is not None else phi @ q.T
     q = q * shard.weight
-    return log_z @ shard.weight, q.sum(1), phi @ q.T
+    sums = sent.spread(q @ phi.T).T if sent.places is not None else phi @ q.T
+    return log_z @ shard.weight, sent.spread(q.sum(1)), sums
 
 
 class MixtureProblem(RowProblem):
-    """Rows of a mixture; ``model`` is a `natgrad.models.mixture.estimator.MixtureModel`."""
+    """Rows of a mixture; ``model`` is a `natgrad.models.mixture.estimator.MixtureModel`.
+
+    ``truncated``: components at their prior hold no rows, so that they are empty until a move fills them (decision 0040).
+    """
 
     summarise = staticmethod(summarise)
 
-    def __init__(self, model: Any, x: Any, weight: Floats | None, **options: Any) -> None:
+    def __init__(self, model: Any, x: Any, weight: Floats | None, *, truncated: bool = False, **options: Any) -> None:
+        self.truncated = truncated
         (_, covariance, *prior), n = model, len(model.alpha)
         self.model = model
         self.gaussians = g = GAUSSIANS[covariance](n, *prior)
@@ -85,22 +105,29 @@ class MixtureProblem(RowProblem):
 
     def of_rows(self, x: Any, weight: Floats | None) -> Self:
         """The same mixture of other rows."""
-        return type(self)(self.model, x, weight)
+        return type(self)(self.model, x, weight, truncated=self.truncated)
 
     def sent(self, state: State, at_mean: bool = False) -> MixtureWeights:
         """Expectations under q; or the mixture at the mean of q, which is a density."""
         g, mu, log_shares = self.gaussians, state.mu["components"], state.mu["weights"][0]
         if at_mean:
             mu, log_shares = g.point(state.lam["components"]), np.log(Dirichlet().mean(state.lam["weights"]))
-        return MixtureWeights(g.by_column, self.model.origin, g.weights(mu), log_shares)
+        forms = g.weights(mu)
+        if self.truncated:
+            places = np.flatnonzero(state.lam["weights"][0] != self.full_prior("weights")[0])
+            return MixtureWeights(
+                g.by_column, self.model.origin, forms[places], log_shares[places], places, len(log_shares)
+            )
+        return MixtureWeights(g.by_column, self.model.origin, forms, log_shares)
 
     def told(self, sums: Stats) -> dict[str, Stats]:
         """Counts, and sums of statistics as natural parameters."""
         return {"weights": (sums[0],), "components": self.gaussians.message(sums[1])}
 
-    def clustered(self, member: Floats) -> dict[str, Stats]:
-        """What all rows tell if q(z) [K, n] is given."""
-        nothing = self.sent(self.at({name: self.full_prior(name) for name in self.blocks}))
+    def clustered(self, member: Floats, places: Any = None) -> dict[str, Stats]:
+        """What all rows tell if q(z) [K, n] is given; of some components alone, if ``places`` says which."""
+        size = len(self.model.alpha)
+        rule = MixtureWeights(self.gaussians.by_column, self.model.origin, np.empty(0), np.empty(0), places, size)
         pieces = [slice(n, n + self.piece) for n in range(0, self.n_groups, self.piece)]
-        parts = [summarise(self.data.rows(piece), nothing, member[:, piece])[1:] for piece in pieces]
+        parts = [summarise(self.data.rows(piece), rule, member[:, piece])[1:] for piece in pieces]
         return self.told(tuple(map(sum, zip(*parts, strict=True))))

@@ -58,6 +58,7 @@ def to_data(template: Template) -> dict[str, Any]:
     return {
         "plates": {
             name: {"size": None if p.is_open and p.size == 0 else p.size, "weight": p.weight, "column": _later(p)}
+            | ({"grow": True} if p.grow else {})
             for name, p in plates.items()
         },
         "processes": [
@@ -214,10 +215,15 @@ class _Reader:
         self.nodes: dict[str, Any] = {}
         self.processes: dict[str, GaussianProcess] = {}
         for name, entry in plates.items():
-            rule = {"size": f"none | natural in [1, {2**40}]", "weight": _weights, "column": "none | text"}
+            rule = {
+                "size": f"none | natural in [1, {2**40}]",
+                "weight": _weights,
+                "column": "none | text",
+                "grow?": "flag",
+            }
             check(entry, rule, where=f"plate {str(name)[:60]!r}")
             weight = entry["weight"] if entry["column"] is None else Column(entry["column"])
-            self.plates[name] = Plate(name, entry["size"], weight)
+            self.plates[name] = Plate(name, entry["size"], weight, grow=entry.get("grow", False))
 
     def add(self, entry: Mapping[str, Any]) -> None:
         """A node, made or recorded."""

@@ -49,6 +49,11 @@ def fit_chunks(
     template: Template, tables: Rows, method: Method | None, chunk_rows: int | None, options: Mapping[str, Any]
 ) -> Fit:
     """The fit of a network to a table that is read in chunks."""
+    if options.get("moves") or any(plate.grow for node in template.nodes.values() for plate in node.plates):
+        raise ValueError(
+            "components move between passes over data that are held, and this table is read in chunks: fit a part of it, and "
+            "give the number that it finds; or leave out chunk_rows="
+        )
     if options["n_init"] is not None:
         raise ValueError(
             f"n_init = {options['n_init']}: several starts would read a table in chunks several times, which is not done; fit a "

@@ -28,6 +28,9 @@ class Plate:
     weight : array [size] or Column, optional
         Non-negative multiplicity of each element (counts of a bag of words, importance weights). An element with
         weight 2 contributes what two identical rows would.
+    grow : bool
+        Of components among which a category chooses: ``size`` is the most, and a fit finds how many there are. It begins with
+        one, and splits, merges and deletes components as the exact bound says.
 
     Examples
     --------
@@ -39,10 +42,16 @@ class Plate:
     # Whether its elements are some of many, which come in chunks: in one of them all may be missing.
     is_part: bool = False
 
-    def __init__(self, name: str, size: int | None = None, weight: Any = None) -> None:
+    def __init__(self, name: str, size: int | None = None, weight: Any = None, *, grow: bool = False) -> None:
         if not isinstance(name, str) or not name:
             raise TypeError(f"a plate's name must be a non-empty string, got {name!r}")
-        self.name = str(name)  # of NumPy, it would show in errors
+        if not isinstance(grow, bool):
+            raise TypeError(f"plate {name!r}: grow must be True or False, got {grow!r}")
+        if grow and (size is None or weight is not None):
+            raise ValueError(
+                f"plate {name!r}: a plate that grows has a size, the most that it may hold, and no weights"
+            )
+        self.name, self.grow = str(name), grow  # a string of NumPy would show in errors
         # An open plate has its size, and perhaps its weights, from a table; nothing is made on it before (`columns.py`).
         later = getattr(weight, "is_deferred", False)
         self.is_open = size is None or later
@@ -66,6 +75,8 @@ class Plate:
         return Index(array, (self.name,))
 
     def __repr__(self) -> str:
+        if self.grow:
+            return f"Plate({self.name!r}, {self.size}, grow=True)"
         return f"Plate({self.name!r})" if self.is_open else f"Plate({self.name!r}, {self.size})"
 
 

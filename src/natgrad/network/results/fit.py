@@ -128,6 +128,14 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         """The exact bound at the final state."""
         return self.problem.bound(self.state) if self._bound is None else self._bound
 
+    @property
+    def n_components(self) -> dict[str, int]:
+        """How many components were found along each plate that grows; empty if none does."""
+        from natgrad.network.start.components import moves_of
+
+        moves = moves_of(self.problem, None, self.settings.order)
+        return {} if moves is None else {part.plate: int(part.active(self.state).sum()) for part in moves.parts}
+
     def elbo_by_node(self) -> dict[str, float]:
         """The bound's parts: E[log p(x | parents)] of each node, plus the entropy of q where it is hidden."""
         return self.problem.bound_by_node(self.state)

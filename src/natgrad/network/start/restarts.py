@@ -20,11 +20,13 @@ from natgrad.inference.problem import BlockInfo, State
 from natgrad.inference.starts import Starts
 from natgrad.inference.steppers.sampled import NothingToFinish
 from natgrad.inference.steppers.stepper import StepInfo
+from natgrad.network.start.components import start_of_one
 from natgrad.network.start.features import choices_of
 from natgrad.network.start.initial import DRAWN_KINDS, Init, make_start, make_starts, started_nodes
 from natgrad.network.start.order import default_order
 
 if TYPE_CHECKING:
+    from natgrad.inference.moves import Moves
     from natgrad.network.execute.problem import NetworkProblem
 
 __all__ = ["find_start"]
@@ -59,7 +61,9 @@ class _Sweeps(NothingToFinish):
         return result.state, StepInfo(result.info, 1.0, self.problem.n_messages + result.reads, result.bound)
 
 
-def find_start(problem: NetworkProblem, init: Init, seed: int, n_init: int | None) -> State | Starts:
+def find_start(
+    problem: NetworkProblem, init: Init, seed: int, n_init: int | None, moves: Moves | None = None
+) -> State | Starts:
     """The state before the first step, or the candidates for it.
 
     Parameters
@@ -68,7 +72,10 @@ def find_start(problem: NetworkProblem, init: Init, seed: int, n_init: int | Non
     init : as the user gave it
     seed : int
     n_init : int or None, how many starts are wanted; by default one, or some where nothing tells components apart
+    moves : the components that grow from one, if there are some and ``init`` says nothing else
     """
+    if moves is not None and not moves.keep and init is None:
+        return start_of_one(problem, moves, problem.prior({}))
     if problem.interpreter is None and problem.n_messages <= LARGE:
         # Starts are few sweeps in many orders: compiling each would take longer, and every backend begins with the same bits.
         problem = problem.interpreted()

@@ -16,7 +16,7 @@ from natgrad.inference import auto, methods, step_sizes
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check
 from natgrad.inference.steppers import accelerated, checked, group_memory, message_memory
-from natgrad.inference.trace import Reason, StartRecord, StepRecord, Stop, Trace
+from natgrad.inference.trace import MoveRecord, Reason, StartRecord, StepRecord, Stop, Trace
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.files.values import register
 
@@ -31,7 +31,8 @@ REASONS = {"ACCESSES": "MESSAGES"}
 def _trace_fields(trace: Trace) -> dict[str, Any]:
     columns = {name: trace[name].astype(np.int64 if name in INTEGERS else np.float64) for name in Trace.columns}
     starts = {"starts": [tuple(start) for start in trace.starts]} if trace.starts else {}
-    return {"columns": columns, "strategy": trace.strategy, **starts}
+    moves = {"moves": [tuple(move) for move in trace.moves]} if trace.moves else {}
+    return {"columns": columns, "strategy": trace.strategy, **starts, **moves}
 
 
 def _trace_of(kept: Mapping[str, Any]) -> Trace:
@@ -44,13 +45,16 @@ def _trace_of(kept: Mapping[str, Any]) -> Trace:
     trace = Trace([StepRecord(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)])
     trace.strategy = kept["strategy"]
     trace.starts = tuple(StartRecord(*start) for start in kept.get("starts", ()))
+    trace.moves = [MoveRecord(*move) for move in kept.get("moves", ())]
     return trace
 
 
 def _check_trace(kept: Mapping[str, Any]) -> None:
     """One number for each step and column."""
     columns = {f"{name}?": f"{'whole' if name in INTEGERS else 'float'} [_]" for name in Trace.columns}
-    check(kept, {"columns": columns, "strategy": "text", "starts?": [("text", "whole", "float")]}, where="the trace")
+    moves = [("whole", "text", "text", ["whole"], "float", "float", "flag", "whole", "float")]
+    table = {"columns": columns, "strategy": "text", "starts?": [("text", "whole", "float")], "moves?": moves}
+    check(kept, table, where="the trace")
 
 
 def _stop_of(kept: Mapping[str, Any]) -> Stop:

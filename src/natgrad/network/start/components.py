@@ -1,0 +1,275 @@
+"""The components of a network for `natgrad.inference.moves`, found from its declaration.
+
+A hidden category, or a chain of them, chooses along an axis of other nodes; whatever lies on a plate along which it chooses is a
+part of its components: weights, emissions, transitions, precisions, coefficients. Categories that choose along one plate move
+together. A move changes the memberships q(z) alone; everything else follows by the sweep after it, each node from its own
+messages, so that nothing has to be told what a merge of its elements is.
+
+A component that holds nothing is at its prior. Its weight decides what it gets in a sweep: with Dirichlet(α) weights exp ψ(α) of
+an observation, which is nothing for α = 1/K, and with sticks less than the next one would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.inference.moves import Birth, Components, Moves
+from natgrad.inference.problem import State
+from natgrad.network.start.features import choices_of, rows_of
+from natgrad.network.start.kmeans import k_means, nearest
+from natgrad.network.start.meetings import meeting_rows
+from natgrad.random import Stream, generator
+
+if TYPE_CHECKING:
+    from natgrad.network.execute.problem import NetworkProblem
+
+__all__ = ["NetworkComponents", "moves_of", "start_of_one"]
+
+Floats = npt.NDArray[np.float64]
+Stats = tuple[Any, ...]
+# Parts of a component that are tried, from clusters of the data and from draws; rounds in which only its own elements choose.
+PARTS, DRAWN_PARTS, ROUNDS = (2, 2, 4), (2, 2, 3, 4), 6
+# How certain an element is of the part that it begins in, in nats; the least that is split; rows that k-means sees.
+CERTAIN, LEAST_HELD, MOST_ROWS = 3.0, 2.0, 5_000
+LEAST = 1e-100
+
+
+class NetworkComponents(Components):
+    """What some categories choose from.
+
+    Parameters
+    ----------
+    problem : NetworkProblem
+    gates : names of the categories
+    plate : the plate along which they choose, as the trace calls it
+    order : of a sweep
+    """
+
+    def __init__(self, problem: NetworkProblem, gates: Sequence[str], plate: str, order: tuple[str, ...]) -> None:
+        self.problem, self.gates, self.plate = problem, tuple(gates), plate
+        self.size = int(problem.plan.nodes[self.gates[0]].categories or 1)
+        self.order = (*(name for name in order if name not in self.gates), *(n for n in order if n in self.gates))
+
+    def held(self, state: State) -> Floats:
+        """Σ q(z), each element as often as its plates say."""
+        total = np.zeros(self.size)
+        for gate in self.gates:
+            total += (self._members(state, gate) * self._weights(gate)[..., None]).reshape(-1, self.size).sum(0)
+        return total
+
+    def merge(self, state: State, kept: int, emptied: int) -> State:
+        """Memberships added up."""
+        mu = dict(state.mu)
+        for gate in self.gates:
+            mu[gate] = tuple(
+                _merged(np.array(part, np.float64), axes, kept, emptied)
+                for part, axes in zip(mu[gate], self._axes(gate), strict=True)
+            )
+        return self._swept(state._replace(mu=mu))
+
+    def delete(self, state: State, k: int) -> State:
+        """Memberships of the others, as likely as they are now to one another."""
+        lam = {}
+        for gate in self.gates:
+            lam[gate] = tuple(np.array(part, np.float64) for part in state.lam[gate])
+            for part, axes in zip(lam[gate], self._axes(gate), strict=True):
+                for axis in axes:
+                    # Far below all others, and still possible: nothing else may be.
+                    moved = np.moveaxis(part, axis, 0)
+                    moved[k] = moved.min(0) - 1e3
+        return self._swept(self._chosen(state, lam))
+
+    def likeness(self, state: State) -> Floats:
+        """The cosine of two components' memberships, added up over the categories."""
+        found = np.zeros((self.size, self.size))
+        for gate in self.gates:
+            flat = self._members(state, gate).reshape(-1, self.size)
+            length = np.sqrt((flat**2).sum(0)) + LEAST
+            found += flat.T @ flat / np.outer(length, length)
+        return found
+
+    def split(self, state: State, k: int, empty: Sequence[int], number: int, seed: int) -> Birth | None:
+        """The best of some ways to split, by the bound after some rounds in which only the elements of ``k`` choose."""
+        held = float(self.held(state)[k])
+        if held < LEAST_HELD:
+            return None
+        rng = generator(seed, Stream.MOVES, state.t, k, number)
+        rows = self._rows(state, k)
+        best: tuple[float, State, list[int]] | None = None
+        for size in PARTS if rows is not None else DRAWN_PARTS:
+            places = [k, *empty[: size - 1]]
+            if len(places) < size or held < LEAST_HELD * size:
+                continue
+            found = self._split_into(state, k, places, rows, rng)
+            if found is not None and (best is None or found[0] > best[0]):
+                best = (*found, places)
+        return None if best is None else Birth(best[1], float("nan"), tuple(best[2][1:]))
+
+    # -- parts --
+
+    def _split_into(
+        self, state: State, k: int, places: list[int], rows: Any, rng: np.random.Generator
+    ) -> tuple[float, State] | None:
+        scores: dict[str, Floats] = {}
+        for gate in self.gates:
+            shape = self._members(state, gate).shape[:-1]
+            labels = _clusters(rows, len(places), rng) if rows is not None else rng.integers(len(places), size=shape)
+            if labels is None:
+                return None
+            scores[gate] = np.where(np.reshape(labels, shape)[..., None] == np.arange(len(places)), 0.0, -CERTAIN)
+        bound = -np.inf
+        for _ in range(ROUNDS):
+            here = self._chosen(
+                state, {gate: self._restricted(state, gate, k, places, scores[gate]) for gate in self.gates}
+            )
+            try:
+                result = self.problem.sweep(here, self.order)
+            except ValueError:  # it rules out the data
+                return None
+            if not np.isfinite(result.bound) or not all(bool(info.valid) for info in result.info.values()):
+                return None
+            if result.bound - bound <= 1e-3 * abs(result.bound) / 1e3:
+                break
+            bound = result.bound
+            for gate in self.gates:
+                logits = np.asarray(result.state.lam[gate][0], np.float64)[..., places]
+                scores[gate] = logits - logits.max(-1, keepdims=True)
+        return bound, result.state._replace(t=state.t, memory={})
+
+    def _restricted(self, state: State, gate: str, k: int, places: list[int], scores: Floats) -> Stats:
+        """λ of a category whose elements share out what they give to ``k`` among some places; the rest is as it was."""
+        lam = tuple(np.array(part, np.float64) for part in state.lam[gate])
+        for part, axes in zip(lam, self._axes(gate), strict=True):
+            for axis in axes:
+                moved = np.moveaxis(part, axis, 0)
+                moved[places] = moved[k]
+        total = np.log(np.exp(scores).sum(-1, keepdims=True))
+        lam[0][..., places] += scores - total
+        return lam
+
+    def _chosen(self, state: State, lam: dict[str, Stats]) -> State:
+        """The state in which categories have these natural parameters."""
+        mu = {gate: self.problem.moments(self.problem.blocks[gate], parts) for gate, parts in lam.items()}
+        return state._replace(lam={**state.lam, **lam}, mu={**state.mu, **mu}, memory={})
+
+    def _swept(self, state: State) -> State:
+        """Everything else from the memberships, then these."""
+        return self.problem.sweep(state, self.order).state._replace(t=state.t, memory={})
+
+    def _members(self, state: State, gate: str) -> Floats:
+        return np.asarray(state.mu[gate][0], np.float64)
+
+    def _weights(self, gate: str) -> Any:
+        """How often each element counts."""
+        found = np.ones([plate.size for plate in self.problem.plan.nodes[gate].plates])
+        for place, plate in enumerate(self.problem.plan.nodes[gate].plates):
+            if plate.weight is not None:
+                found = found * plate.weight.reshape([-1] + [1] * (found.ndim - place - 1))
+        return found
+
+    def _axes(self, gate: str) -> tuple[tuple[int, ...], ...]:
+        """The axes of its statistics along which categories lie; of a chain, those of pairs are two."""
+        chain = self.problem.plan.nodes[gate].family.name == "MarkovChain"
+        return ((-1,), (-1,), (-2, -1)) if chain else ((-1,),)
+
+    @cached_property
+    def _features(self) -> Floats | None:
+        """What an element of the category explains, as a row: data on its own plates, or data in which it meets others."""
+        try:
+            return rows_of(self.problem, self.gates[0], {}).rows
+        except ValueError:
+            return meeting_rows(self.problem, self.gates[0])
+
+    def _rows(self, state: State, k: int) -> tuple[Floats, Floats] | None:
+        """What the category explains as rows, and how much of each is in ``k``; None where data do not lie on its plates."""
+        if len(self.gates) > 1:
+            return None
+        rows = self._features
+        if rows is None:
+            return None
+        members = self._members(state, self.gates[0]) * self._weights(self.gates[0])[..., None]
+        return rows, members.reshape(-1, self.size)[:, k]
+
+
+def _merged(part: Floats, axes: tuple[int, ...], kept: int, emptied: int) -> Floats:
+    for axis in axes:
+        moved = np.moveaxis(part, axis, 0)
+        moved[kept] += moved[emptied]
+        moved[emptied] = 0.0
+    return part
+
+
+def _clusters(data: tuple[Floats, Floats], n: int, rng: np.random.Generator) -> npt.NDArray[np.int64] | None:
+    """The cluster of each row, of those that are found among the rows of a component."""
+    rows, weight = data
+    own = np.flatnonzero(weight > 0.5)
+    if len(own) < n:
+        return None
+    chosen = own if len(own) <= MOST_ROWS else rng.choice(own, MOST_ROWS, replace=False)
+    found: npt.NDArray[np.int64] = nearest(rows, k_means(rows[chosen], n, rng))
+    return found if len(np.unique(found[own])) == n else None
+
+
+def moves_of(problem: NetworkProblem, asked: Any, order: tuple[str, ...]) -> Moves | None:
+    """The components that move: along plates that grow, or with ``"keep"`` all that hidden categories choose from.
+
+    Parameters
+    ----------
+    problem : NetworkProblem
+    asked : ``moves=`` of the fit: None, "keep" or False
+    order : of a sweep
+    """
+    if asked not in (None, "keep", False):
+        raise ValueError(f'moves must be "keep", False or None, got {asked!r}')
+    nodes, plates = problem.plan.nodes, dict[str, set[str]]()
+    for gate, choices in choices_of(problem).items():
+        if gate in problem.blocks and (nodes[gate].categories or 0) > 1 and nodes[gate].family.name != "Binary":
+            hidden = {nodes[name].plates[axis].name for _, name, axis in choices if axis < len(nodes[name].plates)}
+            plates[gate] = hidden
+    grown = {plate.name for node in nodes.values() for plate in node.plates if plate.grow}
+    if unchosen := grown - set().union(*plates.values()):
+        raise ValueError(
+            f"plate {min(unchosen)!r} grows, and no hidden category chooses along it: leave out grow=True, or read what lies on "
+            "it with a category, as in Normal(mu[z], …)"
+        )
+    if asked is False or (asked is None and not grown):
+        return None
+    if asked == "keep" and grown:
+        raise ValueError(
+            f'moves="keep" keeps the number of components, and plate {min(grown)!r} is to grow: leave out one of them'
+        )
+    groups: list[tuple[set[str], list[str]]] = []
+    for gate in (g for g in order if g in plates and (asked == "keep" or plates[g] & grown)):
+        together = [group for group in groups if group[0] & plates[gate]]
+        names, members = set(plates[gate]), [gate]
+        for group in together:
+            names, members = names | group[0], [*group[1], *members]
+            groups.remove(group)
+        groups.append((names, members))
+    if not groups:
+        raise ValueError('moves="keep" needs components: no hidden category chooses from anything in this network')
+    parts = tuple(
+        NetworkComponents(problem, members, min(names & grown or names, default=members[0]), order)
+        for names, members in groups
+    )
+    return Moves(parts, keep=asked == "keep")
+
+
+def start_of_one(problem: NetworkProblem, moves: Moves, start: State) -> State:
+    """A start in which the first of all components holds everything."""
+    state = start
+    for part in moves.parts:
+        assert isinstance(part, NetworkComponents)
+        lam: dict[str, Stats] = {}
+        for gate in part.gates:
+            lam[gate] = tuple(np.array(p, np.float64) for p in state.lam[gate])
+            for p, axes in zip(lam[gate], part._axes(gate), strict=True):
+                for axis in axes:
+                    np.moveaxis(p, axis, 0)[1:] -= 1e3
+        state = part._swept(part._chosen(state, lam))
+    return state

@@ -1,0 +1,201 @@
+"""Births, merges and deletes: the exact bound never falls, statistics are those of the data, and a run goes on bit by bit."""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import natgrad as ng
+from natgrad.inference.moves import Moves, proposals
+from natgrad.inference.problem import State
+from natgrad.models.mixture.components import MixtureComponents
+from natgrad.models.mixture.problem import MixtureProblem
+
+Floats = npt.NDArray[np.float64]
+CENTRES = np.array([[-9.0, 0.0], [0.0, 9.0], [9.0, 0.0], [0.0, -9.0]])
+
+
+def rows(n: int = 240, seed: int = 0) -> Floats:
+    rng = np.random.default_rng(seed)
+    found: Floats = CENTRES[rng.integers(4, size=n)] + rng.normal(size=(n, 2))
+    return found
+
+
+@pytest.fixture(scope="module")
+def fitted() -> ng.GaussianMixture:
+    return ng.GaussianMixture("auto", max_components=8, seed=3).fit(rows())
+
+
+@pytest.fixture(scope="module")
+def problem() -> MixtureProblem:
+    model = ng.GaussianMixture("auto", max_components=6)
+    x = rows()
+    return model._problem(model._prepared(x, None), x, None)
+
+
+def settled(problem: MixtureProblem, k: int = 3, sweeps: int = 30) -> State:
+    """A state of ``k`` components."""
+    member = np.zeros((6, problem.n_groups))
+    member[np.argmin(((problem.data.x[:, None] - CENTRES[:k]) ** 2).sum(-1), 1), np.arange(problem.n_groups)] = 1.0
+    state = problem.updated(problem.clustered(member))
+    for _ in range(sweeps):
+        state = problem.sweep(state).state
+    return state
+
+
+def test_the_number_is_found_and_results_follow(fitted: ng.GaussianMixture) -> None:
+    assert fitted.n_components_ == 4 == len(fitted.weights_) == len(fitted.means_)
+    assert (np.diff(fitted.weights_) <= 0).all()
+    distance = np.linalg.norm(fitted.means_[:, None] - CENTRES, axis=-1)
+    assert (distance.min(1) < 0.5).all()
+    assert len(set(distance.argmin(1))) == 4
+    labels = fitted.predict(rows())
+    assert np.bincount(labels, minlength=4) / 240 == pytest.approx(fitted.weights_, abs=0.02)
+
+
+def test_the_bound_never_falls_and_every_accepted_move_raises_it(fitted: ng.GaussianMixture) -> None:
+    bounds, moves = fitted.trace_["elbo"], fitted.trace_.moves
+    assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
+    accepted = [move for move in moves if move.accepted and move.kind != "start"]
+    assert accepted
+    assert accepted[0].kind == "birth"
+    for move in accepted:
+        before, after = bounds[fitted.trace_["t"] == move.t], bounds[fitted.trace_["t"] == move.t + 1]
+        assert move.bound == before[0]
+        assert after[0] - before[0] == pytest.approx(move.gain)
+        assert move.gain > 0
+    assert {move.kind for move in moves if not move.accepted} == {"birth", "merge", "delete"}
+    assert fitted.trace_.n_active().tolist()[0] == 1
+    assert fitted.trace_.n_active()[-1] == 4
+
+
+def test_the_bound_is_that_of_the_whole_model(problem: MixtureProblem) -> None:
+    """Components at their prior change nothing: the same state in a model that lets them hold rows, which is looser."""
+    state = settled(problem)
+    other = MixtureProblem(problem.model, problem.data.x, None)
+    assert other.bound(state) == pytest.approx(problem.bound(state), abs=1e-6)
+    assert other.bound(state) >= problem.bound(state) - 1e-9
+
+
+def test_statistics_after_random_moves_are_those_of_the_data(problem: MixtureProblem) -> None:
+    parts, state = MixtureComponents(problem), settled(problem)
+    rng = np.random.default_rng(0)
+    for number in range(40):
+        active = np.flatnonzero(parts.active(state))
+        kind = rng.integers(3) if 1 < len(active) < 6 else 0 if len(active) < 6 else 1
+        k = int(rng.choice(active))
+        if kind == 0:
+            birth = parts.split(state, k, np.flatnonzero(~parts.active(state)).tolist()[:1], number, 0)
+            state = state if birth is None else birth.state
+        elif kind == 1:
+            state = parts.merge(state, k, int(rng.choice(active[active != k])))
+        else:
+            state = parts.delete(state, k)
+        state = problem.sweep(state).state
+        assert parts.held(state).sum() == pytest.approx(240.0, abs=1e-8)
+    # What is held is what memberships at the state before say of the data.
+    before, after = state, problem.sweep(state).state
+    told = problem.solve_all(before).messages
+    for name, stats in parts.told(after).items():
+        for part, wanted in zip(stats, told[name], strict=True):
+            assert part == pytest.approx(wanted, rel=1e-10, abs=1e-10 * np.abs(wanted).max())
+
+
+def test_a_merge_after_a_birth_restores_the_state(problem: MixtureProblem) -> None:
+    parts, state = MixtureComponents(problem), settled(problem, 3, 200)
+    for k in range(3):
+        birth = parts.split(state, k, [4], 0, 0)
+        assert birth is not None
+        assert parts.active(birth.state).sum() == 4
+        back = parts.merge(birth.state, k, 4)
+        for name in state.lam:
+            for a, b in zip(back.lam[name], state.lam[name], strict=True):
+                assert a == pytest.approx(b, rel=1e-10, abs=1e-9 * np.abs(b).max())
+
+
+def test_the_likeness_of_a_pair_bounds_what_its_merge_gains(problem: MixtureProblem) -> None:
+    """Before another sweep: the memberships of the two added up, and their entropy lost."""
+    parts, state = MixtureComponents(problem), settled(problem)
+    sent, alike = problem.sent(state), parts.likeness(state)
+    from natgrad.models.mixture.problem import memberships
+
+    q = sent.spread(memberships(problem.data.x, sent)[1])
+    told = problem.clustered(q)
+    at = parts.at(state, told)
+    base = problem.global_bound(at.lam, at.mu, told)
+    for i, j in ((0, 1), (1, 2)):
+        lost = -np.nansum(q[[i, j]] * np.log(q[[i, j]] / q[[i, j]].sum(0)))
+        both = q.copy()
+        both[i], both[j] = q[i] + q[j], 0.0
+        merged = parts.at(state, problem.clustered(both))
+        gain = problem.global_bound(merged.lam, merged.mu, problem.clustered(both)) - base - lost
+        assert gain <= alike[i, j] + 1e-6
+
+
+def test_refused_proposals_are_not_made_again_at_the_same_state(problem: MixtureProblem) -> None:
+    moves, state = Moves((MixtureComponents(problem),)), settled(problem, 4, 100)
+    made = list(proposals(moves, state, (), 0))
+    assert {proposal.kind for proposal in made} == {"birth", "merge", "delete"}
+    from natgrad.inference.trace import MoveRecord
+
+    refused = tuple(
+        MoveRecord(state.t, "component", p.kind, p.components, 0.0, -1.0, False, 4, float(p.held)) for p in made
+    )
+    assert not list(proposals(moves, state, refused, 0))
+
+
+def test_seeds_repeat_and_a_run_that_was_stopped_goes_on_bit_by_bit(fitted: ng.GaussianMixture, tmp_path: Path) -> None:
+    options = {"max_components": 8, "seed": 3}
+    ng.GaussianMixture("auto", **options, max_steps=5).fit(rows(), checkpoint=tmp_path, every=1)
+    again = ng.GaussianMixture("auto", **options).fit(rows(), checkpoint=tmp_path, every=1, resume=True)
+    assert again.elbo_ == fitted.elbo_
+    assert (again.means_ == fitted.means_).all()
+    assert again.trace_.moves == fitted.trace_.moves
+
+
+def test_a_file_keeps_what_was_found(fitted: ng.GaussianMixture, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "a.natgrad")
+    again = ng.load(tmp_path / "a.natgrad")
+    assert again.n_components_ == 4
+    assert again.trace_.moves == fitted.trace_.moves
+    assert (again.predict_proba(rows()) == fitted.predict_proba(rows())).all()
+
+
+def test_keeping_k_leaves_a_poor_optimum() -> None:
+    """Two components on one cluster and one on two: no sweep leaves that, an exchange does."""
+    x = rows()
+    poor = ng.GaussianMixture(4, n_init=1, seed=3).fit(x)
+    better = ng.GaussianMixture(4, n_init=1, seed=3).fit(x, moves="keep")
+    best = max(ng.GaussianMixture(4, n_init=1, seed=seed).fit(x).elbo_ for seed in range(4))
+    assert better.elbo_ >= poor.elbo_ - 1e-9
+    assert better.elbo_ == pytest.approx(best, rel=1e-4)
+    assert len(better.weights_) == 4
+
+
+@pytest.mark.parametrize("covariance", ["diag", "tied", "spherical"])
+def test_every_covariance(covariance: str) -> None:
+    fit = ng.GaussianMixture("auto", covariance=covariance, max_components=6).fit(rows(120))  # type: ignore[arg-type]
+    assert fit.n_components_ == 4
+    assert (np.diff(fit.trace_["elbo"]) >= -1e-9 * abs(fit.elbo_)).all()
+
+
+def test_streams_find_k_in_their_first_chunk_and_partial_fit_goes_on() -> None:
+    x = rows(400)
+    fit = ng.GaussianMixture("auto", max_components=8, max_passes=2).fit([x[:200], x[200:]])
+    assert fit.n_components_ == 4
+    assert fit.partial_fit(x[:100]).n_components_ == 4
+
+
+def test_what_cannot_be_is_refused() -> None:
+    x = rows(40)
+    with pytest.raises(ValueError, match='n_components="auto" is found from exact bounds'):
+        ng.GaussianMixture("auto").partial_fit(x)
+    with pytest.raises(ValueError, match='moves="keep" keeps the number'):
+        ng.GaussianMixture("auto").fit(x, moves="keep")
+    with pytest.raises(ValueError, match='moves must be "keep" or None'):
+        ng.GaussianMixture(2).fit(x, moves="grow")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="which a stream has not"):
+        ng.GaussianMixture(2).fit([x, x], moves="keep")
+    with pytest.raises(ValueError, match="n_components must be"):
+        ng.GaussianMixture("many").fit(x)  # type: ignore[arg-type]

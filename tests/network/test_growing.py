@@ -1,0 +1,136 @@
+"""Plates that grow: K from the declaration, whatever lies on the plate; the bound never falls, and runs repeat and go on."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import natgrad as ng
+from natgrad.network.results.fit import Fit
+from natgrad.network.start.components import NetworkComponents, moves_of
+from natgrad.network.start.order import default_order
+
+
+def mixture(n: int = 90, size: int = 6, sticks: bool = False, grow: bool = True) -> ng.Network:
+    rng = np.random.default_rng(0)
+    x = np.array([[-6.0, 0.0], [6.0, 0.0], [0.0, 8.0]])[np.arange(n) % 3] + rng.normal(size=(n, 2))
+    row, column, component = ng.Plate("row", n), ng.Plate("column", 2), ng.Plate("component", size, grow=grow)
+    pi: Any = ng.language.StickBreaking("pi", 1.0, size=size) if sticks else ng.Dirichlet("pi", np.full(size, 1 / size))
+    z = ng.Categorical("z", pi, plate=row)
+    mu, tau = ng.Normal("mu", 0.0, 0.01, plate=(component, column)), ng.Gamma("tau", 1.0, 1.0, plate=component)
+    return ng.Network(ng.Normal("x", mu[z], tau[z], plate=(row, column), observed=x))
+
+
+def chain() -> ng.Network:
+    rng = np.random.default_rng(1)
+    states = np.repeat(np.arange(12) % 3, 10)
+    y = np.array([-5.0, 0.0, 5.0])[states] + rng.normal(size=120)
+    time, state = ng.Plate("time", 120), ng.Plate("state", 5, grow=True)
+    transition = ng.Dirichlet("transition", np.full(5, 0.2), plate=state)
+    z = ng.MarkovChain("z", ng.Dirichlet("initial", np.full(5, 0.2)), transition, plate=time)
+    return ng.Network(ng.Normal("y", ng.Normal("mu", 0.0, 0.01, plate=state)[z], 1.0, plate=time, observed=y))
+
+
+def block_model(n: int = 30) -> ng.Network:
+    rng = np.random.default_rng(2)
+    true = np.arange(n) % 3
+    i, j = np.triu_indices(n, 1)
+    y = rng.random(len(i)) < np.where(true[i] == true[j], 0.8, 0.1)
+    sender, receiver = ng.Plate("from", 5, grow=True), ng.Plate("to", 5, grow=True)
+    z = ng.Categorical("z", ng.Dirichlet("pi", np.full(5, 0.2)), plate=ng.Plate("node", n))
+    p = ng.Beta("p", 1.0, 1.0, plate=(sender, receiver))
+    return ng.Network(ng.Bernoulli("y", p[z[i], z[j]], plate=ng.Plate("edge", len(i)), observed=y.astype(int)))
+
+
+def counts() -> ng.Network:
+    rng = np.random.default_rng(3)
+    y = rng.poisson(np.array([1.0, 12.0, 60.0])[np.arange(90) % 3])
+    row, component = ng.Plate("row", 90), ng.Plate("component", 6, grow=True)
+    z = ng.Categorical("z", ng.Dirichlet("pi", np.full(6, 1 / 6)), plate=row)
+    return ng.Network(ng.Poisson("y", ng.Gamma("rate", 1.0, 0.05, plate=component)[z], plate=row, observed=y))
+
+
+def check(fit: Fit, plate: str) -> None:
+    assert fit.n_components == {plate: 3}
+    bounds, moves = fit.trace["elbo"], fit.trace.moves
+    assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
+    assert fit.elbo == pytest.approx(fit.problem.bound(fit.state), abs=1e-6)
+    assert any(move.kind == "birth" and move.accepted for move in moves)
+    assert any(not move.accepted for move in moves)
+    assert fit.trace.n_active(plate)[0] == 1
+    held = np.asarray(fit.state.mu["z"][0]).reshape(-1, np.shape(fit.state.mu["z"][0])[-1]).sum(0)
+    assert (held > 0.5).sum() == 3
+
+
+@pytest.mark.parametrize(
+    ("make", "plate"), [(mixture, "component"), (chain, "state"), (block_model, "from"), (counts, "component")]
+)
+def test_k_is_found(make: Any, plate: str) -> None:
+    check(make().fit(), plate)
+
+
+def test_sticks_grow_too() -> None:
+    check(mixture(sticks=True).fit(), "component")
+
+
+@pytest.mark.slow
+def test_both_backends_find_the_same() -> None:
+    numpy, jax = (mixture(60, 4).fit(backend=name) for name in ("numpy", "jax"))
+    assert numpy.n_components == jax.n_components
+    assert [m[:4] for m in numpy.trace.moves] == [m[:4] for m in jax.trace.moves]
+    assert numpy.elbo == pytest.approx(jax.elbo, rel=1e-9)
+
+
+def test_a_merge_after_a_birth_restores_the_memberships() -> None:
+    network = mixture()
+    fit = network.fit(tol=1e-10)
+    problem = fit.problem
+    moves = moves_of(problem, None, default_order(problem.plan))
+    assert moves is not None
+    (part,) = moves.parts
+    assert isinstance(part, NetworkComponents)
+    k, empty = (np.flatnonzero(chosen).tolist() for chosen in (part.active(fit.state), ~part.active(fit.state)))
+    birth = part.split(fit.state, k[0], empty[:1], 0, 0)
+    assert birth is not None
+    assert part.active(birth.state).sum() == 4
+    back = part.merge(birth.state, k[0], empty[0])
+    assert np.asarray(back.mu["z"][0]) == pytest.approx(np.asarray(fit.state.mu["z"][0]), abs=1e-2)
+    gone = part.delete(fit.state, k[0])
+    assert part.held(gone)[k[0]] < 1e-9
+    assert part.held(gone).sum() == pytest.approx(90.0)
+
+
+def test_a_run_that_was_stopped_goes_on_bit_by_bit(tmp_path: Path) -> None:
+    whole = mixture().fit()
+    mixture().fit(max_steps=3, checkpoint=tmp_path, every=1)
+    again = mixture().fit(checkpoint=tmp_path, every=1, resume=True)
+    assert again.elbo == whole.elbo
+    assert again.trace.moves == whole.trace.moves
+    assert all((a == b).all() for a, b in zip(again.state.lam["mu"], whole.state.lam["mu"], strict=True))
+
+
+def test_keep_leaves_a_poor_start() -> None:
+    network = mixture(size=3, grow=False)
+    start = {"mu": np.array([[-6.0, 0.0], [-6.5, 0.5], [3.0, 4.0]])}
+    poor, kept = network.fit(init=start), network.fit(init=start, moves="keep")
+    assert kept.elbo >= poor.elbo - 1e-3
+    assert [move.kind for move in kept.trace.moves if move.accepted][-1] == "exchange"
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="a plate that grows has a size"):
+        ng.Plate("component", grow=True)
+    with pytest.raises(TypeError, match="grow must be True or False"):
+        ng.Plate("component", 3, grow=1)  # type: ignore[arg-type]
+    row = ng.Plate("row", 3, grow=True)
+    alone = ng.Network(ng.Normal("x", ng.Normal("m", 0.0, 1.0), 1.0, plate=row, observed=[1.0, 2.0, 3.0]))
+    with pytest.raises(ValueError, match="no hidden category chooses along it"):
+        alone.fit()
+    with pytest.raises(ValueError, match='moves="keep" keeps the number'):
+        mixture().fit(moves="keep")
+    with pytest.raises(ValueError, match='moves must be "keep"'):
+        mixture().fit(moves="grow")
+    with pytest.raises(TypeError, match="moves are accepted by the exact bound"):
+        mixture().fit(ng.Children(5))
+    assert not mixture().fit(moves=False, init="kmeans").trace.moves
