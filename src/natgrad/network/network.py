@@ -339,8 +339,8 @@ class Network(SimulationMixin):
         result = run(
             Phase(problem, method, settings.step, settings.order, bound_every=every, moves=moving),
             lambda: find_start(problem, init, settings.seed, restarts, moving), limits=limits, seed=settings.seed,
-            callbacks=watchers, verbose=verbose, trace=trace, checkpointer=checkpointer, model_at=self._model_at(problem, settings, trace),
-            executor=executor,
+            callbacks=watchers, verbose=verbose, trace=trace, checkpointer=checkpointer,
+            model_at=self._model_at(problem, settings, trace), executor=executor,
         )  # fmt: skip
         trace.strategy = f"{trace.strategy}; {chosen.words}"
         if flat := improper_nodes(problem):

@@ -85,7 +85,7 @@ def _rotate(
         return None
     sums = _sums(space, state)
     turn = best_basis(space, sums, priors[0], priors[1])
-    back = np.linalg.inv(turn)
+    back: Floats = np.linalg.inv(turn).astype(np.float64)
     chain: tuple[Stats, Stats] = _turned_chain(state.lam[space.chain], state.mu[space.chain], turn, back)
     spreads = _marginals(turn, back, sums.spreads)
     lam, mu = dict(state.lam), dict(state.mu)
