@@ -99,7 +99,8 @@ class Summary:
                     raise NotAdditive(f"{term.node!r} reads {factor.source!r} through an index with several axes")
                 label = Mark(f"by {axis.index}")
                 source = self.problem.plan.nodes[factor.source]
-                size, chosen = source.stat_shapes()[factor.stat][position], source.plates[position].name
+                size = source.stat_shapes()[factor.stat][position]
+                chosen = source.plates[position].name if position < len(source.plates) else None  # or entries of a vector
                 if scatter.setdefault(label, (axis.index, size))[1] != size:
                     raise NotAdditive(f"{term.node!r} reads globals of different sizes through one index")
                 sizes[label] = size
