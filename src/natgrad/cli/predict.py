@@ -20,7 +20,7 @@ from natgrad.cli.common import (
     output_option,
     require_model,
 )
-from natgrad.cli.inputs import ids_like, model_of, pair_options, reading_options
+from natgrad.cli.inputs import ids_like, model_of, pair_options, reading_options, remembered
 from natgrad.cli.networks import opened, predict_table
 from natgrad.data.io.numbers import Numbers, read_numbers
 from natgrad.data.io.tables import read_table
@@ -77,10 +77,12 @@ def predict(
         predict_table(fitted, file, output)
         return
     require_model(fitted, ("MatrixFactorization", *OF_ROWS), "predict")
+    known = remembered(fitted, {"columns": columns, **named})
     if type(fitted).__name__ in OF_ROWS:
-        chosen = None if columns is None else columns.split(",")
+        chosen = None if known["columns"] is None else known["columns"].split(",")
         _predict_rows(fitted, read_numbers(file, chosen, encoding=encoding), output)
         return
+    named = {role: known.get(role) for role in ("user", "item")}
     _predict_pairs(fitted, file, output, named, encoding)
 
 
@@ -167,7 +169,8 @@ def decode(model: Path, file: Path, output: Path | None, **options: Any) -> None
     source = model_of(fitted).read(file, options, fitted)
     _, states = fitted.decode(*source.arguments)
     sure = fitted.predict_proba(*source.arguments)[np.arange(len(states)), states]
-    numbers = np.concatenate([np.full(n, s) for s, n in enumerate(source.arguments[1])])
+    lengths = source.arguments[1]
+    numbers = np.repeat(np.arange(len(lengths)) if source.sequences is None else source.sequences, lengths)
     rows = zip(numbers.tolist(), states.tolist(), (f"{p:.4f}" for p in sure), strict=True)
     _write(output, ["sequence", "state", "probability"], rows)
 
