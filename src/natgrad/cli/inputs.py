@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,9 +74,10 @@ def model_of(fitted: Any) -> Model:
     )
 
 
-def remembered(fitted: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a call, and where it says nothing the columns that the model was fitted to."""
+def remembered(fitted: Any, options: dict[str, Any], there: Sequence[str] | None = None) -> dict[str, Any]:
+    """The options of a call, and where it says nothing the columns of the fit; only those that are ``there``."""
     known = {} if fitted is None else dict(fitted.columns_ or {})
+    known = {role: name for role, name in known.items() if there is None or name in there}
     if isinstance(known.get("columns"), list):
         known["columns"] = ",".join(known["columns"])
     return {**options, **{role: name for role, name in known.items() if options.get(role) is None}}
@@ -191,7 +192,8 @@ def _rating_options() -> list[click.Option]:
 def _read_ratings(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file of ratings (looked for {path.absolute()})")
-    options = remembered(fitted, options)
+    if fitted is not None and fitted.columns_ and kind_of_table(path) is not None:
+        options = remembered(fitted, options, column_names(path, encoding=options.get("encoding")))
     ratings = read_ratings(path, **{name: options.get(name) for name in ("user", "item", "value", "encoding")})
     columns = {role: options[role] for role in ("user", "item", "value") if options.get(role) is not None}
     if fitted is not None:

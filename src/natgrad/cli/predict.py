@@ -77,12 +77,10 @@ def predict(
         predict_table(fitted, file, output)
         return
     require_model(fitted, ("MatrixFactorization", *OF_ROWS), "predict")
-    known = remembered(fitted, {"columns": columns, **named})
     if type(fitted).__name__ in OF_ROWS:
-        chosen = None if known["columns"] is None else known["columns"].split(",")
-        _predict_rows(fitted, read_numbers(file, chosen, encoding=encoding), output)
+        chosen = remembered(fitted, {"columns": columns})["columns"]
+        _predict_rows(fitted, read_numbers(file, chosen and chosen.split(","), encoding=encoding), output)
         return
-    named = {role: known.get(role) for role in ("user", "item")}
     _predict_pairs(fitted, file, output, named, encoding)
 
 
@@ -107,7 +105,8 @@ def _predict_pairs(
     fitted: Any, file: Path, output: Path | None, named: dict[str, str | None], encoding: str | None
 ) -> None:
     columns = read_table(file, encoding=encoding)
-    chosen = rating_columns(list(columns), **named, where=f"{file}: ", rated=False)
+    known = remembered(fitted, dict(named), list(columns))
+    chosen = rating_columns(list(columns), known["user"], known["item"], where=f"{file}: ", rated=False)
     users, items = columns[chosen.user], columns[chosen.item]
     known = fitted.ratings_
     mean, sd = fitted.predict(ids_like(known.user_ids, users), ids_like(known.item_ids, items), return_std=True)
