@@ -93,15 +93,15 @@ def test_settings_say_that_nothing_was_fixed():
 
 CHOICES = [
     # nothing fixed
-    ("ratings", None, ng.Auto(), AcceleratedStepper, "exact sweeps: data access is cheap, and the product u·v has a free rotation"),
+    ("ratings", None, ng.Auto(), AcceleratedStepper, "data access is cheap, and the product u·v has a free rotation"),
     ("ratings", None, ng.Auto(rotate=False), AcceleratedStepper, "data access is cheap, and there are few independent groups"),
     ("ratings", None, ng.Auto("expensive"), MessageStepper, "remembered messages, .* MB, checked .* with rotation"),
     ("ratings", None, ng.Auto("stream"), ChildrenStepper, "per-node steps: the data are a stream"),
     ("pca", None, ng.Auto(), AcceleratedStepper, "w·x can be rotated"),
-    ("many", None, ng.Auto(), AcceleratedStepper, "there are not enough independent groups"),
+    ("many", None, ng.Auto(), AcceleratedStepper, "there are few independent groups"),
     ("many", None, ng.Auto("expensive"), WholePasses, "memoised VB in 12 batches of 'point'"),
     ("many", None, ng.Auto("stream"), GroupStepper, "per-node steps: the data are a stream"),
-    ("scalar_mixture", None, ng.Auto(), AcceleratedStepper, "there are not enough independent groups"),
+    ("scalar_mixture", None, ng.Auto(), AcceleratedStepper, "there are few independent groups"),
     ("skills", None, ng.Auto("expensive"), SafeguardedStepper, "this problem remembers no messages"),
     # the method fixed
     ("ratings", ng.VB(), ng.Auto(), AcceleratedStepper, "exact sweeps were asked for"),
