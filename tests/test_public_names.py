@@ -4,6 +4,7 @@ import subprocess
 import sys
 import warnings
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -70,3 +71,16 @@ def imported(code: str, *names: str) -> str:
 def test_import_loads_nothing_and_networks_nothing_heavy() -> None:
     assert imported("import natgrad", "natgrad.network", "natgrad.models", "numpy", "scipy", *HEAVY.split()) == "[]"
     assert imported("import natgrad; natgrad.Network", *HEAVY.split()) == "[]"
+
+
+def test_a_program_of_a_user_is_typed():
+    """`make lint` checks tests/typed_user.py with mypy --strict; it uses every name at the top."""
+    text = (Path(__file__).parent / "typed_user.py").read_text()
+    assert [name for name in ng.__all__ if f"ng.{name}" not in text] == []
+
+
+@pytest.mark.slow
+def test_a_program_of_a_user_runs():
+    program = Path(__file__).parent / "typed_user.py"
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -93,15 +93,15 @@ def test_settings_say_that_nothing_was_fixed():
 
 CHOICES = [
     # nothing fixed
-    ("ratings", None, ng.Auto(), AcceleratedStepper, "accelerated exact sweeps: reads are cheap, and u·v can be rotated"),
-    ("ratings", None, ng.Auto(rotate=False), AcceleratedStepper, "reads are cheap, and there are not enough independent groups"),
+    ("ratings", None, ng.Auto(), AcceleratedStepper, "data access is cheap, and the product u·v has a free rotation"),
+    ("ratings", None, ng.Auto(rotate=False), AcceleratedStepper, "data access is cheap, and there are few independent groups"),
     ("ratings", None, ng.Auto("expensive"), MessageStepper, "remembered messages, .* MB, checked .* with rotation"),
     ("ratings", None, ng.Auto("stream"), ChildrenStepper, "per-node steps: the data are a stream"),
     ("pca", None, ng.Auto(), AcceleratedStepper, "w·x can be rotated"),
-    ("many", None, ng.Auto(), AcceleratedStepper, "there are not enough independent groups"),
+    ("many", None, ng.Auto(), AcceleratedStepper, "there are few independent groups"),
     ("many", None, ng.Auto("expensive"), WholePasses, "memoised VB in 12 batches of 'point'"),
     ("many", None, ng.Auto("stream"), GroupStepper, "per-node steps: the data are a stream"),
-    ("scalar_mixture", None, ng.Auto(), AcceleratedStepper, "there are not enough independent groups"),
+    ("scalar_mixture", None, ng.Auto(), AcceleratedStepper, "there are few independent groups"),
     ("skills", None, ng.Auto("expensive"), SafeguardedStepper, "this problem remembers no messages"),
     # the method fixed
     ("ratings", ng.VB(), ng.Auto(), AcceleratedStepper, "exact sweeps were asked for"),
@@ -148,7 +148,7 @@ def test_means_that_add_up_are_solved_together_rather_than_group_by_group(gated,
     if gated:
         assert (type(stepper), "of 'a'" in words) == (WholePasses, True), words
     else:
-        assert (type(stepper), "first, second are solved together" in words) == (AcceleratedStepper, True), words
+        assert (type(stepper), "first, second are solved jointly" in words) == (AcceleratedStepper, True), words
         assert (
             type(choose(problem, None, ng.Auto("expensive"), tuple(problem.blocks)).stepper) is not AcceleratedStepper
         )

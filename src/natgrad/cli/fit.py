@@ -105,6 +105,7 @@ def fit_command(name: str, model: Model) -> click.Command:
                 if checkpoint is not None:
                     keep |= {"checkpoint": checkpoint, "every": int(every) if every.isdigit() else every}
                 fitted.fit(*source.arguments, callbacks=callbacks, **keep)
+            fitted.columns_ = whole.columns or None
             fitted.save(output, overwrite=force)
             if page is not None:
                 page.finish(make_page(Subject(fitted, source.raw, source.names)))

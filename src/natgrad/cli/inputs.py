@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,20 +17,36 @@ from natgrad.data.ids import as_ids
 from natgrad.data.io.documents import KINDS, Documents, count_words, read_documents
 from natgrad.data.io.numbers import column_names, read_numbers, run_lengths
 from natgrad.data.io.ratings import read_ratings
+from natgrad.data.io.tables import kind_of_table
 from natgrad.data.ratings import Ratings
 from natgrad.models.registry import model_class
 from natgrad.report.format import count
 
-__all__ = ["MODELS", "Input", "Model", "encoding_option", "ids_like", "model_of", "pair_options", "reading_options"]
+__all__ = [
+    "MODELS",
+    "Input",
+    "Model",
+    "encoding_option",
+    "ids_like",
+    "model_of",
+    "pair_options",
+    "reading_options",
+    "remembered",
+]
 
 
 class Input(NamedTuple):
-    """What a file holds: the arguments of ``fit`` and ``score``, what a page shows, names of the rows, and a description."""
+    """What a file holds: the arguments of ``fit`` and ``score``, what a page shows, names of the rows, and a description.
+
+    ``columns`` says which of its columns was what, for the model to remember. ``sequences`` are the names of series.
+    """
 
     arguments: tuple[Any, ...]
     raw: Any
     names: list[str] | None
     words: str
+    columns: dict[str, Any] = {}  # noqa: RUF012  (never written to)
+    sequences: list[str] | None = None
 
 
 class Model(NamedTuple):
@@ -56,6 +72,15 @@ def model_of(fitted: Any) -> Model:
     raise ValueError(
         f"{type(fitted).__name__} has no commands yet; known are {', '.join(m.estimator for m in MODELS.values())}"
     )
+
+
+def remembered(fitted: Any, options: dict[str, Any], there: Sequence[str] | None = None) -> dict[str, Any]:
+    """The options of a call, and where it says nothing the columns of the fit; only those that are ``there``."""
+    known = {} if fitted is None else dict(fitted.columns_ or {})
+    known = {role: name for role, name in known.items() if there is None or name in there}
+    if isinstance(known.get("columns"), list):
+        known["columns"] = ",".join(known["columns"])
+    return {**options, **{role: name for role, name in known.items() if options.get(role) is None}}
 
 
 def reading_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -117,6 +142,8 @@ def _counting_options() -> list[click.Option]:
 
 
 def _read_documents(path: Path, options: dict[str, Any], fitted: Any) -> Input:
+    if kind_of_table(path) is not None:  # elsewhere there are no columns
+        options = remembered(fitted, options)
     documents = read_documents(
         path,
         column=options.get("column"),
@@ -138,7 +165,8 @@ def _read_documents(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     else:
         data = _as_fitted(documents)
         words = f"{count(len(documents))} documents"
-    return Input((data,), documents.texts or data, documents.names, words)
+    columns = {} if options.get("column") is None else {"column": options["column"]}
+    return Input((data,), documents.texts or data, documents.names, words, columns)
 
 
 def _as_fitted(documents: Documents) -> Corpus | list[str]:
@@ -164,12 +192,15 @@ def _rating_options() -> list[click.Option]:
 def _read_ratings(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file of ratings (looked for {path.absolute()})")
+    if fitted is not None and fitted.columns_ and kind_of_table(path) is not None:
+        options = remembered(fitted, options, column_names(path, encoding=options.get("encoding")))
     ratings = read_ratings(path, **{name: options.get(name) for name in ("user", "item", "value", "encoding")})
+    columns = {role: options[role] for role in ("user", "item", "value") if options.get(role) is not None}
     if fitted is not None:
         known, own = fitted.ratings_, (ratings.user_ids, ratings.item_ids)
         users, items = (ids_like(*both) for both in zip((known.user_ids, known.item_ids), own, strict=True))
         ratings = Ratings.numbered(ratings.users, ratings.items, ratings.values, users, items)
-    return Input((ratings,), ratings, None, repr(ratings))
+    return Input((ratings,), ratings, None, repr(ratings), columns)
 
 
 def ids_like(known: Any, texts: Any) -> Any:
@@ -202,26 +233,31 @@ def _chosen(options: dict[str, Any]) -> list[str] | None:
 
 
 def _read_sequences(path: Path, options: dict[str, Any], fitted: Any) -> Input:
+    options = remembered(fitted, options)
     name = options.get("sequence")
     found = read_numbers(path, _chosen(options), [name] if name else [], encoding=options.get("encoding"))
     lengths = run_lengths(found.apart[name]) if name else np.array([len(found.rows)])
     words = f"{count(len(found.rows))} times in {count(len(lengths))} sequences, columns {', '.join(found.names)}"
-    return Input((found.rows, lengths), (found.rows, lengths), None, words)
+    columns: dict[str, Any] = {"columns": found.names, **({"sequence": name} if name else {})}
+    names = [str(found.apart[name][start]) for start in np.cumsum(lengths) - lengths] if name else None
+    return Input((found.rows, lengths), (found.rows, lengths), None, words, columns, names)
 
 
 def _read_rows(path: Path, options: dict[str, Any], fitted: Any) -> Input:
+    options = remembered(fitted, options)
     target, columns, encoding = options.get("target"), _chosen(options), options.get("encoding")
     target = column_names(path, encoding=encoding)[-1] if target is None else target
     found = read_numbers(path, columns, [target], encoding=encoding)
     words = f"{count(len(found.rows))} rows, {target} from {', '.join(found.names)}"
     pair = (found.rows, found.apart[target])
-    return Input(pair, pair, None, words)
+    return Input(pair, pair, None, words, {"columns": found.names, "target": target})
 
 
 def _read_table(path: Path, options: dict[str, Any], fitted: Any) -> Input:
+    options = remembered(fitted, options)
     found = read_numbers(path, _chosen(options), encoding=options.get("encoding"))
     words = f"{count(len(found.rows))} rows, columns {', '.join(found.names)}"
-    return Input((found.rows,), found.rows, None, words)
+    return Input((found.rows,), found.rows, None, words, {"columns": found.names})
 
 
 MODELS = {

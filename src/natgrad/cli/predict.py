@@ -20,7 +20,7 @@ from natgrad.cli.common import (
     output_option,
     require_model,
 )
-from natgrad.cli.inputs import ids_like, model_of, pair_options, reading_options
+from natgrad.cli.inputs import ids_like, model_of, pair_options, reading_options, remembered
 from natgrad.cli.networks import opened, predict_table
 from natgrad.data.io.numbers import Numbers, read_numbers
 from natgrad.data.io.tables import read_table
@@ -78,8 +78,8 @@ def predict(
         return
     require_model(fitted, ("MatrixFactorization", *OF_ROWS), "predict")
     if type(fitted).__name__ in OF_ROWS:
-        chosen = None if columns is None else columns.split(",")
-        _predict_rows(fitted, read_numbers(file, chosen, encoding=encoding), output)
+        chosen = remembered(fitted, {"columns": columns})["columns"]
+        _predict_rows(fitted, read_numbers(file, chosen and chosen.split(","), encoding=encoding), output)
         return
     _predict_pairs(fitted, file, output, named, encoding)
 
@@ -105,7 +105,8 @@ def _predict_pairs(
     fitted: Any, file: Path, output: Path | None, named: dict[str, str | None], encoding: str | None
 ) -> None:
     columns = read_table(file, encoding=encoding)
-    chosen = rating_columns(list(columns), **named, where=f"{file}: ", rated=False)
+    known = remembered(fitted, dict(named), list(columns))
+    chosen = rating_columns(list(columns), known["user"], known["item"], where=f"{file}: ", rated=False)
     users, items = columns[chosen.user], columns[chosen.item]
     known = fitted.ratings_
     mean, sd = fitted.predict(ids_like(known.user_ids, users), ids_like(known.item_ids, items), return_std=True)
@@ -167,7 +168,8 @@ def decode(model: Path, file: Path, output: Path | None, **options: Any) -> None
     source = model_of(fitted).read(file, options, fitted)
     _, states = fitted.decode(*source.arguments)
     sure = fitted.predict_proba(*source.arguments)[np.arange(len(states)), states]
-    numbers = np.concatenate([np.full(n, s) for s, n in enumerate(source.arguments[1])])
+    lengths = source.arguments[1]
+    numbers = np.repeat(np.arange(len(lengths)) if source.sequences is None else source.sequences, lengths)
     rows = zip(numbers.tolist(), states.tolist(), (f"{p:.4f}" for p in sure), strict=True)
     _write(output, ["sequence", "state", "probability"], rows)
 

@@ -33,7 +33,7 @@ from natgrad.validation import real_number
 __all__ = ["Auto", "Choice", "Control", "choose"]
 
 DataAccess = Literal["cheap", "expensive", "stream"]
-# Observations of a batch of memoised VB, at least. A visit costs ten milliseconds whatever it reads: where reads are cheap,
+# Observations of a batch of memoised VB, at least. A visit costs ten milliseconds whatever it reads: where access is cheap,
 # batches must be worth it (on 6,000 points of a mixture sweeps are 20 times as fast as 30 batches), and may be small where they
 # are not.
 OBSERVATIONS = {"cheap": 20_000, "expensive": 200, "stream": 200}
@@ -169,17 +169,19 @@ def _best(problem: EdgeProblem, auto: Auto, order: tuple[str, ...]) -> Choice:
     """Nothing was fixed."""
     if auto.data_access == "cheap" and auto.rotate and problem.gauges:
         pairs = ", ".join(f"{a}·{b}" for a, b in problem.gauges)
-        return _accelerated(problem, order, True, f"reads are cheap, and {pairs} can be rotated")
+        return _accelerated(problem, order, True, f"data access is cheap, and the product {pairs} has a free rotation")
     method = None if problem.grouping is None else problem.grouping.best(order, OBSERVATIONS[auto.data_access])
     if method is not None and problem.grouping is not None:
         means = problem.grouping.coupled_means(method, order) if auto.data_access == "cheap" else ()
         if means:
-            return _accelerated(problem, order, False, f"reads are cheap, and {', '.join(means)} are solved together")
+            return _accelerated(
+                problem, order, False, f"data access is cheap, and {', '.join(means)} are solved jointly"
+            )
         stepper, words = _grouped(problem, method, auto, order)
         whole = isinstance(stepper, GroupStepper) and stepper.remember
         return Choice(WholePasses(stepper) if whole else stepper, words)  # type: ignore[arg-type]
     if auto.data_access == "cheap":
-        return _accelerated(problem, order, False, "reads are cheap, and there are not enough independent groups")
+        return _accelerated(problem, order, False, "data access is cheap, and there are few independent groups")
     return _sampled(problem, Children(1), auto, order)
 
 

@@ -71,6 +71,8 @@ __all__ = ["Estimator", "load", "register", "with_new_names"]
 
 # Defaults of settings that were two and are one: a file with these says nothing.
 FORMER_DEFAULTS = {"max_sweeps": 200, "passes": 1.0}
+# What the command line remembers of the files it reads.
+COLUMN_ROLES = ("column", "columns", "item", "sequence", "target", "user", "value")
 # The least of whole numbers by the first word of their rule; what rules of settings that are chosen from a few say.
 LEAST = {"whole": 0, "natural": 1, "size": 1}
 CHOICES: dict[str, list[str]] = {"flag": ["True", "False"], "none": ["None"]}
@@ -85,6 +87,9 @@ class Estimator(UncertaintyMixin, ShowMixin, BaseEstimator):
     # What a fit sets.
     posterior_: Posterior
     _state: State
+
+    # Which columns of a file were what ("target", "user", …), if the command line read it; later files are read alike.
+    columns_: Mapping[str, Any] | None = None
 
     # Where there is no setting of that name.
     max_steps: int | None = None
@@ -191,6 +196,8 @@ class Estimator(UncertaintyMixin, ShowMixin, BaseEstimator):
             name: np.asarray(v) if hasattr(v, "__array__") and np.ndim(v) else v for name, v in settings.items()
         }
         content = {"settings": settings, "fitted": self._saved()}
+        if self.columns_ is not None:
+            content["columns"] = dict(self.columns_)
         try:
             self._check_file(content)
         except Misfit as reason:
@@ -203,7 +210,8 @@ class Estimator(UncertaintyMixin, ShowMixin, BaseEstimator):
     @classmethod
     def _check_file(cls, content: Any) -> None:
         """Refuse contents of a file that are not a consistent model."""
-        check(content, {"settings": dict, "fitted": dict}, where="the file")
+        check({**content, "columns": None}, {"settings": dict, "fitted": dict, "columns": "none"}, where="the file")
+        _check_columns(content.get("columns"))
         usual = cls().get_params(deep=False)
         usual.pop("executor", None)
         given = {**usual, **content["settings"]}
@@ -305,11 +313,23 @@ def load(path: str | os.PathLike[str]) -> Any:
         cls._check_file(stored.value)
         estimator = cls(**stored.value["settings"])
         estimator._restore(stored.value["fitted"])
+        estimator.columns_ = stored.value.get("columns")
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as reason:
         raise ModelFileError(
             f"cannot load {os.fspath(path)!r}, written by natgrad {stored.version}: its contents do not fit together ({reason})"
         ) from None
     return estimator
+
+
+def _check_columns(columns: Any) -> None:
+    """Refuse anything but names of columns, by what they are."""
+    if columns is None:
+        return
+    check(columns, dict, where="columns")
+    for role, name in columns.items():
+        names = name if isinstance(name, list) else [name]
+        if role not in COLUMN_ROLES or not all(isinstance(one, str) for one in names):
+            raise Misfit(f"columns: {role!r} = {name!r} is not the name of a column that is read")
 
 
 def with_new_names(settings: Any, known: Collection[str]) -> Any:

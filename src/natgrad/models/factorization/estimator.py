@@ -219,7 +219,7 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
             cut into folds. With any other X it is ignored.
         user_features, item_features : numbers that are known of users or items, optional
             An array with a row for each (in the order of ``Ratings``), a table with ids as its index, or {id: numbers}. They
-            move the prior mean of the vectors, by a linear map that is learned: who has no ratings is predicted from them.
+            move the prior mean of the vectors, by a learned linear map, from which rows without ratings are predicted.
         n_users : how many users a source has, if that is known
         checkpoint, every, resume, callbacks : as in ``Network.fit``
         """
