@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from marking import some_slow
 from networks import CASES, factorised, mixture
 from random_checks import REFUSALS, Case
 from random_generator import draw
@@ -49,7 +50,8 @@ def check_targets(network: ng.Network, state: State, seed: int) -> None:
             same(ours, theirs, f"target of {name!r}")
 
 
-@pytest.mark.parametrize("name", CASES)
+# Each is a program to compile.
+@pytest.mark.parametrize("name", some_slow(CASES, ["hmm", "mixture", "factorised", "counts", "skills"]))
 def test_a_sweep_and_the_bound_are_the_same(name):
     case = CASES[name]()
     problem = case.network.problem_on("numpy")
