@@ -25,9 +25,9 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 # The first example of a test pays for a compilation: neither a deadline nor "too slow" means anything.
 # The gate tries the same examples every time, so that a change is never blamed for another draw; `make slow` explores
-# (--hypothesis-profile=explore), and what it finds becomes an @example.
+# (--hypothesis-profile=explore) and tries four times as many, and what it finds becomes an @example.
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("gate", derandomize=True, database=None, **_COMMON)
+settings.register_profile("gate", derandomize=True, database=None, max_examples=25, **_COMMON)
 settings.register_profile("explore", print_blob=True, **_COMMON)
 settings.load_profile("gate")
 

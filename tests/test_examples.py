@@ -63,6 +63,7 @@ def test_cell_types_and_markers_are_recovered(figure):
     assert recovered > 0.85  # seen: 0.98
 
 
+@pytest.mark.slow
 def test_isotopes_are_found_and_false_alarms_are_as_rare_as_stated(figure):
     apart, false_alarms, detected = run("isotopes", figure)
     assert apart < 0.25  # seen: 0.15
@@ -77,12 +78,14 @@ def test_chromatin_states_are_recovered(figure):
     assert off < 0.05  # seen: 0.019
 
 
+@pytest.mark.slow
 def test_ratings_are_foreseen_with_honest_intervals(figure):
     error, plain, inside = run("ratings", figure)
     assert error < 0.93 * plain
     assert 0.85 < inside < 0.95
 
 
+@pytest.mark.slow
 def test_delays_are_found_far_below_their_noise(figure):
     error, straight, inside = run("flight_delays", figure)
     assert error < 0.8 * straight

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from marking import some_slow
 from networks import CASES, scalar_mixture
 
 import natgrad as ng
@@ -219,7 +220,9 @@ def guarded(method, steps, network=None, **options):
     return fit, seen
 
 
-@pytest.mark.parametrize("method", [ng.Children(5, "b"), ng.GlobalBatch(10, "b")], ids=str)
+@pytest.mark.parametrize(
+    "method", some_slow([ng.Children(5, "b"), ng.GlobalBatch(10, "b")], [ng.Children(5, "b")]), ids=str
+)
 def test_steps_that_diverge_on_their_own_are_brought_back_damped_and_end_higher(method):
     alone = regression().fit(method, step=ng.PerNode(), max_steps=100, tol=0)
     assert alone.stop.diverged
@@ -272,7 +275,12 @@ def test_a_damped_step_is_a_part_of_its_own_length():
 
 
 @pytest.mark.parametrize(
-    "method", [ng.Children(2), ng.Children(2, "b"), ng.GlobalBatch(10), ng.GlobalBatch(10, "b")], ids=str
+    "method",
+    some_slow(
+        [ng.Children(2), ng.Children(2, "b"), ng.GlobalBatch(10), ng.GlobalBatch(10, "b")],
+        [ng.Children(2, "b"), ng.GlobalBatch(10)],
+    ),
+    ids=str,
 )
 def test_sampled_steps_of_a_network_end_near_coordinate_ascent_without_a_step_size(method):
     case = CASES["factorised"]()

@@ -162,6 +162,11 @@ def compile_all() -> None:
         for settings in ({"buffer": "grow"}, {"buffer": None}):
             subchains = {"method": ng.SVI({"subchain": 3}), "subchain_length": 16, "max_passes": 1}
             ng.GaussianHMM(2, **subchains, **settings, **quiet).fit(series).predict(series)
+        ratings = ng.data.make_ratings(12, 10, 60).ratings
+        bare = {"biases": False, "learn_noise": False, "learn_priors": False, "factorized": True, "max_steps": 1}
+        ng.MatrixFactorization(2, verbose=False, **bare).fit(ratings)
+        likes = ng.Ratings(ratings.users, ratings.items, (ratings.values > np.median(ratings.values)) * 1.0)
+        ng.MatrixFactorization(2, verbose=False, likelihood="bernoulli", max_steps=1).fit(likes)
         counts = rng.poisson(0.7, (8, 9))
         model = ng.LDA(3, max_passes=2, seed=0, verbose=False).fit(counts)
         model.transform(counts)

@@ -1,6 +1,6 @@
 """Hundreds of random networks against plain NumPy and SciPy: bounds, targets, sweeps, evidences, rewritten declarations, methods.
 
-`make test` runs 300: the bound of each, and one of the other checks in turn. `make slow` runs 10,000 with every check.
+`make test` runs 150: the bound of each, and one of the other checks in turn. `make slow` runs 10,000 with every check.
 """
 
 from collections import Counter
@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import random_cases
+from marking import some_slow
 from random_checks import (
     REFUSALS,
     Case,
@@ -67,7 +68,7 @@ def check(seed: int, declaration: Declaration, wanted: str = "all", backend: str
     return True
 
 
-@pytest.mark.parametrize("start", range(0, N_FAST, CHUNK))
+@pytest.mark.parametrize("start", some_slow(range(0, N_FAST, CHUNK), range(0, N_FAST, 2 * CHUNK)))
 def test_networks_are_right_or_refused(start):
     accepted = sum(
         check(seed, draw(seed), ("targets", "sweeps", "variants", "methods")[seed % 4])

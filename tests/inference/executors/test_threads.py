@@ -19,6 +19,7 @@ from natgrad.inference.executors.threads import (
     opened,
     place_shards,
 )
+from natgrad.kernels import small
 from natgrad.models.factorization import parts as rating_parts
 from natgrad.models.hmm import problem as hmm_problem
 from natgrad.models.lda import problem as lda_problem
@@ -57,6 +58,7 @@ class Elsewhere:
 
 @pytest.fixture
 def small_parts(monkeypatch):
+    monkeypatch.setattr(small, "MOST", -1.0)  # parts of half a million ratings never go through NumPy's loops
     monkeypatch.setattr(lda_problem, "PART", 300)
     monkeypatch.setattr(lda_problem, "PART_PER_WORD", 1)
     monkeypatch.setattr(hmm_problem, "PART", 100)

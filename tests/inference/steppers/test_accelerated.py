@@ -58,7 +58,9 @@ def regression():
     return ng.Network(ng.Normal("y", ng.dot(X, w), tau, plate=ng.Plate("n", 30), observed=y))
 
 
-@pytest.mark.parametrize("network", [gaussian, regression], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "network", [gaussian, pytest.param(regression, marks=pytest.mark.slow)], ids=lambda f: f.__name__
+)
 def test_with_one_mode_it_ends_where_coordinate_ascent_ends(network):
     slow = network().fit(ng.VB(), max_steps=3000, tol=0)
     quick = network().fit(ng.VB(), step=ng.Auto(), max_steps=300, tol=0)

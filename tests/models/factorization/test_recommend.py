@@ -206,7 +206,7 @@ def test_same_seed_same_fit_and_the_number_of_threads_does_not_matter():
     np.testing.assert_array_equal(parts.trace_["elbo"], fitted(max_steps=12, tol=0).trace_["elbo"])
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
+@pytest.mark.parametrize("likelihood", ["gaussian", pytest.param("bernoulli", marks=pytest.mark.slow)])
 def test_who_has_features_and_no_ratings_is_predicted_from_them(likelihood, tmp_path):
     rng = np.random.default_rng(0)
     known = rng.normal(size=(80, 3))

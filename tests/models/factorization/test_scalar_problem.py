@@ -4,6 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from marking import some_slow
 
 import natgrad as ng
 from natgrad.inference.engine import Limits, Phase, run
@@ -72,8 +73,10 @@ METHODS = [
 
 
 @pytest.mark.parametrize("factorized", [True, False], ids=["scalars", "vectors"])
-@pytest.mark.parametrize("step", [ng.PerNode(), ng.RobbinsMonro(first=0.05)], ids=["per-node", "robbins-monro"])
-@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize(
+    "step", some_slow([ng.PerNode(), ng.RobbinsMonro(first=0.05)], [ng.PerNode()]), ids=["per-node", "robbins-monro"]
+)
+@pytest.mark.parametrize("method", some_slow(METHODS, [ng.VB("b"), ng.Children(3), ng.GlobalBatch(10)]), ids=str)
 def test_same_numbers_as_the_network(method, step, factorized):
     ours = problem(factorized)
     for seed in (0, 3):

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 import scipy.stats
+from marking import some_slow
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_score
 
 import natgrad as ng
@@ -31,7 +32,7 @@ def model(**settings):
     return ng.MatrixFactorization(max_steps=40, n_jobs=1, verbose=False, **settings)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", some_slow(FORMS, ["table of three columns", "sparse matrix"]))
 def test_a_search_scores_every_fold_and_finds_the_factors(form):
     search = GridSearchCV(model(), {"n_factors": [1, 2]}, cv=KFold(3), refit=False, error_score="raise").fit(
         *FORMS[form]

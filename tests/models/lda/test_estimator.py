@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sparse
+from marking import some_slow
 from reference.lda import draw_documents
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -13,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 import natgrad as ng
+from natgrad.models.lda.estimator import FINE_TOL
 from natgrad.models.lda.topics import aligned
 
 WORDS = np.array([f"w{v}" for v in range(60)], dtype=object)
@@ -34,8 +36,10 @@ def fitted():
         {},
         pytest.param({"local": "map"}, marks=pytest.mark.slow),
         # Full sweeps forget nothing: documents that are solved to the end settle on the first, poor topics.
-        {"method": ng.VB(), "local_steps": 2},
-        {"method": ng.SVI({"doc": 100}), "step": ng.RobbinsMonro(4.0, 0.7), "max_passes": 4},
+        pytest.param({"method": ng.VB(), "local_steps": 2}, marks=pytest.mark.slow),
+        pytest.param(
+            {"method": ng.SVI({"doc": 100}), "step": ng.RobbinsMonro(4.0, 0.7), "max_passes": 4}, marks=pytest.mark.slow
+        ),
     ],
     ids=str,
 )
@@ -74,7 +78,7 @@ def test_no_nan_empty_or_identical_topics(priors):
     assert np.isfinite(model.score(X))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", some_slow(range(3), [0]))
 @pytest.mark.parametrize("options", [{}, {"local": "map"}, {"finish": "gibbs"}], ids=str)
 def test_surplus_topics_are_not_identical_and_empty_ones_are_told(options, seed, caplog):
     """Six times as many topics as the documents were drawn from: VB may leave some without words, the others leave none."""
@@ -205,8 +209,9 @@ def test_similar_documents_infer_and_align():
     order, closeness = model.similar_documents(X[17], X, n=3)
     assert order[0] == 17
     assert closeness[0] == pytest.approx(1.0, abs=1e-5)
-    # A single document by compiled loops, few by NumPy's, in single precision.
-    np.testing.assert_allclose(model.infer(X[17]), model.transform(X[17:18])[0], rtol=2e-5)
+    # A single document by compiled loops, few by NumPy's, in single precision: see test_single_document.
+    moved = np.abs(model.infer(X[17]) - model.transform(X[17:18])[0]).sum()
+    assert moved <= 2 * model.n_topics * FINE_TOL / X[17].sum()
     pairs = [(int(v), int(n)) for v, n in enumerate(X[17]) if n]
     np.testing.assert_allclose(model.infer(pairs), model.infer(X[17]))
     same = model.align(model)

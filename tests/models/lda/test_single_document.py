@@ -10,6 +10,7 @@ from reference.lda import draw_documents
 
 import natgrad as ng
 from natgrad.kernels import small
+from natgrad.models.lda.estimator import FINE_TOL
 
 WORDS = [f"word{v}" for v in range(60)]
 
@@ -21,6 +22,12 @@ def fitted(**options):
     )
 
 
+def check_single_precision(little, wanted, X):
+    """Rounding may make one more round of a document, and a document ends when a round moves γ by K tol or less in all."""
+    most = wanted.shape[1] * FINE_TOL / X.sum(1)
+    assert (np.abs(little - wanted).sum(1) <= 2 * most).all()  # what is moved is taken from one and given to another
+
+
 @pytest.mark.parametrize("options", [{}, {"local": "map"}, {"dtype": "float64"}, {"learn_priors": True}], ids=str)
 def test_every_form_gives_the_row_of_transform(options, monkeypatch):
     model = fitted(**options)
@@ -28,8 +35,10 @@ def test_every_form_gives_the_row_of_transform(options, monkeypatch):
     little = model.transform(X)
     monkeypatch.setattr(small, "MOST", -1.0)  # the same compiled loops, and not NumPy's for few documents
     wanted = model.transform(X)
-    # To the rounding of the loops: a hundred rounds in single precision, or in double.
-    np.testing.assert_allclose(little, wanted, rtol=1e-9 if "dtype" in options else 2e-5)
+    if "dtype" in options:  # in double precision, round by round the same
+        np.testing.assert_allclose(little, wanted, rtol=1e-12)
+    else:
+        check_single_precision(little, wanted, X)
     for row, shares in zip(X, wanted, strict=True):
         pairs = [(int(v), int(n)) for v, n in enumerate(row) if n]
         text = " ".join(word for word, n in zip(WORDS, row, strict=True) for _ in range(n))
