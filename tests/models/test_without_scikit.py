@@ -42,6 +42,8 @@ shares = models["LDA"].transform([["pear"]])
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.utils import get_tags
 
+for name, model in models.items():  # before anything was asked of them
+    assert isinstance(model, BaseEstimator) and issubclass(type(model), BaseEstimator), name
 for name, model in models.items():
     fresh = clone(model)
     assert isinstance(model, BaseEstimator) and isinstance(fresh, BaseEstimator), name

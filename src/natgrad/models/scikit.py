@@ -2,9 +2,9 @@
 
 Importing scikit-learn takes one to two seconds (it brings SciPy's statistics and pandas along), more than the fit of small data
 and than every answer of the command line. Nothing of natgrad needs it. So our estimators begin as classes with ``get_params``.
-When scikit-learn is loaded already, when it asks an estimator for something, or when somebody asks for what only it can do
-(``set_output``, ``fit_transform``, tags, the diagram of a notebook), each stand-in gets the class it stands for as its base
-(`join`): from then on all estimators, also those that exist, are instances of ``sklearn.base.BaseEstimator``.
+As soon as scikit-learn is imported, by whomever, or when somebody asks for what only it can do (``set_output``,
+``fit_transform``, tags, the diagram of a notebook), each stand-in gets the class it stands for as its base (`join`): from then
+on all estimators, also those that exist, are instances of ``sklearn.base.BaseEstimator``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ import inspect
 import sys
 import threading
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 __all__ = [
@@ -42,17 +46,17 @@ _LOCK = threading.RLock()
 
 def join() -> None:
     """Give every stand-in its base in scikit-learn, once; what scikit-learn does when a class is made is done for ours."""
+    # Before the lock: who imports it in another thread comes here, and must not be waited for.
+    base = import_module("sklearn.base")
     with _LOCK:
         if not issubclass(BaseEstimator, _Plain):
             return
-        import sklearn.base
-
         stand_ins = (BaseEstimator, *_Plain.__subclasses__())
         existing: list[Any] = [cls for stand_in in stand_ins for cls in _subclasses(stand_in)]
         for name in [name for name, value in vars(BaseEstimator).items() if inspect.isfunction(value)]:
             delattr(BaseEstimator, name)  # the real ones take over
         for stand_in in dict.fromkeys(stand_ins):
-            stand_in.__bases__ = (getattr(sklearn.base, stand_in.__name__),)
+            stand_in.__bases__ = (getattr(base, stand_in.__name__),)
         for cls in sorted(dict.fromkeys(existing), key=lambda cls: len(cls.__mro__)):
             super(cls, cls).__init_subclass__()  # set_output wraps `transform`, routing adds set_fit_request, …
 
@@ -61,6 +65,28 @@ def join_if_loaded() -> None:
     """`join`, if scikit-learn is loaded anyway: programs that use it see its classes from the beginning."""
     if "sklearn.base" in sys.modules:
         join()
+
+
+class _WhenImported(MetaPathFinder):
+    """Joins when scikit-learn's base classes have been imported: ``isinstance`` asks an estimator for nothing."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """None but for ``sklearn.base``, whose loader joins when it is done."""
+        if fullname != "sklearn.base":
+            return None
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        spec = find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return spec
+        load = spec.loader.exec_module
+
+        def load_and_join(module: Any) -> None:
+            load(module)
+            join()
+
+        spec.loader.exec_module = load_and_join  # type: ignore[method-assign]
+        return spec
 
 
 def check_is_fitted(estimator: Any) -> None:
@@ -149,4 +175,7 @@ else:
         """See scikit-learn."""
 
 
-join_if_loaded()
+if "sklearn.base" in sys.modules:
+    join()
+else:
+    sys.meta_path.insert(0, _WhenImported())
