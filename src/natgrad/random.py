@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 import numpy as np
+import numpy.random  # NumPy would import it at the first draw, inside the first fit
 import numpy.typing as npt
 
 __all__ = ["Stream", "draw_rows", "generator"]

@@ -17,6 +17,7 @@ __all__ = [
     "check_counts",
     "check_unit",
     "first",
+    "is_masked",
     "is_sparse",
     "real_number",
     "require",
@@ -49,6 +50,12 @@ def is_sparse(value: Any) -> bool:
     """Whether it is a sparse matrix of SciPy; nobody has one unless ``scipy.sparse`` was imported, which takes a while."""
     sparse = sys.modules.get("scipy.sparse")
     return sparse is not None and bool(sparse.issparse(value))
+
+
+def is_masked(value: Any) -> bool:
+    """Whether it is a masked array; nobody has one unless ``numpy.ma`` was imported, which takes longer than a small fit."""
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(value, masked.MaskedArray)
 
 
 def where(place: tuple[int, ...] | None) -> str:
@@ -128,7 +135,7 @@ def real_number(value: Any, what: str) -> float:
 
 def as_numbers(value: Any, what: str, wanted: str = "numbers") -> npt.NDArray[np.float64]:
     """A copy of finite numbers as floats; ``wanted`` says what would have been right."""
-    if np.ma.is_masked(value):
+    if is_masked(value) and np.ma.is_masked(value):
         raise ValueError(
             f"{what}{where(first(np.ma.getmaskarray(value)))} is masked: only observed= may have missing values"
         )
@@ -141,7 +148,7 @@ def as_numbers(value: Any, what: str, wanted: str = "numbers") -> npt.NDArray[np
 
 def as_observed(value: Any, what: str) -> npt.NDArray[Any]:
     """A copy of data, integers as int64 and all else as floats; masked entries and None become NaN."""
-    hidden = np.ma.getmaskarray(value) if isinstance(value, np.ma.MaskedArray) else None
+    hidden = np.ma.getmaskarray(value) if is_masked(value) else None
     array = _copied(value, what, "numbers", ": encode labels as integers, np.unique(labels, return_inverse=True)[1]")
     if hidden is not None and hidden.any():
         return np.where(hidden, np.nan, array.astype(np.float64))
@@ -153,7 +160,7 @@ def as_observed(value: Any, what: str) -> npt.NDArray[Any]:
 def as_index(value: Any, what: str) -> npt.NDArray[np.int64]:
     """A copy of integers; whole-numbered floats are refused, because they often hide missing values."""
     hint = ": np.unique(ids, return_inverse=True)[1] numbers ids 0, 1, …"
-    if np.ma.is_masked(value):
+    if is_masked(value) and np.ma.is_masked(value):
         raise ValueError(f"{what}{where(first(np.ma.getmaskarray(value)))} is masked: drop what has no element to read")
     if isinstance(value, slice) or value is Ellipsis:
         raise TypeError(f"{what} must be integers or a category, got {value!r}: only a whole plate can be written ':'")

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.validation import is_masked
+
 __all__ = ["as_numbers", "as_table", "refuse_masked", "with_mask"]
 
 
@@ -29,7 +31,7 @@ def as_table(table: Any) -> npt.NDArray[np.float64]:
 def as_numbers(values: Any, argument: str) -> npt.NDArray[np.float64]:
     """A copy of numbers as floats; text that looks like numbers is refused, missing and masked entries become NaN."""
     values = with_mask(values)
-    if isinstance(values, np.ma.MaskedArray) and values.dtype.kind in "biuf":
+    if is_masked(values) and values.dtype.kind in "biuf":
         return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
     if hasattr(values, "to_numpy"):
         try:
@@ -62,7 +64,7 @@ def as_numbers(values: Any, argument: str) -> npt.NDArray[np.float64]:
 
 def with_mask(values: Any) -> Any:
     """The same values; a list of masked arrays as one, since NumPy would drop their masks."""
-    if isinstance(values, (list, tuple)) and any(isinstance(part, np.ma.MaskedArray) for part in values):
+    if isinstance(values, (list, tuple)) and any(is_masked(part) for part in values):
         return np.ma.array(list(values))
     return values
 
@@ -70,6 +72,6 @@ def with_mask(values: Any) -> Any:
 def refuse_masked(values: Any, argument: str, why: str) -> None:
     """An error with the first masked entry where none may be missing: NumPy would take what lies below the mask."""
     values = with_mask(values)
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+    if is_masked(values) and np.ma.is_masked(values):
         place = np.argwhere(np.ma.getmaskarray(values))[0].tolist()
         raise ValueError(f"{argument}{place if place else ''} is masked, {why}")

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from natgrad.data.io.npy import load_array
 from natgrad.data.io.parquet import ParquetSource
 from natgrad.data.io.spill import spill
+from natgrad.validation import is_masked
 
 __all__ = [
     "Sequences",
@@ -86,7 +87,7 @@ def as_columns(X: Any, one_dimensional: bool = False) -> Array:
         X = X.to_numpy()
     if hasattr(X, "toarray"):
         raise TypeError("X is a sparse matrix: give X.toarray()")
-    array = np.ma.filled(X.astype(np.float64), np.nan) if isinstance(X, np.ma.MaskedArray) else np.asarray(X)
+    array = np.ma.filled(X.astype(np.float64), np.nan) if is_masked(X) else np.asarray(X)
     if array.dtype.kind == "O":
         array = array.astype(np.float64)
     if array.dtype.kind == "c":

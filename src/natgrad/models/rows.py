@@ -30,7 +30,7 @@ from natgrad.models.base import Estimator
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.files.tables import RUN, group_state
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
-from natgrad.validation import require
+from natgrad.validation import is_masked, require
 
 if TYPE_CHECKING:
     from natgrad.inference.moves import Moves
@@ -286,7 +286,7 @@ class RowEstimator(_Fitted, Estimator, ABC):
         """Checked rows, as they lie, and their weights; rows in which everything is missing have none."""
         if isinstance(X, (str, Path)):
             X = as_columns(X)
-        if isinstance(X, np.ma.MaskedArray):
+        if is_masked(X):
             X = np.ma.filled(X.astype(np.float64), np.nan)
         x: Array = checked_arrays(
             self, X, reset=reset, dtype=(np.float64, np.float32), order="C", ensure_all_finite=False

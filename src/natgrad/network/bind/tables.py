@@ -20,6 +20,7 @@ from natgrad.data.io.columns import choose_columns, refuse_duplicates
 from natgrad.data.io.parquet import ARROW, ParquetTable
 from natgrad.data.io.tables import is_parquet, kind_of_table, table_chunks
 from natgrad.data.stream import is_rereadable
+from natgrad.validation import is_masked
 
 __all__ = ["Table", "TableChunks", "as_chunks", "as_table", "is_frame"]
 
@@ -274,7 +275,7 @@ def _frame(data: Any) -> dict[str, Any] | None:
 
 
 def _as_array(values: Any, what: str) -> Array:
-    if isinstance(values, np.ma.MaskedArray):
+    if is_masked(values):
         lost = np.ma.getmaskarray(values)
         values = values.data.astype(object)
         values[lost] = None
