@@ -50,13 +50,22 @@ LEAVES = [
     (lambda: ng.NegativeBinomial("y", 2.0, 0.5, plate=N, observed=[1, 2.5, 1]), ValueError,
      "'y': observed[1] = 2.5, but a NegativeBinomial takes whole numbers ≥ 0 (1 such)"),
     (lambda: ng.Categorical("y", plate=N, observed=YES), TypeError,
-     "'y': a Categorical takes one of probs, logits, but nothing was given"),
+     "'y': a Categorical takes one of probs, logits, softmax, but nothing was given"),
     (lambda: ng.Categorical("y", logits=normal(plate=K), plate=N), TypeError,
      "'y': a Categorical with logits= must be observed: give observed=categories"),
     (lambda: ng.Categorical("y", logits=[0.0, 1.0], plate=N, observed=YES), TypeError,
      "'y': logits must be random, a dot or nodes along a plate: known ones are probs="),
     (lambda: ng.Categorical("y", logits=normal(), plate=N, observed=YES), PlateMismatch,
      "'y': logits = mu must lie along one plate that 'y' is not on, one number for each category but the last, found none"),
+    (lambda: ng.Categorical("y", softmax=normal(plate=K), plate=N), TypeError,
+     "'y': a Categorical with softmax= must be observed: give observed=categories"),
+    (lambda: ng.Categorical("y", softmax=[0.0, 1.0], plate=N, observed=YES), TypeError,
+     "'y': softmax must be random, a dot or nodes along a plate: known ones are probs="),
+    (lambda: ng.Categorical("y", softmax=normal(), plate=N, observed=YES), PlateMismatch,
+     "'y': softmax = mu must lie along one plate that 'y' is not on, one number for each category, found none"),
+    (lambda: ng.Categorical("y", softmax=normal(plate=K) + ng.Normal("m", 0.0, 1.0), plate=N, observed=YES), NotConjugate,
+     "'y': softmax = (mu + m) reads m, which is the same for all categories: added, it cancels, and multiplied, the scores depend "
+     "on one another. Leave it out, or give it plate 'k'"),
     (lambda: ng.Categorical("y", logits=normal(plate=K), plate=N, observed=[0, 1, 3]), ValueError,
      "'y': observed[2] = 3 is outside the categories 0 … 2 (1 such)"),
     # -- thresholds and censoring
@@ -162,6 +171,6 @@ LEAVES = [
      "Gamma(-0.5, 0), flat "
      "in the standard deviation, is one, or HalfCauchy"),
     (lambda: ng.Categorical("y", HALF, logits=normal(plate=K), plate=N, observed=YES), TypeError,
-     "'y': a Categorical takes one of probs, logits, but probs and logits were given"),
+     "'y': a Categorical takes one of probs, logits, softmax, but probs and logits were given"),
 ]
 # fmt: on

@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from scipy.special import betaln, expit, gammaln, log_expit, log_ndtr, ndtr
+from scipy.special import betaln, expit, gammaln, log_expit, log_ndtr, logsumexp, ndtr
 
 import natgrad as ng
 from natgrad.errors import NotConjugate
 
+nan = np.nan
 N = ng.Plate("n", 4)
 X = np.array([0.7, -1.2, 2.0, 0.3])
 RIGHT = np.array([False, True, False, True])
@@ -340,6 +341,69 @@ def test_logits_of_categories_by_quadrature():
     again = ng.MultivariateNormal("w", [0.2, -0.1], 0.5 * np.eye(2))
     vectors = ng.Network(ng.Categorical("y", logits=again, plate=N, observed=[0, 2, 1, 0])).fit(tol=0, backend="numpy")
     assert vectors.elbo == pytest.approx(fit.elbo, abs=1e-8)  # the posterior of the two is independent
+
+
+def test_a_softmax_of_two_is_a_logit_of_their_difference():
+    """One-against-each is exact for two categories: the same bound, by scores as a vector or along a plate."""
+    y, scores = np.array([0.0, 1.0, 1.0, nan]), ng.MultivariateNormal("s", [0.3, -0.2], np.diag([0.5, 2.0]))
+    options = {"tol": 0, "max_steps": 60, "backend": "numpy"}
+    vector = ng.Network(ng.Categorical("y", softmax=scores, plate=N, observed=y)).fit(ng.VB(), **options)
+    binary = ng.Network(ng.Bernoulli("y", logit=ng.dot([[-1.0, 1.0]] * 4, scores), plate=N, observed=y)).fit(
+        ng.VB(), **options
+    )
+    assert vector.elbo == pytest.approx(binary.elbo, abs=1e-10)
+    np.testing.assert_allclose(vector["s"].mean(), binary["s"].mean(), atol=1e-8)
+    single = ng.Normal("s", [0.3, -0.2], [0.5, 2.0], plate=ng.Plate("kind", 2))
+    apart = ng.Network(ng.Categorical("y", softmax=single, plate=N, observed=y)).fit(ng.VB(), **options)
+    pair = ng.Network(ng.Bernoulli("y", logit=single[[1] * 4] - single[[0] * 4], plate=N, observed=y)).fit(
+        ng.VB(), **options
+    )
+    assert apart.elbo == pytest.approx(pair.elbo, abs=1e-7)
+    assert np.diff(apart.trace["elbo"]).min() > -1e-12
+
+
+def test_a_softmax_is_bounded_from_below():
+    """Three scores on a grid: the bound is below the evidence of one-against-each, and that below the softmax's."""
+    seen, means, kind = [0, 2, 1, 0], np.array([0.2, -0.1, 0.4]), ng.Plate("kind", 3)
+    network = ng.Network(ng.Categorical("y", softmax=ng.Normal("s", means, 1.0, plate=kind), plate=N, observed=seen))
+    fit = network.fit(ng.VB(), tol=0, max_steps=60, backend="numpy")
+    grid = np.linspace(-6.0, 6.0, 41)
+    scores = np.stack(np.meshgrid(grid, grid, grid, indexing="ij"), -1)
+    prior = stats.norm.logpdf(scores, means, 1.0).sum(-1) + 3 * np.log(grid[1] - grid[0])
+    exact = (scores - logsumexp(scores, axis=-1, keepdims=True))[..., seen].sum(-1)
+    against = sum(log_expit(scores[..., k] - scores[..., j]) for k in seen for j in range(3) if j != k)
+    true, bounded = logsumexp(prior + exact), logsumexp(prior + against)
+    assert bounded - 0.5 < fit.elbo < bounded < true
+    # The means are near those of the bounded model, whose posterior is not far from that of the softmax.
+    weights = np.exp(prior + against - bounded)
+    np.testing.assert_allclose(fit["s"].mean(), (weights[..., None] * scores).sum((0, 1, 2)), atol=0.1)
+    with pytest.raises(NotConjugate, match="one-against-each logits, whose draws would have another posterior"):
+        fit.draws(5)
+
+
+def test_a_softmax_in_batches_and_predicted():
+    rng, kind = np.random.default_rng(0), ng.Plate("kind", 3)
+    rows = np.c_[np.ones(60), rng.normal(size=60)]
+    y = np.argmax(rows @ rng.normal(size=(2, 3)) + rng.gumbel(size=(60, 3)), axis=1)
+    w = ng.MultivariateNormal("w", np.zeros(2), np.eye(2), plate=kind)
+    network = ng.Network(ng.Categorical("y", softmax=ng.dot(rows, w), plate=ng.Plate("n", 60), observed=y))
+    exact = network.fit(backend="numpy")
+    sampled = network.fit(ng.SVI({"n": 20}), backend="numpy", max_steps=80)
+    assert sampled.elbo == pytest.approx(exact.elbo, abs=0.2)
+    chance = exact.predictive("y", softmax=ng.dot([[1.0, 0.5]], w)).probabilities()
+    means = exact["w"].mean() @ [1.0, 0.5]
+    np.testing.assert_allclose(chance[0], np.exp(means) / np.exp(means).sum(), atol=0.1)
+    assert exact.linear_response()["w"].std().shape == (3, 2)
+
+
+@pytest.mark.slow
+def test_a_softmax_is_compiled_alike():
+    rng = np.random.default_rng(0)
+    w = ng.MultivariateNormal("w", np.zeros(2), np.eye(2), plate=ng.Plate("kind", 3))
+    rows, y = rng.normal(size=(9, 2)), rng.integers(0, 3, 9)
+    network = ng.Network(ng.Categorical("y", softmax=ng.dot(rows, w), plate=ng.Plate("n", 9), observed=y))
+    traces = [network.fit(ng.VB(), backend=b, max_steps=5, tol=0).trace["elbo"] for b in ("numpy", "jax")]
+    np.testing.assert_allclose(*traces, rtol=1e-11)
 
 
 def test_sticks_have_their_closed_form():

@@ -23,7 +23,7 @@ FLAT, LITTLE = 1e-5, 1e-9
 ENOUGH = 1e-4
 
 
-def minimise(cost: Cost, start: Floats) -> Floats:
+def minimise(cost: Cost, start: Floats, most_steps: int = MOST_STEPS) -> Floats:
     """The point where quasi-Newton steps end; never higher than the start. ``cost`` gives value and slope, inf where it has none.
 
     Examples
@@ -33,7 +33,7 @@ def minimise(cost: Cost, start: Floats) -> Floats:
     """
     point, (value, slope) = start, cost(start)
     memory: list[tuple[Floats, Floats, float]] = []
-    for _ in range(MOST_STEPS):
+    for _ in range(most_steps):
         if not np.abs(slope).max() > FLAT:
             break
         direction = -_scaled(slope, memory)

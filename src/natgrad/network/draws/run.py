@@ -53,6 +53,11 @@ def draw_posterior(
                 f"draws: the concentration of {name.removesuffix('.bound')!r} is learned by a bound of its normaliser, which has "
                 "no conditional to draw from. Give it a known concentration, for example its posterior mean"
             )
+    for name in (name for name, node in plan.nodes.items() if node.is_bounded):
+        raise NotConjugate(
+            f"draws: the softmax of {name!r} is bounded by one-against-each logits, whose draws would have another posterior. "
+            "Use logits=, which is exact, or linear_response()"
+        )
     problem = NetworkProblem(with_chains(plan, chains), fit.problem.backend.name if backend is None else backend)
     asked = _checked_names(fit, names)
     relabel = Relabelling(plan, {name: fit.state.mu[name] for name in plan.blocks})

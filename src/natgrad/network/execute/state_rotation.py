@@ -37,6 +37,8 @@ __all__ = ["best_basis", "rotation_of"]
 
 Floats = npt.NDArray[np.float64]
 Stats = tuple[Any, ...]
+# Of one rotation: the next sweep changes what it climbs. With 10 more sweeps were needed, with no limit more time.
+MOST_STEPS = 20
 
 
 class Prior(NamedTuple):
@@ -114,7 +116,7 @@ def best_basis(space: StateSpace, sums: Sums, loadings: Prior, dynamics: Prior) 
         value, slope = _cost(space, sums, loadings, dynamics, flat.reshape(size, size))
         return value, slope.reshape(-1)
 
-    return minimise(cost, np.eye(size).reshape(-1)).reshape(size, size)
+    return minimise(cost, np.eye(size).reshape(-1), MOST_STEPS).reshape(size, size)
 
 
 def _cost(space: StateSpace, sums: Sums, loadings: Prior, dynamics: Prior, turn: Floats) -> tuple[float, Floats]:

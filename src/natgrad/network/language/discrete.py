@@ -20,7 +20,9 @@ from natgrad.network.language.expressions import CATEGORY, COUNT, REAL, SIMPLEX,
 from natgrad.network.language.links import (
     Stacked,
     chosen_link,
+    one_against_each,
     refuse_in_part,
+    softmax,
     stick_density,
     stick_probabilities,
 )
@@ -41,6 +43,9 @@ from natgrad.validation import as_numbers, first, where
 
 __all__ = ["Categorical", "Multinomial"]
 
+# Probabilities of categories, from what stands in the slot of a link.
+LAWS = {"logits": stick_probabilities, "softmax": softmax}
+
 
 @final
 class Categorical(Node):
@@ -48,6 +53,8 @@ class Categorical(Node):
 
     Observed, it may have ``logits=`` instead: K − 1 real numbers along a plate of their own (or a vector), by stick-breaking:
     category k is taken with probability σ(logit_k) if none before it was. The order of the categories is part of this model.
+    Or ``softmax=``: K real numbers, in no order, with probabilities exp(s_k) / Σ_j exp(s_j). Its likelihood is bounded from below
+    by one-against-each logits, so that the bound stays one of the evidence; predictions are of the softmax itself.
 
     Examples
     --------
@@ -57,6 +64,10 @@ class Categorical(Node):
     >>> y = ng.Categorical("y", logits=ng.dot(X, w), plate=n, observed=[0, 1, 2])
     >>> ng.Network(y).fit().predictive("y").probabilities().shape
     (3, 3)
+    >>> v = ng.MultivariateNormal("v", np.zeros(2), np.eye(2), plate=ng.Plate("kind", 3))
+    >>> y = ng.Categorical("y", softmax=ng.dot(X, v), plate=n, observed=[0, 1, 2])
+    >>> ng.Network(y).fit().predictive("y").probabilities().argmax(-1).tolist()
+    [0, 1, 2]
     """
 
     family = families.Categorical()
@@ -69,21 +80,25 @@ class Categorical(Node):
         probs: Any = None,
         *,
         logits: Any = None,
+        softmax: Any = None,
         plate: Plates = None,
         observed: Any = None,
         mask: Any = None,
     ) -> None:
-        self.link, value = chosen_link(name, "Categorical", {"probs": probs, "logits": logits})
-        if self.link == "logits":
-            must_be_observed(name, observed, "Categorical with logits=", "categories")
-            self.slots_of = (Slot("logits", VECTOR),)
+        self.link, value = chosen_link(name, "Categorical", {"probs": probs, "logits": logits, "softmax": softmax})
+        self.is_bounded = self.link == "softmax"
+        if self.link != "probs":
+            must_be_observed(name, observed, f"Categorical with {self.link}=", "categories")
+            self.slots_of = (Slot(self.link, VECTOR),)
             if not isinstance(value, Expression):
-                raise TypeError(f"{name!r}: logits must be random, a dot or nodes along a plate: known ones are probs=")
+                raise TypeError(
+                    f"{name!r}: {self.link} must be random, a dot or nodes along a plate: known ones are probs="
+                )
         super().__init__(name, {self.link: value}, plate, observed, mask)
 
     def _checked_parent(self, slot: Slot, value: Expression) -> Expression:
-        if slot.name == "logits" and value.kind == REAL:
-            value = Stacked.of(value, self.plates, self.name)
+        if slot.name in ("logits", "softmax") and value.kind == REAL:
+            value = Stacked.of(value, self.plates, self.name, slot.name)
         return super()._checked_parent(slot, value)
 
     def _check_slot_size(self, slot: Slot) -> None:
@@ -93,18 +108,23 @@ class Categorical(Node):
     def _event_size(self, observed: Any) -> int | None:
         if self.link == "logits":
             return int(self.parameters["logits"].size or 0) + 1
-        return event_length(self.parameters["probs"])
+        return self.parameters["softmax"].size if self.link == "softmax" else event_length(self.parameters["probs"])
 
     def _augment(self) -> None:
-        if self.link == "logits":
+        if self.link != "probs":
             assert self.value is not None
-            logits = self.parameters["logits"]
+            logits = self.parameters[self.link]
             sticks = logits.plate if isinstance(logits, Stacked) else Plate(f"{self.name}.stick", logits.size or 0)
-            reached = (self.value[..., None] >= np.arange(sticks.size)) * self._present()[..., None]
+            asked = (
+                np.not_equal if self.link == "softmax" else np.greater_equal
+            )  # the others; the sticks that were reached
+            reached = asked(self.value[..., None], np.arange(sticks.size)) * self._present()[..., None]
             self.parameters["omega"] = PolyaGamma(self, reached.astype(np.float64), (*self.plates, sticks))
 
     def conditional(self, slots: dict[str, Any]) -> dict[str, Any]:
-        return slots if self.link == "probs" else {"probs": stick_probabilities(slots["logits"])}
+        if self.link == "probs":
+            return slots
+        return {"probs": LAWS[self.link](slots[self.link])}
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
         assert self.size is not None
@@ -119,9 +139,10 @@ class Categorical(Node):
         return observed_index(self, access)
 
     def log_density(self, scope: Scope) -> Polynomial:
-        if self.link == "logits":
+        if self.link != "probs":
             refuse_in_part(self, scope)
-            return stick_density(self.parameters["logits"], self.parameters["omega"], np.asarray(self.value), scope)
+            density = stick_density if self.link == "logits" else one_against_each
+            return density(self.parameters[self.link], self.parameters["omega"], np.asarray(self.value), scope)
         probs = self.parameters["probs"]
         assert self.size is not None
         k = scope.fresh("k", self.size)

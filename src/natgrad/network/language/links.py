@@ -5,8 +5,10 @@ logit     P(1) = σ(ψ).  With ω ~ PG(b, 0) (Polson, Scott & Windle, 2013)
           which is Gaussian in ψ. The bound is that of Jaakkola & Jordan (2000), ξ² = E[ψ²].
 probit    P(1) = Φ(ψ).  y = 1 where z > 0, z ~ N(ψ, 1) (Albert & Chib, 1993); q(z) is a truncated Normal.
 logits    of K categories, by stick-breaking (Linderman, Johnson & Adams, 2015): category k is taken with probability σ(ψ_k) if
-none
-          before it was; K − 1 numbers, exact, and each a logit.
+          none before it was; K − 1 numbers, exact, and each a logit.
+softmax   of K categories, bounded from below by one-against-each (Titsias, 2016)
+              exp(ψ_y) / Σ_j exp(ψ_j)  ≥  Π_{j≠y} σ(ψ_y − ψ_j)
+          in which each factor is a logit of a difference; no order of the categories, but a bound of the likelihood.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ __all__ = [
     "Stacked",
     "chosen_link",
     "logistic_density",
+    "one_against_each",
     "refuse_in_part",
+    "softmax",
     "stick_density",
     "stick_probabilities",
 ]
@@ -79,6 +83,32 @@ def stick_density(logits: Expression, omega: Any, categories: Array, scope: Scop
     return linear - square - known(scope, LOG_2 * reached.sum(-1))
 
 
+def one_against_each(scores: Expression, omega: Any, categories: Array, scope: Scope) -> Polynomial:
+    """Of K scores: a logit of the difference to each of the others, each of which was won by the observed category."""
+    size = scores.size or 0
+    k, j = scope.fresh("winner", size), scope.fresh("loser", size)
+    won = (categories[..., None] == np.arange(size)) * 1.0
+    winner, loser = (Polynomial.of([scope.constant(w, (label,))]) for w, label in ((won, k), (1.0 - won, j)))
+    linear = 0.5 * (size - 1) * winner * scores.stat("x", scope, (k,)) - 0.5 * loser * scores.stat("x", scope, (j,))
+    pairs = winner * loser * omega.stat("x", scope, (), {omega.plates[-1].name: j})
+    square = (
+        scores.stat("xx", scope, (k, k)) + scores.stat("xx", scope, (j, j)) - 2.0 * scores.stat("xx", scope, (k, j))
+    )
+    return linear - 0.5 * pairs * square - LOG_2 * (size - 1)
+
+
+def softmax(scores: Array) -> Array:
+    """Probabilities of K categories from K scores.
+
+    Examples
+    --------
+    >>> softmax(np.array([0.0, 0.0, 1e3])).tolist()
+    [0.0, 0.0, 1.0]
+    """
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.asarray(weights / weights.sum(-1, keepdims=True))
+
+
 def stick_probabilities(logits: Array) -> Array:
     """Probabilities of K categories from K − 1 logits, by stick-breaking.
 
@@ -94,7 +124,7 @@ def stick_probabilities(logits: Array) -> Array:
 
 
 class Stacked(Expression):
-    """Real numbers along a plate that the reader does not have, as one vector: the logits of categories."""
+    """Real numbers along a plate that the reader does not have, as one vector: the logits or scores of categories."""
 
     kind = VECTOR
 
@@ -102,7 +132,7 @@ class Stacked(Expression):
         self.inner, self.plate, self.size = inner, plate, plate.size
 
     @classmethod
-    def of(cls, expression: Expression, plates: tuple[Plate, ...], name: str) -> Stacked:
+    def of(cls, expression: Expression, plates: tuple[Plate, ...], name: str, slot: str) -> Stacked:
         """The numbers along the one plate that is not among those of the reader."""
         own = {plate.name for plate in plates}
         left = {
@@ -113,10 +143,17 @@ class Stacked(Expression):
         }
         if len(left) != 1:
             raise PlateMismatch(
-                f"{name!r}: logits = {expression} must lie along one plate that {name!r} is not on, one number for each category "
-                f"but the last, found {sorted(left) or 'none'}"
+                f"{name!r}: {slot} = {expression} must lie along one plate that {name!r} is not on, one number for each category"
+                f"{' but the last' if slot == 'logits' else ''}, found {sorted(left) or 'none'}"
             )
-        return cls(expression, next(iter(left.values())))
+        plate = next(iter(left.values()))
+        for access in expression.accesses() if slot == "softmax" else ():
+            if plate.name not in {p.name for p in access.node.plates} and not access.node.is_observed:
+                raise NotConjugate(
+                    f"{name!r}: softmax = {expression} reads {access}, which is the same for all categories: added, it cancels, "
+                    f"and multiplied, the scores depend on one another. Leave it out, or give it plate {plate.name!r}"
+                )
+        return cls(expression, plate)
 
     def accesses(self) -> Iterator[Access]:
         yield from self.inner.accesses()
@@ -126,6 +163,8 @@ class Stacked(Expression):
 
     def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         if name == "xx" and labels[0] != labels[1]:
-            raise NotImplementedError("only squares of logits are asked for")
+            # Two different categories: elements that q takes as independent, and that are thus updated in turn.
+            scope.couple(self.inner, self.plate)
+            return self.stat("x", scope, labels[:1], bind) * self.stat("x", scope, labels[1:], bind)
         scope.check_size(self.plate, labels[0], f"logits = {self.inner}")
         return self.inner.stat(name, scope, (), {**(bind or {}), self.plate.name: labels[0]})

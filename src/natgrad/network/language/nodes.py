@@ -63,6 +63,7 @@ class Node(Expression):
     family: Family
     is_declared: ClassVar[bool] = True
     has_evidence: bool = False  # hidden, but known in places: a chain of which some states were observed
+    is_bounded: bool = False  # its term is a lower bound of its log density, which has none in closed form
     is_auxiliary: bool = False  # declared by another node, which it makes conjugate (`auxiliary.py`)
     slots_of: tuple[Slot, ...]
 
