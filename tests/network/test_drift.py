@@ -45,9 +45,7 @@ def test_what_new_rows_contradict_is_forgotten_and_nothing_else() -> None:
 
 def test_the_posterior_is_that_of_the_power_prior() -> None:
     """One Gaussian block: precision and mean from what is kept, in closed form."""
-    network = ng.Network(
-        ng.Normal("y", ng.Normal("mu", 1.0, 0.5), 2.0, plate=ng.Plate("row"), observed=ng.Column("y"))
-    )
+    network = ng.Network(ng.Normal("y", ng.Normal("mu", 1.0, 0.5), 2.0, plate=ng.Plate("row"), observed=ng.Column("y")))
     fit = moved(network, np.full(10, 0.3), np.full(5, 0.9))
     kept = 1.0 - fit.forgotten["mu"]
     precision = 0.5 + 2.0 * (10 * kept + 5)
@@ -56,9 +54,7 @@ def test_the_posterior_is_that_of_the_power_prior() -> None:
 
 
 def test_mistakes() -> None:
-    network = ng.Network(
-        ng.Normal("y", ng.Normal("mu", 0.0, 0.0), 1.0, plate=ng.Plate("row"), observed=ng.Column("y"))
-    )
+    network = ng.Network(ng.Normal("y", ng.Normal("mu", 0.0, 0.0), 1.0, plate=ng.Plate("row"), observed=ng.Column("y")))
     fit = network.fit({"y": np.zeros(5)}, **QUIET)
     with pytest.raises(ValueError, match="which is flat"):
         fit.update({"y": np.ones(5)}, drift="auto", **QUIET)

@@ -47,6 +47,7 @@ from natgrad.inference.streams import Chunk, StreamPhases
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.registry import MODELS, model_class
 from natgrad.models.scikit import BaseEstimator, not_fitted
+from natgrad.models.updating import UpdateMixin
 from natgrad.posterior.draws import saved_draws
 from natgrad.posterior.files.container import encoded, read_model, write_model
 from natgrad.posterior.files.records import register
@@ -76,7 +77,7 @@ LEAST = {"whole": 0, "natural": 1, "size": 1}
 CHOICES: dict[str, list[str]] = {"flag": ["True", "False"], "none": ["None"]}
 
 
-class Estimator(ShowMixin, BaseEstimator):
+class Estimator(UpdateMixin, ShowMixin, BaseEstimator):
     """What every ready model has: a fit is one run of the engine; ``save(path)`` and ``report(path)``.
 
     See the module for the hooks that it needs. ``_publish(subject, state)`` sets what a fit sets.
@@ -301,6 +302,10 @@ class Estimator(ShowMixin, BaseEstimator):
     def _check_fitted(self) -> None:
         if not hasattr(self, "_state"):
             raise not_fitted(f"this {type(self).__name__} is not fitted yet: call fit(X) or partial_fit(X)")
+
+    def __getstate__(self) -> Any:
+        """For pickles and other processes: the model, without the data of its fit."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_data"}
 
     def _saved(self) -> dict[str, Any]:
         raise NotImplementedError
