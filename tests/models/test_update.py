@@ -106,9 +106,10 @@ def test_sequences_of_a_hidden_markov_model() -> None:
     assert known.n_times_seen_ == 90
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"noise_per": "user"}, {"likelihood": "poisson"}, {"likelihood": "bernoulli"}]
-)
+SLOW = [{"noise_per": "user"}, {"likelihood": "poisson"}, {"likelihood": "bernoulli"}]
+
+
+@pytest.mark.parametrize("settings", [{}, *(pytest.param(one, marks=pytest.mark.slow) for one in SLOW)])
 def test_ratings_users_and_items(settings: dict[str, Any], tmp_path: Path) -> None:
     first, second, options = (
         ratings(slice(0, 150)),

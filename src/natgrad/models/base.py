@@ -348,6 +348,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         cls._check_file(stored.value)
         estimator = cls(**stored.value["settings"])
         estimator._restore(stored.value["fitted"])
+        vars(estimator).setdefault("_data", None)  # what it was fitted to is not in the file
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as reason:
         raise ModelFileError(
             f"cannot load {os.fspath(path)!r}, written by natgrad {stored.version}: its contents do not fit together ({reason})"

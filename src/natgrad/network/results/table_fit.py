@@ -108,8 +108,8 @@ class TableMixin:
         return {name: self[name] for name in self.state.lam}
 
     def _needed_binding(self, what: str) -> Binding:
-        from natgrad.network.results.predict import needs_binding
-
         if self.binding is None:
+            from natgrad.network.results.predict import needs_binding
+
             raise needs_binding(what)
         return self.binding
