@@ -64,8 +64,8 @@ LEAVES = [
     (lambda: ng.Categorical("y", softmax=normal(), plate=N, observed=YES), PlateMismatch,
      "'y': softmax = mu must lie along one plate that 'y' is not on, one number for each category, found none"),
     (lambda: ng.Categorical("y", softmax=normal(plate=K) + ng.Normal("m", 0.0, 1.0), plate=N, observed=YES), NotConjugate,
-     "'y': softmax = (mu + m) reads m, which is the same for all categories: added, it cancels, and multiplied, the scores depend "
-     "on one another. Leave it out, or give it plate 'k'"),
+     "'y': softmax = (mu + m) reads m, which is the same for all categories: added, it cancels, and multiplied, the scores "
+     "depend on one another. Leave it out, or give it plate 'k'"),
     (lambda: ng.Categorical("y", logits=normal(plate=K), plate=N, observed=[0, 1, 3]), ValueError,
      "'y': observed[2] = 3 is outside the categories 0 … 2 (1 such)"),
     # -- thresholds and censoring

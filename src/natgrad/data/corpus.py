@@ -84,6 +84,11 @@ class Corpus:
         start = self.start[begin : end + 1] - first
         return Corpus(start, self.words[first:last], self.counts[first:last], self.n_words, self.vocabulary)
 
+    def only(self, words: Ints) -> Corpus:
+        """The same documents with some words alone, sorted numbers, among which are all that occur."""
+        names = None if self.vocabulary is None else self.vocabulary[words]
+        return Corpus(self.start, np.searchsorted(words, self.words).astype(np.int32), self.counts, len(words), names)
+
     def renumbered(self, vocabulary: npt.NDArray[Any], number: dict[Any, int]) -> Corpus:
         """The same documents with words numbered as in another vocabulary that has them all."""
         if self.vocabulary is None:

@@ -47,6 +47,7 @@ from natgrad.inference.trace import Stop, Trace
 from natgrad.models.registry import MODELS, model_class
 from natgrad.models.scikit import BaseEstimator, not_fitted
 from natgrad.models.uncertainty import UncertaintyMixin
+from natgrad.models.updating import UpdateMixin
 from natgrad.posterior.draws import saved_draws
 from natgrad.posterior.files.container import encoded, read_model, write_model
 from natgrad.posterior.files.records import register
@@ -78,7 +79,7 @@ LEAST = {"whole": 0, "natural": 1, "size": 1}
 CHOICES: dict[str, list[str]] = {"flag": ["True", "False"], "none": ["None"]}
 
 
-class Estimator(UncertaintyMixin, ShowMixin, BaseEstimator):
+class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
     """What every ready model has: a fit is one run of the engine; ``save(path)`` and ``report(path)``.
 
     See the module for the hooks that it needs. ``_publish(subject, state)`` sets what a fit sets.
@@ -272,6 +273,10 @@ class Estimator(UncertaintyMixin, ShowMixin, BaseEstimator):
         if not hasattr(self, "_state"):
             raise not_fitted(f"this {type(self).__name__} is not fitted yet: call fit(X) or partial_fit(X)")
 
+    def __getstate__(self) -> Any:
+        """For pickles and other processes: the model, without the data of its fit."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_data"}
+
     def _saved(self) -> dict[str, Any]:
         raise NotImplementedError
 
@@ -314,6 +319,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         estimator = cls(**stored.value["settings"])
         estimator._restore(stored.value["fitted"])
         estimator.columns_ = stored.value.get("columns")
+        vars(estimator).setdefault("_data", None)  # what it was fitted to is not in the file
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as reason:
         raise ModelFileError(
             f"cannot load {os.fspath(path)!r}, written by natgrad {stored.version}: its contents do not fit together ({reason})"

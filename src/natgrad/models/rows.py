@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.held import HeldRows
 from natgrad.data.rows import checked_arrays
 from natgrad.data.sequences import as_columns, chunks_of
 from natgrad.data.stream import Stream, as_stream
@@ -207,25 +208,49 @@ class RowEstimator(_Fitted, Estimator, ABC):
             problem = self._problem(model, x, weight, population=len(x) * max(seen, n_rows or 0.0) / own)
             result = self._step_once(problem, self._starts(problem) if fresh else self._state)
         self._publish(model, result.state)
-        self.n_rows_seen_, self.elbo_ = seen, result.trace.last.elbo_estimate
+        self.n_rows_seen_, self.elbo_, self._data = seen, result.trace.last.elbo_estimate, None
         return self
+
+    def _more(self, X: Any, y: Any = None, sample_weight: Any = None) -> HeldRows:
+        return HeldRows(self._rows(X, sample_weight, False))
+
+    def _go_on(self, held: HeldRows) -> None:
+        x, weight = held.arrays
+        with self._threads():
+            self._run_rows(self._model_, x, weight, {}, self._state)
 
     def _fit_rows(self, X: Any, sample_weight: Any, options: FitOptions, keep: str | None = None) -> None:
         x, weight = self._rows(X, sample_weight, True)
-        model, method = self._prepared(x, weight), checked_method(self.method)
+        self._run_rows(self._prepared(x, weight), x, weight, options, keep=keep)
+
+    def _run_rows(
+        self,
+        model: Any,
+        x: Any,
+        weight: Floats | None,
+        options: FitOptions,
+        state: State | None = None,
+        keep: str | None = None,
+    ) -> None:
+        """A run from the start, or from a state: then by whole sweeps, which forget nothing of it."""
+        method = checked_method(self.method)
+        if method is None and state is not None:
+            method = VB()
         if method is None and self.step is None and len(x) <= FEW_ROWS:
             method = VB()
         problem = self._problem(model, x, weight, batch_size=-(-len(x) // BATCHES) if len(x) > FEW_ROWS else None)
-        moves = None if keep is None and not self._finds_number else self._moves(problem, keep)
+        found = state is not None or not self._finds_number  # an update keeps the number that was found
+        moves = None if keep is None and found else self._moves(problem, keep)
         phase = Phase(problem, method, checked_step(self.step, method, problem), tuple(problem.blocks), moves=moves)
         result = self._run(
-            phase, lambda: self._starts(problem), self._limits(problem.total_weight), model, options=options,
+            phase, (lambda: self._starts(problem)) if state is None else state, self._limits(problem.total_weight), model,
+            options=options,
             table=lambda: (group_state(problem), {}),
         )  # fmt: skip
         self._publish(model, result.state)
         last = result.trace.last.elbo if len(result.trace) else np.nan
         self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
-        self.n_rows_seen_ = problem.total_weight
+        self.n_rows_seen_, self._data = problem.total_weight, HeldRows((x, weight))
 
     def _fit_chunks(self, stream: Stream, sample_weight: Any, options: FitOptions) -> None:
         if sample_weight is not None:
@@ -255,7 +280,7 @@ class RowEstimator(_Fitted, Estimator, ABC):
             max_passes=np.inf if self.max_passes is None else self.max_passes, n_groups=stream.n_total,
         )  # fmt: skip
         self._publish(models[0], state)
-        self.n_rows_seen_, self.elbo_ = float(phases.seen), phases.elbo
+        self.n_rows_seen_, self.elbo_, self._data = float(phases.seen), phases.elbo, None
 
     # -- parts --
 

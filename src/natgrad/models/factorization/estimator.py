@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.held import HeldRatings
 from natgrad.data.rating_forms import as_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import BoundEvery, Phase, Result
@@ -29,6 +30,7 @@ from natgrad.models.factorization.checks import check_settings
 from natgrad.models.factorization.features import known_features
 from natgrad.models.factorization.files import RatingFiles, run_table
 from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
+from natgrad.models.factorization.matching import matched_state
 from natgrad.models.factorization.recommend import RecommendMixin
 from natgrad.models.factorization.tables import FOLD_STEPS, check_columns
 from natgrad.models.scikit import not_fitted
@@ -269,6 +271,17 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
         self._optimise(self._kind, self.ratings_, self.result_.state, Trace(list(self.trace_.records)), **given)
         return self
 
+    def _more(self, X: Any, y: Any = None) -> HeldRatings:
+        if y is None:
+            check_columns(X, self.ratings_.n_items)
+        return HeldRatings(as_ratings(X, y))
+
+    def _go_on(self, held: HeldRatings) -> None:
+        self._settings()
+        old, ratings = self.ratings_, held.ratings
+        kind, state = matched_state(self._kind, self.result_.state, self.posterior_, old, ratings, int(self.seed))
+        self._optimise(kind, ratings, state, Trace())
+
     def fold_in(self, X: Any) -> MatrixFactorization:
         """A copy of the model that knows more users, or more ratings of known ones; the items stay as they are.
 
@@ -324,7 +337,7 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
     def _published(
         self, kind: LikelihoodModel, ratings: Ratings, result: Result, posterior: Mapping[str, Factor] | None
     ) -> None:
-        self.ratings_ = ratings
+        self.ratings_, self._data = ratings, HeldRatings(ratings)
         self.n_features_in_: int = ratings.n_items
         self.result_: Result = result
         self.trace_: Trace = result.trace

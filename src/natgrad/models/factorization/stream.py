@@ -151,6 +151,7 @@ def fit_rating_stream(
     result = model._run(phases, start, limits, users, options=options, trace=trace)
     model.elbo_ = phases.elbo
     model._published(*users.published(result))
+    model._data = None  # only the users of the last chunk are known
 
 
 class _Users:

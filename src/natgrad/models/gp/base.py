@@ -13,6 +13,7 @@ from scipy.linalg import blas
 
 from natgrad.blas import ONE_BLAS_THREAD
 from natgrad.covariance import RBF, Covariance, Inducing
+from natgrad.data.held import HeldRows
 from natgrad.data.rows import Rows, Scaling, open_rows, rows_of_arrays, validated
 from natgrad.inference.callbacks import Progress
 from natgrad.inference.engine import Phase, take_steps
@@ -102,11 +103,27 @@ class SparseGP(GPFiles):
         )
         return self
 
+    def _more(self, X: Any, y: Any = None) -> HeldRows:
+        return _as_held(self._read(X, y, False))
+
+    def _go_on(self, held: HeldRows) -> None:
+        """Scales, offset and the number of inducing inputs stay; kernel, noise and inducing inputs go on being learned."""
+        self._check_settings()
+        x, y = held.arrays
+        assert x is not None
+        assert y is not None
+        rows, judges = self._held_out(Rows(x, y, self._x_scaling, self._y_scaling))
+        problem = self._problem(rows, self.kernel_, self._own_likelihood(), self._n_inducing, self._offset, None)
+        self._optimise(problem, self._state, judges, Trace(), self.max_steps, {})
+        self._data = held
+
     def _fit_rows(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, options: FitOptions) -> None:
         self._check_settings()
+        held_rows = _as_held(rows)
         rows, held = self._held_out(rows.standardised(standard_outputs) if self.standardize else rows)
         problem, settings = self._begun(rows, likelihood, whole_number(self.seed, "seed", least=0))
         self._optimise(problem, problem.start(settings), held, Trace(), self.max_steps, options)
+        self._data = held_rows
 
     def _held_out(self, rows: Rows) -> tuple[Rows, Rows | None]:
         """The rows to learn from, and those that judge; the same for the same seed."""
@@ -163,7 +180,7 @@ class SparseGP(GPFiles):
         stepper = GroupStepper(problem, size, *problem.local_limits, step, remember=False)
         result = take_steps(problem, stepper, state, max(1, len(rows) // size), seed)
         state = result.state
-        self.n_rows_seen_ = seen
+        self.n_rows_seen_, self._data = seen, None
         self._publish(problem, state)
         self.elbo_ = result.trace.last.elbo_estimate - population * float(np.log(rows.y_scaling.sd).sum())
 
@@ -324,6 +341,10 @@ class SparseGP(GPFiles):
             v = m + rng.standard_normal((n, len(m))) @ np.linalg.cholesky(s).T
             draws[:, :, out] = v @ a + rng.standard_normal((n, len(x))) @ root.T + p.offset[out]
         return draws
+
+
+def _as_held(rows: Rows) -> HeldRows:
+    return HeldRows((rows.inputs, rows.outputs))
 
 
 class _Settled:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.held import HeldSequences
 from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import Sequences, as_ends, as_labels, columns_and_lengths, is_stream
 from natgrad.inference.engine import Phase
@@ -168,10 +169,23 @@ class HiddenMarkov(HMMFiles, ABC):
             return self
         columns, lengths = self._columns(X, y, lengths, fresh=True)
         model = self._model(columns)
-        data = self._sequences(columns, lengths, labels, model.emission)
-        self._optimise(data, model, keep)
-        self.n_times_seen_ = data.n_times
+        self._fit_held(self._kept(columns, lengths, labels), model, keep)
         return self
+
+    def _fit_held(self, held: HeldSequences, model: HMMModel, options: FitOptions, state: State | None = None) -> None:
+        data = self._sequences(held.columns, held.lengths, held.labels, model.emission)
+        self._optimise(data, model, options, state)
+        self.n_times_seen_, self._data = data.n_times, held
+
+    def _more(self, X: Any, y: Any = None, lengths: Any = None, labels: Any = None) -> HeldSequences:
+        return self._kept(*self._columns(X, y, lengths), labels)
+
+    def _kept(self, columns: Array, lengths: Any, labels: Any) -> HeldSequences:
+        known = None if labels is None else as_labels(labels, len(columns), int(self.n_states))
+        return HeldSequences(columns, np.diff(as_ends(lengths, len(columns))), known)
+
+    def _go_on(self, held: HeldSequences) -> None:
+        self._fit_held(held, self._model_, {}, self._state)
 
     @all_or_nothing
     def partial_fit(
@@ -197,7 +211,7 @@ class HiddenMarkov(HMMFiles, ABC):
         start = self._starts(problem) if fresh else self._state
         result = self._step_once(problem, start)
         self._publish(model, result.state)
-        self.n_times_seen_, self.elbo_ = seen, result.trace.last.elbo_estimate
+        self.n_times_seen_, self.elbo_, self._data = seen, result.trace.last.elbo_estimate, None
         return self
 
     # -- states and scores --
@@ -252,7 +266,7 @@ class HiddenMarkov(HMMFiles, ABC):
 
     # -- parts --
 
-    def _optimise(self, data: Sequences, model: HMMModel, options: FitOptions) -> None:
+    def _optimise(self, data: Sequences, model: HMMModel, options: FitOptions, state: State | None = None) -> None:
         from natgrad.models.hmm.plan import SAMPLED_PASSES, passes_of, plan_of
 
         plan = plan_of(self, data, model)
@@ -266,7 +280,12 @@ class HiddenMarkov(HMMFiles, ABC):
         given = {"max_passes": None, "max_steps": min(plan.steps, self.max_steps or plan.steps)}
         limits = self._limits(problem.data.n_times, "raise max_passes", **given)
         result = self._run(
-            phase, self._starts(problem), limits, problem.model, options=options, table=lambda: run_table(problem.model)
+            phase,
+            self._starts(problem) if state is None else state,
+            limits,
+            problem.model,
+            options=options,
+            table=lambda: run_table(problem.model),
         )
         if sampled and result.stop.reason is Reason.STEPS:
             read = len(result.trace) / plan.steps * passes_of(self, SAMPLED_PASSES)
@@ -299,7 +318,7 @@ class HiddenMarkov(HMMFiles, ABC):
 
         state, phases = self._run_stream(lambda: parts, chunk, self._starts, lambda: models[0], options=options)
         self._publish(models[0], state)
-        self.n_times_seen_, self.elbo_ = phases.seen, phases.elbo
+        self.n_times_seen_, self.elbo_, self._data = phases.seen, phases.elbo, None
 
     def _starts(self, problem: SequenceProblem) -> Starts:
         from natgrad.models.hmm.start import starts_of

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.corpus import Corpus, as_corpus, with_words
+from natgrad.data.held import HeldDocuments
 from natgrad.data.stream import as_stream
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import Method
@@ -203,6 +204,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         self._optimise(
             problem, lambda: problem.start(int(self.seed)), Trace(), whole_number(self.max_passes, "max_passes"), keep
         )
+        self._data = HeldDocuments(problem.corpus, vocabulary is None and isinstance(X, (list, tuple)))
         return self
 
     @all_or_nothing
@@ -212,6 +214,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         problem = self._problem(as_corpus(X, self._names, len(self.vocabulary_)))
         passes = whole_number(self.max_passes if max_passes is None else max_passes, "max_passes")
         self._optimise(problem, self._resumed(problem), Trace(list(self.trace_.records)), passes)
+        self._data = HeldDocuments(problem.corpus)
         return self
 
     @all_or_nothing
@@ -240,7 +243,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         with self._threads():
             result = self._step_once(problem, state)
         self._publish(problem, result.state)
-        self.n_documents_seen_, self.elbo_ = seen, result.trace.last.elbo_estimate
+        self.n_documents_seen_, self.elbo_, self._data = seen, result.trace.last.elbo_estimate, None
         return self
 
     def transform(self, X: Any, return_std: bool = False) -> Any:
@@ -327,9 +330,15 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
     # -- parts --
 
     def _optimise(
-        self, problem: LDAProblem, start: Any, trace: Trace, passes: int, options: FitOptions | None = None
+        self,
+        problem: LDAProblem,
+        start: Any,
+        trace: Trace,
+        passes: int,
+        options: FitOptions | None = None,
+        method: Method | None = None,
     ) -> None:
-        method = checked_method(self.method)
+        method = checked_method(self.method) if method is None else method
         sizes = {"topic": problem.n_topics, "word": problem.corpus.n_words}
         phase = Phase(problem, method, checked_step(self.step, method, problem), ("phi",))
         sampler = None

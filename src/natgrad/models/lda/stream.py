@@ -15,8 +15,11 @@ import numpy.typing as npt
 
 from natgrad import random
 from natgrad.data.corpus import Corpus, as_corpus, has_names, with_words
+from natgrad.data.held import HeldDocuments
 from natgrad.data.stream import Stream
+from natgrad.inference.methods import VB
 from natgrad.inference.streams import Chunk
+from natgrad.inference.trace import Trace
 from natgrad.models.lda.settings import problem_of
 from natgrad.posterior.fit_options import FitOptions
 from natgrad.validation import whole_number
@@ -41,6 +44,7 @@ class LDAStream:
     _state: State
     _fitted: LDAProblem
     _names: Any
+    _data: Any
 
     def _problem(self, corpus: Corpus, population: float | None = None) -> LDAProblem:
         return problem_of(self, corpus, population)
@@ -53,6 +57,27 @@ class LDAStream:
     def _words(self) -> tuple[Any, int | None]:
         """The names of the words of the fit, None if they have none, and how many there are; None before there is a fit."""
         return (self._names, len(self.vocabulary_)) if hasattr(self, "_state") else (None, None)
+
+    def _more(self, X: Any, y: Any = None, vocabulary: Sequence[Any] | None = None) -> HeldDocuments:
+        named = (
+            self._data.open_words and vocabulary is None and isinstance(X, (list, tuple)) and self._names is not None
+        )
+        return HeldDocuments(arriving(as_corpus(X) if named else X, vocabulary, *self._words()))
+
+    def _go_on(self: Any, held: HeldDocuments) -> None:
+        """By whole sweeps, which forget nothing of the topics; words that no document has any more are gone."""
+        corpus, state, components = held.corpus, self._state, self.components_
+        if held.open_words:
+            used = np.unique(corpus.words).astype(np.int64)
+            if len(used) < corpus.n_words:
+                corpus = corpus.only(used)
+                grown_ones = np.full((len(components), held.corpus.n_words - components.shape[1]), self.topic_prior_)
+                components = np.hstack([components, grown_ones])[:, used]
+        problem = self._problem(corpus)
+        start = grown(problem, problem.at(components, state.t)._replace(hyper=state.hyper))
+        method = VB() if self.method is None else None
+        self._optimise(problem, start, Trace(), whole_number(self.max_passes, "max_passes"), method=method)
+        self._data = held._replace(corpus=corpus)
 
     def _resumed(self, problem: LDAProblem) -> State:
         """The last state as this problem sees topics: those of a finish are a point."""
@@ -102,6 +127,7 @@ def fit_stream(
             n_groups=n_documents or stream.n_total, words="documents",
         )  # fmt: skip
     model._publish(cast("LDAProblem", phases.problem), state)
+    model._data = None
     model.n_documents_seen_, model.elbo_ = phases.seen, phases.elbo
 
 

@@ -5,13 +5,21 @@ It stays in the network as the log density of an observation, ⟨(1 − forgetti
 global block this is the posterior given all rows; for several it is streaming variational Bayes: what the old rows told one block
 depended on the others, and is not revised.
 
-Broderick, Boyd, Wibisono, Wilson and Jordan (2013).
+How much to keep can be learned (``drift="auto"``, a hierarchical power prior): with a flat prior on ρ in [0, 1], the part of
+its message that a block keeps,
+
+    log p(x | ρ) ≥ ρ log q_before(x) + (1 − ρ) log p(x),     q(ρ) ∝ exp(ω ρ),     ω = E_q[log q_before(x) − log p(x)],
+
+where the prior p is what the other globals said before. E[ρ] = 1/(1 − e^−ω) − 1/ω takes turns with the fit: a block that new rows
+contradict forgets, the others keep what they know.
+
+Broderick, Boyd, Wibisono, Wilson and Jordan (2013); Masegosa, Nielsen, Langseth, Ramos-López, Salmerón and Madsen (2017).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 
@@ -38,6 +46,10 @@ if TYPE_CHECKING:
 __all__ = ["Message", "fit_remembering"]
 
 Stats = tuple[Any, ...]
+# How much to keep: rounds at most, sweeps of each, and the change below which it is found.
+ROUNDS, FEW, SETTLED = 30, 50, 1e-4
+# Blocks up to which each is tried alone.
+MOST_SINGLE = 6
 
 
 @final
@@ -74,37 +86,122 @@ def fit_remembering(
     settings: Settings,
     t: int,
     rows: Mapping[str, Table],
-    forgetting: float,
+    forgetting: float | None,
     options: Any,
 ) -> Fit:
-    """The fit to new rows, with what was told before."""
-    from natgrad.network.network import Network
-    from natgrad.network.results.fit import Fit
-
+    """The fit to new rows, with what was told before; how much of it still counts is learned if ``forgetting`` is None."""
     template = binding.template
     domain = find_domain(template, rows, binding.domain)
     nodes = build_nodes(template, aligned(template, rows, domain), domain)
-    every = {**made_parents(template), **nodes}
     told = _told(binding, factors, rows)
-    messages = []
-    for name, message in told.items():
-        factor = factors[name]
-        codes = [_levels_before(binding.domain, domain, plate) for plate in factor.plates]
-        kept = tuple((1.0 - forgetting) * part for part in message)
-        messages.append(Message(every[name], _spread(kept, codes)))
-    roots = [nodes[root.name] if isinstance(root, RecordedNode) else root for root in template.roots]
-    network = Network(*roots, *messages)
-    # What was told is measured from where the old fit measured.
-    network._plan = make_plan(list(network.nodes.values()), _origins(factors))
-    problem = network.problem
-    shared = {name: factor for name, factor in factors.items() if name in told}
-    state = warm_state(problem, shared, binding.domain, domain, {}, t)
-    going = Fit(problem, Result(state, Trace(), Stop(Reason.CALLBACK, "the run goes on")), settings, network._continue)
-    return network._continue(going, None, **options).bound_to(Binding(template, domain))
+    spread = {}
+    for name, (message, _) in told.items():
+        codes = [_levels_before(binding.domain, domain, plate) for plate in factors[name].plates]
+        spread[name] = _spread(message, codes)
+    make = _Kept(binding, factors, settings, t, domain, nodes, spread)
+    if forgetting is not None:
+        return make.fit(dict.fromkeys(spread, 1.0 - forgetting), options)
+    loud = [name for name, (message, _) in told.items() if _speaks(message)]
+    quick = {**options, "max_steps": FEW, "verbose": False, "callbacks": ()}
+    found = [_learned(make, told, start, quick) for start in _starts(list(spread), loud)]
+    kept, _ = max(found, key=lambda pair: pair[1])
+    fit = make.fit(kept, options)
+    fit.forgotten = {name: 1.0 - kept[name] for name in loud}
+    return fit
 
 
-def _told(binding: Binding, factors: Mapping[str, Factor], rows: Mapping[str, Table]) -> dict[str, Stats]:
-    """What rows told every global of the fit."""
+def _starts(names: list[str], loud: list[str]) -> list[dict[str, float]]:
+    """Keep all, none, or all but one: taking turns ends in one of several ways to explain new rows, and the best counts."""
+    all_kept = dict.fromkeys(names, 1.0)
+    single = [{**all_kept, name: 0.0} for name in loud] if 1 < len(loud) <= MOST_SINGLE else []
+    return [all_kept, dict.fromkeys(names, 0.0), *single]
+
+
+def _learned(
+    make: _Kept, told: Mapping[str, tuple[Stats, Stats]], kept: dict[str, float], options: Any
+) -> tuple[dict[str, float], float]:
+    """The part that each block keeps, in turns with the fit, and the bound with ρ among what is inferred."""
+    for _ in range(ROUNDS):
+        fit = make.fit(kept, options)
+        omega = {name: _contrast(make.factors[name], told[name][1], make.messages[name], fit) for name in kept}
+        new = {name: _expected(total) for name, (total, _) in omega.items()}
+        change = max((abs(new[name] - kept[name]) for name in kept), default=0.0)
+        bound = fit.elbo - sum(kept[name] * inner for name, (_, inner) in omega.items())
+        bound += sum(_log_integral(total) for total, _ in omega.values())
+        kept = new
+        if change < SETTLED:
+            break
+    return kept, bound
+
+
+class _Kept(NamedTuple):
+    """New rows, and the messages of the old ones, of which any part can be kept."""
+
+    binding: Binding
+    factors: Mapping[str, Factor]
+    settings: Settings
+    t: int
+    domain: Domain
+    nodes: Mapping[str, Node]
+    messages: Mapping[str, Stats]
+
+    def fit(self, kept: Mapping[str, float], options: Any) -> Fit:
+        """The fit in which each block keeps a part of its message."""
+        from natgrad.network.network import Network
+        from natgrad.network.results.fit import Fit
+
+        template = self.binding.template
+        every = {**made_parents(template), **self.nodes}
+        messages = [
+            Message(every[name], tuple(kept[name] * part for part in message))
+            for name, message in self.messages.items()
+        ]
+        roots = [self.nodes[root.name] if isinstance(root, RecordedNode) else root for root in template.roots]
+        network = Network(*roots, *messages)
+        # What was told is measured from where the old fit measured.
+        network._plan = make_plan(list(network.nodes.values()), _origins(self.factors))
+        problem = network.problem
+        shared = {name: factor for name, factor in self.factors.items() if name in self.messages}
+        state = warm_state(problem, shared, self.binding.domain, self.domain, {}, self.t)
+        stop = Stop(Reason.CALLBACK, "the run goes on")
+        going = Fit(problem, Result(state, Trace(), stop), self.settings, network._continue)
+        return network._continue(going, None, **options).bound_to(Binding(template, self.domain))
+
+
+def _contrast(factor: Factor, said: Stats, message: Stats, fit: Fit) -> tuple[float, float]:
+    """ω = E_q[log q_before − log p], over all elements of a block, and ⟨m, μ⟩, its first part; new levels were told nothing."""
+    family, now = factor.family, fit[factor.name]
+    inner = float(np.sum(family.inner(message, now.family.expected_stats(now.lam))))
+    before = family.log_normalizer(factor.lam)
+    normalisers = np.broadcast_to(before - family.log_normalizer(said), np.shape(before))
+    if not np.all(np.isfinite(normalisers)):
+        raise ValueError(
+            f'drift="auto" compares what {factor.name!r} learned with its prior, which is flat: give it a proper prior, or '
+            "forgetting= a number"
+        )
+    return inner - float(np.sum(normalisers)), inner
+
+
+def _log_integral(omega: float) -> float:
+    """Log ∫ exp(ω ρ) dρ over [0, 1]."""
+    if abs(omega) < 1e-3:
+        return omega / 2.0 + omega**2 / 24.0
+    return float(max(omega, 0.0) + np.log(-np.expm1(-abs(omega))) - np.log(abs(omega)))
+
+
+def _expected(omega: float) -> float:
+    """E[ρ] of a density exp(ω ρ) on [0, 1]."""
+    if abs(omega) < 1e-3:
+        return 0.5 + omega / 12.0
+    return float(-1.0 / np.expm1(-omega) - 1.0 / omega) if omega > -700 else float(-1.0 / omega)
+
+
+def _speaks(message: Stats) -> bool:
+    return any(np.any(part != 0) for part in message)
+
+
+def _told(binding: Binding, factors: Mapping[str, Factor], rows: Mapping[str, Table]) -> dict[str, tuple[Stats, Stats]]:
+    """What rows told every global of the fit, and what the other globals say to it."""
     from natgrad.network.execute.problem import NetworkProblem
 
     template = binding.template
@@ -120,7 +217,8 @@ def _told(binding: Binding, factors: Mapping[str, Factor], rows: Mapping[str, Ta
         if problem.plan.nodes[name].is_auxiliary:  # no row speaks to it
             continue
         said = problem.target(block, state)
-        found[name] = tuple(np.asarray(a) - np.asarray(b) for a, b in zip(lam[name], said, strict=True))
+        message = tuple(np.asarray(a) - np.asarray(b) for a, b in zip(lam[name], said, strict=True))
+        found[name] = message, tuple(map(np.asarray, said))
     return found
 
 

@@ -38,7 +38,14 @@ GOING = Stop(Reason.CALLBACK, "the run goes on")
 
 
 def update_rows(
-    binding: Binding, factors: Factors, settings: Settings, t: int, data: Any, forgetting: float | None, options: Any
+    binding: Binding,
+    factors: Factors,
+    settings: Settings,
+    t: int,
+    data: Any,
+    forgetting: float | None,
+    drift: str | None,
+    options: Any,
 ) -> Fit:
     """The fit with rows added.
 
@@ -47,6 +54,7 @@ def update_rows(
     binding, factors, settings, t : of the fit
     data : table, or tables by plate
     forgetting : part of what was learned before that no longer counts, optional
+    drift : "auto" to learn it, optional
     options : limits and callbacks, as of ``Fit.continue_``
     """
     template = binding.template
@@ -59,10 +67,15 @@ def update_rows(
         raise ValueError(
             f"forgetting must lie in [0, 1): the part of what was learned that no longer counts, got {forgetting!r}"
         )
-    if binding.tables is None or forgetting is not None:
+    if drift not in (None, "auto"):
+        raise ValueError(f'drift must be "auto", which learns how much to forget, or None, got {drift!r}')
+    if drift is not None and forgetting is not None:
+        raise ValueError(f'forgetting = {forgetting!r} is fixed, and drift="auto" learns it: give one of them')
+    if binding.tables is None or forgetting is not None or drift is not None:
         from natgrad.network.bind.remembering import fit_remembering
 
-        return fit_remembering(binding, factors, settings, t, held(template, new), forgetting or 0.0, options)
+        part = None if drift is not None else forgetting or 0.0
+        return fit_remembering(binding, factors, settings, t, held(template, new), part, options)
     if binding.chunk_rows is not None:
         return _again_in_chunks(binding, factors, settings, t, _appended(binding, binding.tables, new), options)
     old = {plate: table for plate, table in binding.tables.items() if isinstance(table, Table)}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from natgrad.inference.problem import State
 from natgrad.posterior.factor import Factor
@@ -17,7 +17,12 @@ __all__ = ["TableMixin"]
 
 
 class TableMixin:
-    """``predict``, ``update`` and ``forget`` for fits of networks that were declared with columns, loaded ones too."""
+    """``predict``, ``update`` and ``forget`` for fits of networks that were declared with columns, loaded ones too.
+
+    ``forgotten`` is, after ``update(rows, drift="auto")``, the part of what each hidden node had learned that no longer counts.
+    """
+
+    forgotten: Mapping[str, float] | None = None
 
     if TYPE_CHECKING:
         binding: Binding | None
@@ -47,7 +52,9 @@ class TableMixin:
 
         return predict(self._needed_binding("predict"), self._factors(), data, nodes)
 
-    def update(self, rows: Any, *, forgetting: float | None = None, **options: Any) -> Fit:
+    def update(
+        self, rows: Any, *, forgetting: float | None = None, drift: Literal["auto"] | None = None, **options: Any
+    ) -> Fit:
         """The fit given more rows: ids that were not there are new levels, and sweeps go on from here.
 
         Parameters
@@ -55,8 +62,23 @@ class TableMixin:
         rows : table, or tables by plate, with all columns that the network reads
         forgetting : float in [0, 1), optional
             The part of what was learned before that no longer counts, for streams that change.
+        drift : "auto", optional
+            Learn that part from the new rows, for each hidden node that all rows share: what they contradict is forgotten.
+            ``fit.forgotten`` has what was found.
         **options
             Limits and callbacks, as of ``Fit.continue_``.
+
+        Examples
+        --------
+        >>> import natgrad as ng, numpy as np
+        >>> level = ng.Normal("level", 0.0, 0.01)
+        >>> y = ng.Normal("y", level, 1.0, plate=ng.Plate("row"), observed=ng.Column("y"))
+        >>> fit = ng.Network(y).fit({"y": np.zeros(100)})
+        >>> round(float(fit.update({"y": np.full(50, 3.0)})["level"].mean()), 2)  # of all 150 rows
+        1.0
+        >>> jumped = fit.update({"y": np.full(50, 3.0)}, drift="auto")
+        >>> round(float(jumped["level"].mean()), 2), jumped.forgotten["level"] > 0.9
+        (2.99, True)
 
         Rows that are held, or read again from their files, are summed up anew with the new ones. Where they are gone, in a fit
         that was loaded or with ``forgetting``, they speak through what they told last (streaming variational Bayes).
@@ -64,7 +86,7 @@ class TableMixin:
         from natgrad.network.bind.updating import update_rows
 
         binding = self._needed_binding("update")
-        return update_rows(binding, self._factors(), self.settings, self.state.t, rows, forgetting, options)
+        return update_rows(binding, self._factors(), self.settings, self.state.t, rows, forgetting, drift, options)
 
     def forget(self, rows: Any, **options: Any) -> Fit:
         """The fit without some rows: the others are summed up anew, and sweeps go on from here.
@@ -86,8 +108,8 @@ class TableMixin:
         return {name: self[name] for name in self.state.lam}
 
     def _needed_binding(self, what: str) -> Binding:
-        from natgrad.network.results.predict import needs_binding
-
         if self.binding is None:
+            from natgrad.network.results.predict import needs_binding
+
             raise needs_binding(what)
         return self.binding
