@@ -217,5 +217,35 @@ def test_models_without_draws_say_what_to_do() -> None:
     model = ng.LDA(2, max_passes=2).fit(["ab cd ef", "cd ef gh", "gh ij ab"])
     with pytest.raises(TypeError, match='finish="gibbs"'):
         model.draws(["ab cd"])
+    with pytest.raises(TypeError, match="no calibrate"):
+        model.calibrate(2)
     with pytest.raises(ValueError, match="not fitted"):
         ng.GaussianMixture(2).draws(X4)
+
+
+def test_calibration_of_a_model_whose_q_is_exact() -> None:
+    # One component: q is the posterior itself, and so are draws; ranks of both must be uniform.
+    model = ng.GaussianMixture(1, covariance="diag", mean_scale=1.0, dof_prior=6.0, n_init=1, verbose=False)
+    model.fit(X4[:, :1] + 50.0)
+    found = model.calibrate(60, size=5, n_ranks=19)
+    drawn = model.calibrate(40, size=5, level="draws", n_ranks=19, draws_options={"n": 20, "warmup": 1, "chains": 1})
+    for level in (found, drawn):
+        assert level.failed == 0
+        assert level.p_values(5)["components"] > 0.001
+        assert 0.75 < level.coverage(0.9)["components"] <= 1.0
+    with pytest.raises(ValueError, match="level must be one of"):
+        model.calibrate(2, level="bootstrap")
+
+
+def test_calibration_puts_true_parameters_into_the_order_of_the_fit() -> None:
+    y = np.random.default_rng(0).poisson(3.0, (30, 1))
+    model = ng.PoissonHMM(2, rate_prior=(4.0, 1.0), n_init=1, max_passes=30, verbose=False).fit(y)
+    rng = np.random.default_rng(1)
+    truth, x, states = model._simulated(50, rng)
+    assert x.shape == (50, 1)
+    assert states.shape == (50,)
+    swapped = {name: model._renumbered(name, value, [1, 0]) for name, value in truth.items()}
+    assert swapped["transition"][0, 0] == truth["transition"][1, 1]
+    found = model.calibrate(6, size=40, n_ranks=19)
+    assert found.ranks["emission"].shape == (6, 2, 1)
+    assert set(found.ranks) == {"initial", "transition", "emission"}

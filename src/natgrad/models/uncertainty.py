@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -14,11 +14,12 @@ from natgrad.posterior.fit_options import CheckpointOptions
 
 if TYPE_CHECKING:
     from natgrad.inference.problem import GroupProblem, State
+    from natgrad.posterior.calibration import Calibration
     from natgrad.posterior.draws import DrawnFactor, Draws
     from natgrad.posterior.export import Posterior
     from natgrad.posterior.response.result import LinearResponse
 
-__all__ = ["UncertaintyMixin", "with_locations"]
+__all__ = ["UncertaintyMixin", "as_means", "drawn_from_priors", "with_locations"]
 
 
 class UncertaintyMixin:
@@ -157,6 +158,53 @@ class UncertaintyMixin:
         found.warn_if_poor()
         return found
 
+    def calibrate(
+        self,
+        n: int = 100,
+        *,
+        size: int = 100,
+        level: Literal["q", "linear_response", "draws"] = "q",
+        n_ranks: int = 99,
+        seed: int = 0,
+        draws_options: Mapping[str, Any] | None = None,
+        verbose: bool | None = None,
+    ) -> Calibration:
+        """Whether intervals hold what they promise: simulation-based calibration with the priors of this fit.
+
+        Parameters and ``size`` rows, or times of one sequence, are drawn from the model ``n`` times, the model is fitted to
+        each, and the rank of every parameter among ``n_ranks`` draws from its posterior is noted. Where the posterior is right,
+        all ranks are equally frequent. Priors that followed from data stay as they are. For mixtures and hidden Markov models.
+
+        Parameters
+        ----------
+        n, level, n_ranks, seed, draws_options, verbose : as in ``Network.calibrate``
+        size : int
+
+        Examples
+        --------
+        >>> import numpy as np, natgrad as ng
+        >>> X = np.random.default_rng(0).normal(size=(20, 1))
+        >>> model = ng.GaussianMixture(1, mean_scale=1.0).fit(X)
+        >>> 0.6 < model.calibrate(20, size=10).coverage(0.9)["components"] <= 1.0
+        True
+        """
+        from natgrad.models.calibrate import calibrate_model
+
+        self._check_fitted()
+        return calibrate_model(self, n, size, level, n_ranks, seed, dict(draws_options or {}), verbose)
+
+    def _simulated(self, size: int, rng: np.random.Generator) -> tuple[dict[str, Any], Any, Any]:
+        """Parameters from the priors of the fit (less their origins), data of so many rows, and their local variables."""
+        raise TypeError(f"{type(self).__name__} has no calibrate(): declare the model as a network, which has it")
+
+    def _with_same_priors(self) -> dict[str, Any]:
+        """Attributes that have a fit use the priors of this one."""
+        return {}
+
+    def _renumbered(self, name: str, value: Any, order: Any) -> Any:
+        """A value of a parameter with its labels in another order."""
+        return value[order]
+
     def _draws_problem(self, X: Any, *args: Any, **data: Any) -> GroupProblem:
         """The problem of groups that the fit was, whose local variables can be drawn."""
         raise TypeError(f"{type(self).__name__} has no draws(): {self._draws_advice}")
@@ -188,3 +236,14 @@ def with_locations(factors: dict[str, DrawnFactor], name: str, gaussians: Any, p
         )
         found["covariances"] = derived(factor, "covariances", (), lambda x: np.linalg.inv(x[:, :, 0, :, -width:]))
     return found
+
+
+def drawn_from_priors(problem: GroupProblem, rng: np.random.Generator) -> dict[str, Any]:
+    """A value of every global block, less its origin."""
+    return {name: block.family.sample(problem.full_prior(name), rng) for name, block in problem.blocks.items()}
+
+
+def as_means(problem: GroupProblem, name: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """λ whose mean is a value: what simulates at the mean of q then simulates at the value."""
+    family = problem.blocks[name].family
+    return family.centred(values[name], tuple(np.asarray(part) for part in problem.full_prior(name)))

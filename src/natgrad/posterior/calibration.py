@@ -16,9 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-__all__ = ["Calibration"]
+from natgrad.special import ndtr
+
+__all__ = ["LEVELS", "Calibration", "normal_ranks", "spaced_draws"]
 
 Array = npt.NDArray[Any]
+LEVELS = ("q", "linear_response", "draws")
 
 
 @dataclass(frozen=True)
@@ -99,3 +102,14 @@ class Calibration:
         held = ", ".join(f"{name} {100 * share:.0f} %" for name, share in self.coverage().items())
         lost = f"; {self.failed} fits failed" if self.failed else ""
         return f"<Calibration of {self.level} by {n} simulations: 90 % intervals hold {held}{lost}>"
+
+
+def spaced_draws(values: Array, n: int) -> Array:
+    """As many draws [chain, draw, …] at even distances, of all chains."""
+    flat = values.reshape(-1, *values.shape[2:])
+    return np.asarray(flat[np.linspace(0, len(flat) - 1, n).astype(np.int64)])
+
+
+def normal_ranks(value: Array, mean: Array, sd: Array, n_ranks: int) -> Array:
+    """The rank that a value has on average among so many draws of a Gaussian."""
+    return np.asarray(np.minimum((ndtr((value - mean) / sd) * (n_ranks + 1)).astype(np.int64), n_ranks))

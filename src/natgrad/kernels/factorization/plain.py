@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "draw_rows",
     "errors_of_rows",
     "gather_rows",
     "moments",
     "move_rows",
     "pack",
     "pair_moments",
+    "squared_errors",
     "sweep_rows",
     "targets_of_rows",
     "work_of_ratings",
@@ -100,6 +102,28 @@ def _inverse(precision: Any) -> tuple[Any, Any]:
 def _write_moments(lam: Any, covariance: Any, out_mean: Any, out_second: Any) -> None:
     out_mean[:] = (covariance @ lam[:, :, None])[:, :, 0]
     np.add(covariance, out_mean[:, :, None] * out_mean[:, None, :], out=out_second)
+
+
+def draw_rows(lam, half, noise, out, out_outer):
+    """Draws of N(Λ⁻¹ λ, Λ⁻¹), and their outer products."""
+    try:
+        root = np.linalg.cholesky(-2.0 * half)
+    except np.linalg.LinAlgError:  # one of them is not positive definite
+        out[:], out_outer[:] = np.nan, np.nan
+        return
+    white = np.linalg.solve(root, lam[:, :, None]) + noise[:, :, None]
+    out[:] = np.linalg.solve(np.swapaxes(root, 1, 2), white)[:, :, 0]
+    out_outer[:] = out[:, :, None] * out[:, None, :]
+
+
+def squared_errors(out, start, other, values, offset, trust, own, theirs, weight, biased):
+    """Weighted squares of what is left of the ratings of each row."""
+    row = np.repeat(np.arange(len(out)), np.diff(start))
+    inner = own.shape[1] - bool(biased)
+    error = values - offset - (own[row, :inner] * theirs[other, :inner]).sum(1)
+    if biased:
+        error -= own[row, inner] + theirs[other, inner]
+    out[:] = np.bincount(row, weight[other] * trust * error * error, len(out))
 
 
 def moments(lam, half, out_mean, out_second, log_det):

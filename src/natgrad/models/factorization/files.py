@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from natgrad._version import __version__
 from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import Result
 from natgrad.inference.schema import check, pair_of, point_of, record, refuse, state_of
@@ -14,10 +15,13 @@ from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator, with_new_names
 from natgrad.models.factorization.checks import check_settings
 from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
+from natgrad.models.factorization.predictors import GaussianPredictor, ScalarGaussianPredictor
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.files.tables import RUN, memory_of
 
 if TYPE_CHECKING:
+    from natgrad.models.factorization.gibbs import KeptDraws
+    from natgrad.posterior.draws import Draws
     from natgrad.posterior.export import Posterior
 
 __all__ = ["RatingFiles", "run_table"]
@@ -43,6 +47,8 @@ SETTINGS: dict[str, Any] = {
     "max_messages": "none | natural",
     "max_passes": "none | positive",
     "max_seconds": "none | positive",
+    "finish": "none | 'gibbs'",
+    "finish_sweeps": "whole in [2, 1e6]",
     "init_scale": "positive",
     "bound_every": "none | 'log' | natural",
 }
@@ -64,6 +70,15 @@ LEARNED: dict[str, Any] = {
         "popularity": "none | positive [item_row]",
         "features?": FEATURES,
     },
+}
+# Draws of a finish, in single precision.
+DRAWN = {
+    "user": "real [draw, user, number]",
+    "user_mean": "real [draw, user, number]",
+    "item": "real [draw, item, number]",
+    "noise": "positive [draw]",
+    "user_noise": "nonnegative [draw, _]",
+    "item_noise": "nonnegative [draw, _]",
 }
 ALONG = {"trace": Trace, "stop": Stop, "elbo": "float"}
 
@@ -140,6 +155,9 @@ class RatingFiles(Estimator):
     posterior_: Posterior
     elbo_: float
     _kind: LikelihoodModel
+    _predictor: Any
+    _kept_draws: KeptDraws | None
+    draws_: Draws
 
     def _published(
         self, kind: LikelihoodModel, ratings: Ratings, result: Result, posterior: Mapping[str, Factor] | None
@@ -163,6 +181,7 @@ class RatingFiles(Estimator):
             "posterior": dict(self.posterior_),
             "elbo": self.elbo_,
             "kind": self._kind.saved(),
+            **({} if self._kept_draws is None else {"drawn": self._kept_draws._asdict()}),
         }
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
@@ -172,6 +191,22 @@ class RatingFiles(Estimator):
         kept = saved.get("kind") or _kind_of_old(vars(self), saved)
         kind = likelihood_of(RatingSettings(**kept["settings"]), saved["ratings"], kept.get("learned"))
         self._published(kind, saved["ratings"], result, saved["posterior"])
+        if saved.get("drawn") is not None:
+            from natgrad.models.factorization.gibbs import KeptDraws
+
+            self._show_draws(KeptDraws(**saved["drawn"]))
+
+    def _show_draws(self, kept: KeptDraws) -> None:
+        """Have predictions averaged over draws from here on."""
+        from natgrad.models.factorization.drawn import DrawnPredictor, draws_of
+
+        q = self._predictor
+        if isinstance(q, ScalarGaussianPredictor):
+            ones = np.ones(len(q.user[0])), np.ones(len(q.item[0]))
+            q = GaussianPredictor(q.user, q.item, False, 0.0, q.noise, *ones)
+        self._kept_draws = kept
+        self._predictor = DrawnPredictor(q, kept)
+        self.draws_ = draws_of(kept, int(self.finish_sweeps), int(self.seed), __version__)
 
     @classmethod
     def _settings_table(cls) -> Mapping[str, Any]:
@@ -190,7 +225,7 @@ class RatingFiles(Estimator):
             check(fitted["ratings"], RATINGS, sizes, "ratings")
             _check_values(fitted["ratings"].values, kind["likelihood"])
             _check_learned(kept, sizes)
-            rest = {"ratings": Ratings, "posterior": dict, "kind?": dict, "noise?": "positive"}
+            rest = {"ratings": Ratings, "posterior": dict, "kind?": dict, "noise?": "positive", "drawn?": DRAWN}
             check(value, {"state": _state(kind, features), **rest, **ALONG}, sizes, where)
             _check_posterior(value["posterior"], blocks_of(kind, features), value["state"].lam)
 

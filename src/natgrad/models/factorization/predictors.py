@@ -11,11 +11,13 @@ from natgrad import special
 from natgrad.models.factorization.sides import pair_moments
 
 __all__ = [
+    "LOG_2PI",
     "BernoulliPredictor",
     "GaussianPredictor",
     "PoissonPredictor",
     "Predictor",
     "ScalarGaussianPredictor",
+    "augmented",
     "probit_mean",
 ]
 

@@ -136,6 +136,8 @@ def fit_rating_stream(
     refuse_checkpoint(split_options(options)[1])
     if any(part is not None for part in features):
         raise ValueError("user_features, item_features: a source of ratings takes none; leave them out")
+    if model.finish is not None:
+        raise ValueError(f"finish={model.finish!r} needs all ratings in memory: leave it out for a stream")
     users, trace = _Users(model, settings), Trace()
     phases = StreamPhases(
         source.chunks, users.chunk, trace, step=model.step, rereadable=is_rereadable(source, silent=False),

@@ -27,7 +27,7 @@ from natgrad.inference.streams import Chunk
 from natgrad.inference.trace import Reason, Stop
 from natgrad.models.hmm.files import HMMFiles, run_table
 from natgrad.models.hmm.priors import chain_priors
-from natgrad.models.uncertainty import with_locations
+from natgrad.models.uncertainty import as_means, drawn_from_priors, with_locations
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.fit_options import (
     FitOptions,
@@ -258,10 +258,7 @@ class HiddenMarkov(HMMFiles, ABC):
         self._check_fitted()
         rng = np.random.default_rng(seed)
         rows = np.cumsum(np.vstack([self.startprob_, self.transmat_]), axis=1)
-        states = np.empty(whole_number(n, "n"), np.int64)
-        here = -1
-        for t, u in enumerate(rng.random(len(states))):
-            here = states[t] = min(int(np.searchsorted(rows[here + 1], u, side="right")), len(self.startprob_) - 1)
+        states = _walk(rows, rng.random(whole_number(n, "n")))
         return self._model_.emission.draw(self._state.lam["emission"], states, rng), states
 
     # -- parts --
@@ -374,6 +371,19 @@ class HiddenMarkov(HMMFiles, ABC):
         gaussian = emission.family.name in ("NormalGamma", "NormalWishart")
         return with_locations(factors, "emission", emission, "state") if gaussian else factors
 
+    def _simulated(self, size: int, rng: np.random.Generator) -> tuple[dict[str, Any], Array, Array]:
+        problem = self._draws_problem(np.full((1, self.n_features_in_), np.nan))
+        truth = drawn_from_priors(problem, rng)
+        rows = np.cumsum(np.vstack([truth["initial"], truth["transition"]]), axis=1)
+        states = _walk(rows, rng.random(size))
+        return truth, problem.model.emission.draw(as_means(problem, "emission", truth), states, rng), states
+
+    def _with_same_priors(self) -> dict[str, Any]:
+        return {"_model": lambda X: self._model_}
+
+    def _renumbered(self, name: str, value: Any, order: Any) -> Any:
+        return value[order][:, order] if name == "transition" else value[order]
+
     def _counted(self, problem: SequenceProblem, out: RowWriter | None) -> float:
         from natgrad.models.hmm.forward_backward import count, whole_sequences
 
@@ -397,3 +407,11 @@ class HiddenMarkov(HMMFiles, ABC):
             raise ValueError(f"buffer_tol must lie in (0, 1), got {self.buffer_tol!r}")
         initial, rows = chain_priors(self.initial_prior, self.transition_prior, self.sticky, self.topology, n_states)
         return HMMModel(initial, rows, self._emission(X))
+
+
+def _walk(rows: Floats, uniforms: Floats) -> Array:
+    """A path of states; ``rows`` are cumulative probabilities of the first one, and of the next after each."""
+    states, here = np.empty(len(uniforms), np.int64), -1
+    for t, u in enumerate(uniforms):
+        here = states[t] = min(int(np.searchsorted(rows[here + 1], u, side="right")), rows.shape[1] - 1)
+    return states

@@ -18,7 +18,7 @@ from natgrad.inference.schema import check
 from natgrad.models.gaussian_prior import COVARIANCES, finite_numbers, gaussian_prior, prior_tables
 from natgrad.models.rows import SETTINGS, RowEstimator
 from natgrad.models.scikit import DensityMixin
-from natgrad.models.uncertainty import with_locations
+from natgrad.models.uncertainty import as_means, drawn_from_priors, with_locations
 from natgrad.renamed import says_new_names
 from natgrad.validation import require, whole_number
 
@@ -178,6 +178,20 @@ class GaussianMixture(DensityMixin, RowEstimator):
 
     def _drawn_as(self, problem: MixtureProblem, factors: dict[str, DrawnFactor]) -> dict[str, DrawnFactor]:
         return with_locations(factors, "components", problem.gaussians, "component")
+
+    def _simulated(self, size: int, rng: np.random.Generator) -> tuple[dict[str, Any], Floats, Any]:
+        problem = self._problem(self._model_, np.empty((0, self.n_features_in_)), None)
+        truth = drawn_from_priors(problem, rng)
+        z = rng.choice(len(truth["weights"]), size, p=truth["weights"])
+        return truth, problem.gaussians.draw(as_means(problem, "components", truth), z, rng), z
+
+    def _with_same_priors(self) -> dict[str, Any]:
+        return {"_prepared": lambda x, weight: self._model_}
+
+    def _renumbered(self, name: str, value: Any, order: Any) -> Any:
+        if name == "components" and self.covariance == "tied":
+            return np.concatenate([value[..., order], value[..., len(order) :]], axis=-1)
+        return value[order]
 
     def _moves(self, problem: MixtureProblem, keep: str | None) -> Moves:
         from natgrad.inference.moves import checked_moves

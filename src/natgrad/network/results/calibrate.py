@@ -15,9 +15,8 @@ from natgrad.network.draws.gibbs import point_stats
 from natgrad.network.draws.labels import Relabelling
 from natgrad.network.draws.run import draw_posterior
 from natgrad.network.results.joint import apart
-from natgrad.posterior.calibration import Calibration
+from natgrad.posterior.calibration import LEVELS, Calibration, normal_ranks, spaced_draws
 from natgrad.random import Stream, generator
-from natgrad.special import ndtr
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ __all__ = ["Level", "calibrate_network"]
 
 Array = npt.NDArray[Any]
 Level = Literal["q", "linear_response", "draws"]
-LEVELS = ("q", "linear_response", "draws")
 WITHOUT_ORDER = ("Categorical", "MarkovChain", "Bernoulli")
 
 
@@ -90,7 +88,7 @@ def _ranks(
     values = _in_order_of(fit, values)
     if level == "linear_response":
         response: Any = fit.linear_response(list(names))
-        return {n: _normal_rank(values[n], response[n].mean(), response[n].std(), n_ranks) for n in names}
+        return {n: normal_ranks(values[n], response[n].mean(), response[n].std(), n_ranks) for n in names}
     samples: Mapping[str, Array]
     if level == "q":
         rng = generator(seed, Stream.SIMULATION, 2)
@@ -100,18 +98,8 @@ def _ranks(
             apart(fit) if fit.problem.plan.members else fit,
             **{"n": 250, "chains": 2, "warmup": 100, "seed": seed, "verbose": False, **options},
         )
-        samples = {name: _spaced(draws[name].values, n_ranks) for name in names}
+        samples = {name: spaced_draws(draws[name].values, n_ranks) for name in names}
     return {name: (samples[name] < values[name]).sum(0) for name in names}
-
-
-def _spaced(values: Array, n: int) -> Array:
-    """As many draws at even distances, of all chains."""
-    flat = values.reshape(-1, *values.shape[2:])
-    return np.asarray(flat[np.linspace(0, len(flat) - 1, n).astype(np.int64)])
-
-
-def _normal_rank(value: Array, mean: Array, sd: Array, n_ranks: int) -> Array:
-    return np.asarray(np.minimum((ndtr((value - mean) / sd) * (n_ranks + 1)).astype(np.int64), n_ranks))
 
 
 def _in_order_of(fit: Fit, values: dict[str, Array]) -> dict[str, Array]:

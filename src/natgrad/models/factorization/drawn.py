@@ -1,0 +1,126 @@
+"""What draws of a factorisation predict: averages over the posterior itself; means, variances, intervals, densities, vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+import scipy.special
+
+from natgrad.families import Gamma, MultivariateNormal
+from natgrad.models.factorization.gibbs import KeptDraws
+from natgrad.models.factorization.predictors import LOG_2PI, GaussianPredictor, augmented
+from natgrad.posterior.draws import DrawnFactor, Draws, DrawsSettings
+
+__all__ = ["DrawnPredictor", "draws_of"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Pair = tuple[Floats, Floats]
+# Pairs whose draws are in memory together, in numbers.
+PIECE = 2**22
+# Steps of Newton's method, safeguarded by bisection, to a quantile: from that of a Gaussian four are enough for eight digits.
+STEPS = 12
+
+
+@final
+class DrawnPredictor(NamedTuple):
+    """Gaussian ratings averaged over draws; ``q`` is what the variational fit says, whose moments of rows it keeps."""
+
+    q: GaussianPredictor
+    draws: KeptDraws
+
+    @property
+    def user(self) -> Pair:
+        """Moments of users' vectors under q: those of draws mean nothing, for vectors of both sides can be rotated."""
+        return self.q.user
+
+    @property
+    def item(self) -> Pair:
+        """Moments of items' vectors under q."""
+        return self.q.item
+
+    def pairs(self, rows: Ints, columns: Ints) -> Pair:
+        """The mean over draws, and its variance plus the noise."""
+        out = np.empty(len(rows)), np.empty(len(rows))
+        for here, means, noise in self._pieces(rows, columns):
+            out[0][here], out[1][here] = means.mean(0), means.var(0) + noise.mean(0)
+        return out
+
+    def interval(self, rows: Ints, columns: Ints, mass: float) -> Pair:
+        """Quantiles of the mixture of the Gaussians of all draws."""
+        out = np.empty(len(rows)), np.empty(len(rows))
+        for here, means, noise in self._pieces(rows, columns):
+            for side, level in enumerate((0.5 - 0.5 * mass, 0.5 + 0.5 * mass)):
+                out[side][here] = _quantile(means, np.sqrt(noise), level)
+        return out
+
+    def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
+        """The logarithm of the mean density over draws."""
+        out = np.empty(len(rows))
+        for here, means, noise in self._pieces(rows, columns):
+            logs = -0.5 * (LOG_2PI + np.log(noise) + (values[here] - means) ** 2 / noise)
+            out[here] = scipy.special.logsumexp(logs, axis=0) - np.log(len(means))
+        return out
+
+    def vectors(self) -> Pair:
+        """Vectors of all draws side by side, divided by how many they are: inner products are the mean over draws."""
+        both = [
+            augmented(u, v, self.q.biased, self.q.offset) for u, v in zip(self.draws.user, self.draws.item, strict=True)
+        ]
+        users, items = (np.concatenate([pair[side] for pair in both], axis=1) for side in (0, 1))
+        return users, items / len(both)
+
+    def _pieces(self, rows: Ints, columns: Ints) -> Iterator[tuple[slice, Floats, Floats]]:
+        """Means [draw, n] and variances of the noise of some pairs at a time."""
+        n_draws, inner = len(self.draws.noise), self.draws.user.shape[2] - self.q.biased
+        size = max(1, PIECE // (n_draws * (inner + 1)))
+        for begin in range(0, len(rows), size):
+            here = slice(begin, begin + size)
+            user, item = self.draws.user[:, rows[here]], self.draws.item[:, columns[here]]
+            means = np.einsum("snk,snk->sn", user[..., :inner], item[..., :inner], dtype=np.float64) + self.q.offset
+            if self.q.biased:
+                means += user[..., inner].astype(np.float64) + item[..., inner]
+            # The mean over draws of E[f | rest] varies less than that of f: draws are moved to it.
+            mean = self.draws.user_mean[:, rows[here]]
+            better = np.einsum("snk,snk->n", mean[..., :inner], item[..., :inner], dtype=np.float64)
+            if self.q.biased:
+                better += (mean[..., inner].astype(np.float64) + item[..., inner]).sum(0)
+            means += better / n_draws + self.q.offset - means.mean(0)
+            noise = np.repeat(self.draws.noise[:, None], means.shape[1], axis=1)
+            for own, place in ((self.draws.user_noise, rows), (self.draws.item_noise, columns)):
+                if own.shape[1]:
+                    noise *= own[:, place[here]]
+            yield here, means, noise
+
+
+def _quantile(means: Floats, deviations: Floats, level: float) -> Floats:
+    """Where the mean of Gaussian distribution functions [draw, n] has a level."""
+    far = scipy.special.ndtri(level) * deviations
+    low, high = (means + far).min(0), (means + far).max(0)
+    spread = np.sqrt(means.var(0) + (deviations**2).mean(0))
+    x = np.clip(means.mean(0) + scipy.special.ndtri(level) * spread, low, high)
+    for _ in range(STEPS):
+        z = (x - means) / deviations
+        above = scipy.special.ndtr(z).mean(0) - level
+        low, high = np.where(above < 0, x, low), np.where(above > 0, x, high)
+        slope = (np.exp(-0.5 * z * z) / deviations).mean(0) / np.sqrt(2 * np.pi)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            new = x - above / slope
+        x = np.where((new >= low) & (new <= high), new, 0.5 * (low + high))
+    return np.asarray(x)
+
+
+def draws_of(kept: KeptDraws, sweeps: int, seed: int, version: str) -> Draws:
+    """The draws as users read them: one chain; "noise" is the precision τ."""
+    n = len(kept.noise)
+    found = {}
+    for name, plate, values in (("u", "user", kept.user), ("v", "item", kept.item)):
+        first, second = values.sum(0, dtype=np.float64), np.square(values, dtype=np.float64).sum(0)
+        found[name] = DrawnFactor(name, MultivariateNormal(), (plate,), values[None], first[None], second[None], n, 1)
+    tau = 1.0 / kept.noise
+    found["noise"] = DrawnFactor("noise", Gamma(), (), tau[None], tau.sum()[None], (tau**2).sum()[None], n, 1)
+    settings = DrawsSettings(n, 1, sweeps // 2, 1, seed, version)
+    return Draws(found, settings, np.zeros(1, dtype=np.int64))

@@ -1,0 +1,165 @@
+"""A fitted factorisation in; draws of its users, items and noise by Gibbs sampling out: a closing phase of a run.
+
+The complete conditional of a block is its target with values in the place of moments, as in networks: rows of a side are
+Gaussian given the other side, x_i ~ N(Λ_i⁻¹ λ_i, Λ_i⁻¹), precisions are Gammas. All rows of a side are drawn at once. Chains
+begin at a draw from q. The first half of the sweeps burns in; of the second, every so many draws are kept as there is room.
+
+Salakhutdinov and Mnih (2008) is the model with Gaussian priors that have means.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.ratings import Ratings
+from natgrad.families import Gamma
+from natgrad.inference.problem import BlockInfo, State
+from natgrad.inference.steppers.gibbs import TINY
+from natgrad.inference.steppers.stepper import StepInfo
+from natgrad.kernels.factorization.draws import draw_rows, squared_errors
+from natgrad.models.factorization.likelihoods import Bare
+from natgrad.models.factorization.problem import FullRatingsProblem, RatingPriors
+from natgrad.models.factorization.sides import OTHER
+from natgrad.models.factorization.sweep import MAP, NOISE, SIDE, RatingSweep
+from natgrad.random import Stream, generator
+
+__all__ = ["KeptDraws", "RatingGibbs", "gibbs_problem"]
+
+Floats = npt.NDArray[np.float64]
+Pair = tuple[Floats, Floats]
+GAMMA = Gamma()
+VECTORS = (*OTHER, *MAP.values())
+# Numbers of kept draws of users and items together: 256 MB in single precision.
+MOST_KEPT = 2**26
+
+
+class KeptDraws(NamedTuple):
+    """Draws of vectors [draw, rows, D] in single precision, of 1/τ [draw] and of 1/s, 1/t [draw, rows] (or [draw, 0]).
+
+    A draw is what users are drawn given, and the users that were drawn; ``user_mean`` is E[x_i | rest], which varies less.
+    """
+
+    user: npt.NDArray[np.float32]
+    user_mean: npt.NDArray[np.float32]
+    item: npt.NDArray[np.float32]
+    noise: Floats
+    user_noise: npt.NDArray[np.float32]
+    item_noise: npt.NDArray[np.float32]
+
+
+def gibbs_problem(kind: Any, ratings: Ratings) -> FullRatingsProblem:
+    """The problem whose blocks are drawn: that of the fit, with a vector for each row if q had a factor for each number."""
+    if kind.settings.likelihood != "gaussian":
+        raise ValueError(
+            f'finish="gibbs" draws Gaussian ratings, and likelihood={kind.settings.likelihood!r} has bounds in their place: '
+            "leave out finish=, or declare the model as a network, whose fit has draws()"
+        )
+    if isinstance(kind, Bare):
+        priors = RatingPriors(
+            biases=False, precision=kind.prior, noise=kind.noise, learn_precision=False, learn_noise=False
+        )
+        return FullRatingsProblem(ratings, kind.n_factors, priors)
+    found: FullRatingsProblem = kind._problem(ratings)
+    return found
+
+
+class RatingGibbs:
+    """A stepper: one sweep of Gibbs sampling of a Gaussian factorisation.
+
+    Parameters
+    ----------
+    problem : FullRatingsProblem
+    sweeps : int, of which the first half burns in
+    """
+
+    monotone, steps_per_pass, batches = False, 1, 1
+
+    def __init__(self, problem: FullRatingsProblem, sweeps: int) -> None:
+        self.problem, self.sweeps, self.burn = problem, sweeps, sweeps // 2
+        numbers = problem.size * (2 * problem.ratings.n_users + problem.ratings.n_items)
+        self.stride = max(1, -(-(sweeps - self.burn) * numbers // MOST_KEPT))
+        self.made = 0
+        self.draws: list[tuple[Any, ...]] = []
+        self._mu: dict[str, Pair] = {}
+
+    def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
+        """Every block once; the state stays as it is, since it is no draw."""
+        if not self._mu:
+            self._begin(state, seed)
+        mu, info = dict(self._mu), {}
+        keeps = self.made >= self.burn and (self.sweeps - self.made - 1) % self.stride == 0
+        for number, name in enumerate(self.problem.order):
+            rng = generator(seed, Stream.GIBBS, self.made, 1 + number)
+            lam = self._conditional(name, mu)
+            new = self._value(name, lam, rng.standard_normal(lam[0].shape) if name in VECTORS else rng)
+            if name == "u" and keeps:
+                kept = self._kept({**mu, "u": new}, self._value(name, lam, np.zeros(lam[0].shape))[0])
+            mu[name], valid = new, bool(np.isfinite(new[0]).all())
+            info[name] = BlockInfo(valid, 0.0)
+            if not valid:
+                return state, StepInfo(info, float("nan"), self.problem.n_messages, unbounded=True)
+        self._mu, self.made = mu, self.made + 1
+        if keeps:
+            self.draws.append(kept)
+        return state, StepInfo(info, float("nan"), self.problem.n_messages, unbounded=True)
+
+    def finish(self, state: State) -> State:
+        """The state of the variational part; `kept` has the draws."""
+        return state
+
+    def kept(self) -> KeptDraws:
+        """All draws that were kept."""
+        user, mean, item, noise, *rows = (np.stack(parts) for parts in zip(*self.draws, strict=True))
+        return KeptDraws(user, mean, item, np.asarray(noise, np.float64), *rows)
+
+    def _begin(self, state: State, seed: int) -> None:
+        """A draw from q."""
+        for number, (name, lam) in enumerate(state.lam.items()):
+            rng, half = generator(seed, Stream.GIBBS, number), np.asarray(lam[1])
+            if name in OTHER and half.ndim == 2:  # a factor of q for every number
+                half = half[:, :, None] * np.eye(half.shape[1])
+            noise: Any = rng.standard_normal(lam[0].shape) if name in VECTORS else rng
+            self._mu[name] = self._value(name, (np.asarray(lam[0]), half), noise)
+
+    def _conditional(self, name: str, mu: dict[str, Pair]) -> Pair:
+        """λ of one block given values of the others."""
+        work = RatingSweep(self.problem, State({}, mu, 0))
+        if name == "noise" or name in NOISE.values():
+            side = SIDE.get(name, "u")
+            work.errors[side] = self._errors(side, work)
+        prior = work.prior_message(name)
+        lam = np.array(prior[0]), np.array(prior[1])
+        work.add_all(name, lam)
+        return lam
+
+    def _value(self, name: str, lam: Pair, noise: Any) -> Pair:
+        """Statistics of a draw; of vectors by standard normal numbers, so that zeros give their mean."""
+        if name in VECTORS:
+            x, outer = np.empty(lam[0].shape), np.empty(lam[1].shape)
+            draw_rows(*map(np.ascontiguousarray, lam), noise, x, outer)
+            return x, outer
+        value = np.maximum(GAMMA.sample(lam, noise), TINY)
+        return value, np.log(value)
+
+    def _errors(self, side: str, work: RatingSweep) -> Floats:
+        """Σ_n t_j (r_n − u·v − b − c)² of each row of a side."""
+        ratings, other = self.problem.sides[side], OTHER[side]
+        out = np.empty(ratings.n_rows)
+        rows = ratings.rows
+        squared_errors(
+            out, rows.start, rows.other, rows.values, ratings.offset, ratings.trust, work.mu[side][0], work.mu[other][0],
+            work.weight(other), ratings.biased,
+        )  # fmt: skip
+        return out
+
+    def _kept(self, mu: dict[str, Pair], user_mean: Floats) -> tuple[Any, ...]:
+        """Users as they were drawn, and what they were drawn given: together a draw from the posterior."""
+        noise = 1.0 / float(mu["noise"][0]) if "noise" in mu else 1.0 / self.problem.priors.noise
+        rows = (
+            (1.0 / mu[name][0]).astype(np.float32) if name in mu else np.empty(0, np.float32)
+            for name in ("user_noise", "item_noise")
+        )
+        return *(part.astype(np.float32) for part in (mu["u"][0], user_mean, mu["v"][0])), noise, *rows

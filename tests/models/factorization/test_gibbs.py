@@ -1,0 +1,151 @@
+"""Gibbs sampling of a factorisation: conditionals against the declared network, kernels against definitions, predictions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+import natgrad as ng
+from natgrad.kernels import small
+from natgrad.kernels.factorization.draws import draw_rows, squared_errors
+from natgrad.models.factorization.drawn import DrawnPredictor
+from natgrad.models.factorization.gibbs import RatingGibbs, gibbs_problem
+from natgrad.models.factorization.predictors import GaussianPredictor
+from natgrad.network.draws.chains import with_chains
+from natgrad.network.draws.gibbs import Gibbs, Schedule
+from natgrad.network.execute.problem import NetworkProblem
+
+SIZES = {"n_users": 7, "n_items": 5}
+
+
+def some_ratings(seed: int = 0) -> ng.Ratings:
+    rng = np.random.default_rng(seed)
+    cells = rng.choice(35, 20, replace=False)
+    return ng.Ratings(cells // 5, cells % 5, rng.normal(3.0, 1.0, 20), shape=(7, 5))
+
+
+def declared(model: ng.MatrixFactorization, ratings: ng.Ratings) -> ng.Network:
+    """u·v + b + c as the inner product of (u, b, 1) and (v, 1, c), with the priors that the model chose."""
+    priors, n_factors = model._kind.priors, model._kind.n_factors
+    user, item, size = ng.Plate("user", 7), ng.Plate("item", 5), n_factors + 1
+    factor, rows = ng.Plate("factor", size), []
+    rates = priors.rate * np.array([priors.unit] * n_factors + [priors.unit**2])
+    for name, plate in (("u", user), ("v", item)):
+        precision = ng.Gamma(f"{plate.name}_precision", priors.shape, rates, plate=factor)
+        rows.append(ng.MultivariateNormal(name, np.zeros(size), ng.diag(precision), plate=plate))
+    noise = ng.Gamma("noise", priors.shape, priors.rate * priors.unit**2)
+    noise = noise * ng.Gamma("user_noise", priors.user_noise / 2, priors.user_noise / 2, plate=user)[ratings.users]
+    eye, one = np.eye(size + 1), np.eye(size + 1)
+    left = np.delete(eye, size, axis=1) @ rows[0][ratings.users] + one[size]
+    right = np.delete(eye, size - 1, axis=1) @ rows[1][ratings.items] + one[size - 1]
+    plate = ng.Plate("rating", len(ratings))
+    return ng.Network(ng.Normal("r", ng.dot(left, right), noise, plate=plate, observed=ratings.values - model.offset_))
+
+
+def test_conditionals_are_those_of_the_network_that_declares_the_model() -> None:
+    ratings = some_ratings()
+    model = ng.MatrixFactorization(2, noise_per="user", max_steps=5, verbose=False).fit(ratings)
+    sampler = RatingGibbs(gibbs_problem(model._kind, ratings), 2)
+    sampler._begin(model.result_.state, 3)
+    network = declared(model, ratings).problem
+    theirs = Gibbs(NetworkProblem(with_chains(network.plan, 1), "numpy"), Schedule(0, 1, 1), {}, together=False)
+    stats = {name: tuple(np.asarray(part)[None] for part in parts) for name, parts in sampler._mu.items()}
+    for name in sampler.problem.order:
+        lam = sampler._conditional(name, dict(sampler._mu))
+        wanted = theirs.conditional(theirs.problem.blocks[name], stats)
+        for ours, other in zip(lam, wanted, strict=True):
+            np.testing.assert_allclose(ours, other[0], rtol=1e-9, atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize("most", [0, 10**9], ids=["compiled", "plain"])
+def test_rows_and_errors_are_what_they_are_defined_as(most: int, monkeypatch) -> None:
+    monkeypatch.setattr(small, "MOST", most)
+    rng = np.random.default_rng(1)
+    root = rng.normal(size=(6, 3, 3))
+    precision = root @ np.swapaxes(root, 1, 2) + np.eye(3)
+    lam, noise = rng.normal(size=(6, 3)), rng.normal(size=(6, 3))
+    x, outer = np.empty((6, 3)), np.empty((6, 3, 3))
+    draw_rows(lam, -0.5 * precision, noise, x, outer)
+    for row in range(6):
+        wanted = np.linalg.solve(precision[row], lam[row])
+        wanted += np.linalg.solve(np.linalg.cholesky(precision[row]).T, noise[row])
+        np.testing.assert_allclose(x[row], wanted, rtol=1e-10)
+    np.testing.assert_allclose(outer, x[:, :, None] * x[:, None, :])
+    ratings, own, other = some_ratings(), rng.normal(size=(7, 3)), rng.normal(size=(5, 3))
+    rows, weight, out = ratings.sorted_by_user, rng.gamma(1.0, size=5), np.empty(7)
+    squared_errors(out, rows.start, rows.other, rows.values, 0.5, np.ones(1), own, other, weight, True)
+    wanted = np.zeros(7)
+    for i, j, value in zip(ratings.users, ratings.items, ratings.values, strict=True):
+        fit = own[i, :2] @ other[j, :2] + own[i, 2] + other[j, 2] + 0.5
+        wanted[i] += weight[j] * (value - fit) ** 2
+    np.testing.assert_allclose(out, wanted, rtol=1e-10)
+
+
+def test_predictions_are_averages_over_draws_and_survive_a_file(tmp_path) -> None:
+    ratings = some_ratings()
+    settings = {"finish": "gibbs", "finish_sweeps": 60, "max_steps": 20, "verbose": False, "noise_per": "item"}
+    model = ng.MatrixFactorization(2, **settings).fit(ratings)
+    users, items = np.repeat(np.arange(7), 5), np.tile(np.arange(5), 7)
+    u, v = model.draws_["u"].values[0].astype(float), model.draws_["v"].values[0].astype(float)
+    assert u.shape == (30, 7, 3)
+    mean = model._kept_draws.user_mean.astype(float)
+
+    def f(user: np.ndarray) -> np.ndarray:
+        inner = np.einsum("snk,snk->sn", user[:, users, :2], v[:, items, :2])
+        return inner + user[:, users, 2] + v[:, items, 2] + model.offset_
+
+    # Draws about the mean of conditional means.
+    values = f(u) - f(u).mean(0) + f(mean).mean(0)
+    np.testing.assert_allclose(model.predict(users, items), f(mean).mean(0), rtol=1e-5)
+    kept = model._kept_draws
+    noise = kept.noise[:, None] * kept.item_noise[:, items]
+    low, high = model.interval(users, items, 0.8)
+    for end, level in ((low, 0.1), (high, 0.9)):
+        np.testing.assert_allclose(ndtr((end - values) / np.sqrt(noise)).mean(0), level, atol=1e-6)
+    at = ratings.users * 5 + ratings.items
+    density = np.exp(-0.5 * (ratings.values - values[:, at]) ** 2 / noise[:, at]) / np.sqrt(2 * np.pi * noise[:, at])
+    found = model._predictor.log_density(ratings.users, ratings.items, ratings.values)
+    np.testing.assert_allclose(found, np.log(density.mean(0)), rtol=1e-5)
+    best = model.recommend(2, n=5, exclude_seen=False)
+    assert best.items.tolist() == np.argsort(-values.mean(0)[10:15]).tolist()
+    model.save(tmp_path / "model")
+    again = ng.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(users, items), model.predict(users, items))
+    assert isinstance(again._predictor, DrawnPredictor)
+    same = ng.MatrixFactorization(2, **settings, n_jobs=1).fit(ratings)
+    np.testing.assert_array_equal(same.draws_["u"].values, model.draws_["u"].values)
+    # New ratings are known to q alone.
+    model.partial_fit(ng.Ratings([0], [0], [4.0], shape=(7, 5)))
+    assert isinstance(model._predictor, GaussianPredictor)
+    assert not hasattr(model, "draws_")
+
+
+def test_the_model_of_the_paper_is_drawn_too_and_others_say_why_not() -> None:
+    ratings = some_ratings()
+    known = {"biases": False, "learn_noise": False, "learn_priors": False, "max_steps": 10, "verbose": False}
+    model = ng.MatrixFactorization(2, factorized=True, finish="gibbs", finish_sweeps=10, **known).fit(ratings)
+    assert model.draws_["noise"].values.tolist() == [[1.0] * 5]
+    with pytest.raises(ValueError, match='finish="gibbs" draws Gaussian ratings'):
+        ng.MatrixFactorization(2, likelihood="poisson", finish="gibbs").fit(ng.Ratings([0, 1], [0, 1], [1.0, 2.0]))
+    with pytest.raises(ValueError, match="finish must be"):
+        ng.MatrixFactorization(2, finish="mcmc").fit(ratings)
+    with pytest.raises(ValueError, match="finish_sweeps"):
+        ng.MatrixFactorization(2, finish="gibbs", finish_sweeps=1).fit(ratings)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::natgrad.errors.PoorMixing")
+def test_predictions_have_the_moments_of_the_networks_draws() -> None:
+    ratings = some_ratings()
+    known = {"noise_per": "user", "max_steps": 30, "verbose": False}
+    model = ng.MatrixFactorization(2, finish="gibbs", finish_sweeps=10_000, **known).fit(ratings)
+    fit = declared(model, ratings).fit(max_steps=50, verbose=False)
+    draws = fit.draws(1500, warmup=500, verbose=False)
+    u, v = (draws[name].values.reshape(-1, *draws[name].values.shape[2:]) for name in "uv")
+    theirs = np.einsum("sik,sjk->sij", u[..., :2], v[..., :2]) + u[..., 2][:, :, None] + v[..., 2][:, None]
+    kept = model._kept_draws
+    ours = np.einsum("sik,sjk->sij", kept.user[..., :2], kept.item[..., :2], dtype=float)
+    ours += kept.user[..., 2][:, :, None] + kept.item[..., 2][:, None]
+    np.testing.assert_allclose(ours.mean(0), theirs.mean(0), atol=0.15)
+    np.testing.assert_allclose(ours.std(0), theirs.std(0), rtol=0.2)
