@@ -179,12 +179,12 @@ def topic_network(doc: Any, token: Any, d: Any, w: Any) -> Any:
 
 
 def topics_chunks(n: int) -> dict[str, Any]:
-    """Few, long chunks: shares of all documents are an axis of what each of them tells."""
+    """Shares of all documents are an axis of what each chunk tells: time grows with documents times chunks, memory with both."""
     import natgrad as ng
     from natgrad.network.bind import chunks
 
     chunks.HELD = 0
-    clock, per_chunk = Clock(), min(20_000, max(1_000, n // 5))
+    clock, per_chunk = Clock(), min(5_000, max(1_000, n // 5))
     network = topic_network(ng.Plate("doc"), ng.Plate("token"), ng.Column("doc"), ng.Column("word"))
 
     def parts() -> Any:

@@ -100,9 +100,7 @@ class Summary:
                 label = Mark(f"by {axis.index}")
                 source = self.problem.plan.nodes[factor.source]
                 size = source.stat_shapes()[factor.stat][position]
-                chosen = (
-                    source.plates[position].name if position < len(source.plates) else None
-                )  # or entries of a vector
+                chosen = source.plates[position].name if position < len(source.plates) else None  # None: categories
                 if scatter.setdefault(label, (axis.index, size))[1] != size:
                     raise NotAdditive(f"{term.node!r} reads globals of different sizes through one index")
                 sizes[label] = size

@@ -113,8 +113,8 @@ class Node(Expression):
             raise ValueError(f"{name!r}: mask says which observations count, but there are none: give observed= too")
         self._check_proper()
         self._augment()
-        # Every mistake in the declaration is found here, where the user's line is on the stack.
-        self._declared = self.term({})
+        # Every mistake in the declaration is found here, where the user's line is on the stack; a chunk of rows is not declared.
+        self._declared = None if any(plate.is_part for plate in self.plates) else self.term({})
         self._is_sealed = True
 
     def __setattr__(self, name: str, value: Any) -> None:
