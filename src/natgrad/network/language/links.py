@@ -148,7 +148,9 @@ class Stacked(Expression):
             )
         plate = next(iter(left.values()))
         for access in expression.accesses() if slot == "softmax" else ():
-            if plate.name not in {p.name for p in access.node.plates} and not access.node.is_observed:
+            if access.node.categories is not None or access.node.is_observed:
+                continue  # it chooses, and both scores of a pair are chosen by it
+            if plate.name not in {p.name for p in access.node.plates}:
                 raise NotConjugate(
                     f"{name!r}: softmax = {expression} reads {access}, which is the same for all categories: added, it cancels, "
                     f"and multiplied, the scores depend on one another. Leave it out, or give it plate {plate.name!r}"
