@@ -64,7 +64,7 @@ def leaf(rng, row, mean, scale):
 
 
 def softmax_leaf(rng, row, scale):
-    """Scores of kinds: rows of vectors, effects of groups for each kind, mixtures of these; or a vector. Some data are missing."""
+    """Scores of kinds: rows of vectors, effects of groups for each kind, mixtures of these; or a vector. Some are missing."""
     n, kinds = row.size, int(rng.integers(2, 6))
     seen = rng.integers(0, kinds, n).astype(float)
     if rng.random() < 0.3 and n > 2:
