@@ -63,6 +63,25 @@ def leaf(rng, row, mean, scale):
     return made[int(kind)]()
 
 
+def softmax_leaf(rng, row, scale):
+    """Scores of kinds: rows of vectors, effects of groups for each kind, mixtures of these; or a vector. Some are missing."""
+    n, kinds = row.size, int(rng.integers(2, 6))
+    seen = rng.integers(0, kinds, n).astype(float)
+    if rng.random() < 0.3 and n > 2:
+        seen[rng.integers(0, n)] = np.nan
+    kind, precision = ng.Plate("kind", kinds), float(10.0 ** rng.uniform(-3, 2))
+    if rng.random() < 0.2:
+        scores = ng.MultivariateNormal("w", scale * rng.normal(size=kinds), precision)
+        return ng.Categorical("y", softmax=scores, plate=row, observed=seen)
+    w = ng.MultivariateNormal("w", np.zeros(2), precision, plate=kind)
+    scores = ng.dot(scale * rng.normal(size=(n, 2)), w)
+    if rng.random() < 0.6:
+        effect = ng.Normal("effect", 0.0, ng.Gamma("spread", 1.0, 1.0), plate=(ng.Plate("group", 3), kind))
+        z = ng.Categorical("z", [0.2, 0.3, 0.5], plate=row)
+        scores = scores + (effect[z] if rng.random() < 0.3 else effect[rng.integers(0, 3, n)])
+    return ng.Categorical("y", softmax=scores, plate=row, observed=seen)
+
+
 def last_digit(fit) -> float:
     """How far the bound moves when the last digit of λ does: what no way of computing can be better than.
 
@@ -81,11 +100,14 @@ def last_digit(fit) -> float:
     return float(np.ptp(bounds))
 
 
-def check(seed: int) -> None:
+def check(seed: int, softmax: bool = False) -> None:
     rng = np.random.default_rng(seed)
     scale = float(10.0 ** rng.choice([-3, 0, 0, 0, 2, 5]))
-    row, mean = reading(rng, int(rng.choice(SIZES)), scale)
-    y = leaf(rng, row, mean, scale)
+    if softmax:
+        y = softmax_leaf(rng, ng.Plate("row", int(rng.choice(SIZES))), scale)
+    else:
+        row, mean = reading(rng, int(rng.choice(SIZES)), scale)
+        y = leaf(rng, row, mean, scale)
     fit = ng.Network(y).fit(ng.VB(), max_steps=15, tol=0, backend="numpy", init="random", seed=seed)
     bounds = fit.trace["elbo"]
     assert not fit.stop.diverged, (seed, fit.stop)
@@ -101,6 +123,18 @@ def check(seed: int) -> None:
 @pytest.mark.parametrize("seed", [*range(12), 29, 504])
 def test_a_random_declaration(seed):
     check(seed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_random_softmax(seed):
+    check(seed, softmax=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hundred", range(3))
+def test_three_hundred_of_softmax(hundred):
+    for seed in range(100 * hundred, 100 * hundred + 100):
+        check(seed, softmax=True)
 
 
 @pytest.mark.slow

@@ -87,7 +87,7 @@ def test_rotated_sweeps_rise_and_are_ahead_of_others():
     network = make_network()
     options = {"init": start(), "max_steps": 12, "tol": 0, "backend": "numpy"}
     turned, plain = (network.fit(step=ng.Auto(rotate=rotate), **options) for rotate in (True, False))
-    assert "x·C can be rotated" in turned.trace.strategy
+    assert "x·C" in turned.trace.strategy
     assert np.diff(turned.trace["elbo"]).min() > -1e-7
     assert turned.elbo > plain.elbo + 1.0
 

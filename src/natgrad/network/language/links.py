@@ -90,7 +90,7 @@ def one_against_each(scores: Expression, omega: Any, categories: Array, scope: S
     won = (categories[..., None] == np.arange(size)) * 1.0
     winner, loser = (Polynomial.of([scope.constant(w, (label,))]) for w, label in ((won, k), (1.0 - won, j)))
     linear = 0.5 * (size - 1) * winner * scores.stat("x", scope, (k,)) - 0.5 * loser * scores.stat("x", scope, (j,))
-    pairs = winner * loser * omega.stat("x", scope, (), {omega.plates[-1].name: j})
+    pairs: Polynomial = winner * loser * omega.stat("x", scope, (), {omega.plates[-1].name: j})
     square = (
         scores.stat("xx", scope, (k, k)) + scores.stat("xx", scope, (j, j)) - 2.0 * scores.stat("xx", scope, (k, j))
     )
@@ -148,7 +148,9 @@ class Stacked(Expression):
             )
         plate = next(iter(left.values()))
         for access in expression.accesses() if slot == "softmax" else ():
-            if plate.name not in {p.name for p in access.node.plates} and not access.node.is_observed:
+            if access.node.categories is not None or access.node.is_observed:
+                continue  # it chooses, and both scores of a pair are chosen by it
+            if plate.name not in {p.name for p in access.node.plates}:
                 raise NotConjugate(
                     f"{name!r}: softmax = {expression} reads {access}, which is the same for all categories: added, it cancels, "
                     f"and multiplied, the scores depend on one another. Leave it out, or give it plate {plate.name!r}"
