@@ -87,8 +87,8 @@ def followed(stepper: Stepper, state: State, settled: State, goal: float, seed: 
         left = left_to_gain(bounds, stepper.steps_per_pass)
         if left is not None and info.bound + left.gain <= goal + margin:
             break
-        if len(bounds) > 2 and goal - info.bound <= CLOSE * margin:
-            before, away = away, _distance(state, settled)
+        before, away = away, _distance(state, settled)
+        if len(bounds) > 2 and before < math.inf and goal - info.bound <= CLOSE * margin:
             if away <= BACK * min(before, NEAR):  # it goes back to where it came from
                 break
     return Trial(state, info, False, read)

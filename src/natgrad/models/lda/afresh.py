@@ -1,10 +1,13 @@
-"""A settled run of `LDA` in; the same topics, and the documents that are better off so begun anew, out.
+"""A settled run of `LDA` in; the same topics, and the documents that are better off so begun anew, or all of them, out.
 
-A probe of `natgrad.inference.probes`.
+Probes of `natgrad.inference.probes`.
 
 What is remembered of a document was found when the topics were still poor, and every visit since began from it: it may hold on
 to a topic that it would no longer choose. On the counts of the tests that kept the bound 180 to 1,200 nats (1 to 5 %) low, and
 single documents changed their topics hundreds of passes after a run had converged.
+
+Where no single document is better off, all of them together may be: they have settled on these topics, and the topics on them. Begun
+anew they lose some nats at once and win more as the topics follow: 80 to 230 nats on 50,000 words, within four passes.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from natgrad.inference.problem import State
     from natgrad.models.lda.problem import LDAProblem
 
-__all__ = ["begin_anew", "better_rows"]
+__all__ = ["all_anew", "begin_anew", "better_rows"]
 
 # A document's bound that is higher by more than the rounding of single precision.
 BETTER = 1e-5
@@ -43,6 +46,17 @@ def begin_anew(problem: LDAProblem, state: State, order: tuple[str, ...], seed: 
             memory = replace_batch(memory, number, here.solve(state, groups, anew, *problem.local_limits))
             changed = True
     return state._replace(memory={KEY: memory}) if changed else None
+
+
+def all_anew(problem: LDAProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
+    """A state that remembers of every document what it finds from equal shares; None if nothing is remembered."""
+    memory: Any = state.memory.get(KEY)
+    if memory is None:
+        return None
+    here = problem.with_hyper(state)
+    for number, (groups, _) in enumerate(rows_of(problem, state, seed)):
+        memory = replace_batch(memory, number, here.solve(state, groups, None, *problem.local_limits))
+    return state._replace(memory={KEY: memory})
 
 
 def better_rows(problem: LDAProblem, state: State, groups: npt.NDArray[np.int64] | None, rows: Any) -> Any:

@@ -29,7 +29,7 @@ from natgrad.kernels.lda.documents import LANES, row_products
 from natgrad.kernels.memory import aligned_empty
 from natgrad.kernels.small import is_little
 from natgrad.kernels.special import elog_columns, lgamma_columns
-from natgrad.models.lda.afresh import begin_anew
+from natgrad.models.lda.afresh import all_anew, begin_anew
 from natgrad.models.lda.dirichlet_prior import best_concentrations, best_symmetric, log_prior, log_shares
 from natgrad.models.lda.parts import (
     Inferred,
@@ -87,7 +87,7 @@ class LDAProblem(GroupProblem):
     """
 
     group_plate = "doc"
-    probes = (begin_anew,)
+    probes = (begin_anew, all_anew)
 
     def __init__(
         self,
