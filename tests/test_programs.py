@@ -86,17 +86,21 @@ def test_the_bound_of_a_fit_compiles_nothing(folder, compilations):
     assert compilations
 
 
-def test_numbers_of_priors_that_are_arrays_compile_nothing(folder, compilations):
-    def with_prior(mean):
+@pytest.mark.parametrize("given", [float, lambda number: np.full(4, number)], ids=["numbers", "arrays"])
+def test_numbers_of_priors_compile_nothing(folder, compilations, given):
+    def with_prior(mean, precision, backend="jax"):
         n = ng.Plate("n", 4)
-        mu = ng.Normal("mu", np.full(4, mean), 1.0, plate=n)
-        return ng.Network(ng.Normal("y", mu, 1.0, plate=n, observed=np.arange(4.0))).fit(backend="jax", verbose=False)
+        mu = ng.Normal("mu", given(mean), given(precision), plate=n)
+        y = ng.Normal("y", mu, given(precision), plate=n, observed=np.arange(4.0))
+        return ng.Network(y).fit(backend=backend, verbose=False)
 
-    first = with_prior(0.0)
+    first = with_prior(1.0, 1.3)
     compilations.clear()
-    second = with_prior(2.0)
+    second = with_prior(2.0, 1.3)
+    np.testing.assert_allclose(second["mu"].mean() - first["mu"].mean(), 0.5)
+    third = with_prior(-0.5, 2.0)  # −½ of the density times 2 is a number that other densities have
     assert not compilations
-    np.testing.assert_allclose(second["mu"].mean() - first["mu"].mean(), 1.0)
+    np.testing.assert_allclose(third.elbo, with_prior(-0.5, 2.0, "numpy").elbo, rtol=1e-12)
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"x" * 500)])

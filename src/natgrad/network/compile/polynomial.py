@@ -77,12 +77,16 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Monomial:
-    """A coefficient times factors; ``counted`` names plates whose sum has been carried out already."""
+    """A coefficient times factors; ``counted`` names plates whose sum has been carried out already.
+
+    ``place`` is where a compiled program finds the coefficient among its arguments; None where it is written into the program.
+    """
 
     coefficient: float
     factors: tuple[Factor, ...] = ()
     deltas: tuple[Delta, ...] = ()
     counted: frozenset[Label] = frozenset()
+    place: int | None = None
 
     @property
     def labels(self) -> set[Label]:

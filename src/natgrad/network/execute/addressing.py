@@ -11,12 +11,25 @@ from typing import Any, NamedTuple
 
 from natgrad.network.compile.polynomial import Factor, Label, Mark, Monomial, Take
 
-__all__ = ["FULL", "LONGEST_CHUNK", "SAMPLE", "Labelled", "Piece", "View", "address", "index_factor", "read_factor"]
+__all__ = [
+    "COEFFICIENTS",
+    "FULL",
+    "LONGEST_CHUNK",
+    "SAMPLE",
+    "Labelled",
+    "Piece",
+    "View",
+    "address",
+    "index_factor",
+    "read_factor",
+]
 
 Array = Any
 Moments = Mapping[str, tuple[Array, ...]]
 SAMPLE = Mark("sample")
 LONGEST_CHUNK = 32_768
+# The known array of the coefficients that a compiled program has as arguments.
+COEFFICIENTS = "coefficients"
 
 
 class Labelled(NamedTuple):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take
-from natgrad.network.execute.addressing import FULL, SAMPLE, Labelled, View, address, index_factor
+from natgrad.network.execute.addressing import COEFFICIENTS, FULL, SAMPLE, Labelled, View, address, index_factor
 from natgrad.network.execute.contraction import aligned, contract
 
 __all__ = ["Column", "evaluate"]
@@ -61,7 +61,7 @@ def evaluate(
         present = {label for factor in factors for label in factor.labels}
         counted = present.union(view.zipped, monomial.counted)
         repeats = math.prod(sizes[label] for label in plates if label not in counted)
-        scale = monomial.coefficient * repeats
+        scale = repeats * (monomial.coefficient if monomial.place is None else known[COEFFICIENTS][monomial.place])
         total = total + scale * (contract((), factors) if factors else 1.0)
     return total
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,16 @@ import numpy.typing as npt
 from natgrad.inference.problem import Block, Sampled
 from natgrad.network.compile.plan import Plan, PlannedTerm, weight_key
 from natgrad.network.compile.polynomial import Axis, Factor, Label, Monomial, Take, ordered_labels
-from natgrad.network.execute.addressing import FULL, LONGEST_CHUNK, SAMPLE, Labelled, Piece, View, read_factor
+from natgrad.network.execute.addressing import (
+    COEFFICIENTS,
+    FULL,
+    LONGEST_CHUNK,
+    SAMPLE,
+    Labelled,
+    Piece,
+    View,
+    read_factor,
+)
 from natgrad.network.execute.backend import Backend
 from natgrad.network.execute.numpy_contraction import product_of
 
@@ -38,6 +48,9 @@ class Program:
     def __init__(self, plan: Plan, backend: Backend) -> None:
         self.plan, self.backend = plan, backend
         self.known: dict[str, npt.NDArray[Any]] = dict(plan.known)
+        self._monomials = {name: term.monomials for name, term in plan.terms.items()}
+        if backend.name == "jax":
+            self._monomials, self.known[COEFFICIENTS] = _with_places(self._monomials)
         self._recipes: dict[str, tuple[list[Factor], tuple[Label, ...]]] = {}
         self._folded: dict[tuple[str, frozenset[str]], tuple[Monomial, ...]] = {}
         self._pieces: dict[tuple[str, frozenset[str]], list[Piece]] = {}
@@ -106,11 +119,7 @@ class Program:
         if key not in self._folded:
             gone = {weight_key(plate) for plate in dropped}
             self._folded[key] = tuple(
-                self._fold_known(
-                    Monomial(m.coefficient, tuple(f for f in m.factors if not (f.known and f.source in gone))),
-                    term.node,
-                )
-                for m in term.monomials
+                self._fold_known(_without(m, gone), term.node) for m in self._monomials[term.node]
             )
         return self._folded[key]
 
@@ -131,11 +140,12 @@ class Program:
         self.known[name] = np.asarray(array, dtype=np.float64)
         self._recipes[name] = known, kept
         factor = Factor(name, 0, kept, known=True)
-        return Monomial(monomial.coefficient, (factor, *rest), counted=frozenset(labels - alive))
+        return replace(monomial, factors=(factor, *rest), counted=frozenset(labels - alive))
 
     def with_data(self, known: Known) -> dict[str, npt.NDArray[Any]]:
         """Other known arrays of the same plan, with all that was folded so far folded from them."""
         arrays = {**self.plan.known, **known}
+        arrays |= {COEFFICIENTS: self.known[COEFFICIENTS]} if COEFFICIENTS in self.known else {}
         for name, (factors, kept) in self._recipes.items():
             folded = _contracted([read_factor(factor, {}, arrays) for factor in factors], kept)
             arrays[name] = np.asarray(folded, dtype=np.float64)
@@ -170,11 +180,8 @@ class Program:
         key = (term.node, name, dropped)
         if key not in self._samples:
             gone = {weight_key(plate) for plate in dropped}
-            monomials = tuple(
-                Monomial(m.coefficient, tuple(f for f in m.factors if not (f.known and f.source in gone)))
-                for m in (term.monomials if name is None else term.touching(name))
-            )
-            self._samples[key] = Piece(monomials, term.sizes, term.plates)
+            whole = Piece(tuple(_without(m, gone) for m in self._monomials[term.node]), term.sizes, term.plates)
+            self._samples[key] = whole if name is None else self.touching(whole, name)
         return self._samples[key]
 
     # -- targets --
@@ -291,6 +298,27 @@ class Program:
                 shape = [-1 if axis == position else 1 for axis in range(len(block.shape))]
                 entropy = entropy * known[weight_key(plate)].reshape(shape)
         return self.backend.xp.sum(entropy)
+
+
+def _with_places(
+    terms: Mapping[str, tuple[Monomial, ...]],
+) -> tuple[dict[str, tuple[Monomial, ...]], npt.NDArray[np.float64]]:
+    """The monomials, each with the place of its coefficient among the arguments of a compiled program, and those arguments.
+
+    Some are numbers of the declaration, and a loop over priors must not compile again. They are not told apart from those of
+    the densities by their values: a program that depended on which prior is 1 would be compiled for each such case.
+    """
+    found: dict[str, tuple[Monomial, ...]] = {}
+    numbers: list[float] = []
+    for name, monomials in terms.items():
+        found[name] = tuple(replace(m, place=len(numbers) + n) for n, m in enumerate(monomials))
+        numbers += [m.coefficient for m in monomials]
+    return found, np.array(numbers, dtype=np.float64)
+
+
+def _without(monomial: Monomial, gone: set[str]) -> Monomial:
+    """A monomial without some weights."""
+    return replace(monomial, factors=tuple(f for f in monomial.factors if not (f.known and f.source in gone)))
 
 
 def _contracted(factors: list[Labelled], kept: tuple[Label, ...]) -> npt.NDArray[Any]:
