@@ -88,7 +88,7 @@ def followed(stepper: Stepper, state: State, settled: State, goal: float, seed: 
         if left is not None and info.bound + left.gain <= goal + margin:
             break
         before, away = away, _distance(state, settled)
-        if len(bounds) > 2 and before < math.inf and goal - info.bound <= CLOSE * margin:
-            if away <= BACK * min(before, NEAR):  # it goes back to where it came from
-                break
+        close = len(bounds) > 2 and before < math.inf and goal - info.bound <= CLOSE * margin
+        if close and away <= BACK * min(before, NEAR):  # it goes back to where it came from
+            break
     return Trial(state, info, False, read)

@@ -6,8 +6,8 @@ What is remembered of a document was found when the topics were still poor, and 
 to a topic that it would no longer choose. On the counts of the tests that kept the bound 180 to 1,200 nats (1 to 5 %) low, and
 single documents changed their topics hundreds of passes after a run had converged.
 
-Where no single document is better off, all of them together may be: they have settled on these topics, and the topics on them. Begun
-anew they lose some nats at once and win more as the topics follow: 80 to 230 nats on 50,000 words, within four passes.
+Where no single document is better off, all of them together may be: they have settled on these topics, and the topics on them.
+Begun anew they lose some nats at once and win more as the topics follow: 80 to 230 nats on 50,000 words, within four passes.
 """
 
 from __future__ import annotations
