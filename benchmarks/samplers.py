@@ -1,0 +1,236 @@
+"""Effective draws for each processor second of the worst parameter: natgrad's draws, NumPyro's NUTS and JAGS in one run.
+
+    python benchmarks/samplers.py [--draws 1000]
+
+A regression (kidiq with two predictors), eight schools and a mixture of two Gaussians of 200 rows. NUTS has z summed out and its
+programs compiled before the clock starts; natgrad's seconds have the fit in them; JAGS' those of its process. Peers that are not
+installed are left out (`pip install numpyro`, Debian's package jags). Every sampler is checked against the others' means.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+
+import numpy as np
+from uncertainty_draws import REFERENCES, regression, schools
+
+import natgrad as ng
+from natgrad.posterior.diagnostics import ess
+
+RESULTS = Path(__file__).parent / "results"
+CHAINS = 4
+
+
+def mixture_rows() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return np.where(rng.random(200) < 0.4, -1.5, 1.5) + rng.normal(size=200)
+
+
+def worst(found: dict[str, np.ndarray]) -> float:
+    return min(float(np.min(ess(values))) for values in found.values())
+
+
+# -- ours --
+
+
+def ours(name: str, references: dict, n: int) -> dict[str, np.ndarray]:
+    if name == "mixture":
+        y = mixture_rows()
+        model = ng.GaussianMixture(
+            2,
+            covariance="diag",
+            weight_prior=4.0,
+            mean_prior=[0.0],
+            mean_scale=0.25,
+            dof_prior=8.0,
+            scale_prior=[8.0],
+            verbose=False,
+        ).fit(y[:, None])
+        draws = model.draws(y[:, None], n, chains=CHAINS, warmup=n // 2, verbose=False)
+        order = np.argsort(model.means_[:, 0])
+        return {"mu": draws["means"].values[..., order, 0], "p": draws["weights"].values[..., order[1]]}
+    network, read = regression(references[KIDIQ], True) if name == "regression" else schools(references[SCHOOLS], True)
+    return read(network.fit(verbose=False).draws(n, chains=CHAINS, warmup=n // 2, verbose=False))
+
+
+KIDIQ, SCHOOLS = "kidiq-kidscore_momhsiq", "eight_schools-eight_schools_noncentered"
+
+
+# -- NUTS --
+
+
+def nuts(name: str, references: dict, n: int) -> tuple[dict[str, np.ndarray], float]:
+    import jax
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+    from numpyro.infer import MCMC, NUTS
+
+    numpyro.enable_x64()
+    if name == "regression":
+        record = references[KIDIQ]
+        x, y = jnp.array(record["X"]), jnp.array(record["y"])
+
+        def model() -> None:
+            w = numpyro.sample("w", dist.ImproperUniform(dist.constraints.real, (), (x.shape[1],)))
+            sigma = numpyro.sample("sigma", dist.HalfCauchy(2.5))
+            numpyro.sample("y", dist.Normal(x @ w, sigma), obs=y)
+    elif name == "schools":
+        record = references[SCHOOLS]
+        y, se = jnp.array(record["y"], float), jnp.array(record["se"], float)
+
+        def model() -> None:
+            mu, tau = numpyro.sample("mu", dist.Normal(0, 5)), numpyro.sample("tau", dist.HalfCauchy(5))
+            eta = numpyro.sample("eta", dist.Normal(0, 1).expand([8]).to_event(1))
+            numpyro.sample("y", dist.Normal(numpyro.deterministic("theta", mu + tau * eta), se), obs=y)
+    else:
+        y = jnp.array(mixture_rows())
+
+        def model() -> None:
+            p = numpyro.sample("p", dist.Beta(4.0, 4.0))
+            tau = numpyro.sample("t", dist.Gamma(4.0, 4.0).expand([2]).to_event(1))
+            mu = numpyro.sample("mu", dist.Normal(0.0, (0.25 * tau) ** -0.5).to_event(1))
+            logs = jnp.log(jnp.stack([1 - p, p])) + dist.Normal(mu, tau**-0.5).log_prob(y[:, None])
+            numpyro.factor("y", jax.nn.logsumexp(logs, axis=1).sum())
+
+    init = (
+        {"init_strategy": numpyro.infer.init_to_value(values={"mu": jnp.array([-1.5, 1.5])})}
+        if name == "mixture"
+        else {}
+    )
+    sizes = {"num_warmup": n // 2, "num_samples": n, "num_chains": CHAINS}
+    mcmc = MCMC(NUTS(model, **init), **sizes, chain_method="vectorized", progress_bar=False)
+    mcmc.run(jax.random.PRNGKey(0))  # compiles
+    begun = time.process_time()
+    mcmc.run(jax.random.PRNGKey(1))
+    found = {key: np.asarray(value) for key, value in mcmc.get_samples(group_by_chain=True).items()}
+    spent = time.process_time() - begun
+    if name == "regression":
+        return {"w": found["w"], "sigma": found["sigma"]}, spent
+    if name == "schools":
+        return {key: found[key] for key in ("mu", "tau", "theta")}, spent
+    return {key: found[key] for key in ("mu", "p")}, spent
+
+
+# -- JAGS --
+
+PROGRAMS = {
+    "regression": """model {
+  for (i in 1:K) { w[i] ~ dnorm(0, 1.0E-12) }
+  t ~ dgamma(0.5, r)
+  r ~ dgamma(0.5, 0.16)
+  m <- X %*% w
+  for (i in 1:N) { y[i] ~ dnorm(m[i], t) }
+  sigma <- pow(t, -0.5)
+}""",
+    "schools": """model {
+  mu ~ dnorm(0, 0.04)
+  r ~ dgamma(0.5, 0.04)
+  t ~ dgamma(0.5, r)
+  for (i in 1:8) { theta[i] ~ dnorm(mu, t); y[i] ~ dnorm(theta[i], p[i]) }
+  tau <- pow(t, -0.5)
+}""",
+    "mixture": """model {
+  pi[1:2] ~ ddirch(a)
+  for (k in 1:2) { t[k] ~ dgamma(4, 4); mu[k] ~ dnorm(0, 0.25 * t[k]) }
+  for (i in 1:N) { z[i] ~ dcat(pi); y[i] ~ dnorm(mu[z[i]], t[z[i]]) }
+  p <- pi[2]
+}""",
+}
+MONITORS = {"regression": ["w", "sigma"], "schools": ["mu", "tau", "theta"], "mixture": ["mu", "p"]}
+
+
+def dump(data: dict[str, np.ndarray | float]) -> str:
+    """Numbers as R writes them."""
+    lines = []
+    for name, value in data.items():
+        array = np.asarray(value, float)
+        text = ",".join(repr(float(v)) for v in array.ravel(order="F"))
+        if array.ndim == 2:
+            text = f"structure(c({text}), .Dim=c({array.shape[0]},{array.shape[1]}))"
+        lines.append(f"{name} <- {text if array.ndim != 1 else f'c({text})'}")
+    return "\n".join(lines) + "\n"
+
+
+def jags(name: str, references: dict, n: int) -> tuple[dict[str, np.ndarray], float]:
+    record = references[KIDIQ] if name == "regression" else references[SCHOOLS]
+    start = ""
+    if name == "regression":
+        x = np.asarray(record["X"])
+        data = {"X": x, "y": record["y"], "N": len(x), "K": x.shape[1]}
+    elif name == "schools":
+        data = {"y": record["y"], "p": np.asarray(record["se"]) ** -2.0}
+    else:
+        data, start = {"y": mixture_rows(), "N": 200, "a": [4.0, 4.0]}, dump({"mu": [-1.5, 1.5]})
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / "model.bug").write_text(PROGRAMS[name])
+        (place / "data.txt").write_text(dump(data))
+        script = ["model in model.bug", "data in data.txt", f"compile, nchains({CHAINS})"]
+        if start:
+            (place / "start.txt").write_text(start)
+            script.append("parameters in start.txt")
+        script += [
+            "initialize",
+            f"update {n // 2}",
+            *(f"monitor {m}" for m in MONITORS[name]),
+            f"update {n}",
+            "coda *",
+            "exit",
+        ]
+        (place / "run.cmd").write_text("\n".join(script) + "\n")
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(["jags", "run.cmd"], cwd=place, check=True, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        chains = [np.loadtxt(place / f"CODAchain{c + 1}.txt")[:, 1] for c in range(CHAINS)]
+        found: dict[str, list[np.ndarray]] = {}
+        for line in (place / "CODAindex.txt").read_text().splitlines():
+            key, first, last = line.split()
+            part = np.stack([chain[int(first) - 1 : int(last)] for chain in chains])
+            found.setdefault(key.split("[")[0], []).append(part)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {key: np.stack(parts, -1) if len(parts) > 1 else parts[0] for key, parts in found.items()}, spent
+
+
+def main() -> None:
+    import json
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draws", type=int, default=1000)
+    n = parser.parse_args().draws
+    references = json.loads(REFERENCES.read_text())
+    ours("regression", references, 50)  # imports
+    lines = [
+        "| model | sampler | smallest ESS | processor seconds | ESS a second | ours over it |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in ("regression", "schools", "mixture"):
+        begun = time.process_time()
+        found = ours(name, references, n)
+        rows = [("natgrad", found, time.process_time() - begun)]
+        for peer, function in (("NumPyro NUTS", nuts), ("JAGS", jags)):
+            try:
+                rows.append((peer, *function(name, references, n)))
+            except (ImportError, FileNotFoundError) as reason:
+                print(f"{peer} is left out: {reason}")
+        rates = [worst(values) / seconds for _, values, seconds in rows]
+        for (peer, values, seconds), rate in zip(rows, rates, strict=True):
+            lines.append(
+                f"| {name} | {peer} | {worst(values):,.0f} | {seconds:.2f} | {rate:,.0f} | {rates[0] / rate:.2f} |"
+            )
+            print(
+                lines[-1], {key: np.round(value.mean((0, 1)), 2).tolist() for key, value in values.items()}, flush=True
+            )
+    (RESULTS / "samplers.md").write_text("\n".join(lines) + f"\n\n{CHAINS} chains of {n} draws after {n // 2}.\n")
+
+
+if __name__ == "__main__":
+    main()
