@@ -98,7 +98,7 @@ CHOICES = [
     ("ratings", None, ng.Auto(rotate=False), AcceleratedStepper, "data access is cheap, and there are few independent groups"),
     ("ratings", None, ng.Auto("expensive"), MessageStepper, "remembered messages, .* MB, checked .* with rotation"),
     ("ratings", None, ng.Auto("stream"), ChildrenStepper, "per-node steps: the data are a stream"),
-    ("pca", None, ng.Auto(), AcceleratedStepper, "w·x can be rotated"),
+    ("pca", None, ng.Auto(), AcceleratedStepper, "the product w·x has a free rotation"),
     ("many", None, ng.Auto(), AcceleratedStepper, "there are few independent groups"),
     ("many", None, ng.Auto("expensive"), WholePasses, "memoised VB in 12 batches of 'point'"),
     ("many", None, ng.Auto("stream"), GroupStepper, "per-node steps: the data are a stream"),
