@@ -106,7 +106,7 @@ class LDAProblem(GroupProblem):
     ) -> None:
         self.learn, self.truncated = learn, truncated
         if truncated:  # an empty topic is not lost, and what documents hold on to is left to moves
-            self.probes = ()
+            self.probes = ()  # type: ignore[assignment]
         self.corpus, self.topic_prior, self.local = corpus, float(topic_prior), local or Local()
         self.doc_prior = np.asarray(doc_prior, dtype=np.float64)
         self.n_topics, self.n_groups = len(self.doc_prior), len(corpus)

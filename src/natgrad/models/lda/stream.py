@@ -73,7 +73,7 @@ class LDAStream:
                 corpus = corpus.only(used)
                 grown_ones = np.full((len(components), held.corpus.n_words - components.shape[1]), self.topic_prior_)
                 components = np.hstack([components, grown_ones])[:, used]
-        problem = self._problem(corpus)
+        problem = self._problem(corpus, found=True)
         start = grown(problem, problem.at(components, state.t)._replace(hyper=state.hyper))
         method = VB() if self.method is None else None
         self._optimise(problem, start, Trace(), whole_number(self.max_passes, "max_passes"), method=method)
