@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from natgrad.network.language.continuous import (
         Beta,
         Dirichlet,
-        Exponential,
         Gamma,
         MultivariateNormal,
         Normal,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from natgrad.network.language.process import GaussianProcess
     from natgrad.network.language.tables import table
     from natgrad.network.network import Network
+    from natgrad.posterior.compare import compare
 
 # At most 40 (tests/test_public_names.py): what most programs need. The rest is in the namespaces.
 __all__ = [
@@ -52,7 +52,6 @@ __all__ = [
     "CategoricalHMM",
     "Children",
     "Dirichlet",
-    "Exponential",
     "Gamma",
     "GaussianHMM",
     "GaussianMixture",
@@ -70,6 +69,7 @@ __all__ = [
     "SparseGPClassifier",
     "SparseGPRegressor",
     "Wishart",
+    "compare",
     "covariance",
     "data",
     "diag",
@@ -93,6 +93,7 @@ _NAMESPACES = {
     "language": "natgrad.network.language",
 }
 _HOMES = {
+    "compare": "natgrad.posterior.compare",
     "load": "natgrad.models.base",
     "Network": "natgrad.network.network",
     **dict.fromkeys(("SVI", "VB", "Auto", "Children", "HeldOut"), "natgrad.inference"),
@@ -103,6 +104,7 @@ _ELSEWHERE = {
     "Columns": "natgrad.network.language",
     "Constant": "natgrad.inference",
     "Dask": "natgrad.inference",
+    "Exponential": "natgrad.network.language",
     "GaussianChain": "natgrad.network.language",
     "GlobalBatch": "natgrad.inference",
     "HalfCauchy": "natgrad.network.language",

@@ -43,6 +43,10 @@ COMMANDS = {
         "predict:decode",
         "The likeliest path of hidden states, a row for each time, with the probability of the state at that time.",
     ),
+    "compare": (
+        "compare:compare",
+        "Put models of the same data side by side: bounds, with and without labellings, and their score on a file.",
+    ),
     "report": ("predict:report", "Write the page of a model: one HTML file that needs nothing else."),
     "bench": (
         "bench:bench",

@@ -11,7 +11,7 @@ from natgrad.data.sequences import Sequences, as_ends
 from natgrad.models.hmm.emissions import Bernoullis, Categories, FullGaussians, IndependentGaussians, Poissons
 from natgrad.models.hmm.forward_backward import count, weights_of, whole_sequences
 from natgrad.models.hmm.problem import HMMModel, SequenceProblem, SubchainProblem, Subchains, stationary
-from natgrad.models.hmm.start import _sums
+from natgrad.models.hmm.start import sums_of
 
 LENGTHS = [12, 8, 20]
 SWEEPS = 6
@@ -88,7 +88,7 @@ def started(problem, rng):
     """The globals after an update from random q(x)."""
     states = rng.dirichlet(np.ones(3), problem.data.n_times)
     return problem.from_counts(
-        states[problem.data.ends[:-1]].sum(0), states[:-1].T @ states[1:], _sums(problem, states)
+        states[problem.data.ends[:-1]].sum(0), states[:-1].T @ states[1:], sums_of(problem, states)
     )
 
 

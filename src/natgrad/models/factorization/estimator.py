@@ -74,6 +74,10 @@ def spread_of(moments: tuple[Floats, Floats]) -> Factors:
     return Factors(np.array(mean), np.sqrt(np.maximum(squares - mean**2, 0.0)))
 
 
+# Part of the largest factor's squared products below which a factor is switched off.
+SWITCHED_OFF = 1e-6
+
+
 @says_new_names
 class MatrixFactorization(RecommendMixin, RatingFiles):
     """Bayesian matrix factorisation of ratings, likes and counts, by variational inference.
@@ -130,6 +134,8 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
     trace_ : Trace, one entry a step: ``trace_["elbo"]``, ``["messages_read"]``, ``["seconds"]``
     stop_ : Stop, why the run ended
     n_steps_ : int
+    n_factors_ : int, the factors that are used: learned priors switch off those that the data do not need. One is off where its
+        products of means, squared and summed over users and items, are less than 1e-6 of the largest factor's
     user_factors_, item_factors_ : mean and sd [rows, K], rows in the order of ``ratings_.user_ids``, ``ratings_.item_ids``
     user_biases_, item_biases_ : mean and sd [rows]; None without biases
     offset_ : float, m
@@ -379,6 +385,8 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
         sides = [spread_of(pair) for pair in (self._predictor.user, self._predictor.item)]
         cut = kind.n_factors
         self.user_factors_, self.item_factors_ = (Factors(q.mean[:, :cut], q.sd[:, :cut]) for q in sides)
+        energy = (self.user_factors_.mean**2).sum(0) * (self.item_factors_.mean**2).sum(0)
+        self.n_factors_: int = int((energy > SWITCHED_OFF * energy.max(initial=0.0)).sum())
         biased = sides[0].mean.shape[1] > cut
         self.user_biases_, self.item_biases_ = (
             Factors(q.mean[:, cut], q.sd[:, cut]) if biased else None for q in sides

@@ -37,6 +37,7 @@ from natgrad.posterior.fit_options import (
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
+    from natgrad.inference.moves import Moves
     from natgrad.inference.problem import State
     from natgrad.models.hmm.emissions import Emission
     from natgrad.models.hmm.problem import HMMModel, SequenceProblem
@@ -54,8 +55,11 @@ class HiddenMarkov(HMMFiles, ABC):
 
     Parameters
     ----------
-    n_states : int
-        The number of hidden states, K.
+    n_states : int or "auto"
+        How many states; with "auto" it is found: states are born, merged and deleted as the exact bound says, from one up to
+        ``max_states`` (`finding K <finding-k.md>`_). Concentrations are then numbers, shared out among max_states.
+    max_states : int
+        The most that "auto" may find.
     initial_prior : float or array [K]
         Concentration of the first states; 0 forbids.
     transition_prior : float or array [K, K]
@@ -96,13 +100,15 @@ class HiddenMarkov(HMMFiles, ABC):
 
     Attributes
     ----------
+    n_states_ : int, K, as given or as found; of "auto" the states are those found, the most frequent first
     startprob_, transmat_ : arrays [K], [K, K], E[π] and E[A]
     posterior_ : {"initial", "transition", "emission"}, a Factor each
     elbo_, trace_, stop_ : the bound (of sampled subchains: its estimate), its history, and why the run ended
     """
 
-    n_states: int = 4
+    n_states: int | Literal["auto"] = 4
     _: KW_ONLY
+    max_states: int = 20
     initial_prior: Any = 1.0
     transition_prior: Any = 1.0
     sticky: float = 0.0
@@ -145,8 +151,9 @@ class HiddenMarkov(HMMFiles, ABC):
 
     @all_or_nothing
     def fit(
-        self, X: Any, y: Any = None, lengths: Any = None, *, labels: Any = None, **keep: Unpack[FitOptions]
-    ) -> HiddenMarkov:
+        self, X: Any, y: Any = None, lengths: Any = None, *, labels: Any = None,
+        moves: Literal["keep"] | None = None, **keep: Unpack[FitOptions],
+    ) -> HiddenMarkov:  # fmt: skip
         """Fit to sequences.
 
         Parameters
@@ -160,28 +167,41 @@ class HiddenMarkov(HMMFiles, ABC):
             Of the sequences in X, one after the other; by default X is one sequence. Parts of an iterator are sequences.
         labels : ints [T], optional
             Known states; −1 where the state is unknown.
+        moves : "keep", optional
+            Leave poor optima by moves that keep the number of states: two are merged, or one deleted, and another is split, where
+            that raises the exact bound.
         checkpoint, every, resume, callbacks : as in ``Network.fit``; not for iterators
         """
         if is_stream(X):
             if not all(given is None for given in (y, lengths, labels)):
                 raise ValueError("an iterator takes no lengths or labels: its parts are sequences")
+            self._refuse_moves("an iterator is read once", moves)
             self._fit_stream(X, keep)
             return self
         columns, lengths = self._columns(X, y, lengths, fresh=True)
         model = self._model(columns)
-        self._fit_held(self._kept(columns, lengths, labels), model, keep)
+        if self._finds_number and labels is not None:
+            raise ValueError('labels name states, and n_states="auto" is to find them: give n_states')
+        self._fit_held(self._kept(columns, lengths, labels), model, keep, moves=moves)
         return self
 
-    def _fit_held(self, held: HeldSequences, model: HMMModel, options: FitOptions, state: State | None = None) -> None:
+    def _fit_held(
+        self,
+        held: HeldSequences,
+        model: HMMModel,
+        options: FitOptions,
+        state: State | None = None,
+        moves: Any = None,
+    ) -> None:
         data = self._sequences(held.columns, held.lengths, held.labels, model.emission)
-        self._optimise(data, model, options, state)
+        self._optimise(data, model, options, state, moves)
         self.n_times_seen_, self._data = data.n_times, held
 
     def _more(self, X: Any, y: Any = None, lengths: Any = None, labels: Any = None) -> HeldSequences:
         return self._kept(*self._columns(X, y, lengths), labels)
 
     def _kept(self, columns: Array, lengths: Any, labels: Any) -> HeldSequences:
-        known = None if labels is None else as_labels(labels, len(columns), int(self.n_states))
+        known = None if labels is None else as_labels(labels, len(columns), self._size)
         return HeldSequences(columns, np.diff(as_ends(lengths, len(columns))), known)
 
     def _go_on(self, held: HeldSequences) -> None:
@@ -202,6 +222,10 @@ class HiddenMarkov(HMMFiles, ABC):
         from natgrad.models.hmm.problem import SequenceProblem
 
         fresh = not hasattr(self, "_state")
+        if fresh:
+            self._refuse_moves(
+                "partial_fit sees a part of the data; after fit() it goes on with the states found", None
+            )
         columns, lengths = self._columns(X, y, lengths, fresh)
         model = self._model(columns) if fresh else self._model_
         data = self._sequences(columns, lengths, labels, model.emission)
@@ -263,7 +287,33 @@ class HiddenMarkov(HMMFiles, ABC):
 
     # -- parts --
 
-    def _optimise(self, data: Sequences, model: HMMModel, options: FitOptions, state: State | None = None) -> None:
+    @property
+    def _finds_number(self) -> str:
+        return 'n_states="auto"' if isinstance(self.n_states, str) else ""
+
+    @property
+    def _size(self) -> int:
+        """The states that the model has room for."""
+        return int(self.max_states if isinstance(self.n_states, str) else self.n_states)
+
+    def _refuse_moves(self, why: str, moves: Any) -> None:
+        if self._finds_number or moves is not None:
+            what = self._finds_number or f"moves={moves!r}"
+            raise ValueError(f"{what} needs exact bounds of all the data, and {why}: fit to arrays, or give the number")
+
+    def _moves(self, problem: SequenceProblem, keep: Any) -> Moves | None:
+        if keep is None and not self._finds_number:
+            return None
+        from natgrad.inference.moves import checked_moves
+        from natgrad.models.hmm.components import HMMComponents
+
+        if self.topology != "ergodic":
+            raise ValueError(f"states of topology={self.topology!r} have an order, in which none can be born or merged")
+        return checked_moves((HMMComponents(problem),), keep, self._finds_number)
+
+    def _optimise(
+        self, data: Sequences, model: HMMModel, options: FitOptions, state: State | None = None, moves: Any = None
+    ) -> None:
         from natgrad.models.hmm.plan import SAMPLED_PASSES, passes_of, plan_of
 
         plan = plan_of(self, data, model)
@@ -271,7 +321,7 @@ class HiddenMarkov(HMMFiles, ABC):
         sampled = problem.overlapping
         phase = Phase(
             problem, plan.method, checked_step(self.step, plan.method, problem), tuple(problem.blocks), why=plan.words,
-            bound_every="never" if sampled else None,
+            bound_every="never" if sampled else None, moves=self._moves(problem, moves),
         )  # fmt: skip
         # Of subchains a pass is as many times as the data have, without the buffers.
         given = {"max_passes": None, "max_steps": min(plan.steps, self.max_steps or plan.steps)}
@@ -317,14 +367,22 @@ class HiddenMarkov(HMMFiles, ABC):
         self._publish(models[0], state)
         self.n_times_seen_, self.elbo_, self._data = phases.seen, phases.elbo, None
 
-    def _starts(self, problem: SequenceProblem) -> Starts:
-        from natgrad.models.hmm.start import starts_of
+    def _starts(self, problem: SequenceProblem) -> State | Starts:
+        from natgrad.models.hmm.start import start_of_one, starts_of
+
+        if self._finds_number:
+            return start_of_one(problem)
 
         return starts_of(problem.data, problem.model, int(self.seed), int(self.n_init), self.n_jobs)
 
     def _publish(self, model: HMMModel, state: State) -> None:
         from natgrad.models.hmm.problem import blocks_of
 
+        if self._finds_number and model.n_states > 1:
+            from natgrad.models.hmm.components import found_states
+
+            model, state = found_states(model, state)
+        self.n_states_: int = model.n_states
         self._state, self._model_ = state._replace(memory={}), model
         axes = {"initial": ("state",), "transition": ("next_state",)}
         self.posterior_ = Posterior(factors_of(blocks_of(model), state), axes=axes)
@@ -336,7 +394,7 @@ class HiddenMarkov(HMMFiles, ABC):
     def _sequences(self, columns: Array, lengths: Any, labels: Any, emission: Emission) -> Sequences:
         seen = emission.observe(columns)
         ends = as_ends(lengths, len(columns))
-        known = as_labels(labels, len(columns), int(self.n_states))
+        known = as_labels(labels, len(columns), self._size)
         return Sequences(seen.codes, seen.values, ends, seen.patterns, known, seen.base)
 
     def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]:
@@ -396,7 +454,10 @@ class HiddenMarkov(HMMFiles, ABC):
         from natgrad.models.hmm.problem import HMMModel
 
         self._check_choices()
-        n_states = whole_number(self.n_states, "n_states")
+        if self._finds_number and self.n_states != "auto":
+            raise ValueError(f'n_states must be a whole number ≥ 1, or "auto", got {self.n_states!r}')
+        name = "max_states" if self._finds_number else "n_states"
+        n_states = whole_number(getattr(self, name), name)
         for name, least in (("n_init", 1), ("seed", 0)):
             whole_number(getattr(self, name), name, least)
         if self.n_jobs is not None:
@@ -405,7 +466,10 @@ class HiddenMarkov(HMMFiles, ABC):
             raise ValueError(f"max_passes must be > 0, got {self.max_passes!r}")
         if not 0 < real_number(self.buffer_tol, "buffer_tol") < 1:
             raise ValueError(f"buffer_tol must lie in (0, 1), got {self.buffer_tol!r}")
-        initial, rows = chain_priors(self.initial_prior, self.transition_prior, self.sticky, self.topology, n_states)
+        priors = self.initial_prior, self.transition_prior
+        if self._finds_number:  # of a row in all, whatever the most is
+            priors = tuple(real_number(p, "initial_prior and transition_prior") / n_states for p in priors)  # type: ignore[assignment]
+        initial, rows = chain_priors(*priors, self.sticky, self.topology, n_states)
         return HMMModel(initial, rows, self._emission(X))
 
 

@@ -21,7 +21,8 @@ __all__ = ["HMMFiles"]
 OF_A_RUN = ("trace_", "stop_")
 SETTINGS: dict[str, Any] = {
     **RUN,
-    "n_states": "size state",
+    "n_states": "'auto' | size state",
+    "max_states": "natural",
     "initial_prior": "nonnegative | nonnegative list [state]",
     "transition_prior": "nonnegative | nonnegative list [state, state]",
     "sticky": "nonnegative",

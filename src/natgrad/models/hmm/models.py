@@ -32,8 +32,8 @@ class GaussianHMM(HiddenMarkov):
 
     Parameters
     ----------
-    n_states : int
-        The number of hidden states, K.
+    n_states : int or "auto"
+        The number of hidden states, K; "auto" finds it.
     covariance : "full" or "diag"
         Full: q(μ_k, Λ_k) is Normal–Wishart, and a row with a NaN is missing. Diagonal: Normal–Gamma for each column, and
         single entries may be missing.
@@ -80,7 +80,7 @@ class GaussianHMM(HiddenMarkov):
     def _emission(self, X: Array) -> Emission:
         from natgrad.models.gaussians import GAUSSIANS
 
-        n_states = int(self.n_states)
+        n_states = self._size
         prior = gaussian_prior(self, X, n_states)
         # Ordinary data stay where they are, and are not copied.
         made: Emission = GAUSSIANS[self.covariance](n_states, *prior[:4], prior.origin if prior.far else None)
@@ -100,8 +100,8 @@ class CategoricalHMM(HiddenMarkov):
 
     Parameters
     ----------
-    n_states : int
-        The number of hidden states, K.
+    n_states : int or "auto"
+        The number of hidden states, K; "auto" finds it.
     n_categories : int, optional
         V; by default the largest symbol plus one. A symbol that never occurs keeps its prior.
     emission_prior : float or array [K, V]
@@ -138,7 +138,7 @@ class CategoricalHMM(HiddenMarkov):
     def _emission(self, X: Array) -> Emission:
         from natgrad.models.hmm.emissions import Categories
 
-        n_states = int(self.n_states)
+        n_states = self._size
         if self.n_categories is None:
             seen = np.asarray(X[np.isfinite(X)], dtype=np.float64)
             n_categories = int(seen.max(initial=0.0)) + 1
@@ -166,8 +166,8 @@ class PoissonHMM(HiddenMarkov):
 
     Parameters
     ----------
-    n_states : int
-        The number of hidden states, K.
+    n_states : int or "auto"
+        The number of hidden states, K; "auto" finds it.
     rate_prior : (shape, rate), optional
         Of the Gamma prior of the rates; by default shape 1 and the mean of X.
     Further settings are those of every hidden Markov model, see `HiddenMarkov`.
@@ -199,8 +199,8 @@ class PoissonHMM(HiddenMarkov):
         check_counts(np.asarray(X[::stride]), "X", stride)
         if self.rate_prior is None:
             mean, _ = mean_and_variance(X, words=False)
-            return Poissons(int(self.n_states), X.shape[1], 1.0, 1.0 / max(float(mean.mean()), 1e-3))
-        return Poissons(int(self.n_states), X.shape[1], *_pair(self.rate_prior, "rate_prior"))
+            return Poissons(self._size, X.shape[1], 1.0, 1.0 / max(float(mean.mean()), 1e-3))
+        return Poissons(self._size, X.shape[1], *_pair(self.rate_prior, "rate_prior"))
 
     def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
         self.rates_: Floats = emission.family.mean(lam)
@@ -214,8 +214,8 @@ class BernoulliHMM(HiddenMarkov):
 
     Parameters
     ----------
-    n_states : int
-        The number of hidden states, K.
+    n_states : int or "auto"
+        The number of hidden states, K; "auto" finds it.
     track_prior : (a, b)
         Of the Beta prior of the probabilities.
     Further settings are those of every hidden Markov model, see `HiddenMarkov`.
@@ -239,7 +239,7 @@ class BernoulliHMM(HiddenMarkov):
     def _emission(self, X: Array) -> Emission:
         from natgrad.models.hmm.emissions import Bernoullis
 
-        return Bernoullis(int(self.n_states), X.shape[1], *_pair(self.track_prior, "track_prior"))
+        return Bernoullis(self._size, X.shape[1], *_pair(self.track_prior, "track_prior"))
 
     def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
         self.probs_: Floats = emission.family.mean(lam)

@@ -38,6 +38,12 @@ def plan_of(estimator: HiddenMarkov, data: Sequences, model: HMMModel) -> RunPla
     method = checked_method(estimator.method)
     longest, total = int(data.lengths.max()), data.n_times
     words = f"{total:,} times in {len(data):,} sequences"
+    if estimator._finds_number:
+        problem = SequenceProblem(data, model, n_jobs=estimator.n_jobs, truncated=True)
+        steps = math.ceil(passes_of(estimator, EXACT_PASSES))
+        return RunPlan(
+            problem, VB() if method is None else method, steps, f"{words}: exact sweeps, between which states move"
+        )
     if (isinstance(method, SVI) and method.plate == "subchain") or (
         method is None and estimator.step is None and total > EXACT_TIMES and longest * LEAST_SEQUENCES > total
     ):  # fmt: skip

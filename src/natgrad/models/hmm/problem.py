@@ -93,6 +93,8 @@ class SequenceProblem(GroupProblem):
     population : float, optional
         Sequences that these stand for.
     n_jobs : int, optional
+    truncated : bool
+        States at their prior hold no times, so that they are empty until a move fills them (decision 0040).
     """
 
     group_plate = "sequence"
@@ -107,8 +109,9 @@ class SequenceProblem(GroupProblem):
         batch_size: int | None = None,
         population: float | None = None,
         n_jobs: int | None = None,
+        truncated: bool = False,
     ) -> None:
-        self.data, self.model, self.n_jobs = data, model, n_threads(n_jobs)
+        self.data, self.model, self.n_jobs, self.truncated = data, model, n_threads(n_jobs), truncated
         self.batch_size = batch_size or len(data)
         self.given_population = population
         self._weights: tuple[Any, Weights] | None = None
@@ -167,10 +170,30 @@ class SequenceProblem(GroupProblem):
         key = state.mu["emission"][0]
         if self._weights is None or self._weights[0] is not key:
             mu, emission = state.mu, self.model.emission
-            forms = emission.weights(mu["emission"])
-            made = weights_of(emission, self.data, np.exp(mu["initial"][0]), np.exp(mu["transition"][0]), forms)
+            forms, initial, transition = emission.weights(mu["emission"]), mu["initial"][0], mu["transition"][0]
+            if self.truncated:
+                here = self.places(state)
+                forms, initial, transition = forms[here], initial[here], transition[np.ix_(here, here)]
+            made = weights_of(emission, self.data, np.exp(initial), np.exp(transition), forms)
             self._weights = (key, made)
         return self._weights[1]
+
+    def places(self, state: State) -> Ints:
+        """The states that are not at their prior."""
+        pairs = zip(state.lam["emission"], self.full_prior("emission"), strict=True)
+        differ = [np.reshape(g != p, (self.model.n_states, -1)).any(1) for g, p in pairs]
+        return np.flatnonzero(np.logical_or.reduce(differ))
+
+    def _spread(self, found: Counts, places: Ints) -> Counts:
+        """Counts of some states among those of all."""
+        n_states = self.model.n_states
+        heads, pairs, sums = (
+            np.zeros(n_states),
+            np.zeros((n_states, n_states)),
+            np.zeros((len(found.sums), n_states)),
+        )
+        heads[places], pairs[np.ix_(places, places)], sums[:, places] = found.heads, found.pairs, found.sums
+        return Counts(heads, pairs, sums, found.log_z)
 
     def at_point(self, state: State) -> Weights:
         """The model itself at the mean of q."""
@@ -195,6 +218,8 @@ class SequenceProblem(GroupProblem):
         for shard, part, first in self._parts(numbers):
             calls.append((shard, (sent, self.data.ends[part] - first, self.data.lengths[part], self.n_sums)))
         found = self._possible(sum_counts(self._counted(count_sequences, calls)))
+        if self.truncated:
+            found = self._spread(found, self.places(state))
         messages = self._messages(found)
         times = int(self.data.lengths[numbers].sum())
         base = self.data.base * (1.0 if groups is None else times / self.data.n_times)

@@ -25,7 +25,7 @@ from natgrad.models.hmm.priors import FORBIDDEN
 from natgrad.models.hmm.problem import HMMModel, SequenceProblem
 from natgrad.random import Stream, generator
 
-__all__ = ["sliced", "starts_of"]
+__all__ = ["rows_at", "sliced", "start_of_one", "starts_of", "sums_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -41,7 +41,7 @@ def starts_of(data: Sequences, model: HMMModel, seed: int, n_init: int, n_jobs: 
     """``n_init`` guesses from a slice of the data; the best of them is scaled to all."""
     part = sliced(data, generator(seed, Stream.START))
     problem = SequenceProblem(part, model, n_jobs=1)
-    rows = _rows(part)
+    rows = rows_at(part)
 
     def guess(number: int) -> State:
         return _guess(problem, rows, model.n_states, generator(seed, Stream.START, number))
@@ -57,6 +57,16 @@ def starts_of(data: Sequences, model: HMMModel, seed: int, n_init: int, n_jobs: 
         lambda state: _scaled(problem, state, data.n_times / part.n_times),
         n_threads(n_jobs),
     )
+
+
+def start_of_one(problem: SequenceProblem) -> State:
+    """The first of all states at every time; the others at their prior."""
+    data, n_states = problem.data, problem.model.n_states
+    states = np.zeros((data.n_times, n_states))
+    states[:, 0] = 1.0
+    heads, pairs = np.zeros(n_states), np.zeros((n_states, n_states))
+    heads[0], pairs[0, 0] = len(data), data.n_times - len(data)
+    return problem.from_counts(heads, pairs, sums_of(problem, states))
 
 
 def sliced(data: Sequences, rng: np.random.Generator) -> Sequences:
@@ -75,7 +85,7 @@ def sliced(data: Sequences, rng: np.random.Generator) -> Sequences:
     return replace(data, codes=codes, values=values, labels=labels, ends=ends, base=sum(part.base for part in cuts))
 
 
-def _rows(part: Sequences) -> Floats:
+def rows_at(part: Sequences) -> Floats:
     """A row of features for each time, columns of variance 1, missing ones at the mean."""
     if len(part.codes) == 0:
         rows = part.values.astype(np.float64)
@@ -117,7 +127,7 @@ def _guess(problem: SequenceProblem, rows: Floats, n_states: int, rng: np.random
     pairs += (1.0 - CERTAIN) * len(later) / n_states**2
     heads = np.where(problem.model.initial > FORBIDDEN, states[data.ends[:-1]].sum(0), 0.0)
     pairs = np.where(problem.model.transition > FORBIDDEN, pairs, 0.0)
-    return problem.from_counts(heads, pairs, _sums(problem, states))
+    return problem.from_counts(heads, pairs, sums_of(problem, states))
 
 
 def _segments(data: Sequences, n_states: int, rng: np.random.Generator) -> Ints:
@@ -140,7 +150,7 @@ def _labelled(nearest: Ints, labels: npt.NDArray[np.int32], n_states: int) -> In
     return np.where(known, labels, name[nearest])
 
 
-def _sums(problem: SequenceProblem, states: Floats) -> Floats:
+def sums_of(problem: SequenceProblem, states: Floats) -> Floats:
     """Statistics weighted with states, as the kernels sum them."""
     data = problem.data
     if len(data.codes):

@@ -18,7 +18,7 @@ from natgrad.data.corpus import Corpus, as_corpus, with_words
 from natgrad.data.held import HeldDocuments
 from natgrad.data.stream import as_stream
 from natgrad.inference.engine import Phase
-from natgrad.inference.methods import Method
+from natgrad.inference.methods import VB, Method
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.steppers.group_memory import rows_of
 from natgrad.inference.trace import Trace
@@ -45,6 +45,7 @@ from natgrad.renamed import says_new_names
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
+    from natgrad.inference.moves import Moves
     from natgrad.inference.problem import State
     from natgrad.models.lda.problem import Inferred, LDAProblem
 
@@ -55,6 +56,8 @@ Ints = npt.NDArray[np.int64]
 # Held-out documents are solved more finely than those of a fit: nothing averages their errors out.
 FINE_TOL, FINE_ROUNDS = 1e-4, 1000
 SLICE = 20_000
+# Entries up to which a corpus whose topics move is read as a whole.
+FEW_ENTRIES = 5_000_000
 
 
 @says_new_names
@@ -63,8 +66,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
 
     Parameters
     ----------
-    n_topics : int
-        The number of topics, K.
+    n_topics : int or "auto"
+        How many topics; with "auto" it is found: topics are born, merged and deleted as the exact bound says, from one up to
+        ``max_topics`` (`finding K <finding-k.md>`_). The prior of the shares is then learned, an α for each topic.
+    max_topics : int
+        The most that "auto" may find.
     doc_prior : float or array [K]
         α, the concentration of a document's shares of the topics.
     topic_prior : float
@@ -110,6 +116,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
 
     Attributes
     ----------
+    n_topics_ : int, K, as given or as found; of "auto" the topics are those found, the largest first
     components_ : array [K, V], concentrations of the topics, as in scikit-learn
     topics_ : array [K, V], E[φ]
     doc_prior_, topic_prior_ : array [K] and float, α and β; as given, or as learned
@@ -133,8 +140,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
 
     def __init__(
         self,
-        n_topics: int = 50,
+        n_topics: int | Literal["auto"] = 50,
         *,
+        max_topics: int = 100,
         doc_prior: Any = 0.1,
         topic_prior: float = 0.05,
         learn_priors: LearnPriors = False,
@@ -158,6 +166,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         verbose: bool | None = None,
     ) -> None:
         self.n_topics = n_topics
+        self.max_topics = max_topics
         self.doc_prior = doc_prior
         self.topic_prior = topic_prior
         self.learn_priors = learn_priors
@@ -183,7 +192,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
     @all_or_nothing
     def fit(
         self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None, n_documents: float | None = None,
-        **keep: Unpack[FitOptions],
+        moves: Literal["keep"] | None = None, **keep: Unpack[FitOptions],
     ) -> LDA:  # fmt: skip
         """Fit to documents.
 
@@ -194,15 +203,21 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         y : ignored
         vocabulary : the V words, optional; of a stream by default those of its first chunk
         n_documents : how many documents a stream has, if that is known
+        moves : "keep", optional
+            Leave poor optima by moves that keep the number of topics: two are merged, or one deleted, and another is split,
+            where that raises the exact bound.
         checkpoint, every, resume, callbacks : as in ``Network.fit``; of these, streams take callbacks alone
         """
         stream = as_stream(X, self.batch_size)
         if stream is not None:
+            if moves is not None:
+                raise ValueError("moves= compares exact bounds of all documents, which a stream has not")
             fit_stream(self, stream, vocabulary, n_documents, keep)
             return self
         problem = self._problem(with_words(as_corpus(X, vocabulary)))
         self._optimise(
-            problem, lambda: problem.start(int(self.seed)), Trace(), whole_number(self.max_passes, "max_passes"), keep
+            problem, lambda: problem.start(int(self.seed)), Trace(), whole_number(self.max_passes, "max_passes"), keep,
+            moves=moves,
         )
         self._data = HeldDocuments(problem.corpus, vocabulary is None and isinstance(X, (list, tuple)))
         return self
@@ -211,7 +226,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
     def continue_(self, X: Any, max_passes: int | None = None) -> LDA:
         """Go on from where the last fit ended, on the same documents; the trace continues."""
         self._check_fitted()
-        problem = self._problem(as_corpus(X, self._names, len(self.vocabulary_)))
+        problem = self._problem(as_corpus(X, self._names, len(self.vocabulary_)), found=True)
         passes = whole_number(self.max_passes if max_passes is None else max_passes, "max_passes")
         self._optimise(problem, self._resumed(problem), Trace(list(self.trace_.records)), passes)
         self._data = HeldDocuments(problem.corpus)
@@ -238,7 +253,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         """
         corpus = arriving(X, vocabulary, *self._words())
         seen = getattr(self, "n_documents_seen_", 0) + len(corpus)
-        problem = self._problem(corpus, float(max(seen, n_documents or 0)))
+        if not hasattr(self, "_state") and self.n_topics == "auto":
+            raise ValueError(
+                'n_topics="auto" is found from exact bounds of all documents: call fit() first, partial_fit goes on with the '
+                "topics that it found; or give n_topics"
+            )
+        problem = self._problem(corpus, float(max(seen, n_documents or 0)), found=hasattr(self, "_state"))
         state = grown(problem, self._resumed(problem)) if hasattr(self, "_state") else problem.start(int(self.seed))
         with self._threads():
             result = self._step_once(problem, state)
@@ -337,10 +357,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         passes: int,
         options: FitOptions | None = None,
         method: Method | None = None,
+        moves: Any = None,
     ) -> None:
-        method = checked_method(self.method) if method is None else method
+        method, moving = self._moving(problem, checked_method(self.method) if method is None else method, moves)
         sizes = {"topic": problem.n_topics, "word": problem.corpus.n_words}
-        phase = Phase(problem, method, checked_step(self.step, method, problem), ("phi",))
+        phase = Phase(problem, method, checked_step(self.step, method, problem), ("phi",), moves=moving)
         sampler = None
         if self.finish == "gibbs":
             from natgrad.models.lda.gibbs import GibbsSweeps
@@ -365,7 +386,28 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
             self._publish(problem, result.state)
         tell_empty_topics(self.components_, self.topic_prior_)
 
+    def _moving(self, problem: LDAProblem, method: Method | None, keep: Any) -> tuple[Method | None, Moves | None]:
+        """The topics that move, and a method whose bound tells after every pass."""
+        if keep is None and not problem.truncated:
+            return method, None
+        from natgrad.inference.moves import checked_moves
+        from natgrad.models.lda.components import TopicComponents
+
+        if self.finish is not None and problem.truncated:
+            raise ValueError(
+                f"finish={self.finish!r} samples a given number of topics: give n_topics, or leave out finish"
+            )
+        if method is None and len(problem.corpus.words) <= FEW_ENTRIES:
+            method = VB()  # a trial in batches would begin with the topics of the first of them
+        found = 'n_topics="auto"' if problem.truncated else ""
+        return method, checked_moves((TopicComponents(problem),), keep, found)
+
     def _publish(self, problem: LDAProblem, state: State, seed: int | None = None) -> None:
+        if problem.truncated:
+            from natgrad.models.lda.components import found_topics
+
+            problem, state = found_topics(problem, state)
+        self.n_topics_: int = problem.n_topics
         block = problem.blocks["phi"]
         self.__dict__.pop("draws_moments_", None)  # of another run
         # The seed is kept apart from the parameter, which may be changed before the next fit.

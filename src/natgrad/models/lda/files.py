@@ -28,7 +28,8 @@ OF_A_RUN = ("trace_", "stop_", "log_likelihood_", "draws_moments_")
 PRIOR = "in [1e-30, 1e6]"
 SETTINGS: dict[str, Any] = {
     **RUN,
-    "n_topics": "size topic",
+    "n_topics": "'auto' | size topic",
+    "max_topics": "natural",
     "doc_prior": f"real {PRIOR} | real list [topic] {PRIOR}",
     "topic_prior": f"real {PRIOR}",
     "learn_priors": "flag | 'doc' | 'topic'",

@@ -84,6 +84,8 @@ class LDAProblem(GroupProblem):
     shares : array [D, K], optional
         Where documents start: a point mass for each. By default equal shares.
     learn : which priors are learned, of "doc" (α, asymmetric) and "topic" (β)
+    truncated : bool
+        Topics at their prior hold no words and have no part in θ, so that they are empty until a move fills them (decision 0040).
     """
 
     group_plate = "doc"
@@ -100,8 +102,11 @@ class LDAProblem(GroupProblem):
         population: float | None = None,
         shares: Floats | None = None,
         learn: frozenset[str] = frozenset(),
+        truncated: bool = False,
     ) -> None:
-        self.learn = learn
+        self.learn, self.truncated = learn, truncated
+        if truncated:  # an empty topic is not lost, and what documents hold on to is left to moves
+            self.probes = ()  # type: ignore[assignment]
         self.corpus, self.topic_prior, self.local = corpus, float(topic_prior), local or Local()
         self.doc_prior = np.asarray(doc_prior, dtype=np.float64)
         self.n_topics, self.n_groups = len(self.doc_prior), len(corpus)
@@ -165,19 +170,27 @@ class LDAProblem(GroupProblem):
         alpha, beta = self.doc_prior, self.topic_prior
         if "doc" in self.learn:
             sums, n_filled = messages["theta"]
-            best = best_concentrations(alpha, sums, float(n_filled[0]))
-            alpha = (1.0 - rho) * alpha + rho * best
+            here = self._told(messages)
+            best = best_concentrations(alpha[here], sums[here], float(n_filled[0]))
+            alpha = alpha.copy()
+            alpha[here] = (1.0 - rho) * alpha[here] + rho * best
         if "topic" in self.learn:
             total, shift = float(state.mu["phi"][0].sum()), float(self.local.topics == "map")
             beta = (1.0 - rho) * beta + rho * best_symmetric(beta, total, self.n_topics, self.corpus.n_words, shift)
         return state._replace(hyper={"doc_prior": alpha, "topic_prior": beta})
 
     def start(self, seed: int) -> State:
-        """Topics near one another, each leaning towards a document of its own."""
+        """Topics near one another, each leaning towards a document of its own; where K is found, one topic for all words."""
+        if self.truncated:
+            first = np.full((self.n_topics, self.corpus.n_words), self.topic_prior)
+            first[0] += np.bincount(self.corpus.words, self.corpus.counts, self.corpus.n_words)
+            return self.at(first)
         return self.at(first_topics(self.corpus, self.n_topics, generator(seed, Stream.START)))
 
     def revive(self, state: State, seed: int) -> State:
         """Topics that hold less than their part of the words start anew, each from a document of its own."""
+        if self.truncated:
+            return state
         anew = revived_topics(
             state.lam["phi"][0] + 1.0, self.topic_prior, self.corpus, generator(seed, Stream.START, 1)
         )
@@ -206,7 +219,8 @@ class LDAProblem(GroupProblem):
         shares = 0.0
         if "theta" in messages:
             sums, n_filled = messages["theta"]
-            shares = log_prior(self.doc_prior, sums, float(n_filled[0]))
+            here = self._told(messages)
+            shares = log_prior(self.doc_prior[here], sums[here], float(n_filled[0]))
         if self.local.topics == "map":
             constant = self.n_topics * (sp.gammaln(n_words * (beta + 1.0)) - n_words * sp.gammaln(beta + 1.0))
             return float(((counts + beta) * elog).sum() + constant) + shares
@@ -220,6 +234,8 @@ class LDAProblem(GroupProblem):
 
     def solve(self, state: State, groups: Ints | None, rows: Stats | None, tol: float, limit: int) -> GroupResult:
         """The documents of a batch, and what they count for each topic and word."""
+        if self.truncated:
+            return self._solve_active(state, groups, rows, tol, limit)
         elog, warm = state.mu["phi"][0], rows is not None
         start = None if rows is None else rows[0]
         if rows is None and self._shares is not None:
@@ -244,6 +260,58 @@ class LDAProblem(GroupProblem):
             messages["theta"] = (sums, np.array([n_filled]))
             rest -= log_prior(self.doc_prior, sums, n_filled)
         return GroupResult((found.gamma,), messages, rest, found.rounds, reads)
+
+    # -- topics that are empty --
+
+    def places(self, state: State) -> Ints:
+        """The topics that are not at their prior: those that have seen words."""
+        natural = np.asarray(state.lam["phi"][0])
+        return np.flatnonzero(natural.max(1) != natural.min(1))
+
+    def _told(self, messages: Any) -> Any:
+        """The topics that documents have counted words for; all, where none is kept empty."""
+        return np.flatnonzero(np.asarray(messages["phi"][0]).any(1)) if self.truncated else slice(None)
+
+    def restricted(self, places: Ints) -> LDAProblem:
+        """The same documents with some of the topics alone."""
+        other = copy(self)
+        other.truncated, other._weights_of = False, None
+        other.doc_prior, other.n_topics = self.doc_prior[places], len(places)
+        other.__dict__.pop("blocks", None)
+        other.row_bytes = other.n_topics * np.dtype(self.local.dtype).itemsize
+        return other
+
+    def active_part(self, state: State) -> LDAProblem:
+        """The problem of the topics that are not empty, with the priors of a state."""
+        return self.with_hyper(state).restricted(self.places(state))
+
+    def of_documents(self, corpus: Corpus) -> LDAProblem:
+        """The same topics of other documents."""
+        return LDAProblem(corpus, self.doc_prior, self.topic_prior, self.local)
+
+    def state_of(self, state: State, places: Ints) -> State:
+        """Of some topics alone, as documents read them."""
+        mu = (np.asfortranarray(np.asarray(state.mu["phi"][0])[places]),)
+        return state._replace(mu={"phi": mu}, memory={}, hyper={})
+
+    def _solve_active(self, state: State, groups: Ints | None, rows: Any, tol: float, limit: int) -> GroupResult:
+        """The documents with the topics that are not empty; nothing is told to the others."""
+        places = self.places(state)
+        part = self.restricted(places)
+        warm = None if rows is None else (np.ascontiguousarray(rows[0][:, places]),)
+        found = part.solve(part.state_of(state, places), groups, warm, tol, limit)
+        (counts,) = found.messages["phi"]
+        wide = np.zeros((self.corpus.n_words, self.n_topics), counts.dtype)
+        wide[:, places] = np.asarray(counts).T
+        messages: dict[str, Stats] = {"phi": (wide.T,)}
+        if "theta" in found.messages:
+            sums = np.zeros(self.n_topics)
+            sums[places] = found.messages["theta"][0]
+            messages["theta"] = (sums, found.messages["theta"][1])
+        gamma = np.empty((len(found.rows[0]), self.n_topics), found.rows[0].dtype)
+        gamma[:] = self.doc_prior
+        gamma[:, places] = found.rows[0]
+        return found._replace(rows=(gamma,), messages=messages)
 
     # -- shards --
 

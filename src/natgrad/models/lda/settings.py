@@ -27,6 +27,10 @@ LEARNED: dict[Any, frozenset[str]] = {
 def checked_priors(model: Any) -> tuple[npt.NDArray[np.float64], frozenset[str]]:
     """α [K], and which priors are learned."""
     model._check_choices()
+    if model.n_topics == "auto":
+        return _priors_of_auto(model)
+    if isinstance(model.n_topics, str):
+        raise ValueError(f'n_topics must be a whole number ≥ 1, or "auto", got {model.n_topics!r}')
     n_topics = whole_number(model.n_topics, "n_topics")
     if not real_number(model.topic_prior, "topic_prior (β)") > 0:
         raise ValueError(f"topic_prior (β) must be > 0, got {model.topic_prior!r}")
@@ -36,6 +40,21 @@ def checked_priors(model: Any) -> tuple[npt.NDArray[np.float64], frozenset[str]]
             f"doc_prior (α) must be > 0, a number or one for each of {n_topics} topics, got {model.doc_prior!r}"
         )
     return np.broadcast_to(alpha, (n_topics,)).copy(), LEARNED[model.learn_priors]
+
+
+def _priors_of_auto(model: Any) -> tuple[npt.NDArray[np.float64], frozenset[str]]:
+    """α that is learned, of as many topics as there may be."""
+    n_topics = whole_number(model.max_topics, "max_topics")
+    for name, allowed in (("learn_priors", (False, "doc")), ("local", ("vb",))):
+        if getattr(model, name) not in allowed:
+            raise ValueError(
+                f'n_topics="auto" learns doc_prior, by exact bounds of log p(w): it takes {name}='
+                f"{' or '.join(map(repr, allowed))}, got {getattr(model, name)!r}"
+            )
+    for name in ("doc_prior", "topic_prior"):
+        if not real_number(getattr(model, name), name) > 0:
+            raise ValueError(f'{name} must be a number > 0 with n_topics="auto", got {getattr(model, name)!r}')
+    return np.full(n_topics, float(model.doc_prior)), LEARNED["doc"]
 
 
 def check_settings(model: Any) -> None:
@@ -54,13 +73,20 @@ def check_settings(model: Any) -> None:
             whole_number(value, name)
 
 
-def problem_of(model: Any, corpus: Corpus, population: float | None = None) -> LDAProblem:
-    """The problem that an `LDA` is, with its settings checked, on documents that stand for so many."""
+def problem_of(model: Any, corpus: Corpus, population: float | None = None, found: bool = False) -> LDAProblem:
+    """The problem that an `LDA` is, with its settings checked, on documents that stand for so many.
+
+    ``found``: of an `LDA` whose number of topics was found, with these.
+    """
     from natgrad.models.lda.problem import LDAProblem, Local
 
     alpha, learn = checked_priors(model)
     check_settings(model)
     local = Local(model.local, model.local_tol, model.local_steps, float(model.skip_below), np.dtype(model.dtype).type)
+    finds = model.n_topics == "auto" and not found
+    if found and model.n_topics == "auto":
+        alpha = np.asarray(model.doc_prior_, np.float64)
     return LDAProblem(
-        corpus, alpha, model.topic_prior, local, batch_size=model.batch_size, population=population, learn=learn
-    )
+        corpus, alpha, model.topic_prior, local, batch_size=model.batch_size, population=population, learn=learn,
+        truncated=finds,
+    )  # fmt: skip

@@ -46,8 +46,8 @@ class LDAStream:
     _names: Any
     _data: Any
 
-    def _problem(self, corpus: Corpus, population: float | None = None) -> LDAProblem:
-        return problem_of(self, corpus, population)
+    def _problem(self, corpus: Corpus, population: float | None = None, found: bool = False) -> LDAProblem:
+        return problem_of(self, corpus, population, found)
 
     def _threads(self) -> AbstractContextManager[None]:
         from natgrad.models.threads import at_most
@@ -73,7 +73,7 @@ class LDAStream:
                 corpus = corpus.only(used)
                 grown_ones = np.full((len(components), held.corpus.n_words - components.shape[1]), self.topic_prior_)
                 components = np.hstack([components, grown_ones])[:, used]
-        problem = self._problem(corpus)
+        problem = self._problem(corpus, found=True)
         start = grown(problem, problem.at(components, state.t)._replace(hyper=state.hyper))
         method = VB() if self.method is None else None
         self._optimise(problem, start, Trace(), whole_number(self.max_passes, "max_passes"), method=method)
@@ -117,6 +117,11 @@ def fit_stream(
     model: LDA, stream: Stream, vocabulary: Sequence[Any] | None, n_documents: float | None, options: FitOptions
 ) -> None:
     """Fit a model to a stream; if a chunk is refused, the model stays as it was."""
+    if model.n_topics == "auto":
+        raise ValueError(
+            'n_topics="auto" compares exact bounds of all documents, which a stream has not: fit to a part of it in memory, then '
+            "partial_fit() goes on with the topics found; or give n_topics"
+        )
     if model.finish is not None:
         raise ValueError(f"finish={model.finish!r} needs all documents in memory: leave it out for a stream")
     documents = _Documents(model, stream, vocabulary)

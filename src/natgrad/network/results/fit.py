@@ -136,6 +136,16 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         moves = moves_of(self.problem, None, self.settings.order)
         return {} if moves is None else {part.plate: int(part.active(self.state).sum()) for part in moves.parts}
 
+    @property
+    def component_counts(self) -> dict[str, tuple[int, int]]:
+        """Along each plate from which hidden categories choose: components that are used, and places for them.
+
+        The same as places where the plate does not grow. `natgrad.compare` counts labellings by these.
+        """
+        from natgrad.network.start.components import counted_components
+
+        return counted_components(self.problem, self.state, self.settings.order)
+
     def elbo_by_node(self) -> dict[str, float]:
         """The bound's parts: E[log p(x | parents)] of each node, plus the entropy of q where it is hidden."""
         return self.problem.bound_by_node(self.state)

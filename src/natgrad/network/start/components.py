@@ -226,13 +226,8 @@ def moves_of(problem: NetworkProblem, asked: Any, order: tuple[str, ...]) -> Mov
     """
     if asked not in (None, "keep", False):
         raise ValueError(f'moves must be "keep", False or None, got {asked!r}')
-    nodes, plates = problem.plan.nodes, dict[str, set[str]]()
-    for gate, choices in choices_of(problem).items():
-        if gate in problem.blocks and (nodes[gate].categories or 0) > 1 and nodes[gate].family.name != "Binary":
-            hidden = {nodes[name].plates[axis].name for _, name, axis in choices if axis < len(nodes[name].plates)}
-            plates[gate] = hidden
-    grown = {plate.name for node in nodes.values() for plate in node.plates if plate.grow}
-    if unchosen := grown - set().union(*plates.values()):
+    plates, grown = _chosen_plates(problem), _grown_plates(problem)
+    if unchosen := grown - set[str]().union(*plates.values()):
         raise ValueError(
             f"plate {min(unchosen)!r} grows, and no hidden category chooses along it: leave out grow=True, or read what lies on "
             "it with a category, as in Normal(mu[z], …)"
@@ -243,21 +238,51 @@ def moves_of(problem: NetworkProblem, asked: Any, order: tuple[str, ...]) -> Mov
         raise ValueError(
             f'moves="keep" keeps the number of components, and plate {min(grown)!r} is to grow: leave out one of them'
         )
+    chosen = plates if asked == "keep" else {gate: names for gate, names in plates.items() if names & grown}
+    parts = _together(problem, chosen, grown, order)
+    if not parts:
+        raise ValueError('moves="keep" needs components: no hidden category chooses from anything in this network')
+    return Moves(parts, keep=asked == "keep")
+
+
+def counted_components(problem: NetworkProblem, state: State, order: tuple[str, ...]) -> dict[str, tuple[int, int]]:
+    """Along every plate from which hidden categories choose: the components used, and the places for them."""
+    grown = _grown_plates(problem)
+    return {
+        part.plate: (int(part.active(state).sum()) if part.plate in grown else part.size, part.size)
+        for part in _together(problem, _chosen_plates(problem), grown, order)
+    }
+
+
+def _grown_plates(problem: NetworkProblem) -> set[str]:
+    return {plate.name for node in problem.plan.nodes.values() for plate in node.plates if plate.grow}
+
+
+def _chosen_plates(problem: NetworkProblem) -> dict[str, set[str]]:
+    """For every hidden category, the plates along which it chooses."""
+    nodes = problem.plan.nodes
+    return {
+        gate: {nodes[name].plates[axis].name for _, name, axis in choices if axis < len(nodes[name].plates)}
+        for gate, choices in choices_of(problem).items()
+        if gate in problem.blocks and (nodes[gate].categories or 0) > 1 and nodes[gate].family.name != "Binary"
+    }
+
+
+def _together(
+    problem: NetworkProblem, plates: dict[str, set[str]], grown: set[str], order: tuple[str, ...]
+) -> tuple[NetworkComponents, ...]:
+    """Categories that choose along a plate in common are one set of components."""
     groups: list[tuple[set[str], list[str]]] = []
-    for gate in (g for g in order if g in plates and (asked == "keep" or plates[g] & grown)):
-        together = [group for group in groups if group[0] & plates[gate]]
+    for gate in (name for name in order if name in plates):
         names, members = set(plates[gate]), [gate]
-        for group in together:
+        for group in [group for group in groups if group[0] & plates[gate]]:
             names, members = names | group[0], [*group[1], *members]
             groups.remove(group)
         groups.append((names, members))
-    if not groups:
-        raise ValueError('moves="keep" needs components: no hidden category chooses from anything in this network')
-    parts = tuple(
+    return tuple(
         NetworkComponents(problem, members, min(names & grown or names, default=members[0]), order)
         for names, members in groups
     )
-    return Moves(parts, keep=asked == "keep")
 
 
 def start_of_one(problem: NetworkProblem, moves: Moves, start: State) -> State:

@@ -59,7 +59,7 @@ def run_section(subject: Subject, facts: Sequence[Fact]) -> Section:
     ]
     if trace is not None:
         body += [
-            tag("div", _bound_charts(trace), _step_charts(trace), class_="charts"),
+            tag("div", _bound_charts(trace), _size_charts(trace), _step_charts(trace), class_="charts"),
             _no_steps(trace),
             _numbers(trace),
         ]
@@ -136,6 +136,20 @@ def _bound_charts(trace: Trace) -> list[Html]:
             title="The held-out score against seconds", description=_in_words(held),
         )  # fmt: skip
         figures.append(tag("figure", chart, tag("figcaption", "The score of held-out data.")))
+    return figures
+
+
+def _size_charts(trace: Trace) -> list[Html]:
+    """K against steps, for every plate whose components moved."""
+    figures = []
+    for plate in dict.fromkeys(move.plate for move in trace.moves):
+        own = [move for move in trace.moves if move.plate == plate and move.kind != "start"]
+        size, accepted = trace.n_active(plate).astype(np.float64), sum(move.accepted for move in own)
+        words = f"From {int(size[0])} to {int(size[-1])}; {accepted} of {len(own)} moves were accepted."
+        axes = Axis("steps", low=0.0), Axis("K", low=0.0, high=float(size.max()) + 1.0)
+        title = f"The number of components along {plate!r}"
+        chart = line_chart([Line(trace["t"].astype(np.float64), size)], *axes, title=title, description=words)
+        figures.append(tag("figure", chart, tag("figcaption", f"{title}. {words}")))
     return figures
 
 

@@ -1,0 +1,50 @@
+"""`natgrad compare`: models of the same data side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from natgrad.cli.common import Command, emit, json_option, load_model
+from natgrad.cli.inputs import model_of, reading_options
+from natgrad.posterior.compare import compare as compared
+
+__all__ = ["compare"]
+
+
+@click.command(cls=Command, example="natgrad compare three.natgrad auto.natgrad")
+@click.argument("models", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option(
+    "--held-out", type=click.Path(path_type=Path), help="A file of data that no model has seen: each one's score on it."
+)
+@click.option("--picture", type=click.Path(path_type=Path), help="Where to write bounds against K, as an SVG.")
+@reading_options
+@json_option
+def compare(
+    models: tuple[Path, ...], held_out: Path | None, picture: Path | None, as_json: bool, **options: Any
+) -> None:
+    """Put models of the same data side by side: bounds, with and without labellings, and their score on a file.
+
+    The best is first: by its held-out score if there is one, otherwise by the bound with log of the labellings added.
+    """
+    fits = {path.name: load_model(path) for path in models}
+    found = compared(fits)
+    if held_out is not None:
+        scores = {name: fit.score(*model_of(fit).read(held_out, options, fit).arguments) for name, fit in fits.items()}
+        by_score = np.array([scores[name] for name in found.names])
+        order = np.argsort(-by_score, kind="stable")
+        columns = {**found.columns, "held_out": by_score}
+        found = type(found)(tuple(found.names[i] for i in order), {n: v[order] for n, v in columns.items()})
+    if picture is not None:
+        found.draw().save(picture)
+    rows = [
+        {
+            "model": name,
+            **{column: float(values[i]) for column, values in found.columns.items() if values[i] == values[i]},
+        }
+        for i, name in enumerate(found.names)
+    ]
+    emit({"models": rows}, str(found), as_json)

@@ -1,0 +1,120 @@
+"""The states of a hidden Markov model for `natgrad.inference.moves`: times of a state, split by what was seen at them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.io.npy import RowWriter
+from natgrad.data.sequences import Sequences
+from natgrad.inference.moves import Birth, GroupComponents
+from natgrad.inference.problem import State
+from natgrad.models.clusters import centres_of, nearest_of, scaled_natural
+from natgrad.models.hmm.forward_backward import count, whole_sequences
+from natgrad.models.hmm.problem import HMMModel, SequenceProblem
+from natgrad.models.hmm.start import rows_at, sliced, sums_of
+from natgrad.random import Stream, generator
+
+__all__ = ["HMMComponents", "found_states"]
+
+Floats = npt.NDArray[np.float64]
+# Parts of a state that are tried, sweeps of each on a slice of the data, and the least times that are split.
+PARTS, SWEEPS, LEAST_HELD = (2, 2, 4), 8, 4.0
+# Nats that a split may be behind after these sweeps, and still be worth more of them.
+BEHIND = 20.0
+# Times among which clusters are looked for.
+CANDIDATES = 4_000
+
+
+class HMMComponents(GroupComponents):
+    """States of a `SequenceProblem`; ``problem.truncated`` keeps those at their prior empty."""
+
+    problem: SequenceProblem
+
+    def __init__(self, problem: SequenceProblem) -> None:
+        emission = ((0,),) * len(problem.model.emission.prior)
+        axes = {"initial": ((0,),), "transition": ((0, 1),), "emission": emission}
+        super().__init__(problem, "state", problem.model.n_states, axes)
+
+    def held(self, state: State) -> Floats:
+        """Times in each state: first ones, and those that a transition led to."""
+        told = self.told(state)
+        return np.asarray(told["initial"][0] + told["transition"][0].sum(0))
+
+    def split(self, state: State, k: int, empty: Sequence[int], number: int, seed: int) -> Birth | None:
+        """The best of some ways, by the bound after some sweeps of a slice of the data."""
+        held = float(self.held(state)[k])
+        rng = generator(seed, Stream.MOVES, state.t, k, number)
+        whole = self.problem
+        part = SequenceProblem(sliced(whole.data, rng), whole.model, n_jobs=whole.n_jobs, truncated=True)
+        factor = part.data.n_times / whole.data.n_times
+        here = part.at(scaled_natural(part, state, factor), state.t)
+        states, rows = _marginals(part, here), rows_at(part.data)
+        own = np.flatnonzero(states[:, k] > 0.5)
+        base, best = _settled(part, here)[0], None
+        for size in PARTS:
+            places = [k, *empty[: size - 1]]
+            if len(places) < size or min(held, len(own)) < LEAST_HELD * size:
+                continue
+            seen = own if len(own) <= CANDIDATES else rng.choice(own, CANDIDATES, replace=False)
+            labels = nearest_of(rows, centres_of(rows[seen], size, rng))
+            if len(np.unique(labels[own])) < size:
+                continue
+            bound, found = _settled(part, _split_state(part, states, places, labels))
+            if best is None or bound > best[0]:
+                best = bound, found, places
+        if best is None:
+            return None
+        after = whole.at(scaled_natural(part, best[1], 1.0 / factor), state.t)
+        gain = float("nan") if best[0] > base - BEHIND else float("-inf")
+        return Birth(after, gain, tuple(best[2][1:]))
+
+
+def _marginals(part: SequenceProblem, state: State) -> Floats:
+    """q(x_t) of all times [T, K]."""
+    weights, places = part.weights(state), part.places(state)
+    with RowWriter(None, (part.data.n_times, len(places)), np.float64) as rows:
+        count(weights, whole_sequences(weights, part.data, None, part.n_jobs), part.n_sums, part.n_jobs, rows)
+    out = np.zeros((part.data.n_times, part.model.n_states))
+    out[:, places] = rows.result
+    return out
+
+
+def _split_state(part: SequenceProblem, states: Floats, places: list[int], labels: Any) -> State:
+    """The state in which the times of one state are shared out by their labels; pairs as if times were independent."""
+    k, new = places[0], states.copy()
+    new[:, places] = states[:, [k]] * (labels[:, None] == np.arange(len(places)))
+    inside = np.ones(len(new), bool)
+    inside[part.data.ends[:-1]] = False
+    later = np.flatnonzero(inside)
+    pairs = new[later - 1].T @ new[later]
+    return part.from_counts(new[part.data.ends[:-1]].sum(0), pairs, sums_of(part, new))
+
+
+def _settled(part: SequenceProblem, state: State) -> tuple[float, State]:
+    bound = -np.inf
+    for _ in range(SWEEPS):
+        before, (state, bound, _, _) = bound, part.sweep(state)
+        if bound - before <= 0.1:
+            break
+    return bound, state
+
+
+def found_states(model: HMMModel, state: State) -> tuple[HMMModel, State]:
+    """Priors and state of the states that hold something alone, the most frequent first."""
+    nothing = Sequences(np.zeros(0, np.uint8), np.zeros((0, 1)), np.zeros(1, np.int64))
+    components = HMMComponents(SequenceProblem(nothing, model))
+    held = components.held(state)
+    order = np.argsort(-held, kind="stable")
+    order = order[components.active(state)[order]]
+    emission: Any = type(model.emission)
+    own = emission(**{**model.emission.arguments, "n_states": len(order)})
+    lam = dict(state.lam)
+    lam["initial"] = (state.lam["initial"][0][order],)
+    lam["transition"] = (state.lam["transition"][0][np.ix_(order, order)],)
+    lam["emission"] = tuple(part[order] for part in state.lam["emission"])
+    fewer = HMMModel(model.initial[order], model.transition[np.ix_(order, order)], own)
+    return fewer, SequenceProblem(nothing, fewer).at(lam, state.t)

@@ -1,0 +1,183 @@
+"""Fits in; a table of their bounds, with and without the labellings of their components, and of their scores, out."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.showing import reporter
+
+__all__ = ["Comparison", "compare"]
+
+Floats = npt.NDArray[np.float64]
+# The attributes of ready models that count exchangeable components: as found, and the setting of the most.
+COUNTED = (("n_components_", "max_components"), ("n_topics_", "max_topics"), ("n_states_", "max_states"))
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Fits side by side, the best first: prints as text, and in notebooks as a table.
+
+    Attributes
+    ----------
+    names : of the fits
+    columns : {"K", "bound", "corrected", "held_out", "loo", "seconds": array [fits]}; NaN where a fit does not say
+    """
+
+    names: tuple[str, ...]
+    columns: Mapping[str, Floats]
+
+    def __getitem__(self, column: str) -> Floats:
+        if column not in self.columns:
+            raise KeyError(f"{column!r} is not a column; these are {', '.join(self.columns)}")
+        return self.columns[column]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def best(self) -> str:
+        """The name of the first: by held-out score, otherwise LOO, otherwise the corrected bound."""
+        return self.names[0]
+
+    def to_pandas(self) -> Any:
+        """The table as a pandas DataFrame."""
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("to_pandas() needs pandas: pip install 'natgrad[table]'") from None
+        return pandas.DataFrame(dict(self.columns), index=list(self.names))
+
+    def draw(self) -> Any:
+        """The bounds, with and without the correction, against K, as an SVG; ``.save(path)`` writes it."""
+        return reporter("charts.comparison").draw_comparison(self)
+
+    def _cells(self) -> dict[str, list[str]]:
+        """Texts of the columns that some fit has."""
+        return {
+            name: ["–" if math.isnan(value) else f"{value:.0f}" if name == "K" else f"{value:.7g}" for value in values]
+            for name, values in self.columns.items()
+            if not np.isnan(values).all()
+        }
+
+    def __str__(self) -> str:
+        width = max(map(len, self.names))
+        lines = [" " * width, *(name.ljust(width) for name in self.names)]
+        for heading, cells in self._cells().items():
+            wide = max([len(heading), *map(len, cells)])
+            lines = [f"{line}  {cell.rjust(wide)}" for line, cell in zip(lines, [heading, *cells], strict=True)]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        cells = self._cells()
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in cells)
+        body = "".join(
+            f"<tr><th>{html.escape(name)}</th>{''.join(f'<td>{column[i]}</td>' for column in cells.values())}</tr>"
+            for i, name in enumerate(self.names)
+        )
+        return f"<table><tr><th></th>{head}</tr>{body}</table>{self.draw()}"
+
+
+def compare(fits: Mapping[str, Any] | Sequence[Any], held_out: Any = None) -> Comparison:
+    """Fits of the same data side by side: the bound, the bound corrected for labellings, held-out score and LOO.
+
+    A bound is that of one labelling of the components; the posterior has one mode for each, and all hold the same mass. Adding
+    log K!, or log of the ways to choose K places of as many as there may be, where K was found, makes bounds of different K
+    comparable. Bounds compare models of the same data alone; nobody checks that.
+
+    Parameters
+    ----------
+    fits : {name: fit}, or a list
+        Fits of networks, fitted estimators, files that `load` reads, and posteriors of ArviZ with a ``log_likelihood`` group,
+        whose LOO is computed by ArviZ.
+    held_out : optional
+        Data that no fit has seen; the ``score`` of every estimator on them.
+
+    Examples
+    --------
+    >>> import numpy as np, natgrad as ng
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(-4.0, 1.0, (60, 1)), rng.normal(4.0, 1.0, (60, 1))])
+    >>> found = ng.compare({f"K = {k}": ng.GaussianMixture(k, seed=0).fit(X) for k in (1, 2, 3)})
+    >>> found.names[-1]
+    'K = 1'
+    >>> [int(k) for k in sorted(found["K"])]
+    [1, 2, 3]
+    """
+    named = dict(fits) if isinstance(fits, Mapping) else {_default_name(fit, i): fit for i, fit in enumerate(fits)}
+    if not named:
+        raise ValueError("compare needs fits: compare({name: fit, …})")
+    rows = {str(name): _measured(str(name), fit, held_out) for name, fit in named.items()}
+    columns = {key: np.array([row[key] for row in rows.values()]) for key in next(iter(rows.values()))}
+    key = next(
+        (columns[name] for name in ("held_out", "loo") if not np.isnan(columns[name]).all()), columns["corrected"]
+    )
+    order = np.argsort(np.where(np.isnan(key), np.inf, -key), kind="stable")
+    return Comparison(tuple(np.array(list(rows))[order].tolist()), {n: values[order] for n, values in columns.items()})
+
+
+def _default_name(fit: Any, number: int) -> str:
+    return f"{number}: {type(fit).__name__}"
+
+
+def _measured(name: str, fit: Any, held_out: Any) -> dict[str, float]:
+    bound = getattr(fit, "elbo_", getattr(fit, "elbo", None))
+    likelihood = _has_log_likelihood(fit)
+    if bound is None and not likelihood:
+        raise TypeError(
+            f"compare: {name!r} is a {type(fit).__name__}, which has no bound: give fits, or fitted estimators"
+        )
+    value = math.nan if bound is None else float(bound)
+    size, labellings = _components(fit)
+    trace = getattr(fit, "trace_", getattr(fit, "trace", None))
+    score = math.nan
+    if held_out is not None and hasattr(fit, "score"):
+        score = float(fit.score(held_out))
+    return {
+        "K": float(size) if size else math.nan,
+        "bound": value,
+        "corrected": value + labellings,
+        "held_out": score,
+        "loo": _loo(fit) if likelihood else math.nan,
+        "seconds": float(trace.last.seconds) if trace is not None and len(trace) else math.nan,
+    }
+
+
+def _components(fit: Any) -> tuple[int, float]:
+    """K, and the logarithm of the number of labellings that give the same fit."""
+    for name, most in COUNTED:
+        if hasattr(fit, name):
+            k, auto = int(getattr(fit, name)), name.rstrip("_")
+            room = int(getattr(fit, most)) if getattr(fit, auto, None) == "auto" else k
+            return k, _log_ways(room, k)
+    counted: Mapping[str, tuple[int, int]] = getattr(fit, "component_counts", {})
+    total, ways = 0, 0.0
+    for k, room in counted.values():
+        total, ways = total + k, ways + _log_ways(room, k)
+    return total, ways
+
+
+def _log_ways(room: int, k: int) -> float:
+    """Log of room! / (room − k)!."""
+    return math.lgamma(room + 1) - math.lgamma(room - k + 1)
+
+
+def _has_log_likelihood(fit: Any) -> bool:
+    return "log_likelihood" in getattr(fit, "children", {})
+
+
+def _loo(fit: Any) -> float:
+    try:
+        from arviz_stats import loo
+    except ImportError:
+        raise ImportError("LOO needs arviz-stats: pip install 'natgrad[arviz]'") from None
+    found = loo(fit)
+    return float(getattr(found, "elpd", getattr(found, "elpd_loo", math.nan)))

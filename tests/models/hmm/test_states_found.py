@@ -1,0 +1,103 @@
+"""`n_states="auto"`: states are born, merged and deleted on the exact bound, for every emission."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import natgrad as ng
+
+STATES = np.repeat(np.arange(18) % 3, 10)
+
+
+def data(kind: str, seed: int = 0) -> npt.NDArray[Any]:
+    rng = np.random.default_rng(seed)
+    if kind == "gaussian":
+        return np.array([[-6.0, 0.0], [0.0, 6.0], [6.0, 0.0]])[STATES] + rng.normal(size=(180, 2))
+    if kind == "poisson":
+        return rng.poisson(np.array([1.0, 12.0, 50.0])[STATES])[:, None]
+    if kind == "bernoulli":
+        chance = np.array(
+            [[0.9, 0.9, 0.1, 0.1, 0.5, 0.1], [0.1, 0.9, 0.9, 0.1, 0.9, 0.5], [0.1, 0.1, 0.1, 0.9, 0.1, 0.9]]
+        )
+        return (rng.random((180, 6)) < chance[STATES]).astype(int)
+    return ((rng.random(180) < 0.9) * (2 * STATES + 1) - (rng.random(180) < 0.4)).clip(0)[:, None]
+
+
+MODELS: dict[str, Any] = {
+    "gaussian": ng.GaussianHMM,
+    "poisson": ng.PoissonHMM,
+    "bernoulli": ng.BernoulliHMM,
+    "categorical": ng.CategoricalHMM,
+}
+
+
+@pytest.mark.parametrize("kind", ["gaussian", *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(MODELS)[1:])])
+def test_states_are_found_and_the_bound_never_falls(kind: str) -> None:
+    model = MODELS[kind]("auto", max_states=6, sticky=1.0).fit(data(kind))
+    assert model.n_states_ == 3 == len(model.startprob_) == len(model.transmat_)
+    bounds = model.trace_["elbo"]
+    assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
+    assert [move.kind for move in model.trace_.moves if move.accepted][:2] == ["start", "birth"]
+    path = model.predict(data(kind))
+    assert all((np.bincount(path[state == STATES], minlength=3).max() > 50) for state in range(3))
+
+
+def test_files_and_checkpoints(tmp_path: Path) -> None:
+    x, options = data("gaussian"), {"max_states": 6, "sticky": 1.0}
+    whole = ng.GaussianHMM("auto", **options).fit(x)
+    ng.GaussianHMM("auto", max_steps=3, **options).fit(x, checkpoint=tmp_path / "run", every=1)
+    again = ng.GaussianHMM("auto", **options).fit(x, checkpoint=tmp_path / "run", every=1, resume=True)
+    assert again.elbo_ == whole.elbo_
+    assert again.trace_.moves == whole.trace_.moves
+    assert (again.means_ == whole.means_).all()
+    whole.save(tmp_path / "a.natgrad")
+    loaded = ng.load(tmp_path / "a.natgrad")
+    assert loaded.n_states_ == 3
+    assert (loaded.predict(x) == whole.predict(x)).all()
+    assert loaded.partial_fit(x).n_states_ == 3
+
+
+def test_a_truncated_model_has_the_bound_of_the_whole() -> None:
+    """States at their prior get no times: q is restricted, so the bound is no higher than with all of them."""
+    from natgrad.models.hmm.components import HMMComponents
+    from natgrad.models.hmm.problem import SequenceProblem
+    from natgrad.models.hmm.start import start_of_one
+
+    model = ng.GaussianHMM("auto", max_states=4)
+    x = data("gaussian")
+    model.n_features_in_ = 2
+    priors = model._model(x)
+    sequences = model._sequences(x, None, None, priors.emission)
+    part, full = SequenceProblem(sequences, priors, truncated=True), SequenceProblem(sequences, priors)
+    state = part.sweep(start_of_one(part)).state
+    assert part.bound(state) <= full.bound(state) + 1e-9
+    assert part.bound(state) == pytest.approx(full.bound(state), abs=1e-2)
+    components = HMMComponents(part)
+    birth = components.split(state, 0, [1, 2, 3], 0, 0)
+    assert birth is not None
+    merged = components.merge(components.merge(birth.state, 0, 1), 0, 2) if len(birth.born) > 1 else birth.state
+    assert components.held(merged).sum() == pytest.approx(180.0, abs=1e-6)
+
+
+def test_keep_is_never_worse() -> None:
+    x = data("gaussian")
+    poor, kept = ng.GaussianHMM(3, n_init=1, seed=2).fit(x), ng.GaussianHMM(3, n_init=1, seed=2).fit(x, moves="keep")
+    assert kept.elbo_ >= poor.elbo_ - 1e-6
+    assert kept.n_states_ == 3
+
+
+def test_what_cannot_be_is_refused() -> None:
+    x = data("gaussian")
+    with pytest.raises(ValueError, match="have an order"):
+        ng.GaussianHMM("auto", topology="left-to-right").fit(x)
+    with pytest.raises(ValueError, match="labels name states"):
+        ng.GaussianHMM("auto").fit(x, labels=STATES)
+    with pytest.raises(ValueError, match="partial_fit sees a part"):
+        ng.GaussianHMM("auto").partial_fit(x)
+    with pytest.raises(ValueError, match="an iterator is read once"):
+        ng.GaussianHMM("auto").fit(iter([x]))
+    with pytest.raises(ValueError, match="n_states must be"):
+        ng.GaussianHMM("some").fit(x)  # type: ignore[arg-type]
