@@ -18,6 +18,8 @@ __all__ = ["Starts", "best_start"]
 
 # Nats by which a start has to be higher than the first to be worth more steps; two that lead to one optimum are not.
 WORTH = 0.01
+# Rounds after which nobody waits any longer.
+LONGEST = 40
 
 
 class Starts(NamedTuple):
@@ -34,6 +36,7 @@ class Starts(NamedTuple):
         what begins slowly may end higher. 0: they are dropped like the others
     names : what the candidates are called in the trace
     kinds : what kind each of them is of
+    lasting : candidates that go on as long as they may overtake the first, however slowly they begin
     """
 
     candidates: Sequence[Callable[[], State]]
@@ -44,6 +47,7 @@ class Starts(NamedTuple):
     patience: int = 0
     names: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
+    lasting: frozenset[int] = frozenset()
 
 
 class _Trial(NamedTuple):
@@ -110,6 +114,7 @@ def _going_on(starts: Starts, found: list[_Trial], n_rounds: int) -> list[_Trial
     asked = {trial.number for trial in found[: len(found) // 2]}
     if n_rounds <= starts.patience:
         asked |= {trial.number for trial in (*best.values(), *found[:2])}
+    asked |= starts.lasting if n_rounds <= LONGEST else frozenset()
     others = [trial for trial in found[1:] if trial.number in asked and _may_overtake(trial, found[0])]
     return [found[0], *others] if others else []
 

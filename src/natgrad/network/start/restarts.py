@@ -42,6 +42,7 @@ class _Candidate(NamedTuple):
     kind: str  # clusters, points, draws, …
     make: Callable[[], State]
     order: tuple[str, ...]
+    lasts: bool = False  # whether it is followed to its end, if it may be the highest
 
 
 class _Sweeps(NothingToFinish):
@@ -90,6 +91,7 @@ def find_start(
         patience=ROUNDS,
         names=tuple(candidate.name for candidate in found),
         kinds=tuple(candidate.kind for candidate in found),
+        lasting=frozenset(n for n, candidate in enumerate(found) if candidate.lasts),
     )
 
 
@@ -119,8 +121,11 @@ def _automatic(problem: NetworkProblem, seed: int, n_init: int | None) -> list[_
         if number % 2 or is_large:  # draws go in another order, which would be compiled, too
             found += _of(problem, "kmeans", seed, number, seeds=True)[:1]
         else:
-            found += _of(problem, "random", seed, number)
-    return found
+            found += _of(problem, "random", seed, number - 2)
+    if is_large:
+        return found
+    # What init="kmeans" and init="random" would begin with last: whoever leaves the choice to us should not end lower.
+    return [candidate._replace(lasts="again" not in candidate.name) for candidate in found]
 
 
 def _of(problem: NetworkProblem, init: Init, seed: int, number: int, seeds: bool = False) -> list[_Candidate]:
