@@ -15,7 +15,7 @@ import numpy as np
 from natgrad.cli.common import Command, UserError, load_model
 from natgrad.network.bind.bound import open_tables
 from natgrad.network.bind.tables import Table, TableChunks
-from natgrad.network.results.fit import SavedFit
+from natgrad.network.results.saved import SavedFit
 
 __all__ = ["opened", "predict_table", "update"]
 

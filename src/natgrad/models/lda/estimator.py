@@ -20,7 +20,6 @@ from natgrad.data.stream import as_stream
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.steppers.group_memory import rows_of
 from natgrad.inference.trace import Trace
 from natgrad.models.lda.coherence import How, coherence
 from natgrad.models.lda.files import LDAFiles, state_table
@@ -31,15 +30,14 @@ from natgrad.models.lda.topics import (
     Alignment,
     By,
     aligned,
-    completed,
+    completion,
+    nearest,
     ranked_words,
     shared_words,
-    split_tokens,
     tell_empty_topics,
 )
 from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from natgrad.posterior.export import Posterior, factors_of
-from natgrad.posterior.factor import Factor
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
 from natgrad.renamed import says_new_names
 from natgrad.validation import whole_number
@@ -216,7 +214,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
             return self
         problem = self._problem(with_words(as_corpus(X, vocabulary)))
         self._optimise(
-            problem, lambda: problem.start(int(self.seed)), Trace(), whole_number(self.max_passes, "max_passes"), keep,
+            problem,
+            lambda: problem.start(int(self.seed)),
+            Trace(),
+            whole_number(self.max_passes, "max_passes"),
+            keep,
             moves=moves,
         )
         self._data = HeldDocuments(problem.corpus, vocabulary is None and isinstance(X, (list, tuple)))
@@ -314,10 +316,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
             return float(np.exp(-self.score(X)))
         if how != "completion":
             raise ValueError(f'how must be "bound" or "completion", got {how!r}')
-        read, predicted = split_tokens(self._held_out(X), np.random.default_rng([int(self.seed), 1]))
-        if predicted.n_tokens == 0:
-            raise ValueError("X has too few words to predict any")
-        return float(np.exp(-completed(self.transform(read), self.topics_, predicted) / predicted.n_tokens))
+        rng = np.random.default_rng([int(self.seed), 1])
+        return float(np.exp(-completion(self.transform, self.topics_, self._held_out(X), rng)))
 
     def top_words(self, n: int = 10, by: By = "probability") -> list[list[Any]]:
         """The n first words of each topic: the likeliest, the most typical ("lift"), or both ("relevance")."""
@@ -336,9 +336,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
 
     def similar_documents(self, query: Any, X: Any, n: int = 10) -> tuple[Ints, Floats]:
         """The n documents of X nearest to one document, and Σ_k √(θ_k θ'_k) with each: 1 for the same shares, 0 for none."""
-        closeness = np.sqrt(self.transform(X)) @ np.sqrt(self.infer(query))
-        order = np.argsort(-closeness, kind="stable")[: whole_number(n, "n")]
-        return order, closeness[order]
+        return nearest(self.transform(X), self.infer(query), whole_number(n, "n"))
 
     def align(self, other: LDA) -> Alignment:
         """The one-to-one match with the topics of another fit, by total variation over the words that both have."""
@@ -408,16 +406,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
 
             problem, state = found_topics(problem, state)
         self.n_topics_: int = problem.n_topics
-        block = problem.blocks["phi"]
         self.__dict__.pop("draws_moments_", None)  # of another run
         # The seed is kept apart from the parameter, which may be changed before the next fit.
         self._state, self._fitted, self._seed = state, problem, int(self.seed) if seed is None else seed
-        posterior = factors_of(problem.blocks, state)
-        if rows := rows_of(problem, state, self._seed):
-            gamma = np.empty((problem.n_groups, problem.n_topics))
-            for groups, (part,) in rows:
-                gamma[slice(None) if groups is None else groups] = part
-            posterior["theta"] = Factor("theta", block.family, ("doc",), (gamma - 1.0,))
+        posterior = factors_of(problem.blocks, state) | problem.shares(state, self._seed)
         self._names = names = problem.corpus.vocabulary
         self.posterior_ = Posterior(posterior, axes={"phi": ("word",), "theta": ("topic",)}, labels={"word": names})
         self.components_: Floats = np.ascontiguousarray(state.lam["phi"][0] + 1.0)

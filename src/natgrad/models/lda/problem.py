@@ -24,6 +24,7 @@ from natgrad.data.corpus import Corpus
 from natgrad.families import Dirichlet
 from natgrad.inference.executors.threads import BroadcastArgument, Call, even_cuts
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, Hyper, State
+from natgrad.inference.steppers.group_memory import rows_of
 from natgrad.kernels.lda import plain
 from natgrad.kernels.lda.documents import LANES, row_products
 from natgrad.kernels.memory import aligned_empty
@@ -44,6 +45,7 @@ from natgrad.models.lda.parts import (
 )
 from natgrad.models.lda.start import first_topics, revived_topics
 from natgrad.models.threads import threads_for
+from natgrad.posterior.factor import Factor
 from natgrad.random import Stream, generator
 
 __all__ = ["Inferred", "LDAProblem", "Local"]
@@ -363,6 +365,16 @@ class LDAProblem(GroupProblem):
         other = LDAProblem(corpus, here.doc_prior, here.topic_prior, self.local)
         other._weights_of = self._weights_of
         return other
+
+    def shares(self, state: State, seed: int) -> dict[str, Factor]:
+        """The factor of the fitted documents' shares, where the method remembers them."""
+        rows = rows_of(self, state, seed)
+        if not rows:
+            return {}
+        gamma = np.empty((self.n_groups, self.n_topics))
+        for groups, (part,) in rows:
+            gamma[slice(None) if groups is None else groups] = part
+        return {"theta": Factor("theta", self.blocks["phi"].family, ("doc",), (gamma - 1.0,))}
 
     def infer(self, state: State, groups: Ints | None = None, tol: float = 1e-4, limit: int = 1000) -> Inferred:
         """Documents given the topics, from equal shares."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,10 +16,10 @@ __all__ = [
     "Alignment",
     "By",
     "aligned",
-    "completed",
+    "completion",
+    "nearest",
     "ranked_words",
     "shared_words",
-    "split_tokens",
     "tell_empty_topics",
 ]
 
@@ -78,7 +79,24 @@ def shared_words(vocabulary: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple
     return here, there
 
 
-def split_tokens(corpus: Corpus, rng: np.random.Generator) -> tuple[Corpus, Corpus]:
+def nearest(shares: Floats, query: Floats, n: int) -> tuple[Ints, Floats]:
+    """The n rows of shares [D, K] closest to those of one document, and how close each is: Σ_k √(θ_k θ'_k)."""
+    closeness = np.sqrt(shares) @ np.sqrt(query)
+    order = np.argsort(-closeness, kind="stable")[:n]
+    return order, closeness[order]
+
+
+def completion(
+    shares_of: Callable[[Corpus], Floats], topics: Floats, corpus: Corpus, rng: np.random.Generator
+) -> float:
+    """The mean log probability of a word of the second half of each document, given the shares of its first half."""
+    read, predicted = _split_tokens(corpus, rng)
+    if predicted.n_tokens == 0:
+        raise ValueError("X has too few words to predict any")
+    return _completed(shares_of(read), topics, predicted) / predicted.n_tokens
+
+
+def _split_tokens(corpus: Corpus, rng: np.random.Generator) -> tuple[Corpus, Corpus]:
     """Each document's tokens in two halves at random: one to infer its shares from, one to predict."""
     counts = corpus.counts
     if (counts != np.round(counts)).any():
@@ -102,7 +120,7 @@ def split_tokens(corpus: Corpus, rng: np.random.Generator) -> tuple[Corpus, Corp
     return halves[0], halves[1]
 
 
-def completed(shares: Floats, topics: Floats, corpus: Corpus) -> float:
+def _completed(shares: Floats, topics: Floats, corpus: Corpus) -> float:
     """Σ over the tokens of a corpus of log Σ_k θ_dk φ_kv."""
     total = 0.0
     by_word: Any = np.ascontiguousarray(topics.T)

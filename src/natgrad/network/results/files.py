@@ -15,8 +15,9 @@ from natgrad.inference.problem import State
 from natgrad.inference.schema import check, either, record, refuse
 from natgrad.inference.steppers.group_memory import BatchMemory, GroupMemory
 from natgrad.inference.trace import Stop, Trace
-from natgrad.network.results.fit import SavedFit, Settings
+from natgrad.network.results.fit import Settings
 from natgrad.network.results.records import FormerMemory
+from natgrad.network.results.saved import SavedFit
 from natgrad.posterior.factor import Factor
 from natgrad.posterior.files.tables import METHOD, STEP, memory_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +15,7 @@ from natgrad.errors import PlateMismatch
 from natgrad.inference.auto import Control
 from natgrad.inference.engine import Result
 from natgrad.inference.methods import Method
-from natgrad.inference.problem import Block, State
-from natgrad.inference.schema import Misfit, check
+from natgrad.inference.problem import State
 from natgrad.inference.trace import Stop, Trace
 from natgrad.network.language.columns import RecordedNode
 from natgrad.network.language.expressions import CATEGORY
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from natgrad.posterior.response.result import LinearResponse
     from natgrad.posterior.summary import Summary
 
-__all__ = ["Fit", "SavedFit", "Settings"]
+__all__ = ["Fit", "Settings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,83 +336,3 @@ def _on_host(value: Any) -> Any:
         parts = [_on_host(part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     return np.asarray(value) if hasattr(value, "__array__") else value
-
-
-@dataclass(frozen=True)
-class SavedFit(TableMixin, ExportMixin, ShowMixin):
-    """A fit that was loaded from a file: what it found, without the network and the data that it was found with.
-
-    ``saved["mu"]`` is the factor of node ``mu``. `attach` gives the whole `Fit` back.
-
-    Attributes
-    ----------
-    factors : {name: Factor}
-    elbo, trace, stop, settings, state : as in `Fit`
-    """
-
-    factors: Mapping[str, Factor]
-    state: State
-    trace: Trace
-    stop: Stop
-    settings: Settings
-    elbo: float
-    auxiliary: tuple[str, ...] = ()  # nodes that others declared: not listed, but there when asked for
-    binding: Binding | None = None
-
-    @property
-    def _labels(self) -> Mapping[str, Any]:  # type: ignore[override]
-        return {} if self.binding is None else self.binding.domain.labels(self.binding.template)
-
-    def __getitem__(self, name: str) -> Factor:
-        if name not in self.factors:
-            raise KeyError(f"{name!r} is not a hidden node of this fit; these are {', '.join(self)}")
-        return replace(self.factors[name], labels=self._labels)
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name in self.factors if name not in self.auxiliary)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.factors
-
-    def attach(self, network: Any) -> Fit:
-        """The fit of a network that is declared as it was: predictions, and more steps with ``continue_``.
-
-        Parameters
-        ----------
-        network : Network, with the same hidden nodes; its data are not compared
-        """
-        blocks = network.problem.blocks
-        if list(blocks) != list(self.factors):
-            raise ValueError(f"the network has hidden nodes {', '.join(blocks)}, and the fit {', '.join(self.factors)}")
-        for name, factor in self.factors.items():
-            block, shape = blocks[name], factor.lam[0].shape[: len(factor.plates)]
-            if (block.family, block.plates, tuple(block.shape)) != (factor.family, factor.plates, shape):
-                raise ValueError(
-                    f"{name!r} is {block.family.name} on {dict(zip(block.plates, block.shape, strict=True))} in the network, and "
-                    f"{factor.family.name} on {dict(zip(factor.plates, shape, strict=True))} in the fit"
-                )
-        from natgrad.network.results.files import shapes_of, state_table
-
-        try:
-            check(self.state, state_table(shapes_of(network.problem)), where="the state")
-        except Misfit as reason:
-            raise ValueError(f"the fit is not one of this network: {reason}") from None
-        state = _measured_anew(self.state, self.factors, blocks)
-        return Fit(network.problem, Result(state, self.trace, self.stop), self.settings, network._continue)
-
-    def __repr__(self) -> str:
-        return f"<SavedFit of {', '.join(self)}: {self.trace!r}; {self.stop}>"
-
-
-def _measured_anew(state: State, factors: Mapping[str, Factor], blocks: Mapping[str, Block]) -> State:
-    """The state of a network whose locations are measured from elsewhere, because its data are others."""
-    lam, mu = dict(state.lam), dict(state.mu)
-    moved = False
-    for name, block in blocks.items():
-        old, new = (np.zeros(()) if o is None else o for o in (factors[name].origin, block.origin))
-        if np.any(old != new):
-            moved = True
-            lam[name] = shifted(block.family, lam[name], old - new)
-            mu[name] = block.family.expected_stats(lam[name])
-    # What a method remembers is in the old coordinates, and a method can do without.
-    return state._replace(lam=lam, mu=mu, memory={}) if moved else state
