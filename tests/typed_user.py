@@ -26,7 +26,7 @@ def networks() -> float:
     print(fit.linear_response()["mu"].std(), fit.draws(n=10, verbose=False)["mu"].mean(), fit.predictive("x").mean())
     ng.Bernoulli("b", ng.Beta("p", 1.0, 1.0), observed=1)
     ng.Binomial("c", 3, 0.5, observed=1)
-    ng.Poisson("d", ng.Exponential("rate", 1.0), observed=2)
+    ng.Poisson("d", ng.language.Exponential("rate", 1.0), observed=2)
     ng.Multinomial("e", 3, [0.5, 0.5], observed=[1, 2])
     ng.MultivariateNormal("f", np.zeros(2), ng.Wishart("W", 3.0, np.eye(2)))
     ng.MarkovChain("s", [0.5, 0.5], [[0.9, 0.1], [0.1, 0.9]], plate=ng.Plate("time", 5))
@@ -35,7 +35,7 @@ def networks() -> float:
     ng.table(np.eye(2))
     ng.diag(ng.Gamma("relevance", 1.0, 1.0, plate=component))
     process = ng.GaussianProcess("g", ng.covariance.RBF(), inducing=np.zeros((2, 1)))
-    print(process, ng.language.Normal, ng.HeldOut(rng.normal(size=3)), ng.load)
+    print(process, ng.language.Normal, ng.HeldOut(rng.normal(size=3)), ng.load, ng.compare)
     return fit.elbo
 
 
