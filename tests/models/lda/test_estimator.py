@@ -118,7 +118,7 @@ def test_an_empty_document_keeps_the_prior_and_changes_no_score():
 
 
 def test_bound_rises_and_posterior_is_there():
-    model = ng.LDA(5, seed=2, dtype="float64", skip_below=0.0, tol=1e-6, max_passes=100).fit(drawn().counts)
+    model = ng.LDA(5, seed=2, dtype="float64", skip_below=0.0, tol=1e-6, max_passes=500).fit(drawn().counts)
     bounds = model.trace_["elbo"]
     bounds = bounds[np.isfinite(bounds)]
     assert np.diff(bounds).min() >= -1e-10 * np.abs(bounds).max()
