@@ -34,7 +34,9 @@ MODELS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["gaussian", *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(MODELS)[1:])])
+@pytest.mark.parametrize(
+    "kind", ["gaussian", *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(MODELS)[1:])]
+)
 def test_states_are_found_and_the_bound_never_falls(kind: str) -> None:
     model = MODELS[kind]("auto", max_states=6, sticky=1.0).fit(data(kind))
     assert model.n_states_ == 3 == len(model.startprob_) == len(model.transmat_)

@@ -216,7 +216,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
             return self
         problem = self._problem(with_words(as_corpus(X, vocabulary)))
         self._optimise(
-            problem, lambda: problem.start(int(self.seed)), Trace(), whole_number(self.max_passes, "max_passes"), keep,
+            problem,
+            lambda: problem.start(int(self.seed)),
+            Trace(),
+            whole_number(self.max_passes, "max_passes"),
+            keep,
             moves=moves,
         )
         self._data = HeldDocuments(problem.corpus, vocabulary is None and isinstance(X, (list, tuple)))
