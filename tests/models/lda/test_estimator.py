@@ -118,7 +118,7 @@ def test_an_empty_document_keeps_the_prior_and_changes_no_score():
 
 
 def test_bound_rises_and_posterior_is_there():
-    model = ng.LDA(5, seed=2, dtype="float64", skip_below=0.0, tol=1e-6, max_passes=100).fit(drawn().counts)
+    model = ng.LDA(5, seed=2, dtype="float64", skip_below=0.0, tol=1e-6, max_passes=500).fit(drawn().counts)
     bounds = model.trace_["elbo"]
     bounds = bounds[np.isfinite(bounds)]
     assert np.diff(bounds).min() >= -1e-10 * np.abs(bounds).max()
@@ -297,11 +297,11 @@ def test_a_table_brings_new_words_to_a_stream():
 
 
 def test_what_has_converged_has_nothing_left_that_exact_sweeps_would_gain():
-    """Documents that all begin anew, solved to the end: 52 nats were gained so from a fit that had said 0.4."""
-    rng = np.random.default_rng(1)
-    topics = rng.dirichlet(np.full(120, 0.05), 8)
-    table = np.stack([rng.multinomial(50, rng.dirichlet(np.full(8, 0.1)) @ topics) for _ in range(200)])
-    model = ng.LDA(8, max_passes=400).fit(table)
+    """All documents begun anew, solved to the end: 4.3 nats were gained so where 0.4 were said, up to 770 from larger fits."""
+    rng = np.random.default_rng(0)
+    topics = rng.dirichlet(np.full(100, 0.05), 6)
+    table = np.stack([rng.multinomial(60, rng.dirichlet(np.full(6, 0.1)) @ topics) for _ in range(150)])
+    model = ng.LDA(6, max_passes=400).fit(table)
     assert model.stop_.converged
     problem = model._response_problem(table)
     after, _ = swept(problem, model._state)
