@@ -24,7 +24,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 # What is returned, and so has no public name of its own.
 RESULTS = {
     "Fit": "natgrad.network.results.fit",
-    "SavedFit": "natgrad.network.results.fit",
+    "SavedFit": "natgrad.network.results.saved",
     "Factor": "natgrad.posterior.factor",
     "Summary": "natgrad.posterior.summary",
     "Plots": "natgrad.report.charts.plots",
