@@ -100,7 +100,7 @@ CASES: dict[str, Callable[..., Any]] = {
     "MF, messages": factors(method=ng.Children(2), **KNOWN),
     "MF, messages of a batch": factors(method=ng.GlobalBatch(20), **KNOWN),
     "MF, Robbins–Monro": factors(method=ng.Children(2), step=ng.RobbinsMonro(first=0.02, forgetting=0.6), **KNOWN),
-    "MF, likes alone": factors("likes", likelihood="bernoulli"),
+    "MF, likes alone": factors("likes", likelihood="bernoulli", n_negatives=4.0),
     "MF, counts": factors("counts", likelihood="poisson"),
     "HMM, Gaussian": chains(ng.GaussianHMM, "real"),
     "HMM, categories": chains(ng.CategoricalHMM, "codes", sticky=2.0),

@@ -35,7 +35,7 @@ class Chunks:
 
 def test_likes_have_one_clock_for_all_their_draws_of_dislikes(rng):
     """Each draw began its own clock: with a slow callback a second became eight."""
-    model = ng.MatrixFactorization(2, likelihood="bernoulli", max_seconds=0.3, tol=0.0)
+    model = ng.MatrixFactorization(2, likelihood="bernoulli", n_negatives=4, max_seconds=0.3, tol=0.0)
     seen = []
 
     def slow(progress):
@@ -51,9 +51,9 @@ def test_likes_have_one_clock_for_all_their_draws_of_dislikes(rng):
 def test_likes_have_one_count_of_messages(rng):
     """Each phase counted from zero, so that twice as many as allowed were read."""
     X = likes(rng)
-    free = ng.MatrixFactorization(2, likelihood="bernoulli", max_steps=12, tol=0.0).fit(X)
+    free = ng.MatrixFactorization(2, likelihood="bernoulli", n_negatives=4, max_steps=12, tol=0.0).fit(X)
     limit = int(free.trace_["messages_read"][4]) + 1
-    model = ng.MatrixFactorization(2, likelihood="bernoulli", max_messages=limit, tol=0.0).fit(X)
+    model = ng.MatrixFactorization(2, likelihood="bernoulli", n_negatives=4, max_messages=limit, tol=0.0).fit(X)
     assert model.stop_.reason is Reason.MESSAGES
     assert len(model.trace_) == 6
     assert model.trace_["messages_read"][-2] < limit <= model.trace_["messages_read"][-1]

@@ -46,6 +46,8 @@ __all__ = ["Likes", "LikesProblem"]
 Floats = npt.NDArray[np.float64]
 # A stream of random numbers of its own; sweeps on one draw of dislikes, and draws, before the last one is kept to the end.
 SWEEPS, DRAWS = 3, 6
+# Dislikes drawn for each like where nobody says how many.
+DEFAULT_NEGATIVES = 4.0
 
 
 @final
@@ -211,6 +213,7 @@ class Likes:
         kept = learned or _learned(settings, ratings)
         self.learned, self.offset = {**kept, "features": features or kept.get("features") or {}}, float(kept["offset"])
         self.one_class = bool(kept["one_class"])
+        self.per_like = float(settings.n_negatives or DEFAULT_NEGATIVES)
         self.warm_up = WARM_UP if settings.learn_priors else 0
         known = 1.0 if settings.prior_precision is None else float(settings.prior_precision)
         self.priors = RatingPriors(settings.biases, known, 1.0, settings.learn_priors, learn_noise=False)
@@ -222,7 +225,7 @@ class Likes:
     def _pairs(self, ratings: Ratings, seed: int, draw: int) -> Ratings:
         """The likes, and a draw of dislikes where there are none."""
         return (
-            with_dislikes(ratings, self.settings.n_negatives, generator(seed, Stream.NEGATIVES, draw))
+            with_dislikes(ratings, self.per_like, generator(seed, Stream.NEGATIVES, draw))
             if self.one_class
             else ratings
         )
@@ -252,10 +255,10 @@ class Likes:
         """Some users anew; their dislikes are drawn by the popularity of the fit."""
         if self.one_class:
             popularity = np.asarray(self.learned["popularity"])
-            some = with_dislikes(some, self.settings.n_negatives, generator(0, Stream.NEGATIVES, 0), popularity)
+            some = with_dislikes(some, self.per_like, generator(0, Stream.NEGATIVES, 0), popularity)
         return folded_state(self._problem(some, rows=rows), ("u",), state, rows, steps)
 
-    def predictor(self, state: State) -> Predictor:
+    def predictor(self, state: State, ratings: Ratings) -> Predictor:
         """Probabilities; of likes alone, those of a pair among as many drawn by popularity, which orders items with it."""
         popular = np.asarray(self.learned["popularity"]) if self.one_class else None
         n_items = len(state.mu["v"][0])
@@ -299,7 +302,7 @@ def _learned(settings: RatingSettings, ratings: Ratings) -> dict[str, Any]:
             f"{ratings.values[bad[0]]:g} ({len(bad)} such)"
         )
     one_class = bool((ratings.values == 1).all())
-    share = 1.0 / (1.0 + settings.n_negatives) if one_class else float(ratings.values.mean())
+    share = 1.0 / (1.0 + (settings.n_negatives or DEFAULT_NEGATIVES)) if one_class else float(ratings.values.mean())
     if share == 0.0:
         raise ValueError('likelihood="bernoulli": there are only dislikes (0); nothing can be learned from them')
     offset = float(special.logit(share)) if settings.biases or one_class else 0.0

@@ -24,7 +24,7 @@ def check_settings(model: MatrixFactorization) -> None:
     whole_number(model.finish_sweeps, "finish_sweeps", least=2)
     for name in ("noise_precision", "prior_precision", "init_scale", "noise_dof", "n_negatives"):
         value = getattr(model, name)
-        if value is None and name in ("noise_precision", "prior_precision"):
+        if value is None and name in ("noise_precision", "prior_precision", "n_negatives"):
             continue
         if not 0 < real_number(value, name) < np.inf:
             raise ValueError(f"{name} must be > 0 and finite, got {value!r}")

@@ -22,7 +22,7 @@ from natgrad.data.held import HeldRatings
 from natgrad.data.rating_forms import as_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import BoundEvery, Phase, Result
-from natgrad.inference.methods import Method
+from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import Problem, State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace
@@ -98,8 +98,11 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
     noise_precision, prior_precision : float, optional
         τ and α where they are known, and where learned ones start; by default they fit the variance of the ratings if they are
         learned, and are 1 if not.
-    n_negatives : float
-        For likes alone: how many pairs are drawn as dislikes for each like, by the popularity of items, anew every few steps.
+    n_negatives : float, optional
+        For likes alone. None counts every pair that is not stored: what each item says of every other is a Gaussian with a
+        Wishart posterior, exact after one step (``n_factors`` plays no part, ``posterior_`` has "items"). A number draws that
+        many pairs as dislikes for each like, by the popularity of items, anew every few steps, and has factors of users and
+        items; so do streams, sampled methods and features, with 4.
     method, step : as in ``Network.fit``
         Which ratings each step reads, and how long the steps are; chosen for you where they are left out.
     max_steps, max_passes, max_messages, max_seconds, tol : limits
@@ -130,7 +133,8 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
     trace_ : Trace, one entry a step: ``trace_["elbo"]``, ``["messages_read"]``, ``["seconds"]``
     stop_ : Stop, why the run ended
     n_steps_ : int
-    user_factors_, item_factors_ : mean and sd [rows, K], rows in the order of ``ratings_.user_ids``, ``ratings_.item_ids``
+    user_factors_, item_factors_ : mean and sd [rows, K], rows in the order of ``ratings_.user_ids``, ``ratings_.item_ids``;
+        None where all pairs of likes are counted
     user_biases_, item_biases_ : mean and sd [rows]; None without biases
     offset_ : float, m
     posterior_ : {name: Factor}; the last number of a vector of "u" and "v" is its bias
@@ -164,7 +168,7 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
         noise_dof: float = 4.0,
         noise_precision: float | None = None,
         prior_precision: float | None = None,
-        n_negatives: float = 4.0,
+        n_negatives: float | None = None,
         method: Method | None = None,
         step: Step | None = None,
         max_steps: int = 1000,
@@ -243,7 +247,7 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
             fit_rating_stream(self, X, settings, n_users, (user_features, item_features), keep)
             return self
         ratings, features = known_features(as_ratings(X, y), user_features, item_features)
-        kind = likelihood_of(settings, ratings, None, features)
+        kind = likelihood_of(settings, ratings, None, features, self._exact(), int(self.seed))
         self._optimise(kind, ratings, None, Trace(), options=keep)
         return self
 
@@ -263,6 +267,9 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
             return self
         check_columns(X, self.ratings_.n_items)
         ratings = self.ratings_.extended(chunk)
+        if not self._kind.sides:
+            self._fit_items(ratings)
+            return self
         state = self._kind.extended(self.result_.state, ratings, int(self.seed))
         self._optimise(self._kind, ratings, state, Trace(list(self.trace_.records)), True, max_steps=PARTIAL_STEPS)
         return self
@@ -277,6 +284,8 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
         """
         self._check_fitted()
         self._settings()
+        if not self._kind.sides:
+            return self  # exact after one step
         limits = {"max_steps": max_steps, "max_messages": max_messages, "max_seconds": max_seconds}
         given: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
         self._optimise(self._kind, self.ratings_, self.result_.state, Trace(list(self.trace_.records)), **given)
@@ -290,6 +299,9 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
     def _go_on(self, held: HeldRatings) -> None:
         self._settings()
         old, ratings = self.ratings_, held.ratings
+        if not self._kind.sides:
+            self._fit_items(ratings)
+            return
         kind, state = matched_state(self._kind, self.result_.state, self.posterior_, old, ratings, int(self.seed))
         self._optimise(kind, ratings, state, Trace())
 
@@ -311,6 +323,11 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
 
     # -- parts --
 
+    def _fit_items(self, ratings: Ratings) -> None:
+        """Likes of all pairs anew: one exact step, with nothing left of likes that are gone."""
+        kind = likelihood_of(self._settings(), ratings, None, None, True, int(self.seed))
+        self._optimise(kind, ratings, None, Trace())
+
     def _optimise(
         self,
         kind: LikelihoodModel,
@@ -326,8 +343,12 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
         method, seed = checked_method(self.method), int(self.seed)
         every, subject = checked_every(self.bound_every), _Subject(kind, ratings)
 
-        def phase(t: int) -> Phase:
+        def phase(t: int) -> Phase | Stop:
             found = kind.phase(ratings, seed, t, method, growing)
+            if isinstance(found, Stop) and not hasattr(subject, "problem"):  # a run that had ended is looked at again
+                found = kind.phase(ratings, seed, 0, method, growing)
+            if isinstance(found, Stop):
+                return found
             subject.problem = found.problem
             return replace(found, step=checked_step(self.step, method, found.problem), bound_every=every)
 
@@ -372,10 +393,13 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
         # What was fitted, kept apart from the parameters, which may be changed before the next fit.
         self._kind = kind
         self.offset_ = kind.offset
-        self._predictor: Any = kind.predictor(result.state)
+        self._predictor: Any = kind.predictor(result.state, ratings)
         self._kept_draws = None
         if hasattr(self, "draws_"):
             del self.draws_
+        self.user_factors_ = self.item_factors_ = self.user_biases_ = self.item_biases_ = None
+        if not kind.sides:
+            return
         sides = [spread_of(pair) for pair in (self._predictor.user, self._predictor.item)]
         cut = kind.n_factors
         self.user_factors_, self.item_factors_ = (Factors(q.mean[:, :cut], q.sd[:, :cut]) for q in sides)
@@ -383,6 +407,10 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
         self.user_biases_, self.item_biases_ = (
             Factors(q.mean[:, cut], q.sd[:, cut]) if biased else None for q in sides
         )
+
+    def _exact(self) -> bool:
+        """Whether every step reads all ratings."""
+        return self.method is None or isinstance(self.method, VB)
 
     def _settings(self) -> RatingSettings:
         """The parameters that say what is fitted, checked."""

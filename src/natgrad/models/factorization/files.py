@@ -38,7 +38,7 @@ OF_THE_KIND: dict[str, Any] = {
     "noise_dof": "positive",
     "noise_precision": "none | positive",
     "prior_precision": "none | positive",
-    "n_negatives": "real in (0, 1e4]",
+    "n_negatives": "none | real in (0, 1e4]",
 }
 SETTINGS: dict[str, Any] = {
     **RUN,
@@ -68,6 +68,14 @@ LEARNED: dict[str, Any] = {
         "offset": "real",
         "one_class": "flag",
         "popularity": "none | positive [item_row]",
+        "items?": "whole [modelled] in [0, item)",
+        "ridge?": {
+            "ridge": "positive",
+            "share": "nonnegative",
+            "bias": "flag",
+            "evenness": "nonnegative",
+            "power": "real",
+        },
         "features?": FEATURES,
     },
 }
@@ -83,8 +91,11 @@ DRAWN = {
 ALONG = {"trace": Trace, "stop": Stop, "elbo": "float"}
 
 
-def blocks_of(kind: Mapping[str, Any], features: Mapping[str, Any]) -> dict[str, str]:
+def blocks_of(kind: Mapping[str, Any], learned: Mapping[str, Any]) -> dict[str, str]:
     """The table of every block of a kind with these settings; "number" is a factor, or the bias."""
+    if learned.get("ridge") is not None:
+        return {"items": "Wishart [; precision]"}
+    features = learned.get("features") or {}
     if kind["likelihood"] == "poisson":
         return {
             "user_rate": "Gamma [user]",
@@ -123,8 +134,8 @@ def _messages(side: str) -> dict[str, str]:
     }
 
 
-def _state(kind: Mapping[str, Any], features: Mapping[str, Any]) -> Any:
-    blocks = blocks_of(kind, features)
+def _state(kind: Mapping[str, Any], learned: Mapping[str, Any]) -> Any:
+    blocks = blocks_of(kind, learned)
     simple = kind["likelihood"] == "gaussian" and is_bare(kind) and kind["factorized"]
     messages = {"u": _messages("user"), "v": _messages("item")} if simple else None
     points = {name: point_of(rule) for name, rule in blocks.items()}
@@ -138,11 +149,12 @@ def _sizes_of(kind: Mapping[str, Any], sizes: dict[str, int]) -> None:
 def run_table(kind: LikelihoodModel, ratings: Ratings) -> tuple[Any, dict[str, int]]:
     """The table of a state of a run, and its sizes."""
     saved = kind.saved()
-    features = (saved.get("learned") or {}).get("features") or {}
+    learned = saved.get("learned") or {}
+    features = learned.get("features") or {}
     sizes = {"user": ratings.n_users, "item": ratings.n_items, "rating": len(ratings)}
     sizes |= {f"{'user' if side == 'u' else 'item'}_feature": table.shape[1] for side, table in features.items()}
     _sizes_of(saved["settings"], sizes)
-    return _state(saved["settings"], features), sizes
+    return _state(saved["settings"], learned), sizes
 
 
 class RatingFiles(Estimator):
@@ -218,7 +230,6 @@ class RatingFiles(Estimator):
         check(kept, {"settings": dict, "learned?": dict}, where="fitted['kind']")
         kind, learned = kept["settings"], kept.get("learned") or {}
         check(kind, OF_THE_KIND, {"factor": kind.get("n_factors")}, "fitted['kind']['settings']")
-        features = learned.get("features") or {}
 
         def of(value: Any, sizes: dict[str, int], where: str) -> None:
             _sizes_of(kind, sizes)
@@ -226,8 +237,8 @@ class RatingFiles(Estimator):
             _check_values(fitted["ratings"].values, kind["likelihood"])
             _check_learned(kept, sizes)
             rest = {"ratings": Ratings, "posterior": dict, "kind?": dict, "noise?": "positive", "drawn?": DRAWN}
-            check(value, {"state": _state(kind, features), **rest, **ALONG}, sizes, where)
-            _check_posterior(value["posterior"], blocks_of(kind, features), value["state"].lam)
+            check(value, {"state": _state(kind, learned), **rest, **ALONG}, sizes, where)
+            _check_posterior(value["posterior"], blocks_of(kind, learned), value["state"].lam)
 
         same = {name: f"'{kind[name]}'" for name in ("likelihood",)}
         return {**SETTINGS, **same, **{name: _equal(kind[name]) for name in ("biases", "factorized")}}, of
@@ -266,6 +277,10 @@ def _check_learned(kept: Mapping[str, Any], sizes: dict[str, int]) -> None:
     assert learned is not None
     if learned.get("one_class") and learned["popularity"] is None:
         refuse("learned", "has likes alone, and no popularity of items")
+    if ("ridge" in learned) != ("items" in learned):
+        refuse("learned", "has either items or how they are shrunk, and both belong together")
+    if "items" in learned:
+        sizes["precision"] = len(learned["items"]) + int(bool(learned["ridge"]["bias"]))
     for row, most in (("user_row", "user"), ("item_row", "item")):
         if sizes.get(row, 0) > sizes[most]:
             refuse("learned", f"tells of {sizes[row]} rows, and there are {sizes[most]} of {most!r}")

@@ -18,6 +18,7 @@ from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import EdgeProblem, State
 from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.sweep import ExactStepper
+from natgrad.inference.trace import Stop
 from natgrad.models.factorization.features import padded_features
 from natgrad.models.factorization.predictors import GaussianPredictor, Predictor, ScalarGaussianPredictor
 from natgrad.validation import check_unit
@@ -51,7 +52,7 @@ class RatingSettings(NamedTuple):
     noise_dof: float
     noise_precision: float | None
     prior_precision: float | None
-    n_negatives: float
+    n_negatives: float | None
 
 
 class LikelihoodModel(Protocol):
@@ -59,15 +60,19 @@ class LikelihoodModel(Protocol):
 
     n_factors: int
     offset: float
-    sides: tuple[str, str]
     warm_up: int
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """Blocks of vectors of users and items; none where users are no more than their likes."""
+        ...
 
     def start(self, ratings: Ratings, seed: int, scale: float) -> State:
         """The state before the first step."""
         ...
 
-    def phase(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase:
-        """The phase of the steps after t; ``growing``: more ratings are to come."""
+    def phase(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase | Stop:
+        """The phase of the steps after t, or why there is none; ``growing``: more ratings are to come."""
         ...
 
     def extended(self, state: State, ratings: Ratings, seed: int) -> State:
@@ -78,8 +83,8 @@ class LikelihoodModel(Protocol):
         """The state with some users fitted to their ratings, all else held."""
         ...
 
-    def predictor(self, state: State) -> Predictor:
-        """What a state predicts."""
+    def predictor(self, state: State, ratings: Ratings) -> Any:
+        """What a state predicts for the users of these ratings: a `Predictor`."""
         ...
 
     def saved(self) -> dict[str, Any]:
@@ -92,8 +97,13 @@ def likelihood_of(
     ratings: Ratings,
     learned: Mapping[str, Any] | None = None,
     features: Mapping[str, Floats] | None = None,
+    all_pairs: bool = False,
+    seed: int = 0,
 ) -> LikelihoodModel:
-    """The kind that settings ask for; ``learned`` is what a saved one had taken from the data."""
+    """The kind that settings ask for; ``learned`` is what a saved one had taken from the data.
+
+    ``all_pairs``: of likes alone, whether every pair may be counted, since all of them are here.
+    """
     bare = not (settings.biases or settings.learn_noise or settings.learn_priors or settings.noise_per)
     if features and (settings.likelihood == "poisson" or (bare and settings.likelihood == "gaussian")):
         what = 'likelihood="poisson"' if settings.likelihood == "poisson" else "known precisions without biases"
@@ -105,6 +115,11 @@ def likelihood_of(
     if settings.likelihood == "bernoulli":
         from natgrad.models.factorization.bernoulli import Likes
 
+        alone = learned is None and all_pairs and settings.n_negatives is None and not features
+        if (learned or {}).get("ridge") is not None or (alone and bool((ratings.values == 1).all())):
+            from natgrad.models.factorization.items import ItemLikes
+
+            return ItemLikes(settings, ratings, learned, seed)
         return Likes(settings, ratings, learned, features)
     if learned is None and len(ratings) > 1 and (ratings.values == 1.0).all():
         warnings.warn(
@@ -149,7 +164,7 @@ class Bare:
         """Some users anew."""
         return folded_state(self._problem(some), ("u",), state, rows, steps)
 
-    def predictor(self, state: State) -> Predictor:
+    def predictor(self, state: State, ratings: Ratings) -> Predictor:
         """Of scalars, or of vectors."""
         if self.settings.factorized:
             return ScalarGaussianPredictor(state.mu["u"], state.mu["v"], 1.0 / self.noise)
@@ -235,7 +250,7 @@ class Gaussian:
         order = tuple(name for name in ("u", "user_noise") if name in problem.blocks)
         return folded_state(problem, order, state, rows, steps if len(order) > 1 else 1)
 
-    def predictor(self, state: State) -> Predictor:
+    def predictor(self, state: State, ratings: Ratings) -> Predictor:
         """Moments, and the mean of 1/τ, 1/s and 1/t."""
         sizes = {"user_noise": len(state.mu["u"][0]), "item_noise": len(state.mu["v"][0])}
         rows = [mean_inverse(state.lam[name]) if name in state.lam else np.ones(n) for name, n in sizes.items()]

@@ -248,7 +248,7 @@ class Counts:
         """Some users anew."""
         return folded_state(CountsProblem(some, self.n_factors), ("u", "user_rate"), state, rows, 3 * steps)
 
-    def predictor(self, state: State) -> Predictor:
+    def predictor(self, state: State, ratings: Ratings) -> Predictor:
         """Moments of both sides."""
         pairs = [(GAMMA.mean(state.lam[side]), GAMMA.var(state.lam[side])) for side in self.sides]
         user, item = ((mean, variance + mean**2) for mean, variance in pairs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -78,7 +79,9 @@ class RecommendMixin:
             raise ValueError(f"mass must lie between 0 and 1, got {mass!r}")
         return self._predictor.interval(*self._pairs(users, items), float(mass))
 
-    def recommend(self, users: Any = None, n: int = 10, exclude_seen: bool = True) -> Recommendations:
+    def recommend(
+        self, users: Any = None, n: int = 10, exclude_seen: bool = True, *, only: Any = None, exclude: Any = None
+    ) -> Recommendations:
         """The best items of one user, of several, or of all (None), in batches.
 
         Parameters
@@ -88,12 +91,92 @@ class RecommendMixin:
             How many; fewer are given if there are not as many items left, with None as the ids of the rest.
         exclude_seen : bool
             Whether items that the user has rated are left out.
+        only, exclude : ids of items, optional
+            The only ones that are recommended (those in stock, of a kind), and those that are not.
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> likes = ng.data.Ratings([0, 0, 1, 1, 2, 2, 3], list("abababa"))
+        >>> model = ng.MatrixFactorization(likelihood="bernoulli").fit(likes)
+        >>> model.recommend(3).items.tolist()[:1]
+        ['b']
+        >>> model.recommend(3, n=1, exclude_seen=False, exclude=["a"]).items.tolist()
+        ['b']
         """
         self._check_fitted()
         whole_number(n, "n")
+        allowed = self._allowed(only, exclude)
         alone = users is not None and (isinstance(users, (str, bytes)) or not hasattr(users, "__len__"))
         rows = None if users is None else self.ratings_.find_users([users] if alone else users)
-        found, scores = self._best(rows, n, exclude_seen)
+        found, scores = self._best(rows, n, exclude_seen, allowed)
+        return self._named(found, scores, alone)
+
+    def recommend_for(self, liked: Any, n: int = 10, *, only: Any = None, exclude: Any = None) -> Recommendations:
+        """The best other items of somebody who likes these: a visitor of whom the fit knows nothing, and who is not kept.
+
+        Of likes alone with every pair counted; `fold_in` makes new users of any model known.
+
+        Parameters
+        ----------
+        liked : ids of items
+        n, only, exclude : as in `recommend`
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> likes = ng.data.Ratings([0, 0, 1, 1, 2, 2, 3], list("abababa"))
+        >>> ng.MatrixFactorization(likelihood="bernoulli").fit(likes).recommend_for(["b"], n=1).items.tolist()
+        ['a']
+        """
+        predictor = self._of_all_pairs("recommend_for")
+        places = self.ratings_.find_items(liked, "liked")
+        scores = predictor.scores_for(places)
+        scores[:, places] = -np.inf
+        if (allowed := self._allowed(only, exclude)) is not None:
+            scores[:, ~allowed] = -np.inf
+        order = np.argsort(-scores[0], kind="stable")[: min(whole_number(n, "n"), scores.shape[1])]
+        order = order[scores[0, order] > -np.inf]
+        return Recommendations(self.ratings_.item_ids[order], scores[0, order])
+
+    def because(self, user: Any, item: Any, n: int = 5) -> Recommendations:
+        """The likes of a user that speak most for an item, with what each adds to its score: "because you liked …".
+
+        Of likes alone with every pair counted, where the score is the sum of these.
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> likes = ng.data.Ratings([0, 0, 1, 1, 2, 2, 3], list("abababa"))
+        >>> ng.MatrixFactorization(likelihood="bernoulli").fit(likes).because(3, "b").items.tolist()
+        ['a']
+        """
+        predictor = self._of_all_pairs("because")
+        row, place = int(self.ratings_.find_users([user])[0]), int(self.ratings_.find_items([item])[0])
+        liked, parts = predictor.parts(row, place)
+        order = np.argsort(-parts, kind="stable")[: whole_number(n, "n")]
+        return Recommendations(self.ratings_.item_ids[liked[order]], parts[order])
+
+    def _of_all_pairs(self, asked: str) -> Any:
+        self._check_fitted()
+        if self._kind.sides:
+            raise TypeError(
+                f'{asked} needs likes alone with every pair counted: likelihood="bernoulli", n_negatives=None, fitted to ones'
+            )
+        return self._predictor
+
+    def _allowed(self, only: Any, exclude: Any) -> npt.NDArray[np.bool_] | None:
+        """Which items may be recommended; None if all."""
+        if only is None and exclude is None:
+            return None
+        allowed = np.full(self.ratings_.n_items, only is None)
+        if only is not None:
+            allowed[self.ratings_.find_items(only, "only")] = True
+        if exclude is not None:
+            allowed[self.ratings_.find_items(exclude, "exclude")] = False
+        return allowed
+
+    def _named(self, found: Ints, scores: npt.NDArray[np.float32], alone: bool) -> Recommendations:
         ids = self.ratings_.item_ids
         named = ids[found] if (found >= 0).all() else ids.astype(object)[found]
         named[found < 0] = None if named.dtype == object else named[found < 0]
@@ -103,6 +186,10 @@ class RecommendMixin:
         """The items whose predicted ratings go most along with those of one, over the users: correlations, best first."""
         self._check_fitted()
         place = int(self.ratings_.find_items([item], "item")[0])
+        if not self._kind.sides:
+            likeness = self._of_all_pairs("similar_items").likeness(place)
+            best = np.argsort(-likeness, kind="stable")[: min(n, len(likeness) - 1)]
+            return Recommendations(self.ratings_.item_ids[best], likeness[best].astype(np.float32))
         users, items = self._predictor.vectors()
         centred = users - users.mean(0)
         spread = centred.T @ centred / len(users)
@@ -158,7 +245,7 @@ class RecommendMixin:
         sides = (known.user_ids, held.user_ids), (known.item_ids, held.item_ids)
         (user_ids, user), (item_ids, item) = (joined_ids(*ids) for ids in sides)
         new = len(user_ids) - known.n_users, len(item_ids) - known.n_items
-        if new == (0, 0):
+        if new == (0, 0) or not self._kind.sides:
             return self._predictor, user[held.users], item[held.items]
         # Text for numbers, another catalogue, and counts, whose new rows have no prior here: an error with the first such id.
         foreign = (new[0] == held.n_users, new[1] == held.n_items)
@@ -173,23 +260,34 @@ class RecommendMixin:
         start = np.searchsorted(inverse[order], np.arange(len(users) + 1))
         return ranking_scores(self._best(users, k, True)[0], start, columns[order])
 
-    def _best(self, rows: Ints | None, n: int, exclude_seen: bool) -> tuple[Ints, npt.NDArray[np.float32]]:
+    def _best(
+        self, rows: Ints | None, n: int, exclude_seen: bool, allowed: npt.NDArray[np.bool_] | None = None
+    ) -> tuple[Ints, npt.NDArray[np.float32]]:
         """Numbers of the best items, and their scores; ``rows`` None means all users."""
         from natgrad.kernels.factorization.top_items import top_items
 
-        left, right = (np.ascontiguousarray(part, dtype=np.float32) for part in self._predictor.vectors())
-        if rows is not None:
-            left = left[rows]
-        seen_start, seen = (
-            self._seen(rows) if exclude_seen else (np.zeros(len(left) + 1, np.int64), np.empty(0, np.int32))
-        )
-        best = np.empty((len(left), n), dtype=np.int64), np.empty((len(left), n), dtype=np.float32)
-        batch = max(1, BATCH_SCORES // len(right))
-        turned = np.ascontiguousarray(right.T)
-        for first in range(0, len(left), batch):
+        n_rows = self.ratings_.n_users if rows is None else len(rows)
+        scores_of = self._scorer(rows)
+        seen_start, seen = self._seen(rows) if exclude_seen else (np.zeros(n_rows + 1, np.int64), np.empty(0, np.int32))
+        best = np.empty((n_rows, n), dtype=np.int64), np.empty((n_rows, n), dtype=np.float32)
+        batch = max(1, BATCH_SCORES // self.ratings_.n_items)
+        for first in range(0, n_rows, batch):
             some = slice(first, first + batch)
-            top_items(left[some] @ turned, first, seen_start, seen, exclude_seen, best[0][some], best[1][some])
+            scores = scores_of(some)
+            if allowed is not None:
+                scores[:, ~allowed] = -np.inf
+            top_items(scores, first, seen_start, seen, exclude_seen, best[0][some], best[1][some])
         return best
+
+    def _scorer(self, rows: Ints | None) -> Callable[[slice], npt.NDArray[np.float32]]:
+        """Scores of all items for a run of the users in ``rows``."""
+        if not self._kind.sides:
+            predictor = self._of_all_pairs("recommend")
+            users = np.arange(self.ratings_.n_users) if rows is None else rows
+            return lambda some: predictor.scores(users[some])
+        left, right = (np.ascontiguousarray(part, dtype=np.float32) for part in self._predictor.vectors())
+        mine, turned = left if rows is None else left[rows], np.ascontiguousarray(right.T)
+        return lambda some: mine[some] @ turned
 
     def _seen(self, rows: Ints | None) -> tuple[Ints, npt.NDArray[np.int32]]:
         grouped = self.ratings_.sorted_by_user

@@ -83,14 +83,16 @@ def with_new(kind: LikelihoodModel, state: State, new_users: int, new_items: int
     """Who predicts for the users and items of the fit, and for so many behind them of whom only the prior is known."""
     n_users, n_items = (len(state.mu[side][0]) for side in ("u", "v"))
     ids = np.arange(n_users + new_users), np.arange(n_items + new_items)
-    larger = kind.extended(state, Ratings.numbered(np.array([0]), np.array([0]), np.zeros(1), *ids), 0)
+    nothing = Ratings.numbered(np.array([0]), np.array([0]), np.zeros(1), *ids)
+    larger = kind.extended(state, nothing, 0)
     lam, mu = dict(larger.lam), dict(larger.mu)
     for side, name, known in (("u", "user_precision", n_users), ("v", "item_precision", n_items)):
         if name in mu:  # new rows are as wide as the prior that was learned, not as the one at the start
             precision = np.asarray(mu[name][0])
             lam[side] = _put_behind(lam[side], known, (np.zeros_like(precision), np.diag(-0.5 * precision)))
             mu[side] = _put_behind(mu[side], known, (np.zeros_like(precision), np.diag(1.0 / precision)))
-    return kind.predictor(State(lam, mu, state.t))
+    found: Predictor = kind.predictor(State(lam, mu, state.t), nothing)
+    return found
 
 
 def _put_behind(parts: Any, known: int, row: tuple[Floats, Floats]) -> tuple[Floats, ...]:
@@ -104,11 +106,13 @@ def _of_rows(
     kind: LikelihoodModel, state: State, item_ids: npt.NDArray[Any], n_rows: int, rows: Ints, items: Any, values: Floats
 ) -> tuple[Predictor, int]:
     """Who predicts for so many new users with these ratings, and the number of the first of them."""
+    if not kind.sides:  # a user is no more than the likes
+        return kind.predictor(state, Ratings.numbered(rows, items, values, np.arange(n_rows), item_ids)), 0
     n_users = len(state.mu["u"][0])
     if len(rows):
         ids = np.arange(n_users + n_rows)
         ratings = Ratings.numbered(n_users + rows, items, values, ids, item_ids)
         state = kind.extended(state, ratings, 0)
         state = kind.folded(state, ratings.restricted(ids[n_users:]), ids[n_users:], FOLD_STEPS)
-        return kind.predictor(state), n_users
+        return kind.predictor(state, ratings), n_users
     return with_new(kind, state, n_rows, 0), n_users  # nothing to go by but the priors

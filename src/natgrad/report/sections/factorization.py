@@ -45,7 +45,8 @@ def facts(subject: Subject) -> list[Fact]:
 
 def sections(subject: Subject) -> list[Section]:
     """Factors, calibration and examples."""
-    found = [Section("factors", "Factors", _factors(subject.model))]
+    factors = subject.model.user_factors_ is not None
+    found = [Section("factors", "Factors", _factors(subject.model))] if factors else []
     judged = _judged(subject)
     if judged is not None:
         found.append(Section("calibration", "Calibration", _calibration(subject.model, judged)))

@@ -1,0 +1,320 @@
+"""Likes alone, every pair counted: what each item says of every other, a Gaussian with a Wishart prior on its precision.
+
+    x_i ~ N(0, Λ⁻¹),   Λ ~ Wishart(ν, diag(rate)),   x_ij = 1 if user i likes item j, 0 if not
+
+The posterior is a Wishart, exact after one step, and costs the likes, not users × items. Given the other items of a user,
+
+    E[x_ij | x_i without j] = Σ_k x_ik B_kj,   B_kj = −Λ_kj / Λ_jj
+
+which at E[Λ] is the ridge regression of each item on all others: EASE (Steck, 2019) is its special case of a constant rate. How
+much the weights are shrunk is learned from held-out likes (`natgrad.models.factorization.item_ridge`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+import scipy.special
+
+from natgrad.data.ratings import Ratings
+from natgrad.families import Wishart
+from natgrad.inference.engine import Phase
+from natgrad.inference.methods import Method
+from natgrad.inference.problem import Block, GroupProblem, GroupResult, State
+from natgrad.inference.step_sizes import Constant
+from natgrad.inference.steppers.groups import GroupStepper
+from natgrad.inference.trace import Reason, Stop
+from natgrad.kernels.factorization.items import sum_weights
+from natgrad.models.factorization.item_ridge import (
+    ItemRidge,
+    count_together,
+    inverse_and_log_det,
+    item_weights,
+    learned_ridge,
+    most_liked,
+    popular_scale,
+    user_weights,
+    with_bias,
+)
+from natgrad.models.factorization.likelihoods import RatingSettings
+
+__all__ = ["ItemLikes", "ItemPredictor", "ItemsProblem"]
+
+Floats = npt.NDArray[np.float64]
+Float32s = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+Pair = tuple[Floats, Floats]
+WISHART = Wishart()
+LOG_2, LOG_2PI = float(np.log(2.0)), float(np.log(2.0 * np.pi))
+# Matrices of items take this many squared doubles; the rest are recommended by popularity, behind all others.
+MOST_ITEMS = 5000
+# Probabilities stay this far from 0 and 1: a regression can leave the interval.
+EDGE = 1e-6
+
+
+def likes_matrix(ratings: Ratings) -> Any:
+    """The likes as a sparse matrix of ones [users, items]; a pair that comes twice is one."""
+    rows = ratings.sorted_by_user
+    parts = np.ones(len(rows.other)), rows.other.copy(), rows.start.copy()  # ours to change
+    found = scipy.sparse.csr_matrix(parts, shape=ratings.shape)
+    found.sum_duplicates()
+    found.data[:] = 1.0
+    return found
+
+
+@final
+class ItemsProblem(GroupProblem):
+    """Users' likes with one precision of all items.
+
+    Parameters
+    ----------
+    likes : sparse matrix [users, items] of ones
+    ridge : ItemRidge
+    """
+
+    group_plate, row_bytes = "user", 0
+
+    def __init__(self, likes: Any, ridge: ItemRidge) -> None:
+        self.likes, self.ridge = likes, ridge
+        self.weight = user_weights(likes, ridge.evenness)
+        self.n_groups = self.batch_size = self.population = likes.shape[0]
+        self.size = likes.shape[1] + ridge.bias
+        self.blocks = {"items": Block("items", WISHART, (), ())}
+
+    @property
+    def n_observed(self) -> Mapping[str, int]:
+        """Every pair is seen."""
+        return {"x": self.likes.shape[0] * self.likes.shape[1]}
+
+    @property
+    def n_messages(self) -> int:
+        """One of each user."""
+        return self.n_groups
+
+    @cached_property
+    def _all_counts(self) -> Floats:
+        return self._counts(self.likes, self.weight)
+
+    def _counts(self, likes: Any, weight: Floats) -> Floats:
+        counts = count_together(likes, weight)
+        return with_bias(counts, float(weight.sum())) if self.ridge.bias else counts
+
+    @cached_property
+    def rate(self) -> Floats:
+        """The diagonal of the prior rate."""
+        return self.ridge.rate(np.diagonal(self._all_counts)[: self.likes.shape[1]])
+
+    def prior_of(self, name: str) -> tuple[Any, ...]:
+        """As many degrees of freedom as there are items."""
+        return np.diag(-0.5 * self.rate), np.asarray(-0.5)
+
+    def solve(self, state: State, groups: Ints | None, rows: Any, tol: float, limit: int) -> GroupResult:
+        """Nothing is local: Σ w x xᵀ."""
+        weight = self.weight if groups is None else self.weight[groups]
+        counts = self._all_counts if groups is None else self._counts(self.likes[groups], weight)
+        total = float(weight.sum())
+        messages = {"items": (-0.5 * counts, np.asarray(0.5 * total))}
+        return GroupResult((), messages, -0.5 * LOG_2PI * self.size * total, 1, len(weight))
+
+    def moments(self, block: Block, lam: Any) -> Any:
+        """E[Λ] and E[log |Λ|], by one factorisation."""
+        dof = 2.0 * float(lam[1]) + self.size + 1.0
+        inverse, log_det = inverse_and_log_det(-2.0 * np.asarray(lam[0]))
+        inverse *= dof
+        return inverse, np.asarray(_digammas(dof, self.size) + self.size * LOG_2 - log_det)
+
+    def is_valid(self, block: Block, lam: Any, mu: Any) -> bool:
+        """Whether the rate is positive definite."""
+        return bool(np.isfinite(mu[1]))
+
+    def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
+        """As of every block; log |rate| is known from E[log |Λ|]."""
+        (matrix, degrees), (mean, elog), told = lam["items"], mu["items"], messages["items"]
+        slack = np.vdot(told[0] - matrix, mean) - 0.5 * float(self.rate @ np.diagonal(mean))
+        slack += float(elog) * (float(told[1]) - 0.5 - float(degrees))
+        dof, least = 2.0 * float(degrees) + self.size + 1.0, float(self.size)
+        log_det = _digammas(dof, self.size) + self.size * LOG_2 - float(elog)
+        return float(
+            slack
+            + _log_normalizer(dof, self.size, log_det)
+            - _log_normalizer(least, self.size, float(np.log(self.rate).sum()))
+        )
+
+    def start(self) -> State:
+        """The prior."""
+        lam = self.full_prior("items")
+        dof = float(self.size)
+        elog = _digammas(dof, self.size) + self.size * LOG_2 - float(np.log(self.rate).sum())
+        return State({"items": lam}, {"items": (np.diag(dof / self.rate), np.asarray(elog))}, 0)
+
+
+def _digammas(dof: float, size: int) -> float:
+    return float(scipy.special.psi(0.5 * (dof - np.arange(size))).sum())
+
+
+def _log_normalizer(dof: float, size: int, log_det: float) -> float:
+    return 0.5 * dof * (size * LOG_2 - log_det) + float(scipy.special.multigammaln(0.5 * dof, size))
+
+
+class ItemPredictor(NamedTuple):
+    """Scores of all items for each user: ``likes`` by row, weights between items, and what ranks them.
+
+    ``places`` are the modelled items among all, ``scale`` is d_j^−power, ``tail`` orders those that are not modelled.
+    """
+
+    start: Ints
+    liked: npt.NDArray[np.int32]
+    weights: Float32s
+    bias: Float32s
+    places: Ints
+    scale: Float32s
+    tail: Float32s
+
+    def scores(self, users: Ints) -> Float32s:
+        """What orders the items of some users: [users, items], larger is better."""
+        raw = self.expected(users)
+        if len(self.places) == len(self.tail):
+            raw *= self.scale
+            return raw
+        found = np.broadcast_to(self.tail, (len(raw), len(self.tail))).copy()
+        found[:, self.places] = raw * self.scale
+        return found
+
+    def scores_for(self, liked: Ints) -> Float32s:
+        """The same for somebody who likes these items: [1, items]."""
+        return self._replace(start=np.array([0, len(liked)]), liked=liked.astype(np.int32)).scores(np.array([0]))
+
+    def parts(self, row: int, item: int) -> tuple[Ints, Float32s]:
+        """The items that a user likes, and what each adds to the score of an item."""
+        liked = self.liked[self.start[row] : self.start[row + 1]].astype(np.int64)
+        found = np.full(len(self.tail), -1)
+        found[self.places] = np.arange(len(self.places))
+        place, own = int(found[item]), found[liked]
+        if place < 0:
+            return liked, np.zeros(len(liked), np.float32)
+        parts = np.where(own >= 0, self.weights[own, place], 0.0) * self.scale[place]
+        return liked, parts.astype(np.float32)
+
+    def expected(self, users: Ints) -> Float32s:
+        """Σ_k x_ik B_kj of the modelled items."""
+        column = np.full(len(self.tail), -1, dtype=np.int32)
+        column[self.places] = np.arange(len(self.places), dtype=np.int32)
+        counts = np.diff(self.start)[users]
+        start = np.concatenate([[0], np.cumsum(counts)])
+        near = np.repeat(self.start[users] - start[:-1], counts) + np.arange(start[-1])
+        items = column[self.liked[near]]
+        known = items >= 0
+        edges = np.concatenate([[0], np.cumsum(known)])[start]
+        out = np.empty((len(users), len(self.places)), dtype=np.float32)
+        sum_weights(out, edges, items[known], self.weights, self.bias)
+        return out
+
+    def pairs(self, rows: Ints, columns: Ints) -> Pair:
+        """The probability of a like among all pairs, and p (1 − p)."""
+        users, inverse = np.unique(rows, return_inverse=True)
+        place = np.full(max(len(self.tail), int(columns.max(initial=0)) + 1), -1)
+        place[self.places] = np.arange(len(self.places))
+        chance = np.zeros(len(rows))
+        known = (place[columns] >= 0) & (rows < len(self.start) - 1)
+        for some in np.array_split(np.arange(len(users)), -(-len(users) // 2000)):
+            here = known & (inverse >= some[0]) & (inverse <= some[-1])
+            able = users[some][users[some] < len(self.start) - 1]
+            if here.any():
+                chance[here] = self.expected(able)[inverse[here] - some[0], place[columns[here]]]
+        chance = np.clip(chance, EDGE, 1.0 - EDGE)
+        return chance, chance * (1.0 - chance)
+
+    def interval(self, rows: Ints, columns: Ints, mass: float) -> Pair:
+        """Of a like or none: both ends, where neither has the mass."""
+        chance = self.pairs(rows, columns)[0]
+        tail = 0.5 * (1.0 - mass)
+        return np.where(1.0 - chance < tail, 1.0, 0.0), np.where(chance >= tail, 1.0, 0.0)
+
+    def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
+        """Of p or 1 − p, the logarithm."""
+        chance = self.pairs(rows, columns)[0]
+        return np.log(np.where(values > 0.5, chance, 1.0 - chance))
+
+    def likeness(self, item: int) -> Floats:
+        """Weights from one item to every other, both ways on average; −∞ where it says nothing."""
+        found = np.full(len(self.tail), -np.inf)
+        where = np.flatnonzero(self.places == item)
+        if len(where):
+            there, back = self.weights[where[0]].astype(np.float64), self.weights[:, where[0]].astype(np.float64)
+            found[self.places] = np.sign(there) * np.sqrt(np.maximum(there * back, 0.0))  # −Λ_ij/√(Λ_ii Λ_jj)
+        found[item] = -np.inf
+        return found
+
+
+@final
+class ItemLikes:
+    """Likes alone, each pair that is not stored a dislike."""
+
+    sides, warm_up = (), 0
+
+    def __init__(
+        self, settings: RatingSettings, ratings: Ratings, learned: Mapping[str, Any] | None = None, seed: int = 0
+    ) -> None:
+        self.settings, self.n_factors = settings, settings.n_factors
+        if learned is None:
+            likes = likes_matrix(ratings)
+            items = most_liked(likes, MOST_ITEMS)
+            found = learned_ridge(likes[:, items].tocsr(), seed)
+            popularity = np.maximum(np.bincount(likes.indices, minlength=likes.shape[1]), 0.5)
+            learned = {
+                "one_class": True,
+                "offset": 0.0,
+                "popularity": popularity,
+                "items": items,
+                "ridge": found._asdict(),
+            }
+        self.learned, self.offset = dict(learned), 0.0
+        self.ridge = ItemRidge(**learned["ridge"])
+        self._known: tuple[Any, tuple[Float32s, Float32s]] | None = None
+
+    def problem(self, ratings: Ratings) -> ItemsProblem:
+        """The likes of the modelled items."""
+        return ItemsProblem(likes_matrix(ratings)[:, self.learned["items"]].tocsr(), self.ridge)
+
+    def start(self, ratings: Ratings, seed: int, scale: float) -> State:
+        """The prior."""
+        return self.problem(ratings).start()
+
+    def phase(self, ratings: Ratings, seed: int, t: int, method: Method | None, growing: bool) -> Phase | Stop:
+        """One step is exact."""
+        if t > 0:
+            return Stop(Reason.TOLERANCE, "the posterior is exact after one step")
+        problem = self.problem(ratings)
+        stepper = GroupStepper(problem, problem.n_groups, *problem.local_limits, Constant(1.0), remember=False)
+        return Phase(problem, method, stepper=stepper, until=1)
+
+    def extended(self, state: State, ratings: Ratings, seed: int) -> State:
+        """Users are no part of the state, and new items are not modelled."""
+        return state
+
+    def folded(self, state: State, some: Ratings, rows: Ints, steps: int) -> State:
+        """Likes are all that is known of a user."""
+        return state
+
+    def predictor(self, state: State, ratings: Ratings) -> ItemPredictor:
+        """From E[Λ], and the likes of each user."""
+        mean, places = state.mu["items"][0], np.asarray(self.learned["items"])
+        if self._known is None or self._known[0] is not mean:
+            weights, size = item_weights(mean), len(places)
+            bias = weights[size, :size] if self.ridge.bias else np.zeros(size, np.float32)
+            self._known = mean, (np.ascontiguousarray(weights[:size, :size]), bias.copy())
+        likes_of = np.asarray(self.learned["popularity"])
+        likes_of = np.append(likes_of, np.zeros(ratings.n_items - len(likes_of)))
+        scale = popular_scale(likes_of[places], self.ridge.power)
+        tail = (likes_of / (1.0 + likes_of.sum()) - 2.0).astype(np.float32)
+        rows = ratings.sorted_by_user
+        return ItemPredictor(rows.start, rows.other, *self._known[1], places, scale, tail)
+
+    def saved(self) -> dict[str, Any]:
+        """Settings, and what was taken from the data."""
+        return {"settings": self.settings._asdict(), "learned": dict(self.learned)}

@@ -1,0 +1,185 @@
+"""Likes alone with every pair counted: the declared network, EASE, what is recommended, and files."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import natgrad as ng
+from natgrad.kernels.factorization.items import liked_together, sum_weights
+from natgrad.models.factorization import item_ridge, items
+from natgrad.models.factorization.item_ridge import ItemRidge
+from natgrad.models.factorization.items import ItemsProblem, likes_matrix
+
+
+def taste(n_users=60, n_items=25, seed=0):
+    """Two kinds of users, each with items of their own."""
+    rng = np.random.default_rng(seed)
+    kind = np.arange(n_users)[:, None] % 2 == np.arange(n_items) % 2
+    table = rng.random((n_users, n_items)) < np.where(kind, 0.5, 0.08)
+    return table
+
+
+def as_likes(table):
+    users, liked = table.nonzero()
+    return ng.data.Ratings(users, liked, np.ones(len(users)), shape=table.shape)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return ng.MatrixFactorization(likelihood="bernoulli", verbose=False).fit(as_likes(taste()))
+
+
+@pytest.mark.parametrize(("bias", "evenness"), [(False, 0.0), (True, 0.5)])
+def test_the_posterior_and_the_bound_are_those_of_the_declared_network(bias, evenness):
+    table = taste()
+    problem = ItemsProblem(likes_matrix(as_likes(table)), ItemRidge(2.0, 0.3, bias, evenness))
+    result = problem.sweep(problem.start())
+    x = np.column_stack([table * 1.0, np.ones(len(table))]) if bias else table * 1.0
+    precision = ng.Wishart("precision", float(problem.size), np.diag(problem.rate))
+    user = ng.Plate("user", len(x), weight=problem.weight)
+    fit = ng.Network(ng.MultivariateNormal("x", np.zeros(problem.size), precision, plate=user, observed=x)).fit(
+        backend="numpy"
+    )
+    np.testing.assert_allclose(result.bound, fit.elbo, rtol=1e-11)
+    np.testing.assert_allclose(problem.bound(result.state), fit.elbo, rtol=1e-11)
+    np.testing.assert_allclose(result.state.mu["items"][0], fit["precision"].mean(), rtol=1e-9, atol=1e-12)
+    # The bound of an exact posterior is the evidence: no other state has more.
+    assert problem.bound(problem.start()) < result.bound
+    assert problem.bound(problem.sweep(problem.start(), rho=0.9).state) < result.bound
+
+
+def test_a_constant_rate_is_the_ridge_regression_of_each_item_on_all_others():
+    x = taste() * 1.0
+    problem = ItemsProblem(scipy.sparse.csr_matrix(x), ItemRidge(2.0, 0.0))
+    weights = item_ridge.item_weights(problem.sweep(problem.start()).state.mu["items"][0])
+    for item in (0, 7):
+        others = np.delete(np.arange(x.shape[1]), item)
+        gram = x[:, others].T @ x[:, others] + problem.rate[0] * np.eye(len(others))
+        np.testing.assert_allclose(weights[others, item], np.linalg.solve(gram, x[:, others].T @ x[:, item]), atol=1e-6)
+        assert weights[item, item] == 0.0
+
+
+def test_batches_of_users_average_to_the_whole_message():
+    problem = ItemsProblem(likes_matrix(as_likes(taste())), ItemRidge(2.0, 0.3, True, 0.5))
+    state = problem.start()
+    whole = problem.solve(state, None, None, 0.0, 1).messages["items"]
+    parts = [problem.solve(state, some, None, 0.0, 1).messages["items"] for some in np.array_split(np.arange(60), 4)]
+    for n in (0, 1):
+        np.testing.assert_allclose(sum(part[n] for part in parts), whole[n], atol=1e-9)
+
+
+def test_kernels_are_sums(rng):
+    x = scipy.sparse.csr_matrix(rng.random((30, 12)) < 0.3).astype(np.float64)
+    weight, by_item = rng.random(30), x.tocsc()
+    out = np.empty((12, 12))
+    liked_together(out, by_item.indptr, by_item.indices, x.indptr, x.indices, weight)
+    np.testing.assert_allclose(out, (x.toarray() * weight[:, None]).T @ x.toarray(), atol=1e-12)
+    table, bias = rng.random((12, 5)).astype(np.float32), rng.random(5).astype(np.float32)
+    scores = np.empty((30, 5), np.float32)
+    sum_weights(scores, x.indptr.astype(np.int64), x.indices, table, bias)
+    np.testing.assert_allclose(scores, x.toarray() @ table + bias, rtol=1e-5)
+
+
+def test_the_inverse_and_its_determinant(rng):
+    for size in (3, 70):  # small ones and large ones are mirrored differently
+        root = rng.normal(size=(size, size + 5))
+        inverse, log_det = item_ridge.inverse_and_log_det(root @ root.T)
+        np.testing.assert_allclose(inverse @ (root @ root.T), np.eye(size), atol=1e-6)
+        np.testing.assert_allclose(log_det, np.linalg.slogdet(root @ root.T)[1], rtol=1e-10)
+    assert np.isnan(item_ridge.inverse_and_log_det(-np.eye(3))[1])
+
+
+def test_users_are_given_what_their_kind_likes(model):
+    table = taste()
+    assert model.stop_.converged
+    assert model.n_steps_ == 1
+    assert model.user_factors_ is None
+    assert set(model.posterior_) == {"items"}
+    best = model.recommend(n=2).items  # everybody has more than two left of the own kind
+    right = best % 2 == (np.arange(60) % 2)[:, None]
+    assert right.mean() > 0.95
+    assert not table[np.arange(60)[:, None], best].any()
+    assert model.similar_items(4, 5).items.tolist()
+    assert (model.similar_items(4, 5).items % 2 == 0).all()
+
+
+def test_filters_reasons_and_visitors(model):
+    found = model.recommend([0, 1], n=3, exclude_seen=False, only=[2, 3, 4, 5], exclude=[4])
+    assert set(found.items.ravel().tolist()) == {2, 3, 5}
+    item = int(model.recommend(0, n=1).items[0])
+    reasons = model.because(0, item, n=100)
+    rows = model.ratings_.sorted_by_user
+    assert sorted(reasons.items.tolist()) == sorted(rows.other[rows.start[0] : rows.start[1]].tolist())
+    bias = model._predictor.bias[item] * model._predictor.scale[item]
+    np.testing.assert_allclose(reasons.scores.sum() + bias, model.recommend(0, n=1).scores[0], rtol=1e-4)
+    visitor, known = model.recommend_for([3, 5], n=3), model.fold_in(ng.data.Ratings([777] * 2, [3, 5], [1.0, 1.0]))
+    np.testing.assert_array_equal(visitor.items, known.recommend(777, n=3).items)
+    with pytest.raises(ValueError, match=r"only.*99"):
+        model.recommend(0, only=[99])
+    stars = ng.MatrixFactorization(2, max_steps=2, verbose=False).fit(taste() * 2.0 + np.eye(60, 25))
+    with pytest.raises(TypeError, match="because needs likes alone with every pair counted"):
+        stars.because(0, 1)
+
+
+def test_saved_grown_and_looked_at_again(model, tmp_path):
+    model.save(tmp_path / "likes.natgrad")
+    again = ng.load(tmp_path / "likes.natgrad")
+    np.testing.assert_array_equal(again.recommend(n=3).scores, model.recommend(n=3).scores)
+    assert again.continue_().elbo_ == model.elbo_
+    more = ng.data.Ratings([0, 70], [30, 30], [1.0, 1.0])
+    grown = again.partial_fit(more)
+    whole = ng.MatrixFactorization(likelihood="bernoulli", verbose=False).fit(grown.ratings_)
+    assert grown.ratings_.shape == (61, 26)
+    assert grown.elbo_ == whole.elbo_
+
+
+def test_a_run_that_had_ended_is_not_repeated(tmp_path):
+    first = ng.MatrixFactorization(likelihood="bernoulli", verbose=False).fit(as_likes(taste()), checkpoint=tmp_path)
+    again = ng.MatrixFactorization(likelihood="bernoulli", verbose=False).fit(
+        as_likes(taste()), checkpoint=tmp_path, resume=True
+    )
+    assert again.elbo_ == first.elbo_
+    assert again.n_steps_ == 1
+
+
+def test_what_is_not_modelled_comes_last_by_popularity(monkeypatch):
+    monkeypatch.setattr(items, "MOST_ITEMS", 20)
+    table = taste()
+    model = ng.MatrixFactorization(likelihood="bernoulli", verbose=False).fit(as_likes(table))
+    tail = np.setdiff1d(np.arange(25), model._kind.learned["items"])
+    assert len(tail) == 5
+    order = model.recommend(0, n=25, exclude_seen=False).items
+    assert set(order[-5:].tolist()) == set(tail.tolist())
+    popular = table.sum(0)[order[-5:]]
+    assert (np.diff(popular) <= 0).all()
+    assert model.predict([0], [int(tail[0])])[0] == items.EDGE
+
+
+def test_a_pair_that_comes_twice_is_one_like():
+    table = taste()
+    users, liked = table.nonzero()
+    some = np.append(np.arange(len(users)), np.arange(5))
+    ones = np.ones(len(some))
+    twice = ng.data.Ratings(users[some], liked[some], ones, shape=table.shape, duplicates="keep")
+    np.testing.assert_array_equal(likes_matrix(twice).toarray(), table)
+
+
+def test_streams_and_numbers_draw_dislikes():
+    likes = as_likes(taste())
+    drawn = ng.MatrixFactorization(2, likelihood="bernoulli", n_negatives=2, max_steps=3, verbose=False).fit(likes)
+    assert drawn.user_factors_ is not None
+    sampled = ng.MatrixFactorization(2, likelihood="bernoulli", method=ng.Children(3), max_steps=3, verbose=False)
+    assert sampled.fit(likes).user_factors_ is not None
+
+
+def test_updated_and_forgotten_are_fitted_anew():
+    likes = as_likes(taste())
+    model = ng.MatrixFactorization(likelihood="bernoulli", verbose=False).fit(likes)
+    model.update(ng.data.Ratings([900, 900], [3, 44], [1.0, 1.0]))
+    again = ng.MatrixFactorization(likelihood="bernoulli", verbose=False)
+    assert model.ratings_.n_items == 26
+    assert model.elbo_ == again.fit(model.ratings_).elbo_
+    model.forget({"user": [900]})
+    assert 44 not in model.ratings_.item_ids
+    assert len(model._kind.learned["popularity"]) == model.ratings_.n_items == 25
+    assert model.elbo_ == again.fit(model.ratings_).elbo_
