@@ -196,13 +196,36 @@ def recommending(options):
 
 
 def one_class(options):
-    """Likes alone: the pairs of the generated million, and pairs that depend on taste."""
+    """Likes alone: Jester's, those that depend on taste, and the pairs of the generated million, which popularity decides."""
     warm_up()
-    found = {"popularity alone": (*generated_pairs(), None), "taste": likes.generated()}
-    return {
-        name: likes.compared(*case, RANK, lambda *what: ask_peer(options, "implicit", *what))
-        for name, case in found.items()
-    }
+    found = {}
+    for name in [name for name in LIKES if options.peer in (None, name)]:
+        users, items, shape, truth = LIKES[name]()
+        found[name] = likes.compared(
+            users, items, shape, truth, lambda *what, **more: ask_peer(options, "implicit", *what, **more)
+        )
+        print(name, json.dumps(found[name], indent=1), file=sys.stderr)
+    return found
+
+
+def jester_likes():
+    """Ratings above zero."""
+    data = np.load(DATA / "ratings" / "jester1.npz")
+    liked = data["rating"] > 0
+    return (
+        data["user"][liked].astype(np.int64),
+        data["item"][liked].astype(np.int64),
+        tuple(int(n) for n in data["shape"]),
+        None,
+    )
+
+
+def million_pairs():
+    data = np.load(DATA / "ratings" / "synthetic_netflix_1m.npz")
+    return data["user"].astype(np.int64), data["item"].astype(np.int64), tuple(int(n) for n in data["shape"]), None
+
+
+LIKES = {"Jester": jester_likes, "taste": likes.generated, "popularity alone": million_pairs}
 
 
 def chunks(options):
@@ -217,14 +240,14 @@ def chunks(options):
 
 
 PARTS = {
-    "quality": quality, "growth": growth, "memory": memory, "recommend": recommending, "one_class": one_class, "chunks": chunks,
+    "quality": quality, "growth": growth, "memory": memory, "recommend": recommending, "likes": one_class, "chunks": chunks,
 }  # fmt: skip
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", nargs="?", choices=[*PARTS, "tables"], help="one part; all without it")
-    parser.add_argument("--peer", help="one peer of the part")
+    parser.add_argument("--peer", help="one peer of the part; of likes, one set")
     parser.add_argument("--environments", default=HERE.parent / ".bench")
     options = parser.parse_args()
     target = HERE / "results" / "factorization.json"

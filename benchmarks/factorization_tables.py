@@ -2,6 +2,7 @@
 
 COMMAND = "python benchmarks/factorization.py"
 PAIRS = {
+    "Jester": "The jokes that users rated above zero.",
     "popularity alone": "The pairs of the generated million as likes alone: who rated what was drawn by popularity, whatever the "
     "taste of the user, so that popularity is the best order there is.",
     "taste": "Two hundred thousand likes of 2,000 users and 3,000 items, drawn in proportion to popularity · exp(taste · trait).",
@@ -52,12 +53,16 @@ def _growth(found):
 
 def _ranking(found):
     lines = []
-    for what, rows in found.get("one_class", {}).items():
-        lines += ["| model | NDCG@10 | recall@20 | MAP@10 | seconds | version |", "|---|---|---|---|---|---|"]
+    for what, rows in found.get("likes", {}).items():
+        lines += ["| model | NDCG@10 | recall@20 | CPU seconds, recommending to all included | chosen | version |"]
+        lines += ["|---|---|---|---|---|---|"]
         for name, row in sorted(rows.items(), key=lambda pair: -pair[1]["ndcg@10"]):
-            scores = " | ".join(f"{row[key]:.4f}" for key in ("ndcg@10", "recall@20", "map@10"))
-            lines.append(f"| {name} | {scores} | {row['seconds']:.1f} | {row['version']} |")
-        lines += ["", f"{PAIRS[what]} 90/10 split. `{COMMAND} one_class`", ""]
+            scores = " | ".join(f"{row[key]:.4f}" for key in ("ndcg@10", "recall@20"))
+            lines.append(f"| {name} | {scores} | {row['cpu']:.1f} | {row['chosen']} | {row.get('version', '')} |")
+        grids = "; ".join(f"{name}: {row['grid']}" for name, row in rows.items() if "grid" in row)
+        lines += ["", f"{PAIRS[what]} A fifth of each user's likes held out. Grids of the peers, tuned on a fifth of the rest: "
+                  f"{grids}; "
+                  f"EASE: see `EASE_GRID`. `{COMMAND} likes --peer \"{what}\"`", ""]  # fmt: skip
     speed = found.get("recommend")
     if speed:
         lines += [
