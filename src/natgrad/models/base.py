@@ -318,7 +318,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         cls._check_file(stored.value)
         estimator = cls(**stored.value["settings"])
         estimator._restore(stored.value["fitted"])
-        estimator.columns_ = stored.value.get("columns")
+        if (columns := stored.value.get("columns")) is not None:
+            estimator.columns_ = columns
         vars(estimator).setdefault("_data", None)  # what it was fitted to is not in the file
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as reason:
         raise ModelFileError(
