@@ -40,7 +40,7 @@ def test_mistakes_are_one_line_and_exit_code_one(arguments, said, workspace):
     ("arguments", "said"),
     [
         (("fit", "lda", "letters"), "Missing option '-o'"),
-        (("fit", "lda", "letters", "-o", "m", "--n-topics", "many"), "'many' is not a valid integer"),
+        (("fit", "lda", "letters", "-o", "m", "--max-passes", "many"), "'many' is not a valid integer"),
         (("fit", "lda", "letters", "-o", "m", "--local", "x"), "'x' is not one of 'vb', 'map'"),
         (("fit", "nonsense", "letters"), "No such command 'nonsense'"),
         (("topics",), "Missing argument 'MODEL'"),

@@ -50,6 +50,9 @@ def test_every_example_runs_as_typed(workspace, monkeypatch):
         words = example_of(path).split()
         if path == ("resume",):  # the folder of a fit that was kept
             right("fit", "lda", "letters/", "-o", "kept.natgrad", "--n-topics", 2, "--checkpoint", "run")
+        if path == ("compare",):  # two models of the same texts
+            for number, name in ((3, "three"), (2, "auto")):
+                right("fit", "lda", "letters/", "-o", f"{name}.natgrad", "--n-topics", number)
         if path == ("update",):  # a network that was fitted to a table, and the table of another day
             sales_of_two_days(workspace)
         if path in (("fit",), ("fit", "lda")):

@@ -108,6 +108,11 @@ def fits() -> dict[str, np.ndarray]:
         model = ng.MatrixFactorization(2, likelihood=likelihood, max_steps=2, **quiet).fit(values)
         found[likelihood] = model.predict([0, 3], [1, 2])
         found[f"{likelihood}, recommended"] = model.recommend([0, 3], 2).scores
+    likes = np.where(np.isnan(table), np.nan, 1.0)
+    sampled = ng.MatrixFactorization(2, likelihood="bernoulli", n_negatives=2.0, max_steps=2, **quiet).fit(likes)
+    found["bernoulli, sampled"] = sampled.predict([0, 3], [1, 2])
+    drawn = ng.MatrixFactorization(2, max_steps=2, finish="gibbs", finish_sweeps=3, **quiet).fit(table)
+    found["gaussian, drawn"] = drawn.predict([0, 3], [1, 2])
     found["lda"] = ng.LDA(3, max_passes=2, learn_priors=True, **quiet).fit(counts).components_
     found["lda, gibbs"] = (
         ng.LDA(3, max_passes=2, finish="gibbs", finish_sweeps=4, learn_priors=True, **quiet).fit(counts).components_

@@ -208,7 +208,7 @@ def test_factors_are_the_same_bits_elsewhere(settings, many, small_parts, monkey
     same(here, there)
 
 
-LIKES = {"likelihood": "bernoulli", "n_factors": 3, "max_steps": 12, "tol": 0.0}
+LIKES = {"likelihood": "bernoulli", "n_factors": 3, "n_negatives": 4.0, "max_steps": 12, "tol": 0.0}
 
 
 @pytest.mark.parametrize("settings", [{}, {"biases": False}, {"step": ng.Constant(0.7)}], ids=str)
