@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ os.environ.setdefault("NATGRAD_CACHE_DIR", str(ROOT / ".pytest_cache" / "natgrad
 # The gate compiles hundreds of tiny programs and runs each a few times: two thirds of the time where XLA does not try hard.
 # What is computed is the same to rounding; `make slow` runs what users run.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+# Version 1.6 of scikit-learn cannot import its estimator checks beside a newer SciPy without this.
+if version("scikit-learn").startswith("1.6."):
+    os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 # The first example of a test pays for a compilation: neither a deadline nor "too slow" means anything.
 # The gate tries the same examples every time, so that a change is never blamed for another draw; `make slow` explores

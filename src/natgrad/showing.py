@@ -68,7 +68,9 @@ class ShowMixin:
     def _html_repr(self) -> str:
         """What a notebook shows: a summary of the fit, or scikit-learn's diagram before there is one."""
         if not any(hasattr(self, name) for name in ("trace_", "trace")):
-            unfitted: str = super()._html_repr()  # type: ignore[misc]
+            base: Any = super()
+            # Before version 1.7 of scikit-learn it has another name.
+            unfitted: str = base._html_repr() if hasattr(base, "_html_repr") else base._repr_html_inner()
             return unfitted
         return str(reporter("notebook").summary(self))
 
