@@ -7,6 +7,7 @@ depends on its neighbours.
 import subprocess
 import sys
 import warnings
+from importlib.metadata import version
 
 import numpy as np
 import pandas as pd
@@ -177,4 +178,5 @@ def test_tables_in_and_out(library, texts) -> None:
     np.testing.assert_allclose(model.transform(table[names]).to_numpy(), shares.to_numpy())  # matched by name
     target = tables.DataFrame({"x": np.arange(20.0)})
     process = ng.SparseGPRegressor(n_inducing=3, max_steps=2).fit(target, target["x"])
-    assert process.feature_names_in_.tolist() == ["x"]
+    if library == "pandas" or not version("scikit-learn").startswith("1.6."):  # which knows no names of newer Polars
+        assert process.feature_names_in_.tolist() == ["x"]
