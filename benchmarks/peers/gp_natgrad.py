@@ -10,8 +10,8 @@ import natgrad
 from natgrad.covariance import RBF
 from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
-from natgrad.models.gp.base import Predictor
 from natgrad.models.gp.likelihoods import Gaussian
+from natgrad.models.gp.predictor import Predictor
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Settings
 

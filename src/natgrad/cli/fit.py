@@ -55,21 +55,6 @@ def fit() -> None:
 def fit_command(name: str, model: Model) -> click.Command:
     """``natgrad fit NAME``, with an option for every parameter of the estimator."""
     estimator = model.load()
-    params: list[click.Parameter] = [
-        click.Argument(["file"], type=click.Path(path_type=Path)),
-        click.Option(["-o", "--output"], type=click.Path(path_type=Path, dir_okay=False), required=True, help="The model file."),
-        click.Option(["--force"], is_flag=True, help="Replace the output if it is there."),
-        click.Option(["--report"], type=click.Path(path_type=Path, dir_okay=False), help="Also write the page of the model."),
-        click.Option(["--live"], is_flag=True, help="Serve the page on this machine while the fit runs."),
-        click.Option(["--checkpoint"], type=click.Path(path_type=Path, file_okay=False), help="Keep the run in this folder."),
-        click.Option(["--every"], default="60s", show_default=True, help="Time (60s, 5min) or steps (100) between checkpoints."),
-        click.Option(["--resume"], is_flag=True, help="Go on from the last checkpoint, if there is one."),
-        click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object, for machines."),
-        config_option(),
-        held_out_option(),
-        *model.options(),
-        *estimator_options(estimator),
-    ]  # fmt: skip
 
     def call(
         file: Path,
@@ -120,7 +105,26 @@ def fit_command(name: str, model: Model) -> click.Command:
             )
             raise SystemExit(interruption.exit_code)
 
-    return Command(name, params=params, callback=call, help=model.summary, example=model.example)
+    return Command(name, params=_parameters(model, estimator), callback=call, help=model.summary, example=model.example)
+
+
+def _parameters(model: Model, estimator: Any) -> list[click.Parameter]:
+    """What the command takes: a file, where the result goes, how the run is kept, and the settings of the model."""
+    return [
+        click.Argument(["file"], type=click.Path(path_type=Path)),
+        click.Option(["-o", "--output"], type=click.Path(path_type=Path, dir_okay=False), required=True, help="The model file."),
+        click.Option(["--force"], is_flag=True, help="Replace the output if it is there."),
+        click.Option(["--report"], type=click.Path(path_type=Path, dir_okay=False), help="Also write the page of the model."),
+        click.Option(["--live"], is_flag=True, help="Serve the page on this machine while the fit runs."),
+        click.Option(["--checkpoint"], type=click.Path(path_type=Path, file_okay=False), help="Keep the run in this folder."),
+        click.Option(["--every"], default="60s", show_default=True, help="Time (60s, 5min) or steps (100) between checkpoints."),
+        click.Option(["--resume"], is_flag=True, help="Go on from the last checkpoint, if there is one."),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object, for machines."),
+        config_option(),
+        held_out_option(),
+        *model.options(),
+        *estimator_options(estimator),
+    ]  # fmt: skip
 
 
 @contextmanager

@@ -42,8 +42,6 @@ Array = npt.NDArray[Any]
 Stats = tuple[Any, ...]
 LOG_2PI = float(np.log(2 * np.pi))
 NO_CODES = np.zeros(0, np.uint8)
-# Axes of λ along which states lie, for each of four statistics.
-BY_STATE: tuple[tuple[int, ...], ...] = ((0,),) * 4
 
 
 class Observed(NamedTuple):
@@ -68,7 +66,7 @@ class FullGaussians:
     """Gaussians with a full precision matrix for each state."""
 
     kind, by_column, family = QUADRATIC, False, NormalWishart()
-    axes = BY_STATE
+    axes: tuple[tuple[int, ...], ...] = ((0,),) * 4  # of λ along which states lie, for each of its statistics
 
     def __init__(
         self, n_states: int, mean: Floats, scale: float, dof: float, rate: Floats, origin: Floats | None = None
@@ -123,12 +121,17 @@ class ByColumn:
     """Columns that are independent given the state; a NaN is missing in its column alone."""
 
     kind, by_column = BY_COLUMN, True
-    axes = BY_STATE
+    prior: Stats
     origin: Floats | None = None
 
     def __init__(self, n_states: int, n_columns: int) -> None:
         self.shape: tuple[int, ...] = (n_states, n_columns)
         self.n_columns = n_columns
+
+    @property
+    def axes(self) -> tuple[tuple[int, ...], ...]:
+        """Axes of λ along which states lie, for each of its statistics."""
+        return ((0,),) * len(self.prior)
 
     def _interleaved(self, constant: Floats, linear: Floats, square: Floats) -> Floats:
         return np.stack([constant, linear, square], axis=-1).reshape(len(constant), -1)
@@ -152,7 +155,7 @@ class IndependentGaussians(ByColumn):
         self.origin = None if origin is None else np.column_stack([origin, np.zeros(len(mean))])
         mean = mean if origin is None else mean - origin
         usual = {"mean": mean, "scale": scale, "shape": 0.5 * dof, "rate": 0.5 * np.asarray(rate)}
-        self.prior: Stats = tuple(np.asarray(part)[None] for part in self.family.natural(**usual))
+        self.prior = tuple(np.asarray(part)[None] for part in self.family.natural(**usual))
 
     def observe(self, X: Array) -> Observed:
         check_finite(X)
@@ -243,7 +246,7 @@ class SphericalGaussians(ByColumn):
         self.shape = (n_states,)
         self.origin = None if origin is None else np.append(origin, 0.0)[None]
         means = (mean if origin is None else mean - origin)[None, :, None]
-        self.prior: Stats = self.family.natural(
+        self.prior = self.family.natural(
             mean=means, scale=np.full((1, len(mean)), scale), dof=[dof], rate=np.reshape(rate, (1, 1, 1))
         )
 

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 import natgrad as ng
-from natgrad.models.lda.estimator import FINE_TOL
+from natgrad.models.lda.queries import FINE_TOL
 from natgrad.models.lda.topics import aligned
 from natgrad.posterior.response.groups import swept
 

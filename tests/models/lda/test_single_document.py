@@ -10,7 +10,7 @@ from reference.lda import draw_documents
 
 import natgrad as ng
 from natgrad.kernels import small
-from natgrad.models.lda.estimator import FINE_TOL
+from natgrad.models.lda.queries import FINE_TOL
 
 WORDS = [f"word{v}" for v in range(60)]
 

@@ -71,7 +71,7 @@ def test_with_means_that_are_known_it_is_the_declared_network() -> None:
             bounds.append(problem.bound(state))
         np.testing.assert_allclose(bounds, fit.trace["elbo"], rtol=1e-9, err_msg=kind)
         np.testing.assert_allclose(state.lam["weights"][0] + 1.0, fit["pi"].parameters["concentration"], rtol=1e-9)
-        own = problem.gaussians.family.mean(state.lam["components"])
+        own = problem.emission.family.mean(state.lam["components"])
         mean = {"full": own[..., 1:], "diag": own[..., 1], "spherical": own[:, 0, -1]}[kind]
         np.testing.assert_allclose(mean, fit["precision"].mean(), rtol=1e-9)
 
@@ -90,7 +90,7 @@ def test_with_precisions_that_are_known_it_is_the_declared_network() -> None:
         problem = problem_of(quick(covariance=kind, weight_prior=alpha, **prior), X)
         state, _ = sweeps(problem, problem.updated(problem.clustered(member)), 6)
         np.testing.assert_allclose(state.lam["weights"][0] + 1.0, fit["pi"].parameters["concentration"], rtol=1e-9)
-        means = problem.gaussians.located(state.lam["components"]).means
+        means = problem.emission.located(state.lam["components"]).means
         np.testing.assert_allclose(means, fit["mu"].mean(), rtol=1e-9, err_msg=kind)
 
 

@@ -11,9 +11,8 @@ the guard are those of every network.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -23,19 +22,18 @@ from natgrad.data.rating_forms import as_ratings
 from natgrad.data.ratings import Ratings
 from natgrad.inference.engine import BoundEvery, Phase, Result
 from natgrad.inference.methods import VB, Method
-from natgrad.inference.problem import Problem, State
+from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.inference.trace import Stop, Trace
 from natgrad.models.factorization.checks import check_settings
 from natgrad.models.factorization.features import known_features
 from natgrad.models.factorization.files import RatingFiles, run_table
 from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSettings, likelihood_of
 from natgrad.models.factorization.matching import matched_state
+from natgrad.models.factorization.published import Factors, PublishedFactors, Subject
 from natgrad.models.factorization.recommend import RecommendMixin
 from natgrad.models.factorization.tables import FOLD_STEPS, check_columns
 from natgrad.models.scikit import not_fitted
-from natgrad.posterior.export import Posterior, factors_of
-from natgrad.posterior.factor import Factor
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_every, checked_method, checked_step
 from natgrad.renamed import says_new_names
 
@@ -47,39 +45,8 @@ Likelihood = Literal["gaussian", "bernoulli", "poisson"]
 PARTIAL_STEPS = 4
 
 
-class _Subject:
-    """What is published along with a state; the problem is that of the last phase."""
-
-    problem: Problem
-
-    def __init__(self, kind: LikelihoodModel, ratings: Ratings) -> None:
-        self.kind, self.ratings = kind, ratings
-
-    def published(self, result: Result) -> tuple[LikelihoodModel, Ratings, Result, dict[str, Factor]]:
-        """The likelihood, the ratings, the result and its factors."""
-        return self.kind, self.ratings, result, factors_of(self.problem.blocks, result.state)
-
-
-class Factors(NamedTuple):
-    """Means and standard deviations of a side's factors, both [rows, K]."""
-
-    mean: Floats
-    sd: Floats
-
-
-def spread_of(moments: tuple[Floats, Floats]) -> Factors:
-    """Means and standard deviations from E[x] [rows, D] and E[x²] [rows, D] or E[x xᵀ] [rows, D, D]."""
-    mean, second = moments
-    squares = second if second.ndim == mean.ndim else np.einsum("rdd->rd", second)
-    return Factors(np.array(mean), np.sqrt(np.maximum(squares - mean**2, 0.0)))
-
-
-# Part of the largest factor's squared products below which a factor is switched off.
-SWITCHED_OFF = 1e-6
-
-
 @says_new_names
-class MatrixFactorization(RecommendMixin, RatingFiles):
+class MatrixFactorization(RecommendMixin, PublishedFactors, RatingFiles):
     """Bayesian matrix factorisation of ratings, likes and counts, by variational inference.
 
     Parameters
@@ -347,7 +314,7 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
         from natgrad.models.threads import at_most
 
         method, seed = checked_method(self.method), int(self.seed)
-        every, subject = checked_every(self.bound_every), _Subject(kind, ratings)
+        every, subject = checked_every(self.bound_every), Subject(kind, ratings)
 
         def phase(t: int) -> Phase | Stop:
             found = kind.phase(ratings, seed, t, method, growing)
@@ -376,46 +343,6 @@ class MatrixFactorization(RecommendMixin, RatingFiles):
         self._published(*subject.published(result))
         if sampler is not None and sampler.draws:
             self._show_draws(sampler.kept())
-
-    def _publish(self, subject: Any, state: State) -> None:
-        """What a callback sees: the fit as it would be if the run ended at a state."""
-        result = Result(state, self.trace_, Stop(Reason.CALLBACK, "the run goes on"))
-        self._published(*subject.published(result))
-
-    def _published(
-        self, kind: LikelihoodModel, ratings: Ratings, result: Result, posterior: Mapping[str, Factor] | None
-    ) -> None:
-        self.ratings_, self._data = ratings, HeldRatings(ratings)
-        self.n_features_in_: int = ratings.n_items
-        self.result_: Result = result
-        self.trace_: Trace = result.trace
-        self.stop_: Stop = result.stop
-        self.n_steps_: int = result.state.t
-        if posterior is None:
-            old, lam = self.posterior_, result.state.lam
-            posterior = {name: Factor(name, old[name].family, old[name].plates, lam[name]) for name in old}
-        labels = {"user": ratings.user_ids, "item": ratings.item_ids}
-        self.posterior_: Posterior = Posterior(posterior, axes=dict.fromkeys("uv", ("factor",)), labels=labels)
-        # What was fitted, kept apart from the parameters, which may be changed before the next fit.
-        self._kind = kind
-        self.offset_ = kind.offset
-        self._predictor: Any = kind.predictor(result.state, ratings)
-        self._kept_draws = None
-        if hasattr(self, "draws_"):
-            del self.draws_
-        self.user_factors_ = self.item_factors_ = self.user_biases_ = self.item_biases_ = None
-        self.n_factors_: int = 0
-        if not kind.sides:
-            return
-        sides = [spread_of(pair) for pair in (self._predictor.user, self._predictor.item)]
-        cut = kind.n_factors
-        self.user_factors_, self.item_factors_ = (Factors(q.mean[:, :cut], q.sd[:, :cut]) for q in sides)
-        energy = (self.user_factors_.mean**2).sum(0) * (self.item_factors_.mean**2).sum(0)
-        self.n_factors_ = int((energy > SWITCHED_OFF * energy.max(initial=0.0)).sum())
-        biased = sides[0].mean.shape[1] > cut
-        self.user_biases_, self.item_biases_ = (
-            Factors(q.mean[:, cut], q.sd[:, cut]) if biased else None for q in sides
-        )
 
     def _exact(self) -> bool:
         """Whether every step reads all ratings."""

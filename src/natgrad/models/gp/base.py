@@ -5,29 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import blas
 
 from natgrad.blas import ONE_BLAS_THREAD
-from natgrad.covariance import RBF, Covariance, Inducing
+from natgrad.covariance import RBF, Covariance
 from natgrad.data.held import HeldRows
 from natgrad.data.rows import Rows, Scaling, open_rows, rows_of_arrays, validated
-from natgrad.inference.callbacks import Progress
 from natgrad.inference.engine import Phase, take_steps
 from natgrad.inference.problem import State
-from natgrad.inference.schema import check, refuse
 from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.base import register
 from natgrad.models.clusters import spread_rows
-from natgrad.models.gp.algebra import Posterior
 from natgrad.models.gp.files import GPFiles, state_table
 from natgrad.models.gp.likelihoods import Likelihood
+from natgrad.models.gp.predictor import Predictor
 from natgrad.models.gp.problem import GPProblem
-from natgrad.models.gp.settings import MOST_ROWS, Adam, Learned, Settings, compiled, leaves_of, settings_of
+from natgrad.models.gp.settings import Adam, Learned, Settings, compiled, leaves_of, settings_of
+from natgrad.models.gp.stopping import AveragedBound
 from natgrad.models.scikit import check_is_fitted
 from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
@@ -40,8 +39,6 @@ __all__ = ["SparseGP"]
 Floats = npt.NDArray[np.float64]
 # Inducing inputs are chosen among this many rows for each of them, and at most so many.
 ROWS_PER_INDUCING, MOST_STARTING_ROWS = 20, 20_000
-# Steps over which the noisy bound is averaged before it is compared, and held-out rows that judge it.
-WINDOW, MOST_HELD_OUT, PATIENCE = 100, 2_000, 3
 MOST_JOINT_ROWS = 5_000
 # Fitted attributes that a file keeps as they are; the rest follows from the state.
 KEPT = ("n_features_in_", "feature_names_in_", "classes_", "elbo_", "trace_", "stop_", "n_rows_seen_", "_flat")
@@ -49,27 +46,6 @@ KEPT = ("n_features_in_", "feature_names_in_", "classes_", "elbo_", "trace_", "s
 # Both are parts of a checkpoint.
 register(Settings, "gp.Settings")
 register(Adam, "gp.Adam")
-
-
-class Predictor(NamedTuple):
-    """Everything a prediction reads: no matrix is factorised again."""
-
-    kernel: Covariance
-    settings: Settings
-    inducing: Inducing
-    q: Posterior
-    offset: Floats
-
-    def latent(self, x: Floats) -> tuple[Floats, Floats]:
-        """Means and variances of f [N, P] at standardised inputs."""
-        means, variances, matrices = [], [], compiled(self.kernel)
-        for begin in range(0, len(x), MOST_ROWS):
-            k_nm, k_nn = matrices.rows(self.settings, x[begin : begin + MOST_ROWS])
-            a = blas.dtrmm(1.0, self.inducing.inverse, k_nm.T, lower=1)
-            means.append(a.T @ self.q.mean.T + self.offset)
-            shrunk = [np.einsum("mn,mn->n", a, blas.dsymm(1.0, s, a, lower=1) - a) for s in self.q.covariance]
-            variances.append(np.maximum(k_nn[:, None] + np.array(shrunk).T, 1e-12 * k_nn[:, None]))
-        return np.concatenate(means), np.concatenate(variances)
 
 
 class SparseGP(GPFiles):
@@ -137,7 +113,7 @@ class SparseGP(GPFiles):
         self, problem: GPProblem, state: State, held: Rows | None, trace: Trace, max_steps: Any, options: FitOptions
     ) -> None:
         method = checked_method(self.method)
-        watch = _Settled(self, problem, trace, held, float(self.tol))
+        watch = AveragedBound(problem, trace, held, float(self.tol))
         callbacks, checkpoint = split_options(options)
         limits = replace(
             self._limits(
@@ -345,66 +321,3 @@ class SparseGP(GPFiles):
 
 def _as_held(rows: Rows) -> HeldRows:
     return HeldRows((rows.inputs, rows.outputs))
-
-
-class _Settled:
-    """A callback: the averaged bound of the batches, and the density of held-out rows, say when to stop."""
-
-    def __init__(self, model: SparseGP, problem: GPProblem, trace: Trace, held: Rows | None, tol: float) -> None:
-        self.problem, self.trace, self.tol = problem, trace, tol
-        size = min(problem.batch_size, problem.n_groups)
-        self.window = WINDOW if size < problem.n_groups else WINDOW // 4
-        self.held = None if held is None else held.take(np.arange(min(len(held), MOST_HELD_OUT)))
-        self.best, self.since, self.still = -np.inf, 0, 0
-
-    @property
-    def memory(self) -> dict[str, Any]:
-        """What a checkpoint keeps besides the state: what was seen of held-out rows, and how much jitter it took."""
-        return {
-            "seen": [self.best, self.since, self.still],
-            "jitter": [self.problem.jitter_used, self.problem.jitter_raised],
-        }
-
-    @memory.setter
-    def memory(self, kept: Mapping[str, Any]) -> None:
-        check(kept, {"seen": ["float"], "jitter": ["float"]}, where="the memory of the run")
-        if (len(kept["seen"]), len(kept["jitter"])) != (3, 2):
-            refuse("the memory of the run", "is not what was seen, and how much jitter it took")
-        self.best, self.since, self.still = kept["seen"]
-        self.problem.jitter_used, self.problem.jitter_raised = kept["jitter"]
-
-    def __call__(self, seen: Progress) -> Stop | None:
-        if self.tol == 0 or seen.t % self.window or seen.t < 3 * self.window:
-            return None
-        # Longer and longer averages, of less and less noise; a fall is as far from the end as a gain.
-        width = max(self.window, seen.t // 4)
-        recent = [record.elbo_estimate for record in self.trace.records[-3 * width :]]
-        before, now = np.diff(np.mean(np.reshape(recent, (3, width)), axis=1)) / self.problem.population
-        left = abs(now) if abs(now) < abs(before) / 2 else now * now / max(abs(before) - abs(now), 1e-300)
-        # Two in a row: a single one may be still by chance.
-        self.still = self.still + 1 if max(abs(now), left) < self.tol else 0
-        if self.still >= 2:
-            words = f"the averaged bound changed by {now:.1e} nats a row in {width} steps, and about {left:.1e} are left to gain"
-            return Stop(Reason.TOLERANCE, f"{words}, less than tol = {self.tol:g}")
-        return self._judged(seen.state)
-
-    def _judged(self, state: State) -> Stop | None:
-        if self.held is None:
-            return None
-        problem, settings = self.problem, state.hyper["settings"]
-        q, inducing = problem.posterior(state.lam["v"]), problem.factor(settings)
-        mean, var = Predictor(problem.kernel, settings, inducing, q, problem.offset).latent(self.held[0])
-        psi = np.asarray(settings.psi)
-        density = [
-            problem.likelihood.log_predictive(float(psi[p]), self.held[1][:, p], mean[:, p], var[:, p]).mean()
-            for p in range(problem.n_outputs)
-        ]
-        now = float(np.sum(density))
-        if now > self.best + self.tol:
-            self.best, self.since = now, 0
-            return None
-        self.since += 1
-        if self.since < PATIENCE:
-            return None
-        words = f"the density of held-out rows has not grown for {PATIENCE * self.window} steps (best {self.best:.4f} a row)"
-        return Stop(Reason.TOLERANCE, words)

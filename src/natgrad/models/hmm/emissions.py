@@ -112,7 +112,7 @@ class Poissons(ByColumn):
     def __init__(self, n_states: int, n_columns: int, shape: float, rate: float) -> None:
         super().__init__(n_states, n_columns)
         self.arguments = {"n_states": n_states, "n_columns": n_columns, "shape": shape, "rate": rate}
-        self.prior: Stats = tuple(np.full((1, 1), float(p)) for p in self.family.natural(shape=shape, rate=rate))
+        self.prior = tuple(np.full((1, 1), float(p)) for p in self.family.natural(shape=shape, rate=rate))
 
     def observe(self, X: Array) -> Observed:
         base, rule = 0.0, "a whole number ≥ 0, or NaN. Negative values in data are no counts"
@@ -150,7 +150,7 @@ class Bernoullis(ByColumn):
     def __init__(self, n_states: int, n_columns: int, a: float, b: float) -> None:
         super().__init__(n_states, n_columns)
         self.arguments = {"n_states": n_states, "n_columns": n_columns, "a": a, "b": b}
-        self.prior: Stats = tuple(np.full((1, 1), float(p)) for p in self.family.natural(a=a, b=b))
+        self.prior = tuple(np.full((1, 1), float(p)) for p in self.family.natural(a=a, b=b))
 
     def observe(self, X: Array) -> Observed:
         some_missing = False

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.held import HeldSequences
-from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import Sequences, as_ends, as_labels, columns_and_lengths, is_stream
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import Method
@@ -25,15 +24,12 @@ from natgrad.inference.starts import Starts
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.streams import Chunk
 from natgrad.inference.trace import Reason, Stop
+from natgrad.models.hmm.drawn import StateDraws
 from natgrad.models.hmm.files import HMMFiles, run_table
 from natgrad.models.hmm.priors import chain_priors
-from natgrad.models.uncertainty import as_means, drawn_from_priors, with_locations
+from natgrad.models.hmm.queries import StateQueries
 from natgrad.posterior.export import Posterior, factors_of
-from natgrad.posterior.fit_options import (
-    FitOptions,
-    all_or_nothing,
-    checked_step,
-)
+from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_step
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
@@ -41,7 +37,6 @@ if TYPE_CHECKING:
     from natgrad.inference.problem import State
     from natgrad.models.hmm.emissions import Emission
     from natgrad.models.hmm.problem import HMMModel, SequenceProblem
-    from natgrad.posterior.draws import DrawnFactor
 
 __all__ = ["HiddenMarkov"]
 
@@ -50,7 +45,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(repr=False, eq=False)  # writes __init__ with every setting by name; the rest is scikit-learn's
-class HiddenMarkov(HMMFiles, ABC):
+class HiddenMarkov(StateQueries, StateDraws, HMMFiles, ABC):
     """A hidden Markov model without its emissions: what `GaussianHMM`, `CategoricalHMM`, `PoissonHMM` and `BernoulliHMM` share.
 
     Parameters
@@ -238,53 +233,6 @@ class HiddenMarkov(HMMFiles, ABC):
         self.n_times_seen_, self.elbo_, self._data = seen, result.trace.last.elbo_estimate, None
         return self
 
-    # -- states and scores --
-
-    def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
-        """Log p(X) of sequences at the mean of q; neither batches nor subchains change it. See `fit` for ``y``."""
-        problem = self._held_out(X, lengths, y)
-        return self._counted(problem, None)
-
-    def score_samples(self, X: Any, lengths: Any = None, *, out: Any = None) -> tuple[float, Array]:
-        """Log p(X) and the probabilities of the states [T, K]; see `predict_proba` for ``out``."""
-        problem = self._held_out(X, lengths)
-        with RowWriter(out, (problem.data.n_times, problem.model.n_states), np.float64) as rows:
-            log_prob = self._counted(problem, rows)
-        return log_prob, rows.result
-
-    def predict_proba(self, X: Any, lengths: Any = None, *, out: Any = None) -> Array:
-        """p(x_t | X) at the mean of q [T, K].
-
-        ``out``, an array of yours or the name of a .npy file, is written segment by segment; then nothing of this size is held.
-        The rows of a file are returned mapped into memory.
-        """
-        return self.score_samples(X, lengths, out=out)[1]
-
-    def decode(self, X: Any, lengths: Any = None, *, out: Any = None) -> tuple[float, Array]:
-        """The log probability of the likeliest path of each sequence, summed, and the states on it [T].
-
-        See `predict_proba` for ``out``. A file has the smallest whole numbers that hold the states.
-        """
-        from natgrad.models.hmm.forward_backward import viterbi
-
-        problem = self._held_out(X, lengths)
-        smallest = np.min_scalar_type(problem.model.n_states - 1)
-        with RowWriter(out, (problem.data.n_times,), np.int64, smallest) as rows:
-            log_prob = viterbi(problem.at_point(self._state), problem.data, problem.n_jobs, rows)
-        return log_prob + problem.data.base, rows.result
-
-    def predict(self, X: Any, lengths: Any = None, *, out: Any = None) -> Array:
-        """The states on the likeliest path (Viterbi) [T]; see `decode` for ``out``."""
-        return self.decode(X, lengths, out=out)[1]
-
-    def sample(self, n: int = 1, seed: int | None = None) -> tuple[Array, Array]:
-        """A sequence of ``n`` observations from the model at the mean of q, and its states."""
-        self._check_fitted()
-        rng = np.random.default_rng(seed)
-        rows = np.cumsum(np.vstack([self.startprob_, self.transmat_]), axis=1)
-        states = _walk(rows, rng.random(whole_number(n, "n")))
-        return self._model_.emission.draw(self._state.lam["emission"], states, rng), states
-
     # -- parts --
 
     @property
@@ -408,47 +356,6 @@ class HiddenMarkov(HMMFiles, ABC):
             )
         return columns, lengths
 
-    def _held_out(self, X: Any, lengths: Any, y: Any = None) -> SequenceProblem:
-        from natgrad.models.hmm.problem import SequenceProblem
-
-        self._check_fitted()
-        data = self._sequences(*self._columns(X, y, lengths), None, self._model_.emission)
-        return SequenceProblem(data, self._model_, n_jobs=self.n_jobs)
-
-    def _response_problem(self, X: Any, y: Any = None, lengths: Any = None, labels: Any = None) -> SequenceProblem:
-        from natgrad.models.hmm.problem import SequenceProblem
-
-        data = self._sequences(*self._columns(X, y, lengths), labels, self._model_.emission)
-        return SequenceProblem(data, self._model_, n_jobs=self.n_jobs)
-
-    def _draws_problem(self, X: Any, y: Any = None, lengths: Any = None, labels: Any = None) -> SequenceProblem:
-        return self._response_problem(X, y, lengths, labels)
-
-    def _drawn_as(self, problem: SequenceProblem, factors: dict[str, DrawnFactor]) -> dict[str, DrawnFactor]:
-        emission: Any = problem.model.emission
-        gaussian = emission.family.name in ("NormalGamma", "NormalWishart")
-        return with_locations(factors, "emission", emission, "state") if gaussian else factors
-
-    def _simulated(self, size: int, rng: np.random.Generator) -> tuple[dict[str, Any], Array, Array]:
-        problem = self._draws_problem(np.full((1, self.n_features_in_), np.nan))
-        truth = drawn_from_priors(problem, rng)
-        rows = np.cumsum(np.vstack([truth["initial"], truth["transition"]]), axis=1)
-        states = _walk(rows, rng.random(size))
-        return truth, problem.model.emission.draw(as_means(problem, "emission", truth), states, rng), states
-
-    def _with_same_priors(self) -> dict[str, Any]:
-        return {"_model": lambda X: self._model_}
-
-    def _renumbered(self, name: str, value: Any, order: Any) -> Any:
-        return value[order][:, order] if name == "transition" else value[order]
-
-    def _counted(self, problem: SequenceProblem, out: RowWriter | None) -> float:
-        from natgrad.models.hmm.forward_backward import count, whole_sequences
-
-        weights = problem.at_point(self._state)
-        windows = whole_sequences(weights, problem.data, None, problem.n_jobs)
-        return count(weights, windows, problem.n_sums, problem.n_jobs, out).log_z + problem.data.base
-
     def _model(self, X: Array) -> HMMModel:
         """Priors, with all settings checked."""
         from natgrad.models.hmm.problem import HMMModel
@@ -471,11 +378,3 @@ class HiddenMarkov(HMMFiles, ABC):
             priors = tuple(real_number(p, "initial_prior and transition_prior") / n_states for p in priors)  # type: ignore[assignment]
         initial, rows = chain_priors(*priors, self.sticky, self.topology, n_states)
         return HMMModel(initial, rows, self._emission(X))
-
-
-def _walk(rows: Floats, uniforms: Floats) -> Array:
-    """A path of states; ``rows`` are cumulative probabilities of the first one, and of the next after each."""
-    states, here = np.empty(len(uniforms), np.int64), -1
-    for t, u in enumerate(uniforms):
-        here = states[t] = min(int(np.searchsorted(rows[here + 1], u, side="right")), rows.shape[1] - 1)
-    return states

@@ -14,28 +14,18 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.corpus import Corpus, as_corpus, with_words
+from natgrad.data.corpus import as_corpus, with_words
 from natgrad.data.held import HeldDocuments
 from natgrad.data.stream import as_stream
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Trace
-from natgrad.models.lda.coherence import How, coherence
 from natgrad.models.lda.files import LDAFiles, state_table
+from natgrad.models.lda.queries import TopicQueries
 from natgrad.models.lda.settings import LearnPriors
-from natgrad.models.lda.single_document import OneDocument
 from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown
-from natgrad.models.lda.topics import (
-    Alignment,
-    By,
-    aligned,
-    completion,
-    nearest,
-    ranked_words,
-    shared_words,
-    tell_empty_topics,
-)
+from natgrad.models.lda.topics import tell_empty_topics
 from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
@@ -45,21 +35,18 @@ from natgrad.validation import whole_number
 if TYPE_CHECKING:
     from natgrad.inference.moves import Moves
     from natgrad.inference.problem import State
-    from natgrad.models.lda.problem import Inferred, LDAProblem
+    from natgrad.models.lda.problem import LDAProblem
 
 __all__ = ["LDA"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-# Held-out documents are solved more finely than those of a fit: nothing averages their errors out.
-FINE_TOL, FINE_ROUNDS = 1e-4, 1000
-SLICE = 20_000
 # Entries up to which a corpus whose topics move is read as a whole.
 FEW_ENTRIES = 5_000_000
 
 
 @says_new_names
-class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles):
+class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDAStream, LDAFiles):
     """Latent Dirichlet allocation: topics of documents, by variational inference.
 
     Parameters
@@ -268,83 +255,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         self.n_documents_seen_, self.elbo_, self._data = seen, result.trace.last.elbo_estimate, None
         return self
 
-    def transform(self, X: Any, return_std: bool = False) -> Any:
-        """The expected topic shares of documents [D, K]; with ``return_std``, also their standard deviations.
-
-        These are those of q, which are too small; with ``finish="gibbs"``, those of Gibbs samples given the topics, about the
-        shares that are returned.
-        """
-        corpus = self._held_out(X)
-        gamma = self._inferred(corpus).gamma.astype(np.float64)
-        total = gamma.sum(1, keepdims=True)
-        mean = gamma / total
-        if return_std and hasattr(self, "draws_moments_"):
-            from natgrad.models.lda.drawn import deviations
-
-            with self._threads():
-                return mean, deviations(corpus, mean, self.topics_, self.doc_prior_, self._seed)
-        return (mean, np.sqrt(mean * (1.0 - mean) / (total + 1.0))) if return_std else mean
-
-    def infer(self, document: Any) -> Floats:
-        """The topic shares [K] of one document: a text, counts [V] (dense or sparse), or a list of (word number, count).
-
-        The same as a row of `transform`, in well under a millisecond.
-        """
-        self._check_fitted()
-        one: OneDocument | None = getattr(self, "_one", None)
-        if one is None or one.state is not self._state or one.names is not self._names:
-            self._one = one = OneDocument(self._fitted, self._state, self._names)
-        return one.shares(document, FINE_TOL, FINE_ROUNDS)
-
-    def score(self, X: Any, y: None = None) -> float:
-        """The bound per word of documents given the fitted topics: Σ_d [E log p(w_d | θ, φ) − KL(θ_d)] / words.
-
-        The topics' own terms are left out: they belong to the fit. Neither batches nor the number of documents change it.
-        """
-        corpus = self._held_out(X)
-        if corpus.n_tokens == 0:
-            raise ValueError("X has no words to score")
-        return float(self._inferred(corpus).bound.sum() / corpus.n_tokens)
-
-    def perplexity(self, X: Any, how: Literal["bound", "completion"] = "bound") -> float:
-        """The exponential of minus the mean log probability of a word; lower is better.
-
-        "bound" takes `score`, so it is an upper bound of the perplexity. "completion" infers the shares of each document from
-        a random half of its tokens and predicts the other half with the means of θ and φ.
-        """
-        if how == "bound":
-            return float(np.exp(-self.score(X)))
-        if how != "completion":
-            raise ValueError(f'how must be "bound" or "completion", got {how!r}')
-        rng = np.random.default_rng([int(self.seed), 1])
-        return float(np.exp(-completion(self.transform, self.topics_, self._held_out(X), rng)))
-
-    def top_words(self, n: int = 10, by: By = "probability") -> list[list[Any]]:
-        """The n first words of each topic: the likeliest, the most typical ("lift"), or both ("relevance")."""
-        self._check_fitted()
-        counts = self.components_.sum(1)
-        return [self.vocabulary_[row].tolist() for row in ranked_words(self.topics_, counts / counts.sum(), n, by)]
-
-    def coherence(self, X: Any, n: int = 10, how: How = "npmi") -> Floats:
-        """How well each topic's n likeliest words go together [K]: their NPMI, or C_v (Röder, Both and Hinneburg, 2015).
-
-        Words go together that are in one document; for C_v of texts, in one window of 110 tokens.
-        """
-        corpus, counts = self._held_out(X), self.components_.sum(1)
-        words = ranked_words(self.topics_, counts / counts.sum(), n, "probability")
-        return coherence(words, X, corpus, self.vocabulary_, how)
-
-    def similar_documents(self, query: Any, X: Any, n: int = 10) -> tuple[Ints, Floats]:
-        """The n documents of X nearest to one document, and Σ_k √(θ_k θ'_k) with each: 1 for the same shares, 0 for none."""
-        return nearest(self.transform(X), self.infer(query), whole_number(n, "n"))
-
-    def align(self, other: LDA) -> Alignment:
-        """The one-to-one match with the topics of another fit, by total variation over the words that both have."""
-        self._check_fitted()
-        other._check_fitted()
-        here, there = shared_words(self.vocabulary_, other.vocabulary_)
-        return aligned(self.topics_[:, here], other.topics_[:, there])
-
     # -- parts --
 
     def _optimise(
@@ -422,10 +332,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
         self.doc_prior_: Floats = here.doc_prior
         self.topic_prior_: float = here.topic_prior
 
-    def _held_out(self, X: Any) -> Corpus:
-        self._check_fitted()
-        return as_corpus(X, self._names, len(self.vocabulary_))
-
     _draws_advice = (
         'LDA(finish="gibbs") ends a fit with sweeps of collapsed Gibbs sampling, and posterior_ keeps what they say'
     )
@@ -436,16 +342,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LDAStream, LDAFiles
                 'linear response is that of topics under q, and these are a point: fit with local="vb" and finish=None'
             )
         return self._fitted.of(self._held_out(X), self._state, exact=True)
-
-    def _inferred(self, corpus: Corpus) -> Inferred:
-        """Documents given the fitted topics; those of the fit may have been solved less finely."""
-        problem = self._fitted.of(corpus, self._state)
-        with self._threads():
-            parts = [
-                problem.infer(self._state, groups, FINE_TOL, FINE_ROUNDS)
-                for groups in np.array_split(np.arange(len(corpus)), -(-len(corpus) // SLICE))
-            ]
-        return type(parts[0])(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -32,6 +32,7 @@ from natgrad.kernels.small import is_little
 from natgrad.kernels.special import elog_columns, lgamma_columns
 from natgrad.models.lda.afresh import all_anew, begin_anew
 from natgrad.models.lda.dirichlet_prior import best_concentrations, best_symmetric, log_prior, log_shares
+from natgrad.models.lda.empty_topics import EmptyTopics
 from natgrad.models.lda.parts import (
     Inferred,
     Local,
@@ -70,7 +71,7 @@ PART, PART_PER_WORD = 2**18, 4
 MANY = 0.5
 
 
-class LDAProblem(GroupProblem):
+class LDAProblem(EmptyTopics, GroupProblem):
     """Latent Dirichlet allocation of a corpus.
 
     Parameters
@@ -262,58 +263,6 @@ class LDAProblem(GroupProblem):
             messages["theta"] = (sums, np.array([n_filled]))
             rest -= log_prior(self.doc_prior, sums, n_filled)
         return GroupResult((found.gamma,), messages, rest, found.rounds, reads)
-
-    # -- topics that are empty --
-
-    def places(self, state: State) -> Ints:
-        """The topics that are not at their prior: those that have seen words."""
-        natural = np.asarray(state.lam["phi"][0])
-        return np.flatnonzero(natural.max(1) != natural.min(1))
-
-    def _told(self, messages: Any) -> Any:
-        """The topics that documents have counted words for; all, where none is kept empty."""
-        return np.flatnonzero(np.asarray(messages["phi"][0]).any(1)) if self.truncated else slice(None)
-
-    def restricted(self, places: Ints) -> LDAProblem:
-        """The same documents with some of the topics alone."""
-        other = copy(self)
-        other.truncated, other._weights_of = False, None
-        other.doc_prior, other.n_topics = self.doc_prior[places], len(places)
-        other.__dict__.pop("blocks", None)
-        other.row_bytes = other.n_topics * np.dtype(self.local.dtype).itemsize
-        return other
-
-    def active_part(self, state: State) -> LDAProblem:
-        """The problem of the topics that are not empty, with the priors of a state."""
-        return self.with_hyper(state).restricted(self.places(state))
-
-    def of_documents(self, corpus: Corpus) -> LDAProblem:
-        """The same topics of other documents."""
-        return LDAProblem(corpus, self.doc_prior, self.topic_prior, self.local)
-
-    def state_of(self, state: State, places: Ints) -> State:
-        """Of some topics alone, as documents read them."""
-        mu = (np.asfortranarray(np.asarray(state.mu["phi"][0])[places]),)
-        return state._replace(mu={"phi": mu}, memory={}, hyper={})
-
-    def _solve_active(self, state: State, groups: Ints | None, rows: Any, tol: float, limit: int) -> GroupResult:
-        """The documents with the topics that are not empty; nothing is told to the others."""
-        places = self.places(state)
-        part = self.restricted(places)
-        warm = None if rows is None else (np.ascontiguousarray(rows[0][:, places]),)
-        found = part.solve(part.state_of(state, places), groups, warm, tol, limit)
-        (counts,) = found.messages["phi"]
-        wide = np.zeros((self.corpus.n_words, self.n_topics), counts.dtype)
-        wide[:, places] = np.asarray(counts).T
-        messages: dict[str, Stats] = {"phi": (wide.T,)}
-        if "theta" in found.messages:
-            sums = np.zeros(self.n_topics)
-            sums[places] = found.messages["theta"][0]
-            messages["theta"] = (sums, found.messages["theta"][1])
-        gamma = np.empty((len(found.rows[0]), self.n_topics), found.rows[0].dtype)
-        gamma[:] = self.doc_prior
-        gamma[:, places] = found.rows[0]
-        return found._replace(rows=(gamma,), messages=messages)
 
     # -- shards --
 

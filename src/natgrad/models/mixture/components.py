@@ -30,7 +30,7 @@ class MixtureComponents(GroupComponents):
 
     def __init__(self, problem: MixtureProblem) -> None:
         super().__init__(
-            problem, "component", len(problem.model.alpha), {"weights": ((0,),), "components": problem.gaussians.axes}
+            problem, "component", len(problem.model.alpha), {"weights": ((0,),), "components": problem.emission.axes}
         )
 
     def held(self, state: State) -> Floats:

@@ -2,7 +2,8 @@
 
     π ~ Dir(α),   Λ_k ~ Wishart(ν, R),   μ_k | Λ_k ~ N(m, (κ Λ_k)⁻¹),   z_n ~ Cat(π),   x_n ~ N(μ_z, Λ_z⁻¹)
 
-Attias (2000); Bishop (2006), section 10.2. The loop, the steps, streams, clusters and files are those of every model of rows.
+Attias (2000); Bishop (2006), section 10.2. Memberships, densities, moves and draws are those of every mixture (`Mixture`); the
+loop, the steps, streams, clusters and files those of every model of rows.
 """
 
 from __future__ import annotations
@@ -15,17 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.schema import check
-from natgrad.models.gaussian_prior import COVARIANCES, finite_numbers, gaussian_prior, prior_tables
-from natgrad.models.rows import SETTINGS, RowEstimator
-from natgrad.models.scikit import DensityMixin
-from natgrad.models.uncertainty import as_means, drawn_from_priors, with_locations
+from natgrad.models.gaussian_prior import COVARIANCES, gaussian_prior, prior_tables
+from natgrad.models.mixture.base import SETTINGS, Mixture
+from natgrad.models.uncertainty import with_locations
 from natgrad.renamed import says_new_names
-from natgrad.validation import require, whole_number
 
 if TYPE_CHECKING:
-    from natgrad.inference.moves import Moves
     from natgrad.inference.problem import State
-    from natgrad.inference.starts import Starts
     from natgrad.models.mixture.problem import MixtureProblem
     from natgrad.posterior.draws import DrawnFactor
 
@@ -45,11 +42,18 @@ class MixtureModel(NamedTuple):
     rate: Floats
     origin: Floats
 
+    @property
+    def emission(self) -> Any:
+        """What a component is."""
+        from natgrad.models.gaussians import GAUSSIANS
+
+        return GAUSSIANS[self.covariance](len(self.alpha), *self[2:])
+
 
 @final
 @says_new_names
 @dataclass(repr=False, eq=False)
-class GaussianMixture(DensityMixin, RowEstimator):
+class GaussianMixture(Mixture):
     """A mixture of Gaussians, by variational inference; components that the data do not need keep their prior.
 
     Parameters
@@ -98,11 +102,8 @@ class GaussianMixture(DensityMixin, RowEstimator):
     2
     """
 
-    n_components: int | Literal["auto"] = 4
     _: KW_ONLY
-    max_components: int = 30
     covariance: Literal["full", "diag", "tied", "spherical"] = "full"
-    weight_prior: Any = None
     mean_prior: Any = None
     mean_scale: float = 0.01
     dof_prior: float | None = None
@@ -111,124 +112,32 @@ class GaussianMixture(DensityMixin, RowEstimator):
     _model_class = MixtureModel
     _nan_advice = '; covariance="diag" and covariance="spherical" take missing entries'
 
-    # -- memberships and densities --
-
-    def predict_proba(self, X: Any) -> Floats:
-        """q(z), the probability of each component for each row [N, K]."""
-        from natgrad.models.mixture.problem import memberships
-
-        return np.asarray(self._by_row(X, lambda x, sent: memberships(x, sent)[1].T))
-
-    def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """The likeliest component of each row."""
-        return np.asarray(self.predict_proba(X).argmax(1))
-
-    def score_samples(self, X: Any) -> Floats:
-        """The log density of each row at the mean of q."""
-        from natgrad.models.mixture.problem import memberships
-
-        return np.asarray(self._by_row(X, lambda x, sent: memberships(x, sent)[2], at_mean=True))
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """The mean log density of a row; higher is better."""
-        return float(self.score_samples(X).mean())
-
-    def sample(self, n_samples: int = 1, seed: int | None = None) -> tuple[Floats, npt.NDArray[np.int64]]:
-        """Rows drawn from the mixture at the mean of q, and the component of each."""
-        self._check_fitted()
-        rng = np.random.default_rng(seed)
-        z = rng.choice(len(self.weights_), whole_number(n_samples, "n_samples"), p=self.weights_)
-        gaussians = self._problem(self._model_, np.empty((0, self.n_features_in_)), None).gaussians
-        return gaussians.draw(self._state.lam["components"], z, rng), z
-
-    # -- what every model of rows needs --
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self._takes_nan
-        return tags
+    # -- what every mixture says --
 
     @property
     def _takes_nan(self) -> bool:
         return self.covariance in ("diag", "spherical")
 
     def _prepared(self, x: Any, weight: Floats | None) -> MixtureModel:
-        found = bool(self._finds_number)
-        if found and self.n_components != "auto":
-            raise ValueError(f'n_components must be a whole number ≥ 1, or "auto", got {self.n_components!r}')
-        n = whole_number(
-            self.max_components if found else self.n_components, "max_components" if found else "n_components"
-        )
-        shapes: list[tuple[int, ...]] = [()] if found else [(), (n,)]
-        alpha = finite_numbers(1.0 / n if self.weight_prior is None else self.weight_prior, "weight_prior", shapes)
-        require(alpha > 0, alpha, "weight_prior", "> 0")
-        return MixtureModel(np.full(n, alpha), self.covariance, *gaussian_prior(self, x, n, weight)[:5])
+        alpha = self._concentration()
+        return MixtureModel(alpha, self.covariance, *gaussian_prior(self, x, len(alpha), weight)[:5])
 
-    @property
-    def _finds_number(self) -> str:
-        return 'n_components="auto"' if isinstance(self.n_components, str) else ""
-
-    def _problem(self, model: MixtureModel, x: Any, weight: Floats | None, **options: Any) -> MixtureProblem:
-        from natgrad.models.mixture.problem import MixtureProblem
-
-        return MixtureProblem(model, x, weight, truncated=bool(self._finds_number), **options)
-
-    def _draws_problem(self, X: Any, sample_weight: Any = None) -> MixtureProblem:
-        return self._problem(self._model_, *self._rows(X, sample_weight, False))
+    def _name(self, problem: MixtureProblem, state: State) -> None:
+        self.means_, self.covariances_, self.deviations_ = problem.emission.located(state.lam["components"])
 
     def _drawn_as(self, problem: MixtureProblem, factors: dict[str, DrawnFactor]) -> dict[str, DrawnFactor]:
-        return with_locations(factors, "components", problem.gaussians, "component")
-
-    def _simulated(self, size: int, rng: np.random.Generator) -> tuple[dict[str, Any], Floats, Any]:
-        problem = self._problem(self._model_, np.empty((0, self.n_features_in_)), None)
-        truth = drawn_from_priors(problem, rng)
-        z = rng.choice(len(truth["weights"]), size, p=truth["weights"])
-        return truth, problem.gaussians.draw(as_means(problem, "components", truth), z, rng), z
-
-    def _with_same_priors(self) -> dict[str, Any]:
-        return {"_prepared": lambda x, weight: self._model_}
+        return with_locations(factors, "components", problem.emission, "component")
 
     def _renumbered(self, name: str, value: Any, order: Any) -> Any:
         if name == "components" and self.covariance == "tied":
             return np.concatenate([value[..., order], value[..., len(order) :]], axis=-1)
         return value[order]
 
-    def _moves(self, problem: MixtureProblem, keep: str | None) -> Moves:
-        from natgrad.inference.moves import checked_moves
-        from natgrad.models.mixture.components import MixtureComponents
-
-        return checked_moves((MixtureComponents(problem),), keep, self._finds_number)
-
-    def _publish(self, model: MixtureModel, state: State) -> None:
-        if self._finds_number:
-            from natgrad.models.mixture.components import found_components
-
-            model, state = found_components(self._problem(model, np.empty((0, self.n_features_in_)), None), state)
-        super()._publish(model, state)
-
-    def _starts(self, problem: MixtureProblem) -> State | Starts:
-        from natgrad.models.clusters import row_starts
-
-        if self._finds_number:
-            return problem.updated(problem.clustered(np.ones((1, problem.n_groups)), [0]))
-
-        return row_starts(problem, len(problem.model.alpha), int(self.seed), int(self.n_init))
-
-    def _name(self, problem: MixtureProblem, state: State) -> None:
-        self.n_components_: int = len(problem.model.alpha)
-        self.weights_: Floats = self.posterior_["weights"].mean()
-        self.means_, self.covariances_, self.deviations_ = problem.gaussians.located(state.lam["components"])
-
     @classmethod
     def _settings_table(cls) -> Mapping[str, Any]:
         tables = [prior_tables(kind)[0] for kind in COVARIANCES]
         joined = {name: " | ".join(dict.fromkeys(table[name] for table in tables)) for name in tables[0]}
-        own = {
-            "n_components": "'auto' | size component",
-            "max_components": "natural",
-            "weight_prior": "none | positive | positive list [component]",
-        }
-        return {**SETTINGS, **joined, **own}
+        return {**SETTINGS, **joined}
 
     @classmethod
     def _model_table(cls, model: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,9 +1,10 @@
-"""A Gaussian mixture as the engine's `RowProblem`: blocks π and (μ, Λ); log-likelihoods and statistics by matrix products.
+"""A mixture as the engine's `RowProblem`: blocks π and φ; log-likelihoods and statistics by matrix products.
 
-π ~ Dir(α),   (μ, Λ) ~ conjugate (`natgrad.models.gaussians`),   z_n ~ Cat(π),   x_n ~ N(μ_z, Λ_z⁻¹)
-q = q(π) q(μ, Λ) Π q(z_n);   q(z_n = k) ∝ exp(E log π_k + E log N(x_n | μ_k, Λ_k⁻¹)),   log Z_n its sum
+π ~ Dir(α),   φ_k ~ conjugate (`natgrad.models.gaussians`, `natgrad.models.hmm.emissions`),   z_n ~ Cat(π),   x_n ~ p(x | φ_z)
+q = q(π) q(φ) Π q(z_n);   q(z_n = k) ∝ exp(E log π_k + E log p(x_n | φ_k)),   log Z_n its sum
 
-Bishop (2006), section 10.2. A row is a group.
+Bishop (2006), section 10.2. A row is a group. Of what a component is, only its `Emission` knows: log p(x | φ_k) is linear in
+statistics of x.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from natgrad.families import Dirichlet
 from natgrad.inference.problem import Block, State
 from natgrad.inference.rows import RowProblem, RowShard
-from natgrad.models.gaussians import GAUSSIANS, n_statistics, statistics
+from natgrad.models.gaussians import n_statistics, statistics
 
 if TYPE_CHECKING:
     from natgrad.models.mixture.sampling import MembershipSampler
@@ -76,7 +77,7 @@ def summarise(shard: RowShard, sent: MixtureWeights, given: Floats | None = None
 
 
 class MixtureProblem(RowProblem):
-    """Rows of a mixture; ``model`` is a `natgrad.models.mixture.estimator.MixtureModel`.
+    """Rows of a mixture; ``model`` has the priors ``alpha`` [K] and ``emission``, and the ``origin`` of rows.
 
     ``truncated``: components at their prior hold no rows, so that they are empty until a move fills them (decision 0040).
     """
@@ -85,9 +86,8 @@ class MixtureProblem(RowProblem):
 
     def __init__(self, model: Any, x: Any, weight: Floats | None, *, truncated: bool = False, **options: Any) -> None:
         self.truncated = truncated
-        (_, covariance, *prior), n = model, len(model.alpha)
-        self.model = model
-        self.gaussians = g = GAUSSIANS[covariance](n, *prior)
+        self.model, n = model, len(model.alpha)
+        self.emission = g = model.emission
         super().__init__(x, weight, n_statistics=n_statistics(x.shape[1], g.by_column), n_readers=2 * n, **options)
         components = Block("components", g.family, ("component", "column")[: len(g.shape)], g.shape, origin=g.origin)
         self.blocks = {"weights": Block("weights", Dirichlet(), (), ()), "components": components}
@@ -101,7 +101,7 @@ class MixtureProblem(RowProblem):
 
     def prior_of(self, name: str) -> Stats:
         """η̃."""
-        return self.gaussians.prior if name == "components" else (self.model.alpha - 1.0,)
+        return self.emission.prior if name == "components" else (self.model.alpha - 1.0,)
 
     def of_rows(self, x: Any, weight: Floats | None) -> Self:
         """The same mixture of other rows."""
@@ -109,7 +109,7 @@ class MixtureProblem(RowProblem):
 
     def sent(self, state: State, at_mean: bool = False) -> MixtureWeights:
         """Expectations under q; or the mixture at the mean of q, which is a density."""
-        g, mu, log_shares = self.gaussians, state.mu["components"], state.mu["weights"][0]
+        g, mu, log_shares = self.emission, state.mu["components"], state.mu["weights"][0]
         if at_mean:
             mu, log_shares = g.point(state.lam["components"]), np.log(Dirichlet().mean(state.lam["weights"]))
         forms = g.weights(mu)
@@ -122,12 +122,12 @@ class MixtureProblem(RowProblem):
 
     def told(self, sums: Stats) -> dict[str, Stats]:
         """Counts, and sums of statistics as natural parameters."""
-        return {"weights": (sums[0],), "components": self.gaussians.message(sums[1])}
+        return {"weights": (sums[0],), "components": self.emission.message(sums[1])}
 
     def clustered(self, member: Floats, places: Any = None) -> dict[str, Stats]:
         """What all rows tell if q(z) [K, n] is given; of some components alone, if ``places`` says which."""
         size = len(self.model.alpha)
-        rule = MixtureWeights(self.gaussians.by_column, self.model.origin, np.empty(0), np.empty(0), places, size)
+        rule = MixtureWeights(self.emission.by_column, self.model.origin, np.empty(0), np.empty(0), places, size)
         pieces = [slice(n, n + self.piece) for n in range(0, self.n_groups, self.piece)]
         parts = [summarise(self.data.rows(piece), rule, member[:, piece])[1:] for piece in pieces]
         return self.told(tuple(map(sum, zip(*parts, strict=True))))

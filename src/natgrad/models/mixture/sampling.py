@@ -81,8 +81,7 @@ class MembershipSampler:
         return {"membership": q if weight is None else q * weight[:, None]}
 
     def renumbered_message(self, name: str, message: Stats, order: Array) -> Stats:
-        """What is told weights and components in another order; of a tied matrix they all tell the same."""
-        if name == "components" and self.problem.gaussians.shape == (1,) != (self.n_labels,):
-            scaled, counts, *rest = message
-            return scaled[:, order], counts[:, order], *rest
-        return tuple(np.asarray(part[order]) for part in message)
+        """What is told weights and components in another order; what all components share they tell together."""
+        axes = self.problem.emission.axes if name == "components" else ((0,),)
+        pairs = zip(message, axes, strict=True)
+        return tuple(np.take(part, order, axis=own[0]) if own else part for part, own in pairs)

@@ -1,0 +1,104 @@
+"""A fitted hidden Markov model and sequences in; their states, paths and probabilities out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.data.io.npy import RowWriter
+from natgrad.validation import whole_number
+
+if TYPE_CHECKING:
+    from natgrad.data.sequences import Sequences
+    from natgrad.inference.problem import State
+    from natgrad.models.hmm.emissions import Emission
+    from natgrad.models.hmm.problem import HMMModel, SequenceProblem
+
+__all__ = ["StateQueries", "walk"]
+
+Floats = npt.NDArray[np.float64]
+Array = npt.NDArray[Any]
+
+
+class StateQueries:
+    """What hidden Markov models say of sequences; of the estimator it needs the fitted model and its state."""
+
+    if TYPE_CHECKING:
+        n_jobs: int | None
+        startprob_: Floats
+        transmat_: Floats
+        _model_: HMMModel
+        _state: State
+
+        def _check_fitted(self) -> None: ...
+        def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]: ...
+        def _sequences(self, columns: Array, lengths: Any, labels: Any, emission: Emission) -> Sequences: ...
+
+    def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
+        """Log p(X) of sequences at the mean of q; neither batches nor subchains change it. See `fit` for ``y``."""
+        problem = self._held_out(X, lengths, y)
+        return self._counted(problem, None)
+
+    def score_samples(self, X: Any, lengths: Any = None, *, out: Any = None) -> tuple[float, Array]:
+        """Log p(X) and the probabilities of the states [T, K]; see `predict_proba` for ``out``."""
+        problem = self._held_out(X, lengths)
+        with RowWriter(out, (problem.data.n_times, problem.model.n_states), np.float64) as rows:
+            log_prob = self._counted(problem, rows)
+        return log_prob, rows.result
+
+    def predict_proba(self, X: Any, lengths: Any = None, *, out: Any = None) -> Array:
+        """p(x_t | X) at the mean of q [T, K].
+
+        ``out``, an array of yours or the name of a .npy file, is written segment by segment; then nothing of this size is held.
+        The rows of a file are returned mapped into memory.
+        """
+        return self.score_samples(X, lengths, out=out)[1]
+
+    def decode(self, X: Any, lengths: Any = None, *, out: Any = None) -> tuple[float, Array]:
+        """The log probability of the likeliest path of each sequence, summed, and the states on it [T].
+
+        See `predict_proba` for ``out``. A file has the smallest whole numbers that hold the states.
+        """
+        from natgrad.models.hmm.forward_backward import viterbi
+
+        problem = self._held_out(X, lengths)
+        smallest = np.min_scalar_type(problem.model.n_states - 1)
+        with RowWriter(out, (problem.data.n_times,), np.int64, smallest) as rows:
+            log_prob = viterbi(problem.at_point(self._state), problem.data, problem.n_jobs, rows)
+        return log_prob + problem.data.base, rows.result
+
+    def predict(self, X: Any, lengths: Any = None, *, out: Any = None) -> Array:
+        """The states on the likeliest path (Viterbi) [T]; see `decode` for ``out``."""
+        return self.decode(X, lengths, out=out)[1]
+
+    def sample(self, n: int = 1, seed: int | None = None) -> tuple[Array, Array]:
+        """A sequence of ``n`` observations from the model at the mean of q, and its states."""
+        self._check_fitted()
+        rng = np.random.default_rng(seed)
+        rows = np.cumsum(np.vstack([self.startprob_, self.transmat_]), axis=1)
+        states = walk(rows, rng.random(whole_number(n, "n")))
+        return self._model_.emission.draw(self._state.lam["emission"], states, rng), states
+
+    def _held_out(self, X: Any, lengths: Any, y: Any = None) -> SequenceProblem:
+        from natgrad.models.hmm.problem import SequenceProblem
+
+        self._check_fitted()
+        data = self._sequences(*self._columns(X, y, lengths), None, self._model_.emission)
+        return SequenceProblem(data, self._model_, n_jobs=self.n_jobs)
+
+    def _counted(self, problem: SequenceProblem, out: RowWriter | None) -> float:
+        from natgrad.models.hmm.forward_backward import count, whole_sequences
+
+        weights = problem.at_point(self._state)
+        windows = whole_sequences(weights, problem.data, None, problem.n_jobs)
+        return count(weights, windows, problem.n_sums, problem.n_jobs, out).log_z + problem.data.base
+
+
+def walk(rows: Floats, uniforms: Floats) -> Array:
+    """A path of states; ``rows`` are cumulative probabilities of the first one, and of the next after each."""
+    states, here = np.empty(len(uniforms), np.int64), -1
+    for t, u in enumerate(uniforms):
+        here = states[t] = min(int(np.searchsorted(rows[here + 1], u, side="right")), rows.shape[1] - 1)
+    return states

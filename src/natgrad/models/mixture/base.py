@@ -1,0 +1,145 @@
+"""`Mixture`, what mixtures of any kind of component share: rows in; components, each row's memberships and densities out.
+
+    π ~ Dir(α),   φ_k ~ conjugate,   z_n ~ Cat(π),   x_n ~ p(x | φ_z)
+
+A mixture says what its priors are (`_prepared`: a NamedTuple with ``alpha``, ``origin`` and ``emission``), what a fit is called
+(`_name`), and what a file holds of the priors. Densities, moves that find K, draws, calibration and all that `RowEstimator` does
+come from here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.models.gaussian_prior import finite_numbers
+from natgrad.models.rows import SETTINGS as ROW_SETTINGS
+from natgrad.models.rows import RowEstimator
+from natgrad.models.scikit import DensityMixin
+from natgrad.models.uncertainty import as_means, drawn_from_priors
+from natgrad.validation import require, whole_number
+
+if TYPE_CHECKING:
+    from natgrad.inference.moves import Moves
+    from natgrad.inference.problem import State
+    from natgrad.inference.starts import Starts
+    from natgrad.models.mixture.problem import MixtureProblem
+
+__all__ = ["SETTINGS", "Mixture"]
+
+Floats = npt.NDArray[np.float64]
+SETTINGS: dict[str, Any] = {
+    **ROW_SETTINGS,
+    "n_components": "'auto' | size component",
+    "max_components": "natural",
+    "weight_prior": "none | positive | positive list [component]",
+}
+
+
+@dataclass(repr=False, eq=False)
+class Mixture(DensityMixin, RowEstimator, ABC):
+    """A mixture without its components; abstract. `GaussianMixture` has the parameters."""
+
+    n_components: int | Literal["auto"] = 4
+    _: KW_ONLY
+    max_components: int = 30
+    weight_prior: Any = None
+
+    # -- memberships and densities --
+
+    def predict_proba(self, X: Any) -> Floats:
+        """q(z), the probability of each component for each row [N, K]."""
+        from natgrad.models.mixture.problem import memberships
+
+        return np.asarray(self._by_row(X, lambda x, sent: memberships(x, sent)[1].T))
+
+    def predict(self, X: Any) -> npt.NDArray[np.int64]:
+        """The likeliest component of each row."""
+        return np.asarray(self.predict_proba(X).argmax(1))
+
+    def score_samples(self, X: Any) -> Floats:
+        """The log density of each row at the mean of q."""
+        from natgrad.models.mixture.problem import memberships
+
+        return np.asarray(self._by_row(X, lambda x, sent: memberships(x, sent)[2], at_mean=True))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean log density of a row; higher is better."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1, seed: int | None = None) -> tuple[Floats, npt.NDArray[np.int64]]:
+        """Rows drawn from the mixture at the mean of q, and the component of each."""
+        self._check_fitted()
+        rng, weights = np.random.default_rng(seed), self.posterior_["weights"].mean()
+        z = rng.choice(len(weights), whole_number(n_samples, "n_samples"), p=weights)
+        return self._model_.emission.draw(self._state.lam["components"], z, rng), z
+
+    # -- what every model of rows needs --
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._takes_nan
+        return tags
+
+    def _concentration(self) -> Floats:
+        """α [K], checked; of "auto" that of the most components."""
+        found = bool(self._finds_number)
+        if found and self.n_components != "auto":
+            raise ValueError(f'n_components must be a whole number ≥ 1, or "auto", got {self.n_components!r}')
+        n = whole_number(
+            self.max_components if found else self.n_components, "max_components" if found else "n_components"
+        )
+        shapes: list[tuple[int, ...]] = [()] if found else [(), (n,)]
+        alpha = finite_numbers(1.0 / n if self.weight_prior is None else self.weight_prior, "weight_prior", shapes)
+        require(alpha > 0, alpha, "weight_prior", "> 0")
+        return np.full(n, alpha)
+
+    @property
+    def _finds_number(self) -> str:
+        return 'n_components="auto"' if isinstance(self.n_components, str) else ""
+
+    def _problem(self, model: Any, x: Any, weight: Floats | None, **options: Any) -> MixtureProblem:
+        from natgrad.models.mixture.problem import MixtureProblem
+
+        return MixtureProblem(model, x, weight, truncated=bool(self._finds_number), **options)
+
+    def _starts(self, problem: MixtureProblem) -> State | Starts:
+        from natgrad.models.clusters import row_starts
+
+        if self._finds_number:
+            return problem.updated(problem.clustered(np.ones((1, problem.n_groups)), [0]))
+
+        return row_starts(problem, len(problem.model.alpha), int(self.seed), int(self.n_init))
+
+    def _moves(self, problem: MixtureProblem, keep: str | None) -> Moves:
+        from natgrad.inference.moves import checked_moves
+        from natgrad.models.mixture.components import MixtureComponents
+
+        return checked_moves((MixtureComponents(problem),), keep, self._finds_number)
+
+    def _publish(self, model: Any, state: State) -> None:
+        if self._finds_number:
+            from natgrad.models.mixture.components import found_components
+
+            model, state = found_components(self._problem(model, np.empty((0, self.n_features_in_)), None), state)
+        self.n_components_: int = len(model.alpha)
+        super()._publish(model, state)
+        self.weights_: Floats = self.posterior_["weights"].mean()
+
+    # -- draws and calibration --
+
+    def _draws_problem(self, X: Any, sample_weight: Any = None) -> MixtureProblem:
+        return self._problem(self._model_, *self._rows(X, sample_weight, False))
+
+    def _simulated(self, size: int, rng: np.random.Generator) -> tuple[dict[str, Any], Floats, Any]:
+        problem = self._problem(self._model_, np.empty((0, self.n_features_in_)), None)
+        truth = drawn_from_priors(problem, rng)
+        z = rng.choice(len(truth["weights"]), size, p=truth["weights"])
+        return truth, problem.emission.draw(as_means(problem, "components", truth), z, rng), z
+
+    def _with_same_priors(self) -> dict[str, Any]:
+        return {"_prepared": lambda x, weight: self._model_}
