@@ -7,10 +7,10 @@ are many rates, and the slowest of them is the last to be seen. Gains that grow 
 never of one that has converged.
 
 A gain of less than the bound's own rounding is none that can be seen. Where bounds of a method that cannot fall do so now and
-then, by rounding or because local variables are solved to a tolerance of their own, by so much they are noisy. Below the noise the
-steps themselves go on telling: near an optimum a gain is a quadratic form of the step that made it, so where a step moved λ by a
-change c and gained g, one that moves it by c' gains g (c'/c)². Such gains count as those that are seen, until the steps no longer
-shrink, which is their own rounding.
+then, by rounding or because local variables are solved to a tolerance of their own, by so much they are noisy. Below the noise
+the steps themselves go on telling: near an optimum a gain is a quadratic form of the step that made it, so where a step moved λ
+by a change c and gained g, one that moves it by c' gains g (c'/c)². Such gains count as those that are seen, until the steps no
+longer shrink, which is their own rounding.
 
 A tolerance is a number of nats. Since KL(q ‖ q*) is what is left to gain, 1e-3 nats left are a mean that is 0.045 posterior
 standard deviations off, if it is off in one direction alone.
