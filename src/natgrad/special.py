@@ -1,11 +1,12 @@
 """Special functions of SciPy, at the cost of the compiled file that holds them.
 
 ``import scipy.special`` takes longer than NumPy and all of natgrad: its wrappers for other array libraries import every
-submodule of NumPy, ``numpy.f2py`` and ``numpy.testing`` among them. The functions themselves are ufuncs of one extension module,
-ready in a tenth of that time. So the package is made known to Python and its extension loaded; the rest of the package runs when
-somebody, natgrad or not, asks it for anything else, as `importlib.util.LazyLoader` does it (which would already run it to find
-the extension). ``scipy.linalg``, of whose extensions that of SciPy 1.18 asks for LAPACK, is made known in the same way. Where any of this fails, in a SciPy that is built otherwise, the whole package is imported: the functions are the
-same objects either way.
+submodule of NumPy, ``numpy.f2py`` and ``numpy.testing`` among them. The functions themselves are ufuncs of one extension
+module, ready in a tenth of that time. So the package is made known to Python and its extension loaded; the rest of the package
+runs when somebody, natgrad or not, asks it for anything else, as `importlib.util.LazyLoader` does it (which would already run
+it to find the extension). ``scipy.linalg``, of whose extensions that of SciPy 1.18 asks for LAPACK, is made known in the same
+way. Where any of this fails, in a SciPy that is built otherwise, the whole package is imported: the functions are the same
+objects either way.
 """
 
 from __future__ import annotations
@@ -62,10 +63,10 @@ class _Unrun(ModuleType):
         with _Unrun._lock:
             if type(self) is _Unrun and self.__name__ not in _Unrun._running:
                 _Unrun._running.add(self.__name__)
-                spec = self.__spec__
+                spec: Any = self.__spec__
                 try:
-                    self.__path__ = spec.submodule_search_locations  # type: ignore[union-attr]
-                    spec.loader.exec_module(self)  # type: ignore[union-attr]
+                    self.__path__ = spec.submodule_search_locations
+                    spec.loader.exec_module(self)
                     self.__class__ = ModuleType  # type: ignore[assignment]
                 finally:
                     _Unrun._running.discard(self.__name__)
