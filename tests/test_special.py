@@ -5,6 +5,7 @@ import sys
 import threading
 
 import numpy as np
+import pytest
 import scipy.special
 
 from natgrad import special
@@ -32,6 +33,8 @@ import scipy
 assert scipy.special.gammaln is special.gammaln
 assert type(scipy.special).__name__ == "module" and "numpy.testing" in sys.modules
 from scipy.special import logsumexp, softmax
+import scipy.linalg
+assert scipy.linalg.det([[4.0]]) == 4.0 and type(scipy.linalg).__name__ == "module"
 import scipy.special as sp
 assert sp is scipy.special is sys.modules["scipy.special"] and sp.digamma is special.digamma
 try:
@@ -41,6 +44,11 @@ except AttributeError:
 else:
     raise AssertionError
 """)
+
+
+@pytest.mark.parametrize("line", ["from scipy.linalg.blas import dgemm", "import scipy.special.cython_special"])
+def test_a_submodule_is_imported_after_its_package(line):
+    run(f"from natgrad import special\n{line}")
 
 
 def test_threads_that_ask_at_once_all_get_the_package():

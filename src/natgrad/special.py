@@ -1,11 +1,12 @@
 """Special functions of SciPy, at the cost of the compiled file that holds them.
 
 ``import scipy.special`` takes longer than NumPy and all of natgrad: its wrappers for other array libraries import every
-submodule of NumPy, ``numpy.f2py`` and ``numpy.testing`` among them. The functions themselves are ufuncs of one extension module,
-ready in a tenth of that time. So the package is made known to Python and its extension loaded; the rest of the package runs when
-somebody, natgrad or not, asks it for anything else, as `importlib.util.LazyLoader` does it (which would already run it to find
-the extension). Where any of this fails, in a SciPy that is built otherwise, the whole package is imported: the functions are the
-same objects either way.
+submodule of NumPy, ``numpy.f2py`` and ``numpy.testing`` among them. The functions themselves are ufuncs of one extension
+module, ready in a tenth of that time. So the package is made known to Python and its extension loaded; the rest of the package
+runs when somebody, natgrad or not, asks it for anything else, as `importlib.util.LazyLoader` does it (which would already run
+it to find the extension). ``scipy.linalg``, of whose extensions that of SciPy 1.18 asks for LAPACK, is made known in the same
+way. Where any of this fails, in a SciPy that is built otherwise, the whole package is imported: the functions are the same
+objects either way.
 """
 
 from __future__ import annotations
@@ -42,24 +43,33 @@ __all__ = [
 ]
 
 _PACKAGE = "scipy.special"
+# Packages that need not run for the extension to load.
+_UNRUN = (_PACKAGE, "scipy.linalg")
 
 
 class _Unrun(ModuleType):
-    """A package that is known to Python, and runs when something is asked of it that running would give."""
+    """A package that is known to Python, and runs when something is asked of it that running would give.
+
+    Its ``__path__`` is such a thing once the extension is loaded: a submodule, which may ask its package for its neighbours, is
+    imported after the package as it always is.
+    """
 
     # A thread that asks while another one runs the package waits for it; the running one asks for what is not there yet.
+    # One lock for all of them, since one package asks another.
     _lock = threading.RLock()
-    _running = False
+    _running: set[str] = set()  # noqa: RUF012 (shared on purpose: an attribute of a module would be its user's)
 
     def __getattr__(self, name: str) -> Any:
         with _Unrun._lock:
-            if type(self) is _Unrun and not _Unrun._running:
-                _Unrun._running = True
+            if type(self) is _Unrun and self.__name__ not in _Unrun._running:
+                _Unrun._running.add(self.__name__)
+                spec: Any = self.__spec__
                 try:
-                    self.__spec__.loader.exec_module(self)  # type: ignore[union-attr]
+                    self.__path__ = spec.submodule_search_locations
+                    spec.loader.exec_module(self)
                     self.__class__ = ModuleType  # type: ignore[assignment]
                 finally:
-                    _Unrun._running = False
+                    _Unrun._running.discard(self.__name__)
             return object.__getattribute__(self, name)
 
 
@@ -67,17 +77,22 @@ def _extension() -> ModuleType:
     """The module of ufuncs, without the package around it where that works."""
     if _PACKAGE in sys.modules:
         return import_module(_PACKAGE)
-    spec = find_spec(_PACKAGE)
-    if not isinstance(spec, ModuleSpec) or spec.loader is None:
-        return import_module(_PACKAGE)
-    package = module_from_spec(spec)
-    package.__class__ = _Unrun
-    sys.modules[_PACKAGE] = package
+    unrun = [name for name in _UNRUN if name not in sys.modules]
+    for name in unrun:
+        spec = find_spec(name)
+        if isinstance(spec, ModuleSpec) and spec.loader is not None:
+            sys.modules[name] = module_from_spec(spec)
+            sys.modules[name].__class__ = _Unrun
     try:
-        return import_module(f"{_PACKAGE}._ufuncs")
+        found = import_module(f"{_PACKAGE}._ufuncs")
     except Exception:  # whatever a SciPy of another build raises: it is imported as everybody does
-        sys.modules.pop(_PACKAGE, None)
+        for name in unrun:
+            sys.modules.pop(name, None)
         return import_module(_PACKAGE)
+    for name in unrun:
+        if type(sys.modules.get(name)) is _Unrun:
+            del sys.modules[name].__path__
+    return found
 
 
 def _function(name: str) -> Any:

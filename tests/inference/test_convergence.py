@@ -46,6 +46,36 @@ def test_rounding_is_the_end_and_few_bounds_are_none():
     assert not left_to_gain([-9.0, -5.0, -6.0, -5.5, -5.3, -5.2]).below(1e-3)
 
 
+def test_below_the_rounding_of_the_bound_the_steps_tell():
+    """Gains of 0.6ⁿ, of which 1e-10 can be seen, and steps whose squares they are."""
+    true = series((1.0, 0.6, 60))
+    rounded, rest = [round(bound, 10) for bound in true], [0.6**n / 0.4 for n in range(1, 61)]
+    moves = [1.0, *(np.sqrt(0.6) ** np.arange(60)).tolist()]
+    first = next(n for n in range(3, 60) if left_to_gain(rounded[: n + 1]).gain <= 1e-10)
+    for n in range(first, 60):
+        found = left_to_gain(rounded[: n + 1], changes=moves[: n + 1])
+        if found.noise == 0.0:
+            assert rest[n - 1] <= found.gain <= 20 * rest[n - 1], n
+    assert found.noise == 0.0  # it goes on telling, far below what can be seen
+    assert found.gain < 1e-11
+    # Steps that no longer shrink are rounding, too.
+    floored = [max(move, moves[first + 4]) for move in moves]
+    assert left_to_gain(rounded, changes=floored).noise > 0
+
+
+def test_a_tolerance_below_the_rounding_is_what_it_says():
+    """A regression whose prior and data disagree: the means would be 5e-6 standard deviations off, 1e-11 nats."""
+    rng = np.random.default_rng(0)
+    x = 5.0 + rng.normal(size=40)
+    rows = np.stack([x, np.ones(40)], axis=1)
+    y = 1.0 + 0.5 * x + rng.normal(size=40) + 1e4
+    w = ng.MultivariateNormal("w", [0.0, 0.3], np.diag([0.01, 0.02]))
+    node = ng.Normal("y", ng.dot(w, rows), ng.Gamma("tau", 1.0, 1.0), plate=ng.Plate("n", 40), observed=y)
+    fit, ended = ng.Network(node).fit(tol=1e-14), ng.Network(node).fit(tol=0, max_steps=80)
+    assert fit.stop.converged
+    np.testing.assert_allclose(fit["w"].mean(), ended["w"].mean(), rtol=0, atol=2e-7 * float(ended["w"].std().min()))
+
+
 def test_a_pass_of_batches_counts_as_one():
     """Within a pass gains go up and down; from pass to pass they halve."""
     within = np.array([0.0, 0.6, 0.7, 1.0])

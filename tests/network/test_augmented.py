@@ -304,7 +304,12 @@ def test_a_fit_is_saved_with_its_auxiliaries(tmp_path):
     assert list(saved) == ["b"]
     np.testing.assert_array_equal(saved["y.omega"].mean(), fit["y.omega"].mean())
     again = saved.attach(network)
-    assert again.elbo == fit.elbo
+    for name, lam in fit.state.lam.items():
+        for kept, was in zip(again.state.lam[name], lam, strict=True):
+            np.testing.assert_array_equal(kept, was)
+    # A fit has the bound of its last sweep; attached, it is added up anew, in the order of the terms.
+    assert again.elbo == fit.problem.bound(fit.state)
+    assert again.elbo == pytest.approx(fit.elbo, rel=1e-14)
     assert again.continue_(max_steps=5).elbo > fit.elbo
 
 

@@ -106,6 +106,7 @@ class RunMonitor:
         )
         self.phase_begun, self.may_settle = t, last
         self.bounds: list[float] = []
+        self.changes: list[float] = []
         self.unread, self.first = 0, math.nan
 
     def start(self, state: State) -> None:
@@ -119,7 +120,9 @@ class RunMonitor:
         self.phase_begun = kept.begun if kept.phase is None else kept.phase
         records = self.trace.records
         mine = [record for record in records if record.t > kept.begun]
-        self.bounds = [record.elbo for record in mine if record.t > self.phase_begun and not math.isnan(record.elbo)]
+        bounded = [record for record in mine if record.t > self.phase_begun and not math.isnan(record.elbo)]
+        self.bounds = [record.elbo for record in bounded]
+        self.changes = [record.relative_change for record in bounded]
         before = records[len(records) - len(mine) - 1] if len(mine) < len(records) else None
         self.messages_before = before.messages_read if before else 0
         self.messages_read = records[-1].messages_read if records else 0
@@ -142,10 +145,11 @@ class RunMonitor:
         bound = info.bound
         if bound is None and not info.unbounded and self._bound_is_wanted(state.t, info.messages_read):
             bound, self.unread = self.problem.bound(state), 0
+        change = max((float(block.relative_change) for block in info.blocks.values()), default=0.0)
         if bound is not None:
             self.bounds.append(bound)
+            self.changes.append(change)
         self.final = info.final
-        change = max((float(block.relative_change) for block in info.blocks.values()), default=0.0)
         self.trace.append(
             StepRecord(
                 state.t,
@@ -243,7 +247,7 @@ class RunMonitor:
             )
             return self.settled
         if self.stepper.monotone or isinstance(self.method, VB):
-            left = left_to_gain(self.bounds, self.stepper.steps_per_pass, self.stepper.monotone)
+            left = left_to_gain(self.bounds, self.stepper.steps_per_pass, self.stepper.monotone, self.changes)
         else:
             left = left_to_gain_noisy(self.bounds)
         if left is None or not left.below(self.limits.nats):

@@ -6,8 +6,11 @@ against the sums before. The most pessimistic of the estimates counts, after eac
 are many rates, and the slowest of them is the last to be seen. Gains that grow (r ≥ 1) are those of a run that leaves a saddle,
 never of one that has converged.
 
-A gain of less than the bound's own rounding is none. Where bounds of a method that cannot fall do so now and then, by rounding
-or because local variables are solved to a tolerance of their own, by so much they are noisy.
+A gain of less than the bound's own rounding is none that can be seen. Where bounds of a method that cannot fall do so now and
+then, by rounding or because local variables are solved to a tolerance of their own, by so much they are noisy. Below the noise
+the steps themselves go on telling: near an optimum a gain is a quadratic form of the step that made it, so where a step moved λ
+by a change c and gained g, one that moves it by c' gains g (c'/c)². Such gains count as those that are seen, until the steps no
+longer shrink, which is their own rounding.
 
 A tolerance is a number of nats. Since KL(q ‖ q*) is what is left to gain, 1e-3 nats left are a mean that is 0.045 posterior
 standard deviations off, if it is off in one direction alone.
@@ -47,7 +50,9 @@ class Left(NamedTuple):
         return self.gain <= max(tol, self.noise)
 
 
-def left_to_gain(bounds: Sequence[float], per_pass: int = 1, monotone: bool = True) -> Left | None:
+def left_to_gain(
+    bounds: Sequence[float], per_pass: int = 1, monotone: bool = True, changes: Sequence[float] = ()
+) -> Left | None:
     """The pessimistic estimate after the last two passes; None while there were too few.
 
     Parameters
@@ -58,6 +63,8 @@ def left_to_gain(bounds: Sequence[float], per_pass: int = 1, monotone: bool = Tr
         Steps in a pass over all data.
     monotone : bool
         Whether the bound cannot fall but for rounding; otherwise a fall is as far from the end as a gain.
+    changes : sequence of float
+        How far each step moved λ, if known: then what is left is also told of gains that are smaller than the noise.
     """
     # A handful of numbers: Python's own are quicker than arrays of them.
     ends = [float(bound) for bound in bounds[::-per_pass][: 2 * LENGTHS[-1] + 2][::-1]]
@@ -69,12 +76,25 @@ def left_to_gain(bounds: Sequence[float], per_pass: int = 1, monotone: bool = Tr
     noise = max(ROUNDING * abs(ends[-1]), fallen)
     gains = [max(gain, 0.0) if monotone else abs(gain) for gain in gains]
     if max(gains[-2:]) <= noise:
-        return Left(max(gains[-2:]), noise)
+        moves = [float(change) for change in changes[::-per_pass][: len(gains)][::-1]]
+        unseen = _unseen(gains, moves, noise) if len(moves) == len(gains) else None
+        return Left(max(gains[-2:]), noise) if unseen is None else Left(unseen, 0.0)
     if len(gains) < 3:
         return None
     # Three gains have no sums of two to compare: they count if what they leave is far below the tolerance.
     safety = SAFETY if len(gains) > 3 else FEW_GAINS
     return Left(safety * max(_rest(gains, noise), _rest(gains[:-1], noise)), noise)
+
+
+def _unseen(gains: list[float], moves: list[float], noise: float) -> float | None:
+    """What is left below the noise, by steps that still shrink; None where they do not."""
+    seen = [k for k, gain in enumerate(gains) if gain > noise and moves[k] > 0]
+    first = seen[-1] if seen else 0
+    later = moves[first:]
+    if len(later) < 3 or later[-1] <= 0 or not later[-1] < min(later[:-1]) or not later[-2] < later[0]:
+        return None
+    scale = max((gains[k] / moves[k] ** 2 for k in seen[-4:]), default=noise / moves[0] ** 2)
+    return SAFETY * _rest([scale * move**2 for move in later], 0.0)
 
 
 def _rest(gains: list[float], noise: float) -> float:

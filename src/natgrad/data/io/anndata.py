@@ -5,7 +5,7 @@ An ``.h5ad`` holds counts of cells by genes, dense or compressed by rows; they a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -62,10 +62,21 @@ class H5adSource(RowSource):
             column = names.attrs.get("_index", "_index")
             if column not in names:
                 raise ValueError(f"{self.path}: var has no index: the genes have no names")
-            self.names = np.array(names[column].asstr()[:], dtype=object)
+            self.names = self._texts(names[column], f"var/{column}")
         if len(self.names) != self.n_words:
             raise ValueError(f"{self.path}: {self.place} has {self.n_words} genes and var names {len(self.names)}")
         super().__init__(n_cells, size, shuffle)
+
+    def _texts(self, column: Any, place: str) -> npt.NDArray[Any]:
+        """A column of texts: a plain one, or one beside a mask of what is missing, as anndata 0.13 writes it with pandas 3."""
+        masked = isinstance(column, Mapping)
+        if masked and not {"values", "mask"} <= set(column):
+            raise ValueError(f"{self.path}: {place} is no column of texts, but a group of {sorted(column)}")
+        values = column["values"] if masked else column
+        missing = np.flatnonzero(column["mask"][:] if masked else np.zeros(0))
+        if len(missing):
+            raise ValueError(f"{self.path}: {place}[{missing[0]}] is missing: every gene needs a name")
+        return np.array(values.asstr()[:], dtype=object)
 
     def take(self, rows: Ints) -> Corpus:
         """Some cells; runs of neighbours are read at once."""
