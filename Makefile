@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test kernels coverage oldest lint format docs bench slow examples clean
+.PHONY: help demo test kernels coverage oldest lint format docs bench slow examples notebooks gallery clean
 
 help:
 	@echo "make demo    fit a model and show the result"
@@ -27,6 +27,8 @@ help:
 	@echo "make docs    build the documentation into site/"
 	@echo "make bench   seconds per sweep against other engines (minutes)"
 	@echo "make examples  run the examples; their output and pictures go into the tutorials"
+	@echo "make notebooks  execute the tutorials as notebooks, with their pictures (minutes)"
+	@echo "make gallery draw the pictures of the gallery"
 	@echo "make clean   remove what the other targets made"
 
 demo: $(VENV)/.dev
@@ -70,6 +72,12 @@ examples: $(VENV)/.dev
 	@for program in examples/*.py; do name=$$(basename $$program .py); \
 	  $(BIN)/python $$program --figure docs/figures/examples/$$name.png > docs/tutorials/output/$$name.txt || exit 1; done
 
+notebooks: $(VENV)/.notebooks
+	$(BIN)/python tools/notebooks.py
+
+gallery: $(VENV)/.dev
+	$(BIN)/python docs/figures/gallery.py
+
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/engine.py
 
@@ -96,4 +104,8 @@ $(VENV)-oldest/.dev: pyproject.toml tools/lowest.py
 
 $(VENV)/.docs: $(VENV)/.dev
 	@$(PIP) install --editable ".[dev,docs]"
+	@touch $@
+
+$(VENV)/.notebooks: $(VENV)/.dev
+	@$(PIP) install --editable ".[dev,notebooks]"
 	@touch $@

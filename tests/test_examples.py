@@ -1,6 +1,7 @@
 """The examples run, stay short, and recover what the tutorials say they recover. `make examples` renews what the pages show."""
 
 import importlib.util
+import json
 from pathlib import Path
 
 import numpy as np
@@ -113,3 +114,51 @@ def test_the_level_of_the_nile(figure):
     assert exact == pytest.approx(-641.5856, abs=1e-4)  # Kalman filters of other libraries, at the same variances
     assert 10_000 < noise < 20_000  # at the maximum of the likelihood: 15 099
     assert 300 < moves < 5_000  # 1 469
+
+
+# -- notebooks and gallery --
+
+
+def tool(name):
+    spec = importlib.util.spec_from_file_location(f"tools_{name}", ROOT / "tools" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_notebooks_are_the_programs(name):
+    """`make notebooks` writes them: their code is that of the examples, and they hold the picture."""
+    made = tool("notebooks")
+    held = json.loads((made.NOTEBOOKS / f"{name}.ipynb").read_text())
+    code = ["".join(cell["source"]) for cell in held["cells"] if cell["cell_type"] == "code"]
+    assert code == made.cells_of(EXAMPLES[name].read_text()), "run make notebooks"
+    outputs = [output for cell in held["cells"] for output in cell.get("outputs", ())]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert any(output.get("name") == "stdout" for output in outputs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_notebooks_run(name, tmp_path):
+    pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    made = tool("notebooks")
+    notebook = made.executed(made.notebook_of(name), tmp_path)
+    kinds = {kind for cell in notebook.cells for out in cell.get("outputs", ()) for kind in out.get("data", {})}
+    assert "image/png" in kinds
+
+
+@pytest.mark.slow
+def test_the_gallery_draws_every_model(tmp_path, monkeypatch):
+    spec = importlib.util.spec_from_file_location("gallery", ROOT / "docs" / "figures" / "gallery.py")
+    gallery = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(gallery)
+    monkeypatch.setattr(gallery, "FOLDER", tmp_path)
+    gallery.main([])
+    page = (ROOT / "docs" / "gallery.md").read_text()
+    for name in gallery.DRAWN:
+        assert (tmp_path / f"{name}.png").stat().st_size > 5000
+        assert f"figures/gallery/{name}.png" in page
+    for name in EXAMPLES:
+        assert f"notebooks/{name}.ipynb" in page

@@ -54,7 +54,11 @@ class Seen:
             if frame.tag == f"{SVG}rect":
                 x, y, w, h = (number(frame, key) for key in ("x", "y", "width", "height"))
                 self.boxes.append((label.text, (x, y, x + w, y + h)))
-        self.edges = len([path for path in root.iter(f"{SVG}path") if path.get("class") == "ng-edge"])
+        self.paths = [path.get("d") for path in root.iter(f"{SVG}path") if path.get("class") == "ng-edge"]
+        self.edges = len(self.paths)
+        self.laws = {
+            group.findall(f"{SVG}text")[0].text: group.findall(f"{SVG}text")[1].text for group in root.iter(f"{SVG}g")
+        }
         self.view = tuple(map(float, root.get("viewBox").split()))
 
     def inside(self, box):
@@ -103,6 +107,39 @@ def test_nothing_overlaps_or_leaves_the_picture(make):
         assert x + w <= left + width
         assert top <= y - h
         assert y + h <= top + height
+
+
+def on_the_way(path):
+    """Points of a curve, from its text."""
+    numbers = [float(number) for number in re.findall(r"-?[\d.]+", path)]
+    a, b, c = np.reshape(numbers, (3, 2))
+    t = np.linspace(0.0, 1.0, 200)[:, None]
+    return (1 - t) ** 2 * a + 2 * t * (1 - t) * b + t**2 * c
+
+
+def hierarchy():
+    group, row = ng.Plate("group", 4), ng.Plate("row", 40)
+    effect = ng.Normal("effect", ng.Normal("mean", 0.0, 0.01), ng.Gamma("between", 1.0, 1.0), plate=group)
+    within = ng.Gamma("within", 1.0, 1.0)
+    seen = ng.Normal("y", effect[np.repeat(np.arange(4), 10)], within, plate=row, observed=np.zeros(40))
+    return ng.Network(seen)
+
+
+@pytest.mark.parametrize("make", [*NETWORKS, hierarchy])
+def test_no_edge_runs_through_a_plate_or_a_node_of_others(make):
+    network = make()
+    seen = Seen(network.draw())
+    assert seen.laws == {name: type(node).__name__ for name, node in network.nodes.items()}
+    pairs = [(parent.name, name) for name, node in network.nodes.items() for parent in node.parents()]
+    for (parent, child), path in zip(pairs, seen.paths, strict=True):
+        points = on_the_way(path)
+        for label, (left, top, right, bottom) in seen.boxes:
+            if not seen.inside((left, top, right, bottom)) & {parent, child}:
+                inside = (points > (left, top)).all(1) & (points < (right, bottom)).all(1)
+                assert not inside.any(), f"{parent} → {child} runs through {label}"
+        for name, ((x, y, w, h), _) in seen.nodes.items():
+            if name not in (parent, child):
+                assert (((points - (x, y)) / (w, h)) ** 2).sum(1).min() > 1, f"{parent} → {child} runs through {name}"
 
 
 def test_pupils_are_inside_schools():

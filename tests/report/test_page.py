@@ -284,7 +284,7 @@ def test_path_in_the_page_is_the_models(states, series, pages):
 
 def test_curve_classes_and_relevance_of_gaussian_processes(process, rows, pages):
     relevance = 1 / process.kernel_.parameters["RBF.lengthscale"]
-    assert f"0: {relevance[0]:.3g}, 1: {relevance[1]:.3g}" in pages["SparseGPRegressor alone"]
+    assert f"input 0 {relevance[0]:.3g}, input 1 {relevance[1]:.3g}" in pages["SparseGPRegressor alone"]
     error = np.sqrt(np.mean((process.predict(rows[0]) - rows[1]) ** 2))
     assert f"error is {error:.4g}." in pages["SparseGPRegressor"]
     X, kinds = rows[0][:, :1], np.where(rows[1] > 0, "a", "<b>")
@@ -400,3 +400,18 @@ def test_the_page_of_a_network_says_where_its_intervals_come_from(tmp_path):
     assert "those of linear response" in page
     assert "0.745" in page
     assert "0.64 of the distance" in page
+
+
+def test_what_the_model_says_comes_first(pages):
+    """And how it was fitted last."""
+    for name, page in pages.items():
+        sections = re.findall(r'<section id="([^"]+)"', page)
+        assert sections[0 if name == "live" else -1] == "run", name
+    assert re.search(r"<h1>(.*?)</h1>", pages["Fit"])[1].startswith("A network: ")
+
+
+def test_bound_of_a_process_is_the_same_on_card_and_chart(process):
+    """In the units of the data, whatever the outputs were divided by."""
+    estimates = process.trace_["elbo_estimate"]
+    last = estimates[np.isfinite(estimates)][-1]
+    assert process.elbo_ == pytest.approx(last, rel=0.02)

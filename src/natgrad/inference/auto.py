@@ -140,7 +140,7 @@ def _of_groups(
         return GroupStepper(problem, size, tol, limit, rule, remember=False), words
     if isinstance(method, VB) or (method is None and step is not None):
         whole = GroupStepper(problem, problem.n_groups, tol, limit, step, remember=True)
-        return whole, "coordinate ascent on all groups, as asked"
+        return whole, "coordinate ascent on all groups"
     if step is not None:
         return GroupStepper(problem, size, tol, limit, step, remember=False), f"{method} with {step}, as asked"
     if problem.step is not None:

@@ -274,7 +274,7 @@ class _Loop:
         # A network shares out its batches by itself.
         by_itself = isinstance(phase.problem, EdgeProblem) and phase.problem.grouping is not None
         if phase.stepper is not None:
-            self.stepper, words = phase.stepper, "as asked"
+            self.stepper, words = phase.stepper, ""
         else:
             remote = None if isinstance(self.executor, Threads) or not by_itself else self.executor
             self.stepper, words = choose(phase.problem, phase.method, phase.step, phase.order, remote)
@@ -282,7 +282,7 @@ class _Loop:
         if not by_itself:
             size = self.stepper.size if isinstance(self.stepper, GroupStepper) else 1
             self.shards.enter_context(place_shards(phase.problem, self.executor, size))
-        self.words = f"{phase.why}; {words}" if phase.why else words
+        self.words = "; ".join(part for part in (phase.why, words) if part)
         LOG.info("fit of %s: %s", ", ".join(phase.problem.blocks), self.words)
         last = phase.until is None
         self.monitor.enter(phase.problem, phase.method, phase.step, self.stepper, phase.bound_every, t, last)

@@ -17,13 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad import special
-from natgrad._version import __version__
 from natgrad.errors import PoorMixing
 from natgrad.families import Family, Normal
 from natgrad.inference.schema import check, record, refuse
 from natgrad.posterior import diagnostics
 from natgrad.posterior.diagnostics import Diagnosis
-from natgrad.posterior.export import ExportMixin, _apart, _imported
+from natgrad.posterior.export import ExportMixin, _imported, checked_groups
 from natgrad.posterior.files.container import write_model
 from natgrad.posterior.files.records import register
 
@@ -204,9 +203,11 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
         axes: Mapping[str, tuple[str, ...]] | None = None,
         labels: Mapping[str, Any] | None = None,
         predictive: Any = None,
+        groups: Any = None,
     ) -> None:
         self.factors, self.settings, self.relabelled = dict(factors), settings, relabelled
         self._axes, self._labels, self._predictive = dict(axes or {}), dict(labels or {}), predictive
+        self._groups = groups  # what else a network knows of its draws
 
     @cached_property
     def diagnosis(self) -> dict[str, Diagnosis]:
@@ -243,29 +244,40 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
         """The draws with the network that they are of, so that `predictive` works; for draws that were loaded from a file."""
         return network.attached_draws(self)  # type: ignore[no-any-return]
 
-    def to_arviz(self, names: Sequence[str] | None = None, **options: Any) -> Any:
-        """The draws as ArviZ reads them: an xarray DataTree with a group "posterior", chains and draws.
+    def to_arviz(  # type: ignore[override]  # there are as many draws as there are
+        self, names: Sequence[str] | None = None, *, groups: Sequence[str] | None = None, **options: Any
+    ) -> Any:
+        """The draws as ArviZ reads them: an xarray DataTree with chains and draws.
+
+        Those of a network also have what was observed, the log likelihood of every observed element, and data drawn from the
+        posterior and the prior, for ``loo``, ``compare`` and ``plot_ppc``.
 
         Parameters
         ----------
         names : which variables; by default all of which draws were kept. Of nodes with different numbers of kept draws, those
             that all of them have
+        groups : list of names, optional
+            Of "posterior", "observed_data", "log_likelihood", "posterior_predictive", "prior" and "prior_predictive"; by default
+            all that there are.
         """
         if options:
             raise TypeError(
-                f"to_arviz() of draws takes names= alone, got {', '.join(options)}: they are as many as there are"
+                f"to_arviz() of draws takes names= and groups=, got {', '.join(options)}: they are as many as there are"
             )
-        xarray = _imported("xarray", "to_arviz", "arviz")
-        chosen = [n for n in self if self[n].kept is not None] if names is None else self._chosen(names)
-        stride = max((self[name].stride for name in chosen), default=1)
-        found = {}
-        for name in chosen:
-            values = self[name].values[:, :: stride // self[name].stride]
-            found[name] = (("chain", "draw", *self._dims(name, values.ndim - 2)), values)
-        coordinates = {**self._coordinates(found), "chain": np.arange(self.settings.chains)}
-        coordinates["draw"] = np.arange(0, self.settings.n, stride)
-        attributes = {"inference_library": "natgrad", "inference_library_version": __version__}
-        return xarray.DataTree.from_dict({"posterior": xarray.Dataset(_apart(found), coordinates, attributes)})
+        _imported("xarray", "to_arviz", "arviz")
+        asked = checked_groups(groups)
+        kept = [name for name in self if self[name].kept is not None]
+        chosen = kept if names is None else self._chosen(names)
+        wanted = dict.fromkeys([*chosen, *(kept if self._groups is not None and asked != ["posterior"] else ())])
+        stride = max((self[name].stride for name in wanted), default=1)
+        drawn = {name: self[name].values[:, :: stride // self[name].stride] for name in wanted}
+        posterior = {name: drawn[name] for name in chosen}
+        return self._tree(posterior, drawn, asked, np.arange(0, self.settings.n, stride), self.settings.seed)
+
+    def _more_groups(self, drawn: Mapping[str, Array], asked: Sequence[str] | None, seed: int) -> tuple[Any, Any]:
+        if self._groups is None:
+            return super()._more_groups(drawn, asked, seed)
+        return self._groups(drawn, asked, seed)  # type: ignore[no-any-return]
 
     def to_pandas(self, names: Sequence[str] | None = None, *, mass: float = 0.9) -> Any:
         """A row for each element: mean, sd and interval, R̂ and effective sample sizes (NaN for categories)."""

@@ -21,9 +21,10 @@ from natgrad.posterior.factor import DISCRETE, Factor
 if TYPE_CHECKING:
     from natgrad.posterior.summary import Summary
 
-__all__ = ["ExportMixin", "Posterior", "factors_of"]
+__all__ = ["ExportMixin", "Posterior", "checked_groups", "factors_of"]
 
 Array = npt.NDArray[Any]
+GROUPS = ("posterior", "observed_data", "log_likelihood", "posterior_predictive", "prior", "prior_predictive")
 
 
 def factors_of(blocks: Mapping[str, Block], state: State) -> dict[str, Factor]:
@@ -93,28 +94,82 @@ class ExportMixin:
         table = np.concatenate(parts) if parts else np.empty((0, 4))
         return pandas.DataFrame(table, index=rows, columns=["mean", "sd", "lower", "upper"])
 
-    def to_arviz(self, names: Sequence[str] | None = None, *, n: int = 1000, seed: int = 0) -> Any:
+    def to_arviz(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        n: int = 1000,
+        seed: int = 0,
+        groups: Sequence[str] | None = None,
+    ) -> Any:
         """Draws from q as ArviZ reads them: an xarray DataTree with a group "posterior", one chain, ``n`` draws.
 
         They are independent draws from the approximation: summaries and plots work, and diagnostics of Markov chains have
-        nothing to find in them.
+        nothing to find in them. The tree of a network also has what was observed, the log likelihood of every observed element,
+        data drawn from the posterior and from the prior, so that ``loo``, ``compare`` and ``plot_ppc`` work.
 
         Parameters
         ----------
-        names : which variables; by default all, which takes n times the memory of the posterior
+        names : which variables of the posterior; by default all, which takes n times the memory of the posterior
         n : int
             Number of draws.
         seed : int
+        groups : list of names, optional
+            Of "posterior", "observed_data", "log_likelihood", "posterior_predictive", "prior" and "prior_predictive". By default
+            all that there are; those that are too large, or not known, are named in the attributes of the tree.
         """
-        xarray = _imported("xarray", "to_arviz", "arviz")
-        rng = np.random.default_rng(seed)
-        found = {}
-        for name, drawn in self._draws(self._chosen(names), rng, n).items():
-            draws = drawn[None]
-            found[name] = (("chain", "draw", *self._dims(name, draws.ndim - 2)), draws)
-        coordinates = {**self._coordinates(found), "chain": [0], "draw": np.arange(n)}
+        _imported("xarray", "to_arviz", "arviz")
+        asked, rng = checked_groups(groups), np.random.default_rng(seed)
+        chosen = self._chosen(names)
+        drawn = {name: values[None] for name, values in self._draws(self._needed(chosen, asked, n), rng, n).items()}
+        return self._tree({name: drawn[name] for name in chosen}, drawn, asked, np.arange(n), seed)
+
+    def _tree(
+        self,
+        posterior: Mapping[str, Array],
+        drawn: Mapping[str, Array],
+        asked: Sequence[str] | None,
+        numbers: Array,
+        seed: int,
+    ) -> Any:
+        """Groups of arrays [chain, draw, …] with the names of their axes."""
+        import xarray
+
+        more, missing = self._more_groups(drawn, asked, seed)
+        parts = {"posterior": {name: (self._dims(name, v.ndim - 2), v) for name, v in posterior.items()}, **more}
         attributes = {"inference_library": "natgrad", "inference_library_version": __version__}
-        return xarray.DataTree.from_dict({"posterior": xarray.Dataset(_apart(found), coordinates, attributes)})
+        sets = {}
+        for group, variables in parts.items():
+            if asked is not None and group not in asked:
+                continue
+            lead = () if group == "observed_data" else ("chain", "draw")
+            found = {name: ((*lead, *self._apart_of(name, dims)), values) for name, (dims, values) in variables.items()}
+            coordinates = self._coordinates(found)
+            if lead and found:
+                chains, draws = next(iter(found.values()))[1].shape[:2]
+                coordinates["chain"] = np.arange(chains)
+                coordinates["draw"] = numbers if draws == len(numbers) else np.arange(draws)
+            sets[group] = xarray.Dataset(_apart(found), coordinates, attributes)
+        tree = xarray.DataTree.from_dict(sets)
+        tree.attrs.update({f"without_{group}": why for group, why in missing.items()})
+        return tree
+
+    def _more_groups(self, drawn: Mapping[str, Array], asked: Sequence[str] | None, seed: int) -> tuple[Any, Any]:
+        """Groups beside the posterior, and why some are missing; of a network alone."""
+        if wanted := [group for group in asked or () if group != "posterior"]:
+            raise TypeError(
+                f"to_arviz: {wanted[0]!r} is known of networks alone; ready models have score(X) for held-out data"
+            )
+        return {}, {}
+
+    def _needed(self, chosen: list[str], asked: Sequence[str] | None, n: int) -> list[str]:
+        """Variables of which draws are made."""
+        return chosen
+
+    def _apart_of(self, name: str, dims: tuple[str, ...]) -> tuple[str, ...]:
+        """No axis has the name of a variable, as xarray demands."""
+        taken = {*self, name}
+        return tuple(f"{dim}_axis" if dim in taken else dim for dim in dims)
 
     def summary(
         self,
@@ -165,8 +220,7 @@ class ExportMixin:
         plates, own = self[name].plates, self._axes.get(name, ())
         rest = ndim - len(plates)
         events = own if len(own) == rest else tuple(f"{name}_dim_{i}" for i in range(rest))
-        taken = set(self)
-        return tuple(f"{dim}_axis" if dim in taken else dim for dim in (*plates, *events))
+        return self._apart_of(name, (*plates, *events))
 
     def _coordinates(self, found: Mapping[str, tuple[tuple[str, ...], Array]]) -> dict[str, Any]:
         sizes = {dim: size for dims, values in found.values() for dim, size in zip(dims, values.shape, strict=True)}
@@ -177,6 +231,17 @@ class ExportMixin:
         marks = np.arange(size) if labels is None or len(labels) != size else np.asarray(labels)
         # Words come as objects; as texts they can be written to a file.
         return marks.astype(str) if marks.dtype.kind == "O" and all(isinstance(m, str) for m in marks) else marks
+
+
+def checked_groups(groups: Sequence[str] | None) -> list[str] | None:
+    """Names of groups of an ArviZ tree, checked."""
+    if groups is None:
+        return None
+    asked = [groups] if isinstance(groups, str) else list(groups)
+    for group in asked:
+        if group not in GROUPS:
+            raise ValueError(f"groups: there is no group {group!r}; there are {', '.join(GROUPS)}")
+    return asked
 
 
 class Posterior(ExportMixin, Mapping[str, Factor]):

@@ -44,9 +44,9 @@ def make_page(subject: Subject, *, title: str | None = None, live: bool = False)
     """The text of the page; the same model gives the same text. A ``live`` page asks its own server for news."""
     contribution = contribution_of(subject.model)
     facts: list[Fact] = contribution.facts(subject) if contribution else []
-    parts = [run_section(subject, facts)]
-    if contribution:
-        parts += contribution.sections(subject)
+    # What the model says comes first, how it was fitted after it; while it is being fitted, the run is what one looks at.
+    said, run = contribution.sections(subject) if contribution else [], run_section(subject, facts)
+    parts = [run, *said] if live else [*said, run]
     heading = title or _title(subject.model)
     scripts = ["page.js", *dict.fromkeys(part.script for part in parts if part.script), *(["live.js"] if live else [])]
     code = [asset(name) for name in scripts]
@@ -112,13 +112,20 @@ def _footer() -> Html:
 
 def _title(model: Any) -> str:
     kind = type(model).__name__
+    if kind in ("Fit", "SavedFit"):
+        return f"A network: {', '.join(list(model)[:4])}{', …' if len(list(model)) > 4 else ''}"
     sizes = [name for name in ("n_topics", "n_factors", "n_states", "n_components") if hasattr(model, name)]
     if not sizes:
-        return "A network" if kind in ("Fit", "SavedFit") else kind
-    return f"{kind}: {getattr(model, sizes[0])} {sizes[0].removeprefix('n_')}"
+        return kind
+    # "auto" has found a number; parameters of size one are told in the singular.
+    number = getattr(model, f"{sizes[0]}_", getattr(model, sizes[0]))
+    word = sizes[0].removeprefix("n_")
+    return f"{kind}: {number} {word.removesuffix('s') if number == 1 else word}"
 
 
 def _lead(model: Any) -> str:
-    """The first sentence of the class's docstring."""
+    """What kind of model it is: the first sentence of the class's docstring."""
+    if type(model).__name__ in ("Fit", "SavedFit"):
+        return "The posterior of a Bayesian network, by variational inference."
     text = " ".join((model.__doc__ or "").strip().split("\n\n")[0].split()).replace("`", "")
     return text if text.endswith(".") else f"{text}."

@@ -131,8 +131,7 @@ class SparseGP(GPFiles):
             words = f"all {limits.max_steps} steps were taken before the bound settled to tol = {self.tol:g}"
             self.stop_ = Stop(Reason.STEPS, f"{words}: {limits.advice}")
         self._publish(problem, result.state)
-        scales = float(np.log(problem.data.y_scaling.sd).sum())
-        self.elbo_ = problem.bound(result.state) - problem.population * scales
+        self.elbo_ = problem.bound(result.state)
         self.n_rows_seen_ = problem.n_groups
 
     def _partial(self, rows: Rows, likelihood: Likelihood, standard_outputs: bool, n_total: float | None) -> None:
@@ -158,7 +157,7 @@ class SparseGP(GPFiles):
         state = result.state
         self.n_rows_seen_, self._data = seen, None
         self._publish(problem, state)
-        self.elbo_ = result.trace.last.elbo_estimate - population * float(np.log(rows.y_scaling.sd).sum())
+        self.elbo_ = result.trace.last.elbo_estimate
 
     def _begun(
         self, rows: Rows, likelihood: Likelihood, seed: int, population: float | None = None

@@ -113,6 +113,11 @@ class GPProblem(GroupProblem):
         """Every inducing variable is read by every row."""
         return self.n_groups * self.n_outputs
 
+    @cached_property
+    def _units(self) -> float:
+        """What standardising the outputs adds to the log density of all rows; the bound is in the units of the data."""
+        return self.population * float(np.log(self.data.y_scaling.sd).sum())
+
     @property
     def hyper(self) -> Hyper:  # type: ignore[override]
         """Kernel, noise and inducing inputs."""
@@ -185,7 +190,7 @@ class GPProblem(GroupProblem):
             value = self._valued(found.rows[1], q, psi)[0]
         else:
             value = self._evaluated(state, found.rows[0]).value
-        return scale * value - algebra.divergence(q)
+        return scale * value - algebra.divergence(q) - self._units
 
     def bound(self, state: State) -> float:
         """L₃ on all rows."""
@@ -194,7 +199,7 @@ class GPProblem(GroupProblem):
             value = self._valued(self._all(settings), q, _psi(state))[0]
         else:
             value = sum(self._evaluated(state, batch).value for batch in self._pieces(settings))
-        return self.population / self.n_groups * value - algebra.divergence(q)
+        return self.population / self.n_groups * value - algebra.divergence(q) - self._units
 
     def gradient(self, state: State, found: GroupResult, scale: float) -> Gradient:
         """Slopes of `batch_bound` in the kernel's matrices and the noise."""

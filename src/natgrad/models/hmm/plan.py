@@ -37,7 +37,7 @@ def plan_of(estimator: HiddenMarkov, data: Sequences, model: HMMModel) -> RunPla
     """What the user fixed, and the rest by the size of the data."""
     method = checked_method(estimator.method)
     longest, total = int(data.lengths.max()), data.n_times
-    words = f"{total:,} times in {len(data):,} sequences"
+    words = f"{total:,} times in {len(data):,} sequence{'s' * (len(data) != 1)}"
     if estimator._finds_number:
         problem = SequenceProblem(data, model, n_jobs=estimator.n_jobs, truncated=True)
         steps = math.ceil(passes_of(estimator, EXACT_PASSES))

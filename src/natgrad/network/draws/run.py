@@ -20,6 +20,7 @@ from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.language.expressions import CATEGORY
 from natgrad.network.language.missing import seen_values
+from natgrad.network.results.arviz_groups import network_groups
 from natgrad.posterior.drawing import MOST_KEPT, draws_so_far, run_chains, schedule_of, stride_of
 from natgrad.posterior.draws import DrawnFactor, Draws, DrawsSettings
 from natgrad.posterior.fit_options import CheckpointOptions
@@ -118,6 +119,7 @@ def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings) ->
         memory["relabelled"],
         labels=fit._labels,
         predictive=partial(predictive_of_draws, fit.problem.plan),
+        groups=partial(network_groups, fit.problem.plan),
     )
 
 
@@ -133,5 +135,9 @@ def attached(network: Any, draws: Draws) -> Draws:
                 f"{name!r} has plates of sizes {tuple(block.shape)} in the network, and others in the draws"
             )
     return Draws(
-        draws.factors, draws.settings, draws.relabelled, predictive=partial(predictive_of_draws, network.problem.plan)
+        draws.factors,
+        draws.settings,
+        draws.relabelled,
+        predictive=partial(predictive_of_draws, network.problem.plan),
+        groups=partial(network_groups, network.problem.plan),
     )

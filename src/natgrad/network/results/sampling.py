@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+import numpy as np
 import numpy.typing as npt
 
 from natgrad.posterior.fit_options import CheckpointOptions
@@ -113,3 +114,39 @@ class SamplingMixin:
         rng = generator(seed, Stream.SIMULATION, 1)
         plan, given = sampled_nodes(fit, rng, 1 if size is None else size)
         return simulate_nodes(plan, seed, size, given)
+
+    # -- the groups of `to_arviz` --
+
+    def _draws(self, names: Sequence[str], rng: np.random.Generator, n: int) -> dict[str, npt.NDArray[Any]]:
+        """Draws from q; nodes of one factor are drawn together."""
+        from natgrad.network.results.joint import part_of_joint
+
+        fit, together = cast("Fit", self), dict[str, Any]()
+        plan = fit.problem.plan
+        return {
+            name: part_of_joint(plan.members[name], fit.state.lam, plan.origins, rng, n, together)
+            if name in plan.members
+            else fit[name].sample(rng, n)
+            for name in names
+        }
+
+    def _needed(self, chosen: list[str], asked: Sequence[str] | None, n: int) -> list[str]:
+        from natgrad.network.results.arviz_groups import MOST_NUMBERS, read_by_data
+
+        fit = cast("Fit", self)
+        if asked == ["posterior"] or (fit.binding is not None and fit.binding.chunk_rows is not None):
+            return chosen
+        more = [name for name in read_by_data(fit.problem.plan) if name not in chosen]
+        if asked is None and n * sum(fit[name].lam[0].size for name in more) > MOST_NUMBERS:
+            return chosen
+        return [*chosen, *more]
+
+    def _more_groups(self, drawn: Any, asked: Sequence[str] | None, seed: int) -> tuple[Any, Any]:
+        from natgrad.network.results.arviz_groups import network_groups
+
+        fit = cast("Fit", self)
+        if fit.binding is not None and fit.binding.chunk_rows is not None:  # the rows are not held
+            if asked is not None and asked != ["posterior"]:
+                fit._refuse_chunks("to_arviz")
+            return {}, {}
+        return network_groups(fit.problem.plan, drawn, asked, seed)

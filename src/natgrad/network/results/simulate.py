@@ -27,7 +27,7 @@ from natgrad.network.results.predictive import STATISTIC
 from natgrad.random import Stream, generator
 from natgrad.validation import whole_number
 
-__all__ = ["observing", "simulate_nodes"]
+__all__ = ["observing", "simulate_nodes", "with_trials"]
 
 Array = npt.NDArray[Any]
 Values = dict[str, Array]
@@ -141,15 +141,15 @@ def _drawn_leaf(node: Node, values: Mapping[str, Array], rng: np.random.Generato
     shape = (n, *(plate.size for plate in node.plates))
     if type(node) not in SAMPLE:
         raise PlateMismatch(f"simulate: a {type(node).__name__} such as {node.name!r} cannot be drawn")
-    return np.asarray(SAMPLE[type(node)](_with_trials(node), node.conditional(slots), rng, shape))
+    return np.asarray(SAMPLE[type(node)](with_trials(node, node.value), node.conditional(slots), rng, shape))
 
 
-def _with_trials(node: Node) -> Node:
+def with_trials(node: Node, counts: Array | None) -> Node:
     """Counts of as many trials as were observed, where no other number was declared."""
-    if not isinstance(node, Multinomial) or node._trials is not None or node.value is None:
+    if not isinstance(node, Multinomial) or node._trials is not None or counts is None:
         return node
     twin = copy.copy(node)
-    twin._trials = np.asarray(node.value.sum(-1))
+    twin._trials = np.asarray(counts.sum(-1))
     return twin
 
 

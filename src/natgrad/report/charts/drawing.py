@@ -2,7 +2,8 @@
 
 Every set of plates has columns of its own, so a box holds its nodes and no other. A set that contains another one is drawn
 inside it; sets that merely overlap (users × factors, items × factors) stand side by side, each with all its plates on the
-label. Parents are above their children.
+label. Parents are above their children. Sets stand in the order in which the fewest edges would run through a box that is not
+theirs; an edge that still would is bent around it.
 """
 
 from __future__ import annotations
@@ -12,18 +13,19 @@ from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from natgrad.report.charts.routes import Route, hits, route
 from natgrad.report.html import Html, tag
 
 __all__ = ["Drawing", "draw_network"]
 
-ROW, RADIUS, GAP, PAD, LABEL, CHARACTER = 78.0, 21.0, 26.0, 13.0, 17.0, 7.4
+ROW, RADIUS, GAP, PAD, LABEL, CHARACTER = 88.0, 24.0, 26.0, 13.0, 17.0, 7.4
 # More orders than these are not tried: then sets stand in the order of their first node.
-MOST_ORDERS = 5040
+MOST_ORDERS = 720
 STYLE = """
-.ng-node{fill:#fff;stroke:#4a4e57;stroke-width:1.3}.ng-seen{fill:#d5e3ee}.ng-text{fill:#1d1f23}.ng-edge{stroke:#4a4e57;fill:none;stroke-width:1.2}
-.ng-plate{fill:none;stroke:#8a8f98}.ng-label{fill:#5a5e66}.ng-head{fill:#4a4e57}
+.ng-node{fill:#fff;stroke:#4a4e57;stroke-width:1.3}.ng-seen{fill:#d5e3ee}.ng-text{fill:#1d1f23}.ng-law{fill:#5a5e66}
+.ng-edge{stroke:#4a4e57;fill:none;stroke-width:1.2}.ng-plate{fill:none;stroke:#8a8f98}.ng-label{fill:#5a5e66}.ng-head{fill:#4a4e57}
 @media (prefers-color-scheme:dark){.ng-node{fill:#1d2024;stroke:#b9bec6}.ng-seen{fill:#2c4a60}.ng-text{fill:#e8e6e1}
-.ng-edge{stroke:#b9bec6}.ng-plate{stroke:#868b94}.ng-label{fill:#a8adb5}.ng-head{fill:#b9bec6}}
+.ng-law{fill:#a8adb5}.ng-edge{stroke:#b9bec6}.ng-plate{stroke:#868b94}.ng-label{fill:#a8adb5}.ng-head{fill:#b9bec6}}
 """
 
 
@@ -55,7 +57,7 @@ class Cluster(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A plate's rectangle and its label."""
+    """A plate's rectangle, its label, and the nodes that are on it."""
 
     left: float
     top: float
@@ -63,6 +65,7 @@ class Box(NamedTuple):
     bottom: float
     label: str
     on_left: bool
+    names: frozenset[str]
 
 
 def draw_network(nodes: Mapping[str, Any]) -> Drawing:
@@ -72,13 +75,30 @@ def draw_network(nodes: Mapping[str, Any]) -> Drawing:
     plates = {name: frozenset(plate.name for plate in node.plates) for name, node in nodes.items()}
     sizes = {plate.name: plate.size for node in nodes.values() for plate in node.plates}
     forest = _forest(plates, rank, sizes)
-    widths = {name: max(RADIUS, CHARACTER * len(name) / 2 + 7) for name in nodes}
-    best = min(_orders(forest), key=lambda order: _length(_columns(order, widths), parents))
-    x = _columns(best, widths)
+    widths = {name: _width(node) for name, node in nodes.items()}
     y = {name: ROW * rank[name] for name in nodes}
-    lean = {name: sum(x[child] - x[name] for child, above in parents.items() if name in above) for name in nodes}
-    boxes = [box for cluster in best for box in _boxes(cluster, _Layout(x, y, widths, lean))]
+
+    def placed(order: tuple[Cluster, ...]) -> tuple[dict[str, float], list[Box]]:
+        x = _columns(order, widths)
+        lean = {name: sum(x[child] - x[name] for child, above in parents.items() if name in above) for name in nodes}
+        return x, [box for cluster in order for box in _boxes(cluster, _Layout(x, y, widths, lean))]
+
+    def cost(order: tuple[Cluster, ...]) -> tuple[int, float]:
+        x, boxes = placed(order)
+        through = sum(
+            hits([(x[above], y[above]), (x[name], y[name])], [b[:4] for b in boxes if not b.names & {name, above}])
+            for name, known in parents.items()
+            for above in known
+        )
+        return through, _length(x, parents)
+
+    x, boxes = placed(min(_orders(forest), key=cost))
     return _picture(nodes, parents, x, y, widths, boxes)
+
+
+def _width(node: Any) -> float:
+    """Half the width of a node: its name, and its distribution in smaller letters."""
+    return max(RADIUS, CHARACTER * len(node.name) / 2 + 7, 0.76 * CHARACTER * len(type(node).__name__) / 2 + 9)
 
 
 def _ranks(parents: Mapping[str, Sequence[str]]) -> dict[str, int]:
@@ -176,7 +196,8 @@ def _boxes(cluster: Cluster, layout: _Layout) -> list[Box]:
     left, right = left - short, right + short
     # The label keeps out of the way of the edges that leave the box.
     on_left = sum(lean[n] for n in names) > 0
-    return [Box(left, top, right, bottom, cluster.label, on_left), *inside]
+    held = frozenset(names).union(*(box.names for box in inside))
+    return [Box(left, top, right, bottom, cluster.label, on_left, held), *inside]
 
 
 def _picture(
@@ -187,17 +208,19 @@ def _picture(
     widths: Mapping[str, float],
     boxes: Sequence[Box],
 ) -> Drawing:
-    left = min([x[n] - widths[n] for n in nodes] + [box.left for box in boxes]) - 4
-    right = max([x[n] + widths[n] for n in nodes] + [box.right for box in boxes]) + 4
-    top = min([y[n] - RADIUS for n in nodes] + [box.top for box in boxes]) - 4
-    bottom = max([y[n] + RADIUS for n in nodes] + [box.bottom for box in boxes]) + 4
+    edges = [_edge(parent, name, x, y, widths, boxes) for name, above in parents.items() for parent in above]
+    ways, heights = ([point[k] for edge in edges for point in edge.points] for k in (0, 1))
+    left = min([x[n] - widths[n] for n in nodes] + [box.left for box in boxes] + ways) - 4
+    right = max([x[n] + widths[n] for n in nodes] + [box.right for box in boxes] + ways) + 4
+    top = min([y[n] - RADIUS for n in nodes] + [box.top for box in boxes] + heights) - 4
+    bottom = max([y[n] + RADIUS for n in nodes] + [box.bottom for box in boxes] + heights) + 4
     head = tag("path", d="M0 0L8 4L0 8z", class_="ng-head")
     arrow = tag("marker", head, id="ng-arrow", markerWidth=8, markerHeight=8, refX=7.5, refY=4, orient="auto")
     parts = [
         tag("style", Html(STYLE)),
         tag("defs", arrow),
         [_box(box) for box in boxes],
-        [_edge(parent, name, x, y, widths) for name, above in parents.items() for parent in above],
+        [tag("path", d=edge.path, class_="ng-edge", marker_end="url(#ng-arrow)") for edge in edges],
         [_node(node, x[name], y[name], widths[name]) for name, node in nodes.items()],
     ]
     words = "; ".join(_in_words(name, above, nodes[name]) for name, above in parents.items())
@@ -241,24 +264,29 @@ def _node(node: Any, x: float, y: float, wide: float) -> Html:
         class_="ng-node" + " ng-seen" * node.is_observed,
     )
     text = tag(
-        "text", node.name, x=f"{x:.1f}", y=f"{y + 4.5:.1f}", class_="ng-text", text_anchor="middle", font_size=13
+        "text", node.name, x=f"{x:.1f}", y=f"{y + 0.5:.1f}", class_="ng-text", text_anchor="middle", font_size=13
     )
+    kind = type(node).__name__
+    law = tag("text", kind, x=f"{x:.1f}", y=f"{y + 13:.1f}", class_="ng-law", text_anchor="middle", font_size=10)
     plates = " × ".join(f"{plate.name} {plate.size:,}" for plate in node.plates)
-    return tag("g", tag("title", f"{node.name}: {type(node).__name__}{' on ' + plates if plates else ''}"), shape, text)
+    return tag("g", tag("title", f"{node.name}: {kind}{' on ' + plates if plates else ''}"), shape, text, law)
 
 
-def _edge(parent: str, child: str, x: Mapping[str, float], y: Mapping[str, float], widths: Mapping[str, float]) -> Html:
-    """A line from rim to rim; a bent one where a straight one would run through the nodes between."""
-    across, down = x[child] - x[parent], y[child] - y[parent]
-    bend = 0.55 * RADIUS + 14 if abs(down) > 1.5 * ROW and abs(across) < 2 * RADIUS else 0.0
-    middle = (x[parent] + across / 2 + 2 * bend, y[parent] + down / 2)
-    start = _rim(x[parent], y[parent], widths[parent], middle)
-    end = _rim(x[child], y[child], widths[child], middle)
-    path = f"M{start[0]:.1f} {start[1]:.1f}Q{middle[0]:.1f} {middle[1]:.1f} {end[0]:.1f} {end[1]:.1f}"
-    return tag("path", d=path, class_="ng-edge", marker_end="url(#ng-arrow)")
-
-
-def _rim(x: float, y: float, wide: float, towards: tuple[float, float]) -> tuple[float, float]:
-    across, down = towards[0] - x, towards[1] - y
-    part = 1.0 / max(((across / wide) ** 2 + (down / RADIUS) ** 2) ** 0.5, 1e-9)
-    return x + across * min(part, 1.0), y + down * min(part, 1.0)
+def _edge(
+    parent: str,
+    child: str,
+    x: Mapping[str, float],
+    y: Mapping[str, float],
+    widths: Mapping[str, float],
+    boxes: Sequence[Box],
+) -> Route:
+    """A line from rim to rim, bent around the boxes and nodes that it has nothing to do with."""
+    ends = {parent, child}
+    foreign = [box[:4] for box in boxes if not box.names & ends]
+    # The corners of a rectangle around an ellipse are not its own.
+    wide, high = 0.8, 0.8 * RADIUS
+    foreign += [
+        (x[n] - wide * widths[n], y[n] - high, x[n] + wide * widths[n], y[n] + high) for n in x if n not in ends
+    ]
+    first, last = ((x[n], y[n], widths[n], RADIUS) for n in (parent, child))
+    return route(first, last, foreign)

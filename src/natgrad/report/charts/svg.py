@@ -56,7 +56,11 @@ class Frame(NamedTuple):
 def line_chart(lines: Sequence[Line], x: Axis, y: Axis, *, title: str, description: str) -> Html:
     """Lines over two axes; points that are not finite interrupt a line, and what lies outside is cut off."""
     shown = [_finite(line, x.log, y.log) for line in lines]
-    frame = _frame(x, y, [line.x for line in shown], [line.y for line in shown])
+    clouds = [line for line in shown if line.kind == "dots" and len(line.x)]
+    # Dots at the ends are seen whole.
+    xs = [line.x for line in shown] + [_widened(line.x) for line in clouds if not x.log]
+    ys = [line.y for line in shown] + [_widened(line.y) for line in clouds if not y.log]
+    frame = _frame(x, y, xs, ys)
     key = hashlib.sha256(f"{title}{description}".encode()).hexdigest()[:8]
     clip = tag(
         "clipPath",
@@ -159,6 +163,11 @@ def _finite(line: Line, log_x: bool, log_y: bool) -> Line:
         return Line(x[good], y[good], line.name, line.kind)
     x, y = thinned(x[good], y[good])
     return Line(x, y, line.name, line.kind)
+
+
+def _widened(values: Floats) -> Floats:
+    low, high = float(values.min()), float(values.max())
+    return np.array([low - 0.03 * (high - low), high + 0.03 * (high - low)])
 
 
 def _drawn(line: Line, frame: Frame) -> Html:

@@ -109,7 +109,8 @@ def _curve(model: Any, rows: Rows, few: npt.NDArray[np.int64]) -> Html:
         Line(grid, mean + 1.645 * sd, kind="second"),
     ]
     words = f"Over {short(float(grid[0]))} to {short(float(grid[-1]))}, with {len(few)} of the rows."
-    return line_chart(lines, Axis("input"), Axis("output"), title="The function and its rows", description=words)
+    name = _input_name(model, 0)
+    return line_chart(lines, Axis(name), Axis("output"), title="The function and its rows", description=words)
 
 
 def _against(judged: Judged, few: npt.NDArray[np.int64]) -> Html:
@@ -147,6 +148,14 @@ def _classes(model: Any, rows: Rows) -> Html:
 # -- inputs --
 
 
+def _input_name(model: Any, column: int) -> str:
+    """The name of a column of a table, or its number."""
+    names = getattr(model, "feature_names_in_", None)
+    if names is not None:
+        return str(names[column])
+    return "input" if model.n_features_in_ == 1 else f"input {column}"
+
+
 def _inputs(model: Any) -> Html:
     """The kernel's parameters, and 1/ℓ of each input where each has a length scale of its own."""
     parameters = {name: np.atleast_1d(np.asarray(value)) for name, value in model.kernel_.parameters.items()}
@@ -156,7 +165,7 @@ def _inputs(model: Any) -> Html:
             relevance = 1.0 / value
             chart = bar_chart(
                 relevance, Axis("input"), Axis("1 / length scale", low=0.0), title=f"Relevance of the inputs ({name})",
-                description=", ".join(f"{d}: {short(float(r), 3)}" for d, r in enumerate(relevance[:20])) + ".",
+                description=", ".join(f"{_input_name(model, d)} {short(float(r), 3)}" for d, r in enumerate(relevance[:20])),
                 edges=np.arange(len(relevance) + 1, dtype=np.float64) - 0.5,
             )  # fmt: skip
             words = (

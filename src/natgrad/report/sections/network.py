@@ -46,19 +46,32 @@ def sections(subject: Subject) -> list[Section]:
     """The drawing and the factors."""
     fit = subject.model
     nodes = _nodes(fit)
-    found = []
+    level, best = _level(fit)
+    known = set(best)
+    factors = {name: best[name] if name in known else fit[name] for name in fit}
+    single = {name: factor for name, factor in factors.items() if np.size(factor.mean()) == 1}
+    parts = [_single(single, known, level)] if single else []
+    parts += [_factor(f, level if name in known else "q") for name, f in factors.items() if name not in single]
+    parts.append(tag("p", LEVELS[level], class_="note"))
+    found = [Section("factors", "The posterior", join(parts))]
     if nodes:
         picture = tag(
             "figure", Html(draw_network(nodes)), tag("figcaption", "Shaded: observed. Boxes: plates."), class_="drawing"
         )
         found.append(Section("network", "The network", picture))
-    level, best = _level(fit)
-    parts = [tag("p", LEVELS[level])]
-    parts += [
-        _factor(best[name] if name in set(best) else fit[name], level if name in set(best) else "q") for name in fit
-    ]
-    found.append(Section("factors", "The posterior", join(parts)))
     return found
+
+
+def _single(factors: dict[str, Any], known: set[str], level: str) -> Html:
+    """All nodes that are one number, in one table."""
+    rows = []
+    for name, factor in factors.items():
+        mean, sd = (np.asarray(v, dtype=np.float64).reshape(()) for v in (factor.mean(), factor.std()))
+        low, high = (float(np.reshape(end, ())) for end in _interval(factor, mean, sd))
+        law = f"{factor.family.name}{'' if name in known else ', by q'}"
+        rows.append([tag("code", name), law, short(float(mean)), short(float(sd)), f"{short(low)} to {short(high)}"])
+    head = ("node", "distribution", "mean", "sd", "90 % interval")
+    return table(head, rows, caption=f"Single numbers, by {level}", numeric=(2, 3, 4))
 
 
 def _level(fit: Any) -> tuple[str, Any]:

@@ -49,7 +49,7 @@ def run_of(model: Any) -> Run:
 
 
 def run_section(subject: Subject, facts: Sequence[Fact]) -> Section:
-    """The first section of every page."""
+    """The section that every page has: of a page that is live the first, of others the last."""
     run = run_of(subject.model)
     trace = run.trace if run.trace is not None and len(run.trace) else None
     body = [
