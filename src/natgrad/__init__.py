@@ -105,9 +105,11 @@ _ELSEWHERE = {
     "Constant": "natgrad.inference",
     "Dask": "natgrad.inference",
     "Exponential": "natgrad.network.language",
+    "GammaShape": "natgrad.network.language",
     "GaussianChain": "natgrad.network.language",
     "GlobalBatch": "natgrad.inference",
     "HalfCauchy": "natgrad.network.language",
+    "HalfNormal": "natgrad.network.language",
     "HoldThenDecay": "natgrad.inference",
     "Laplace": "natgrad.network.language",
     "LogNormal": "natgrad.network.language",
@@ -122,7 +124,9 @@ _ELSEWHERE = {
     "StickBreaking": "natgrad.network.language",
     "StudentT": "natgrad.network.language",
     "TruncatedNormal": "natgrad.network.language",
+    "block_diag": "natgrad.network.language",
     "censored": "natgrad.network.language",
+    "kron": "natgrad.network.language",
 }
 
 

@@ -98,6 +98,14 @@ CASES = [
     ),
     Case(nf.PolyaGamma(), lambda r, p: {"trials": np.full(p, 1.5), "tilt": 0.3 * _positive(r, *p) ** 2}),
     Case(nf.LaplaceWeight(), lambda r, p: {"distance": _positive(r, *p)}),
+    Case(
+        nf.GammaShape(),
+        lambda r, p: {"shape": 1 + _positive(r, *p), "rate": r.normal(size=p), "count": np.full(p, 3.0)},
+    ),
+    Case(
+        nf.HalfNormalPrecision(),
+        lambda r, p: {"power": r.normal(size=p)} | {k: _positive(r, *p) for k in ("rate", "inverse_rate")},
+    ),
     Case(nf.TruncatedNormal(), _truncated),
     Case(nf.TruncatedExponential(), lambda r, p: {"rate": _positive(r, *p)} | _bounds(p, (1.0, 3.0))),
     Case(nf.Shares(), lambda r, p: {"probs": r.dirichlet(np.ones(4), p), "count": np.full(p, 7.0)}),

@@ -1,6 +1,7 @@
 """Natural parameters in, moments out: the exponential families a network is built from."""
 
 from natgrad.families._binary import Binary
+from natgrad.families._bounds import ConcentrationBound, LogGammaBound, LogisticBound
 from natgrad.families._chain import MarkovChain
 from natgrad.families._discrete import Bernoulli, Categorical, Poisson
 from natgrad.families._family import Family, Param
@@ -10,9 +11,10 @@ from natgrad.families._joint import NormalGamma, NormalWishart, TiedNormalWishar
 from natgrad.families._normal import MultivariateNormal, Normal
 from natgrad.families._ops import Array, Stats, spd_inverse_logdet, spd_logdet
 from natgrad.families._polya_gamma import LaplaceWeight, PolyaGamma
+from natgrad.families._quadrature import GammaShape, HalfNormalPrecision
 from natgrad.families._shares import Shares
 from natgrad.families._simplex import Beta, Dirichlet
-from natgrad.families._sticks import ConcentrationBound, Sticks
+from natgrad.families._sticks import Sticks
 from natgrad.families._truncated import TruncatedExponential, TruncatedNormal
 
 __all__ = [
@@ -25,8 +27,12 @@ __all__ = [
     "Dirichlet",
     "Family",
     "Gamma",
+    "GammaShape",
     "GaussianChain",
+    "HalfNormalPrecision",
     "LaplaceWeight",
+    "LogGammaBound",
+    "LogisticBound",
     "MarkovChain",
     "MultivariateNormal",
     "Normal",

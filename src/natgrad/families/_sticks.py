@@ -1,12 +1,9 @@
-"""λ in, moments out, for probabilities by stick-breaking, and for bounds of log Γ: `Sticks` and `ConcentrationBound`.
+"""λ in, moments out, for probabilities by stick-breaking: `Sticks`.
 
 Sticks     π_k = v_k Π_{j<k} (1 − v_j) with independent v_k ~ Beta(a_k, b_k), k < K, and v_K = 1 (a generalised Dirichlet law)
            φ = (log π [K], log R [K]),  R_k = Π_{j≤k} (1 − v_j), the last of them not used
            a_k − 1 = λ¹_k,   b_k − 1 = Σ_{j>k} λ¹_j + Σ_{j≥k} λ²_j,   A = Σ_k log B(a_k, b_k)
            A child that counts categories adds its counts to λ¹: the same message that a Dirichlet gets.
-
-ConcentrationBound   no random variable: the tangent to the convex function h(α) = log Γ(Kα + 1) − K log Γ(α + 1) as a block.
-           A = h, so that μ = h'(λ) and A − λμ + μ E[α] = h(λ) + h'(λ) (E[α] − λ) ≤ E[h(α)]; its target is λ = E[α].
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from natgrad.families import _ops as ops
 from natgrad.families._family import Family, Param, draws, numpy_stats, tails
 from natgrad.families._ops import Array, Stats
 
-__all__ = ["ConcentrationBound", "Sticks"]
+__all__ = ["Sticks"]
 
 
 @final
@@ -126,69 +123,6 @@ class Sticks(Family):
     def _pairs(self, lam: Stats) -> tuple[NDArray[Any], NDArray[Any]]:
         p = self.usual(ops.align(numpy_stats(lam), self.stat_ndims))
         return p["a"][..., :-1], p["b"][..., :-1]
-
-
-@final
-@dataclass(frozen=True)
-class ConcentrationBound(Family):
-    """The tangent of h at a point; what it says of a Dirichlet's normaliser is a lower bound that touches at the point.
-
-    Examples
-    --------
-    >>> float(ConcentrationBound().natural(at=1.5, size=4.0)[0])
-    1.5
-    """
-
-    name: ClassVar[str] = "ConcentrationBound"
-    is_bound: ClassVar[bool] = True
-    settings: ClassVar[tuple[str, ...]] = ("size",)
-    stat_names: ClassVar[tuple[str, ...]] = ("x", "size")
-    stat_ndims: ClassVar[tuple[int, ...]] = (0, 0)
-    symmetric: ClassVar[tuple[bool, ...]] = (False, False)
-    event_ndim: ClassVar[int] = 0
-    params: ClassVar[tuple[Param, ...]] = (Param("at", 0, "positive"), Param("size", 0, "positive"))
-
-    def _natural(self, usual: dict[str, Array]) -> Stats:
-        return usual["at"] * 1.0, usual["size"] * 1.0
-
-    def usual(self, lam: Stats) -> dict[str, Array]:
-        """`at`, where the bound touches, and `size`, K."""
-        return {"at": lam[0], "size": lam[1]}
-
-    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
-        size, at = ops.constant(lam[1]), lam[0]
-        slope = size * (ops.digamma(size * at + 1.0) - ops.digamma(at + 1.0))
-        return (slope, ops.zeros(lam[1])), ops.gammaln(size * at + 1.0) - size * ops.gammaln(at + 1.0)
-
-    def _inside(self, lam: Stats) -> Array:
-        return (lam[0] >= 0) & (lam[1] > 0)
-
-    def stats_of(self, value: Array, size: int | None = None) -> Stats:
-        """(slope, 0)."""
-        x = ops.namespace(value).asarray(value) * 1.0
-        return x, ops.zeros(x)
-
-    def centred(self, value: Array, lam: Stats) -> Stats:
-        """λ itself: a tangent has no values."""
-        return lam
-
-    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
-        """The slope, which is not random."""
-        slope = self.mean(lam)
-        return np.broadcast_to(slope, draws(n, slope.shape)).copy()
-
-    def mean(self, lam: Stats) -> NDArray[Any]:
-        """The slope."""
-        return np.asarray(self.expected_stats(numpy_stats(lam))[0])
-
-    def var(self, lam: Stats) -> NDArray[Any]:
-        """Zero."""
-        return np.zeros_like(self.mean(lam))
-
-    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The slope, twice."""
-        tails(mass)
-        return self.mean(lam), self.mean(lam)
 
 
 def _after(xp: Any, x: Array) -> Array:

@@ -25,6 +25,7 @@ from natgrad.families._family import Family, numpy_stats
 from natgrad.families._gamma import Wishart
 from natgrad.families._joint import NormalGamma, TiedNormalWishart
 from natgrad.families._ops import Array, Stats
+from natgrad.families._quadrature import PositiveByQuadrature
 
 __all__ = ["Covariances", "covariances", "fisher_matrix"]
 
@@ -65,6 +66,8 @@ def covariances(family: Family, lam: Stats) -> Covariances:
     make = _CLOSED.get(family.name)
     if isinstance(family, MarkovChain) and lam[0].shape[-2] <= LONGEST_CHAIN:
         times = chain_covariance(lam, family._starts(lam[0].shape[-2]))
+    elif isinstance(family, PositiveByQuadrature):
+        times = _by_quadrature(family.covariance(lam))
     else:
         times = make(lam) if make is not None else _differentiated(family, lam)
     if family.name in _PACKED:
@@ -292,6 +295,14 @@ def _beta(lam: Stats) -> Covariances:
 
 # Values that pack a mean beside its precision.
 _PACKED = ("NormalGamma", "NormalWishart", "TiedNormalWishart")
+
+
+def _by_quadrature(covariance: NDArray[np.float64]) -> Times:
+    def times(change: Stats) -> Stats:
+        moved = ops.matvec(covariance, np.stack(np.broadcast_arrays(*change), -1))
+        return tuple(moved[..., i] for i in range(moved.shape[-1]))
+
+    return times
 
 
 def _differentiated(family: Family, lam: Stats) -> Times:

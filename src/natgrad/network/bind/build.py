@@ -19,6 +19,7 @@ from natgrad.network.language.columns import LONGEST, Column, Columns, Recorded,
 from natgrad.network.language.counts import NegativeBinomial
 from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.expressions import Expression
+from natgrad.network.language.matrices import block_diag, kron
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.operators import diag, dot, transform
 from natgrad.network.language.plates import Index, Plate
@@ -41,6 +42,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "evaluate": lambda process, inputs: process(inputs),
     "dot": dot,
     "diag": diag,
+    "kron": kron,
+    "block_diag": block_diag,
     "table": table_of,
     "censored": censored,
     "concatenate": concatenate,

@@ -19,16 +19,19 @@ from natgrad.network.bind.build import FUNCTIONS
 from natgrad.network.bind.template import Template, made_parents, processes
 from natgrad.network.language.binary import Bernoulli, Binomial
 from natgrad.network.language.columns import LONGEST, Column, Columns, Deferred, Recorded, RecordedNode
-from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
+from natgrad.network.language.continuous import Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
 from natgrad.network.language.counts import Poisson
 from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.expressions import Access, Constant, Expression
 from natgrad.network.language.markov_chain import MarkovChain
+from natgrad.network.language.matrices import BlockDiagonal, Kronecker
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.operators import _Diag, _Dot, _Product, _Sum, _Transformed
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.process import GaussianProcess
-from natgrad.network.language.simplex import HalfCauchy, StickBreaking
+from natgrad.network.language.robust import Laplace, StudentT
+from natgrad.network.language.scales import GammaShape, HalfNormal
+from natgrad.network.language.simplex import Beta, HalfCauchy, StickBreaking
 from natgrad.network.language.tables import Choice, Known, Table
 
 __all__ = ["from_data", "to_data"]
@@ -38,8 +41,8 @@ KINDS: dict[str, Any] = {
 }
 # Nodes whose slots, size and data are all that they were declared with; others stand in a file where they have columns.
 PLAIN = (
-    Bernoulli, Beta, Binomial, Categorical, Dirichlet, Exponential, Gamma, HalfCauchy, MarkovChain, Multinomial,
-    MultivariateNormal, Normal, Poisson, StickBreaking, Wishart,
+    Bernoulli, Beta, Binomial, Categorical, Dirichlet, Exponential, Gamma, GammaShape, HalfCauchy, HalfNormal, Laplace,
+    MarkovChain, Multinomial, MultivariateNormal, Normal, Poisson, StickBreaking, StudentT, Wishart,
 )  # fmt: skip
 SIZED = (Dirichlet, MultivariateNormal, StickBreaking, Wishart)
 # A file that says more than this was not written by us.
@@ -92,7 +95,8 @@ def _kind(cls: Any) -> str:
 
 def _made(node: Node) -> dict[str, Any]:
     slots = {slot.name: node.parameters[slot.name] for slot in node.slots_of}
-    if not isinstance(node, PLAIN) or any(p.is_auxiliary for p in node.parents() if not isinstance(node, HalfCauchy)):
+    # Auxiliaries are declared anew with their owner; bounds of censored data are not among its slots.
+    if not isinstance(node, PLAIN) or getattr(node, "bounds", None) is not None:
         raise TypeError(f"{node.name!r}, a {type(node).__name__} without columns, cannot be kept in a file")
     options = {name: _value(value) for name, value in slots.items()}
     if isinstance(node, StickBreaking):
@@ -166,6 +170,10 @@ def _expression(value: Any) -> Any:
         return _call("transform", value.matrix, _value(value.vector))
     if isinstance(value, _Diag):
         return _call("diag", _value(value.entries))
+    if isinstance(value, Kronecker):
+        return _call("kron", _value(value.left), _value(value.right))
+    if isinstance(value, BlockDiagonal):
+        return _call("block_diag", *(_value(part) for part in value.parts))
     raise TypeError(f"{value} of a declaration cannot be kept in a file")
 
 

@@ -146,7 +146,8 @@ class NetworkProblem(EdgeProblem):
             own = None if self._is_weighted(block) else self.interpreter
             found = self.compiled(("prior", name), partial(self._prior, block)) if own is None else own.prior_of(block)
             lam[name] = found(parents)
-            if self.plan.nodes[name].is_improper or self.plan.nodes[name].is_auxiliary:
+            node = self.plan.nodes[name]
+            if node.is_improper or node.is_auxiliary or node.has_no_mean:
                 lam[name] = block.family.proper(lam[name])
             mu[name] = fixed[name] if name in fixed else self._first_moments(block, lam[name])
         return State(lam, mu, 0)

@@ -3,16 +3,18 @@
 from natgrad.network.language.binary import Bernoulli, Binomial
 from natgrad.network.language.censoring import censored
 from natgrad.network.language.columns import Column, Columns
-from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
+from natgrad.network.language.continuous import Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
 from natgrad.network.language.counts import NegativeBinomial, Poisson
 from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.gaussian_chain import GaussianChain
 from natgrad.network.language.markov_chain import MarkovChain
+from natgrad.network.language.matrices import block_diag, kron
 from natgrad.network.language.operators import diag, dot
 from natgrad.network.language.plates import Plate
 from natgrad.network.language.process import GaussianProcess
 from natgrad.network.language.robust import Laplace, LogNormal, Ordinal, StudentT, TruncatedNormal
-from natgrad.network.language.simplex import HalfCauchy, StickBreaking
+from natgrad.network.language.scales import GammaShape, HalfNormal
+from natgrad.network.language.simplex import Beta, HalfCauchy, StickBreaking
 from natgrad.network.language.tables import table
 from natgrad.network.language.vectors import concatenate, sum_over
 
@@ -26,9 +28,11 @@ __all__ = [
     "Dirichlet",
     "Exponential",
     "Gamma",
+    "GammaShape",
     "GaussianChain",
     "GaussianProcess",
     "HalfCauchy",
+    "HalfNormal",
     "Laplace",
     "LogNormal",
     "MarkovChain",
@@ -43,10 +47,12 @@ __all__ = [
     "StudentT",
     "TruncatedNormal",
     "Wishart",
+    "block_diag",
     "censored",
     "concatenate",
     "diag",
     "dot",
+    "kron",
     "sum_over",
     "table",
 ]

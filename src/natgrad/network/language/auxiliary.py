@@ -28,6 +28,8 @@ __all__ = [
     "LaplaceWeights",
     "LatentExponential",
     "LatentNormal",
+    "LogGammaBound",
+    "LogisticBound",
     "PolyaGamma",
     "Shares",
     "as_auxiliary",
@@ -146,6 +148,46 @@ class ConcentrationBound(ScalarNode):
 
     def log_density(self, scope: Scope) -> Polynomial:
         return self.n_categories * self.own("size", scope)
+
+
+@final
+class LogGammaBound(ScalarNode):
+    """The slope of the tangent that bounds log Γ of a sum of concentrations from below, one for each element of its owner."""
+
+    family = families.LogGammaBound()
+    kind = REAL
+    slots_of = ()
+    is_auxiliary = True
+
+    def __init__(self, owner: Node, present: npt.NDArray[np.bool_]) -> None:
+        self.missing, self._owner = 1.0 * ~present, owner
+        super().__init__(f"{owner.name}.bound", {}, owner.plates)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        if self._owner.name in (scope.parts or ()):
+            return Polynomial()  # missing values that others read have a term like any
+        return known(scope, self.missing) * self.own(
+            "x", scope
+        )  # log Γ(1) = 0: beside nothing the tangent adds nothing
+
+    def declared_term(self, known: dict[str, npt.NDArray[Any]], parts: frozenset[str]) -> Term:
+        return self.term(known, parts)
+
+
+@final
+class LogisticBound(ScalarNode):
+    """The bounds of the logits of a category that is hidden, or missing in part: each counts as often as it is reached."""
+
+    family = families.LogisticBound()
+    kind = POSITIVE
+    slots_of = ()
+    is_auxiliary = True
+
+    def __init__(self, owner: Node, plates: Plates) -> None:
+        super().__init__(f"{owner.name}.omega", {}, plates)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        return Polynomial()
 
 
 @final

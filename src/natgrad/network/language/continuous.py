@@ -1,4 +1,4 @@
-"""Continuous nodes: Normal, MultivariateNormal, Gamma, Exponential, Wishart, Dirichlet, Beta.
+"""Continuous nodes: Normal, MultivariateNormal, Gamma, Exponential, Wishart, Dirichlet.
 
 Each node declares its conditional once, as its expected log density; messages, targets, natural gradients and the bound
 are all derived from these polynomials. Precision everywhere:
@@ -20,19 +20,30 @@ from natgrad.network.language.auxiliary import (
     ConcentrationBound,
     LatentExponential,
     LatentNormal,
+    LogGammaBound,
     gaussian_density,
     where_known,
 )
 from natgrad.network.language.censoring import as_censored
-from natgrad.network.language.expressions import MATRIX, POSITIVE, REAL, SIMPLEX, UNIT, VECTOR, Expression
-from natgrad.network.language.node_helpers import Plates, ScalarNode, event_length, given_size, known, numbers
+from natgrad.network.language.expressions import MATRIX, POSITIVE, REAL, SIMPLEX, VECTOR, Constant, Expression
+from natgrad.network.language.node_helpers import (
+    Plates,
+    ScalarNode,
+    check_shape,
+    event_length,
+    given_size,
+    known,
+    left_over,
+    numbers,
+)
 from natgrad.network.language.nodes import Node, Slot
+from natgrad.network.language.plates import Plate, as_plates
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import SUM_TOLERANCE, check_precision
 from natgrad.special import gammaln
 from natgrad.validation import first, require, where
 
-__all__ = ["Beta", "Dirichlet", "Exponential", "Gamma", "MultivariateNormal", "Normal", "Wishart"]
+__all__ = ["Dirichlet", "Exponential", "Gamma", "MultivariateNormal", "Normal", "Wishart"]
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 
@@ -141,7 +152,7 @@ class Gamma(ScalarNode):
     """x ~ Gamma(shape, rate), mean shape/rate; conjugate for precisions and for rates.
 
     A flat prior where the data determine the rest: Gamma(0, 0) is 1/x, and Gamma(−½, 0) of a precision is flat in the standard
-    deviation. The bound is then up to a constant.
+    deviation. The bound is then up to a constant. A shape that is learned is a `GammaShape`.
     """
 
     family = families.Gamma()
@@ -158,14 +169,27 @@ class Gamma(ScalarNode):
         observed: Any = None,
         mask: Any = None,
     ) -> None:
+        if isinstance(shape, Expression):
+            check_shape(name, "shape", shape)
+            self.slots_of = (Slot("shape", POSITIVE), self.slots_of[1])
         super().__init__(name, {"shape": shape, "rate": rate}, plate, observed, mask)
 
     def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        return _positive(self, value, present)
+        self._support(value, value > 0, present, "values > 0")
+        return np.where(present, value, 1.0).astype(np.float64)
 
     def log_density(self, scope: Scope) -> Polynomial:
-        shape, rate = numbers(self.parameters["shape"]), self.parameters["rate"]
         log_x, x = self.own("log", scope), self.own("x", scope)
+        rate = self.parameters["rate"]
+        if not isinstance(self.parameters["shape"], Constant):
+            a = self.parameters["shape"]
+            return (
+                a.stat("x", scope) * rate.stat("log", scope)
+                - a.stat("lgamma", scope)
+                + (a.stat("x", scope) + -1.0) * log_x
+                - rate.stat("x", scope) * x
+            )
+        shape = numbers(self.parameters["shape"])
         density = known(scope, shape - 1.0) * log_x - rate.stat("x", scope) * x
         if self.is_improper:
             return density  # without a normaliser: the bound is up to a constant
@@ -270,6 +294,8 @@ class Dirichlet(Node):
 
     One Gamma α as the concentration is learned: a symmetric prior, whose normaliser is bounded below by
     (K − 1) log α − log K + the tangent of h(α) = log Γ(Kα + 1) − K log Γ(α + 1), which is convex; it touches at E[α].
+    `GammaShape` numbers a_k along a plate are learned one by one: Σ_k log Γ(a_k) is exact, log Γ(Σ_k a_k) is bounded by its
+    tangent at E[Σ_k a_k]. Groups that share them share weights, a_k / Σ_j a_j: a hierarchical Dirichlet law.
     """
 
     family = families.Dirichlet()
@@ -288,12 +314,19 @@ class Dirichlet(Node):
     ) -> None:
         self._size = given_size(name, size, least=2)
         self.is_learned = isinstance(concentration, Expression)
-        if self.is_learned:
+        self.entries_plate: Plate | None = None
+        if isinstance(concentration, Expression):
             self.slots_of = (Slot("concentration", POSITIVE),)
+            self.entries_plate = left_over(concentration, as_plates(name, plate))
+            if self.entries_plate is not None:
+                check_shape(name, "concentration", concentration)
+                self._size = self._size or self.entries_plate.size
         super().__init__(name, {"concentration": concentration}, plate, observed, mask)
 
     def _augment(self) -> None:
-        if self.is_learned:
+        if self.entries_plate is not None:
+            self.parameters["bound"] = LogGammaBound(self, self._present())
+        elif self.is_learned:
             self.parameters["bound"] = ConcentrationBound(self, float(self.size or 0))
 
     def _event_size(self, observed: Any) -> int | None:
@@ -331,6 +364,11 @@ class Dirichlet(Node):
     def log_density(self, scope: Scope) -> Polynomial:
         assert self.size is not None
         k = scope.fresh("k", self.size)
+        if self.entries_plate is not None:
+            scope.check_size(self.entries_plate, k, f"concentration = {self.parameters['concentration']}")
+            each, slope = self.parameters["concentration"], self.parameters["bound"]
+            x, logs = (each.stat(stat, scope, (), {self.entries_plate.name: k}) for stat in ("x", "lgamma"))
+            return (x + -1.0) * self.own("log", scope, (k,)) - logs + slope.stat("x", scope) * x
         if self.is_learned:
             learned, slope = self.parameters["concentration"], self.parameters["bound"]
             x, log_x = learned.stat("x", scope), learned.stat("log", scope)
@@ -341,32 +379,3 @@ class Dirichlet(Node):
         return Polynomial.of([scope.constant(alpha - 1.0, (k,))]) * self.own("log", scope, (k,)) + known(
             scope, normaliser
         )
-
-
-@final
-class Beta(ScalarNode):
-    """x ~ Beta(a, b), a probability."""
-
-    family = families.Beta()
-    kind = UNIT
-    slots_of = (Slot("a", POSITIVE, fixed=True), Slot("b", POSITIVE, fixed=True))
-
-    def __init__(
-        self, name: str, a: Any, b: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None
-    ) -> None:
-        super().__init__(name, {"a": a, "b": b}, plate, observed, mask)
-
-    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-        self._support(value, (value > 0) & (value < 1), present, "values strictly between 0 and 1")
-        return np.where(present, value, 0.5)
-
-    def log_density(self, scope: Scope) -> Polynomial:
-        a, b = numbers(self.parameters["a"]), numbers(self.parameters["b"])
-        normaliser = gammaln(a + b) - gammaln(a) - gammaln(b)
-        log_x, log_rest = self.own("log", scope), self.own("log1m", scope)
-        return known(scope, a - 1.0) * log_x + known(scope, b - 1.0) * log_rest + known(scope, normaliser)
-
-
-def _positive(node: Node, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-    node._support(value, value > 0, present, "values > 0")
-    return np.where(present, value, 1.0).astype(np.float64)

@@ -15,11 +15,12 @@ import numpy.typing as npt
 from natgrad import families
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.polynomial import Factor, Label, Monomial, Polynomial
-from natgrad.network.language.auxiliary import PolyaGamma
+from natgrad.network.language.auxiliary import LogisticBound, PolyaGamma
 from natgrad.network.language.expressions import CATEGORY, COUNT, REAL, SIMPLEX, VECTOR, Access, Constant, Expression
 from natgrad.network.language.links import (
     Stacked,
     chosen_link,
+    hidden_stick_density,
     one_against_each,
     refuse_in_part,
     softmax,
@@ -51,10 +52,10 @@ LAWS = {"logits": stick_probabilities, "softmax": softmax}
 class Categorical(Node):
     """z ~ Cat(probs): an integer 0 … K − 1. Hidden, it chooses components: ``mu[z]``.
 
-    Observed, it may have ``logits=`` instead: K − 1 real numbers along a plate of their own (or a vector), by stick-breaking:
-    category k is taken with probability σ(logit_k) if none before it was. The order of the categories is part of this model.
-    Or ``softmax=``: K real numbers, in no order, with probabilities exp(s_k) / Σ_j exp(s_j). Its likelihood is bounded from below
-    by one-against-each logits, so that the bound stays one of the evidence; predictions are of the softmax itself.
+    It may have ``logits=`` instead: K − 1 real numbers along a plate of their own (or a vector), by stick-breaking: category k is
+    taken with probability σ(logit_k) if none before it was. The order of the categories is part of this model. Observed, it may
+    have ``softmax=``: K real numbers, in no order, with probabilities exp(s_k) / Σ_j exp(s_j). Its likelihood is bounded from
+    below by one-against-each logits, so that the bound stays one of the evidence; predictions are of the softmax itself.
 
     Examples
     --------
@@ -87,8 +88,14 @@ class Categorical(Node):
     ) -> None:
         self.link, value = chosen_link(name, "Categorical", {"probs": probs, "logits": logits, "softmax": softmax})
         self.is_bounded = self.link == "softmax"
+        if self.link == "softmax":
+            must_be_observed(
+                name,
+                observed,
+                "Categorical with softmax=",
+                "categories; a hidden one may have logits=, by stick-breaking",
+            )
         if self.link != "probs":
-            must_be_observed(name, observed, f"Categorical with {self.link}=", "categories")
             self.slots_of = (Slot(self.link, VECTOR),)
             if not isinstance(value, Expression):
                 raise TypeError(
@@ -112,14 +119,22 @@ class Categorical(Node):
 
     def _augment(self) -> None:
         if self.link != "probs":
-            assert self.value is not None
             logits = self.parameters[self.link]
             sticks = logits.plate if isinstance(logits, Stacked) else Plate(f"{self.name}.stick", logits.size or 0)
+            if self.is_unknown:
+                self.parameters["omega"] = LogisticBound(self, (*self.plates, sticks))
+                return
+            assert self.value is not None
             asked = (
                 np.not_equal if self.link == "softmax" else np.greater_equal
             )  # the others; the sticks that were reached
             reached = asked(self.value[..., None], np.arange(sticks.size)) * self._present()[..., None]
             self.parameters["omega"] = PolyaGamma(self, reached.astype(np.float64), (*self.plates, sticks))
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether logits of categories that are hidden, or missing in part, have to be bounded."""
+        return self.link == "logits" and (not self.is_observed or self.mask is not None)
 
     def conditional(self, slots: dict[str, Any]) -> dict[str, Any]:
         if self.link == "probs":
@@ -139,6 +154,8 @@ class Categorical(Node):
         return observed_index(self, access)
 
     def log_density(self, scope: Scope) -> Polynomial:
+        if self.is_unknown:
+            return hidden_stick_density(self.parameters["logits"], self.parameters["omega"], self, scope)
         if self.link != "probs":
             refuse_in_part(self, scope)
             density = stick_density if self.link == "logits" else one_against_each

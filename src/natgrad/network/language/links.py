@@ -32,6 +32,7 @@ __all__ = [
     "LINKS",
     "Stacked",
     "chosen_link",
+    "hidden_stick_density",
     "logistic_density",
     "one_against_each",
     "refuse_in_part",
@@ -81,6 +82,27 @@ def stick_density(logits: Expression, omega: Any, categories: Array, scope: Scop
     linear = Polynomial.of([scope.constant(taken - 0.5 * reached, (k,))]) * logits.stat("x", scope, (k,))
     square: Polynomial = 0.5 * weight * logits.stat("xx", scope, (k, k))
     return linear - square - known(scope, LOG_2 * reached.sum(-1))
+
+
+def hidden_stick_density(logits: Expression, omega: Any, owner: Node, scope: Scope) -> Polynomial:
+    """The same where the category is not known: the logit of stick j counts with the probability that it is reached.
+
+    Σ_j E[1{z = j} − ½ 1{z ≥ j}] ψ_j − E[1{z ≥ j}] (log 2 + ½ w_j ψ_j² − κ_j), with (w_j, κ_j) of a `families.LogisticBound`.
+    """
+    size = logits.size or 0
+    k, j = scope.fresh("k", size + 1), scope.fresh("stick", size)
+    category, stick = np.arange(size + 1)[:, None], np.arange(size)
+    reached, taken = ((asked * 1.0).astype(np.float64) for asked in (category >= stick, category == stick))
+    if owner.is_observed and not scope.in_part(owner):  # what is missing is nobody's parent, and masked
+        own = Polynomial.of([scope.constant(np.asarray(np.eye(size + 1)[owner.value], np.float64), (k,))])
+    else:
+        own = owner.own("x", scope, (k,))
+    linear, counts = (Polynomial.of([scope.constant(array, (k, j))]) for array in (taken - 0.5 * reached, reached))
+    bind = {omega.plates[-1].name: j}
+    weight, value = omega.stat("x", scope, (), bind), omega.stat("value", scope, (), bind)
+    square: Polynomial = 0.5 * weight * logits.stat("xx", scope, (j, j))
+    density: Polynomial = own * linear * logits.stat("x", scope, (j,)) + own * counts * (value - square + -LOG_2)
+    return density
 
 
 def one_against_each(scores: Expression, omega: Any, categories: Array, scope: Scope) -> Polynomial:

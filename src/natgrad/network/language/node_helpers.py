@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.errors import PlateMismatch
+from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.compile.polynomial import Polynomial, number
-from natgrad.network.language.expressions import Access, Constant
+from natgrad.network.language.expressions import Access, Constant, Expression, as_access
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.scope import Scope
@@ -20,10 +20,12 @@ __all__ = [
     "Plates",
     "ScalarNode",
     "check_possible",
+    "check_shape",
     "checked_lengths",
     "event_length",
     "given_size",
     "known",
+    "left_over",
     "must_be_observed",
     "numbers",
     "observed_index",
@@ -115,3 +117,28 @@ def observed_index(node: Node, access: Access) -> Index | None:
         )
     chosen = tuple(entry for index in indices for entry in index.categories)
     return Index(values[tuple(index.values for index in indices)], indices[0].plates, (*chosen, node))
+
+
+def check_shape(name: str, slot: str, value: Expression) -> None:
+    """A random shape, or entry of a concentration, has log Γ of itself among its statistics: a `GammaShape`, read once."""
+    access = as_access(value)
+    if access is None or "lgamma" not in access.node.family.stat_names:
+        given = f"the {type(value).__name__} {value}" if isinstance(value, Node) else str(value)
+        raise NotConjugate(
+            f"{name!r}: {slot} cannot be {given}: the edge {value} → {name} has no closed-form message. {slot} takes known "
+            "numbers, or what is declared for it: a GammaShape, whose q has log Γ among its statistics"
+        )
+
+
+def left_over(value: Expression, plates: tuple[Plate, ...]) -> Plate | None:
+    """The plate along which an expression repeats and its reader does not, if there is one."""
+    own = {plate.name for plate in plates}
+    found = {
+        plate.name: plate
+        for access in value.accesses()
+        for plate, selector in zip(access.node.plates, access.selectors, strict=True)
+        if selector is None and plate.name not in own
+    }
+    if len(found) > 1:
+        raise PlateMismatch(f"{value} repeats over {sorted(found)}, of which its reader has none: index all but one")
+    return next(iter(found.values()), None)

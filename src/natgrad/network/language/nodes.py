@@ -64,6 +64,7 @@ class Node(Expression):
     is_declared: ClassVar[bool] = True
     has_evidence: bool = False  # hidden, but known in places: a chain of which some states were observed
     is_bounded: bool = False  # its term is a lower bound of its log density, which has none in closed form
+    has_no_mean: ClassVar[bool] = False  # its prior is proper, but has no moments to start from
     is_auxiliary: bool = False  # declared by another node, which it makes conjugate (`auxiliary.py`)
     slots_of: tuple[Slot, ...]
 

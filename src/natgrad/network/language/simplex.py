@@ -1,4 +1,4 @@
-"""Probabilities without a fixed number of categories, and scales: StickBreaking and HalfCauchy.
+"""Probabilities of two and of any number of categories, and scales: Beta, StickBreaking and HalfCauchy.
 
 StickBreaking  π_k = v_k Π_{j<k} (1 − v_j),  v_k ~ Beta(1 − d, α + k d): the Dirichlet process (d = 0) or the Pitman–Yor process,
                truncated after K categories (Sethuraman, 1994; Blei & Jordan, 2006)
@@ -10,19 +10,44 @@ from __future__ import annotations
 from typing import Any, final
 
 import numpy as np
+import numpy.typing as npt
 
 from natgrad import families
 from natgrad.errors import NotConjugate
 from natgrad.network.compile.polynomial import Polynomial
 from natgrad.network.language.auxiliary import as_auxiliary
 from natgrad.network.language.continuous import Gamma
-from natgrad.network.language.expressions import POSITIVE, SIMPLEX, Constant
+from natgrad.network.language.expressions import POSITIVE, SIMPLEX, UNIT, Constant
 from natgrad.network.language.node_helpers import Plates, ScalarNode, given_size, known, numbers
 from natgrad.network.language.nodes import Node, Slot
 from natgrad.network.language.scope import Scope
 from natgrad.special import betaln, gammaln
 
-__all__ = ["HalfCauchy", "StickBreaking"]
+__all__ = ["Beta", "HalfCauchy", "StickBreaking"]
+
+
+@final
+class Beta(ScalarNode):
+    """x ~ Beta(a, b), a probability."""
+
+    family = families.Beta()
+    kind = UNIT
+    slots_of = (Slot("a", POSITIVE, fixed=True), Slot("b", POSITIVE, fixed=True))
+
+    def __init__(
+        self, name: str, a: Any, b: Any, *, plate: Plates = None, observed: Any = None, mask: Any = None
+    ) -> None:
+        super().__init__(name, {"a": a, "b": b}, plate, observed, mask)
+
+    def _clean(self, value: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+        self._support(value, (value > 0) & (value < 1), present, "values strictly between 0 and 1")
+        return np.where(present, value, 0.5)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        a, b = numbers(self.parameters["a"]), numbers(self.parameters["b"])
+        normaliser = gammaln(a + b) - gammaln(a) - gammaln(b)
+        log_x, log_rest = self.own("log", scope), self.own("log1m", scope)
+        return known(scope, a - 1.0) * log_x + known(scope, b - 1.0) * log_rest + known(scope, normaliser)
 
 
 @final

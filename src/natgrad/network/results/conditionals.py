@@ -10,9 +10,10 @@ import numpy.typing as npt
 import scipy
 
 from natgrad.network.language.binary import Bernoulli, Binomial
-from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
+from natgrad.network.language.continuous import Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
 from natgrad.network.language.counts import Poisson
 from natgrad.network.language.discrete import Categorical, Multinomial
+from natgrad.network.language.simplex import Beta
 from natgrad.network.results.leaves import LEAF_SAMPLE
 from natgrad.special import gammaln, xlogy
 

@@ -57,7 +57,9 @@ def simulate_nodes(plan: Plan, seed: int, size: int | None, given: Mapping[str, 
         if node.is_observed:
             values[name] = _drawn_leaf(node, values, rng, n)
         elif given is None:
-            values[name] = drawn(name, rng)
+            # A law with its auxiliaries integrated out is drawn as that of a leaf is.
+            by_law = type(node) in SAMPLE and any(_is_auxiliary(parent) for parent in node.parents())
+            values[name] = drawn(name, rng, _drawn_leaf(node, values, rng, n) if by_law else None)
     return {name: value[0] if size is None else value for name, value in values.items()}
 
 
@@ -101,7 +103,11 @@ class _HiddenNodes:
             if name in plan.blocks and not plan.nodes[name].is_observed:
                 self._note(name, value - self._origin(name))
 
-    def __call__(self, name: str, rng: np.random.Generator) -> Array:
+    def __call__(self, name: str, rng: np.random.Generator, value: Array | None = None) -> Array:
+        """Values of a node given those before it; ``value`` if they are drawn already."""
+        if value is not None:
+            self._note(name, value - self._origin(name))
+            return value
         block = self.problem.blocks[name]
         empty = tuple(np.zeros((self.n, *shape)) for shape in self.plan.nodes[name].stat_shapes())
 

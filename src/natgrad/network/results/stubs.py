@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from natgrad.network.language.binary import Bernoulli
-from natgrad.network.language.continuous import Beta, Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
+from natgrad.network.language.continuous import Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
 from natgrad.network.language.counts import Poisson
 from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Plate
+from natgrad.network.language.simplex import Beta
 from natgrad.posterior.factor import Factor
 
 __all__ = ["stub"]

@@ -1,0 +1,194 @@
+"""λ in, moments out, for bounds that are tightened as if they were laws: tangents of convex functions as blocks of their own.
+
+A block adds A(λ) − ⟨λ, μ⟩ to the bound of a network, and its target is λ = ∂P/∂μ. With a convex A and μ = ∇A(λ) that sum
+is the tangent of A at λ, and the target is where the tangent touches: no step, and the bound never falls.
+
+ConcentrationBound   A(λ) = h(λ) = log Γ(Kλ + 1) − K log Γ(λ + 1), for the normaliser of a symmetric Dirichlet: λ = E[α]
+LogGammaBound        A(λ) = log Γ(λ), for log Γ of a sum of concentrations: λ = E[Σ_k a_k]
+LogisticBound        A(λ¹, λ²) = λ² g(λ¹/λ²),  g(u) = −log cosh(½ √(−2u)), for a logit that counts with a probability r:
+                     λ¹ = −½ r E[ψ²], λ² = r, μ = (w, κ) with w = tanh(c/2) / (2c), κ = −log cosh(c/2) + ½ c² w and c² = E[ψ²].
+                     A is homogeneous, so that A − ⟨λ, μ⟩ = 0: the bound is r (κ − ½ w E[ψ²]), that of Jaakkola & Jordan (2000),
+                     whatever r is. Draws are those of a Pólya–Gamma weight, which makes the same logit conjugate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from natgrad.families import _ops as ops
+from natgrad.families._family import Family, Param, draws, numpy_stats, tails
+from natgrad.families._ops import Array, Stats
+from natgrad.families._polya_gamma import PolyaGamma
+
+__all__ = ["ConcentrationBound", "LogGammaBound", "LogisticBound"]
+
+
+class _Tangent(Family):
+    """A bound that has slopes in the place of values."""
+
+    event_ndim: ClassVar[int] = 0
+
+    def centred(self, value: Array, lam: Stats) -> Stats:
+        """λ itself: a tangent has no values."""
+        return lam
+
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """The slope, which is not random."""
+        slope = self.mean(lam)
+        return np.broadcast_to(slope, draws(n, slope.shape)).copy()
+
+    def mean(self, lam: Stats) -> NDArray[Any]:
+        """The slope."""
+        return np.asarray(self.expected_stats(numpy_stats(lam))[0])
+
+    def var(self, lam: Stats) -> NDArray[Any]:
+        """Zero."""
+        return np.zeros_like(self.mean(lam))
+
+    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The slope, twice."""
+        tails(mass)
+        return self.mean(lam), self.mean(lam)
+
+
+@final
+@dataclass(frozen=True)
+class ConcentrationBound(_Tangent):
+    """The tangent of h at a point; what it says of a Dirichlet's normaliser is a lower bound that touches at the point.
+
+    Examples
+    --------
+    >>> float(ConcentrationBound().natural(at=1.5, size=4.0)[0])
+    1.5
+    """
+
+    name: ClassVar[str] = "ConcentrationBound"
+    is_bound: ClassVar[bool] = True
+    settings: ClassVar[tuple[str, ...]] = ("size",)
+    stat_names: ClassVar[tuple[str, ...]] = ("x", "size")
+    stat_ndims: ClassVar[tuple[int, ...]] = (0, 0)
+    symmetric: ClassVar[tuple[bool, ...]] = (False, False)
+    params: ClassVar[tuple[Param, ...]] = (Param("at", 0, "positive"), Param("size", 0, "positive"))
+
+    def _natural(self, usual: dict[str, Array]) -> Stats:
+        return usual["at"] * 1.0, usual["size"] * 1.0
+
+    def usual(self, lam: Stats) -> dict[str, Array]:
+        """`at`, where the bound touches, and `size`, K."""
+        return {"at": lam[0], "size": lam[1]}
+
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        size, at = ops.constant(lam[1]), lam[0]
+        slope = size * (ops.digamma(size * at + 1.0) - ops.digamma(at + 1.0))
+        return (slope, ops.zeros(lam[1])), ops.gammaln(size * at + 1.0) - size * ops.gammaln(at + 1.0)
+
+    def _inside(self, lam: Stats) -> Array:
+        return (lam[0] >= 0) & (lam[1] > 0)
+
+    def stats_of(self, value: Array, size: int | None = None) -> Stats:
+        """(slope, 0)."""
+        x = ops.namespace(value).asarray(value) * 1.0
+        return x, ops.zeros(x)
+
+
+@final
+@dataclass(frozen=True)
+class LogGammaBound(_Tangent):
+    """The tangent of log Γ at a point.
+
+    Examples
+    --------
+    >>> float(LogGammaBound().natural(at=1.5)[0])
+    1.5
+    """
+
+    name: ClassVar[str] = "LogGammaBound"
+    is_bound: ClassVar[bool] = True
+    stat_names: ClassVar[tuple[str, ...]] = ("x",)
+    stat_ndims: ClassVar[tuple[int, ...]] = (0,)
+    symmetric: ClassVar[tuple[bool, ...]] = (False,)
+    params: ClassVar[tuple[Param, ...]] = (Param("at", 0, "positive"),)
+
+    def _natural(self, usual: dict[str, Array]) -> Stats:
+        return (usual["at"] * 1.0,)
+
+    def usual(self, lam: Stats) -> dict[str, Array]:
+        """`at`, where the bound touches."""
+        return {"at": lam[0]}
+
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        return (ops.digamma(lam[0]),), ops.gammaln(lam[0])
+
+    def _inside(self, lam: Stats) -> Array:
+        return lam[0] > 0
+
+    def proper(self, lam: Stats) -> Stats:
+        """λ; before anything was read, the tangent at 1."""
+        (at,) = numpy_stats(lam)
+        return (np.where(at > 0, at, 1.0),)
+
+    def stats_of(self, value: Array, size: int | None = None) -> Stats:
+        """(slope,)."""
+        return (ops.namespace(value).asarray(value) * 1.0,)
+
+
+@final
+@dataclass(frozen=True)
+class LogisticBound(_Tangent):
+    """The bound of a logit that counts with probability ``weight``, and touches at ±``at``.
+
+    Examples
+    --------
+    >>> lam = LogisticBound().natural(weight=0.3, at=2.0)
+    >>> w, value = LogisticBound().expected_stats(lam)  # log σ(2) = ½ 2 − log 2 − ½ w 2² + value
+    >>> round(float(1.0 - np.log(2.0) - 0.5 * w * 4.0 + value), 6)
+    -0.126928
+    """
+
+    name: ClassVar[str] = "LogisticBound"
+    stat_names: ClassVar[tuple[str, ...]] = ("x", "value")
+    stat_ndims: ClassVar[tuple[int, ...]] = (0, 0)
+    symmetric: ClassVar[tuple[bool, ...]] = (False, False)
+    params: ClassVar[tuple[Param, ...]] = (Param("weight", 0, "real"), Param("at", 0, "real"))
+
+    def _natural(self, usual: dict[str, Array]) -> Stats:
+        return -0.5 * usual["weight"] * usual["at"] ** 2, usual["weight"] * 1.0
+
+    def usual(self, lam: Stats) -> dict[str, Array]:
+        """`weight` (r) and `at` (c ≥ 0)."""
+        xp = ops.namespace(*lam)
+        return {"weight": lam[1], "at": xp.sqrt(xp.maximum(-2.0 * _each(lam), 0.0))}
+
+    def _moments(self, lam: Stats) -> tuple[Stats, Array]:
+        xp = ops.namespace(*lam)
+        u = _each(lam)
+        (w, _), g = PolyaGamma()._moments((u, xp.ones_like(u)))
+        return (w, g - u * w), lam[1] * g
+
+    def _moments_entropy(self, lam: Stats) -> tuple[Stats, Array]:
+        mu, _ = self._moments(lam)
+        return mu, ops.zeros(mu[0])  # A is homogeneous
+
+    def _inside(self, lam: Stats) -> Array:
+        return (lam[0] < 1e-2) & (lam[1] >= 0)
+
+    def stats_of(self, value: Array, size: int | None = None) -> Stats:
+        """(ω, 0): of a draw, a Pólya–Gamma weight, whose density is the base measure of the draws."""
+        x = ops.namespace(value).asarray(value) * 1.0
+        return x, ops.zeros(x)
+
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """Draws of ω given categories and logits: PG(1, ψ) of a logit that counts, PG(1, 0) of any other."""
+        first, _ = ops.align(numpy_stats(lam), self.stat_ndims)
+        return PolyaGamma().sample((np.minimum(first, 0.0), np.ones_like(first)), rng, n)
+
+
+def _each(lam: Stats) -> Array:
+    """The ratio u = λ¹/λ²; 0 where nothing counts, and in the limit."""
+    xp = ops.namespace(*lam)
+    counts = lam[1] > 1e-300
+    return xp.minimum(xp.where(counts, lam[0] / xp.where(counts, lam[1], 1.0), 0.0), 0.0)
