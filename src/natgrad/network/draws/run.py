@@ -12,6 +12,7 @@ import numpy as np
 from natgrad.errors import NotConjugate
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.gibbs import Schedule
+from natgrad.network.compile.plan import make_plan
 from natgrad.network.draws.chains import with_chains
 from natgrad.network.draws.gibbs import Gibbs
 from natgrad.network.draws.labels import Relabelling
@@ -123,8 +124,10 @@ def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings) ->
 
 def attached(network: Any, draws: Draws) -> Draws:
     """Draws with the network that they are of."""
-    nodes = network.problem.plan.nodes
-    blocks = {name: block for name, block in network.problem.blocks.items() if not nodes[name].is_auxiliary}
+    plan = network.problem.plan
+    if plan.members:  # draws are of the nodes that were declared
+        plan = make_plan(list(plan.declared.values()))
+    blocks = {name: block for name, block in plan.blocks.items() if not plan.nodes[name].is_auxiliary}
     if list(blocks) != list(draws) or any(draws[n].family != b.family for n, b in blocks.items()):
         raise ValueError(f"the network has hidden nodes {', '.join(blocks)}, and the draws {', '.join(draws)}")
     for name, block in blocks.items():
@@ -133,5 +136,5 @@ def attached(network: Any, draws: Draws) -> Draws:
                 f"{name!r} has plates of sizes {tuple(block.shape)} in the network, and others in the draws"
             )
     return Draws(
-        draws.factors, draws.settings, draws.relabelled, predictive=partial(predictive_of_draws, network.problem.plan)
+        draws.factors, draws.settings, draws.relabelled, predictive=partial(predictive_of_draws, plan)
     )
