@@ -67,7 +67,9 @@ def test_it_is_the_default_for_scalars_that_meet():
     total = many[0] + many[1]
     for node in many[2:]:
         total = total + node
-    groups = {m.joint for m in ng.Network(ng.Normal("y", total, 1.0, plate=row, observed=y)).problem.plan.members.values()}
+    groups = {
+        m.joint for m in ng.Network(ng.Normal("y", total, 1.0, plate=row, observed=y)).problem.plan.members.values()
+    }
     assert [name.count("+") + 1 for name in groups] == [32]
     column = ng.Network(ng.Normal("y", a + b * ng.Column("x"), 1.0, plate=ng.Plate("row"), observed=ng.Column("y")))
     assert set(column.bind({"x": x, "y": y}).problem.blocks) == {"a", "b"}
@@ -133,7 +135,10 @@ def test_hierarchies_keep_their_parents():
     level, spread = ng.Normal("level", 0.0, 0.1), ng.Gamma("spread", 2.0, 2.0)
     slope, start = ng.Normal("slope", level, spread), ng.Normal("start", level, spread)
     node = ng.Normal("y", start + slope * x, 1.0, plate=ng.Plate("n", 40), observed=y)
-    apart, joined = ng.Network(node, joint=None).fit(tol=1e-11), ng.Network(node, joint=[("slope", "start")]).fit(tol=1e-11)
+    apart, joined = (
+        ng.Network(node, joint=None).fit(tol=1e-11),
+        ng.Network(node, joint=[("slope", "start")]).fit(tol=1e-11),
+    )
     assert joined.elbo > apart.elbo + 0.5
     whole = ng.Network(node, joint=[("slope", "start", "level")]).fit(tol=1e-11)
     assert whole.elbo > joined.elbo

@@ -150,9 +150,7 @@ def auto_groups(plan: Plan) -> list[tuple[str, ...]]:
 
 
 def _meeting(term: PlannedTerm, scalars: set[str]) -> list[tuple[str, str]]:
-    met = (
-        [f.source for f in m.factors if not f.known and f.stat == 0 and f.source in scalars] for m in term.monomials
-    )
+    met = ([f.source for f in m.factors if not f.known and f.stat == 0 and f.source in scalars] for m in term.monomials)
     return [pair for names in met for pair in pairwise(names) if pair[0] != pair[1]]
 
 

@@ -135,6 +135,4 @@ def attached(network: Any, draws: Draws) -> Draws:
             raise ValueError(
                 f"{name!r} has plates of sizes {tuple(block.shape)} in the network, and others in the draws"
             )
-    return Draws(
-        draws.factors, draws.settings, draws.relabelled, predictive=partial(predictive_of_draws, plan)
-    )
+    return Draws(draws.factors, draws.settings, draws.relabelled, predictive=partial(predictive_of_draws, plan))
