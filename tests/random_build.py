@@ -30,7 +30,8 @@ def build(declaration: Declaration) -> ng.Network:
     for node in declaration.nodes.values():
         nodes[node.name] = _declare(declaration, node, plates, nodes)
     read = set().union(*(parents(node) for node in declaration.nodes.values()))
-    return ng.Network(*(nodes[name] for name in declaration.nodes if name not in read))
+    # The reference has a factor for each node.
+    return ng.Network(*(nodes[name] for name in declaration.nodes if name not in read), joint=None)
 
 
 def _declare(declaration: Declaration, node: NodeSpec, plates: dict[str, Any], nodes: dict[str, Any]) -> Any:

@@ -16,6 +16,7 @@ from natgrad.network.draws.chains import with_chains
 from natgrad.network.draws.gibbs import Gibbs, Schedule
 from natgrad.network.draws.labels import Relabelling, exchangeable_axes
 from natgrad.network.execute.problem import NetworkProblem
+from natgrad.posterior.diagnostics import ess
 
 
 def drawn(network, n=400, **options):
@@ -168,11 +169,51 @@ def test_the_same_seed_gives_the_same_bits_and_another_other_ones():
 
 
 @pytest.mark.filterwarnings("ignore::natgrad.errors.PoorMixing")
-def test_a_chain_does_not_depend_on_how_many_there_are():
+def test_chains_differ_and_the_same_call_repeats_them():
     fit = networks.pca().network.fit(verbose=False)
-    many, one = (fit.draws(8, chains=chains, warmup=2, verbose=False) for chains in (3, 1))
-    np.testing.assert_allclose(many["tau"].values[:1], one["tau"].values, rtol=1e-6)
-    assert not np.allclose(many["tau"].values[0], many["tau"].values[1])
+    one, again, other = (fit.draws(8, chains=3, warmup=2, seed=seed, verbose=False) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one["tau"].values, again["tau"].values)
+    for first, second in itertools.combinations([*one["tau"].values, *other["tau"].values], 2):
+        assert not np.allclose(first, second)
+
+
+def scales(y=(2.0, -0.3)):
+    """Two effects with a precision of their own: given y, that precision has a density in closed form."""
+    plate = ng.Plate("n", len(y))
+    t = ng.Gamma("t", 1.5, 0.7)
+    x = ng.Normal("x", 0.4, t, plate=plate)
+    return ng.Network(ng.Normal("y", ng.Normal("c", 0.0, 1e6) + x, [1.0, 0.5], plate=plate, observed=np.asarray(y)))
+
+
+def test_a_precision_is_drawn_with_its_effects_integrated_out():
+    fit = scales().fit(verbose=False)
+    gibbs = Gibbs(NetworkProblem(with_chains(fit.problem.plan, 2), "numpy"), Schedule(0, 1, 1), {})
+    ((scale,),) = gibbs.scales.values()
+    assert scale.name == "t"
+    state = gibbs.start(fit.state.lam, 0)
+    pencil = scale._pencil(state.mu)
+    for r in (1e-3, 0.3, 1.0, 40.0):  # by the matrices at t itself
+        t = state.memory["values"]["t"] * r
+        precision, b = scale.group.form({**state.mu, "t": (t, np.log(t))})
+        wanted = 0.5 * np.einsum("ci,ci->c", b, np.linalg.solve(precision, b[..., None])[..., 0])
+        wanted = wanted - 0.5 * np.linalg.slogdet(precision)[1]
+        at_one = scale.group.form(state.mu)
+        found = pencil.log_integral(np.full(2, np.log(r))) - 0.5 * np.linalg.slogdet(at_one[0])[1]
+        np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    draws = fit.draws(150, chains=40, warmup=20, verbose=False)
+    grid = np.linspace(-9.0, 4.0, 4001)
+    log_p = 1.5 * grid - 0.7 * np.exp(grid)
+    for value, precision in ((2.0, 1.0), (-0.3, 0.5)):
+        spread = 1.0 / precision + np.exp(-grid)
+        log_p -= 0.5 * (np.log(spread) + (value - 0.4) ** 2 / spread)
+    p = np.exp(log_p - log_p.max()) / np.exp(log_p - log_p.max()).sum()
+    mean = float(p @ grid)
+    sd = float(np.sqrt(p @ (grid - mean) ** 2))
+    values = np.log(draws["t"].values)
+    worth = float(ess(values))
+    assert worth > 2000
+    assert abs(values.mean() - mean) < 4.5 * sd / np.sqrt(worth)
+    assert abs(values.std() / sd - 1.0) < 4.5 / np.sqrt(worth)
 
 
 @pytest.mark.filterwarnings("ignore::natgrad.errors.PoorMixing")

@@ -40,7 +40,8 @@ def on_a_plate(design, y):
 def as_nodes(design, y):
     nodes = [ng.Normal(f"w{j}", 0.0, 0.01) for j in range(design.shape[1])]
     mean = sum((w * x for w, x in zip(nodes[1:], design.T[1:], strict=True)), nodes[0] * design[:, 0])
-    network = ng.Network(ng.Normal("y", mean, ng.Gamma("tau", 1.0, 1.0), plate=ng.Plate("row", len(y)), observed=y))
+    tau = ng.Gamma("tau", 1.0, 1.0)
+    network = ng.Network(ng.Normal("y", mean, tau, plate=ng.Plate("row", len(y)), observed=y), joint=None)
     return network, lambda fit: np.array([float(fit[w.name].mean()) for w in nodes])
 
 

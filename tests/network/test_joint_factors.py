@@ -50,10 +50,29 @@ def test_it_is_the_declared_vector(joint, backend):
     assert fit.correlation("slope", "tau") == 0.0
 
 
-def test_nothing_changes_by_default():
-    network = scalars()
+def test_it_is_the_default_for_scalars_that_meet():
+    x, y = data()
+    network = scalars(None)
     assert network.problem.plan.members == {}
     assert set(network.problem.blocks) == {"slope", "start", "tau"}
+    assert set(ng.Network(network.nodes["y"]).problem.blocks) == {"start+slope", "tau"}
+    assert set(network.with_joint("auto").problem.blocks) == {"start+slope", "tau"}
+    assert set(network.problem.blocks) == {"slope", "start", "tau"}  # which is another network
+    # Not: products, nodes on plates, too many, flat priors, declarations with columns.
+    row, k = ng.Plate("n", 40), ng.Plate("k", 3)
+    a, b, c = (ng.Normal(name, 0.0, 1.0) for name in "abc")
+    mixed = ng.Normal("y", a * b + c + ng.Normal("d", 0.0, 1.0, plate=k)[np.arange(40) % 3], 1.0, plate=row, observed=y)
+    assert set(ng.Network(mixed).problem.plan.members) in ({"a", "c"}, {"b", "c"})
+    many = [ng.Normal(f"w{i}", 0.0, 1.0) for i in range(33)]
+    total = many[0] + many[1]
+    for node in many[2:]:
+        total = total + node
+    groups = {
+        m.joint for m in ng.Network(ng.Normal("y", total, 1.0, plate=row, observed=y)).problem.plan.members.values()
+    }
+    assert [name.count("+") + 1 for name in groups] == [32]
+    column = ng.Network(ng.Normal("y", a + b * ng.Column("x"), 1.0, plate=ng.Plate("row"), observed=ng.Column("y")))
+    assert set(column.bind({"x": x, "y": y}).problem.blocks) == {"a", "b"}
 
 
 def test_data_far_from_zero_and_weights():
@@ -117,11 +136,15 @@ def test_hierarchies_keep_their_parents():
     level, spread = ng.Normal("level", 0.0, 0.1), ng.Gamma("spread", 2.0, 2.0)
     slope, start = ng.Normal("slope", level, spread), ng.Normal("start", level, spread)
     node = ng.Normal("y", start + slope * x, 1.0, plate=ng.Plate("n", 40), observed=y)
-    apart, joined = ng.Network(node).fit(tol=1e-11), ng.Network(node, joint=[("slope", "start")]).fit(tol=1e-11)
+    apart, joined = (
+        ng.Network(node, joint=None).fit(tol=1e-11),
+        ng.Network(node, joint=[("slope", "start")]).fit(tol=1e-11),
+    )
     assert joined.elbo > apart.elbo + 0.5
     whole = ng.Network(node, joint=[("slope", "start", "level")]).fit(tol=1e-11)
     assert whole.elbo > joined.elbo
-    lr = ng.Network(node).fit(tol=1e-11).linear_response()
+    np.testing.assert_allclose(ng.Network(node).fit(tol=1e-11).elbo, whole.elbo, rtol=1e-12)
+    lr = ng.Network(node, joint=None).fit(tol=1e-11).linear_response()
     assert abs(float(whole.correlation("slope", "start") - lr.correlation("slope", "start"))) < 0.02
 
 
@@ -129,11 +152,18 @@ def test_start_order_and_files(tmp_path):
     network = scalars([("slope", "start")])
     fit = network.fit(init={"slope": 1.0, "start": 0.0}, order=["start", "tau", "slope"], max_steps=2)
     assert fit.settings.order == ("slope+start", "tau")
-    with pytest.raises(ValueError, match="'start' is in one factor with nodes that have a start"):
-        network.fit(init={"slope": 1.0})
+    some, all_ = (network.fit(init=init, max_steps=1) for init in ({"slope": 1.0}, {"slope": 1.0, "start": 0.3}))
+    assert some.elbo == all_.elbo  # the others begin at the means of their priors
     fit.save(tmp_path / "fit.natgrad")
     again = ng.load(tmp_path / "fit.natgrad").attach(network)
     np.testing.assert_array_equal(again["slope"].mean(), fit["slope"].mean())
+    apart = scalars(None).fit()
+    apart.save(tmp_path / "apart.natgrad")  # as files were before this was the default
+    again = ng.load(tmp_path / "apart.natgrad").attach(scalars("auto"))
+    assert again.continue_(max_steps=1).elbo == pytest.approx(apart.elbo, rel=1e-9)
+    drawn = fit.draws(n=200, chains=2, warmup=2, verbose=False)
+    drawn.save(tmp_path / "draws.natgrad")
+    assert ng.load(tmp_path / "draws.natgrad").attach(network)["slope"].values.shape == (2, 200)
 
 
 def test_what_cannot_be_joined_says_why():
@@ -151,7 +181,7 @@ def test_what_cannot_be_joined_says_why():
         ([("a", "c")], ValueError, "'c' is not in this network"),
         ([("a",)], ValueError, "two nodes or more"),
         (["ab"], TypeError, "a group is a list of nodes"),
-        ("a", TypeError, 'joint must be "auto" or a list of groups'),
+        ("a", TypeError, 'joint must be "auto", None or a list of groups'),
         ([("a", "b"), ("b", "a")], ValueError, "is in two groups"),
     ]:
         with pytest.raises(error, match=words):

@@ -12,7 +12,8 @@ X, Z = np.random.default_rng(0).normal(size=(2, 6, D))
 
 
 def bound(mean, **nodes):
-    fit = ng.Network(ng.Normal("y", mean, 2.0, plate=N, observed=Y)).fit(
+    # A factor for each node: plates have no other.
+    fit = ng.Network(ng.Normal("y", mean, 2.0, plate=N, observed=Y), joint=None).fit(
         max_steps=5, tol=0.0, backend="numpy", init=nodes
     )
     assert (np.diff(fit.trace["elbo"]) > -1e-9).all()

@@ -15,7 +15,7 @@ from natgrad.inference.methods import Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace
-from natgrad.network.compile.joint_factors import auto_groups, checked_groups, with_joint_factors
+from natgrad.network.compile.joint_factors import checked_joint, joined_plan
 from natgrad.network.compile.logic import warn_of_ties
 from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.execute.backend import BACKENDS, BackendName
@@ -60,10 +60,11 @@ class Network(SimulationMixin):
     ----------
     *observed : nodes
         The observed leaves; every ancestor comes along.
-    joint : list of groups of nodes, or "auto", optional
+    joint : list of groups of nodes, "auto" or None
         Gaussian nodes that share one factor of q, so that their correlation is kept: ``joint=[("slope", "start")]``. They lie on
-        the same plates, and children read them linearly, each element of one beside that of the other. "auto" joins Normals
-        without plates that a child reads together, up to 32. By default every node has a factor of its own.
+        the same plates, and children read them linearly, each element of one beside that of the other. "auto", the default,
+        joins Normals without plates that meet in a term, up to 32 in a factor. None gives every node a factor of its own, as
+        in the paper; so have networks that are declared with columns.
 
     Examples
     --------
@@ -76,7 +77,7 @@ class Network(SimulationMixin):
     0.8048  -7.726467
     """
 
-    def __init__(self, *observed: Any, joint: Any = None) -> None:
+    def __init__(self, *observed: Any, joint: Any = "auto") -> None:
         if not observed:
             raise TypeError("Network needs the observed nodes: Network(y), or Network(y1, y2)")
         check_roots(observed)
@@ -84,7 +85,7 @@ class Network(SimulationMixin):
         self._joint: Any = None
         self.nodes: dict[str, Node] = {}
         if any(isinstance(node, RecordedNode) for node in observed):
-            if joint is not None:
+            if joint not in (None, "auto"):
                 raise TypeError("joint= is for networks that have their data, in arrays: this one gets them at fit")
             from natgrad.network.bind.template import Template  # readers of files take a while to import
 
@@ -95,8 +96,7 @@ class Network(SimulationMixin):
         self._choices: dict[BackendName | None, BackendChoice] = {}
         check_plates(self.nodes.values())
         self.states: dict[str, tuple[str, ...]] = {}
-        if joint is not None:
-            self._joint = joint if isinstance(joint, str) and joint == "auto" else checked_groups(joint, self.nodes)
+        self._joint = checked_joint(joint, self.nodes)
         if any(node.is_observed or node.has_evidence for node in self.nodes.values()):
             warn_unreached(self.nodes)
         elif any(
@@ -185,10 +185,7 @@ class Network(SimulationMixin):
 
     @cached_property
     def _plan(self) -> Plan:
-        plan = make_plan(list(self.nodes.values()))
-        if self._joint is None:
-            return plan
-        return with_joint_factors(plan, auto_groups(plan) if self._joint == "auto" else self._joint)
+        return joined_plan(make_plan(list(self.nodes.values())), self._joint)
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -316,7 +313,7 @@ class Network(SimulationMixin):
         if not any(node.is_observed or node.has_evidence for node in self.nodes.values()):
             raise ValueError(f"{self._nothing_observed}; query() answers without data")
         method = checked_method(self._only_method(data, method))
-        init = joined_init(init, self._plan.members)
+        init = joined_init(init, self._plan)
         restarts = None if n_init is None else whole_number(n_init, "n_init")
         limits = Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes)
         chosen = self._chosen(backend)

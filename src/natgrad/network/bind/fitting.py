@@ -39,7 +39,9 @@ def bind_network(template: Template, rows: Mapping[str, Any], domain: Domain) ->
     from natgrad.network.network import Network
 
     nodes = build_nodes(template, aligned(template, rows, domain), domain)
-    return Network(*(nodes[root.name] if isinstance(root, RecordedNode) else root for root in template.roots))
+    # Chunks of a table have a factor for each node, and the whole is all its chunks.
+    roots = (nodes[root.name] if isinstance(root, RecordedNode) else root for root in template.roots)
+    return Network(*roots, joint=None)
 
 
 def bound_network(template: Template, data: Any) -> Network:

@@ -8,7 +8,7 @@ MultivariateNormal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -25,7 +25,7 @@ from natgrad.network.language.expressions import REAL, VECTOR
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.scope import Reading, Scope
 
-__all__ = ["JointNode", "Member", "auto_groups", "checked_groups", "with_joint_factors"]
+__all__ = ["JointNode", "Member", "auto_groups", "checked_joint", "joined_plan", "with_joint_factors"]
 
 # Numbers that scalars may have together to be joined by default: a covariance of that size costs nothing beside a sweep.
 MOST_AUTO = 32
@@ -80,11 +80,18 @@ class JointNode(Node):
 # -- which nodes --
 
 
-def checked_groups(joint: Any, nodes: Mapping[str, Node]) -> list[tuple[str, ...]]:
-    """The groups that a user gave, as names; each a list of hidden Gaussian nodes of the same plates."""
+def joined_plan(plan: Plan, joint: Any) -> Plan:
+    """The plan with the joint factors that `checked_joint` found."""
+    return plan if joint is None else with_joint_factors(plan, auto_groups(plan) if joint == "auto" else joint)
+
+
+def checked_joint(joint: Any, nodes: Mapping[str, Node]) -> Any:
+    """What a user asked for: None, "auto", or groups as names, each of hidden Gaussian nodes of the same plates."""
+    if joint is None or (isinstance(joint, str) and joint == "auto"):
+        return joint
     if isinstance(joint, str) or not isinstance(joint, Iterable):
         raise TypeError(
-            f'joint must be "auto" or a list of groups of nodes, such as [("slope", "start")], got {joint!r}'
+            f'joint must be "auto", None or a list of groups of nodes, such as [("slope", "start")], got {joint!r}'
         )
     groups: list[tuple[str, ...]] = []
     taken: set[str] = set()
@@ -120,17 +127,44 @@ def _check_member(name: Any, nodes: Mapping[str, Node]) -> None:
 
 
 def auto_groups(plan: Plan) -> list[tuple[str, ...]]:
-    """Hidden Normals without plates that a Normal child reads together, up to `MOST_AUTO` of them in a group."""
-    scalars = [n for n, b in plan.blocks.items() if b.family.name == "Normal" and not b.shape]
-    group_of: dict[str, tuple[str, ...]] = {name: (name,) for name in scalars}
-    for term in plan.terms.values():
-        for monomial in term.monomials:
-            met = [f.source for f in monomial.factors if f.source in group_of and not f.known and f.stat == 0]
-            for first, second in pairwise(met):
-                one, two = group_of[first], group_of[second]
-                merged = tuple(name for name in scalars if name in one or name in two)
-                if one != two and len(merged) <= MOST_AUTO and _fits(plan, merged):
-                    group_of.update(dict.fromkeys(merged, merged))
+    """Hidden Normals without plates that meet in a term, up to `MOST_AUTO` of them in a group.
+
+    They meet where a child reads them together, or where one is the mean of another. Flat priors are left out: a factor of its
+    own tells a user which node the data leave open.
+    """
+    scalars = [
+        name
+        for name, block in plan.blocks.items()
+        if block.family.name == "Normal" and not block.shape and not plan.nodes[name].is_improper
+    ]
+    pairs = dict.fromkeys(pair for term in plan.terms.values() for pair in _meeting(term, set(scalars)))
+    whole = _merged(scalars, pairs, lambda group: True)
+    found: list[tuple[str, ...]] = []
+    for group in whole:  # all of them at once, or else as far as it goes
+        if len(group) <= MOST_AUTO and _fits(plan, group):
+            found.append(group)
+        else:
+            inside = [pair for pair in pairs if pair[0] in group]
+            found += _merged(group, inside, lambda part: len(part) <= MOST_AUTO and _fits(plan, part))
+    return found
+
+
+def _meeting(term: PlannedTerm, scalars: set[str]) -> list[tuple[str, str]]:
+    met = ([f.source for f in m.factors if not f.known and f.stat == 0 and f.source in scalars] for m in term.monomials)
+    return [pair for names in met for pair in pairwise(names) if pair[0] != pair[1]]
+
+
+def _merged(
+    names: Sequence[str], pairs: Iterable[tuple[str, str]], good: Callable[[tuple[str, ...]], bool]
+) -> list[tuple[str, ...]]:
+    """Groups of names that pairs connect, as long as each is good."""
+    group_of: dict[str, tuple[str, ...]] = {name: (name,) for name in names}
+    for first, second in pairs:
+        one, two = group_of[first], group_of[second]
+        if one != two:
+            merged = tuple(name for name in names if name in one or name in two)
+            if good(merged):
+                group_of.update(dict.fromkeys(merged, merged))
     return [group for group in dict.fromkeys(group_of.values()) if len(group) > 1]
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +19,9 @@ import numpy.typing as npt
 from natgrad.inference.problem import Block
 from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take, ordered_labels
 from natgrad.network.draws.chains import CHAIN
-from natgrad.network.execute.addressing import read_factor
 from natgrad.network.execute.joint import joint_groups
-from natgrad.network.execute.numpy_contraction import Contraction
 from natgrad.network.execute.problem import NetworkProblem
+from natgrad.network.execute.written_out import Product, Reads, written_product
 
 __all__ = ["GaussianDraw", "drawn_together"]
 
@@ -32,6 +30,8 @@ Values = Mapping[str, Array]
 Stats = Mapping[str, tuple[Any, ...]]
 # Numbers up to which nodes are drawn together: their matrix is factorised at every sweep. Entries that are added up for it.
 LARGEST, MOST_ENTRIES = 200, 2_000_000
+# Numbers of a matrix that adds entries up where they belong; beyond it they are counted one by one.
+MOST_SCATTERED = 200_000
 
 
 def drawn_together(problem: NetworkProblem) -> list[GaussianDraw]:
@@ -57,21 +57,54 @@ def _size(problem: NetworkProblem, name: str) -> int:
 
 
 class _Entry(NamedTuple):
-    """One monomial: its other factors, their product's labels, and where each number of it goes."""
+    """One monomial: the product of its other factors, its labels, and where each number of it goes."""
 
-    coefficient: float
-    factors: tuple[Factor, ...]
+    product: Product
     labels: tuple[Label, ...]
-    rows: Array
-    columns: Array | None
+    shape: tuple[int, ...]
+    goes_to: Array
 
 
-@dataclass
-class _Planned:
-    """An entry with its contraction, which is found at the first call."""
+class _Sum:
+    """Entries that are added up to ``width`` numbers for each chain; what only known numbers decide, once."""
 
-    entry: _Entry
-    contraction: Contraction | None = None
+    def __init__(self, entries: Sequence[_Entry], chains: int, width: int) -> None:
+        self.chains, self.width = chains, width
+        known = np.zeros(width)
+        for entry in entries:
+            if entry.product.function is None:
+                wide = _wide(np.asarray(entry.product.constant), entry, entry.labels[1:], entry.shape[1:])
+                known += np.bincount(entry.goes_to, wide.reshape(-1), width)
+        self.known = known
+        self.random = [entry for entry in entries if entry.product.function is not None]
+        goes_to = [entry.goes_to for entry in self.random]
+        self.goes_to = np.concatenate(goes_to) if goes_to else np.zeros(0, dtype=np.int64)
+        self.scatter: Array | None = None
+        if 0 < self.goes_to.size * width <= MOST_SCATTERED:
+            self.scatter = np.zeros((self.goes_to.size, width))
+            self.scatter[np.arange(self.goes_to.size), self.goes_to] = 1.0
+
+    def __call__(self, operands: list[Array]) -> Array:
+        if not self.random:
+            return np.asarray(np.broadcast_to(self.known, (self.chains, self.width)))
+        parts = [
+            _wide(e.product.function(operands), e, e.labels, e.shape).reshape(self.chains, -1)  # type: ignore[misc]
+            for e in self.random
+        ]
+        numbers = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        if self.scatter is not None:
+            return np.asarray(self.known + numbers @ self.scatter)
+        places = (np.arange(self.chains)[:, None] * self.width + self.goes_to).reshape(-1)
+        total = np.bincount(places, numbers.reshape(-1), self.chains * self.width)
+        return self.known + total.reshape(self.chains, self.width)
+
+
+def _wide(array: Array, entry: _Entry, labels: tuple[Label, ...], shape: tuple[int, ...]) -> Array:
+    """A product at all its places."""
+    if entry.product.out == labels:
+        return array
+    sizes = [size if label in entry.product.out else 1 for label, size in zip(labels, shape, strict=True)]
+    return np.broadcast_to(np.asarray(array).reshape(sizes), shape)
 
 
 class GaussianDraw:
@@ -93,38 +126,42 @@ class GaussianDraw:
         self.shapes = shapes
         self.places = {n: slice(int(begins[i]), int(begins[i + 1])) for i, n in enumerate(names)}
         terms = [t for t in problem.plan.terms.values() if t.node in names or set(names) & set(t.readings)]
-        self._quadratic: list[_Planned] = []
-        self._linear: list[_Planned] = []
+        self.reads = Reads(self.known, lambda name: _with_chains(problem, self.chains, name))
+        quadratic: list[_Entry] = []
+        linear: list[_Entry] = []
         self.n_entries = 0
         for term in terms:
             for piece in problem.program.pieces(term):
                 for monomial in piece.monomials:
-                    self._read(monomial, piece.sizes, piece.plates)
-        self._goes_to = np.concatenate(
-            [(p.entry.rows * self.size + p.entry.columns).reshape(-1) for p in self._quadratic]
-        )
-        self._goes_to_linear = np.concatenate(
-            [np.zeros(0, dtype=np.int64), *(p.entry.rows.reshape(-1) for p in self._linear)]
-        )
+                    self._read(monomial, piece.sizes, piece.plates, quadratic, linear)
+        if self.n_entries <= MOST_ENTRIES:
+            self._quadratic = _Sum(quadratic, self.chains, self.size**2)
+            self._linear = _Sum(linear, self.chains, self.size)
 
-    def _read(self, monomial: Monomial, sizes: Mapping[Label, int], plates: Sequence[str]) -> None:
+    def _read(
+        self, monomial: Monomial, sizes: Mapping[Label, int], plates: Sequence[str], quadratic: list[_Entry],
+        linear: list[_Entry],
+    ) -> None:  # fmt: skip
         own = [f for f in monomial.factors if not f.known and f.source in self.names]
         if not own:
             return
         rest = tuple(f for f in monomial.factors if not any(f is g for g in own))
         inside = [label for label in ordered_labels(own) if label != CHAIN]
-        grid = np.indices([sizes[label] for label in inside], sparse=True) if inside else ()
-        at: dict[Label, Array] = dict(zip(inside, grid, strict=True))
         shape = tuple(sizes[label] for label in inside)
+        self.n_entries += math.prod(shape)
+        if self.n_entries > MOST_ENTRIES:  # it will not be used
+            return
+        grid = np.indices(shape, sparse=True) if inside else ()
+        at: dict[Label, Array] = dict(zip(inside, grid, strict=True))
         flat = [np.broadcast_to(place, shape) for f in own for place in self._elements(f, at)]
         # A sum over a plate that no factor has is a multiplication.
         present = set(monomial.labels) | set(monomial.counted)
         times = math.prod(sizes[plate] for plate in plates if plate not in present)
-        entry = _Entry(
-            monomial.coefficient * times, rest, (CHAIN, *inside), flat[0], flat[1] if len(flat) == 2 else None
-        )
-        (self._linear if len(flat) == 1 else self._quadratic).append(_Planned(entry))
-        self.n_entries += math.prod(shape)
+        labels = (CHAIN, *inside)
+        product = written_product(self.reads, rest, monomial.coefficient * times, labels)
+        goes_to = flat[0] if len(flat) == 1 else flat[0] * self.size + flat[1]
+        entry = _Entry(product, labels, (self.chains, *shape), np.ascontiguousarray(goes_to).reshape(-1))
+        (linear if len(flat) == 1 else quadratic).append(entry)
 
     def _elements(self, factor: Factor, at: Mapping[Label, Array]) -> list[Array]:
         """The number of the element that a factor reads, at every place; two for a second moment."""
@@ -145,48 +182,30 @@ class GaussianDraw:
 
     def form(self, stats: Stats) -> tuple[Array, Array]:
         """A [chain, size, size] and b [chain, size] at the values of all other nodes."""
-        curved = self._added(self._quadratic, stats, self._goes_to, self.size**2)
-        half = curved.reshape(self.chains, self.size, self.size)
-        b = self._added(self._linear, stats, self._goes_to_linear, self.size)
-        return -(half + np.swapaxes(half, -1, -2)), b
+        operands = self.reads(stats)
+        half = self._quadratic(operands).reshape(self.chains, self.size, self.size)
+        return -(half + half.transpose(0, 2, 1)), self._linear(operands)
 
-    def _added(self, planned: Sequence[_Planned], stats: Stats, goes_to: Array, width: int) -> Array:
-        if not planned:
-            return np.zeros((self.chains, width))
-        parts = [self._numbers(entry, stats) for entry in planned]
-        numbers = np.concatenate(parts, axis=1)
-        places = (np.arange(self.chains)[:, None] * width + goes_to).reshape(-1)
-        return np.bincount(places, numbers.reshape(-1), self.chains * width).reshape(self.chains, width)
-
-    def _numbers(self, planned: _Planned, stats: Stats) -> Array:
-        """The product of the other factors [chain, places]."""
-        entry = planned.entry
-        arrays = [read_factor(factor, stats, self.known) for factor in entry.factors]
-        present = {label for array in arrays for label in array.labels}
-        kept = tuple(label for label in entry.labels if label in present)
-        if planned.contraction is None:
-            inputs = [array.labels for array in arrays]
-            planned.contraction = Contraction(kept, inputs, [array.array.shape for array in arrays])
-        product = np.asarray(planned.contraction([array.array for array in arrays]) if arrays else 1.0)
-        shape = (self.chains, *entry.rows.shape)
-        sizes = dict(zip(entry.labels, shape, strict=True))
-        wide = product.reshape([sizes[label] if label in kept else 1 for label in entry.labels])
-        return entry.coefficient * np.broadcast_to(wide, shape).reshape(self.chains, -1)
-
-    def sample(self, stats: Stats, rngs: Sequence[np.random.Generator]) -> tuple[dict[str, Array], bool]:
+    def sample(self, stats: Stats, rng: np.random.Generator) -> tuple[dict[str, Array], bool]:
         """Values of all nodes of the group, and whether their conditional is a distribution."""
         precision, b = self.form(stats)
         try:
             # Scaled to a unit diagonal, so that nodes in different units can be factorised together.
-            scale = 1.0 / np.sqrt(np.diagonal(precision, axis1=-2, axis2=-1))
+            scale = 1.0 / np.sqrt(np.einsum("cii->ci", precision))
             root = np.linalg.cholesky(precision * scale[:, :, None] * scale[:, None, :])
         except np.linalg.LinAlgError:
             return {}, False
-        noise = np.stack([rng.standard_normal(self.size) for rng in rngs])
-        whitened = np.linalg.solve(root, (scale * b)[..., None]) + noise[..., None]
-        x = scale * np.linalg.solve(np.swapaxes(root, -1, -2), whitened)[..., 0]
+        half = np.linalg.solve(root, (scale * b)[..., None]) + rng.standard_normal((self.chains, self.size, 1))
+        return self.named(scale * np.linalg.solve(root.transpose(0, 2, 1), half)[..., 0])
+
+    def named(self, x: Array) -> tuple[dict[str, Array], bool]:
+        """Numbers of all chains [chain, size] as values of the nodes, and whether they are numbers."""
         values = {n: x[:, place].reshape(self.chains, *self.shapes[n]) for n, place in self.places.items()}
         return values, bool(np.isfinite(x).all())
+
+
+def _with_chains(problem: NetworkProblem, chains: int, name: str) -> list[tuple[int, ...]]:
+    return [(chains, *shape) for shape in problem.plan.nodes[name].stat_shapes()]
 
 
 def _flat(places: Sequence[Array], shape: tuple[int, ...]) -> Array:

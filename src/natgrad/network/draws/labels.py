@@ -163,6 +163,18 @@ class Relabelling:
         self.sets = exchangeable_axes(plan)
         self.wanted = {n: _rows(moments[n][0]) for s in self.sets for n in s.categories}
 
+    def in_question(self, stats: Mapping[str, Stats]) -> npt.NDArray[np.int64]:
+        """The chains in which some component agrees better with another one of q than with its own; others need no look."""
+        found: Any = False
+        for entry in self.sets:
+            agree: Any = 0.0
+            for n in entry.categories:
+                rows = stats[n][0].reshape(len(stats[n][0]), -1, entry.size)
+                agree = agree + np.swapaxes(rows, 1, 2) @ self.wanted[n]
+            own = np.einsum("cii->ci", agree)
+            found = found | (agree.max(1) > own).any(1)
+        return np.flatnonzero(found)
+
     def orders(self, stats: Mapping[str, Stats], chain: int) -> list[Array | None]:
         """For each set, which element comes first, second, …; None where all are where they belong."""
         found: list[Array | None] = []
@@ -175,11 +187,11 @@ class Relabelling:
 
     def apply(
         self, order: Array, entry: Exchangeable, chain: int, stats: dict[str, Stats], values: dict[str, Array],
-        first: dict[str, Array],
+        *averaged: dict[str, Array],
     ) -> None:  # fmt: skip
         """Renumber everything of one chain along one set of axes, in place of what was there.
 
-        ``first`` has what is averaged of each node, in the shape of its mean.
+        ``averaged`` have what is averaged of nodes, in the shape of their means.
         """
         back = np.argsort(order)
         for name, axes in entry.axes.items():
@@ -191,7 +203,7 @@ class Relabelling:
                 parts.append(_renumbered(stat, chain, _places(axes, plates, stat.ndim - 1), order))
             stats[name] = tuple(parts)
             plain = [axis for axis in axes if axis != EVENT]
-            value, mean = values[name], first[name]
+            value = values[name]
             category = _is_category(self.plan, name)
             if category and EVENT in axes and value.dtype.kind in "iu":
                 new = value.copy()
@@ -200,7 +212,10 @@ class Relabelling:
             else:
                 value = _renumbered(value, chain, _places(axes, len(node.plates), value.ndim - 1), order)
             values[name] = value
-            first[name] = _renumbered(mean, chain, _places(axes, len(node.plates), mean.ndim - 1), order)
+            for sums in averaged:
+                if name in sums and sums[name].ndim > 1:
+                    places = _places(axes, len(node.plates), sums[name].ndim - 1)
+                    sums[name] = _renumbered(sums[name], chain, places, order)
 
 
 def _places(axes: tuple[int, ...], n_plates: int, ndim: int) -> list[int]:

@@ -12,6 +12,7 @@ import numpy as np
 from natgrad.errors import NotConjugate
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.gibbs import Schedule
+from natgrad.network.compile.plan import make_plan
 from natgrad.network.draws.chains import with_chains
 from natgrad.network.draws.gibbs import Gibbs
 from natgrad.network.draws.labels import Relabelling
@@ -125,8 +126,10 @@ def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings) ->
 
 def attached(network: Any, draws: Draws) -> Draws:
     """Draws with the network that they are of."""
-    nodes = network.problem.plan.nodes
-    blocks = {name: block for name, block in network.problem.blocks.items() if not nodes[name].is_auxiliary}
+    plan = network.problem.plan
+    if plan.members:  # draws are of the nodes that were declared
+        plan = make_plan(list(plan.declared.values()))
+    blocks = {name: block for name, block in plan.blocks.items() if not plan.nodes[name].is_auxiliary}
     if list(blocks) != list(draws) or any(draws[n].family != b.family for n, b in blocks.items()):
         raise ValueError(f"the network has hidden nodes {', '.join(blocks)}, and the draws {', '.join(draws)}")
     for name, block in blocks.items():
@@ -138,6 +141,6 @@ def attached(network: Any, draws: Draws) -> Draws:
         draws.factors,
         draws.settings,
         draws.relabelled,
-        predictive=partial(predictive_of_draws, network.problem.plan),
-        groups=partial(network_groups, network.problem.plan),
+        predictive=partial(predictive_of_draws, plan),
+        groups=partial(network_groups, plan),
     )

@@ -20,7 +20,7 @@ from natgrad.network.execute.interpreter import MOST_KEPT, Reader, scale_of
 from natgrad.network.execute.numpy_contraction import product_of
 from natgrad.network.execute.program import Program
 
-__all__ = ["Parts", "Writer", "WrittenTarget", "WrittenValue"]
+__all__ = ["Parts", "Product", "Reads", "Writer", "WrittenTarget", "WrittenValue", "written_product"]
 
 Array = Any
 Stats = tuple[Array, ...]
@@ -65,7 +65,7 @@ class Reads:
         ]
 
 
-class _Product(NamedTuple):
+class Product(NamedTuple):
     """Coefficient times factors, contracted to ``out``: a known array or number, or a function of the operands."""
 
     out: Labels
@@ -73,7 +73,8 @@ class _Product(NamedTuple):
     function: Callable[[Operands], Array] | None
 
 
-def _product(reads: Reads, factors: Sequence[Factor], scale: float, wanted: Labels) -> _Product:
+def written_product(reads: Reads, factors: Sequence[Factor], scale: float, wanted: Labels) -> Product:
+    """The product of some factors of a monomial, summed to the wanted labels."""
     random = [factor for factor in factors if not factor.known]
     readers = [reads.reader(factor) for factor in factors if factor.known]
     arrays, labels = (
@@ -87,14 +88,14 @@ def _product(reads: Reads, factors: Sequence[Factor], scale: float, wanted: Labe
         arrays, labels, scale = _together(arrays, labels, needed, scale)
     if not random:
         if not arrays:
-            return _Product(out, scale, None)
+            return Product(out, scale, None)
         contract = product_of(out, labels, [a.shape for a in arrays])
         found = arrays[0] if contract is None else contract(*arrays)
-        return _Product(out, found if scale == 1.0 else scale * found, None)
+        return Product(out, found if scale == 1.0 else scale * found, None)
     places = [reads.place(factor) for factor in random]
     labels += [reads.reader(factor).labels for factor in random]
     contract = product_of(out, labels, [*(a.shape for a in arrays), *map(reads.shape, random)])
-    return _Product(out, None, _bound(contract, arrays, places, scale))
+    return Product(out, None, _bound(contract, arrays, places, scale))
 
 
 def _together(
@@ -172,7 +173,7 @@ class Parts:
         others = (*monomial.factors[:place], *monomial.factors[place + 1 :])
         reader = reads.reader(factor)
         scale = scale_of(monomial, [reads.reader(f) for f in monomial.factors], piece, ())
-        product = _product(reads, others, scale, reader.distinct)
+        product = written_product(reads, others, scale, reader.distinct)
         key = (factor.stat, product.out) if reader.plain else (reader, product.out)
         if key not in found:
             spread = _spread(reader, product.out, self.shapes[factor.stat], reads.known)
@@ -261,7 +262,7 @@ class WrittenValue:
         for piece in pieces:
             for monomial in piece.monomials:
                 scale = scale_of(monomial, [reads.reader(f) for f in monomial.factors], piece, ())
-                product = _product(reads, monomial.factors, scale, ())
+                product = written_product(reads, monomial.factors, scale, ())
                 if product.function is None:
                     self.known += float(product.constant)  # type: ignore[arg-type]
                 else:
@@ -277,17 +278,20 @@ class WrittenValue:
 
 
 class Writer:
-    """What was written out of a program, kept for every order of its blocks."""
+    """What was written out of a program, kept for every order of its blocks.
 
-    def __init__(self, program: Program, known: Known) -> None:
-        self.program, self.known = program, known
+    ``lead`` are sizes of axes that all arrays of hidden nodes have in front (`natgrad.network.draws.chains`).
+    """
+
+    def __init__(self, program: Program, known: Known, lead: tuple[int, ...] = ()) -> None:
+        self.program, self.known, self.lead = program, known, lead
         self._parts: dict[tuple[str, str], Parts] = {}
         self._targets: dict[tuple[str, tuple[str, ...] | None], WrittenTarget] = {}
         self._apart: dict[tuple[str, str | None], WrittenValue] = {}
 
     def shapes(self, name: str) -> Sequence[tuple[int, ...]]:
         """The shapes of a node's statistics."""
-        return self.program.plan.nodes[name].stat_shapes()
+        return [(*self.lead, *shape) for shape in self.program.plan.nodes[name].stat_shapes()]
 
     def parts(self, name: str, term: str) -> Parts:
         """What a term says to a block."""

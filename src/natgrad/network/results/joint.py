@@ -14,6 +14,8 @@ from natgrad.inference.engine import Result
 from natgrad.inference.problem import Block, State
 from natgrad.network.compile.joint_factors import Member
 from natgrad.network.compile.plan import Plan, make_plan
+from natgrad.network.language.expressions import Constant
+from natgrad.network.language.nodes import Node
 from natgrad.posterior.factor import Factor, shifted
 
 if TYPE_CHECKING:
@@ -58,17 +60,20 @@ def correlation(
     return covariance[..., i, j] / np.sqrt(covariance[..., i, i] * covariance[..., j, j])
 
 
-def joined_init(init: Any, members: Mapping[str, Member]) -> Any:
-    """Starts of members as one of their vector; all of them, or none."""
+def joined_init(init: Any, plan: Plan) -> Any:
+    """Starts of members as one of their vector; those that have none begin at the means of their priors."""
+    members = plan.members
     if not isinstance(init, Mapping) or not members:
         return init
     by_name: dict[str, Any] = {str(getattr(key, "name", key)): value for key, value in init.items()}
     found = {name: value for name, value in by_name.items() if name not in members}
     for joint in dict.fromkeys(members[name].joint for name in by_name if name in members):
         group = {name: member for name, member in members.items() if member.joint == joint}
-        if missing := [name for name in group if name not in by_name]:
-            raise ValueError(f"init: {missing[0]!r} is in one factor with nodes that have a start: give it one, too")
-        values = [by_name[name] for name in group]
+        given = next(by_name[name] for name in group if name in by_name)
+        values = [
+            by_name[name] if name in by_name else given if isinstance(given, str) else _prior_mean(plan.declared[name])
+            for name in group
+        ]
         if any(isinstance(value, str) for value in values):
             if any(not isinstance(value, str) or value != values[0] for value in values):
                 raise ValueError(f"init: the nodes of {joint!r} are in one factor, and start in the same way")
@@ -81,6 +86,13 @@ def joined_init(init: Any, members: Mapping[str, Member]) -> Any:
         plates = np.broadcast_shapes(*(a.shape[:-1] for a in arrays))
         found[joint] = np.concatenate([np.broadcast_to(a, (*plates, a.shape[-1])) for a in arrays], axis=-1)
     return found
+
+
+def _prior_mean(node: Node) -> npt.NDArray[np.float64]:
+    """The mean of a node's prior, where it is known; otherwise 0."""
+    mean = node.parameters["mean"]
+    zero = np.zeros(() if node.size is None else (node.size,))
+    return np.asarray(mean.value, np.float64) + zero if isinstance(mean, Constant) else zero
 
 
 def apart(fit: Fit) -> Fit:

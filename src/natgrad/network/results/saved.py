@@ -67,6 +67,7 @@ class SavedFit(TableMixin, ExportMixin, ShowMixin):
         ----------
         network : Network, with the same hidden nodes; its data are not compared
         """
+        network = _factorised_as(network, self.factors)
         blocks = network.problem.blocks
         if list(blocks) != list(self.factors):
             raise ValueError(f"the network has hidden nodes {', '.join(blocks)}, and the fit {', '.join(self.factors)}")
@@ -88,6 +89,12 @@ class SavedFit(TableMixin, ExportMixin, ShowMixin):
 
     def __repr__(self) -> str:
         return f"<SavedFit of {', '.join(self)}: {self.trace!r}; {self.stop}>"
+
+
+def _factorised_as(network: Any, factors: Mapping[str, Factor]) -> Any:
+    """The network with a factor for each node, if the fit has those: of files before 0.2, or of ``joint=None``."""
+    members = network.problem.plan.members
+    return network.with_joint(None) if members and not any(m.joint in factors for m in members.values()) else network
 
 
 def _measured_anew(state: State, factors: Mapping[str, Factor], blocks: Mapping[str, Block]) -> State:

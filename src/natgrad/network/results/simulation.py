@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch
+from natgrad.network.compile.joint_factors import checked_joint
 from natgrad.network.compile.plan import make_plan
 from natgrad.network.language.nodes import Node
 
@@ -62,8 +64,14 @@ class SimulationMixin:
 
         self._check_bound("observing")
         again: Network = type(self)(*observing(self.nodes, data))  # type: ignore[assignment]
-        again._joint = self._joint
-        return again
+        return again.with_joint(self._joint)
+
+    def with_joint(self, joint: Any) -> Network:
+        """The same network and data with other joint factors: groups of nodes, "auto" or None, as in `Network`."""
+        again = copy.copy(self)
+        again.__dict__.pop("_plan", None)
+        again.__dict__.update(_joint=checked_joint(joint, self.nodes), _problems={}, _choices={})
+        return again  # type: ignore[return-value]
 
     def calibrate(
         self,
