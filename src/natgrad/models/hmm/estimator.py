@@ -25,7 +25,8 @@ from natgrad.inference.starts import Starts
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.streams import Chunk
 from natgrad.inference.trace import Reason, Stop
-from natgrad.models.hmm.files import HMMFiles, run_table
+from natgrad.models.hmm.files import run_table
+from natgrad.models.hmm.live import LiveHMM, walk
 from natgrad.models.hmm.priors import chain_priors
 from natgrad.models.uncertainty import as_means, drawn_from_priors, with_locations
 from natgrad.posterior.export import Posterior, factors_of
@@ -50,7 +51,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(repr=False, eq=False)  # writes __init__ with every setting by name; the rest is scikit-learn's
-class HiddenMarkov(HMMFiles, ABC):
+class HiddenMarkov(LiveHMM, ABC):
     """A hidden Markov model without its emissions: what `GaussianHMM`, `CategoricalHMM`, `PoissonHMM` and `BernoulliHMM` share.
 
     Parameters
@@ -277,14 +278,6 @@ class HiddenMarkov(HMMFiles, ABC):
         """The states on the likeliest path (Viterbi) [T]; see `decode` for ``out``."""
         return self.decode(X, lengths, out=out)[1]
 
-    def sample(self, n: int = 1, seed: int | None = None) -> tuple[Array, Array]:
-        """A sequence of ``n`` observations from the model at the mean of q, and its states."""
-        self._check_fitted()
-        rng = np.random.default_rng(seed)
-        rows = np.cumsum(np.vstack([self.startprob_, self.transmat_]), axis=1)
-        states = _walk(rows, rng.random(whole_number(n, "n")))
-        return self._model_.emission.draw(self._state.lam["emission"], states, rng), states
-
     # -- parts --
 
     @property
@@ -391,8 +384,10 @@ class HiddenMarkov(HMMFiles, ABC):
         self.n_steps_: int = state.t
         self._name(model.emission, state.lam["emission"])
 
-    def _sequences(self, columns: Array, lengths: Any, labels: Any, emission: Emission) -> Sequences:
-        seen = emission.observe(columns)
+    def _sequences(
+        self, columns: Array, lengths: Any, labels: Any, emission: Emission, held_out: bool = False
+    ) -> Sequences:
+        seen = self._observe(emission, columns, held_out)
         ends = as_ends(lengths, len(columns))
         known = as_labels(labels, len(columns), self._size)
         return Sequences(seen.codes, seen.values, ends, seen.patterns, known, seen.base)
@@ -412,7 +407,7 @@ class HiddenMarkov(HMMFiles, ABC):
         from natgrad.models.hmm.problem import SequenceProblem
 
         self._check_fitted()
-        data = self._sequences(*self._columns(X, y, lengths), None, self._model_.emission)
+        data = self._sequences(*self._columns(X, y, lengths), None, self._model_.emission, held_out=True)
         return SequenceProblem(data, self._model_, n_jobs=self.n_jobs)
 
     def _response_problem(self, X: Any, y: Any = None, lengths: Any = None, labels: Any = None) -> SequenceProblem:
@@ -426,20 +421,22 @@ class HiddenMarkov(HMMFiles, ABC):
 
     def _drawn_as(self, problem: SequenceProblem, factors: dict[str, DrawnFactor]) -> dict[str, DrawnFactor]:
         emission: Any = problem.model.emission
-        gaussian = emission.family.name in ("NormalGamma", "NormalWishart")
+        gaussian = hasattr(emission, "located")
         return with_locations(factors, "emission", emission, "state") if gaussian else factors
 
     def _simulated(self, size: int, rng: np.random.Generator) -> tuple[dict[str, Any], Array, Array]:
         problem = self._draws_problem(np.full((1, self.n_features_in_), np.nan))
         truth = drawn_from_priors(problem, rng)
         rows = np.cumsum(np.vstack([truth["initial"], truth["transition"]]), axis=1)
-        states = _walk(rows, rng.random(size))
+        states = walk(rows, rng.random(size))
         return truth, problem.model.emission.draw(as_means(problem, "emission", truth), states, rng), states
 
     def _with_same_priors(self) -> dict[str, Any]:
         return {"_model": lambda X: self._model_}
 
     def _renumbered(self, name: str, value: Any, order: Any) -> Any:
+        if name == "emission" and getattr(self, "covariance", None) == "tied":
+            return np.concatenate([value[..., order], value[..., len(order) :]], axis=-1)
         return value[order][:, order] if name == "transition" else value[order]
 
     def _counted(self, problem: SequenceProblem, out: RowWriter | None) -> float:
@@ -471,11 +468,3 @@ class HiddenMarkov(HMMFiles, ABC):
             priors = tuple(real_number(p, "initial_prior and transition_prior") / n_states for p in priors)  # type: ignore[assignment]
         initial, rows = chain_priors(*priors, self.sticky, self.topology, n_states)
         return HMMModel(initial, rows, self._emission(X))
-
-
-def _walk(rows: Floats, uniforms: Floats) -> Array:
-    """A path of states; ``rows`` are cumulative probabilities of the first one, and of the next after each."""
-    states, here = np.empty(len(uniforms), np.int64), -1
-    for t, u in enumerate(uniforms):
-        here = states[t] = min(int(np.searchsorted(rows[here + 1], u, side="right")), rows.shape[1] - 1)
-    return states
