@@ -30,6 +30,8 @@ RESULTS = {
     "Plots": "natgrad.report.charts.plots",
     "LinearResponse": "natgrad.posterior.response.result",
     "Draws": "natgrad.posterior.draws",
+    "StateFilter": "natgrad.models.hmm.live",
+    "Forecast": "natgrad.models.hmm.forecast",
     "Predictive": "natgrad.network.results.predictive",
     "Trace": "natgrad.inference.trace",
     "Stop": "natgrad.inference.trace",

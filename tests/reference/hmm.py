@@ -16,6 +16,7 @@ __all__ = [
     "by_enumeration",
     "chain",
     "column_statistics",
+    "naive_filter",
     "path_value",
     "projective_diameter",
     "quadratic_statistics",
@@ -144,3 +145,17 @@ def successive_buffer(
         if np.abs(new - old).sum(1).max() < tol or (low == 0 and high == len(logs)):
             return new, grown
         old = new
+
+
+def naive_filter(logs: Floats, ahead: Floats, transition: Floats) -> tuple[Floats, float]:
+    """p(x_t | y_1 … y_t) [T, K] and log p(y_1 … y_T), in logarithms."""
+    with np.errstate(divide="ignore"):
+        message, steps, states = np.log(ahead), np.log(transition), []
+    total = 0.0
+    for row in logs:
+        joint = message + row
+        scale = float(logsumexp(joint))
+        total += scale
+        states.append(np.exp(joint - scale))
+        message = logsumexp((joint - scale)[:, None] + steps, axis=0)
+    return np.array(states), total

@@ -81,17 +81,8 @@ class FullGaussians:
         ))  # fmt: skip
 
     def observe(self, X: Array) -> Observed:
-        check_finite(X)
-        for begin, part in chunks_of(X):
-            missing = np.isnan(part) if part.dtype.kind == "f" else np.zeros((1, 1), bool)
-            partly = missing.any(1) & ~missing.all(1)
-            if partly.any():
-                row = int(np.argmax(partly))
-                raise ValueError(
-                    f"X[{begin + row}, {int(np.argmax(missing[row]))}] is NaN, but other columns of that row are not: with "
-                    'covariance="full" only whole rows can be missing; covariance="diag" takes single entries'
-                )
-        return Observed(NO_CODES, _less(as_floats(X), self.origin))
+        check_whole_rows(X, "full")
+        return Observed(NO_CODES, _less(as_floats(X), self.family, self.origin))
 
     def weights(self, mu: Stats) -> Floats:
         return _quadratic_forms(*mu)
@@ -159,7 +150,7 @@ class IndependentGaussians(ByColumn):
 
     def observe(self, X: Array) -> Observed:
         check_finite(X)
-        return Observed(NO_CODES, _less(as_floats(X), self.origin))
+        return Observed(NO_CODES, _less(as_floats(X), self.family, self.origin))
 
     def weights(self, mu: Stats) -> Floats:
         scaled, quadratic, precision, log = mu
@@ -203,6 +194,11 @@ class TiedGaussians:
         means = np.repeat((mean if origin is None else mean - origin)[None], n_states, axis=0)
         scales = np.full((1, n_states), scale)
         self.prior: Stats = self.family.natural(mean=means[None], scale=scales, dof=[dof], rate=np.asarray(rate)[None])
+
+    def observe(self, X: Array) -> Observed:
+        """Data [T, D], checked."""
+        check_whole_rows(X, "tied")
+        return Observed(NO_CODES, _less(as_floats(X), self.family, self.origin))
 
     def weights(self, mu: Stats) -> Floats:
         """E log p(y | k) as a linear form."""
@@ -249,6 +245,11 @@ class SphericalGaussians(ByColumn):
         self.prior = self.family.natural(
             mean=means, scale=np.full((1, len(mean)), scale), dof=[dof], rate=np.reshape(rate, (1, 1, 1))
         )
+
+    def observe(self, X: Array) -> Observed:
+        """Data [T, D], checked."""
+        check_finite(X)
+        return Observed(NO_CODES, _less(as_floats(X), self.family, self.origin))
 
     def weights(self, mu: Stats) -> Floats:
         """E log p(y | k) as a linear form."""
@@ -352,14 +353,28 @@ def _arguments(
     return given if origin is None else {**given, "origin": origin}
 
 
-def _less(values: Array, origin: Floats | None) -> Array:
+def _less(values: Array, family: Any, origin: Floats | None) -> Array:
     """Values measured from the origin: differences of numbers far from zero are exact, their squares are not."""
     if origin is None:
         return values
-    out = np.empty_like(values)
+    out, place = np.empty_like(values), np.asarray(family.location(origin)).reshape(-1, values.shape[1])[0]
     for begin, part in chunks_of(values):
-        out[begin : begin + len(part)] = part - origin[:, 0]
+        out[begin : begin + len(part)] = part - place
     return out
+
+
+def check_whole_rows(X: Array, covariance: str) -> None:
+    """Refuse infinity, and rows that are missing in part."""
+    check_finite(X)
+    for begin, part in chunks_of(X):
+        missing = np.isnan(part) if part.dtype.kind == "f" else np.zeros((1, 1), bool)
+        partly = missing.any(1) & ~missing.all(1)
+        if partly.any():
+            row = int(np.argmax(partly))
+            raise ValueError(
+                f"X[{begin + row}, {int(np.argmax(missing[row]))}] is NaN, but other columns of that row are not: with "
+                f'covariance="{covariance}" only whole rows can be missing; covariance="diag" takes single entries'
+            )
 
 
 def as_floats(X: Array) -> Array:

@@ -31,7 +31,7 @@ from natgrad.kernels.hmm.emissions import (
     padded_forms,
 )
 
-__all__ = ["best_scores", "grow_buffers", "scan_backward", "scan_forward", "trace_path"]
+__all__ = ["best_scores", "filter_rows", "grow_buffers", "scan_backward", "scan_forward", "trace_path"]
 
 # As in `hmm_lanes`.
 FLOOR, TINY = 1e-300, 1e-100
@@ -130,6 +130,32 @@ def _careful_weights(message, logs, out):
             out[k] = math.exp(math.log(message[k]) + logs[k] - highest)
         total += out[k]
     return total if total > 0.0 else 1.0
+
+
+@lane_kernel
+def filter_rows(logs, ahead, transition, out):
+    """``out`` [T, K]: p(x_t | y_1 … y_t) from log b [T, K] and what is expected before the first; the sum of log-scales."""
+    n_times, n_states = logs.shape
+    message, after, log_prob = ahead.copy(), np.empty(n_states), 0.0
+    for t in range(n_times):
+        shift, total = logs[t, 0], 0.0
+        for k in range(n_states):
+            shift = max(shift, logs[t, k])
+        for k in range(n_states):
+            after[k] = message[k] * math.exp(logs[t, k] - shift)
+            total += after[k]
+        if not total >= TINY:
+            shift = -np.inf
+            for k in range(n_states):
+                if message[k] > 0.0:
+                    shift = max(shift, math.log(message[k]) + logs[t, k])
+            total = _careful_weights(message, logs[t], after)
+        log_prob += math.log(total) + shift
+        for k in range(n_states):
+            after[k] = after[k] / total
+            out[t, k] = after[k]
+        _combine(after, transition, message)
+    return log_prob
 
 
 @lane_kernel

@@ -12,7 +12,7 @@ import numpy as np
 from natgrad.kernels.hmm.emissions import BY_COLUMN, TABLE
 from natgrad.kernels.hmm.lanes import FLOOR, TINY
 
-__all__ = ["best_path", "log_weights", "run_windows", "work_of"]
+__all__ = ["best_path", "filter_rows", "log_weights", "run_windows", "work_of"]
 
 
 def work_of(n_times: int, n_states: int) -> float:
@@ -101,6 +101,16 @@ def _careful(message: Any, logs: Any, emitted: Any, shift: Any, total: Any) -> A
     emitted[small], shift[small] = weight[small], highest[small]
     total = np.where(small, (message * emitted).sum(1), total)
     return np.where(small & (total == 0.0), 1.0, total)  # no state is possible: a log-scale of −∞
+
+
+@np.errstate(all="ignore")
+def filter_rows(logs: Any, ahead: Any, transition: Any, out: Any) -> float:
+    """As the kernel of this name has it."""
+    shift = logs.max(1)
+    emitted = np.exp(logs - np.where(np.isfinite(shift), shift, 0.0)[:, None])
+    alpha, scale = _forward(ahead[None], transition, logs[:, None], emitted[:, None], shift[:, None])
+    out[:] = alpha[:, 0]
+    return float((np.log(scale[:, 0]) + shift).sum())
 
 
 def _backward(behind: Any, transition: Any, emitted: Any, alpha: Any, length: Any) -> Any:

@@ -13,6 +13,7 @@ from natgrad.data.sequences import Sequences
 from natgrad.inference.moves import Birth, GroupComponents
 from natgrad.inference.problem import State
 from natgrad.models.clusters import centres_of, nearest_of, scaled_natural
+from natgrad.models.hmm.emissions import reordered, state_axes
 from natgrad.models.hmm.forward_backward import count, whole_sequences
 from natgrad.models.hmm.problem import HMMModel, SequenceProblem
 from natgrad.models.hmm.start import rows_at, sliced, sums_of
@@ -35,8 +36,7 @@ class HMMComponents(GroupComponents):
     problem: SequenceProblem
 
     def __init__(self, problem: SequenceProblem) -> None:
-        emission = ((0,),) * len(problem.model.emission.prior)
-        axes = {"initial": ((0,),), "transition": ((0, 1),), "emission": emission}
+        axes = {"initial": ((0,),), "transition": ((0, 1),), "emission": state_axes(problem.model.emission)}
         super().__init__(problem, "state", problem.model.n_states, axes)
 
     def held(self, state: State) -> Floats:
@@ -115,6 +115,6 @@ def found_states(model: HMMModel, state: State) -> tuple[HMMModel, State]:
     lam = dict(state.lam)
     lam["initial"] = (state.lam["initial"][0][order],)
     lam["transition"] = (state.lam["transition"][0][np.ix_(order, order)],)
-    lam["emission"] = tuple(part[order] for part in state.lam["emission"])
+    lam["emission"] = reordered(model.emission, state.lam["emission"], order)
     fewer = HMMModel(model.initial[order], model.transition[np.ix_(order, order)], own)
     return fewer, SequenceProblem(nothing, fewer).at(lam, state.t)

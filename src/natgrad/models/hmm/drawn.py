@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.models.hmm.queries import walk
+from natgrad.models.hmm.live import walk
 from natgrad.models.uncertainty import as_means, drawn_from_priors, with_locations
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ class StateDraws:
         _model_: HMMModel
 
         def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]: ...
-        def _sequences(self, columns: Array, lengths: Any, labels: Any, emission: Emission) -> Sequences: ...
+        def _sequences(
+            self, columns: Array, lengths: Any, labels: Any, emission: Emission, held_out: bool = False
+        ) -> Sequences: ...
 
     def _response_problem(self, X: Any, y: Any = None, lengths: Any = None, labels: Any = None) -> SequenceProblem:
         from natgrad.models.hmm.problem import SequenceProblem
@@ -43,7 +45,7 @@ class StateDraws:
 
     def _drawn_as(self, problem: SequenceProblem, factors: dict[str, DrawnFactor]) -> dict[str, DrawnFactor]:
         emission: Any = problem.model.emission
-        gaussian = emission.family.name in ("NormalGamma", "NormalWishart")
+        gaussian = hasattr(emission, "located")
         return with_locations(factors, "emission", emission, "state") if gaussian else factors
 
     def _simulated(self, size: int, rng: np.random.Generator) -> tuple[dict[str, Any], Array, Array]:
@@ -57,4 +59,6 @@ class StateDraws:
         return {"_model": lambda X: self._model_}
 
     def _renumbered(self, name: str, value: Any, order: Any) -> Any:
+        if name == "emission" and getattr(self, "covariance", None) == "tied":
+            return np.concatenate([value[..., order], value[..., len(order) :]], axis=-1)
         return value[order][:, order] if name == "transition" else value[order]

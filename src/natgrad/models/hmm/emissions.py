@@ -26,6 +26,8 @@ from natgrad.models.gaussians import (
     FullGaussians,
     IndependentGaussians,
     Observed,
+    SphericalGaussians,
+    TiedGaussians,
     as_floats,
     require_rows,
 )
@@ -39,6 +41,10 @@ __all__ = [
     "IndependentGaussians",
     "Observed",
     "Poissons",
+    "SphericalGaussians",
+    "TiedGaussians",
+    "reordered",
+    "state_axes",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -75,6 +81,11 @@ class Emission(Protocol):
     @property
     def prior(self) -> Stats:
         """η̃; it broadcasts."""
+        ...
+
+    @property
+    def axes(self) -> tuple[tuple[int, ...], ...]:
+        """Of each statistic, those along which states lie (see `state_axes`)."""
         ...
 
     @property
@@ -185,9 +196,9 @@ class Bernoullis(ByColumn):
 
 @final
 class Categories:
-    """One of V categories; the code V is a missing one."""
+    """One of V categories; the code V is a missing one, V + 1 one that was never seen."""
 
-    kind, family, origin = TABLE, Dirichlet(), None
+    kind, family, origin, axes = TABLE, Dirichlet(), None, ((0,),)
 
     def __init__(self, n_states: int, n_categories: int, concentration: Floats) -> None:
         self.arguments = {"n_states": n_states, "n_categories": n_categories, "concentration": concentration}
@@ -196,22 +207,31 @@ class Categories:
         wide = np.broadcast_to(np.asarray(concentration, np.float64), (n_states, n_categories))
         self.prior: Stats = tuple(np.asarray(part) for part in self.family.natural(concentration=wide))
 
-    def observe(self, X: Array) -> Observed:
+    def observe(self, X: Array, unseen: bool = False) -> Observed:
+        """Data [T, 1], checked; with ``unseen`` categories from V on are one that was never seen."""
         if X.shape[1] != 1:
             raise ValueError(f"X must have one column of categories, got {X.shape[1]} columns")
         for begin, part in chunks_of(X):
-            good = (part >= 0) & (part < self.n_categories) & (part == np.floor(part)) | (part != part)
-            require_rows(part, good, begin, f"a category from 0 to {self.n_categories - 1}, or NaN")
-        return Observed(_numbered(X[:, 0], self.n_categories), NO_VALUES)
+            good = (part >= 0) & (part < (np.inf if unseen else self.n_categories)) & (part == np.floor(part))
+            require_rows(part, good | (part != part), begin, f"a category from 0 to {self.n_categories - 1}, or NaN")
+        return Observed(_numbered(X[:, 0], self.n_categories, unseen), NO_VALUES)
 
     def weights(self, mu: Stats) -> Floats:
-        return np.column_stack([mu[0], np.zeros(self.shape[0])])
+        never = mu[1] if len(mu) > 1 else np.zeros(self.shape[0])  # there is none while something is learned
+        return np.column_stack([mu[0], np.zeros(self.shape[0]), never])
 
     def message(self, sums: Floats) -> Stats:
         return (sums[: self.n_categories].T.copy(),)
 
     def point(self, lam: Stats) -> Stats:
-        return self.family.stats_of(self.family.mean(lam))
+        """Log probabilities, and that of one more category which has the prior of the others and was never seen.
+
+        Of a Dirichlet with that category too, its mean: its concentration among all.
+        """
+        concentration = np.asarray(lam[0]) + 1.0
+        mine = np.mean(self.prior[0] + 1.0, axis=-1)
+        never = np.log(mine) - np.log(concentration.sum(-1) + mine)
+        return (*self.family.stats_of(self.family.mean(lam)), np.broadcast_to(never, self.shape))
 
     def draw(self, lam: Stats, states: Array, rng: np.random.Generator) -> Array:
         chance = np.cumsum(self.family.mean(lam), axis=1)[states]
@@ -220,20 +240,37 @@ class Categories:
 
 
 EMISSIONS: dict[str, Any] = {
-    kind.__name__: kind for kind in (FullGaussians, IndependentGaussians, Poissons, Bernoullis, Categories)
-}
+    kind.__name__: kind
+    for kind in (
+        FullGaussians, IndependentGaussians, TiedGaussians, SphericalGaussians, Poissons, Bernoullis, Categories
+    )
+}  # fmt: skip
+
+
+def state_axes(emission: Emission) -> tuple[tuple[int, ...], ...]:
+    """For each statistic the axes of λ along which states lie; none where all states share it."""
+    return emission.axes[: len(emission.prior)]
+
+
+def reordered(emission: Emission, parts: Stats, order: Array) -> Stats:
+    """Statistics with the states in another order, or some of them."""
+    axes = state_axes(emission)
+    return tuple(
+        np.take(part, order, axis=own[0]) if own else np.asarray(part) for part, own in zip(parts, axes, strict=True)
+    )
 
 
 # -- checks --
 
 
-def _numbered(column: Array, n_codes: int) -> Array:
-    """Whole numbers as codes, NaN as the code after the last; bytes stay as they are."""
-    if column.dtype == np.uint8 and n_codes <= 255:
+def _numbered(column: Array, n_codes: int, unseen: bool = False) -> Array:
+    """Whole numbers as codes, NaN as the code after the last, larger ones as the next; bytes stay as they are."""
+    if column.dtype == np.uint8 and n_codes <= 254 and not (unseen and (column >= n_codes).any()):
         return np.ascontiguousarray(column)
-    codes = np.empty(len(column), np.uint8 if n_codes <= 255 else np.int32)
+    codes = np.empty(len(column), np.uint8 if n_codes <= 254 else np.int32)
     for begin, part in chunks_of(column):
-        codes[begin : begin + len(part)] = np.where(part != part, n_codes, part)
+        known = np.where(part >= n_codes, n_codes + 1, part) if unseen else part
+        codes[begin : begin + len(part)] = np.where(part != part, n_codes, known)
     return codes
 
 

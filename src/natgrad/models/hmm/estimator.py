@@ -25,7 +25,8 @@ from natgrad.inference.step_sizes import Step
 from natgrad.inference.streams import Chunk
 from natgrad.inference.trace import Reason, Stop
 from natgrad.models.hmm.drawn import StateDraws
-from natgrad.models.hmm.files import HMMFiles, run_table
+from natgrad.models.hmm.files import run_table
+from natgrad.models.hmm.live import LiveHMM
 from natgrad.models.hmm.priors import chain_priors
 from natgrad.models.hmm.queries import StateQueries
 from natgrad.posterior.export import Posterior, factors_of
@@ -45,7 +46,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(repr=False, eq=False)  # writes __init__ with every setting by name; the rest is scikit-learn's
-class HiddenMarkov(StateQueries, StateDraws, HMMFiles, ABC):
+class HiddenMarkov(StateQueries, StateDraws, LiveHMM, ABC):
     """A hidden Markov model without its emissions: what `GaussianHMM`, `CategoricalHMM`, `PoissonHMM` and `BernoulliHMM` share.
 
     Parameters
@@ -339,8 +340,10 @@ class HiddenMarkov(StateQueries, StateDraws, HMMFiles, ABC):
         self.n_steps_: int = state.t
         self._name(model.emission, state.lam["emission"])
 
-    def _sequences(self, columns: Array, lengths: Any, labels: Any, emission: Emission) -> Sequences:
-        seen = emission.observe(columns)
+    def _sequences(
+        self, columns: Array, lengths: Any, labels: Any, emission: Emission, held_out: bool = False
+    ) -> Sequences:
+        seen = self._observe(emission, columns, held_out)
         ends = as_ends(lengths, len(columns))
         known = as_labels(labels, len(columns), self._size)
         return Sequences(seen.codes, seen.values, ends, seen.patterns, known, seen.base)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from natgrad.families import Dirichlet, TiedNormalWishart
 from natgrad.inference.schema import check, either, like, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
@@ -45,8 +48,13 @@ FITTED: dict[str, Any] = {
     "run": either({}, {"trace_": Trace, "stop_": Stop}),
 }
 GAUSSIAN = {"n_states": "size state", "origin?": ARGUMENTS["mean"]}
-FULL, DIAGONAL = prior_tables("full"), prior_tables("diag")
+FULL, DIAGONAL, TIED, SPHERICAL = (prior_tables(kind) for kind in ("full", "diag", "tied", "spherical"))
 PAIR = "none | positive list [2]"
+# Statistics of several means with one precision, by their shapes: the event of the family has two sizes.
+SHAPES = {
+    "TiedGaussians": ("real [1, state, column]", "real [1, state]", "real [1, column, column]", "real [1]"),
+    "SphericalGaussians": ("real [state, column, 1]", "real [state, column]", "real [state, 1, 1]", "real [state]"),
+}
 
 
 class Kind(NamedTuple):
@@ -71,6 +79,8 @@ KINDS = {
         "GaussianHMM",
         DIAGONAL[0],
     ),
+    "TiedGaussians": Kind("", {**GAUSSIAN, **TIED[1]}, "GaussianHMM", TIED[0]),
+    "SphericalGaussians": Kind("", {**GAUSSIAN, **SPHERICAL[1]}, "GaussianHMM", SPHERICAL[0]),
     "Poissons": Kind(
         "Gamma [state, column]",
         {"n_states": "size state", "n_columns": "size column", "shape": "positive", "rate": "positive"},
@@ -91,19 +101,44 @@ KINDS = {
             "concentration": "positive [] | positive [state, category]",
         },
         "CategoricalHMM",
-        {"n_categories": "none | size category", "emission_prior": "positive | positive list [state, category]"},
+        {
+            "n_categories": "none | size category",
+            "categories": "none | ids [category]",
+            "emission_prior": "positive | positive list [state, category]",
+        },
     ),
 }
 
 
 def state_table(emission: str) -> Any:
     """The table of a state with emissions of this kind; q(x) is never remembered."""
-    blocks = {
-        "initial": "Dirichlet [; state]",
-        "transition": "Dirichlet [state; state]",
-        "emission": KINDS[emission].family,
-    }
-    return state_of(blocks, memory=groups_of({name: like(rule) for name, rule in blocks.items()}, ()))
+    blocks: dict[str, Any] = {"initial": "Dirichlet [; state]", "transition": "Dirichlet [state; state]"}
+    said = {name: like(rule) for name, rule in blocks.items()}
+    if emission in SHAPES:
+        blocks["emission"], said["emission"] = _tied_natural(SHAPES[emission]), SHAPES[emission]
+        return state_of(blocks, memory=groups_of(said, ()), moments=_moments)
+    blocks["emission"] = KINDS[emission].family
+    return state_of(blocks, memory=groups_of({**said, "emission": like(blocks["emission"])}, ()))
+
+
+def _tied_natural(shapes: tuple[str, ...]) -> Any:
+    """The table of natural parameters of these shapes."""
+
+    def of(value: Any, sizes: Any, where: str) -> None:
+        check(value, tuple(f"{shape} in [-1e150, 1e150]" for shape in shapes), sizes, where)
+        rate = value[2]
+        off = np.abs(rate - np.swapaxes(rate, -1, -2)).max(initial=0.0)
+        if any(part.dtype != np.float64 for part in value) or not off <= 1e-6 * np.abs(rate).max(initial=0.0):
+            refuse(where, "must be of double precision, and symmetric if it is a matrix")
+        if not np.all(TiedNormalWishart().valid(value)):
+            refuse(where, "is outside the natural parameters of a TiedNormalWishart")
+
+    return of
+
+
+def _moments(name: str, lam: Any) -> Any:
+    family = TiedNormalWishart() if name == "emission" else Dirichlet()
+    return family.expected_stats(lam)
 
 
 def run_table(model: HMMModel) -> tuple[Any, dict[str, int]]:
@@ -119,6 +154,7 @@ class HMMFiles(Estimator):
     n_times_seen_: int
     n_features_in_: int
     elbo_: float
+    categories_: Any
     _state: State
     _model_: HMMModel
 
@@ -140,12 +176,13 @@ class HMMFiles(Estimator):
             refuse("fitted['emission']", f"= {name!r} is not for a {cls.__name__}")
         table = {"state": state_table(str(name)), "emission": "text", "arguments": kind.arguments, **FITTED}
         if name == "Categories":
-            table["n_features"] = "whole in [1, 1]"
+            table |= {"n_features": "whole in [1, 1]", "categories?": "ids [category]"}
         return {**SETTINGS, **kind.settings}, table
 
     def _saved(self) -> dict[str, Any]:
-        model = self._model_
+        model, named = self._model_, getattr(self, "categories_", None)
         return {
+            **({} if named is None else {"categories": named}),
             "state": self._state,
             "initial": model.initial,
             "transition": model.transition,
@@ -161,6 +198,8 @@ class HMMFiles(Estimator):
         from natgrad.models.hmm.emissions import EMISSIONS
         from natgrad.models.hmm.problem import HMMModel
 
+        if "categories" in saved:
+            self.categories_ = saved["categories"]
         emission = EMISSIONS[saved["emission"]](**saved["arguments"])
         self._publish(HMMModel(saved["initial"], saved["transition"], emission), saved["state"])
         self.n_times_seen_, self.n_features_in_ = saved["n_times_seen"], saved["n_features"]

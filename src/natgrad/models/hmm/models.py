@@ -10,11 +10,12 @@ import numpy.typing as npt
 
 from natgrad.models.gaussian_prior import PRIOR_ROWS, finite_numbers, gaussian_prior, mean_and_variance
 from natgrad.models.hmm.estimator import HiddenMarkov
+from natgrad.models.hmm.labels import as_categories, categories_in, encoded, flat_labels, holds_labels, is_several
 from natgrad.renamed import says_new_names
 from natgrad.validation import check_counts, real_number, require, whole_number
 
 if TYPE_CHECKING:
-    from natgrad.models.hmm.emissions import Emission
+    from natgrad.models.hmm.emissions import Emission, Observed
 
 __all__ = ["BernoulliHMM", "CategoricalHMM", "GaussianHMM", "PoissonHMM"]
 
@@ -34,23 +35,26 @@ class GaussianHMM(HiddenMarkov):
     ----------
     n_states : int or "auto"
         The number of hidden states, K; "auto" finds it.
-    covariance : "full" or "diag"
-        Full: q(μ_k, Λ_k) is Normal–Wishart, and a row with a NaN is missing. Diagonal: Normal–Gamma for each column, and
-        single entries may be missing.
+    covariance : "full", "diag", "tied" or "spherical"
+        A precision matrix for each state, q(μ_k, Λ_k) is Normal–Wishart; one for each state and column, Normal–Gamma; one matrix
+        for all states; one number for each state. With "diag" and "spherical" single entries may be missing (NaN), with the
+        others whole rows.
     mean_prior : array [D], optional
         By default the mean of each column.
     mean_scale : float, κ
         How many observations the prior mean is worth.
     dof_prior : float, optional
-        ν of Λ ~ Wishart(ν, R), E[Λ] = ν R⁻¹; of the diagonal, τ ~ Gamma(ν/2, R_d/2). By default D + 2.
-    scale_prior : array [D, D] (full) or [D] (diagonal), optional
-        R. By default the variance of each column divided by K^(2/D), a guess of what one state covers.
+        ν of Λ ~ Wishart(ν, R), E[Λ] = ν R⁻¹; of "diag" and "spherical", τ ~ Gamma(ν/2, R/2). By default D + 2.
+    scale_prior : array [D, D] (full, tied), [D] (diag) or a number (spherical), optional
+        R. By default the variance of each column divided by K^(2/D), a guess of what one state covers; of "spherical" the mean of
+        these.
     Further settings are those of every hidden Markov model, see `HiddenMarkov`.
 
     Attributes
     ----------
     means_ : array [K, D], E[μ]
-    covars_ : array [K, D, D], or [K, D] of the diagonal, E[Λ]⁻¹
+    covars_ : array [K, D, D], [K, D], [D, D] or [K], E[Λ]⁻¹
+    deviations_ : array [K, D], standard deviations of the columns in each state
 
     Examples
     --------
@@ -66,7 +70,7 @@ class GaussianHMM(HiddenMarkov):
     """
 
     _: KW_ONLY
-    covariance: Literal["full", "diag"] = "full"
+    covariance: Literal["full", "diag", "tied", "spherical"] = "full"
     mean_prior: Any = None
     mean_scale: float = 0.01
     dof_prior: float | None = None
@@ -74,7 +78,7 @@ class GaussianHMM(HiddenMarkov):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.covariance == "diag"  # full: whole rows, but no single entries
+        tags.input_tags.allow_nan = self.covariance in ("diag", "spherical")  # others: whole rows alone
         return tags
 
     def _emission(self, X: Array) -> Emission:
@@ -89,21 +93,27 @@ class GaussianHMM(HiddenMarkov):
     def _name(self, emission: Any, lam: tuple[Any, ...]) -> None:
         self.means_: Floats
         self.covars_: Floats
-        self.means_, self.covars_, _ = emission.located(lam)
+        self.deviations_: Floats
+        self.means_, self.covars_, self.deviations_ = emission.located(lam)
 
 
 @final
 @says_new_names
 @dataclass(repr=False, eq=False)
 class CategoricalHMM(HiddenMarkov):
-    """A hidden Markov model of symbols 0 … V − 1: each state has its own probabilities of them.
+    """A hidden Markov model of symbols: each state has its own probabilities of them.
+
+    Symbols are whole numbers 0 … V − 1, or labels: strings and whatever else can be told apart. A symbol that the fit has not
+    seen has a probability, too, when it occurs later: that of one more category with the prior of the others.
 
     Parameters
     ----------
     n_states : int or "auto"
         The number of hidden states, K; "auto" finds it.
     n_categories : int, optional
-        V; by default the largest symbol plus one. A symbol that never occurs keeps its prior.
+        V; by default the largest symbol plus one. A symbol that never occurs keeps its prior, and one beyond V is refused.
+    categories : sequence, optional
+        The labels, if X holds labels: by default those that occur, in their order.
     emission_prior : float or array [K, V]
         Concentration of the categories.
     Further settings are those of every hidden Markov model, see `HiddenMarkov`.
@@ -111,6 +121,7 @@ class CategoricalHMM(HiddenMarkov):
     Attributes
     ----------
     emissionprob_ : array [K, V], E[φ]
+    categories_ : array [V], what the columns of emissionprob_ stand for; of numbers None
 
     Examples
     --------
@@ -119,10 +130,16 @@ class CategoricalHMM(HiddenMarkov):
     >>> model = CategoricalHMM(n_states=4, seed=0).fit(X)
     >>> model.emissionprob_.shape
     (4, 4)
+    >>> words = CategoricalHMM(n_states=2, seed=0).fit(["sun", "sun", "rain", "rain", "rain", "sun"] * 10)
+    >>> words.categories_.tolist()
+    ['rain', 'sun']
+    >>> words.predict_proba(["sun", "snow"]).shape  # snow was never seen
+    (2, 2)
     """
 
     _: KW_ONLY
     n_categories: int | None = None
+    categories: Any = None
     emission_prior: Any = 1.0
 
     @property
@@ -139,7 +156,13 @@ class CategoricalHMM(HiddenMarkov):
         from natgrad.models.hmm.emissions import Categories
 
         n_states = self._size
-        if self.n_categories is None:
+        if self.categories_ is not None:
+            if self.n_categories is not None:
+                raise ValueError(
+                    f"n_categories={self.n_categories!r} counts numbers, but X holds labels: name them with categories="
+                )
+            n_categories = max(1, len(self.categories_))
+        elif self.n_categories is None:
             seen = np.asarray(X[np.isfinite(X)], dtype=np.float64)
             n_categories = int(seen.max(initial=0.0)) + 1
             if n_categories > MOST_CATEGORIES:
@@ -154,8 +177,44 @@ class CategoricalHMM(HiddenMarkov):
         require(prior >= LEAST_PRIOR, prior, "emission_prior", f"≥ {LEAST_PRIOR:g}")
         return Categories(n_states, n_categories, prior)
 
+    def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]:
+        named = holds_labels(X)
+        if fresh:
+            self.categories_: Array | None = None
+            if named or self.categories is not None:
+                self.categories_ = self._labels_of(X)
+        if self.categories_ is None and named:
+            raise TypeError(
+                f"X holds labels, but {type(self).__name__} was fitted to numbers 0 … {self.emissionprob_.shape[1] - 1}"
+            )
+        if self.categories_ is not None:
+            known = self.categories_
+            X = [encoded(part, known) for part in X] if is_several(X) else encoded(X, known)
+        return super()._columns(X, y, lengths, fresh)
+
+    def _labels_of(self, X: Any) -> Array:
+        if self.categories is not None:
+            return as_categories(self.categories)
+        return categories_in(np.concatenate([flat_labels(p) for p in X]) if is_several(X) else flat_labels(X))
+
+    def _observe(self, emission: Any, columns: Array, held_out: bool) -> Observed:
+        if self.categories_ is not None and not held_out and (new := columns[:, 0] >= emission.n_categories).any():
+            raise ValueError(
+                f"X[{int(np.argmax(new))}] is a label that is none of the {emission.n_categories} categories of the model: "
+                "nothing can be learned of it. Name all that may occur with categories=[…], and fit anew"
+            )
+        return emission.observe(columns, unseen=held_out and self.n_categories is None)  # type: ignore[no-any-return]
+
+    def _named_values(self, drawn: Array) -> Array:
+        return drawn if self.categories_ is None else self.categories_[drawn]
+
+    def _names(self) -> Array | None:
+        return self.categories_
+
     def _name(self, emission: Emission, lam: tuple[Any, ...]) -> None:
         self.emissionprob_: Floats = emission.family.mean(lam)
+        if not hasattr(self, "categories_"):
+            self.categories_ = None
 
 
 @final

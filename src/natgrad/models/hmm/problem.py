@@ -27,7 +27,7 @@ from natgrad.inference.executors.threads import Call, ShardSpec, even_cuts
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, State
 from natgrad.inference.step_sizes import RobbinsMonro, Step
 from natgrad.kernels.hmm.emissions import n_statistics
-from natgrad.models.hmm.emissions import Emission
+from natgrad.models.hmm.emissions import Emission, state_axes
 from natgrad.models.hmm.forward_backward import Counts, Weights, n_threads, pattern_statistics, weights_of
 from natgrad.models.hmm.parts import (
     Segment,
@@ -180,8 +180,11 @@ class SequenceProblem(GroupProblem):
 
     def places(self, state: State) -> Ints:
         """The states that are not at their prior."""
-        pairs = zip(state.lam["emission"], self.full_prior("emission"), strict=True)
-        differ = [np.reshape(g != p, (self.model.n_states, -1)).any(1) for g, p in pairs]
+        emission = self.model.emission
+        parts = zip(state.lam["emission"], self.full_prior("emission"), state_axes(emission), strict=True)
+        differ = [
+            np.reshape(np.moveaxis(g != p, own[0], 0), (self.model.n_states, -1)).any(1) for g, p, own in parts if own
+        ]
         return np.flatnonzero(np.logical_or.reduce(differ))
 
     def _spread(self, found: Counts, places: Ints) -> Counts:
@@ -208,7 +211,7 @@ class SequenceProblem(GroupProblem):
             return n_statistics(self.model.emission.kind, self.data.values.shape[1], 0)
         if self.data.patterns is not None:
             return len(self.data.patterns)
-        n_rows: int = self.model.emission.prior[0].shape[-1] + 1
+        n_rows: int = self.model.emission.prior[0].shape[-1] + 2  # a missing one, and one that was never seen
         return n_rows
 
     def solve(self, state: State, groups: Ints | None, rows: Stats | None, tol: float, limit: int) -> GroupResult:

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.io.npy import RowWriter
-from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
     from natgrad.data.sequences import Sequences
@@ -16,9 +15,8 @@ if TYPE_CHECKING:
     from natgrad.models.hmm.emissions import Emission
     from natgrad.models.hmm.problem import HMMModel, SequenceProblem
 
-__all__ = ["StateQueries", "walk"]
+__all__ = ["StateQueries"]
 
-Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
 
 
@@ -27,14 +25,14 @@ class StateQueries:
 
     if TYPE_CHECKING:
         n_jobs: int | None
-        startprob_: Floats
-        transmat_: Floats
         _model_: HMMModel
         _state: State
 
         def _check_fitted(self) -> None: ...
         def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]: ...
-        def _sequences(self, columns: Array, lengths: Any, labels: Any, emission: Emission) -> Sequences: ...
+        def _sequences(
+            self, columns: Array, lengths: Any, labels: Any, emission: Emission, held_out: bool = False
+        ) -> Sequences: ...
 
     def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
         """Log p(X) of sequences at the mean of q; neither batches nor subchains change it. See `fit` for ``y``."""
@@ -73,19 +71,11 @@ class StateQueries:
         """The states on the likeliest path (Viterbi) [T]; see `decode` for ``out``."""
         return self.decode(X, lengths, out=out)[1]
 
-    def sample(self, n: int = 1, seed: int | None = None) -> tuple[Array, Array]:
-        """A sequence of ``n`` observations from the model at the mean of q, and its states."""
-        self._check_fitted()
-        rng = np.random.default_rng(seed)
-        rows = np.cumsum(np.vstack([self.startprob_, self.transmat_]), axis=1)
-        states = walk(rows, rng.random(whole_number(n, "n")))
-        return self._model_.emission.draw(self._state.lam["emission"], states, rng), states
-
     def _held_out(self, X: Any, lengths: Any, y: Any = None) -> SequenceProblem:
         from natgrad.models.hmm.problem import SequenceProblem
 
         self._check_fitted()
-        data = self._sequences(*self._columns(X, y, lengths), None, self._model_.emission)
+        data = self._sequences(*self._columns(X, y, lengths), None, self._model_.emission, held_out=True)
         return SequenceProblem(data, self._model_, n_jobs=self.n_jobs)
 
     def _counted(self, problem: SequenceProblem, out: RowWriter | None) -> float:
@@ -94,11 +84,3 @@ class StateQueries:
         weights = problem.at_point(self._state)
         windows = whole_sequences(weights, problem.data, None, problem.n_jobs)
         return count(weights, windows, problem.n_sums, problem.n_jobs, out).log_z + problem.data.base
-
-
-def walk(rows: Floats, uniforms: Floats) -> Array:
-    """A path of states; ``rows`` are cumulative probabilities of the first one, and of the next after each."""
-    states, here = np.empty(len(uniforms), np.int64), -1
-    for t, u in enumerate(uniforms):
-        here = states[t] = min(int(np.searchsorted(rows[here + 1], u, side="right")), rows.shape[1] - 1)
-    return states

@@ -16,6 +16,7 @@ from natgrad.inference.problem import Block, State
 from natgrad.inference.sampler import GroupDraw
 from natgrad.kernels.hmm.paths import draw_paths
 from natgrad.kernels.hmm.plain import log_weights
+from natgrad.models.hmm.emissions import reordered, state_axes
 from natgrad.models.hmm.forward_backward import Counts, count, whole_sequences
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ class PathSampler:
 
     def renumbered_message(self, name: str, message: Stats, order: Array) -> Stats:
         """What is told parameters with the states in another order."""
+        if name == "emission":
+            return reordered(self.problem.model.emission, message, order)
         rows = tuple(np.asarray(part[order]) for part in message)
         return tuple(part[:, order] for part in rows) if name == "transition" else rows
 
@@ -94,7 +97,8 @@ def _is_exchangeable(problem: SequenceProblem) -> bool:
     """Whether priors stay as they are when states are renumbered, and no state is known."""
     model, n = problem.model, problem.model.n_states
     off = model.transition[~np.eye(n, dtype=bool)]
-    rows = [np.asarray(part) for part in model.emission.prior]
+    parts = zip(model.emission.prior, state_axes(model.emission), strict=True)
+    rows = [np.moveaxis(np.asarray(part), own[0], 0) for part, own in parts if own]
     return bool(
         (problem.data.labels < 0).all()
         and np.ptp(model.initial) == 0

@@ -119,8 +119,7 @@ def _emissions(model: Any) -> Html:
     K = len(model.startprob_)
     names = [f"state {k}" for k in range(K)]
     if hasattr(model, "means_"):
-        spread = np.asarray(model.covars_)
-        sd = np.sqrt(spread if spread.ndim == 2 else np.diagonal(spread, axis1=1, axis2=2))
+        sd = np.asarray(model.deviations_)
         words = "Means ± standard deviations of the observations in each state"
         return means_table(np.asarray(model.means_), sd, names, words)
     for attribute, words in (

@@ -1,0 +1,237 @@
+"""What comes next in a sequence: a mixture over states of the predictive distribution of each state's emission.
+
+Parameters of emissions are integrated over q, which makes the distribution of a column in a state
+
+    Gaussian       Student's t, with as many degrees of freedom as q of the precision has seen
+    counts         negative binomial
+    binary, categories     Bernoulli and Categorical with the mean of q
+
+States go on with the mean of q of the transitions. Quantiles are those of the mixture, found by bisection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.validation import real_number, whole_number
+
+if TYPE_CHECKING:
+    from natgrad.models.hmm.live import LiveHMM
+
+__all__ = ["Forecast", "predictive_columns"]
+
+Floats = npt.NDArray[np.float64]
+Array = npt.NDArray[Any]
+# Halvings of the interval between the lowest and the highest quantile of a state: to the last digits of a double.
+HALVINGS = 64
+
+
+@final
+class Forecast:
+    """The distribution of the next observations; arrays have them first, then columns [n, D].
+
+    Made by ``model.forecast(n)`` and ``model.filter().forecast(n)``.
+
+    Attributes
+    ----------
+    states : array [n, K], the probabilities of the states
+
+    Examples
+    --------
+    >>> import natgrad as ng
+    >>> X = np.random.default_rng(0).poisson(np.tile(np.repeat([2.0, 30.0], 20), 10))[:, None]
+    >>> ahead = ng.PoissonHMM(2, seed=0, verbose=False).fit(X).forecast(2)
+    >>> ahead.mean().round(-1).ravel().tolist()
+    [30.0, 30.0]
+    >>> low, high = ahead.interval(0.9)
+    >>> bool((low < ahead.mean()).all() and (ahead.mean() < high).all())
+    True
+    """
+
+    def __init__(self, states: Floats, model: LiveHMM, columns: _Columns | None) -> None:
+        self.states, self._model, self._columns = states, model, columns
+
+    @property
+    def categories(self) -> Array:
+        """What the columns of `probabilities` stand for."""
+        names = self._model._names()
+        return np.arange(self._category_means().shape[1]) if names is None else names
+
+    def probabilities(self) -> Floats:
+        """Of categories the probability of each [n, V]; of binary tracks that of a one [n, D]."""
+        if isinstance(self._columns, _Binary):
+            return self.mean()
+        return np.asarray(self.states @ self._category_means())
+
+    def mean(self) -> Floats:
+        """The expected value."""
+        return np.asarray(self.states @ self._ordered("mean").mean)
+
+    def std(self) -> Floats:
+        """The standard deviation; infinite where a state has seen too little to have one."""
+        columns = self._ordered("standard deviation")
+        mean = self.states @ columns.mean
+        between = np.einsum("nk,nkd->nd", self.states, (columns.mean - mean[:, None]) ** 2)
+        return np.asarray(np.sqrt(_weighted(self.states, columns.variance) + between))
+
+    def quantile(self, q: float) -> Floats:
+        """The value below which the observation lies with probability ``q``; of counts the least with at least that."""
+        if not 0 < real_number(q, "q") < 1:
+            raise ValueError(f"q must lie in (0, 1), got {q!r}")
+        return self._ordered("quantile").quantile(self.states, float(q))
+
+    def interval(self, mass: float = 0.9) -> tuple[Floats, Floats]:
+        """Lower and upper ends of the central interval of each observation with probability ``mass`` (at least, of counts)."""
+        if not 0 < real_number(mass, "mass") < 1:
+            raise ValueError(f"mass must lie in (0, 1), got {mass!r}")
+        return self.quantile((1.0 - mass) / 2.0), self.quantile((1.0 + mass) / 2.0)
+
+    def sample(self, n: int = 1, seed: int | None = None) -> Array:
+        """``n`` ways in which the sequence may go on [n, steps, D], at the mean of q: steps depend on each other."""
+        rng = np.random.default_rng(seed)
+        steps = len(self.states)
+        return np.stack([self._model._drawn_from(self.states[0], steps, rng)[0] for _ in range(whole_number(n, "n"))])
+
+    def frame(self, mass: float = 0.9) -> Any:
+        """A pandas table: a row for each step and column, with mean, std and interval; of categories their probabilities."""
+        import pandas as pd
+
+        steps = np.arange(1, len(self.states) + 1)
+        if self._columns is None:
+            return pd.DataFrame(self.probabilities(), index=pd.Index(steps, name="step"), columns=self.categories)
+        low, high = self.interval(mass)
+        width = low.shape[1]
+        index = {"step": np.repeat(steps, width), "column": np.tile(np.arange(width), len(steps))}
+        values = {"mean": self.mean(), "std": self.std(), "low": low, "high": high}
+        return pd.DataFrame({**index, **{name: value.ravel() for name, value in values.items()}})
+
+    def __repr__(self) -> str:
+        return f"Forecast of {len(self.states)} observations by a {type(self._model).__name__}"
+
+    def _ordered(self, what: str) -> _Columns:
+        if self._columns is None:
+            raise TypeError(
+                f"categories have no {what}, their numbers are only names: use probabilities(), or sample()"
+            )
+        return self._columns
+
+    def _category_means(self) -> Floats:
+        if self._columns is not None:
+            raise TypeError(
+                "only categories and binary tracks have probabilities: use mean(), interval() or quantile()"
+            )
+        emission: Any = self._model._model_.emission
+        return np.asarray(emission.family.mean(self._model._state.lam["emission"]))
+
+
+class _Columns:
+    """Distributions of the columns in each state [K, D]; ``whole`` numbers or real ones."""
+
+    whole = True
+
+    def __init__(self, mean: Floats, variance: Floats) -> None:
+        self.mean, self.variance = mean, variance
+
+    def cdf(self, value: Floats) -> Floats:
+        """P(y ≤ value) in each state: values [n, 1, D] to [n, K, D]."""
+        raise NotImplementedError
+
+    def ends(self, q: float) -> tuple[Floats, Floats]:
+        """Values [D] between which the quantile of every state lies."""
+        raise NotImplementedError
+
+    def quantile(self, states: Floats, q: float) -> Floats:
+        """Of the mixture [n, D]."""
+        low, high = (np.repeat(end[None], len(states), axis=0) for end in self.ends(q))
+        for _ in range(HALVINGS):
+            middle = np.floor((low + high) / 2.0) if self.whole else (low + high) / 2.0
+            below = _weighted(states, self.cdf(middle[:, None])) < q
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return high
+
+
+class _StudentT(_Columns):
+    whole = False
+
+    def __init__(self, mean: Floats, scale: Floats, dof: Floats) -> None:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            variance = np.where(dof > 2.0, scale**2 * dof / (dof - 2.0), np.inf)
+        super().__init__(mean, variance)
+        self.scale, self.dof = scale, dof
+
+    def cdf(self, value: Floats) -> Floats:
+        import scipy.special
+
+        return np.asarray(scipy.special.stdtr(self.dof, (value - self.mean) / self.scale))
+
+    def ends(self, q: float) -> tuple[Floats, Floats]:
+        import scipy.special
+
+        found = self.mean + self.scale * scipy.special.stdtrit(self.dof, q)
+        return found.min(0) - self.scale.min(0), found.max(0) + self.scale.min(0)
+
+
+class _NegativeBinomial(_Columns):
+    def __init__(self, shape: Floats, rate: Floats) -> None:
+        super().__init__(shape / rate, shape / rate * (1.0 + 1.0 / rate))
+        self.shape, self.rate = shape, rate
+
+    def cdf(self, value: Floats) -> Floats:
+        import scipy.special
+
+        return np.where(value < 0, 0.0, scipy.special.betainc(self.shape, np.maximum(value, 0.0) + 1.0, self.chance))
+
+    @property
+    def chance(self) -> Floats:
+        return self.rate / (1.0 + self.rate)
+
+    def ends(self, q: float) -> tuple[Floats, Floats]:
+        high = np.ceil(self.mean + np.sqrt(self.variance)).max(0) + 1.0
+        while (short := (self.cdf(high[None]) < q).any(0)).any():
+            high = np.where(short, 2.0 * high, high)
+        return np.full_like(high, -1.0), high
+
+
+class _Binary(_Columns):
+    def __init__(self, chance: Floats) -> None:
+        super().__init__(chance, chance * (1.0 - chance))
+
+    def cdf(self, value: Floats) -> Floats:
+        return np.where(value < 0, 0.0, np.where(value < 1, 1.0 - self.mean, 1.0))
+
+    def ends(self, q: float) -> tuple[Floats, Floats]:
+        width = self.mean.shape[1]
+        return np.full(width, -1.0), np.ones(width)
+
+
+def _weighted(states: Floats, values: Floats) -> Floats:
+    """Σ_k states[n, k] values[k, d], or values[n, k, d]; states without weight count nothing, whatever they say."""
+    wide = np.broadcast_to(values, (len(states), *values.shape[-2:]))
+    return np.asarray(np.einsum("nk,nkd->nd", states, np.where(states[:, :, None] > 0.0, wide, 0.0)))
+
+
+def predictive_columns(model: LiveHMM) -> _Columns | None:
+    """Of each state and column; None for categories."""
+    emission: Any = model._model_.emission
+    lam = model._state.lam["emission"]
+    usual = {name: np.asarray(value) for name, value in emission.family.usual(lam).items()}
+    kind = emission.family.name
+    if kind == "Dirichlet":
+        return None
+    if kind == "Gamma":
+        return _NegativeBinomial(usual["shape"], usual["rate"])
+    if kind == "Beta":
+        return _Binary(np.asarray(emission.family.mean(lam)))
+    mean, width = emission.located(lam).means, emission.n_columns
+    if kind == "NormalGamma":  # τ ~ Gamma(a, b): Student's t with 2 a degrees of freedom
+        dof, spread, scale = 2.0 * usual["shape"], usual["rate"] / usual["shape"], usual["scale"]
+    else:
+        size = usual["rate"].shape[-1]  # of the matrix: 1 if one precision is for all columns
+        dof = usual["dof"] - size + 1.0
+        spread = np.diagonal(usual["rate"], axis1=-2, axis2=-1) / dof[:, None]
+        dof, scale = dof[:, None], np.reshape(usual["scale"], (len(mean), -1))
+    square = np.broadcast_to(spread * (1.0 + 1.0 / scale), (len(mean), width))
+    return _StudentT(mean, np.sqrt(square), np.broadcast_to(dof, square.shape))

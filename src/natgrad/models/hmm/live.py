@@ -1,0 +1,292 @@
+"""A fitted hidden Markov model in use: rows as they come, what comes next, and sequences that go on.
+
+    filtered     α_t(k) = p(x_t = k | y_1 … y_t)  ∝  Σ_i α_{t−1}(i) A_ik · p(y_t | k)
+    next         p(x_{t+1} = k | y_1 … y_t) = Σ_i α_t(i) A_ik,     p(y_{t+1} | y_1 … y_t) = Σ_k p(x_{t+1} = k | …) p(y | k)
+
+All that a filter holds of the past is α_t, so a row costs the same however many came before. States are those at the mean of q,
+as in `predict_proba` and `score`; distributions of what comes next integrate over q of the emissions (`forecast.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad import special as sp
+from natgrad.data.sequences import Sequences
+from natgrad.kernels.hmm import plain
+from natgrad.kernels.hmm.chain import filter_rows
+from natgrad.kernels.hmm.emissions import BY_COLUMN, TABLE
+from natgrad.kernels.hmm.lanes import TINY
+from natgrad.kernels.small import is_little
+from natgrad.models.hmm.files import HMMFiles
+from natgrad.models.hmm.forecast import Forecast, predictive_columns
+from natgrad.models.hmm.forward_backward import weights_of
+from natgrad.validation import whole_number
+
+if TYPE_CHECKING:
+    from natgrad.models.hmm.emissions import Emission, Observed
+
+__all__ = ["LiveHMM", "StateFilter", "walk"]
+
+Floats = npt.NDArray[np.float64]
+Array = npt.NDArray[Any]
+# Compiled functions, and their plain twins, carry no types.
+_filter_rows: Any = filter_rows
+_plain_rows: Any = plain.filter_rows
+_log_weights: Any = plain.log_weights
+# Rows of a chunk whose weights are made at once.
+PIECE = 100_000
+
+
+class LiveHMM(HMMFiles):
+    """`filter`, `forecast` and `sample` of every hidden Markov model."""
+
+    n_states_: int
+    startprob_: Floats
+    transmat_: Floats
+
+    def filter(self, X: Any = None) -> StateFilter:
+        """An object that takes observations as they come, and says which state it is and what comes next.
+
+        Parameters
+        ----------
+        X : optional
+            What was seen so far of the sequence; by default nothing, and the next row is a first one.
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.repeat([[-3.0], [3.0], [-3.0], [3.0]], 50, axis=0) + rng.normal(size=(200, 1))
+        >>> model = ng.GaussianHMM(2, seed=0, verbose=False).fit(X)
+        >>> live = model.filter()
+        >>> state = live.update(X[0])  # one row: p(x_1 | y_1), [K]
+        >>> states = live.update(X[1:])  # rows: p(x_t | y_1 … y_t), [n, K]
+        >>> bool(np.allclose(states[-1], model.predict_proba(X)[-1]))
+        True
+        >>> live.n_seen, live.forecast(3).mean().shape
+        (200, (3, 1))
+        """
+        self._check_fitted()
+        live = StateFilter(self)
+        if X is not None:
+            columns, lengths = self._columns(X, None, None)
+            if lengths is not None:
+                raise ValueError(f"X is a list of {len(lengths)} sequences, and a filter follows one: give that one")
+            live._after(columns)
+        return live
+
+    def forecast(self, n: int = 1, X: Any = None) -> Forecast:
+        """The distribution of the next ``n`` observations: means, intervals, states.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        X : optional
+            The sequence that goes on; by default the one that the model was fitted to, of several the last one.
+        """
+        self._check_fitted()
+        n = whole_number(n, "n")
+        if X is None:
+            held = getattr(self, "_data", None)
+            if held is None:
+                raise ValueError(
+                    f"{type(self).__name__} holds no sequence that could go on (it was loaded, or fitted to a stream): give "
+                    "forecast(n, X)"
+                )
+            X = held.columns[len(held.columns) - int(held.lengths[-1]) :]
+            return StateFilter(self)._after(X).forecast(n)
+        return self.filter(X).forecast(n)
+
+    def sample(self, n: int = 1, seed: int | None = None, *, after: Any = None) -> tuple[Array, Array]:
+        """A sequence of ``n`` observations from the model at the mean of q, and its states.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        seed : int, optional
+        after : optional
+            A sequence (or a filter that saw it) that the drawn one continues; by default it begins anew.
+        """
+        self._check_fitted()
+        rng = np.random.default_rng(seed)
+        first = self.startprob_
+        if after is not None:
+            first = (after if isinstance(after, StateFilter) else self.filter(after)).next_states
+        return self._drawn_from(first, whole_number(n, "n"), rng)
+
+    def _drawn_from(self, first: Floats, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """A sequence whose first state has these probabilities."""
+        states = walk(np.cumsum(np.vstack([first, self.transmat_]), axis=1), rng.random(n))
+        return self._named_values(self._model_.emission.draw(self._state.lam["emission"], states, rng)), states
+
+    # -- hooks --
+
+    def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]:
+        raise NotImplementedError
+
+    def _observe(self, emission: Emission, columns: Array, held_out: bool) -> Observed:
+        """Checked data; ``held_out`` if nothing is learned from them."""
+        return emission.observe(columns)
+
+    def _named_values(self, drawn: Array) -> Array:
+        """Observations as the user writes them."""
+        return drawn
+
+    def _names(self) -> Array | None:
+        """What categories are called, where they have names."""
+        return None
+
+
+@final
+class StateFilter:
+    """Where a sequence stands: rows in, probabilities of its state out, in constant time and memory.
+
+    Made by ``model.filter()``. A row is an array [D] (of `CategoricalHMM` a symbol), and may be missing (NaN); several: [n, D].
+
+    Attributes
+    ----------
+    states : array [K], p(x_t | y_1 … y_t); of an empty sequence those of the first row
+    next_states : array [K], p(x_{t+1} | y_1 … y_t)
+    log_prob : float, log p(y_1 … y_t), what `score` would say of all rows
+    n_seen : int, t
+    """
+
+    def __init__(self, model: LiveHMM) -> None:
+        emission: Any = model._model_.emission
+        self._model, self._emission = model, emission
+        forms = self._emission.weights(self._emission.point(model._state.lam["emission"]))
+        self._forms = np.ascontiguousarray(forms)
+        self._transition = np.ascontiguousarray(model.transmat_)
+        self._kind = self._emission.kind
+        origin: Any = self._emission.origin
+        self._origin = None
+        if origin is not None:
+            self._origin = np.asarray(self._emission.family.location(origin)).reshape(-1, model.n_features_in_)[0]
+        self._width = model.n_features_in_
+        self._pairs = np.triu_indices(self._width)
+        self._family = self._emission.family.name
+        self._columns = predictive_columns(model)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was seen: the next row is the first of a sequence."""
+        self.states: Floats = self._model.startprob_.copy()
+        self.next_states: Floats = self._model.startprob_.copy()
+        self.log_prob, self.n_seen = 0.0, 0
+
+    def copy(self) -> StateFilter:
+        """Another filter that stands where this one does."""
+        other = StateFilter(self._model)
+        other.states, other.next_states = self.states.copy(), self.next_states.copy()
+        other.log_prob, other.n_seen = self.log_prob, self.n_seen
+        return other
+
+    def update(self, rows: Any) -> Floats:
+        """Probabilities of the state after a row [K], or after each of several rows [n, K]."""
+        if self._kind == TABLE:
+            if np.ndim(rows) > 0:
+                return self._several(rows)
+            usual = self._code(rows)
+            return np.asarray(self._several([rows])[0]) if usual is None else self._stepped(usual, 0.0, [rows])
+        row = np.asarray(rows)
+        if row.ndim != 1 or row.dtype.kind not in "fiub":
+            return self._several(rows)
+        statistics, base = self._statistics(row) if len(row) == self._width else (None, 0.0)
+        if statistics is None:
+            return np.asarray(self._several(row[None])[0])
+        return self._stepped(self._forms @ statistics, base, row[None])
+
+    def forecast(self, n: int = 1) -> Forecast:
+        """The distribution of the next ``n`` observations given what was seen."""
+        states = np.empty((whole_number(n, "n"), len(self.states)))
+        states[0] = self.next_states
+        for step in range(1, len(states)):
+            states[step] = states[step - 1] @ self._transition
+        return Forecast(states, self._model, self._columns)
+
+    # -- parts --
+
+    def _stepped(self, logs: Floats, base: float, row: Any) -> Floats:
+        """A row with weights ``logs``, without the checks that only what is unusual needs."""
+        top = logs.max()
+        product = self.next_states * np.exp(logs - top)
+        total = product.sum()
+        if not total >= TINY:
+            return np.asarray(self._several(row)[0])
+        self.states = product / total
+        self.next_states = self.states @ self._transition
+        self.log_prob += float(np.log(total) + top) + base
+        self.n_seen += 1
+        return self.states
+
+    def _code(self, symbol: Any) -> Floats | None:
+        """The weights of a symbol that is a known number; None of others."""
+        usual = type(symbol) is int or isinstance(symbol, np.integer)
+        usual = usual and self._model._names() is None and 0 <= symbol < self._emission.n_categories
+        return np.asarray(self._forms[:, symbol]) if usual else None
+
+    def _statistics(self, row: Array) -> tuple[Floats | None, float]:
+        """Those of a row that has no missing entry, and its base measure; None of others."""
+        x, base = row.astype(np.float64), 0.0
+        if self._origin is not None:
+            x -= self._origin
+        if self._family == "Gamma":
+            if not ((x >= 0) & (x == np.floor(x))).all():
+                return None, 0.0
+            base = -float(sp.gammaln(x + 1.0).sum())
+        elif self._family == "Beta":
+            if not ((x == 0) | (x == 1)).all():
+                return None, 0.0
+        elif not np.isfinite(x).all():
+            return None, 0.0
+        if self._kind == BY_COLUMN:
+            out = np.ones((self._width, 3))
+            out[:, 1] = x
+            np.multiply(x, x, out=out[:, 2])
+            return out.reshape(-1), base
+        return np.concatenate(([1.0], x, x[self._pairs[0]] * x[self._pairs[1]])), base
+
+    def _several(self, rows: Any) -> Floats:
+        return self._taken(self._model._columns(rows, None, None)[0])
+
+    def _after(self, columns: Array) -> StateFilter:
+        self._taken(columns)
+        return self
+
+    def _taken(self, columns: Array) -> Floats:
+        """Checked rows, in pieces."""
+        seen = self._model._observe(self._emission, columns, held_out=True)
+        data = Sequences(seen.codes, seen.values, np.array([0, len(columns)]), seen.patterns)
+        weights = weights_of(self._emission, data, self.states, self._transition, self._forms)
+        out = np.empty((len(columns), len(self.states)))
+        states, ahead, log_prob = self.states, self.next_states, seen.base
+        little = is_little(plain.work_of(len(columns), len(self.states)))
+        for begin in range(0, len(columns), PIECE):
+            part = out[begin : begin + PIECE]
+            logs = _log_weights(*weights.logs, np.arange(begin, begin + len(part))[:, None])[1][:, 0]
+            run = _plain_rows if little else _filter_rows
+            log_prob += run(np.ascontiguousarray(logs), ahead, self._transition, part)
+            states = part[-1].copy()
+            ahead = states @ self._transition
+        if not np.isfinite(log_prob):
+            raise ValueError(
+                "these rows are impossible for every state that can be reached: the filter stays where it was"
+            )
+        self.states, self.next_states = states, ahead
+        self.log_prob += float(log_prob)
+        self.n_seen += len(columns)
+        return out
+
+
+def walk(rows: Floats, uniforms: Floats) -> Array:
+    """A path of states; ``rows`` are cumulative probabilities of the first one, and of the next after each."""
+    states, here = np.empty(len(uniforms), np.int64), -1
+    for t, u in enumerate(uniforms):
+        here = states[t] = min(int(np.searchsorted(rows[here + 1], u, side="right")), rows.shape[1] - 1)
+    return states
