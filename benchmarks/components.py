@@ -1,12 +1,14 @@
-"""How often the number of components is found: sets with a known truth, a grid of K with restarts beside, and peers.
+"""How often the number of components is found: sets with a known truth, a grid of K with restarts beside, and a peer.
 
     python benchmarks/components.py                        all of it: 100 sets of each kind, hours
     python benchmarks/components.py --sets 10 --grid 2     10 sets, a grid of every K on the first 2 of them
     python benchmarks/components.py mixture-2 blocks       some kinds
-    python benchmarks/components.py faithful               best of 50 restarts on Old Faithful, in one run
+    python benchmarks/components.py --table                the table of what was measured so far
 
 A set counts if K is the truth or one beside it; the goal is 95 of 100, and at most a fifth of the processor seconds of the grid.
-Results go to standard output as a table, one line a kind, with MISSED where a goal was not met.
+Every set is a line of ``benchmarks/results/components.jsonl`` as soon as it is measured, and is not measured again: a run that was
+stopped goes on. The table, ``benchmarks/results/components.md``, says how many sets it is about, and MISSED where a goal was not met.
+`components_restarts.py` and `components_text.py` are about starts with a given K, and about real text.
 """
 
 from __future__ import annotations
@@ -15,28 +17,28 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from components_files import Lines, markdown
 
 import natgrad as ng
 
 Floats = npt.NDArray[Any]
 RESTARTS = 10
-FAITHFUL = Path(__file__).resolve().parents[2] / "shared" / "data" / "faithful.csv"
+LINES = Lines("components")
 
 
 class Kind(NamedTuple):
-    """Generated sets: their truth, one set, the K that is found, and the bound of a fit with K and a seed given."""
+    """Generated sets: their truth, one set, K and bound as found, the bound with K and a seed given, and the largest K of a grid."""
 
     truth: int
     make: Callable[[np.random.Generator], Any]
-    found: Callable[[Any], int]
+    found: Callable[[Any], tuple[int, float]]
     given: Callable[[Any, int, int], float]
     most: int
-    peer: Callable[[Any], int] | None = None
+    peer: Callable[[Any], tuple[int, float]] | None = None
 
 
 def mixture(width: int, k: int = 8, n: int = 1000) -> Callable[[np.random.Generator], Floats]:
@@ -119,17 +121,25 @@ def _blocks_given(data: Any, k: int, seed: int) -> float:
     return float(fit.elbo)
 
 
-def _peer(data: Any) -> int:
-    """scikit-learn's Dirichlet-process mixture: components that hold at least one row of 1,000."""
+def _blocks_found(data: Any) -> tuple[int, float]:
+    fit = blocks(data, 8, True).fit()
+    return fit.n_components["from"], float(fit.elbo)
+
+
+def _peer(data: Any) -> tuple[int, float]:
+    """scikit-learn's Dirichlet-process mixture: components that hold at least one row of 1,000, and its own bound."""
     from sklearn.mixture import BayesianGaussianMixture
 
     model = BayesianGaussianMixture(n_components=20, max_iter=500, random_state=0).fit(data)
-    return int((model.weights_ > 1.0 / len(data)).sum())
+    return int((model.weights_ > 1.0 / len(data)).sum()), float(model.lower_bound_)
 
 
-def _of(estimator: Any, setting: str, **options: Any) -> tuple[Callable[[Any], int], Callable[[Any, int, int], float]]:
-    def found(data: Any) -> int:
-        return int(getattr(estimator("auto", **options).fit(data), f"{setting}_"))
+def _of(
+    estimator: Any, setting: str, **options: Any
+) -> tuple[Callable[[Any], tuple[int, float]], Callable[[Any, int, int], float]]:
+    def found(data: Any) -> tuple[int, float]:
+        model = estimator("auto", **options).fit(data)
+        return int(getattr(model, f"{setting}_")), float(model.elbo_)
 
     def given(data: Any, k: int, seed: int) -> float:
         own = {name: value for name, value in options.items() if not name.startswith("max_") or name == "max_passes"}
@@ -148,7 +158,7 @@ KINDS = {
     "topics-dirichlet": Kind(10, topics(False), *LDA, 16),
     "hmm-gaussian": Kind(5, chain(False), *_of(ng.GaussianHMM, "n_states", max_states=12), 9),
     "hmm-categorical": Kind(5, chain(True), *_of(ng.CategoricalHMM, "n_states", max_states=12), 9),
-    "blocks": Kind(4, graph, lambda d: blocks(d, 8, True).fit().n_components["from"], _blocks_given, 8),
+    "blocks": Kind(4, graph, _blocks_found, _blocks_given, 8),
 }
 
 
@@ -157,71 +167,74 @@ def timed(function: Callable[[], Any]) -> tuple[Any, float]:
     return function(), time.process_time() - begun
 
 
-def measure(name: str, n_sets: int, n_grid: int) -> None:
-    """One line: how often K was found, with what time, and the same of the grid and of a peer."""
-    kind, found, seconds, grid, grid_seconds, peer = KINDS[name], [], [], [], [], []
-    for number in range(n_sets):
-        data = kind.make(np.random.default_rng([number, 7]))
-        k, spent = timed(lambda data=data: kind.found(data))
-        found.append(k)
-        seconds.append(spent)
-        if kind.peer is not None:
-            peer.append(kind.peer(data))
-        if number < n_grid:
-            sizes = range(1, kind.most + 1)
-            bounds, spent = timed(
-                lambda data=data, sizes=sizes: [
-                    max(kind.given(data, k, seed) for seed in range(RESTARTS)) for k in sizes
-                ]
-            )
-            corrected = [bound + sum(np.log(np.arange(1, k + 1))) for k, bound in zip(sizes, bounds, strict=True)]
-            grid.append(int(np.argmax(corrected)) + 1)
-            grid_seconds.append(spent)
-    near = sum(abs(k - kind.truth) <= 1 for k in found)
-    words = f"{name:17} K = {kind.truth:2}: {near} of {n_sets} within 1, {sum(k == kind.truth for k in found)} exact"
-    words += f", {np.mean(seconds):6.2f} processor seconds" + ("" if near >= 0.95 * n_sets else "  MISSED")
-    if grid:
-        share = np.mean(seconds[: len(grid)]) / np.mean(grid_seconds)
-        words += f"; grid: {sum(abs(k - kind.truth) <= 1 for k in grid)} of {len(grid)}, {np.mean(grid_seconds):.1f} s"
-        words += f", ratio {share:.3f}" + ("" if share <= 0.2 else "  MISSED")
-    if peer:
-        near = sum(abs(k - kind.truth) <= 1 for k in peer)
-        words += f"; scikit-learn's DP: {near} of {n_sets} (median K {np.median(peer):.0f})"
-    print(words, flush=True)
+def grid(kind: Kind, data: Any) -> tuple[int, float]:
+    """The K of the highest bound with log K! added, of the best of some restarts each."""
+    sizes = range(1, kind.most + 1)
+    best = [max(kind.given(data, k, seed) for seed in range(RESTARTS)) for k in sizes]
+    corrected = np.array(best) + np.cumsum(np.log(sizes))
+    return int(np.argmax(corrected)) + 1, float(max(best))
 
 
-def faithful(n_runs: int) -> None:
-    """One run with moves against the best of 50 restarts, K = 6 given, on Old Faithful."""
-    if not FAITHFUL.exists():
-        print(f"faithful: {FAITHFUL} is not there")
+def measure(name: str, numbers: range, part: str) -> None:
+    """A line for every set that has none yet."""
+    kind, warm = KINDS[name], False
+    does = {"auto": kind.found, "grid": lambda data: grid(kind, data), "dp": kind.peer}[part]
+    if does is None:
         return
-    rows = np.genfromtxt(FAITHFUL, delimiter=",", skip_header=1)[:, -2:]
-    starts, spent = timed(lambda: [ng.GaussianMixture(6, n_init=1, seed=seed).fit(rows).elbo_ for seed in range(50)])
-    best, one = max(starts), spent / 50
-    reached, taken = 0, []
-    for seed in range(n_runs):
-        fit, seconds = timed(lambda seed=seed: ng.GaussianMixture(6, n_init=1, seed=seed).fit(rows, moves="keep"))
-        reached += fit.elbo_ >= best - 1e-4 * abs(best)
-        taken.append(seconds)
-    alone = sum(bound >= best - 1e-4 * abs(best) for bound in starts)
-    ratio = np.mean(taken) / one
-    print(
-        f"faithful: {reached} of {n_runs} runs with moves reach the best of 50 within 0.01 % ({alone} of 50 restarts do), "
-        f"{ratio:.1f} times one fit" + ("" if reached >= 0.9 * n_runs and ratio <= 3 else "  MISSED")
-    )
-    auto, seconds = timed(lambda: ng.GaussianMixture("auto", max_components=20).fit(rows))
-    print(f"faithful: auto finds K = {auto.n_components_}, bound {auto.elbo_:.2f}, {seconds:.2f} s; DP {_peer(rows)}")
+    for number in numbers:
+        if LINES.has(kind=name, part=part, set=number):
+            continue
+        if not warm:  # kernels are compiled, or read
+            kind.given(kind.make(np.random.default_rng([1_000_000, 7])), 2, 0)
+            warm = True
+        data = kind.make(np.random.default_rng([number, 7]))
+        (k, bound), seconds = timed(lambda data=data: does(data))
+        LINES.add(kind=name, part=part, set=number, k=k, bound=bound, seconds=round(seconds, 3))
+
+
+def row(name: str) -> list[str]:
+    """A line of the table."""
+    truth = KINDS[name].truth
+
+    def near(lines: list[dict[str, Any]]) -> str:
+        return f"{sum(abs(line['k'] - truth) <= 1 for line in lines)} of {len(lines)}"
+
+    auto, grids, peer = (LINES.all(kind=name, part=part) for part in ("auto", "grid", "dp"))
+    if not auto:
+        return [name, str(truth), *[""] * 8]
+    good = sum(abs(line["k"] - truth) <= 1 for line in auto)
+    cells = [name, str(truth), near(auto) + ("" if good >= 0.95 * len(auto) else " MISSED")]
+    cells += [str(sum(line["k"] == truth for line in auto)), f"{np.mean([line['seconds'] for line in auto]):.2f}"]
+    if grids:
+        same = {line["set"]: line["seconds"] for line in auto}
+        pairs = [(same[line["set"]], line["seconds"]) for line in grids if line["set"] in same]
+        share = np.sum(pairs, 0)[0] / np.sum(pairs, 0)[1]
+        cells += [near(grids), f"{np.mean([line['seconds'] for line in grids]):.1f}"]
+        cells += [f"{share:.3f}" + ("" if share <= 0.2 else " MISSED")]
+    else:
+        cells += ["", "", ""]
+    if peer:
+        seconds = np.mean([line["seconds"] for line in peer])
+        return [*cells, f"{near(peer)}, median K {np.median([line['k'] for line in peer]):.0f}", f"{seconds:.2f}"]
+    return [*cells, "", ""]
+
+
+HEADINGS = "sets|truth|found within 1|exact|cpu s|grid within 1|grid cpu s|ratio|scikit-learn's DP|DP cpu s".split("|")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kinds", nargs="*", help=f"some of {', '.join(KINDS)}, faithful; all by default")
+    parser.add_argument("kinds", nargs="*", help=f"some of {', '.join(KINDS)}; all by default")
     parser.add_argument("--sets", type=int, default=100)
     parser.add_argument("--grid", type=int, default=10, help="sets on which the grid of K is fitted, too")
+    parser.add_argument("--table", action="store_true", help="measure nothing")
     given = parser.parse_args()
     warnings.simplefilter("ignore")  # of peers that have not converged
-    for name in given.kinds or [*KINDS, "faithful"]:
-        faithful(min(given.sets, 100)) if name == "faithful" else measure(name, given.sets, given.grid)
+    for name in () if given.table else given.kinds or KINDS:
+        measure(name, range(given.sets), "auto")
+        measure(name, range(given.sets), "dp")
+        measure(name, range(min(given.grid, given.sets)), "grid")
+    LINES.write(markdown(HEADINGS, [row(name) for name in KINDS]))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ import numpy.typing as npt
 import pytest
 
 import natgrad as ng
-from natgrad.inference.moves import Moves, proposals
+from natgrad.inference.moves import HOPELESS, Moves, proposals
 from natgrad.inference.problem import State
+from natgrad.inference.steppers.group_memory import KEY
+from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.models.mixture.components import MixtureComponents
 from natgrad.models.mixture.problem import MixtureProblem
 
@@ -65,7 +67,7 @@ def test_the_bound_never_falls_and_every_accepted_move_raises_it(fitted: ng.Gaus
         assert move.bound == before[0]
         assert after[0] - before[0] == pytest.approx(move.gain)
         assert move.gain > 0
-    assert {move.kind for move in moves if not move.accepted} == {"birth", "merge", "delete"}
+    assert "birth" in {move.kind for move in moves if not move.accepted}
     assert fitted.trace_.n_active().tolist()[0] == 1
     assert fitted.trace_.n_active()[-1] == 4
 
@@ -78,28 +80,58 @@ def test_the_bound_is_that_of_the_whole_model(problem: MixtureProblem) -> None:
     assert other.bound(state) >= problem.bound(state) - 1e-9
 
 
-def test_statistics_after_random_moves_are_those_of_the_data(problem: MixtureProblem) -> None:
-    parts, state = MixtureComponents(problem), settled(problem)
-    rng = np.random.default_rng(0)
-    for number in range(40):
+@pytest.mark.parametrize("n_moves", [30, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_statistics_after_random_moves_are_those_of_the_data(n_moves: int) -> None:
+    """Memoised in three batches: the sums that were exchanged 1,000 times over are those of the rows."""
+    model, x = ng.GaussianMixture("auto", max_components=6), rows(48)
+    problem = model._problem(model._prepared(x, None), x, None, batch_size=16)
+    parts, state = MixtureComponents(problem), settled(problem, 3, 5)
+    stepper = GroupStepper(problem, 16, 0.0, 1, remember=True)
+    origin, rng, kinds = problem.model.origin, np.random.default_rng(0), set()
+    for number in range(n_moves):
         active = np.flatnonzero(parts.active(state))
         kind = rng.integers(3) if 1 < len(active) < 6 else 0 if len(active) < 6 else 1
         k = int(rng.choice(active))
         if kind == 0:
             birth = parts.split(state, k, np.flatnonzero(~parts.active(state)).tolist()[:1], number, 0)
             state = state if birth is None else birth.state
-        elif kind == 1:
-            state = parts.merge(state, k, int(rng.choice(active[active != k])))
+            kinds.add(kind if birth is not None else -1)
         else:
-            state = parts.delete(state, k)
-        state = problem.sweep(state).state
-        assert parts.held(state).sum() == pytest.approx(240.0, abs=1e-8)
-    # What is held is what memberships at the state before say of the data.
-    before, after = state, problem.sweep(state).state
-    told = problem.solve_all(before).messages
-    for name, stats in parts.told(after).items():
-        for part, wanted in zip(stats, told[name], strict=True):
-            assert part == pytest.approx(wanted, rel=1e-10, abs=1e-10 * np.abs(wanted).max())
+            other = int(rng.choice(active[active != k]))
+            state = parts.merge(state, k, other) if kind == 1 else parts.delete(state, k)
+            kinds.add(kind)
+        memory = {}  # of the steps before, which a run forgets after a move
+        for _ in range(2 * stepper.n_batches):  # the second pass exchanges what the first one remembered
+            before = state._replace(memory=memory)
+            state = stepper.step(before, 0)[0]
+            memory = state.memory
+        # Whatever the components are, together they hold every row once.
+        told = parts.told(state)
+        assert told["weights"][0].sum() == pytest.approx(48.0, rel=1e-10)
+        sums = [np.asarray(part).sum(0) for part in told["components"]]
+        for wanted in ((x - origin).sum(0), (x - origin).T @ (x - origin)):
+            assert any(s.shape == wanted.shape and _same(s, wanted) for s in sums)
+        # And what is held is what its batches said, each of them when it was read last.
+        kept = state.memory[KEY]
+        for name, stats in told.items():
+            for i, part in enumerate(stats):
+                assert _same(part, sum(batch.messages[name][i] for batch in kept.batches))
+    assert {0, 1, 2} <= kinds
+    # The batch that was read last, by memberships at the state before, written out.
+    from natgrad.models.mixture.problem import memberships
+
+    rows_of_batch = stepper._cut(0)[stepper._next(before, 0)]
+    assert rows_of_batch is not None
+    sent = problem.sent(before)
+    q = sent.spread(memberships(x[rows_of_batch], sent)[1])
+    said = state.memory[KEY].batches[stepper._next(before, 0)].messages["weights"][0]
+    assert said == pytest.approx(q.sum(1), rel=1e-10, abs=1e-10)
+
+
+def _same(found: Floats, wanted: Floats) -> bool:
+    """To 1e-10 of the largest entry, or with the sign that natural parameters of a precision have, −½ of the squares."""
+    scale = 1e-10 * max(1.0, float(np.abs(wanted).max()))
+    return any(bool((np.abs(found - factor * wanted) <= scale).all()) for factor in (1.0, -0.5, -1.0))
 
 
 def test_a_merge_after_a_birth_restores_the_state(problem: MixtureProblem) -> None:
@@ -124,17 +156,24 @@ def test_the_likeness_of_a_pair_bounds_what_its_merge_gains(problem: MixtureProb
     told = problem.clustered(q)
     at = parts.at(state, told)
     base = problem.global_bound(at.lam, at.mu, told)
+    own = parts._normalizers({n: tuple(p[None] for p in told) for n, told in parts.told(at).items()})
+    assert not np.isfinite(alike[0, 1])  # far apart: hopeless
     for i, j in ((0, 1), (1, 2)):
         lost = -np.nansum(q[[i, j]] * np.log(q[[i, j]] / q[[i, j]].sum(0)))
         both = q.copy()
         both[i], both[j] = q[i] + q[j], 0.0
         merged = parts.at(state, problem.clustered(both))
         gain = problem.global_bound(merged.lam, merged.mu, problem.clustered(both)) - base - lost
-        assert gain <= alike[i, j] + 1e-6
+        assert gain <= max(alike[i, j], HOPELESS) + 1e-6
+        again = parts._normalizers({n: tuple(p[None] for p in told) for n, told in parts.told(merged).items()})
+        assert alike[i, j] == -np.inf or alike[i, j] == pytest.approx(again[0] - own[0])
 
 
 def test_refused_proposals_are_not_made_again_at_the_same_state(problem: MixtureProblem) -> None:
-    moves, state = Moves((MixtureComponents(problem),)), settled(problem, 4, 100)
+    parts, state = MixtureComponents(problem), settled(problem, 4, 100)
+    birth = parts.split(state, 0, [4], 0, 0)  # two that may be merged again
+    assert birth is not None
+    moves, state = Moves((parts,)), birth.state
     made = list(proposals(moves, state, (), 0))
     assert {proposal.kind for proposal in made} == {"birth", "merge", "delete"}
     from natgrad.inference.trace import MoveRecord

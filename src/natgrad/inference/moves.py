@@ -32,6 +32,7 @@ __all__ = [
     "Moves",
     "Proposal",
     "checked_moves",
+    "hopeful",
     "moved_axes",
     "proposals",
     "records_of_start",
@@ -47,8 +48,10 @@ EMPTY = 0.5
 CHANGED = 0.05
 # Pairs, the most alike first, and components, the smallest first, that are proposed for a merge or a delete in one round.
 MOST_MERGES, MOST_DELETES, MOST_EXCHANGES = 8, 3, 3
-# Nats that a birth may lose on its component's own data and still be worth passes over all of them.
-WORTH = -3.0
+# Nats that a birth may lose on its component's own data and still be worth passes over all of them; an exchange of both estimates.
+WORTH, WORTH_EXCHANGE = -3.0, -20.0
+# Nats that the merge of a pair may lose before the next sweep: passes have never made up for more.
+HOPELESS = -100.0
 
 
 class Birth(NamedTuple):
@@ -70,6 +73,11 @@ class Components(ABC):
 
     plate: str
     size: int
+
+    @property
+    def may_empty(self) -> bool:
+        """Whether a component of a given number may become empty, as the prior of the weights would have it."""
+        return False
 
     @abstractmethod
     def held(self, state: State) -> Floats:
@@ -144,11 +152,14 @@ def proposals(moves: Moves, state: State, earlier: Sequence[MoveRecord], seed: i
         empty = np.flatnonzero(~active)
         if len(empty):
             yield from _births(part, state, held, active, empty.tolist(), own, seed)
-        if not moves.keep:
-            yield from _merges(part, state, held, active, own)
-            yield from _deletes(part, state, held, active, own)
-        elif not len(empty):
-            yield from _exchanges(part, state, held, active, own, seed)
+        if active.sum() < 2:
+            continue
+        alike = np.where(np.outer(active, active) & ~np.eye(part.size, dtype=bool), part.likeness(state), -np.inf)
+        if not moves.keep or part.may_empty:
+            yield from _merges(part, state, held, alike, own)
+            yield from _deletes(part, state, held, alike, own)
+        if moves.keep and not len(empty):
+            yield from _exchanges(part, state, held, alike, own, seed)
 
 
 def _births(
@@ -177,57 +188,76 @@ def _births(
 
 
 def _merges(
-    part: Components, state: State, held: Floats, active: npt.NDArray[np.bool_], own: list[MoveRecord]
+    part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord]
 ) -> Iterator[Proposal]:
-    if active.sum() < 2:
-        return
-    for i, j in _pairs(part, state, active)[:MOST_MERGES]:
-        kept, emptied = (i, j) if held[i] >= held[j] else (j, i)
-        if not _refused(own, "merge", (kept, emptied), held[i] + held[j]):
-            yield Proposal("merge", part, (kept, emptied), held[i] + held[j], part.merge(state, kept, emptied))
+    for kept, emptied in _pairs(alike, held)[:MOST_MERGES]:
+        total = held[kept] + held[emptied]
+        if not _refused(own, "merge", (kept, emptied), total):
+            yield Proposal("merge", part, (kept, emptied), total, part.merge(state, kept, emptied))
 
 
 def _deletes(
-    part: Components, state: State, held: Floats, active: npt.NDArray[np.bool_], own: list[MoveRecord]
+    part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord]
 ) -> Iterator[Proposal]:
-    if active.sum() < 2:
-        return
-    order = [k for k in np.argsort(held, kind="stable").tolist() if active[k]]
+    """The smallest, of those whose data some other component could take."""
+    hopeful_ones = (alike > -np.inf).any(1)
+    order = [k for k in np.argsort(held, kind="stable").tolist() if hopeful_ones[k]]
     for k in order[:MOST_DELETES]:
         if not _refused(own, "delete", (k,), held[k]):
             yield Proposal("delete", part, (k,), held[k], part.delete(state, k))
 
 
 def _exchanges(
-    part: Components, state: State, held: Floats, active: npt.NDArray[np.bool_], own: list[MoveRecord], seed: int
+    part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord], seed: int
 ) -> Iterator[Proposal]:
-    """Two that are alike become one, or the smallest goes, and another is split in the place that is left."""
-    pairs = [(i, j) if held[i] >= held[j] else (j, i) for i, j in _pairs(part, state, active)[:MOST_EXCHANGES]]
+    """Two that are alike become one, or the smallest goes, and another is split in the place that is left.
+
+    What a split gains hardly depends on the place that it fills: it is looked at for the first pair, and for others only where
+    it may make up for what their merge loses.
+    """
     smallest = int(np.argmin(held))
-    for kept, emptied in [*pairs, (smallest, smallest)]:
-        others = [k for k in np.flatnonzero(active).tolist() if k not in (kept, emptied)]
-        fresh = [k for k in others if not _refused(own, "exchange", (kept, emptied, k), held[k])]
-        if not fresh:
+    gains: dict[int, float] = {}
+    for kept, emptied in [*_pairs(alike, held)[:MOST_EXCHANGES], (smallest, smallest)]:
+        total = held[kept] + held[emptied]
+        loss = float(min(0.0, alike[smallest].max() if kept == emptied else alike[kept, emptied]))
+        if loss == -np.inf or _exchange_refused(own, (kept, emptied), total):
             continue
+        others = [k for k in range(part.size) if k not in (kept, emptied)]
+        if gains:
+            others = [k for k in others if not gains.get(k, 0.0) + loss < WORTH_EXCHANGE]
+            others = sorted(others, key=lambda k: _rank(gains.get(k, 0.0)))[:MOST_EXCHANGES]
         fewer = part.delete(state, kept) if kept == emptied else part.merge(state, kept, emptied)
-        births = [(part.split(fewer, k, [emptied], _tries(own, k), seed), k) for k in fresh]
-        births.sort(key=lambda pair: -pair[0].gain if pair[0] is not None and np.isfinite(pair[0].gain) else 0.0)
-        for birth, k in births[:MOST_EXCHANGES]:
-            worth = birth is not None and not birth.gain < 0
-            yield Proposal(
-                "exchange", part, (kept, emptied, k), held[k], birth.state if birth and worth else None,
-                float("nan") if birth is None else birth.gain,
-            )  # fmt: skip
+        births = [(k, part.split(fewer, k, [emptied], _tries(own, k), seed)) for k in others]
+        gains.update({k: float("-inf") if birth is None else birth.gain for k, birth in births})
+        worth = [(k, birth) for k, birth in births if birth and not birth.gain + loss < WORTH_EXCHANGE]
+        for k, birth in sorted(worth, key=lambda pair: _rank(pair[1].gain))[:MOST_EXCHANGES]:
+            yield Proposal("exchange", part, (kept, emptied, k), total, birth.state, birth.gain)
+        yield Proposal("exchange", part, (kept, emptied), total, None)
 
 
-def _pairs(part: Components, state: State, active: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Pairs of components that hold something, the most alike first."""
-    alike = part.likeness(state)
-    rows, columns = np.triu_indices(part.size, 1)
-    good = active[rows] & active[columns] & (alike[rows, columns] > -np.inf)
+def _rank(gain: float) -> float:
+    """The most first; what is not known is nothing."""
+    return 0.0 if np.isnan(gain) else -gain
+
+
+def _exchange_refused(own: list[MoveRecord], pair: tuple[int, int], total: float) -> bool:
+    """Whether all exchanges in the place of a pair were refused since the last move, when both held about the same."""
+    for record in reversed(own):
+        if record.accepted:
+            return False
+        if record.kind == "exchange" and record.components == pair:
+            return abs(total - record.held) <= CHANGED * record.held
+    return False
+
+
+def _pairs(alike: Floats, held: Floats) -> list[tuple[int, int]]:
+    """Pairs of components, the larger of the two first, those most alike first."""
+    rows, columns = np.triu_indices(len(held), 1)
+    good = alike[rows, columns] > -np.inf
     rows, columns = rows[good], columns[good]
     order = np.argsort(-alike[rows, columns], kind="stable")
-    return list(zip(rows[order].tolist(), columns[order].tolist(), strict=True))
+    pairs = zip(rows[order].tolist(), columns[order].tolist(), strict=True)
+    return [(i, j) if held[i] >= held[j] else (j, i) for i, j in pairs]
 
 
 def _refused(own: list[MoveRecord], kind: str, components: tuple[int, ...], held: float) -> bool:
@@ -247,6 +277,23 @@ def _tries(own: list[MoveRecord], k: int) -> int:
 
 
 # -- components whose natural parameters are sums --
+
+
+def hopeful(gains: Floats) -> Floats:
+    """What merges can gain, −∞ where it is hopeless."""
+    return np.where(gains < HOPELESS, -np.inf, gains)
+
+
+def _merges_of(parts: Stats, axes: Axes, i: int, others: npt.NDArray[np.int64]) -> Stats:
+    """What was told after the merge of one component with each of some others, along a new first axis."""
+    out = tuple(np.repeat(np.asarray(part, np.float64)[None], len(others), 0) for part in parts)
+    pairs = np.arange(len(others))
+    for part, own in zip(out, axes, strict=True):
+        for axis in own:
+            moved = np.moveaxis(part, axis + 1 if axis >= 0 else axis, 1)
+            moved[:, i] += moved[pairs, others]
+            moved[pairs, others] = 0.0
+    return out
 
 
 def moved_axes(parts: Sequence[Any], axes: Axes, change: Callable[[Any, int], None]) -> tuple[Any, ...]:
@@ -306,18 +353,25 @@ class GroupComponents(Components):
     def likeness(self, state: State) -> Floats:
         """The most that a merge can gain before the next sweep: the bound's global part, at the same memberships.
 
-        What is lost besides is the entropy of the memberships in two that are one now.
+        What is lost besides is the entropy of the memberships in two that are one now. −∞ where the loss is hopeless.
         """
         alike, active = np.full((self.size, self.size), -np.inf), np.flatnonzero(self.active(state))
-        before = self._normalizers(state)
-        for place, i in enumerate(active.tolist()):
-            for j in active[place + 1 :].tolist():
-                alike[i, j] = alike[j, i] = self._normalizers(self.merge(state, i, j)) - before
-        return alike
+        told = self.told(state)
+        before = self._normalizers({name: tuple(part[None] for part in parts) for name, parts in told.items()})
+        for place, i in enumerate(active[:-1].tolist()):
+            others = active[place + 1 :]
+            merged = {name: _merges_of(parts, self.axes[name], i, others) for name, parts in told.items()}
+            alike[i, others] = alike[others, i] = self._normalizers(merged) - before
+        return hopeful(alike)
 
-    def _normalizers(self, state: State) -> float:
-        blocks = self.problem.blocks
-        return float(sum(np.sum(blocks[name].family.log_normalizer(state.lam[name])) for name in self.axes))
+    def _normalizers(self, told: Mapping[str, Stats]) -> Floats:
+        """Σ A of what groups may have told, one way in each element of the first axis."""
+        total = np.zeros(1)
+        for name, parts in told.items():
+            lam = tuple(np.asarray(p + m, np.float64) for p, m in zip(self._prior(name), parts, strict=True))
+            found = np.asarray(self.problem.blocks[name].family.log_normalizer(lam))
+            total = total + found.reshape(len(found), -1).sum(1)
+        return total
 
     def _changed(self, state: State, change: Callable[[Any, int], None]) -> State:
         return self.at(state, {n: moved_axes(parts, self.axes[n], change) for n, parts in self.told(state).items()})

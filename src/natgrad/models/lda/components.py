@@ -14,7 +14,7 @@ import numpy.typing as npt
 import scipy.special as sp
 
 from natgrad.data.corpus import Corpus
-from natgrad.inference.moves import Birth, GroupComponents
+from natgrad.inference.moves import Birth, GroupComponents, hopeful
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.group_memory import KEY, BatchMemory, GroupMemory
 from natgrad.models.lda.parts import Local, infer_view
@@ -68,7 +68,7 @@ class TopicComponents(GroupComponents):
         for i in range(len(places) - 1):
             gain = _normalizer(rows[i] + rows[i + 1 :] - beta) + nothing - own[i] - own[i + 1 :]
             alike[places[i], places[i + 1 :]] = alike[places[i + 1 :], places[i]] = gain
-        return alike
+        return hopeful(alike)
 
     def split(self, state: State, k: int, empty: Sequence[int], number: int, seed: int) -> Birth | None:
         """The best of some numbers of topics for the words of one; what it held is shared out word by word."""

@@ -33,6 +33,11 @@ class MixtureComponents(GroupComponents):
             problem, "component", len(problem.model.alpha), {"weights": ((0,),), "components": problem.emission.axes}
         )
 
+    @property
+    def may_empty(self) -> bool:
+        """With α < 1 rows are better in few components than in many."""
+        return bool((self.problem.model.alpha < 1.0).all())
+
     def held(self, state: State) -> Floats:
         """Σ q(z)."""
         return np.asarray(state.lam["weights"][0] - self._prior("weights")[0], np.float64)
@@ -51,6 +56,8 @@ class MixtureComponents(GroupComponents):
         if len(chosen) < 2 or not weight[chosen].any():
             return None
         parts = MORE_PARTS if held[k] > 0.5 * held.sum() else PARTS
+        if len(empty) == 1:  # one place, as after a merge: the first way is along the longest axis, the next one is not
+            parts = (2,) if number % 2 == 0 else (0, 2)
         sizes = [n for n in parts if n <= min(len(empty) + 1, held[k] / LEAST_HELD)]
         best = self._best_way(problem.data.x[chosen], weight[chosen] * (held[k] / weight[chosen].sum()), sizes, rng)
         if best is None:
@@ -73,7 +80,7 @@ class MixtureComponents(GroupComponents):
         problem, rows = self.problem, standard_columns(np.asarray(x, np.float64), weight)
         found: list[tuple[float, MixtureProblem, State]] = []
         for way, size in enumerate(sizes):
-            labels = _labels(rows, weight, size, rng, along_axis=way == 0)
+            labels = None if size == 0 else _labels(rows, weight, size, rng, along_axis=way == 0)
             if labels is None:
                 continue
             # So many of them, and the weight of all others, which get nothing.
