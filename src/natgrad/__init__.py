@@ -147,7 +147,8 @@ def __getattr__(name: str) -> Any:
 
 
 def _import_networks() -> None:
-    if "natgrad.network.network" in sys.modules:  # a pause is counted as a collection, and too many of them bring a full one
+    # Each pause is counted as a collection, and too many of them bring a full one: in the first fit.
+    if "natgrad.network.network" in sys.modules:
         return
     from natgrad._imports import paused_collector
 
