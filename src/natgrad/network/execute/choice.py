@@ -20,8 +20,8 @@ SWEEPS = 60
 # Seconds of a sweep by NumPy, as measured in 2026 on two shared cores: for a product, for a number in it, for one that is read
 # through an index, for one of λ, and for a time of a chain.
 PER_PRODUCT, PER_NUMBER, PER_GATHERED, PER_HELD, PER_TIME = 6e-5, 1e-9, 7e-9, 3e-8, 1e-5
-# Seconds that JAX takes to begin, and to compile a product; what a compiled sweep takes for a row that is read through an index, and
-# the part of NumPy's seconds that it takes for the other numbers.
+# Seconds that JAX takes to begin, and to compile a product; what a compiled sweep takes for a row that is read through an index,
+# and the part of NumPy's seconds that it takes for the other numbers.
 STARTING, COMPILING, PER_ROW, COMPILED_PART = 1.5, 0.15, 1e-8, 0.25
 WORDS: dict[BackendName, str] = {"numpy": "interpreted by NumPy", "jax": "compiled by JAX"}
 
