@@ -4,6 +4,7 @@ Declare a conditionally conjugate network; every message, the natural gradient a
 steps need no step size from you, and a run that diverges is stopped with its last good state.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +151,9 @@ def __getattr__(name: str) -> Any:
 
 
 def _import_networks() -> None:
+    # Each pause is counted as a collection, and too many of them bring a full one: in the first fit.
+    if "natgrad.network.network" in sys.modules:
+        return
     from natgrad._imports import paused_collector
 
     with paused_collector():

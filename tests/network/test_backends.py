@@ -186,12 +186,12 @@ def test_the_choice_is_the_problem_s_alone_and_says_why():
     assert choose_backend(small.problem_on("numpy").plan).name == "numpy"
     chosen = choose_backend(large.problem_on("numpy").plan)
     assert chosen.name == "jax"
-    assert "compiled by JAX: 100 sweeps" in chosen.words
+    assert "compiled by JAX: 60 sweeps" in chosen.words
     assert choose_backend(large.problem_on("numpy").plan) == chosen
     with pytest.raises(ValueError, match='backend must be "numpy", "jax" or None, got \'torch\''):
         small.fit(backend="torch")
     case = CASES["scalar_mixture"]()
-    assert "interpreted by NumPy: 100 sweeps" in case.network.fit(init=case.init, max_steps=2, tol=0).trace.strategy
+    assert "interpreted by NumPy: 60 sweeps" in case.network.fit(init=case.init, max_steps=2, tol=0).trace.strategy
 
 
 @pytest.mark.parametrize(

@@ -53,13 +53,17 @@ FULL = View()
 
 
 class Piece(NamedTuple):
-    """Monomials of one term that are evaluated together; ``window`` is the label they are scanned along, if long."""
+    """Monomials of one term that are evaluated together; ``window`` is the label they are scanned along, if long.
+
+    ``symmetric`` are the nodes, with numbers of statistics, whose statistics are symmetric matrices.
+    """
 
     monomials: tuple[Monomial, ...]
     sizes: Mapping[Label, int]
     plates: tuple[str, ...]
     window: str | None = None
     chunk: int = LONGEST_CHUNK
+    symmetric: frozenset[tuple[str, int]] = frozenset()
 
 
 def read_factor(factor: Factor, moments: Moments, known: Mapping[str, Array], view: View = FULL) -> Labelled:

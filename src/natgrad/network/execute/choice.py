@@ -9,18 +9,20 @@ import math
 from typing import NamedTuple
 
 from natgrad.network.compile.plan import Plan
-from natgrad.network.compile.polynomial import Factor, Take
+from natgrad.network.compile.polynomial import Factor, Label, Take
 from natgrad.network.execute.backend import BACKENDS, Backend, BackendName
 from natgrad.network.execute.numpy_backend import NumpyBackend
 
 __all__ = ["BackendChoice", "choose_backend", "make_backend"]
 
-SWEEPS = 100
+# Sweeps of a fit: the mean of the 46 networks of `benchmarks/stopping.py`, with what is tried before and after.
+SWEEPS = 60
 # Seconds of a sweep by NumPy, as measured in 2026 on two shared cores: for a product, for a number in it, for one that is read
 # through an index, for one of λ, and for a time of a chain.
 PER_PRODUCT, PER_NUMBER, PER_GATHERED, PER_HELD, PER_TIME = 6e-5, 1e-9, 7e-9, 3e-8, 1e-5
-# Seconds that JAX takes to begin, and to compile a product.
-STARTING, COMPILING = 1.5, 0.15
+# Seconds that JAX takes to begin, and to compile a product; what a compiled sweep takes for a row that is read through an index,
+# and the part of NumPy's seconds that it takes for the other numbers.
+STARTING, COMPILING, PER_ROW, COMPILED_PART = 1.5, 0.15, 1e-8, 0.25
 WORDS: dict[BackendName, str] = {"numpy": "interpreted by NumPy", "jax": "compiled by JAX"}
 
 
@@ -35,18 +37,27 @@ def choose_backend(plan: Plan, asked: BackendName | None = None, repeats: int = 
     """The backend that was asked for, or the cheaper one; a sweep reads the plan's data, or ``repeats`` times as many."""
     if asked is not None and asked not in BACKENDS:
         raise ValueError(f'backend must be "numpy", "jax" or None, got {asked!r}')
-    products, seconds = _work(plan)
-    interpreted, compiled = SWEEPS * seconds * repeats, STARTING + COMPILING * products
+    work = _work(plan)
+    interpreted = SWEEPS * work.interpreted * repeats
+    compiled = STARTING + COMPILING * work.products + SWEEPS * work.compiled * repeats
     cheaper: BackendName = "numpy" if interpreted <= compiled else "jax"
     if asked is not None and asked != cheaper:
         return BackendChoice(asked, f"{WORDS[asked]}, as asked")
-    words = f"{SWEEPS} sweeps of {products:,} products take about {interpreted:.1g} s, and compiling {compiled:.1g} s"
+    words = f"{SWEEPS} sweeps of {work.products:,} products take about {interpreted:.1g} s, compiled {compiled:.1g} s"
     return BackendChoice(cheaper, f"{WORDS[cheaper]}: {words}")
 
 
-def _work(plan: Plan) -> tuple[int, float]:
-    """Products of a sweep, one for each factor of a hidden node in each monomial, and the seconds that NumPy takes for them."""
-    count, seconds = 0, 0.0
+class _Work(NamedTuple):
+    """Products of a sweep, one for each factor of a hidden node in each monomial, and seconds of a sweep by either backend."""
+
+    products: int
+    interpreted: float
+    compiled: float
+
+
+def _work(plan: Plan) -> _Work:
+    count, seconds, rows = 0, 0.0, 0
+    through_indices = 0.0
     for name, block in plan.blocks.items():
         node, turns = plan.nodes[name], block.n_columns
         seconds += PER_HELD * sum(math.prod(shape) for shape in node.stat_shapes())
@@ -67,8 +78,18 @@ def _work(plan: Plan) -> tuple[int, float]:
             # One column of a product is a part of it; elements of one colour are not.
             numbers *= 1 if block.column_axis is not None else turns
             count += products
-            seconds += PER_PRODUCT * products * turns + PER_NUMBER * numbers + PER_GATHERED * read * turns
-    return count, seconds
+            rows += turns * sum(math.prod(term.sizes[label] for label in _taken(factor)) for factor in gathered)
+            through_indices += PER_GATHERED * read * turns
+            seconds += PER_PRODUCT * products * turns + PER_NUMBER * numbers
+    dense = COMPILED_PART * max(
+        0.0, seconds - PER_PRODUCT * count
+    )  # calls of NumPy are what a compiled sweep has none of
+    return _Work(count, seconds + through_indices, dense + PER_ROW * rows)
+
+
+def _taken(factor: Factor) -> set[Label]:
+    """The labels of the indices that a factor is read through."""
+    return {label for axis in factor.axes if isinstance(axis, Take) for label in axis.labels}
 
 
 def make_backend(name: BackendName) -> Backend:

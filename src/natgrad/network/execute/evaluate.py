@@ -15,6 +15,7 @@ from jax import lax
 from natgrad.network.compile.polynomial import Factor, Label, Monomial, Take
 from natgrad.network.execute.addressing import COEFFICIENTS, FULL, SAMPLE, Labelled, View, address, index_factor
 from natgrad.network.execute.contraction import aligned, contract
+from natgrad.network.execute.packing import Symmetric, packed_factors
 
 __all__ = ["Column", "evaluate"]
 
@@ -40,6 +41,7 @@ def evaluate(
     view: View = FULL,
     column: Column | None = None,
     reading: tuple[str, int, tuple[Array, ...]] | None = None,
+    symmetric: Symmetric = frozenset(),
 ) -> Array:
     """Σ over monomials of coefficient · product of factors, summed over every axis of the view.
 
@@ -53,9 +55,14 @@ def evaluate(
             cache[factor] = _read(factor, moments, known, view, column, reading)
         return cache[factor]
 
+    def stats(factor: Factor) -> Array:
+        return _stats(factor, moments, reading)[factor.stat]
+
     total: Array = 0.0
     for monomial in monomials:
-        factors = [labelled(factor) for factor in monomial.factors]
+        factors = packed_factors(monomial, symmetric, stats, known, view, labelled)
+        if factors is None:
+            factors = [labelled(factor) for factor in monomial.factors]
         if view.weight is not None:
             factors.append(view.weight)
         present = {label for factor in factors for label in factor.labels}
@@ -77,9 +84,7 @@ def _read(
     """One factor as an array with its labels: gathers carried out, the window cut, the column put in."""
     if factor.known:
         return address(known[factor.source], factor, known, view)
-    stats = moments[factor.source]
-    if reading is not None and reading[:2] == (factor.source, factor.occurrence):
-        stats = reading[2]
+    stats = _stats(factor, moments, reading)
     whole = address(stats[factor.stat], factor, known, view)
     if column is None or column.node != factor.source:
         return whole
@@ -105,6 +110,13 @@ def _read(
     place = whole.labels.index(label)
     piece = jnp.transpose(part.array, [part.labels.index(name) for name in whole.labels if name != label])
     return Labelled(lax.dynamic_update_index_in_dim(whole.array, piece, column.number, place), whole.labels)
+
+
+def _stats(factor: Factor, moments: Moments, reading: tuple[str, int, tuple[Array, ...]] | None) -> tuple[Array, ...]:
+    """The statistics of a random factor's node."""
+    if reading is not None and reading[:2] == (factor.source, factor.occurrence):
+        return reading[2]
+    return moments[factor.source]
 
 
 def _places(factor: Factor, position: int, known: Mapping[str, Array], view: View) -> Labelled | None:

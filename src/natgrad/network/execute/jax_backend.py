@@ -43,13 +43,16 @@ class JaxBackend:
 
     def value(self, piece: Piece, moments: Moments, known: Known, view: View = FULL) -> Array:
         if piece.window is None:
-            return evaluate(piece.monomials, piece.sizes, piece.plates, moments, known, view)
+            return evaluate(piece.monomials, piece.sizes, piece.plates, moments, known, view, symmetric=piece.symmetric)
         label = piece.window
         starts, size, fresh = _windows(piece.sizes[label], piece.chunk)
 
         def chunk(total: Array, entry: tuple[Array, Array]) -> tuple[Array, None]:
             here = View(weight=Labelled(entry[1], (label,)), window=(label, entry[0], size))
-            return total + evaluate(piece.monomials, piece.sizes, piece.plates, moments, known, here), None
+            value = evaluate(
+                piece.monomials, piece.sizes, piece.plates, moments, known, here, symmetric=piece.symmetric
+            )
+            return total + value, None
 
         return lax.scan(chunk, jnp.zeros(()), (jnp.asarray(starts), jnp.asarray(fresh)))[0]
 
@@ -75,7 +78,9 @@ class JaxBackend:
                 reading = (name, occurrence, own)
             else:
                 here = {**moments, name: own}
-            return evaluate(piece.monomials, piece.sizes, piece.plates, here, known, view, part, reading)
+            return evaluate(
+                piece.monomials, piece.sizes, piece.plates, here, known, view, part, reading, piece.symmetric
+            )
 
         if piece.window is None:
             gradient: Stats = jax.grad(value)(stats, view)

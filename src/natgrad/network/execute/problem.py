@@ -36,6 +36,7 @@ from natgrad.network.execute.interpreted_sweep import Interpreter
 from natgrad.network.execute.joint import JointMeans
 from natgrad.network.execute.local import solve_rows
 from natgrad.network.execute.program import Program
+from natgrad.network.execute.repeated import Repeated
 from natgrad.network.execute.state_rotation import rotation_of
 from natgrad.network.execute.updates import (
     blended_block,
@@ -173,11 +174,17 @@ class NetworkProblem(EdgeProblem):
         if exact and self.interpreter is not None:
             return self._possible(self.interpreter.sweep(state, order), state)
         function = self.compiled(("sweep", order, exact), lambda: self._sweep(order, exact))
-        lam, mu, numbers = function(state.lam, state.mu, rho)
+        lam, mu, numbers = function(self.repeated.once(state.lam, order) if exact else state.lam, state.mu, rho)
         bound, *rest = np.asarray(numbers)  # one transfer for all of them
+        lam = self.repeated.for_all(lam, order) if exact else lam
         info = {name: BlockInfo(rest[2 * i] == 1.0, rest[2 * i + 1]) for i, name in enumerate(order)}
         new = State(lam, mu, state.t + 1, state.memory)
         return self._possible(SweepResult(new, float(bound), info), state)
+
+    @cached_property
+    def repeated(self) -> Repeated:
+        """λ that is the same for many elements, and goes through a compiled sweep once."""
+        return Repeated(self.program)
 
     def _possible(self, result: SweepResult, before: State) -> SweepResult:
         """The start may rule out more than the data do; a second sweep may not, nor one that reads nothing of the start."""
@@ -328,6 +335,7 @@ class NetworkProblem(EdgeProblem):
                 else:
                     update = updated_in_turn(program, block, lam, mu, rho, known, ending[name])
                 lam[name], mu[name], info[name], gained = update
+                lam[name] = self.repeated.shortened(name, lam[name]) if exact else lam[name]
                 total = total + gained
             flat = [
                 entry for name in order for entry in (info[name].valid.astype(total.dtype), info[name].relative_change)

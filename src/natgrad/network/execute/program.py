@@ -49,7 +49,14 @@ class Program:
         self.plan, self.backend = plan, backend
         self.known: dict[str, npt.NDArray[Any]] = dict(plan.known)
         self._monomials = {name: term.monomials for name, term in plan.terms.items()}
+        self.symmetric: frozenset[tuple[str, int]] = frozenset()
         if backend.name == "jax":
+            self.symmetric = frozenset(
+                (name, stat)
+                for name, block in plan.blocks.items()
+                for stat, is_symmetric in enumerate(block.family.symmetric)
+                if is_symmetric
+            )
             self._monomials, self.known[COEFFICIENTS] = _with_places(self._monomials)
         self._recipes: dict[str, tuple[list[Factor], tuple[Label, ...]]] = {}
         self._folded: dict[tuple[str, frozenset[str]], tuple[Monomial, ...]] = {}
@@ -73,10 +80,13 @@ class Program:
         long = tuple(m for m in monomials if longest in m.labels)
         width = max((_width(m, longest, term.sizes) for m in long), default=0)
         if longest is None or term.sizes[longest] * width <= 4 * CHUNK_NUMBERS:
-            return [Piece(monomials, term.sizes, term.plates, None)]
+            return [Piece(monomials, term.sizes, term.plates, symmetric=self.symmetric)]
         chunk = min(max(CHUNK_NUMBERS // width, SHORTEST_CHUNK), LONGEST_CHUNK)
         short = tuple(m for m in monomials if longest not in m.labels)
-        found = [Piece(long, term.sizes, term.plates, longest, chunk), Piece(short, term.sizes, term.plates, None)]
+        found = [
+            Piece(long, term.sizes, term.plates, longest, chunk, self.symmetric),
+            Piece(short, term.sizes, term.plates, symmetric=self.symmetric),
+        ]
         return [piece for piece in found if piece.monomials]
 
     def dropped(self, block: Block, term: PlannedTerm) -> frozenset[str]:

@@ -16,6 +16,7 @@ __all__ = [
     "put_column",
     "relative_change",
     "settle",
+    "shortened",
     "take_column",
 ]
 
@@ -38,7 +39,7 @@ def settle(on: Backend, block: Block, lam: Stats, target: Stats, shared: tuple[t
     ``shared`` lists, for each statistic, the plates along which its target is the same for every element (the precision of
     the scores of a PCA without missing data): one element is then factorised for all.
     """
-    short, before = (_shortened(target, shared), _shortened(lam, shared)) if any(shared) else (target, lam)
+    short, before = (shortened(target, shared), shortened(lam, shared)) if any(shared) else (target, lam)
     fresh, entropy = block.family.moments_entropy(short)
     if any(shared):
         fresh = tuple(on.xp.broadcast_to(f, t.shape) for f, t in zip(fresh, target, strict=True))
@@ -48,7 +49,7 @@ def settle(on: Backend, block: Block, lam: Stats, target: Stats, shared: tuple[t
     return target, fresh, entropy, info
 
 
-def _shortened(stats: Stats, shared: tuple[tuple[int, ...], ...]) -> Stats:
+def shortened(stats: Stats, shared: tuple[tuple[int, ...], ...]) -> Stats:
     """One element in place of all along the shared plates of each statistic."""
     short = []
     for stat, axes in zip(stats, shared, strict=True):

@@ -212,7 +212,7 @@ def _clusters(data: tuple[Floats, Floats], n: int, rng: np.random.Generator) -> 
         return None
     chosen = own if len(own) <= MOST_ROWS else rng.choice(own, MOST_ROWS, replace=False)
     found: npt.NDArray[np.int64] = nearest(rows, k_means(rows[chosen], n, rng))
-    return found if len(np.unique(found[own])) == n else None
+    return found if len(set(found[own].tolist())) == n else None
 
 
 def moves_of(problem: NetworkProblem, asked: Any, order: tuple[str, ...]) -> Moves | None:

@@ -1,0 +1,78 @@
+"""What a compiled sweep packs, and what travels through it once: the same numbers as without."""
+
+import jax
+import numpy as np
+import pytest
+
+import natgrad as ng
+from natgrad._jax import in_64_bits
+from natgrad.network.compile.polynomial import Factor, Mark, Monomial, Take
+from natgrad.network.execute.evaluate import evaluate
+from natgrad.network.execute.packing import packed_factors
+from natgrad.network.execute.repeated import Repeated
+
+FIRST, SECOND, GATE = Mark("i", 0), Mark("i", 1), Mark("gate", 2)
+LAM = Factor("lam", 0, (GATE, FIRST, SECOND), known=False)
+Z = Factor("z", 0, ("point", GATE), known=False)
+X = [Factor("x", 0, ("point", label), known=True) for label in (FIRST, SECOND)]
+SIZES, SYMMETRIC = {"point": 6, GATE: 2, FIRST: 3, SECOND: 3}, frozenset({("lam", 0)})
+
+
+def value(monomial, moments, known, symmetric):
+    return evaluate((monomial,), SIZES, ("point",), moments, known, symmetric=symmetric)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2)])
+def test_a_packed_square_has_the_value_and_the_symmetric_gradient_of_the_sum(order, rng):
+    matrix = rng.normal(size=(2, 3, 3))
+    known, z = {"x": rng.normal(size=(6, 3))}, rng.dirichlet(np.ones(2), 6)
+    monomial = Monomial(-0.5, tuple([LAM, *X, Z][n] for n in order))
+
+    def both(lam, z):
+        stats = {"lam": (lam,), "z": (z,)}
+        return value(monomial, stats, known, frozenset()), value(monomial, stats, known, SYMMETRIC)
+
+    with in_64_bits():
+        (plain, packed), gradients = jax.jit(lambda *args: (both(*args), jax.jacrev(both, (0, 1))(*args)))(matrix, z)
+    # The first of each pair as it is, the second packed.
+    (by_lam, by_z), (packed_lam, packed_z) = jax.tree.map(np.asarray, gradients)
+    np.testing.assert_allclose(packed, plain, rtol=1e-13)
+    np.testing.assert_allclose(packed_lam, 0.5 * (by_lam + np.swapaxes(by_lam, 1, 2)), rtol=1e-13)
+    np.testing.assert_allclose(packed_lam, np.swapaxes(packed_lam, 1, 2), rtol=1e-15)
+    np.testing.assert_allclose(packed_z, by_z, rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [
+        pytest.param((LAM, X[0], Factor("other", 0, ("point", SECOND), known=True), Z), id="two different arrays"),
+        pytest.param((LAM, X[0], Factor("x", 0, ("point", SECOND), known=False), Z), id="a random one"),
+        pytest.param((LAM, X[0], Factor("x", 0, (Take("n", ("point",)), SECOND), known=True), Z), id="another row"),
+        pytest.param((LAM, Factor("mu", 1, (GATE, FIRST, SECOND), known=False), Z), id="two matrices"),
+        pytest.param(
+            (Factor("pairs", 2, (GATE, FIRST, SECOND), known=False), *X, Z), id="a table that is not symmetric"
+        ),
+        pytest.param((Factor("lam", 0, (FIRST, FIRST, SECOND), known=False), *X), id="a label twice"),
+    ],
+)
+def test_what_is_no_square_is_left_as_it_is(factors):
+    def asked(factor):
+        raise AssertionError(factor)
+
+    assert packed_factors(Monomial(1.0, factors), SYMMETRIC, asked, {}, None, asked) is None
+
+
+def test_precisions_that_rows_share_travel_once(rng):
+    row, column = ng.Plate("row", 5), ng.Plate("column", 4)
+    w = ng.MultivariateNormal("w", np.zeros(2), np.eye(2), plate=column)
+    x = ng.MultivariateNormal("x", np.zeros(2), np.eye(2), plate=row)
+    network = ng.Network(ng.Normal("y", ng.dot(w, x), 1.0, plate=(row, column), observed=rng.normal(size=(5, 4))))
+    problem = network.problem_on("numpy")
+    repeated = Repeated(problem.program)
+    assert repeated.plates["x"] == ((), (0,))
+    state = network.fit(max_steps=2, tol=0, backend="numpy", verbose=False).state
+    short = repeated.once(state.lam, ("x",))
+    assert short["x"][1].shape == (1, 2, 2)
+    assert short["w"] is state.lam["w"]  # a sweep of x alone leaves it as it is
+    for part, whole in zip(repeated.for_all(short, ("x",))["x"], state.lam["x"], strict=True):
+        np.testing.assert_allclose(part, whole, rtol=1e-13)
