@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from natgrad.errors import NotAdditive
 from natgrad.inference.problem import GlobalResult, GroupProblem, GroupResult, State
-from natgrad.network.bind.chunk_program import ChunkProgram, Told
-from natgrad.network.bind.chunked import Chunked, ChunkedEdges, summed
+from natgrad.network.bind.chunk_program import ChunkProgram
+from natgrad.network.bind.chunked import Chunked, ChunkedEdges
 from natgrad.network.bind.chunks import Chunks
+from natgrad.network.bind.windows import Told, summed
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend
 from natgrad.network.execute.updates import blended_block
@@ -78,7 +79,7 @@ class ChunkGroups(Chunked, GroupProblem):
     def _noted(self, key: Any, told: Told) -> Told:
         """What a chunk tells, kept as long as there is room for that of all."""
         self.n_read += 1
-        if self.n_groups * sum(part.nbytes for (part,) in told.parts.values()) <= TOLD:
+        if self.n_groups * told.nbytes <= TOLD:
             self.told[key] = told
         return told
 

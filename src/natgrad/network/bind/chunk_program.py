@@ -14,25 +14,19 @@ import numpy as np
 
 from natgrad.inference.problem import Sampled
 from natgrad.network.bind.chunks import Known
+from natgrad.network.bind.windows import Told, Window, Windows
 from natgrad.network.compile.plan import Plan, weight_key
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.exact_updates import updated_in_turn
 from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["ChunkProgram", "ReadyChunk", "Told"]
+__all__ = ["ChunkProgram", "ReadyChunk"]
 
 Stats = tuple[Any, ...]
 Moments = Mapping[str, Stats]
 # Rounds over hidden nodes of a row that read one another, at most, and the change of a moment below which they have settled: far
 # below what is promised for chunks of different sizes.
 MOST_ROUNDS, SETTLED = 500, 1e-14
-
-
-class Told(NamedTuple):
-    """What a chunk tells: arrays by name, and a number (entropies and values of terms)."""
-
-    parts: dict[str, Stats]
-    value: float
 
 
 class ReadyChunk(NamedTuple):
@@ -67,6 +61,7 @@ class ChunkProgram:
         # A chain lies along rows, though its term does not.
         self.rows = tuple(name for name in plan.terms if any(p.name == plate for p in plan.nodes[name].plates))
         self.above = tuple(name for name in plan.terms if name not in self.rows)
+        self.windows = Windows(plan, local, plate, self.rows)
         # Without neighbours among themselves, one update given the globals is exact.
         self.meet = any(self.problem.neighbours(name) & set(local) for name in local)
         with self.on.running():
@@ -81,9 +76,10 @@ class ChunkProgram:
             return self._functions[key](*arguments)
 
     def arrays(self, known: Known) -> dict[str, Any]:
-        """The arrays of a chunk where the backend wants them, folded."""
+        """The arrays of a chunk where the backend wants them, folded, with its windows."""
         with self.on.running():
-            return {key: self.on.put(array) for key, array in self.program.with_data(known).items()}
+            cut = self.windows.cut(self.program.with_data(known))
+            return {key: self.on.put(array) for key, array in cut.items()}
 
     def ready(self, known: Known) -> ReadyChunk:
         """A chunk with its arrays; one with a plan of its own, a chain's, has its own program."""
@@ -91,7 +87,8 @@ class ChunkProgram:
         if known.plan is not None:
             plan = replace(known.plan, known=dict(known))
             own = ChunkProgram(plan, self.local, self.plate, self.on.name)
-        return ReadyChunk(own, own.arrays(known), tuple(known))
+        arrays = own.arrays(known)
+        return ReadyChunk(own, arrays, (*known, *(key for key in own.windows.window_keys if key in arrays)))
 
     def solved(self, mu: Moments, known: Any) -> tuple[dict[str, Stats], Any]:
         """Moments of the hidden nodes of a chunk's rows, given the globals, and their entropy; to be traced."""
@@ -138,13 +135,18 @@ class ChunkProgram:
 
         def build() -> Callable[..., Any]:
             def function(mu: Any, known: Any) -> Any:
-                local, entropy = self.solved(mu, known)
-                return self.summary.whole_statistics(local, known), entropy
+                local, entropy = self.solved(self.windows.moments(mu, known, self.on.xp), known)
+                return self.summary.whole_statistics(local, known, self.windows.widths(known)), entropy
 
             return function
 
         stats, entropy = self.call("statistics", build, mu, known)
-        return Told({key: (np.asarray(value),) for key, value in stats.items()}, float(entropy))
+        plates = self.summary.plates
+        cut = {
+            key: self.windows.trimmed_along({plates[key]: 0} if key in plates else {}, (value,), known)
+            for key, value in stats.items()
+        }
+        return _told(cut, float(entropy))
 
     # -- not additive --
 
@@ -166,8 +168,8 @@ class ChunkProgram:
 
         def build() -> Callable[..., Any]:
             def function(before: Any, mu: Any, column: Any, known: Any) -> Any:
-                local, entropy = self.solved(before, known)
-                here = {**mu, **local}
+                local, entropy = self.solved(self.windows.moments(before, known, self.on.xp), known)
+                here = {**self.windows.moments(mu, known, self.on.xp), **local}
                 parts = {
                     name: self.program.target(self.plan.blocks[name], here, known, rows, (), column) for name in names
                 }
@@ -183,16 +185,17 @@ class ChunkProgram:
         number = None if column is None else np.int32(column)
         key = ("messages", names, column is not None, valued, rows)
         parts, total = self.call(key, build, before, mu, number, known)
-        return Told({name: tuple(map(np.asarray, part)) for name, part in parts.items()}, float(total))
+        return _told({name: self.windows.trimmed(name, part, known) for name, part in parts.items()}, float(total))
 
-    def sampled(self, known: Mapping[str, Any], mu: Moments, name: str, sample: Sampled, column: int | None) -> Stats:
+    def sampled(self, known: Mapping[str, Any], mu: Moments, name: str, sample: Sampled, column: int | None) -> Told:
         """What some elements of a term of rows tell a global."""
         layout = sample.layout
 
         def build() -> Callable[..., Any]:
             def function(mu: Any, arrays: Any, column: Any, known: Any) -> Any:
-                local, _ = self.solved(mu, known)
-                here = {**mu, **local}
+                cut = self.windows.moments(mu, known, self.on.xp)
+                local, _ = self.solved(cut, known)
+                here = {**cut, **local}
                 rebuilt = Sampled.rebuilt(layout, arrays)
                 return self.program.target(self.plan.blocks[name], here, known, (), [rebuilt], column)
 
@@ -200,4 +203,10 @@ class ChunkProgram:
 
         number = None if column is None else np.int32(column)
         parts = self.call(("sampled", name, layout, column is not None), build, mu, sample.arrays, number, known)
-        return tuple(map(np.asarray, parts))
+        return _told({name: self.windows.trimmed(name, parts, known)}, 0.0)
+
+
+def _told(found: Mapping[str, tuple[Stats, tuple[Window, ...]]], value: float) -> Told:
+    """Arrays with their windows, as what a chunk tells."""
+    windows = {key: own for key, (_, own) in found.items() if own}
+    return Told({key: stats for key, (stats, _) in found.items()}, value, windows)

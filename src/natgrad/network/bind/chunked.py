@@ -27,12 +27,13 @@ from natgrad.inference.problem import (
     State,
     SweepResult,
 )
-from natgrad.network.bind.chunk_program import ChunkProgram, Told
+from natgrad.network.bind.chunk_program import ChunkProgram
 from natgrad.network.bind.chunks import Chunks
 from natgrad.network.bind.sharing import shards_of, visit_shard
+from natgrad.network.bind.windows import Told, summed
 from natgrad.network.execute.updates import blended_block, choose, put_column, take_column
 
-__all__ = ["Chunked", "ChunkedEdges", "summed"]
+__all__ = ["Chunked", "ChunkedEdges"]
 
 Stats = tuple[Any, ...]
 Moments = Mapping[str, Stats]
@@ -282,18 +283,3 @@ def _plain(tree: Any) -> Any:
     if isinstance(tree, tuple):
         return tuple(_plain(part) for part in tree)
     return np.asarray(tree) if hasattr(tree, "__array__") else tree
-
-
-def summed(told: Iterator[Told]) -> Told:
-    """What some chunks tell, added up in their order."""
-    total: Told | None = None
-    for part in told:
-        if total is None:
-            total = part
-            continue
-        parts = {
-            key: tuple(a + b for a, b in zip(value, part.parts[key], strict=True)) for key, value in total.parts.items()
-        }
-        total = Told(parts, total.value + part.value)
-    assert total is not None
-    return total

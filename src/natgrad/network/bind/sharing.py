@@ -10,8 +10,9 @@ import numpy as np
 
 from natgrad.data.mapped import file_identity
 from natgrad.inference.executors.threads import ShardSpec
-from natgrad.network.bind.chunk_program import ChunkProgram, Told
+from natgrad.network.bind.chunk_program import ChunkProgram
 from natgrad.network.bind.chunks import Chunks, Known
+from natgrad.network.bind.windows import Told
 from natgrad.network.compile.plan import Plan
 from natgrad.network.execute.backend import BackendName
 

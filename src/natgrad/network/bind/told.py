@@ -16,7 +16,7 @@ from natgrad.inference.steppers.group_memory import KEY, GroupMemory, cut_of, re
 from natgrad.inference.steppers.groups import GroupStepper, WholePasses
 from natgrad.network.bind.build import Domain
 from natgrad.network.bind.chunk_groups import ChunkGroups
-from natgrad.network.bind.chunk_program import Told
+from natgrad.network.bind.windows import Told, Window
 
 __all__ = ["carry_over", "with_memory"]
 
@@ -54,14 +54,18 @@ def _level_axes(problem: ChunkGroups) -> dict[str, str] | None:
 
 
 def _moved(told: Told, axes: dict[str, str], before: Domain, after: Domain) -> Told:
-    parts = {}
+    parts, windows = {}, {}
     for key, (array,) in told.parts.items():
-        if key in axes:
+        if key in told.windows:
+            (window,), old, new = told.windows[key], before.levels[axes[key]], after.levels[axes[key]]
+            codes = new.find(old.ids[window.levels])
+            array, windows[key] = array[codes >= 0], (Window(0, codes[codes >= 0], len(new.ids)),)
+        elif key in axes:
             codes = before.levels[axes[key]].find(after.levels[axes[key]].ids)
             if len(codes) != len(array) or not np.array_equal(codes, np.arange(len(array))):
                 array = np.where((codes >= 0).reshape(-1, *(1,) * (array.ndim - 1)), array[np.maximum(codes, 0)], 0.0)
         parts[key] = (array,)
-    return Told(parts, told.value)
+    return Told(parts, told.value, windows)
 
 
 def with_memory(problem: Any, stepper: Any, state: State, seed: int) -> State:

@@ -155,8 +155,20 @@ class Summary:
                 found[_key(sample.term, number)] = array
         return found
 
-    def whole_statistics(self, local: Moments, known: Mapping[str, Array]) -> dict[str, Array]:
-        """S of all elements that a plan has."""
+    @property
+    def plates(self) -> dict[str, str]:
+        """The plate whose elements the first axis of each sum by an index is."""
+        return {
+            _key(term, number): entry.plate
+            for term, entries in self.entries.items()
+            for number, entry in enumerate(entries)
+            if entry.plate is not None
+        }
+
+    def whole_statistics(
+        self, local: Moments, known: Mapping[str, Array], widths: Mapping[str, int] | None = None
+    ) -> dict[str, Array]:
+        """S of all elements that a plan has; ``widths`` are the elements of plates that are cut to those read here."""
         on, found = self.problem.backend, {}
         for term, entries in self.entries.items():
             plate = self.plate_of[term]
@@ -171,6 +183,7 @@ class Summary:
                     array = on.contract(entry.kept, factors)
                 else:
                     index, size = entry.scatter
+                    size = size if widths is None or entry.plate is None else widths.get(entry.plate, size)
                     rows = on.contract((plate, *entry.kept), factors)
                     array = rows if index is None else on.segment_sum(rows, known[index], size)
                 found[_key(term, number)] = array
