@@ -12,14 +12,16 @@ endif
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 WORKERS ?= 2
+# Without compiled modules on disk, both workers and every process that a test starts would compile natgrad and the tests anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test kernels coverage oldest lint format docs bench slow examples notebooks gallery clean
+.PHONY: help demo test tests kernels coverage oldest lint format docs bench slow examples notebooks gallery clean
 
 help:
 	@echo "make demo    fit a model and show the result"
-	@echo "make test    lint, types, import layers and the fast tests"
-	@echo "make coverage  the fast tests, and which lines they run"
+	@echo "make test    lint, types, import layers and the fast tests, and how much of natgrad they run"
+	@echo "make coverage  the fast tests, and which lines they do not run (slower)"
 	@echo "make oldest  the fast tests with the lowest versions that pyproject.toml allows"
 	@echo "make slow    the statistical and large tests"
 	@echo "make lint    style, types and import layers only"
@@ -34,14 +36,18 @@ help:
 demo: $(VENV)/.dev
 	@$(BIN)/python -m natgrad.demo
 
-# The kernels are compiled while the linters run; then neighbours among the tests share what JAX compiles.
+# Two cores are never idle: the types are checked beside everything else, and the kernels are compiled in two halves before the
+# tests, so that no two workers compile the same. The tests say which statements they ran (tests/blocks.py).
 test: $(VENV)/.dev
-	@$(MAKE) --no-print-directory --jobs=2 lint kernels
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	@$(MAKE) --no-print-directory --jobs=2 lint tests
+
+tests: kernels
+	NATGRAD_COVERAGE=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # What is compiled already is read from disk, which takes two seconds.
 kernels: $(VENV)/.dev
-	@PYTHONPATH=tests $(BIN)/python tests/kernels/without_compiler.py
+	@PYTHONPATH=tests $(BIN)/python tests/kernels/without_compiler.py --half 0 & first=$$!; \
+	  PYTHONPATH=tests $(BIN)/python tests/kernels/without_compiler.py --half 1 && wait $$first
 
 # Python 3.11 traces every line, which takes 40 % more processor time; 3.12 and newer are asked by the interpreter itself.
 coverage: $(VENV)/.dev

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Small fitted models and a folder of files, for the tests of pages, commands and papers.
-pytest_plugins = ["small_models"]
+# What the tests run (first: it is there before natgrad is), what is collected, and small fitted models and a folder of files, for
+# the tests of pages, commands and papers.
+pytest_plugins = ["blocks", "collecting", "small_models"]
 
 ROOT = Path(__file__).resolve().parents[1]
 SEED = int(os.environ.get("NATGRAD_TEST_SEED", "0"))

@@ -4,8 +4,8 @@ Compiled code reads and writes past the end of an array without a word; NumPy ra
 against its slow twin, and in tiny fits, against the arrays that compiled kernels gave (a file, the argument of the script). A
 kernel that nothing calls is an error, too.
 
-Without an argument the script compiles what users' first fits compile, once: `make test` does so while the linters run, so that
-no two workers compile the same.
+With ``--half 0`` and ``--half 1`` the script compiles what users' first fits compile, once: `make test` does so in two processes
+before the tests, so that no two workers compile the same.
 """
 
 import ast
@@ -99,10 +99,15 @@ def paths_are_drawn_with_their_probabilities() -> None:
 
 def fits() -> dict[str, np.ndarray]:
     """Tiny fits of all ready models that have kernels: whatever is compiled takes part in one of them."""
-    rng = np.random.default_rng(0)
+    found = {**fits_of_tables(), **fits_of_sequences()}
+    return {name: np.asarray(array, dtype=np.float64) for name, array in found.items()}
+
+
+def fits_of_tables() -> dict[str, object]:
+    """Factorisations, and topics of documents."""
+    rng, quiet, found = np.random.default_rng(0), {"seed": 0, "verbose": False}, {}
     table = np.where(rng.random((7, 6)) < 0.8, rng.integers(0, 4, (7, 6)).astype(float), np.nan)
-    counts, series = rng.poisson(0.7, (8, 9)), rng.normal(size=(25, 2)) + np.repeat([0, 3, 0, 3, 0], 5)[:, None]
-    quiet, found = {"seed": 0, "verbose": False}, {}
+    counts = rng.poisson(0.7, (8, 9))
     for likelihood in ("gaussian", "bernoulli", "poisson"):
         values = np.where(np.isnan(table), np.nan, 1.0) if likelihood == "bernoulli" else table
         model = ng.MatrixFactorization(2, likelihood=likelihood, max_steps=2, **quiet).fit(values)
@@ -117,11 +122,18 @@ def fits() -> dict[str, np.ndarray]:
     found["lda, gibbs"] = (
         ng.LDA(3, max_passes=2, finish="gibbs", finish_sweeps=4, learn_priors=True, **quiet).fit(counts).components_
     )
+    return found
+
+
+def fits_of_sequences() -> dict[str, object]:
+    """Hidden Markov models."""
+    rng, quiet, found = np.random.default_rng(1), {"seed": 0, "verbose": False}, {}
+    series = rng.normal(size=(25, 2)) + np.repeat([0, 3, 0, 3, 0], 5)[:, None]
     found["hmm"] = ng.GaussianHMM(2, n_init=1, max_passes=3, **quiet).fit(series).means_
     found["hmm, codes"] = (
         ng.CategoricalHMM(2, n_init=1, max_passes=3, **quiet).fit(series[:, :1] > 1).predict(series[:, :1] > 1)
     )
-    return {name: np.asarray(array, dtype=np.float64) for name, array in found.items()}
+    return found
 
 
 def kernel_functions() -> set[tuple[str, str]]:
@@ -158,25 +170,27 @@ def main(compiled: str) -> None:
     assert not missing, f"no comparison calls {', '.join(missing)}"
 
 
-def compile_all() -> None:
+def compile_half(half: int) -> None:
     """Have on disk what the tests call: whatever takes part in fits, subchains and single documents."""
-    rng = np.random.default_rng(0)
+    rng, quiet = np.random.default_rng(0), {"seed": 0, "verbose": False}
     with never_plain():
-        fits()
-        series, quiet = rng.normal(size=(300, 1)), {"seed": 0, "verbose": False, "n_init": 1}
+        if half == 0:
+            fits_of_tables()
+            ratings = ng.data.make_ratings(12, 10, 60).ratings
+            bare = {"biases": False, "learn_noise": False, "learn_priors": False, "factorized": True, "max_steps": 1}
+            ng.MatrixFactorization(2, **bare, **quiet).fit(ratings)
+            likes = ng.Ratings(ratings.users, ratings.items, (ratings.values > np.median(ratings.values)) * 1.0)
+            ng.MatrixFactorization(2, likelihood="bernoulli", max_steps=1, **quiet).fit(likes)
+            model, counts = ng.LDA(3, max_passes=2, **quiet), rng.poisson(0.7, (8, 9))
+            model.fit(counts).transform(counts)
+            model.infer(counts[0])
+            return
+        fits_of_sequences()
+        series = rng.normal(size=(300, 1))
         for settings in ({"buffer": "grow"}, {"buffer": None}):
-            subchains = {"method": ng.SVI({"subchain": 3}), "subchain_length": 16, "max_passes": 1}
+            subchains = {"method": ng.SVI({"subchain": 3}), "subchain_length": 16, "max_passes": 1, "n_init": 1}
             ng.GaussianHMM(2, **subchains, **settings, **quiet).fit(series).predict(series)
-        ratings = ng.data.make_ratings(12, 10, 60).ratings
-        bare = {"biases": False, "learn_noise": False, "learn_priors": False, "factorized": True, "max_steps": 1}
-        ng.MatrixFactorization(2, verbose=False, **bare).fit(ratings)
-        likes = ng.Ratings(ratings.users, ratings.items, (ratings.values > np.median(ratings.values)) * 1.0)
-        ng.MatrixFactorization(2, verbose=False, likelihood="bernoulli", max_steps=1).fit(likes)
-        counts = rng.poisson(0.7, (8, 9))
-        model = ng.LDA(3, max_passes=2, seed=0, verbose=False).fit(counts)
-        model.transform(counts)
-        model.infer(counts[0])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1]) if len(sys.argv) > 1 else compile_all()
+    compile_half(int(sys.argv[2])) if sys.argv[1] == "--half" else main(sys.argv[1])
