@@ -138,10 +138,12 @@ class SideRatings:
 
     def swept(self, sent: SweepInputs, lam: Pair) -> Moved:
         """As `sweep`, here, with the moments of the other side packed."""
-        new = empty_rows(*lam[0].shape)
+        new, width = empty_rows(*lam[0].shape), sent.tell.shape[1]
         numbers = sent.own_weight, sent.prior, sent.pull, sent.tau, self.biased, sent.rho
         for pieces, sums in self._gathered(sent.tell, sent.other_weight, lam[0].shape[1]):
-            self._run(kernels.sweep_rows, sent.tell.shape[1], pieces, sums, *numbers, *lam, *new.lam, *new.mu, new.log_det, new.errors)
+            self._run(
+                kernels.sweep_rows, width, pieces, sums, *numbers, *lam, *new.lam, *new.mu, new.log_det, new.errors
+            )
         return new
 
     def errors(self, own: Pair, other: Pair, other_weight: Floats) -> Floats:
@@ -172,13 +174,24 @@ class SideRatings:
         if of_users:
             for pieces, forms in self._runs(width, width):
                 self._run(
-                    moments_of_rows, width, pieces, *self.rows[:2], *user, self.biased, aligned(other), block, forms, *out
+                    moments_of_rows,
+                    width,
+                    pieces,
+                    *self.rows[:2],
+                    *user,
+                    self.biased,
+                    aligned(other),
+                    block,
+                    forms,
+                    *out,
                 )
             return out
         forms = np.empty((len(other), width))
         linear_forms(*user, self.biased, forms)
         for pieces, _ in self._runs(width, 0):
-            self._run(moments_of_columns, width, pieces, *self.rows[:2], *user, self.biased, forms, aligned(own), block, *out)
+            self._run(
+                moments_of_columns, width, pieces, *self.rows[:2], *user, self.biased, forms, aligned(own), block, *out
+            )
         return out
 
     def _gathered(self, tell: Floats, other_weight: Floats, size: int) -> Iterator[tuple[Ints, Floats]]:
@@ -186,7 +199,9 @@ class SideRatings:
         width = tell.shape[1]
         block = max(1, BLOCK // width)
         for pieces, sums in self._runs(width, width + size + 3):
-            self._run(gather_rows, width, pieces, *self.rows[:3], self.offset, self.trust, tell, other_weight, block, sums)
+            self._run(
+                gather_rows, width, pieces, *self.rows[:3], self.offset, self.trust, tell, other_weight, block, sums
+            )
             yield pieces, sums
 
     def _runs(self, width: int, scratch: int) -> Iterator[tuple[Ints, Floats]]:
