@@ -85,7 +85,8 @@ def test_the_order_of_rows_and_the_names_of_levels_do_not_matter() -> None:
     options = {**FIT, "max_steps": 60, "tol": 1e-7}
     one = case.columns.fit(case.table, init="random", **options)
     other = case.columns.fit({name: values[order] for name, values in case.table.items()}, init="random", **options)
-    assert other.elbo == pytest.approx(one.elbo, rel=1e-7)
+    # Levels are numbered in the order of their names, so starts are the same and sums differ in their order alone.
+    assert other.elbo == pytest.approx(one.elbo, rel=1e-12)
 
 
 def side_information() -> ng.Network:

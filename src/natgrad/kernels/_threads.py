@@ -111,7 +111,14 @@ class Shared:
 
     def __call__(self, *arguments: Any) -> None:
         """All of the loop."""
-        if self.plain is not None and is_little(self.work(*arguments)):
+        self.run(is_little(self.work(*arguments)), *arguments)
+
+    def run(self, little: bool, *arguments: Any) -> None:
+        """All of the loop, of arguments that may be a part of what there is to do: the caller knows whether all of it is little.
+
+        NumPy and the kernel agree to rounding, so parts are computed in the same way as the whole would be.
+        """
+        if self.plain is not None and little:
             with np.errstate(all="ignore"):  # as in a kernel: the caller sees what is not finite
                 self.plain(*arguments)
             return

@@ -58,7 +58,9 @@ class Elsewhere:
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    monkeypatch.setattr(small, "MOST", -1.0)  # parts of half a million ratings never go through NumPy's loops
+    monkeypatch.setattr(
+        small, "MOST", 600.0
+    )  # of most of what is fitted here the whole is compiled, and parts are little
     monkeypatch.setattr(lda_problem, "PART", 300)
     monkeypatch.setattr(lda_problem, "PART_PER_WORD", 1)
     monkeypatch.setattr(hmm_problem, "PART", 100)

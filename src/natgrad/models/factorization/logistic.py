@@ -30,4 +30,4 @@ def likes_as_ratings(
     # Here likes are at their places: both orders are the same.
     logistic_bound(*moments, offset, np.arange(n), rows.values, values, trust, values, trust, rest)
     sum_rows(rows.start, rest, by_row)
-    return SideRatings(rows._replace(values=values), likes.biased, trust=trust), by_row
+    return SideRatings(rows._replace(values=values), likes.biased, trust=trust, n_all=likes.n_all), by_row

@@ -137,7 +137,11 @@ class FullRatingsProblem(EdgeProblem):
     def shards(self, n_threads: int) -> list[SideRatings]:
         """Users, then items, in runs of rows with about equally many ratings; a step reads all of them."""
         self.cuts = cut_sides({name: side.rows for name, side in self.sides.items()}, n_threads)
-        return [SideRatings(run, self.priors.biases, self.offset) for cut in self.cuts.values() for run in cut.runs]
+        return [
+            SideRatings(run, self.priors.biases, self.offset, n_all=self.sides[name].n_all)
+            for name, cut in self.cuts.items()
+            for run in cut.runs
+        ]
 
     def at(self, sides: dict[str, SideRatings], values: Floats, trust: Floats) -> FullRatingsProblem:
         """The same with other values of the ratings, and a noise precision for each of them."""

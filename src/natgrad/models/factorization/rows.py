@@ -64,8 +64,8 @@ class Law(Protocol):
     family: Family
     column_axis: int | None
 
-    def side(self, rows: RatingsRows) -> Any:
-        """Sorted rows of ratings as the kernels take them; it has ``n_rows``."""
+    def side(self, rows: RatingsRows, n_all: int | None = None) -> Any:
+        """Sorted rows of ratings as the kernels take them; it has ``n_rows``. ``n_all``: see `SideRatings`."""
         ...
 
     def coupling(self, n_factors: int) -> int:
@@ -126,7 +126,7 @@ class Scalars:
     family: Family = Normal()
     column_axis: int | None = 1
 
-    def side(self, rows: RatingsRows) -> Side:
+    def side(self, rows: RatingsRows, n_all: int | None = None) -> Side:
         """In chunks."""
         return make_side(rows)
 
@@ -184,9 +184,9 @@ class Vectors:
     family: Family = MultivariateNormal()
     column_axis: int | None = None
 
-    def side(self, rows: RatingsRows) -> SideRatings:
+    def side(self, rows: RatingsRows, n_all: int | None = None) -> SideRatings:
         """As for the full model."""
-        return SideRatings(rows, biased=False)
+        return SideRatings(rows, biased=False, n_all=n_all)
 
     def coupling(self, n_factors: int) -> int:
         """A user and an item."""

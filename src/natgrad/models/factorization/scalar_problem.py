@@ -171,7 +171,8 @@ class RatingsProblem(EdgeProblem):
         """Users, then items, in runs of rows with about equally many ratings."""
         rows = {"u": self.ratings.sorted_by_user, "v": self.ratings.sorted_by_item}
         self._cuts = cut_sides(rows, n_threads)
-        return [self.law.side(run) for cut in self._cuts.values() for run in cut.runs]
+        n_all = {name: len(side.values) + len(side.start) for name, side in rows.items()}
+        return [self.law.side(run, n_all[name]) for name, cut in self._cuts.items() for run in cut.runs]
 
     def _swept(self, state: State, order: tuple[str, ...], update: Any) -> SweepResult:
         lam = {name: owned(part) for name, part in state.lam.items()}

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.data.ratings import RatingsRows
+from natgrad.kernels._threads import Shared
 from natgrad.kernels.factorization import blocks as kernels
+from natgrad.kernels.factorization import plain
 from natgrad.kernels.factorization.gather import gather_rows, pack, unpack
 from natgrad.kernels.factorization.pairs import linear_forms, moments_of_columns, moments_of_rows
+from natgrad.kernels.small import is_little
 from natgrad.models.threads import at_most
 
 __all__ = [
@@ -90,10 +94,21 @@ class SideRatings:
         What is taken off every rating.
     trust : array [n], optional
         A factor of the noise precision of each rating, in the order of the rows.
+    n_all : int, optional
+        Ratings and rows of the whole side, where these are a run of its rows: whether NumPy or a kernel computes is a matter of
+        all of them, so that runs have the bits of the whole.
     """
 
-    def __init__(self, rows: RatingsRows, biased: bool, offset: float = 0.0, trust: Floats | None = None) -> None:
+    def __init__(
+        self,
+        rows: RatingsRows,
+        biased: bool,
+        offset: float = 0.0,
+        trust: Floats | None = None,
+        n_all: int | None = None,
+    ) -> None:
         self.rows, self.biased, self.offset = rows, biased, offset
+        self.n_all = len(rows.values) + len(rows.start) if n_all is None else n_all
         self.trust = EVERYWHERE if trust is None else trust
         # Who computes, while that is not this process.
         self.elsewhere: RemoteSide | None = None
@@ -123,10 +138,12 @@ class SideRatings:
 
     def swept(self, sent: SweepInputs, lam: Pair) -> Moved:
         """As `sweep`, here, with the moments of the other side packed."""
-        new = empty_rows(*lam[0].shape)
+        new, width = empty_rows(*lam[0].shape), sent.tell.shape[1]
         numbers = sent.own_weight, sent.prior, sent.pull, sent.tau, self.biased, sent.rho
         for pieces, sums in self._gathered(sent.tell, sent.other_weight, lam[0].shape[1]):
-            self._run(kernels.sweep_rows, pieces, sums, *numbers, *lam, *new.lam, *new.mu, new.log_det, new.errors)
+            self._run(
+                kernels.sweep_rows, width, pieces, sums, *numbers, *lam, *new.lam, *new.mu, new.log_det, new.errors
+            )
         return new
 
     def errors(self, own: Pair, other: Pair, other_weight: Floats) -> Floats:
@@ -138,13 +155,14 @@ class SideRatings:
         """As `errors`, here, with the moments of the other side packed."""
         out = np.empty(len(own[0]))
         for pieces, sums in self._gathered(tell, other_weight, own[0].shape[1]):
-            self._run(kernels.errors_of_rows, pieces, sums, self.biased, *own, out)
+            self._run(kernels.errors_of_rows, tell.shape[1], pieces, sums, self.biased, *own, out)
         return out
 
     def add_targets(self, other: Pair, other_weight: Floats, scale: Floats, out: Pair) -> None:
         """Add the messages of all ratings."""
-        for pieces, sums in self._gathered(packed(other), other_weight, other[0].shape[1]):
-            self._run(kernels.targets_of_rows, pieces, sums, scale, self.biased, *out)
+        tell = packed(other)
+        for pieces, sums in self._gathered(tell, other_weight, other[0].shape[1]):
+            self._run(kernels.targets_of_rows, tell.shape[1], pieces, sums, scale, self.biased, *out)
 
     def pair_moments(self, own: Floats, other: Floats, size: int, of_users: bool) -> Pair:
         """E[f] and E[f²] of every rating, in the order of the rows, where f is what a rating is expected to be.
@@ -156,20 +174,34 @@ class SideRatings:
         if of_users:
             for pieces, forms in self._runs(width, width):
                 self._run(
-                    moments_of_rows, pieces, *self.rows[:2], *user, self.biased, aligned(other), block, forms, *out
+                    moments_of_rows,
+                    width,
+                    pieces,
+                    *self.rows[:2],
+                    *user,
+                    self.biased,
+                    aligned(other),
+                    block,
+                    forms,
+                    *out,
                 )
             return out
         forms = np.empty((len(other), width))
         linear_forms(*user, self.biased, forms)
         for pieces, _ in self._runs(width, 0):
-            self._run(moments_of_columns, pieces, *self.rows[:2], *user, self.biased, forms, aligned(own), block, *out)
+            self._run(
+                moments_of_columns, width, pieces, *self.rows[:2], *user, self.biased, forms, aligned(own), block, *out
+            )
         return out
 
     def _gathered(self, tell: Floats, other_weight: Floats, size: int) -> Iterator[tuple[Ints, Floats]]:
         """Runs of rows, cut into pieces, and the sums of their ratings; the array of the sums is used again."""
-        block = max(1, BLOCK // tell.shape[1])
-        for pieces, sums in self._runs(tell.shape[1], tell.shape[1] + size + 3):
-            self._run(gather_rows, pieces, *self.rows[:3], self.offset, self.trust, tell, other_weight, block, sums)
+        width = tell.shape[1]
+        block = max(1, BLOCK // width)
+        for pieces, sums in self._runs(width, width + size + 3):
+            self._run(
+                gather_rows, width, pieces, *self.rows[:3], self.offset, self.trust, tell, other_weight, block, sums
+            )
             yield pieces, sums
 
     def _runs(self, width: int, scratch: int) -> Iterator[tuple[Ints, Floats]]:
@@ -191,11 +223,13 @@ class SideRatings:
     def _is_small(self) -> bool:
         return len(self.rows.values) < LEAST_RATINGS
 
-    def _run(self, kernel: Callable[..., None], *arguments: Any) -> None:
+    def _run(self, kernel: Shared, width: int, *arguments: Any) -> None:
+        """A kernel that reads so many numbers of each rating."""
+        run = partial(kernel.run, is_little(plain.OF_A_NUMBER * self.n_all * width))
         if self._is_small:
-            run_alone(kernel, *arguments)
+            run_alone(run, *arguments)
         else:
-            kernel(*arguments)
+            run(*arguments)
 
 
 def run_alone(kernel: Callable[..., None], *arguments: Any) -> None:
