@@ -1,7 +1,7 @@
 """A hook of MkDocs: formulas in TeX become MathML while the site is built, and pages get what keyboards and screen readers need.
 
 Browsers draw MathML themselves, offline and without a script, and screen readers read it. A formula that cannot be converted
-fails the build.
+fails the build. No page asks another host for anything.
 """
 
 from __future__ import annotations
@@ -12,13 +12,18 @@ from typing import Any
 
 from latex2mathml.converter import convert
 
+# Where the theme would fetch what lets search work from the disk.
+SHIM = "https://unpkg.com/iframe-worker/shim"
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(?:\\\(|\\\[)(.*?)(?:\\\)|\\\])</\1>', re.DOTALL)
 # What the theme leaves to be mended: (pattern, replacement).
 _MENDED = (
     # The first column of a table may have no name.
     (re.compile(r"<th([^>]*)></th>"), r"<td\1></td>"),
     # Colours follow the system; the theme's hidden switches must not take the focus.
-    (re.compile(r'<input class="md-option" data-md-color-media'), '<input tabindex="-1" class="md-option" data-md-color-media'),
+    (
+        re.compile(r'<input class="md-option" data-md-color-media'),
+        '<input tabindex="-1" class="md-option" data-md-color-media',
+    ),
 )
 
 
@@ -35,8 +40,16 @@ def on_page_content(html: str, **_: Any) -> str:
     return _FORMULA.sub(_converted, html)
 
 
-def on_post_page(output: str, **_: Any) -> str:
+def on_post_page(output: str, page: Any, **_: Any) -> str:
     """Called by MkDocs with each page as it will be written."""
+    # Search from the disk needs no other host.
+    ours = "../" * page.url.count("/") + "assets/file-worker.js"
+    output = output.replace(SHIM, ours)
     for pattern, better in _MENDED:
         output = pattern.sub(better, output)
     return output
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    """The page for addresses that do not exist, which no disk has: it needs no search."""
+    return output_content.replace(f'<script src="{SHIM}"></script>', "")
