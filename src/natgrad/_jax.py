@@ -5,17 +5,35 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
 
-__all__ = ["in_64_bits"]
+__all__ = ["has_jax", "in_64_bits", "require_jax"]
 
 # The process in which JAX began. A forked child has none of its threads, and would wait for them for ever.
 _began_in: int | None = None
+
+
+@cache
+def has_jax() -> bool:
+    """Whether JAX is installed: Gaussian processes and large networks need it, the rest does not."""
+    try:
+        return find_spec("jax") is not None
+    except ImportError:
+        return False
+
+
+def require_jax(what: str) -> None:
+    """An error that says how to get JAX, where there is none."""
+    if not has_jax():
+        raise ImportError(f"{what} needs JAX, which is not installed: pip install jax optax")
 
 
 @contextmanager
 def in_64_bits() -> Iterator[None]:
     """JAX with numbers of 64 bits."""
     global _began_in
+    require_jax("this")
     import jax
 
     if _began_in is None:

@@ -21,6 +21,8 @@ def test_from_raw_text_to_topics_and_a_page(workspace):
     assert told["stop"]["reason"] in ("tolerance", "steps")
     model = ng.load(workspace / "m")
     assert told["elbo"] == model.elbo_
+    together = json.loads(right("topics", "m", "-n", 4, "--coherence", "letters/", "--json").stdout)["topics"]
+    assert all(-1 <= topic["coherence"] <= 1 for topic in together)
     found = json.loads(right("topics", "m", "-n", 4, "--json").stdout)["topics"]
     shares = [topic["share"] for topic in found]
     assert shares == sorted(shares, reverse=True)

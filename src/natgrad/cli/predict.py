@@ -43,13 +43,15 @@ FILE = click.argument("file", type=click.Path(path_type=Path))
 def score(model: Path, file: Path, as_json: bool, **options: Any) -> None:
     """How well a model predicts data it has not seen; higher is better.
 
-    LDA: the bound per word, and the perplexity. Matrix factorisation: the mean log density of a rating, and the error.
+    LDA: the bound per word, the perplexity, and the coherence (NPMI) of the topics. Matrix factorisation: the mean log density of
+    a rating, and the error.
     """
     fitted = load_model(model)
     source = model_of(fitted).read(file, options, fitted)
     found: dict[str, Any] = {"model": type(fitted).__name__, "score": fitted.score(*source.arguments)}
     if type(fitted).__name__ == "LDA":
         found["perplexity"] = float(np.exp(-found["score"]))
+        found["coherence"] = float(np.mean(fitted.coherence(source.arguments[0])))
     if type(fitted).__name__ == "MatrixFactorization":
         ratings = source.arguments[0]
         guess = fitted.predict(ratings.user_ids[ratings.users], ratings.item_ids[ratings.items])
@@ -140,9 +142,15 @@ def transform(model: Path, file: Path, output: Path | None, **options: Any) -> N
     show_default=True,
     help="Their order.",
 )
+@click.option(
+    "--coherence",
+    "texts",
+    type=click.Path(path_type=Path),
+    help="Documents, as for fit: how well the words of each topic go together in them (NPMI, from -1 to 1).",
+)
 @json_option
-def topics(model: Path, n: int, by: Any, as_json: bool) -> None:
-    """The words of each topic, largest topic first."""
+def topics(model: Path, n: int, by: Any, texts: Path | None, as_json: bool) -> None:
+    """The words of each topic, largest topic first; with --coherence also how well they go together."""
     fitted = load_model(model)
     require_model(fitted, ("LDA",), "topics")
     words = [[str(word) for word in row] for row in fitted.top_words(n, by=by)]
@@ -153,7 +161,14 @@ def topics(model: Path, n: int, by: Any, as_json: bool) -> None:
     order = np.argsort(-share, kind="stable").tolist()
     found = {"topics": [{"topic": k, "share": float(share[k]), "words": words[k]} for k in order]}
     rows = [[str(k), percent(float(share[k])), " ".join(words[k])] for k in order]
-    emit(found, make_table(["topic", "size", "words"], rows, numeric=(0, 1)), as_json)
+    head = ["topic", "size", "words"]
+    if texts is not None:
+        together = fitted.coherence(model_of(fitted).read(texts, {}, fitted).arguments[0], n=n)
+        for entry, row in zip(found["topics"], rows, strict=True):
+            entry["coherence"] = float(together[int(row[0])])
+            row.insert(2, f"{entry['coherence']:.3f}")
+        head.insert(2, "coherence")
+    emit(found, make_table(head, rows, numeric=tuple(range(len(head) - 1))), as_json)
 
 
 @click.command(cls=Command, example="natgrad decode series.natgrad series.csv --columns level -o states.csv")

@@ -244,7 +244,7 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
         """The draws with the network that they are of, so that `predictive` works; for draws that were loaded from a file."""
         return network.attached_draws(self)  # type: ignore[no-any-return]
 
-    def to_arviz(  # type: ignore[override]  # there are as many draws as there are
+    def to_arviz(
         self, names: Sequence[str] | None = None, *, groups: Sequence[str] | None = None, **options: Any
     ) -> Any:
         """The draws as ArviZ reads them: an xarray DataTree with chains and draws.

@@ -1,4 +1,4 @@
-"""Recommended items and held-out ones in; NDCG@k, recall@k and MAP@k, averaged over users, out."""
+"""Recommended items and held-out ones in; NDCG@k, precision@k, recall@k and MAP@k, averaged over users, out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def ranking_scores(ranked: Ints, start: Ints, wanted: Ints) -> dict[str, float]:
-    """Mean over users of the three measures, k = ``ranked.shape[1]``; users without held-out items do not count.
+    """Mean over users of the four measures, k = ``ranked.shape[1]``; users without held-out items do not count.
 
     Parameters
     ----------
@@ -39,6 +39,7 @@ def ranking_scores(ranked: Ints, start: Ints, wanted: Ints) -> dict[str, float]:
     precision = np.cumsum(hits, 1) / (np.arange(k) + 1.0)
     return {
         "ndcg": float(np.mean(hits @ discount / ideal[most - 1])),
+        "precision": float(np.mean(hits.sum(1) / k)),
         "recall": float(np.mean(hits.sum(1) / n_wanted[judged])),
         "map": float(np.mean((precision * hits).sum(1) / most)),
     }

@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 # Scores of a batch of users take this many numbers, so that the best are looked for while they are in the cache.
 BATCH_SCORES = 2_000_000
-METRICS = ("log_likelihood", "rmse", "mae", "ndcg", "recall", "map")
+METRICS = ("log_likelihood", "rmse", "mae", "ndcg", "precision", "recall", "map")
 
 
 class Recommendations(NamedTuple):
@@ -209,10 +209,10 @@ class RecommendMixin:
             Some users or items may be new: they are predicted from the prior. The rows of a table without ids are the users of
             the fit; more or fewer of them are new users, each half of whose ratings is predicted from the other.
         y : array of numbers [n], optional: the ratings, if X is rows of user and item
-        metric : "log_likelihood", "rmse", "mae", "ndcg", "recall" or "map"
+        metric : "log_likelihood", "rmse", "mae", "ndcg", "precision", "recall" or "map"
             The mean log predictive density (higher is better; a density also judges the uncertainty), errors of the mean, or
             how well the k best unseen items of each user match the held-out ones.
-        k : int, for the last three
+        k : int, for the last four
         """
         self._check_fitted()
         if metric not in METRICS:
@@ -221,7 +221,7 @@ class RecommendMixin:
         if not pairs:
             check_columns(X, self.ratings_.n_items)
         held = as_ratings(X, y)
-        if metric in ("ndcg", "recall", "map"):
+        if metric in ("ndcg", "precision", "recall", "map"):
             known = self._pairs(held.user_ids[held.users], held.item_ids[held.items])
             return self._ranking(*known, whole_number(k, "k"))[metric]
         if not pairs and shape_of(X)[:1] not in ((), (self.ratings_.n_users,)):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -149,7 +149,7 @@ class HiddenMarkov(StateQueries, StateDraws, LiveHMM, ABC):
     def fit(
         self, X: Any, y: Any = None, lengths: Any = None, *, labels: Any = None,
         moves: Literal["keep"] | None = None, **keep: Unpack[FitOptions],
-    ) -> HiddenMarkov:  # fmt: skip
+    ) -> Self:  # fmt: skip
         """Fit to sequences.
 
         Parameters
@@ -206,7 +206,7 @@ class HiddenMarkov(StateQueries, StateDraws, LiveHMM, ABC):
     @all_or_nothing
     def partial_fit(
         self, X: Any, y: Any = None, lengths: Any = None, *, labels: Any = None, n_times: float | None = None
-    ) -> HiddenMarkov:
+    ) -> Self:
         """One step from a part of a stream: λ ← (1 − ρ) λ + ρ (η̃ + scale · counts).
 
         Parameters

@@ -12,6 +12,7 @@ from natgrad.inference.schema import check, either, like, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.gaussian_prior import ARGUMENTS, prior_tables
+from natgrad.models.hmm.criteria import HMMCriteria
 from natgrad.posterior.files.tables import RUN, groups_of
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def run_table(model: HMMModel) -> tuple[Any, dict[str, int]]:
     return state_table(type(model.emission).__name__), sizes
 
 
-class HMMFiles(Estimator):
+class HMMFiles(HMMCriteria, Estimator):
     """The hooks of `Estimator` for hidden Markov models."""
 
     n_times_seen_: int

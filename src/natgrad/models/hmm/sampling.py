@@ -17,12 +17,12 @@ from natgrad.inference.sampler import GroupDraw
 from natgrad.kernels.hmm.paths import draw_paths
 from natgrad.kernels.hmm.plain import log_weights
 from natgrad.models.hmm.emissions import reordered, state_axes
-from natgrad.models.hmm.forward_backward import Counts, count, whole_sequences
+from natgrad.models.hmm.forward_backward import Counts, Weights, count, whole_sequences
 
 if TYPE_CHECKING:
     from natgrad.models.hmm.problem import SequenceProblem
 
-__all__ = ["PathSampler"]
+__all__ = ["PathSampler", "drawn_paths"]
 
 Floats = npt.NDArray[np.float64]
 Stats = tuple[Any, ...]
@@ -48,10 +48,7 @@ class PathSampler:
         """A path of each sequence."""
         problem, n_times = self.problem, self.problem.data.n_times
         weights = problem.weights(state)
-        logs = np.empty((1, n_times, self.n_labels))
-        for begin in range(0, n_times, PIECE):
-            places = np.arange(begin, min(begin + PIECE, n_times))[:, None]
-            logs[0, begin : begin + PIECE] = _log_weights(*weights.logs, places)[1][:, 0]
+        logs = _potentials(weights, n_times, self.n_labels)
         initial, transition = (np.ascontiguousarray(state.mu[name][0])[None] for name in ("initial", "transition"))
         z = np.empty((1, n_times), dtype=np.int64)
         _draw_paths(logs, initial, transition, self._starts, rng.random((1, n_times)), z)
@@ -91,6 +88,28 @@ class PathSampler:
             return reordered(self.problem.model.emission, message, order)
         rows = tuple(np.asarray(part[order]) for part in message)
         return tuple(part[:, order] for part in rows) if name == "transition" else rows
+
+
+def drawn_paths(problem: SequenceProblem, weights: Weights, rng: np.random.Generator, n: int) -> Array:
+    """``n`` paths of all sequences [n, T] given weights of the chain and of the emissions."""
+    n_times = problem.data.n_times
+    starts = np.zeros(n_times, dtype=bool)
+    starts[problem.data.ends[:-1][problem.data.lengths > 0]] = True
+    with np.errstate(divide="ignore"):  # what is forbidden
+        initial, transition = np.log(weights.initial)[None], np.log(weights.transition)[None]
+    out = np.empty((n, n_times), dtype=np.int64)
+    logs = _potentials(weights, n_times, problem.model.n_states)
+    _draw_paths(logs, initial, transition, starts, rng.random((n, n_times)), out)
+    return out
+
+
+def _potentials(weights: Weights, n_times: int, n_states: int) -> Floats:
+    """Log weights of the emissions [1, T, K]."""
+    logs = np.empty((1, n_times, n_states))
+    for begin in range(0, n_times, PIECE):
+        places = np.arange(begin, min(begin + PIECE, n_times))[:, None]
+        logs[0, begin : begin + PIECE] = _log_weights(*weights.logs, places)[1][:, 0]
+    return logs
 
 
 def _is_exchangeable(problem: SequenceProblem) -> bool:

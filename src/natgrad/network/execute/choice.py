@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from natgrad._jax import has_jax, require_jax
 from natgrad.network.compile.plan import Plan
 from natgrad.network.compile.polynomial import Factor, Label, Take
 from natgrad.network.execute.backend import BACKENDS, Backend, BackendName
@@ -43,6 +44,8 @@ def choose_backend(plan: Plan, asked: BackendName | None = None, repeats: int = 
     cheaper: BackendName = "numpy" if interpreted <= compiled else "jax"
     if asked is not None and asked != cheaper:
         return BackendChoice(asked, f"{WORDS[asked]}, as asked")
+    if cheaper == "jax" and not has_jax():
+        return BackendChoice("numpy", f"{WORDS['numpy']}: JAX, which would be faster here, is not installed")
     words = f"{SWEEPS} sweeps of {work.products:,} products take about {interpreted:.1g} s, compiled {compiled:.1g} s"
     return BackendChoice(cheaper, f"{WORDS[cheaper]}: {words}")
 
@@ -95,6 +98,7 @@ def _taken(factor: Factor) -> set[Label]:
 def make_backend(name: BackendName) -> Backend:
     """A backend by its name; JAX takes a second and 200 MB to import, and is imported only for itself."""
     if name == "jax":
+        require_jax('backend="jax"')
         from natgrad.network.execute.jax_backend import JaxBackend
 
         return JaxBackend()

@@ -10,7 +10,6 @@ Elements that are missing have no likelihood. A node with missing elements is wr
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -72,7 +71,7 @@ def network_groups(
     makers |= {"prior": prior.hidden, "prior_predictive": prior.data}
     found: dict[str, Variables] = {}
     missing: dict[str, str] = {}
-    size = drawn.n * sum(math.prod(np.shape(node.value)) for node in leaves.values())
+    size = drawn.n * sum(np.asarray(node.value).size for node in leaves.values())
     without = [name for name in read_by_data(plan) if name not in values]
     for group in makers if asked is None else [name for name in asked if name != "posterior"]:
         if asked is None and group != "observed_data" and (size > MOST_NUMBERS or without):
@@ -174,7 +173,9 @@ def _seen(node: Node, values: Array, leading: int) -> tuple[tuple[str, ...], Arr
     if node.mask is None or np.all(node.mask):
         return _dims(node, values.ndim - leading), values
     seen = np.asarray(node.mask, dtype=bool)
-    seen = seen[(..., *(0,) * (seen.ndim - n_plates))] if seen.ndim > n_plates else seen
-    cut = values[(*(slice(None),) * leading, seen)]
+    if seen.ndim > n_plates:  # a vector is observed as a whole
+        seen = np.asarray(seen.reshape(*seen.shape[:n_plates], -1).all(-1))
+    place: Any = (*(slice(None),) * leading, seen)
+    cut = values[place]
     rest = cut.ndim - leading - 1
     return (f"{node.name}_seen", *(f"{node.name}_dim_{i}" for i in range(rest))), cut
