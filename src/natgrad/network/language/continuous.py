@@ -317,7 +317,7 @@ class Dirichlet(Node):
         self.entries_plate: Plate | None = None
         if isinstance(concentration, Expression):
             self.slots_of = (Slot("concentration", POSITIVE),)
-            self.entries_plate = left_over(concentration, as_plates(name, plate))
+            self.entries_plate = left_over(concentration, as_plates(name, plate), repr(name))
             if self.entries_plate is not None:
                 check_shape(name, "concentration", concentration)
                 self._size = self._size or self.entries_plate.size
