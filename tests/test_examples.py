@@ -109,6 +109,19 @@ def test_an_example_is_short_and_has_a_tutorial_with_its_output(name):
     assert (ROOT / "docs" / "figures" / "examples" / f"{name}.png").stat().st_size < 100_000
 
 
+@pytest.mark.slow
+def test_a_path_is_found_between_wild_fixes(figure):
+    raw, error = run("tracking", figure)
+    assert error < 0.4 * raw  # seen: 0.87 of 3.60
+
+
+@pytest.mark.slow
+def test_regimes_are_told_apart(figure):
+    right, angles = run("switching", figure)
+    assert right > 0.94  # seen: 0.978
+    np.testing.assert_allclose(angles, [0.15, 0.6], atol=0.05)
+
+
 def test_the_level_of_the_nile(figure):
     exact, noise, moves = run("nile", figure)
     assert exact == pytest.approx(-641.5856, abs=1e-4)  # Kalman filters of other libraries, at the same variances

@@ -24,6 +24,7 @@ from wrong_declarations import (
 )
 from wrong_expressions import EXPRESSIONS
 from wrong_leaves import LEAVES
+from wrong_structures import STRUCTURES
 
 import natgrad as ng
 from natgrad.errors import NotConjugate, PlateMismatch, SymmetricStart, UnreachedNode
@@ -316,7 +317,7 @@ MISTAKES = [
      "mass must lie in (0, 1), got 90"),
 ]
 # fmt: on
-CASES = DECLARATIONS + EXPRESSIONS + LEAVES + MISTAKES
+CASES = DECLARATIONS + EXPRESSIONS + LEAVES + STRUCTURES + MISTAKES
 
 
 @pytest.mark.parametrize(("mistake", "error", "message"), CASES, ids=[message[:40] for _, _, message in CASES])

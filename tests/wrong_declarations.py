@@ -94,9 +94,10 @@ DECLARATIONS = [
      "MultivariateNormal, a sum or a known multiple of these"),
     (lambda: ng.MultivariateNormal("y", np.zeros(2), gamma()), NotConjugate,
      "'y': precision cannot be the Gamma tau: the edge tau → y is not conjugate. precision takes a positive-definite "
-     "constant, a Wishart, or diag of a Gamma"),
+     "constant, a Wishart, or diag of a Gamma. For a multiple of the identity write tau * numpy.eye(size)"),
     (lambda: ng.Gamma("y", gamma(), 1.0), NotConjugate,
-     "'y': shape cannot be random, but tau was given: the edge tau → y has no closed-form message. shape takes known numbers"),
+     "'y': shape cannot be the Gamma tau: the edge tau → y has no closed-form message. shape takes known numbers, or what is "
+     "declared for it: a GammaShape, whose q has log Γ among its statistics"),
     (lambda: ng.Dirichlet("y", normal(), size=3), NotConjugate,
      "'y': concentration cannot be the Normal mu: the edge mu → y is not conjugate. concentration takes a positive constant, a "
      "Gamma or an Exponential (a known multiple of it too)"),
@@ -104,7 +105,7 @@ DECLARATIONS = [
      "'y': dof cannot be random, but tau was given: the edge tau → y has no closed-form message. dof takes known numbers"),
     (lambda: ng.Poisson("y", normal()), NotConjugate,
      "'y': rate cannot be the Normal mu: the edge mu → y is not conjugate. rate takes a positive constant, a Gamma or an "
-     "Exponential (a known multiple of it too)"),
+     "Exponential (a known multiple of it too). For a log link write NegativeBinomial(name, shape, logit=…)"),
     (lambda: ng.Categorical("y", beta()), NotConjugate,
      "'y': probs cannot be the Beta q: the edge q → y is not conjugate. probs takes constant probabilities or a Dirichlet"),
     (lambda: ng.Bernoulli("y", dirichlet()), NotConjugate,

@@ -51,14 +51,13 @@ LEAVES = [
      "'y': observed[1] = 2.5, but a NegativeBinomial takes whole numbers ≥ 0 (1 such)"),
     (lambda: ng.Categorical("y", plate=N, observed=YES), TypeError,
      "'y': a Categorical takes one of probs, logits, softmax, but nothing was given"),
-    (lambda: ng.Categorical("y", logits=normal(plate=K), plate=N), TypeError,
-     "'y': a Categorical with logits= must be observed: give observed=categories"),
     (lambda: ng.Categorical("y", logits=[0.0, 1.0], plate=N, observed=YES), TypeError,
      "'y': logits must be random, a dot or nodes along a plate: known ones are probs="),
     (lambda: ng.Categorical("y", logits=normal(), plate=N, observed=YES), PlateMismatch,
      "'y': logits = mu must lie along one plate that 'y' is not on, one number for each category but the last, found none"),
     (lambda: ng.Categorical("y", softmax=normal(plate=K), plate=N), TypeError,
-     "'y': a Categorical with softmax= must be observed: give observed=categories"),
+     "'y': a Categorical with softmax= must be observed: give observed=categories; a hidden one may have logits=, by "
+     "stick-breaking"),
     (lambda: ng.Categorical("y", softmax=[0.0, 1.0], plate=N, observed=YES), TypeError,
      "'y': softmax must be random, a dot or nodes along a plate: known ones are probs="),
     (lambda: ng.Categorical("y", softmax=normal(), plate=N, observed=YES), PlateMismatch,
@@ -101,7 +100,7 @@ LEAVES = [
     (lambda: ng.StudentT("y", normal(), 1.0, df=0.0, plate=N, observed=DATA), ValueError,
      "'y': df = 0 must be > 0"),
     (lambda: ng.StudentT("y", normal(), 1.0, plate=N, observed=DATA), TypeError,
-     "StudentT.__init__() missing 1 required keyword-only argument: 'df'"),
+     "'y': df must be given: StudentT(name, mean, precision, df=…)"),
     (lambda: ng.Laplace("y", normal(), normal("s"), plate=N, observed=DATA), NotConjugate,
      "'y': precision cannot be the Normal s: the edge s → y is not conjugate. precision takes a positive constant, "
      "a Gamma or an "

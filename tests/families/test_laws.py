@@ -98,6 +98,7 @@ CASES = [
     ),
     Case(nf.PolyaGamma(), lambda r, p: {"trials": np.full(p, 1.5), "tilt": 0.3 * _positive(r, *p) ** 2}),
     Case(nf.LaplaceWeight(), lambda r, p: {"distance": _positive(r, *p)}),
+    Case(nf.LogGamma(), lambda r, p: {"shape": _positive(r, *p)}),
     Case(
         nf.GammaShape(),
         lambda r, p: {"shape": 1 + _positive(r, *p), "rate": r.normal(size=p), "count": np.full(p, 3.0)},

@@ -55,10 +55,3 @@ def test_a_logistic_bound_is_that_of_its_weight_and_touches():
         elsewhere = 0.5 * (psi + 1.0) - np.log(2) - 0.5 * w * (psi + 1.0) ** 2 + value
         assert np.all(elsewhere <= -np.log1p(np.exp(-psi - 1.0)) + 1e-12)
         np.testing.assert_allclose(family.entropy(family.natural(weight=weight, at=psi)), 0.0, atol=1e-15)
-
-
-def test_the_tangent_of_log_gamma_is_below():
-    family, points = nf.LogGammaBound(), np.array([0.01, 0.5, 3.0, 900.0])
-    (slope,), a = family.moments(family.natural(at=points))
-    for other in (0.02, 1.0, 40.0):
-        assert np.all(a + slope * (other - points) <= special.gammaln(other) + 1e-12)

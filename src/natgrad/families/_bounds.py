@@ -4,7 +4,8 @@ A block adds A(λ) − ⟨λ, μ⟩ to the bound of a network, and its target is
 is the tangent of A at λ, and the target is where the tangent touches: no step, and the bound never falls.
 
 ConcentrationBound   A(λ) = h(λ) = log Γ(Kλ + 1) − K log Γ(λ + 1), for the normaliser of a symmetric Dirichlet: λ = E[α]
-LogGammaBound        A(λ) = log Γ(λ), for log Γ of a sum of concentrations: λ = E[Σ_k a_k]
+LogGamma             A(λ) = log Γ(λ), for log Γ of a sum of concentrations: λ = E[Σ_k a_k]. It is a law, too:
+                     Γ(s) = ∫ u^(s−1) e^(−u) du, and log u has A as its log-normaliser; draws are draws of it
 LogisticBound        A(λ¹, λ²) = λ² g(λ¹/λ²),  g(u) = −log cosh(½ √(−2u)), for a logit that counts with a probability r:
                      λ¹ = −½ r E[ψ²], λ² = r, μ = (w, κ) with w = tanh(c/2) / (2c), κ = −log cosh(c/2) + ½ c² w and c² = E[ψ²].
                      A is homogeneous, so that A − ⟨λ, μ⟩ = 0: the bound is r (κ − ½ w E[ψ²]), that of Jaakkola & Jordan (2000),
@@ -19,12 +20,13 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from natgrad import special as sp
 from natgrad.families import _ops as ops
 from natgrad.families._family import Family, Param, draws, numpy_stats, tails
 from natgrad.families._ops import Array, Stats
 from natgrad.families._polya_gamma import PolyaGamma
 
-__all__ = ["ConcentrationBound", "LogGammaBound", "LogisticBound"]
+__all__ = ["ConcentrationBound", "LogGamma", "LogisticBound"]
 
 
 class _Tangent(Family):
@@ -97,28 +99,27 @@ class ConcentrationBound(_Tangent):
 
 @final
 @dataclass(frozen=True)
-class LogGammaBound(_Tangent):
-    """The tangent of log Γ at a point.
+class LogGamma(_Tangent):
+    """log u of u ~ Gamma(shape, 1), with u^(−1) exp(−u) as base measure: what makes Γ(shape) of a random shape conjugate.
 
     Examples
     --------
-    >>> float(LogGammaBound().natural(at=1.5)[0])
-    1.5
+    >>> print(LogGamma().mean(LogGamma().natural(shape=1.0)).round(6))  # ψ(1), minus Euler's constant
+    -0.577216
     """
 
-    name: ClassVar[str] = "LogGammaBound"
-    is_bound: ClassVar[bool] = True
+    name: ClassVar[str] = "LogGamma"
     stat_names: ClassVar[tuple[str, ...]] = ("x",)
     stat_ndims: ClassVar[tuple[int, ...]] = (0,)
     symmetric: ClassVar[tuple[bool, ...]] = (False,)
-    params: ClassVar[tuple[Param, ...]] = (Param("at", 0, "positive"),)
+    params: ClassVar[tuple[Param, ...]] = (Param("shape", 0, "positive"),)
 
     def _natural(self, usual: dict[str, Array]) -> Stats:
-        return (usual["at"] * 1.0,)
+        return (usual["shape"] * 1.0,)
 
     def usual(self, lam: Stats) -> dict[str, Array]:
-        """`at`, where the bound touches."""
-        return {"at": lam[0]}
+        """`shape`."""
+        return {"shape": lam[0]}
 
     def _moments(self, lam: Stats) -> tuple[Stats, Array]:
         return (ops.digamma(lam[0]),), ops.gammaln(lam[0])
@@ -127,13 +128,30 @@ class LogGammaBound(_Tangent):
         return lam[0] > 0
 
     def proper(self, lam: Stats) -> Stats:
-        """λ; before anything was read, the tangent at 1."""
-        (at,) = numpy_stats(lam)
-        return (np.where(at > 0, at, 1.0),)
+        """λ; before anything was read, a shape of 1."""
+        (shape,) = numpy_stats(lam)
+        return (np.where(shape > 0, shape, 1.0),)
 
     def stats_of(self, value: Array, size: int | None = None) -> Stats:
-        """(slope,)."""
+        """(log u,)."""
         return (ops.namespace(value).asarray(value) * 1.0,)
+
+    def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
+        """Draws [n, ...] of log u; that of shape + 1 times a power of a uniform number, as u itself may be 0 to rounding."""
+        (shape,) = numpy_stats(lam)
+        lead = draws(n, shape.shape)
+        return np.asarray(np.log(rng.gamma(shape + 1.0, size=lead)) + np.log1p(-rng.random(lead)) / shape)
+
+    def var(self, lam: Stats) -> NDArray[Any]:
+        """ψ′(shape)."""
+        return np.asarray(sp.trigamma(numpy_stats(lam)[0]))
+
+    def interval(self, lam: Stats, mass: float = 0.9) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Equal-tailed interval."""
+        from scipy.stats import loggamma
+
+        low, high = (np.asarray(loggamma.ppf(tail, numpy_stats(lam)[0])) for tail in tails(mass))
+        return low, high
 
 
 @final

@@ -53,7 +53,7 @@ def draw_posterior(
         if block.family.is_bound:
             raise NotConjugate(
                 f"draws: the concentration of {name.removesuffix('.bound')!r} is learned by a bound of its normaliser, which has "
-                "no conditional to draw from. Give it a known concentration, for example its posterior mean"
+                "no conditional to draw from. Declare it as a GammaShape, which has one"
             )
     for name in (name for name, node in plan.nodes.items() if node.is_bounded):
         raise NotConjugate(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from natgrad.errors import NotConjugate
@@ -11,7 +13,7 @@ from natgrad.errors import NotConjugate
 if TYPE_CHECKING:
     from natgrad.network.language.expressions import Expression
 
-__all__ = ["instead", "of_numpy"]
+__all__ = ["check_arguments", "instead", "no_attribute", "of_another_kind", "of_numpy"]
 
 # What an array on the left asks for, and an expression can do.
 OPERATORS: Mapping[str, Callable[..., Any]] = {
@@ -35,6 +37,95 @@ WHY = {
 WHY |= dict.fromkeys(("sin", "cos", "logaddexp", "arctan"), WHY["tanh"])
 WHY |= dict.fromkeys(("log1p", "log2", "log10", "expm1"), WHY["log"])
 NOTHING = "only sums, known multiples, products of two different nodes and dot have one"
+
+
+# Names that other libraries give to parameters, and what is said where one of them is not ours.
+SPREAD = "precision, which is 1 / sd²"
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "mean": ("mu", "loc", "location"),
+    "prob": ("p", "probs", "theta"),
+    "probs": ("p", "prob", "theta", "weights"),
+    "logit": ("logits", "logit_p", "eta"),
+    "logits": ("logit", "logit_p", "eta"),
+    "rate": ("lam", "beta", "mu", "lambda_", "inverse_scale"),
+    "shape": ("alpha", "k", "a", "n"),
+    "trials": ("n", "total_count"),
+    "concentration": ("alpha", "a", "concentrations"),
+    "dof": ("nu", "df", "n"),
+    "df": ("nu", "dof"),
+    "plate": ("plates", "dims", "shape", "n"),
+    "observed": ("obs", "data", "value", "values", "y"),
+}
+SCALES = ("sigma", "sd", "std", "scale", "stddev", "variance", "var", "covariance", "cov", "covariance_matrix")
+METHODS = {
+    "mean": "after a fit, fit[{name!r}].mean() is its expectation; the mean of known numbers is numpy.mean",
+    "sum": "write natgrad.sum_over({name}, plate)",
+    "T": "a random vector is no matrix: for an inner product write natgrad.dot({name}, x)",
+    "dot": "write natgrad.dot({name}, x)",
+    "shape": "it has plates, {name}.plates, and vectors have {name}.size",
+    "sample": "after a fit, fit[{name!r}].sample(rng, n); network.simulate(seed) draws from the prior",
+}
+
+
+@cache
+def _parameters(cls: type) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """All parameters of a node, those by position, and those that must be given."""
+    found = list(inspect.signature(cls.__init__).parameters.values())[1:]  # type: ignore[misc]
+    by_place = tuple(p.name for p in found if p.kind is not p.KEYWORD_ONLY)
+    return tuple(p.name for p in found), by_place, tuple(p.name for p in found if p.default is p.empty)
+
+
+def check_arguments(cls: type, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+    """What Python would say of a wrong or missing argument, with what to write instead."""
+    names, by_place, needed = _parameters(cls)
+    label = options.get("name", arguments[0] if arguments else "name")
+    for given in options:
+        if given not in names:
+            meant = next((name for name in names if given in ALIASES.get(name, ())), None)
+            advice = "" if meant is None else f": write {meant}="
+            if given in SCALES and "precision" in names:
+                advice = f": it takes a {SPREAD}"
+            elif given == "scale" and "rate" in names:
+                advice = ": it takes a rate, which is 1 / scale"
+            elif given == "observed":
+                advice = ": it is hidden only"
+            elif given == "size" and not advice and "plate" in names:
+                advice = f": several of them are declared with plate=Plate('name', {options[given]!r})"
+            known = ", ".join(name for name in names if name != "name")
+            raise TypeError(f"{label!r}: a {cls.__name__} has no {given}{advice}. It takes {known}")
+    places = dict(zip(by_place, arguments, strict=False))
+    missing = [name for name in needed if name not in places and name not in options]
+    if missing and len(arguments) <= len(by_place):
+        order = ", ".join([*by_place, *(f"{name}=…" for name in missing if name not in by_place)])
+        raise TypeError(f"{label!r}: {' and '.join(missing)} must be given: {cls.__name__}({order})")
+
+
+def of_another_kind(node: str, wanted: str, given: str, value: str) -> str:
+    """What an error adds where an expression of another kind was given."""
+    advice = {
+        ("a probability", "a real number"): f"For a logistic link write logit={value}",
+        (
+            "a vector of probabilities",
+            "a real number",
+        ): f"For a link write logits={value} (stick-breaking) or softmax={value}",
+        (
+            "a vector of probabilities",
+            "a vector",
+        ): f"For a link write logits={value} (stick-breaking) or softmax={value}",
+        ("a positive number", "a real number"): "For a log link write NegativeBinomial(name, shape, logit=…)"
+        * (node == "Poisson"),
+        ("a precision matrix", "a positive number"): f"For a multiple of the identity write {value} * numpy.eye(size)",
+    }.get((wanted, given), "")
+    return f". {advice}" if advice else ""
+
+
+def no_attribute(expression: Expression, name: str) -> AttributeError:
+    """For what arrays have and expressions have not."""
+    advice = METHODS.get(name)
+    kind = type(expression).__name__.lstrip("_")
+    if advice is None or name.startswith("_"):
+        return AttributeError(f"{kind!r} object has no attribute {name!r}")
+    return AttributeError(f"{expression} is random and has no {name}: {advice.format(name=str(expression))}")
 
 
 def instead(expression: Expression, otherwise: str) -> str:

@@ -28,7 +28,7 @@ __all__ = [
     "LaplaceWeights",
     "LatentExponential",
     "LatentNormal",
-    "LogGammaBound",
+    "LogGamma",
     "LogisticBound",
     "PolyaGamma",
     "Shares",
@@ -151,24 +151,22 @@ class ConcentrationBound(ScalarNode):
 
 
 @final
-class LogGammaBound(ScalarNode):
-    """The slope of the tangent that bounds log Γ of a sum of concentrations from below, one for each element of its owner."""
+class LogGamma(ScalarNode):
+    """log u with u ~ Gamma(Σ_k a_k, 1), one for each Dirichlet whose concentration a is learned: Γ(Σ_k a_k) is its integral."""
 
-    family = families.LogGammaBound()
+    family = families.LogGamma()
     kind = REAL
     slots_of = ()
     is_auxiliary = True
 
     def __init__(self, owner: Node, present: npt.NDArray[np.bool_]) -> None:
         self.missing, self._owner = 1.0 * ~present, owner
-        super().__init__(f"{owner.name}.bound", {}, owner.plates)
+        super().__init__(f"{owner.name}.weight", {}, owner.plates)
 
     def log_density(self, scope: Scope) -> Polynomial:
         if self._owner.name in (scope.parts or ()):
             return Polynomial()  # missing values that others read have a term like any
-        return known(scope, self.missing) * self.own(
-            "x", scope
-        )  # log Γ(1) = 0: beside nothing the tangent adds nothing
+        return known(scope, self.missing) * self.own("x", scope)  # log Γ(1) = 0: beside nothing it adds nothing
 
     def declared_term(self, known: dict[str, npt.NDArray[Any]], parts: frozenset[str]) -> Term:
         return self.term(known, parts)

@@ -15,17 +15,26 @@ import numpy.typing as npt
 from natgrad import families
 from natgrad.errors import PlateMismatch
 from natgrad.families._ops import multigammaln
-from natgrad.network.compile.polynomial import Polynomial
+from natgrad.network.compile.polynomial import Label, Polynomial
 from natgrad.network.language.auxiliary import (
     ConcentrationBound,
     LatentExponential,
     LatentNormal,
-    LogGammaBound,
+    LogGamma,
     gaussian_density,
     where_known,
 )
 from natgrad.network.language.censoring import as_censored
-from natgrad.network.language.expressions import MATRIX, POSITIVE, REAL, SIMPLEX, VECTOR, Constant, Expression
+from natgrad.network.language.expressions import (
+    MATRIX,
+    POSITIVE,
+    REAL,
+    SIMPLEX,
+    VECTOR,
+    Constant,
+    Expression,
+    as_access,
+)
 from natgrad.network.language.node_helpers import (
     Plates,
     ScalarNode,
@@ -294,8 +303,8 @@ class Dirichlet(Node):
 
     One Gamma α as the concentration is learned: a symmetric prior, whose normaliser is bounded below by
     (K − 1) log α − log K + the tangent of h(α) = log Γ(Kα + 1) − K log Γ(α + 1), which is convex; it touches at E[α].
-    `GammaShape` numbers a_k along a plate are learned one by one: Σ_k log Γ(a_k) is exact, log Γ(Σ_k a_k) is bounded by its
-    tangent at E[Σ_k a_k]. Groups that share them share weights, a_k / Σ_j a_j: a hierarchical Dirichlet law.
+    A `GammaShape` is learned without that bound. Several a_k along a plate are learned one by one: groups that share them share
+    weights, a_k / Σ_j a_j, a hierarchical Dirichlet law.
     """
 
     family = families.Dirichlet()
@@ -313,19 +322,21 @@ class Dirichlet(Node):
         mask: Any = None,
     ) -> None:
         self._size = given_size(name, size, least=2)
-        self.is_learned = isinstance(concentration, Expression)
+        self.is_learned, self.has_shapes = isinstance(concentration, Expression), False
         self.entries_plate: Plate | None = None
         if isinstance(concentration, Expression):
             self.slots_of = (Slot("concentration", POSITIVE),)
-            self.entries_plate = left_over(concentration, as_plates(name, plate))
+            self.entries_plate = left_over(concentration, as_plates(name, plate), repr(name))
             if self.entries_plate is not None:
                 check_shape(name, "concentration", concentration)
                 self._size = self._size or self.entries_plate.size
+            access = as_access(concentration)
+            self.has_shapes = access is not None and "lgamma" in access.node.family.stat_names
         super().__init__(name, {"concentration": concentration}, plate, observed, mask)
 
     def _augment(self) -> None:
-        if self.entries_plate is not None:
-            self.parameters["bound"] = LogGammaBound(self, self._present())
+        if self.has_shapes:
+            self.parameters["bound"] = LogGamma(self, self._present())
         elif self.is_learned:
             self.parameters["bound"] = ConcentrationBound(self, float(self.size or 0))
 
@@ -361,14 +372,22 @@ class Dirichlet(Node):
         assert self.size is not None
         return np.broadcast_to(values, (*values.shape[:-1], self.size)) if values.ndim else np.full(self.size, values)
 
+    def _with_shapes(self, scope: Scope, k: Label) -> Polynomial:
+        """Σ_k (a_k − 1) log x_k − log Γ(a_k) + a_k log u, with u ~ Gamma(Σ_k a_k, 1) for Γ(Σ_k a_k)."""
+        each, log_u, times = self.parameters["concentration"], self.parameters["bound"].stat("x", scope), 1.0
+        if self.entries_plate is None:
+            times, bind = float(self.size or 0), {}
+        else:
+            scope.check_size(self.entries_plate, k, f"concentration = {each}")
+            bind = {self.entries_plate.name: k}
+        x, logs = (each.stat(stat, scope, (), bind) for stat in ("x", "lgamma"))
+        return (x + -1.0) * self.own("log", scope, (k,)) + times * (log_u * x - logs)
+
     def log_density(self, scope: Scope) -> Polynomial:
         assert self.size is not None
         k = scope.fresh("k", self.size)
-        if self.entries_plate is not None:
-            scope.check_size(self.entries_plate, k, f"concentration = {self.parameters['concentration']}")
-            each, slope = self.parameters["concentration"], self.parameters["bound"]
-            x, logs = (each.stat(stat, scope, (), {self.entries_plate.name: k}) for stat in ("x", "lgamma"))
-            return (x + -1.0) * self.own("log", scope, (k,)) - logs + slope.stat("x", scope) * x
+        if self.has_shapes:
+            return self._with_shapes(scope, k)
         if self.is_learned:
             learned, slope = self.parameters["concentration"], self.parameters["bound"]
             x, log_x = learned.stat("x", scope), learned.stat("log", scope)

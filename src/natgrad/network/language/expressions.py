@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.compile.polynomial import Delta, Label, Polynomial, number
-from natgrad.network.language.advice import instead, of_numpy
+from natgrad.network.language.advice import instead, no_attribute, of_numpy
 from natgrad.network.language.plates import Index, Plate
 from natgrad.validation import as_index, as_numbers, first, require, where
 
@@ -158,6 +158,11 @@ class Expression(ABC):
 
     def __getitem__(self, key: Any) -> Expression:
         raise TypeError(f"{self} cannot be indexed: index the nodes inside it instead, as in a[i] + b[j]")
+
+    if not TYPE_CHECKING:  # who checks types must see that there is no such thing
+
+        def __getattr__(self, name: str) -> Any:
+            raise no_attribute(self, name)
 
     def __bool__(self) -> bool:
         raise TypeError(f"{self} is random: it has no truth value")

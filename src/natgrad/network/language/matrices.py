@@ -14,7 +14,7 @@ import numpy as np
 from natgrad.errors import NotConjugate
 from natgrad.network.compile.polynomial import Label, Polynomial
 from natgrad.network.language.columns import records
-from natgrad.network.language.expressions import MATRIX, NOUN, Access, Bind, Constant, Expression
+from natgrad.network.language.expressions import MATRIX, NOUN, POSITIVE, Access, Bind, Constant, Expression
 from natgrad.network.language.node_helpers import left_over
 from natgrad.network.language.operators import _Diag as Diag
 from natgrad.network.language.operators import _Product as Product
@@ -80,10 +80,12 @@ def _matrix(value: Any, what: str) -> Expression:
     if isinstance(value, Expression):
         if value.kind != MATRIX:
             raise NotConjugate(
-                f"{what} = {value} is {NOUN[value.kind]}, not a matrix: give a Wishart, a diag, a known matrix, or "
-                f"{value} * numpy.eye(n)"
+                f"{what} = {value} is {NOUN[value.kind]}, not a matrix: give a Wishart, a diag or a known matrix"
+                f"{f', or {value} * numpy.eye(size)' if value.kind == POSITIVE else ''}"
             )
         return value
+    if isinstance(value, (list, tuple)) and any(isinstance(part, Expression) for part in value):
+        raise TypeError(f"{what} is a list of matrices: write {what.split(':')[0]}(*matrices)")
     array = as_numbers(value, what)
     check_precision(what, array)
     if array.ndim != 2:

@@ -130,7 +130,7 @@ def check_shape(name: str, slot: str, value: Expression) -> None:
         )
 
 
-def left_over(value: Expression, plates: tuple[Plate, ...]) -> Plate | None:
+def left_over(value: Expression, plates: tuple[Plate, ...], reader: str = "its reader") -> Plate | None:
     """The plate along which an expression repeats and its reader does not, if there is one."""
     own = {plate.name for plate in plates}
     found = {
@@ -140,5 +140,5 @@ def left_over(value: Expression, plates: tuple[Plate, ...]) -> Plate | None:
         if selector is None and plate.name not in own
     }
     if len(found) > 1:
-        raise PlateMismatch(f"{value} repeats over {sorted(found)}, of which its reader has none: index all but one")
+        raise PlateMismatch(f"{value} repeats over {sorted(found)}, of which {reader} has none: index all but one")
     return next(iter(found.values()), None)

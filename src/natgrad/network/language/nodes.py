@@ -16,6 +16,7 @@ import numpy.typing as npt
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
 from natgrad.network.compile.polynomial import Factor, Label, Polynomial, Take
+from natgrad.network.language.advice import check_arguments, of_another_kind
 from natgrad.network.language.censoring import Censored
 from natgrad.network.language.columns import RecordedNode, is_deferred
 from natgrad.network.language.expressions import (
@@ -23,8 +24,6 @@ from natgrad.network.language.expressions import (
     MATRIX,
     NOUN,
     POSITIVE,
-    REAL,
-    UNIT,
     VECTOR,
     Access,
     Constant,
@@ -77,6 +76,8 @@ class Node(Expression):
         if (arguments or options) and not isinstance(given, str | Node):
             shown = "an array" if isinstance(given, np.ndarray) else repr(given)
             raise TypeError(f"a node's name comes first: write {cls.__name__}('name', …), got {shown}")
+        if arguments or options:  # not where pickle makes one
+            check_arguments(cls, arguments, options)
         return object.__new__(cls)
 
     def __init__(
@@ -354,8 +355,7 @@ class Node(Expression):
 
     def _advice(self, slot: Slot, value: Expression) -> str:
         """What an error adds where a number of another kind was given."""
-        linked = slot.kind == UNIT and value.kind == REAL
-        return f". For a logistic link write logit={value}" if linked else ""
+        return of_another_kind(type(self).__name__, NOUN[slot.kind], NOUN[value.kind], str(value))
 
     def _check_slot_size(self, slot: Slot) -> None:
         """What stands in a slot must have the size of the node's vectors and, if known, broadcast over its plates."""

@@ -13,6 +13,7 @@ from natgrad.network.language.binary import Bernoulli, Binomial
 from natgrad.network.language.continuous import Dirichlet, Exponential, Gamma, MultivariateNormal, Normal, Wishart
 from natgrad.network.language.counts import Poisson
 from natgrad.network.language.discrete import Categorical, Multinomial
+from natgrad.network.language.links import softmax
 from natgrad.network.language.simplex import Beta
 from natgrad.network.results.leaves import LEAF_SAMPLE
 from natgrad.special import gammaln, xlogy
@@ -44,8 +45,13 @@ def _sample_wishart(node: Any, s: dict[str, Array], rng: np.random.Generator, sh
 
 
 def _sample_simplex(node: Any, s: dict[str, Array], rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    drawn = rng.gamma(np.broadcast_to(node.concentration(), (*shape, node.size)))
-    return np.asarray(drawn / drawn.sum(-1, keepdims=True))
+    concentration = s["concentration"] if node.is_learned else node.concentration()
+    if concentration.ndim == len(shape) and node.is_learned:
+        concentration = concentration[..., None]  # one for all categories
+    wide = np.broadcast_to(concentration, (*shape, node.size))
+    # Logarithms, as tiny concentrations would be zeros to rounding: log Γ(a) variables from those of a + 1.
+    logs = np.log(rng.gamma(wide + 1.0)) + np.log1p(-rng.random(wide.shape)) / wide
+    return softmax(logs)
 
 
 def _trials(node: Any) -> Array:

@@ -11,6 +11,7 @@ import scipy
 
 from natgrad.network.language.counts import NegativeBinomial
 from natgrad.network.language.robust import Laplace, LogNormal, Ordinal, StudentT, TruncatedNormal
+from natgrad.network.language.simplex import HalfCauchy
 from natgrad.special import log_ndtr, ndtr
 
 __all__ = ["LEAF_LOG_DENSITY", "LEAF_SAMPLE"]
@@ -65,6 +66,7 @@ def _truncated_density(node: Any, x: Array, s: Slots) -> Array:
 
 
 LEAF_SAMPLE: dict[type, Draw] = {
+    HalfCauchy: lambda node, s, rng, shape: (s["scale"] * np.abs(rng.standard_cauchy(shape))) ** -2.0,
     StudentT: lambda node, s, rng, shape: s["mean"] + _sd(s) * rng.standard_t(s["df"], shape),
     Laplace: lambda node, s, rng, shape: rng.laplace(s["mean"], _sd(s), shape),
     LogNormal: lambda node, s, rng, shape: rng.lognormal(s["mean"], _sd(s), shape),

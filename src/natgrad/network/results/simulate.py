@@ -19,7 +19,9 @@ from natgrad.network.compile.plan import Plan
 from natgrad.network.draws.chains import with_chains
 from natgrad.network.draws.gibbs import point_stats
 from natgrad.network.execute.problem import NetworkProblem
+from natgrad.network.language.continuous import Dirichlet
 from natgrad.network.language.discrete import Multinomial
+from natgrad.network.language.links import Stacked
 from natgrad.network.language.nodes import Node
 from natgrad.network.results.conditionals import SAMPLE
 from natgrad.network.results.fields import field
@@ -139,10 +141,14 @@ def _drawn_leaf(node: Node, values: Mapping[str, Array], rng: np.random.Generato
     }
     slots: dict[str, Array] = {}
     for slot in node.slots_of:
-        if slot.name == "concentration":  # known numbers, one for each category
-            continue
+        expression = node.parameters[slot.name]
+        if isinstance(node, Dirichlet):
+            if not node.is_learned:  # known numbers, one for each category
+                continue
+            if node.entries_plate is not None:
+                expression = Stacked(expression, node.entries_plate)
         statistic = STATISTIC.get(slot.kind, "x")
-        value = field(node, node.parameters[slot.name], statistic, moments, n, frozenset())
+        value = field(node, expression, statistic, moments, n, frozenset())
         slots[slot.name] = np.exp(value) if statistic == "log" else value
     shape = (n, *(plate.size for plate in node.plates))
     if type(node) not in SAMPLE:

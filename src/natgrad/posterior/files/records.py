@@ -83,7 +83,7 @@ _PLAIN: dict[str, tuple[type, ...]] = {
         families.GaussianChain, families.MarkovChain, families.MultivariateNormal, families.Normal, families.NormalGamma,
         families.NormalWishart, families.Poisson, families.TiedNormalWishart, families.Wishart,
         families.PolyaGamma, families.LaplaceWeight, families.TruncatedNormal, families.TruncatedExponential, families.Shares,
-        families.Sticks, families.ConcentrationBound, families.LogGammaBound, families.LogisticBound, families.GammaShape,
+        families.Sticks, families.ConcentrationBound, families.LogGamma, families.LogisticBound, families.GammaShape,
         families.HalfNormalPrecision,
     ),
     "method": (methods.VB, methods.Children, methods.GlobalBatch),
