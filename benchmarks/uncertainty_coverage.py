@@ -3,8 +3,9 @@
 Called by ``uncertainty.py coverage``. Components are matched to the truth by their means before intervals are compared.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import permutations
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ class Case(NamedTuple):
     init: Any
     truth: dict[str, np.ndarray]
     axis: str | None = None  # the node whose rows tell which component is which
-    functions: dict[str, tuple[Callable[[Any], Any], np.ndarray]] = {}
+    functions: Mapping[str, tuple[Callable[[Any], Any], np.ndarray]] = MappingProxyType({})
     warmup: int = 40
     response: tuple[str, ...] | None = None  # the nodes of which linear response is asked; all by default
 
@@ -203,7 +204,7 @@ def held(case: Case, draws: int) -> dict[str, tuple[int, int, int, int]]:
     for name, (function, truth) in case.functions.items():
         of_q = function({node: fit[node].sample(rng, 1000) for node in fit})
         mean = np.asarray(function({node: fit[node].mean() for node in fit}))
-        sd = np.array([float(lr.std(lambda m, i=i: function(m)[i])) for i in range(truth.size)])
+        sd = np.array([float(lr.std(lambda m, f=function, i=i: f(m)[i])) for i in range(truth.size)])
         values = function({node: drawn[node].values for node in drawn}).reshape(-1, truth.size)
         limits = [np.quantile(of_q, TAILS, axis=0), (mean - Z * sd, mean + Z * sd), np.quantile(values, TAILS, axis=0)]
         found[name] = (truth.size, *(int(((low <= truth) & (truth <= high)).sum()) for low, high in limits))
