@@ -3,8 +3,10 @@
     python benchmarks/samplers.py [--draws 1000]
 
 A regression (kidiq with two predictors), eight schools and a mixture of two Gaussians of 200 rows. NUTS has z summed out and its
-programs compiled before the clock starts; natgrad's seconds have the fit in them; JAGS' those of its process. Peers that are not
-installed are left out (`pip install numpyro`, Debian's package jags). Every sampler is checked against the others' means.
+programs compiled before the clock starts; natgrad's seconds have the fit in them; JAGS' those of its process. Chains of natgrad
+are one axis of its arrays, so it makes 64 short ones from q, and 4 long ones in a line of their own; so does NUTS with --many. Eight schools are declared with a Normal scale times the effects; JAGS samples that and the plain ones. Peers
+that are not installed are left out (`pip install numpyro`, Debian's package jags). Every sampler is checked against the others'
+means.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import resource
 import subprocess
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
@@ -23,10 +26,11 @@ import numpy as np
 from uncertainty_draws import REFERENCES, regression, schools
 
 import natgrad as ng
+from natgrad.errors import PoorMixing
 from natgrad.posterior.diagnostics import ess
 
 RESULTS = Path(__file__).parent / "results"
-CHAINS = 4
+CHAINS, MANY, SHORT, WARM = 4, 64, 150, 50
 
 
 def mixture_rows() -> np.ndarray:
@@ -41,24 +45,22 @@ def worst(found: dict[str, np.ndarray]) -> float:
 # -- ours --
 
 
-def ours(name: str, references: dict, n: int) -> dict[str, np.ndarray]:
+def mixture() -> tuple[ng.Network, object]:
+    k, n, y = ng.Plate("k", 2), ng.Plate("n", 200), mixture_rows()
+    tau = ng.Gamma("tau", 4.0, 4.0, plate=k)
+    mu = ng.Normal("mu", 0.0, 0.25 * tau, plate=k)
+    z = ng.Categorical("z", ng.Dirichlet("w", 4.0, size=2), plate=n)
+    network = ng.Network(ng.Normal("y", mu[z], tau[z], plate=n, observed=y))
+    return network, lambda draws: {"mu": draws["mu"].values, "p": draws["w"].values[..., 1]}
+
+
+def ours(name: str, references: dict, n: int, chains: int, warmup: int) -> dict[str, np.ndarray]:
     if name == "mixture":
-        y = mixture_rows()
-        model = ng.GaussianMixture(
-            2,
-            covariance="diag",
-            weight_prior=4.0,
-            mean_prior=[0.0],
-            mean_scale=0.25,
-            dof_prior=8.0,
-            scale_prior=[8.0],
-            verbose=False,
-        ).fit(y[:, None])
-        draws = model.draws(y[:, None], n, chains=CHAINS, warmup=n // 2, verbose=False)
-        order = np.argsort(model.means_[:, 0])
-        return {"mu": draws["means"].values[..., order, 0], "p": draws["weights"].values[..., order[1]]}
-    network, read = regression(references[KIDIQ], True) if name == "regression" else schools(references[SCHOOLS], True)
-    return read(network.fit(verbose=False).draws(n, chains=CHAINS, warmup=n // 2, verbose=False))
+        (network, read), init = mixture(), {"mu": [-1.5, 1.5]}
+    else:
+        make, key = (regression, KIDIQ) if name == "regression" else (schools, SCHOOLS)
+        (network, read), init = make(references[key], True), None
+    return read(network.fit(init=init, verbose=False).draws(n, chains=chains, warmup=warmup, verbose=False))
 
 
 KIDIQ, SCHOOLS = "kidiq-kidscore_momhsiq", "eight_schools-eight_schools_noncentered"
@@ -67,7 +69,7 @@ KIDIQ, SCHOOLS = "kidiq-kidscore_momhsiq", "eight_schools-eight_schools_noncente
 # -- NUTS --
 
 
-def nuts(name: str, references: dict, n: int) -> tuple[dict[str, np.ndarray], float]:
+def nuts(name: str, references: dict, n: int, chains: int, warmup: int) -> tuple[dict[str, np.ndarray], float]:
     import jax
     import jax.numpy as jnp
     import numpyro
@@ -106,7 +108,7 @@ def nuts(name: str, references: dict, n: int) -> tuple[dict[str, np.ndarray], fl
         if name == "mixture"
         else {}
     )
-    sizes = {"num_warmup": n // 2, "num_samples": n, "num_chains": CHAINS}
+    sizes = {"num_warmup": warmup, "num_samples": n, "num_chains": chains}
     mcmc = MCMC(NUTS(model, **init), **sizes, chain_method="vectorized", progress_bar=False)
     mcmc.run(jax.random.PRNGKey(0))  # compiles
     begun = time.process_time()
@@ -138,6 +140,13 @@ PROGRAMS = {
   for (i in 1:8) { theta[i] ~ dnorm(mu, t); y[i] ~ dnorm(theta[i], p[i]) }
   tau <- pow(t, -0.5)
 }""",
+    "expanded": """model {
+  mu ~ dnorm(0, 0.04)
+  s ~ dnorm(0, 0.04)
+  t ~ dgamma(0.5, 0.5)
+  for (i in 1:8) { eta[i] ~ dnorm(0, t); theta[i] <- mu + s * eta[i]; y[i] ~ dnorm(theta[i], p[i]) }
+  tau <- abs(s) * pow(t, -0.5)
+}""",
     "mixture": """model {
   pi[1:2] ~ ddirch(a)
   for (k in 1:2) { t[k] ~ dgamma(4, 4); mu[k] ~ dnorm(0, 0.25 * t[k]) }
@@ -146,6 +155,7 @@ PROGRAMS = {
 }""",
 }
 MONITORS = {"regression": ["w", "sigma"], "schools": ["mu", "tau", "theta"], "mixture": ["mu", "p"]}
+MONITORS["expanded"] = MONITORS["schools"]
 
 
 def dump(data: dict[str, np.ndarray | float]) -> str:
@@ -166,7 +176,7 @@ def jags(name: str, references: dict, n: int) -> tuple[dict[str, np.ndarray], fl
     if name == "regression":
         x = np.asarray(record["X"])
         data = {"X": x, "y": record["y"], "N": len(x), "K": x.shape[1]}
-    elif name == "schools":
+    elif name in ("schools", "expanded"):
         data = {"y": record["y"], "p": np.asarray(record["se"]) ** -2.0}
     else:
         data, start = {"y": mixture_rows(), "N": 200, "a": [4.0, 4.0]}, dump({"mu": [-1.5, 1.5]})
@@ -205,20 +215,32 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=1000)
-    n = parser.parse_args().draws
+    parser.add_argument(
+        "--many", action="store_true", help=f"NUTS with {MANY} chains, too; it takes minutes to compile"
+    )
+    options = parser.parse_args()
+    n = options.draws
     references = json.loads(REFERENCES.read_text())
-    ours("regression", references, 50)  # imports
+    warnings.simplefilter("ignore", PoorMixing)
+    ours("regression", references, 50, CHAINS, 50)  # imports
     lines = [
         "| model | sampler | smallest ESS | processor seconds | ESS a second | ours over it |",
         "|---|---|---|---|---|---|",
     ]
     for name in ("regression", "schools", "mixture"):
-        begun = time.process_time()
-        found = ours(name, references, n)
-        rows = [("natgrad", found, time.process_time() - begun)]
-        for peer, function in (("NumPyro NUTS", nuts), ("JAGS", jags)):
+        rows = []
+        for size in ((SHORT, MANY, WARM), (n, CHAINS, n // 2)):
+            begun = time.process_time()
+            found = ours(name, references, *size)
+            rows.append((f"natgrad, {size[1]} chains", found, time.process_time() - begun))
+        peers = [(f"NumPyro NUTS, {CHAINS} chains", nuts, (name, references, n, CHAINS, n // 2))]
+        if options.many:
+            peers += [(f"NumPyro NUTS, {MANY} chains", nuts, (name, references, SHORT, MANY, n // 2))]
+        peers += [(f"JAGS, {CHAINS} chains", jags, (name, references, 10 * n))]
+        peers += [("JAGS, scale times effects", jags, ("expanded", references, 10 * n))] if name == "schools" else []
+        for peer, function, arguments in peers:
             try:
-                rows.append((peer, *function(name, references, n)))
+                rows.append((peer, *function(*arguments)))
             except (ImportError, FileNotFoundError) as reason:
                 print(f"{peer} is left out: {reason}")
         rates = [worst(values) / seconds for _, values, seconds in rows]
@@ -229,7 +251,10 @@ def main() -> None:
             print(
                 lines[-1], {key: np.round(value.mean((0, 1)), 2).tolist() for key, value in values.items()}, flush=True
             )
-    (RESULTS / "samplers.md").write_text("\n".join(lines) + f"\n\n{CHAINS} chains of {n} draws after {n // 2}.\n")
+    (RESULTS / "samplers.md").write_text(
+        "\n".join(lines)
+        + f"\n\n{CHAINS} chains of {n} draws after {n // 2} (JAGS: ten times as many), {MANY} of {SHORT} after {WARM}.\n"
+    )
 
 
 if __name__ == "__main__":

@@ -97,25 +97,33 @@ def posteriordb(path: Path) -> None:
     print(table(runs).splitlines()[-1])
 
 
-def coverage(runs: int, chosen: list[str]) -> None:
-    """Coverage of 90 % intervals of q and of linear response, by model and node."""
-    lines = ["| model | node | numbers | q | linear response | not a maximum |", "|---|---|---|---|---|---|"]
+def coverage(runs: int, chosen: list[str], draws: int) -> None:
+    """Coverage of 90 % intervals of q, linear response and draws, by model and node."""
+    lines = [
+        "| model | node | simulations | numbers | q | linear response | draws | not a maximum | CPU s a simulation |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
     results = []
     for key in chosen:
         words, make = CASES[key]
         begin, total, refused = time.process_time(), {}, 0
         for seed in range(runs):
             try:
-                found = held(make(np.random.default_rng([seed, 7])))
+                found = held(make(np.random.default_rng([seed, 7])), draws)
             except ng.errors.NotAtMaximum:
                 refused += 1
                 continue
             for node, counts in found.items():
                 total[node] = np.add(total.get(node, 0), counts)
-        for node, (n, q, lr) in total.items():
-            lines.append(f"| {words} | {node} | {n} | {q / n:.0%} | {lr / n:.0%} | {refused} of {runs} |")
+        seconds = (time.process_time() - begin) / runs
+        for node, (n, q, lr, drawn) in total.items():
+            response = "" if lr < 0 else f"{lr / n:.0%}"
+            lines.append(
+                f"| {words} | {node} | {runs} | {n} | {q / n:.0%} | {response} | {drawn / n:.0%} | {refused} | {seconds:.1f} |"
+            )
             print(lines[-1], flush=True)
-            results.append({"model": words, "node": node, "numbers": int(n), "q": q / n, "linear_response": lr / n})
+            found = {"q": q / n, "linear_response": None if lr < 0 else lr / n, "draws": drawn / n}
+            results.append({"model": words, "node": node, "simulations": runs, "numbers": int(n), **found})
         results[-1]["seconds"] = time.process_time() - begin
     about = {"machine": platform.machine(), "natgrad": ng.__version__, "runs": runs, "results": results}
     (RESULTS / "uncertainty-coverage.json").write_text(json.dumps(about, indent=1) + "\n")
@@ -128,10 +136,11 @@ def main() -> None:
     parser.add_argument("what", choices=["posteriordb", "coverage"])
     parser.add_argument("--references", type=Path, default=REFERENCES)
     parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--draws", type=int, default=800)
     parser.add_argument("--models", nargs="+", choices=list(CASES), default=list(CASES))
     options = parser.parse_args()
     if options.what == "coverage":
-        coverage(options.runs, options.models)
+        coverage(options.runs, options.models, options.draws)
     else:
         posteriordb(options.references)
 

@@ -1,10 +1,11 @@
-"""Simulated data, parameters from their priors: how often 90 % intervals of q and of linear response hold the truth.
+"""Simulated data, parameters from their priors: how often 90 % intervals of q, linear response and draws hold the truth.
 
 Called by ``uncertainty.py coverage``. Components are matched to the truth by their means before intervals are compared.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import permutations
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,12 +14,19 @@ import natgrad as ng
 
 
 class Case(NamedTuple):
-    """A network of simulated data, its start, and the true value of each node that is compared."""
+    """A network of simulated data, its start, and the true value of each node that is compared.
+
+    ``functions`` are of values of nodes, where these have no values of their own: predictions of a factorisation. All have a
+    factor for each node (``joint=None``), which is what linear response repairs.
+    """
 
     network: ng.Network
     init: Any
     truth: dict[str, np.ndarray]
     axis: str | None = None  # the node whose rows tell which component is which
+    functions: Mapping[str, tuple[Callable[[Any], Any], np.ndarray]] = MappingProxyType({})
+    warmup: int = 40
+    response: tuple[str, ...] | None = None  # the nodes of which linear response is asked; all by default
 
 
 def regression(rng: np.random.Generator) -> Case:
@@ -34,7 +42,7 @@ def regression(rng: np.random.Generator) -> Case:
     c = ng.Normal("offset", a, ng.Gamma("spread", 4.0, 4.0), plate=ng.Plate("group", groups))
     node = ng.Normal("y", c[of] + b * x, ng.Gamma("tau", 4.0, 4.0), plate=ng.Plate("n", n), observed=y)
     truth = {"level": level, "slope": slope, "offset": offsets, "spread": spread, "tau": tau}
-    return Case(ng.Network(node), None, {k: np.asarray(v) for k, v in truth.items()})
+    return Case(ng.Network(node, joint=None), None, {k: np.asarray(v) for k, v in truth.items()})
 
 
 def mixture(rng: np.random.Generator) -> Case:
@@ -54,7 +62,7 @@ def mixture(rng: np.random.Generator) -> Case:
 
 def chain(rng: np.random.Generator) -> Case:
     """Two hidden states with emissions that overlap."""
-    n = 300
+    n = 120
     rows, means = np.array([rng.dirichlet([8.0, 2.0]), rng.dirichlet([2.0, 8.0])]), np.sort(rng.normal(size=2))
     z = np.zeros(n, dtype=int)
     for t in range(1, n):
@@ -68,25 +76,100 @@ def chain(rng: np.random.Generator) -> Case:
     return Case(ng.Network(node), {"mu": means, "A": rows}, {"mu": means, "A": rows})
 
 
-def topics(rng: np.random.Generator) -> Case:
-    """Three topics of twenty words, sixty documents of forty."""
-    phi, theta = rng.dirichlet(np.full(20, 0.3), 3), rng.dirichlet(np.full(3, 0.3), 60)
-    table = np.array([rng.multinomial(40, share @ phi) for share in theta])
+def topics(
+    rng: np.random.Generator,
+    k: int = 3,
+    n_words: int = 20,
+    n_docs: int = 60,
+    length: int = 40,
+    response: Any = ("phi",),
+) -> Case:
+    """Three topics of twenty words, sixty documents of forty; or others."""
+    phi, theta = rng.dirichlet(np.full(n_words, 0.3), k), rng.dirichlet(np.full(k, 0.3), n_docs)
+    table = np.array([rng.multinomial(length, share @ phi) for share in theta])
     docs, words = np.nonzero(table)
-    doc, cell, topic = ng.Plate("doc", 60), ng.Plate("cell", len(docs), weight=table[docs, words]), ng.Plate("topic", 3)
-    shares = ng.Dirichlet("theta", 0.3, size=3, plate=doc)
-    terms = ng.Dirichlet("phi", 0.3, size=20, plate=topic)
+    doc, topic = ng.Plate("doc", n_docs), ng.Plate("topic", k)
+    cell = ng.Plate("cell", len(docs), weight=table[docs, words])
+    shares = ng.Dirichlet("theta", 0.3, size=k, plate=doc)
+    terms = ng.Dirichlet("phi", 0.3, size=n_words, plate=topic)
     z = ng.Categorical("z", shares[docs], plate=cell)
     network = ng.Network(ng.Categorical("w", terms[z], plate=cell, observed=words))
-    init = {"phi": 0.9 * phi + 0.1 / 20, "theta": 0.9 * theta + 0.1 / 3}
-    return Case(network, init, {"phi": phi})
+    init = {"phi": 0.9 * phi + 0.1 / n_words, "theta": 0.9 * theta + 0.1 / k}
+    return Case(network, init, {"phi": phi, "theta": theta}, warmup=100, response=response)
 
+
+def many_topics(rng: np.random.Generator) -> Case:
+    """Ten topics of fifty words, a hundred documents of sixty; without linear response, which takes a minute for each."""
+    return topics(rng, 10, 50, 100, 60, response=())
+
+
+def factorisation(rng: np.random.Generator) -> Case:
+    """Thirty users, twenty items, 240 ratings; the expected ratings of forty pairs that nobody rated."""
+    u, v, tau = rng.normal(size=(30, 2)), rng.normal(size=(20, 2)), rng.gamma(8.0, 1 / 8.0)
+    pairs = rng.permutation(600)
+    who, what = np.divmod(pairs[:240], 20)
+    new, other = np.divmod(pairs[240:280], 20)
+    y = (u[who] * v[what]).sum(1) + rng.normal(size=240) / np.sqrt(tau)
+    users = ng.MultivariateNormal("u", np.zeros(2), np.eye(2), plate=ng.Plate("user", 30))
+    items = ng.MultivariateNormal("v", np.zeros(2), np.eye(2), plate=ng.Plate("item", 20))
+    noise = ng.Gamma("tau", 8.0, 8.0)
+    node = ng.Normal("y", ng.dot(users[who], items[what]), noise, plate=ng.Plate("rating", 240), observed=y)
+
+    def predicted(m: Any) -> Any:
+        return (m["u"][..., new, :] * m["v"][..., other, :]).sum(-1)
+
+    truth = predicted({"u": u, "v": v})
+    return Case(
+        ng.Network(node), {"u": u, "v": v}, {"tau": np.asarray(tau)}, functions={"expected ratings": (predicted, truth)}
+    )
+
+
+def factors(rng: np.random.Generator) -> Case:
+    """Factor analysis: forty rows of six columns, two factors; what rows would be without noise, and the noise."""
+    w, x, tau = rng.normal(size=(6, 2)), rng.normal(size=(40, 2)), rng.gamma(8.0, 1 / 8.0)
+    y = x @ w.T + rng.normal(size=(40, 6)) / np.sqrt(tau)
+    row, column = ng.Plate("row", 40), ng.Plate("column", 6)
+    loadings = ng.MultivariateNormal("w", np.zeros(2), np.eye(2), plate=column)
+    scores = ng.MultivariateNormal("x", np.zeros(2), np.eye(2), plate=row)
+    node = ng.Normal("y", ng.dot(scores, loadings), ng.Gamma("tau", 8.0, 8.0), plate=(row, column), observed=y)
+    at, of = rng.integers(0, 40, 30), rng.integers(0, 6, 30)
+
+    def clean(m: Any) -> Any:
+        return (m["x"][..., at, :] * m["w"][..., of, :]).sum(-1)
+
+    truth = clean({"x": x, "w": w})
+    return Case(
+        ng.Network(node), {"w": w, "x": x}, {"tau": np.asarray(tau)}, functions={"rows without noise": (clean, truth)}
+    )
+
+
+def blocks(rng: np.random.Generator) -> Case:
+    """A block model: two groups of senders and of receivers, 14 by 12, ties that do not tell much."""
+    b, p, q = rng.beta(2.0, 2.0, (2, 2)), rng.dirichlet([5.0, 5.0]), rng.dirichlet([5.0, 5.0])
+    sent, got = rng.choice(2, 14, p=p), rng.choice(2, 12, p=q)
+    ties = rng.random((14, 12)) < b[sent][:, got]
+    one, two = ng.Plate("one", 2), ng.Plate("two", 2)
+    sender, receiver = ng.Plate("sender", 14), ng.Plate("receiver", 12)
+    rate = ng.Beta("rate", 2.0, 2.0, plate=(one, two))
+    z = ng.Categorical("z", ng.Dirichlet("p", 5.0, size=2), plate=sender)
+    c = ng.Categorical("c", ng.Dirichlet("q", 5.0, size=2), plate=receiver)
+    node = ng.Bernoulli("y", rate[z, c], plate=(sender, receiver), observed=ties.astype(int))
+    return Case(
+        ng.Network(node), {"rate": 0.9 * b + 0.05, "z": sent, "c": got}, {"rate": b, "p": p, "q": q}, warmup=100
+    )
+
+
+CHAINS, TAILS, Z = 16, (0.05, 0.95), 1.6449
 
 CASES: dict[str, tuple[str, Callable[[np.random.Generator], Case]]] = {
     "regression": ("regression with groups, scalars", regression),
     "mixture": ("mixture of two Gaussians that overlap", mixture),
     "chain": ("hidden Markov model, emissions that overlap", chain),
-    "topics": ("LDA, K = 3: words of topics", topics),
+    "topics": ("LDA, K = 3", topics),
+    "many topics": ("LDA, K = 10", many_topics),
+    "factorisation": ("factorisation", factorisation),
+    "factors": ("factor analysis", factors),
+    "blocks": ("block model", blocks),
 }
 
 
@@ -98,18 +181,31 @@ def aligned(means: dict[str, np.ndarray], case: Case) -> tuple[int, ...] | None:
     return min(permutations(range(len(truth))), key=lambda order: float(np.sum((found[list(order)] - truth) ** 2)))
 
 
-def held(case: Case) -> dict[str, tuple[int, int, int]]:
-    """For each node: how many numbers, how many inside the intervals of q, and of linear response."""
+def held(case: Case, draws: int) -> dict[str, tuple[int, int, int, int]]:
+    """For each node: how many numbers, how many inside the intervals of q, of linear response, and of so many draws."""
     fit = case.network.fit(init=case.init, verbose=False, tol=1e-6)
-    lr = fit.linear_response(exact=True)
+    response = list(case.truth) if case.response is None else list(case.response)
+    lr = fit.linear_response(response, exact=True) if response or case.functions else None
+    drawn = fit.draws(draws // CHAINS, chains=CHAINS, warmup=case.warmup, verbose=False)
     order = aligned({name: fit[name].mean() for name in case.truth}, case)
     found = {}
     for name, truth in case.truth.items():
         counts = [truth.size]
-        for level in (fit, lr):
+        for level in (fit, lr, drawn):
+            if level is None or (level is lr and name not in response):
+                counts.append(-1)
+                continue
             low, high = level[name].interval(0.9)
             if order is not None and truth.ndim:
                 low, high = low[list(order)], high[list(order)]
             counts.append(int(((low <= truth) & (truth <= high)).sum()))
-        found[name] = (counts[0], counts[1], counts[2])
+        found[name] = tuple(counts)
+    rng = np.random.default_rng(0)
+    for name, (function, truth) in case.functions.items():
+        of_q = function({node: fit[node].sample(rng, 1000) for node in fit})
+        mean = np.asarray(function({node: fit[node].mean() for node in fit}))
+        sd = np.array([float(lr.std(lambda m, f=function, i=i: f(m)[i])) for i in range(truth.size)])
+        values = function({node: drawn[node].values for node in drawn}).reshape(-1, truth.size)
+        limits = [np.quantile(of_q, TAILS, axis=0), (mean - Z * sd, mean + Z * sd), np.quantile(values, TAILS, axis=0)]
+        found[name] = (truth.size, *(int(((low <= truth) & (truth <= high)).sum()) for low, high in limits))
     return found

@@ -62,7 +62,8 @@ def _regression(record: dict[str, Any], scalars: bool) -> Any:
     else:
         mean = ng.dot(x, ng.MultivariateNormal("b", means, np.diag(precisions)))
         quantities |= {name: (lambda m, i=i: m["b"][i]) for i, name in enumerate(names)}
-    return ng.Network(ng.Normal("y", mean, tau, plate=plate, observed=y)), None, quantities
+    # A factor for each node: what linear response has to repair.
+    return ng.Network(ng.Normal("y", mean, tau, plate=plate, observed=y), joint=None), None, quantities
 
 
 def _schools(record: dict[str, Any], scalars: bool) -> Any:

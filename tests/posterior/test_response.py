@@ -22,7 +22,7 @@ def regression(seed: int = 0, order: Any = None, names: str = "abc", scale: floa
     mean = sum(coefficients[i] * x[:, i] for i in order or range(3)) + shift
     node = ng.Normal("y", mean, 2.0 / scale**2, plate=ng.Plate("n", 40), observed=scale * y + shift)
     covariance = scale**2 * np.linalg.inv(0.01 * np.eye(3) + 2.0 * x.T @ x)
-    return ng.Network(node), covariance, x, y
+    return ng.Network(node, joint=None), covariance, x, y
 
 
 @pytest.mark.parametrize("backend", ["numpy", "jax"])
@@ -197,7 +197,7 @@ def test_contraction_is_the_rate_of_sweeps():
     """D scalars with equal coupling r: sweeps of two contract by r²."""
     n = ng.Plate("n", 4)
     a, b = ng.Normal("a", 0.0, 1.0), ng.Normal("b", 0.0, 1.0)
-    fit = ng.Network(ng.Normal("y", a + b, 1.0, plate=n, observed=[1.0, 2.0, 0.5, 1.5])).fit()
+    fit = ng.Network(ng.Normal("y", a + b, 1.0, plate=n, observed=[1.0, 2.0, 0.5, 1.5]), joint=None).fit()
     r = 4.0 / 5.0
     np.testing.assert_allclose(fit.linear_response().contraction, r**2, rtol=1e-3)
 
@@ -327,7 +327,7 @@ def test_auxiliary_nodes_respond_and_are_not_shown():
     x = 2.0 + rng.normal(size=200)
     y = (rng.random(200) < 1.0 / (1.0 + np.exp(1.0 - 0.7 * x))).astype(int)
     a, b = ng.Normal("a", 0.0, 0.1), ng.Normal("b", 0.0, 0.1)
-    fit = ng.Network(ng.Bernoulli("y", logit=a + b * x, plate=ng.Plate("n", 200), observed=y)).fit(tol=1e-9)
+    fit = ng.Network(ng.Bernoulli("y", logit=a + b * x, plate=ng.Plate("n", 200), observed=y), joint=None).fit(tol=1e-9)
     lr = fit.linear_response()
     assert set(lr) == {"a", "b"}
     rows, mean = np.stack([np.ones(200), x], axis=1), np.array([fit["a"].mean(), fit["b"].mean()])

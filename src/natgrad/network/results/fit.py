@@ -235,7 +235,7 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         >>> n = ng.Plate("n", 4)
         >>> a, b = ng.Normal("a", 0.0, 1.0), ng.Normal("b", 0.0, 1.0)
         >>> y = ng.Normal("y", a + b, 1.0, plate=n, observed=[1.0, 2.0, 0.5, 1.5])
-        >>> fit = ng.Network(y).fit()
+        >>> fit = ng.Network(y, joint=None).fit()
         >>> lr = fit.linear_response()
         >>> print(f"{fit['a'].std():.4f} {lr['a'].std():.4f} {lr.correlation('a', 'b'):.4f}")
         0.4472 0.7454 -0.8000
@@ -268,7 +268,7 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         >>> import natgrad as ng
         >>> n = ng.Plate("n", 4)
         >>> a, b = ng.Normal("a", 0.0, 1.0), ng.Normal("b", 0.0, 1.0)
-        >>> fit = ng.Network(ng.Normal("y", a + b, 1.0, plate=n, observed=[1.0, 2.0, 0.5, 1.5])).fit()
+        >>> fit = ng.Network(ng.Normal("y", a + b, 1.0, plate=n, observed=[1.0, 2.0, 0.5, 1.5]), joint=None).fit()
         >>> lr = fit.linear_response()
         >>> fit.summary()
              mean  sd (q)  sd (linear response)    lower  upper
