@@ -119,6 +119,41 @@ def quality(options):
     return found
 
 
+def small(options):
+    """A hundred thousand ratings of Jester: processor seconds of one thread, noise chosen and fixed, and of myFM."""
+    train, test, shape = jester()
+    chosen = np.random.default_rng(0).choice(shape[0], 1380, replace=False)
+    number = np.full(shape[0], -1)
+    number[chosen] = np.arange(len(chosen))
+    train, test = ([number[data[0]], *data[1:]] for data in (train, test))
+    train, test = ([part[data[0] >= 0] for part in data] for data in (train, test))
+    shape = (len(chosen), shape[1])
+    warm_up()
+    found = {}
+    for name, n_factors, by in (
+        ("natgrad", RANK, "auto"),
+        ("natgrad, one noise", RANK, None),
+        ("natgrad, 40 factors", 2 * RANK, "auto"),
+    ):
+        ratings = ng.data.Ratings(*train, shape=shape)
+        began = time.process_time()
+        model = ng.MatrixFactorization(n_factors, noise_per=by, n_jobs=1, verbose=False).fit(ratings)
+        cpu = time.process_time() - began
+        mean = model.predict(*test[:2])
+        found[name] = {
+            "version": f"natgrad {ng.__version__}",
+            "cpu": cpu,
+            "sweeps": model.n_steps_,
+            "noise": model.noise_per_,
+            "rmse": float(np.sqrt(np.mean((mean - test[2]) ** 2))),
+            "log_likelihood": model.score(ng.data.Ratings(*test, shape=shape)),
+        }
+    if options.peer in (None, "myfm"):
+        facts, answer = ask_peer(options, "myfm", "myfm", train, test, shape)
+        found["myfm"] = {**facts, "rmse": float(np.sqrt(np.mean((answer["mean"] - test[2]) ** 2)))}
+    return found
+
+
 def growth(options):
     """Seconds for one pass (both sides, the bound) by ratings and factors, and the memory of the largest fit."""
     warm_up()
@@ -240,7 +275,8 @@ def chunks(options):
 
 
 PARTS = {
-    "quality": quality, "growth": growth, "memory": memory, "recommend": recommending, "likes": one_class, "chunks": chunks,
+    "small": small, "quality": quality, "growth": growth,
+    "memory": memory, "recommend": recommending, "likes": one_class, "chunks": chunks,
 }  # fmt: skip
 
 

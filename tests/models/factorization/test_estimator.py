@@ -198,7 +198,7 @@ MISTAKES = [
     (lambda: full(likelihood="normal").fit(table()), ValueError,
      'likelihood must be "gaussian", "bernoulli" or "poisson", got \'normal\''),
     (lambda: full(noise_per="users").fit(table()), ValueError,
-     'noise_per must be None, "user", "item" or "both", got \'users\''),
+     'noise_per must be None, "auto", "user", "item" or "both", got \'users\''),
     (lambda: full(n_negatives=0).fit(table()), ValueError, "n_negatives must be > 0 and finite, got 0"),
     (lambda: full(likelihood="bernoulli").fit([[1.0, 0.5]]), ValueError,
      'likelihood="bernoulli" takes 1 (like) and 0 (dislike), or 1 alone, got values[1] = 0.5 (1 such)'),

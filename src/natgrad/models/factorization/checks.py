@@ -28,7 +28,11 @@ def check_settings(model: MatrixFactorization) -> None:
             continue
         if not 0 < real_number(value, name) < np.inf:
             raise ValueError(f"{name} must be > 0 and finite, got {value!r}")
-    learned = [name for name in ("biases", "learn_noise", "learn_priors", "noise_per") if getattr(model, name)]
+    learned = [
+        n
+        for n in ("biases", "learn_noise", "learn_priors", "noise_per")
+        if getattr(model, n) not in (False, None, "auto")
+    ]
     if model.factorized and learned and model.likelihood != "poisson":
         raise ValueError(
             f"factorized=True is the paper's model, with known precisions and no biases: {learned[0]}="

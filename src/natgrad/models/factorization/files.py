@@ -34,7 +34,7 @@ OF_THE_KIND: dict[str, Any] = {
     "factorized": "flag",
     "learn_noise": "flag",
     "learn_priors": "flag",
-    "noise_per": "none | 'user' | 'item' | 'both'",
+    "noise_per": "none | 'auto' | 'user' | 'item' | 'both'",
     "noise_dof": "positive",
     "noise_precision": "none | positive",
     "prior_precision": "none | positive",

@@ -26,8 +26,9 @@ from natgrad.inference.problem import Block, BlockInfo, ChildSet, EdgeProblem, S
 from natgrad.inference.rotation import Rotation
 from natgrad.kernels.factorization import vectors as rating_vectors
 from natgrad.models.factorization.blending import blended_block, owned
+from natgrad.models.factorization.noise import rescaled_noise
 from natgrad.models.factorization.parts import PlacedRows, cut_sides
-from natgrad.models.factorization.rotation import SideSums, best_turn, moved_rows
+from natgrad.models.factorization.rotation import SideSums, best_turn, moved_rows, without_dead
 from natgrad.models.factorization.sides import OTHER, PLATE, SideRatings
 from natgrad.models.factorization.sweep import MAP, NOISE, PRECISION, SIDE, RatingSweep
 from natgrad.random import Stream, generator
@@ -315,6 +316,11 @@ class FullRatingsProblem(EdgeProblem):
         best = best_turn(sums["u"], sums["v"], self.n_factors, gamma)
         if best is None:
             return None
+        state = rescaled_noise(self, state)
+        if gamma is not None:
+            best = without_dead(
+                best, {s: state.mu[s][0] for s in pair}, sums, self.n_factors, gamma, self._weight(state)
+            )
         lam, mu = dict(state.lam), dict(state.mu)
         for side, turn in zip(("u", "v"), best.matrices, strict=True):
             if needed is None or side in needed:
@@ -331,6 +337,12 @@ class FullRatingsProblem(EdgeProblem):
             {side: turn.matrix for side, turn in matrices.items()},
             {side: turn.shift for side, turn in matrices.items()},
         )
+
+    def _weight(self, state: State) -> float:
+        """Σ_n τ s t, roughly: of all ratings with the average noise."""
+        tau = float(state.mu["noise"][0]) if "noise" in state.mu else self.priors.noise
+        rows = [float(np.mean(state.mu[name][0])) for name in NOISE.values() if name in state.mu]
+        return tau * float(np.prod(rows)) * len(self.ratings)
 
     # -- sampled --
 

@@ -86,6 +86,7 @@ class PublishedFactors:
         # What was fitted, kept apart from the parameters, which may be changed before the next fit.
         self._kind = kind
         self.offset_ = kind.offset
+        self.noise_per_: str | None = kind.saved()["settings"]["noise_per"]
         self._predictor: Any = kind.predictor(result.state, ratings)
         self._kept_draws = None
         if hasattr(self, "draws_"):

@@ -11,6 +11,7 @@ No rating is read, and the maps are exact for Gaussian rows, so the bound cannot
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -18,10 +19,12 @@ import numpy.typing as npt
 
 from natgrad.kernels.factorization.blocks import move_rows
 
-__all__ = ["Affine", "BestRotation", "SideSums", "best_turn", "moved_rows"]
+__all__ = ["Affine", "BestRotation", "SideSums", "best_turn", "moved_rows", "without_dead"]
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Floats, Floats]
+# A factor is dead where its means are less than this part of its second moments, on both sides.
+DEAD = 1e-2
 
 
 class Affine(NamedTuple):
@@ -85,6 +88,48 @@ def best_turn(
     if not sum(_height(side, gamma) for side in sides) + volume >= before:
         return None
     return BestRotation((matrices[0], matrices[1]), (np.diag(sides[0].second).copy(), np.diag(sides[1].second).copy()))
+
+
+def without_dead(
+    best: BestRotation,
+    means: Mapping[str, Floats],
+    sums: Mapping[str, SideSums],
+    n_factors: int,
+    gamma: tuple[float, Floats],
+    weight: float,
+) -> BestRotation:
+    """The maps, and dead factors as small as the bound wants them.
+
+    A factor without means only adds ½ τ Σ E[u²] E[v²] to the errors. Sweeps shrink it by a sum, not a part, at a time: the bound
+    is W/t away after t of them, and needs hundreds. Here both its sides are multiplied by e^{y/2}, at the root of the slope of
+
+        −½ W e^{2y} + Σ_sides [½ N y − (a + ½ N) log(b + ½ S e^y)]        W = Σ_n τ E[u²] E[v²]
+    """
+    sides = [sums["u"], sums["v"]]
+    alive = np.zeros(n_factors, dtype=bool)
+    for mean, turn, total in zip((means["u"], means["v"]), best.matrices, best.diagonals, strict=True):
+        rows, added = mean.sum(0), len(mean)
+        moved = turn.matrix @ (mean.T @ mean) @ turn.matrix.T
+        there = turn.matrix @ rows
+        energy = np.diag(moved) + 2.0 * there * turn.shift + added * turn.shift**2
+        alive |= (energy > DEAD * total)[:n_factors]
+    if alive.all():
+        return best
+    squares = [total[:n_factors] for total in best.diagonals]
+    errors = weight * squares[0] / sides[0].rows * squares[1] / sides[1].rows
+    low, high = np.full(n_factors, -80.0), np.zeros(n_factors)
+    for _ in range(60):
+        y = 0.5 * (low + high)
+        slope = -errors * np.exp(2.0 * y)
+        for side, square in zip(sides, squares, strict=True):
+            half = 0.5 * square * np.exp(y)
+            slope += 0.5 * side.rows - (gamma[0] + 0.5 * side.rows) * half / (gamma[1][:n_factors] + half)
+        low, high = np.where(slope > 0, y, low), np.where(slope > 0, high, y)
+    factor = np.ones(len(best.diagonals[0]))
+    factor[:n_factors] = np.where(alive, 1.0, np.exp(0.25 * (low + high)))
+    nothing = np.zeros(len(factor))
+    matrices = tuple(turn.then(np.diag(factor), nothing) for turn in best.matrices)
+    return BestRotation((matrices[0], matrices[1]), (best.diagonals[0] * factor**2, best.diagonals[1] * factor**2))
 
 
 def _height(side: SideSums, gamma: tuple[float, Floats] | None) -> float:
