@@ -179,7 +179,8 @@ def _births(
         birth = part.split(state, k, empty, _tries(own, k), seed)
         gain = float("-inf") if birth is None else birth.gain
         worth = birth is not None and not gain < WORTH
-        rank = (-gain if np.isfinite(gain) else -held[k]) if worth else np.inf
+        # By what they gain, then by what they hold; last, those that are not worth a try.
+        rank = (2, 0.0) if not worth else (0, -gain) if np.isfinite(gain) else (1, -held[k])
         born = (empty[0],) if birth is None else birth.born
         found.append(
             (rank, Proposal("birth", part, (k, *born), held[k], birth.state if birth and worth else None, gain))
@@ -224,20 +225,20 @@ def _exchanges(
             continue
         others = [k for k in range(part.size) if k not in (kept, emptied)]
         if gains:
-            others = [k for k in others if not gains.get(k, 0.0) + loss < WORTH_EXCHANGE]
-            others = sorted(others, key=lambda k: _rank(gains.get(k, 0.0)))[:MOST_EXCHANGES]
+            others = [k for k in others if _known(gains.get(k)) + loss >= WORTH_EXCHANGE]
+            others = sorted(others, key=lambda k: -_known(gains.get(k)))[:MOST_EXCHANGES]
         fewer = part.delete(state, kept) if kept == emptied else part.merge(state, kept, emptied)
         births = [(k, part.split(fewer, k, [emptied], _tries(own, k), seed)) for k in others]
         gains.update({k: float("-inf") if birth is None else birth.gain for k, birth in births})
-        worth = [(k, birth) for k, birth in births if birth and not birth.gain + loss < WORTH_EXCHANGE]
-        for k, birth in sorted(worth, key=lambda pair: _rank(pair[1].gain))[:MOST_EXCHANGES]:
+        worth = [(k, birth) for k, birth in births if birth and _known(birth.gain) + loss >= WORTH_EXCHANGE]
+        for k, birth in sorted(worth, key=lambda pair: -_known(pair[1].gain))[:MOST_EXCHANGES]:
             yield Proposal("exchange", part, (kept, emptied, k), total, birth.state, birth.gain)
         yield Proposal("exchange", part, (kept, emptied), total, None)
 
 
-def _rank(gain: float) -> float:
-    """The most first; what is not known is nothing."""
-    return 0.0 if np.isnan(gain) else -gain
+def _known(gain: float | None) -> float:
+    """What is not known is nothing."""
+    return 0.0 if gain is None or np.isnan(gain) else gain
 
 
 def _exchange_refused(own: list[MoveRecord], pair: tuple[int, int], total: float) -> bool:
