@@ -5,9 +5,9 @@
     python benchmarks/components_text.py --only auto 50        some systems: auto, a number of topics, tomotopy, gensim
     python benchmarks/components_text.py --table               the table of what was measured so far
 
-The score is the mean log probability of the second halves of 1,000 held-out abstracts given their first halves, by `lda_evaluator.py`,
-which is the same for everyone. K is given by a second thousand: the best K is the one of the best score there. Given K learn the
-prior of the shares, as "auto" does. Results: ``benchmarks/results/components-text.jsonl`` and ``components-text.md``.
+The score is the mean log probability of the second halves of 1,000 held-out abstracts given their first halves, by
+`lda_evaluator.py`, which is the same for everyone. The best K is the one of the best score on a second thousand. Fits with K given
+learn the prior of the shares, as "auto" does. Results: ``benchmarks/results/components-text.jsonl`` and ``components-text.md``.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def tomotopy(data: Splits) -> tuple[Floats, Floats]:
 
 
 def gensim(data: Splits) -> tuple[Floats, Floats]:
-    """Hierarchical Dirichlet process by stochastic variational inference, 150 topics at most; those with a millionth of the mass."""
+    """Hierarchical Dirichlet process by stochastic variational inference; topics with a millionth of the mass, of 150 at most."""
     from gensim.models import HdpModel
 
     logging.getLogger("gensim").setLevel(logging.ERROR)

@@ -48,9 +48,9 @@ EMPTY = 0.5
 CHANGED = 0.05
 # Pairs, the most alike first, and components, the smallest first, that are proposed for a merge or a delete in one round.
 MOST_MERGES, MOST_DELETES, MOST_EXCHANGES = 8, 3, 3
-# Nats that a birth may lose on its component's own data and still be worth passes over all of them; an exchange of both estimates.
+# Nats that a birth may lose on its component's own data and still be worth passes over all of them; an exchange, with its merge.
 WORTH, WORTH_EXCHANGE = -3.0, -20.0
-# Nats that the merge of a pair may lose before the next sweep: passes have never made up for more.
+# Nats that the merge of a pair may lose before the next sweep, and still be worth passes.
 HOPELESS = -100.0
 
 
@@ -188,18 +188,14 @@ def _births(
     yield from (proposal for _, proposal in sorted(found, key=lambda pair: pair[0]))
 
 
-def _merges(
-    part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord]
-) -> Iterator[Proposal]:
+def _merges(part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord]) -> Iterator[Proposal]:
     for kept, emptied in _pairs(alike, held)[:MOST_MERGES]:
         total = held[kept] + held[emptied]
         if not _refused(own, "merge", (kept, emptied), total):
             yield Proposal("merge", part, (kept, emptied), total, part.merge(state, kept, emptied))
 
 
-def _deletes(
-    part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord]
-) -> Iterator[Proposal]:
+def _deletes(part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord]) -> Iterator[Proposal]:
     """The smallest, of those whose data some other component could take."""
     hopeful_ones = (alike > -np.inf).any(1)
     order = [k for k in np.argsort(held, kind="stable").tolist() if hopeful_ones[k]]

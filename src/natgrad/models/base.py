@@ -155,7 +155,7 @@ class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
         return result.state, phases
 
     def _found_in(self, moves: str | None, *data: Any, **named: Any) -> Any:
-        """A model of the first chunk of a stream, which is in memory: its components are found there, and the run begins with them.
+        """A model of the first chunk of a stream, which is in memory: components are found there, and the run begins with them.
 
         Births and merges compare exact bounds, and what is not in memory has none.
         """
