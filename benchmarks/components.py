@@ -6,8 +6,9 @@
     python benchmarks/components.py --table                the table of what was measured so far
 
 A set counts if K is the truth or one beside it; the goal is 95 of 100, and at most a fifth of the processor seconds of the grid.
-Every set is a line of ``benchmarks/results/components.jsonl`` as soon as it is measured, and is not measured again: a run that was
-stopped goes on. The table, ``benchmarks/results/components.md``, says how many sets it is about, and MISSED where a goal was not met.
+Every set is a line of ``benchmarks/results/components.jsonl`` as soon as it is measured, and is not measured again: a run that
+was stopped goes on. The table, ``benchmarks/results/components.md``, says how many sets it is about, and MISSED where a goal was
+not met.
 `components_restarts.py` and `components_text.py` are about starts with a given K, and about real text.
 """
 
@@ -31,7 +32,7 @@ LINES = Lines("components")
 
 
 class Kind(NamedTuple):
-    """Generated sets: their truth, one set, K and bound as found, the bound with K and a seed given, and the largest K of a grid."""
+    """Generated sets: their truth, one set, K and bound as found, the bound with K and a seed given, the largest K of a grid."""
 
     truth: int
     make: Callable[[np.random.Generator], Any]
@@ -219,7 +220,18 @@ def row(name: str) -> list[str]:
     return [*cells, "", ""]
 
 
-HEADINGS = "sets|truth|found within 1|exact|cpu s|grid within 1|grid cpu s|ratio|scikit-learn's DP|DP cpu s".split("|")
+HEADINGS = [
+    "sets",
+    "truth",
+    "found within 1",
+    "exact",
+    "cpu s",
+    "grid within 1",
+    "grid cpu s",
+    "ratio",
+    "scikit-learn's DP",
+    "DP cpu s",
+]
 
 
 def main() -> None:

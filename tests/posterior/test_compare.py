@@ -58,6 +58,31 @@ def test_networks_count_their_labellings() -> None:
     assert table["corrected"][1] == table["bound"][1]
 
 
+def test_draws_have_their_loo() -> None:
+    """Of Normal data with a known mean and precision, LOO of draws that are all the truth is the log density."""
+    from_dict, loo = pytest.importorskip("arviz_base").from_dict, pytest.importorskip("arviz_stats").loo
+    x, rng = rows()[:, 0], np.random.default_rng(1)
+    trees = {}
+    for name, precision in (("narrow", 1.0), ("wide", 1 / 17)):
+        mean = rng.normal(x.mean(), np.sqrt(1 / (precision * len(x))), (2, 250))
+        density = -0.5 * (np.log(2 * np.pi / precision) + precision * (x - mean[..., None]) ** 2)
+        trees[name] = from_dict({"posterior": {"mean": mean}, "log_likelihood": {"x": density}})
+    table = ng.compare(trees)
+    assert table.names == ("wide", "narrow")
+    assert table["loo"] == pytest.approx([loo(trees[name]).elpd for name in table.names])
+    total = -0.5 * (np.log(2 * np.pi * 17) + (x - x.mean()) ** 2 / 17).sum()
+    assert total - 3.0 < table["loo"][0] < total
+    assert np.isnan(table["bound"]).all()
+    assert "loo" in str(table)
+    # Draws of a network know their log likelihood.
+    prior = ng.Normal("mean", 0.0, 1e-6)
+    network = ng.Network(ng.Normal("x", prior, 1 / 17, plate=ng.Plate("row", 80), observed=x))
+    draws = network.fit().draws(300, chains=2, seed=0)
+    found = ng.compare({"draws": draws, **trees})
+    assert found["loo"][list(found.names).index("draws")] == pytest.approx(table["loo"][0], abs=0.3)
+    assert str(table.draw()).startswith("<svg")
+
+
 def test_what_has_no_bound_is_refused() -> None:
     with pytest.raises(TypeError, match="which has no bound"):
         ng.compare({"a": 3})
@@ -73,6 +98,21 @@ def test_the_command(fits: dict[str, ng.GaussianMixture], tmp_path: Path) -> Non
     assert found.exit_code == 0, found.output
     assert found.output.splitlines()[1].startswith("2.natgrad")
     assert (tmp_path / "k.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_topics_are_found_by_the_command(tmp_path: Path) -> None:
+    texts = ["apple pear plum", "plum pear apple apple", "bolt nut screw", "nut bolt bolt screw"] * 8
+    (tmp_path / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
+    files = []
+    for topics in ("auto", "1"):
+        files.append(str(tmp_path / f"{topics}.natgrad"))
+        asked = ["fit", "lda", str(tmp_path / "texts.txt"), "--topics", topics, "-o", files[-1]]
+        found = CliRunner().invoke(main, asked)
+        assert found.exit_code == 0, found.output
+    assert ng.load(files[0]).n_topics_ == 2
+    found = CliRunner().invoke(main, ["compare", *files])
+    assert found.exit_code == 0, found.output
+    assert found.output.splitlines()[1].startswith("auto.natgrad")
 
 
 def test_the_report_draws_k(fits: dict[str, ng.GaussianMixture], tmp_path: Path) -> None:

@@ -48,9 +48,9 @@ EMPTY = 0.5
 CHANGED = 0.05
 # Pairs, the most alike first, and components, the smallest first, that are proposed for a merge or a delete in one round.
 MOST_MERGES, MOST_DELETES, MOST_EXCHANGES = 8, 3, 3
-# Nats that a birth may lose on its component's own data and still be worth passes over all of them; an exchange of both estimates.
+# Nats that a birth may lose on its component's own data and still be worth passes over all of them; an exchange, with its merge.
 WORTH, WORTH_EXCHANGE = -3.0, -20.0
-# Nats that the merge of a pair may lose before the next sweep: passes have never made up for more.
+# Nats that the merge of a pair may lose before the next sweep, and still be worth passes.
 HOPELESS = -100.0
 
 
@@ -179,7 +179,8 @@ def _births(
         birth = part.split(state, k, empty, _tries(own, k), seed)
         gain = float("-inf") if birth is None else birth.gain
         worth = birth is not None and not gain < WORTH
-        rank = (-gain if np.isfinite(gain) else -held[k]) if worth else np.inf
+        # By what they gain, then by what they hold; last, those that are not worth a try.
+        rank = (2, 0.0) if not worth else (0, -gain) if np.isfinite(gain) else (1, -held[k])
         born = (empty[0],) if birth is None else birth.born
         found.append(
             (rank, Proposal("birth", part, (k, *born), held[k], birth.state if birth and worth else None, gain))
@@ -187,18 +188,14 @@ def _births(
     yield from (proposal for _, proposal in sorted(found, key=lambda pair: pair[0]))
 
 
-def _merges(
-    part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord]
-) -> Iterator[Proposal]:
+def _merges(part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord]) -> Iterator[Proposal]:
     for kept, emptied in _pairs(alike, held)[:MOST_MERGES]:
         total = held[kept] + held[emptied]
         if not _refused(own, "merge", (kept, emptied), total):
             yield Proposal("merge", part, (kept, emptied), total, part.merge(state, kept, emptied))
 
 
-def _deletes(
-    part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord]
-) -> Iterator[Proposal]:
+def _deletes(part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord]) -> Iterator[Proposal]:
     """The smallest, of those whose data some other component could take."""
     hopeful_ones = (alike > -np.inf).any(1)
     order = [k for k in np.argsort(held, kind="stable").tolist() if hopeful_ones[k]]
@@ -224,20 +221,20 @@ def _exchanges(
             continue
         others = [k for k in range(part.size) if k not in (kept, emptied)]
         if gains:
-            others = [k for k in others if not gains.get(k, 0.0) + loss < WORTH_EXCHANGE]
-            others = sorted(others, key=lambda k: _rank(gains.get(k, 0.0)))[:MOST_EXCHANGES]
+            others = [k for k in others if _known(gains.get(k)) + loss >= WORTH_EXCHANGE]
+            others = sorted(others, key=lambda k: -_known(gains.get(k)))[:MOST_EXCHANGES]
         fewer = part.delete(state, kept) if kept == emptied else part.merge(state, kept, emptied)
         births = [(k, part.split(fewer, k, [emptied], _tries(own, k), seed)) for k in others]
         gains.update({k: float("-inf") if birth is None else birth.gain for k, birth in births})
-        worth = [(k, birth) for k, birth in births if birth and not birth.gain + loss < WORTH_EXCHANGE]
-        for k, birth in sorted(worth, key=lambda pair: _rank(pair[1].gain))[:MOST_EXCHANGES]:
+        worth = [(k, birth) for k, birth in births if birth and _known(birth.gain) + loss >= WORTH_EXCHANGE]
+        for k, birth in sorted(worth, key=lambda pair: -_known(pair[1].gain))[:MOST_EXCHANGES]:
             yield Proposal("exchange", part, (kept, emptied, k), total, birth.state, birth.gain)
         yield Proposal("exchange", part, (kept, emptied), total, None)
 
 
-def _rank(gain: float) -> float:
-    """The most first; what is not known is nothing."""
-    return 0.0 if np.isnan(gain) else -gain
+def _known(gain: float | None) -> float:
+    """What is not known is nothing."""
+    return 0.0 if gain is None or np.isnan(gain) else gain
 
 
 def _exchange_refused(own: list[MoveRecord], pair: tuple[int, int], total: float) -> bool:

@@ -33,6 +33,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -152,6 +153,24 @@ class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
             phases, lambda: start(phases.first()), self._limits(max_passes=None), subject, options=options, trace=trace
         )
         return result.state, phases
+
+    def _found_in(self, moves: str | None, *data: Any, **named: Any) -> Any:
+        """A model of the first chunk of a stream, which is in memory: components are found there, and the run begins with them.
+
+        Births and merges compare exact bounds, and what is not in memory has none.
+        """
+        first: Any = copy(self)
+        first.max_passes, first.max_steps = type(self)().max_passes, None  # those that were given are of the stream
+        first.fit(*data, moves=moves, **named)
+        first._state = first._state._replace(t=0, memory={})
+        self.trace_.moves += [record._replace(t=0) for record in first.trace_.moves]
+        return first
+
+    def _begun_with(self, fitted: Any) -> Any:
+        """After a first `partial_fit` that was a fit: one step was made, and the data are gone."""
+        fitted._state = fitted._state._replace(t=1, memory={})
+        fitted.n_steps_, fitted._data = 1, None
+        return fitted
 
     def _step_once(self, problem: GroupProblem, start: Any) -> Result:
         """One forgotten step from all groups of a problem, as ``partial_fit`` takes it."""

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -169,7 +168,7 @@ class RowEstimator(_Fitted, Estimator, ABC):
             A row of weight 2 counts as two rows; not for streams.
         moves : "keep", optional
             Leave poor optima by moves that keep the number of components: two are merged, or one deleted, and another is split,
-            where that raises the exact bound.
+            where that raises the exact bound. Of streams, in their first chunk.
         checkpoint, every, resume, callbacks : as in ``Network.fit``; of these, streams take callbacks alone
         """
         stream = None if isinstance(X, (str, Path)) else as_stream(X)
@@ -177,11 +176,7 @@ class RowEstimator(_Fitted, Estimator, ABC):
             if stream is None:
                 self._fit_rows(X, sample_weight, keep, moves)
             else:
-                if moves is not None:
-                    raise ValueError(
-                        "moves= compares exact bounds of all the data, which a stream has not: fit to arrays or files"
-                    )
-                self._fit_chunks(stream, sample_weight, keep)
+                self._fit_chunks(stream, sample_weight, keep, moves)
         return self
 
     @all_or_nothing
@@ -195,12 +190,9 @@ class RowEstimator(_Fitted, Estimator, ABC):
             How many rows the stream stands for; by default those seen so far.
         """
         fresh = not hasattr(self, "_state")
+        if fresh and self._finds_number:  # the number is found in the first rows
+            return cast("Self", self._begun_with(self.fit(X, sample_weight=sample_weight)))
         with self._threads():
-            if fresh and self._finds_number:
-                raise ValueError(
-                    f"{self._finds_number} is found from exact bounds of all the data: call fit() first, partial_fit goes on "
-                    "with what it found; or give the number"
-                )
             x, weight = self._rows(X, sample_weight, fresh)
             model = self._prepared(x, weight) if fresh else self._model_
             own = float(len(x) if weight is None else weight.sum())
@@ -252,7 +244,7 @@ class RowEstimator(_Fitted, Estimator, ABC):
         self.elbo_ = last if np.isfinite(last) else problem.bound(result.state)
         self.n_rows_seen_, self._data = problem.total_weight, HeldRows((x, weight))
 
-    def _fit_chunks(self, stream: Stream, sample_weight: Any, options: FitOptions) -> None:
+    def _fit_chunks(self, stream: Stream, sample_weight: Any, options: FitOptions, moves: str | None) -> None:
         if sample_weight is not None:
             raise ValueError("a stream takes no sample_weight: give the weights of each chunk to partial_fit")
         models: list[Any] = []
@@ -260,13 +252,10 @@ class RowEstimator(_Fitted, Estimator, ABC):
 
         def chunk(part: Any) -> Chunk:
             x, weight = self._rows(part, None, not models)
-            if not models and self._finds_number:
-                # How many there are, the first chunk tells, which is in memory.
-                first = copy(self)
-                first.max_passes = first.max_steps = None  # those of the stream
-                first._fit_rows(x, weight, {})
+            if not models and (self._finds_number or moves is not None):
+                first = self._found_in(moves, x, sample_weight=weight)
                 models.append(first._model_)
-                started.append(first._state._replace(t=0))
+                started.append(first._state)
             elif not models:
                 models.append(self._prepared(x, weight))
             own = len(x) if weight is None else int(weight.sum())

@@ -96,8 +96,8 @@ def compare(fits: Mapping[str, Any] | Sequence[Any], held_out: Any = None) -> Co
     Parameters
     ----------
     fits : {name: fit}, or a list
-        Fits of networks, fitted estimators, files that `load` reads, and posteriors of ArviZ with a ``log_likelihood`` group,
-        whose LOO is computed by ArviZ.
+        Fits of networks, fitted estimators, draws of networks, and posteriors of ArviZ with a ``log_likelihood`` group: the LOO
+        of the last two is computed by ArviZ. It is that of elements given all hidden nodes, categories of single rows, too.
     held_out : optional
         Data that no fit has seen; the ``score`` of every estimator on them.
 
@@ -129,6 +129,14 @@ def _default_name(fit: Any, number: int) -> str:
 
 
 def _measured(name: str, fit: Any, held_out: Any) -> dict[str, float]:
+    from natgrad.posterior.draws import Draws
+
+    if isinstance(fit, Draws):
+        fit = fit.to_arviz(groups=["posterior", "log_likelihood"])
+        if not _has_log_likelihood(fit):
+            raise TypeError(
+                f"compare: {name!r} are draws without a log likelihood, so that there is no LOO: compare the fit they came from"
+            )
     bound = getattr(fit, "elbo_", getattr(fit, "elbo", None))
     likelihood = _has_log_likelihood(fit)
     if bound is None and not likelihood:

@@ -91,15 +91,24 @@ def test_keep_is_never_worse() -> None:
     assert kept.n_states_ == 3
 
 
+def test_iterators_find_states_in_their_first_part() -> None:
+    x = data("gaussian")
+    model = ng.GaussianHMM("auto", max_states=6, sticky=1.0).fit(iter([x, data("gaussian", 1)]))
+    assert model.n_states_ == 3 == len(model.transmat_)
+    assert model.n_times_seen_ == 360
+    assert set(model.trace_.n_active()) == {3}
+    assert all((np.bincount(model.predict(x)[state == STATES], minlength=3).max() > 50) for state in range(3))
+    begun = ng.GaussianHMM("auto", max_states=6, sticky=1.0).partial_fit(x)
+    assert begun.n_states_ == 3
+    assert begun.partial_fit(data("gaussian", 1)).n_steps_ == 2
+    assert ng.GaussianHMM(3, n_init=1, seed=2).fit(iter([x]), moves="keep").n_states_ == 3
+
+
 def test_what_cannot_be_is_refused() -> None:
     x = data("gaussian")
     with pytest.raises(ValueError, match="have an order"):
         ng.GaussianHMM("auto", topology="left-to-right").fit(x)
     with pytest.raises(ValueError, match="labels name states"):
         ng.GaussianHMM("auto").fit(x, labels=STATES)
-    with pytest.raises(ValueError, match="partial_fit sees a part"):
-        ng.GaussianHMM("auto").partial_fit(x)
-    with pytest.raises(ValueError, match="an iterator is read once"):
-        ng.GaussianHMM("auto").fit(iter([x]))
     with pytest.raises(ValueError, match="n_states must be"):
         ng.GaussianHMM("some").fit(x)  # type: ignore[arg-type]

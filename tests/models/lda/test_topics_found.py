@@ -52,6 +52,21 @@ def test_files_streams_and_steps_after(fitted: ng.LDA, tmp_path: Path) -> None:
     assert (resumed.components_ == fitted.components_).all()
 
 
+def test_streams_find_topics_in_their_first_chunk() -> None:
+    x = counts()
+    model = ng.LDA("auto", max_topics=6).fit(iter([x[:40], x[40:]]))
+    assert model.n_topics_ == 3 == len(model.doc_prior_)
+    assert model.n_documents_seen_ == 60
+    assert set(model.trace_.n_active()) == {3}
+    blocks = model.topics_.reshape(3, 3, 4).sum(2)
+    assert sorted(blocks.argmax(1).tolist()) == [0, 1, 2]
+    begun = ng.LDA("auto", max_topics=6).partial_fit(x[:40])
+    assert begun.n_topics_ == 3
+    assert begun.partial_fit(x[40:]).n_steps_ == 2
+    assert begun.n_documents_seen_ == 60
+    assert ng.LDA(3, max_passes=2).fit(iter([x[:40], x[40:]]), moves="keep").n_topics_ == 3
+
+
 def test_a_merge_after_a_birth_restores_the_topics() -> None:
     problem = LDAProblem(as_corpus(counts()), np.full(5, 0.1), 0.05, learn=frozenset({"doc"}), truncated=True)
     parts, state = TopicComponents(problem), problem.start(0)
@@ -74,10 +89,6 @@ def test_empty_topics_change_nothing() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="exact bounds of all documents, which a stream"):
-        ng.LDA("auto").fit(iter([counts()]))
-    with pytest.raises(ValueError, match="call fit\\(\\) first"):
-        ng.LDA("auto").partial_fit(counts())
     with pytest.raises(ValueError, match="it takes local='vb'"):
         ng.LDA("auto", local="map").fit(counts())
     with pytest.raises(ValueError, match="give n_topics, or leave out finish"):

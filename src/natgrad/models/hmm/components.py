@@ -22,8 +22,9 @@ from natgrad.random import Stream, generator
 __all__ = ["HMMComponents", "found_states"]
 
 Floats = npt.NDArray[np.float64]
-# Parts of a state that are tried, sweeps of each on a slice of the data, and the least times that are split.
-PARTS, SWEEPS, LEAST_HELD = (2, 2, 4), 8, 4.0
+# Parts of a state that are tried, each with the times on either side that are averaged: states that last show in the mean of
+# neighbours what no single symbol tells. Sweeps of each on a slice of the data, and the least times that are split.
+WAYS, SWEEPS, LEAST_HELD = ((2, 0), (2, 4), (4, 0), (4, 4)), 8, 4.0
 # Nats that a split may be behind after these sweeps, and still be worth more of them.
 BEHIND = 20.0
 # Times among which clusters are looked for.
@@ -55,12 +56,15 @@ class HMMComponents(GroupComponents):
         states, rows = _marginals(part, here), rows_at(part.data)
         own = np.flatnonzero(states[:, k] > 0.5)
         base, best = _settled(part, here)[0], None
-        for size in PARTS:
+        # One place, as after a merge: one way, and the other one next time.
+        ways = WAYS if len(empty) > 1 else WAYS[1:2] if number % 2 == 0 else WAYS[:1]
+        for size, width in ways:
             places = [k, *empty[: size - 1]]
             if len(places) < size or min(held, len(own)) < LEAST_HELD * size:
                 continue
             seen = own if len(own) <= CANDIDATES else rng.choice(own, CANDIDATES, replace=False)
-            labels = nearest_of(rows, centres_of(rows[seen], size, rng))
+            near = _averaged(rows, part.data.ends, width)
+            labels = nearest_of(near, centres_of(near[seen], size, rng))
             if len(np.unique(labels[own])) < size:
                 continue
             bound, found = _settled(part, _split_state(part, states, places, labels))
@@ -69,8 +73,8 @@ class HMMComponents(GroupComponents):
         if best is None:
             return None
         after = whole.at(scaled_natural(part, best[1], 1.0 / factor), state.t)
-        gain = float("nan") if best[0] > base - BEHIND else float("-inf")
-        return Birth(after, gain, tuple(best[2][1:]))
+        gain = (best[0] - base) / factor if best[0] > base else float("nan")
+        return Birth(after, gain if best[0] > base - BEHIND else float("-inf"), tuple(best[2][1:]))
 
 
 def _marginals(part: SequenceProblem, state: State) -> Floats:
@@ -81,6 +85,17 @@ def _marginals(part: SequenceProblem, state: State) -> Floats:
     out = np.zeros((part.data.n_times, part.model.n_states))
     out[:, places] = rows.result
     return out
+
+
+def _averaged(rows: Floats, ends: Any, width: int) -> Floats:
+    """The mean of each row and so many on either side, in its own sequence."""
+    if width == 0:
+        return rows
+    sums = np.concatenate([np.zeros((1, rows.shape[1])), np.cumsum(rows, 0)])
+    times, sizes = np.arange(len(rows)), np.diff(ends)
+    first = np.maximum(times - width, np.repeat(ends[:-1], sizes))
+    last = np.minimum(times + width + 1, np.repeat(ends[1:], sizes))
+    return np.asarray((sums[last] - sums[first]) / (last - first)[:, None])
 
 
 def _split_state(part: SequenceProblem, states: Floats, places: list[int], labels: Any) -> State:

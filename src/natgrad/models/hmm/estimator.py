@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -165,14 +165,13 @@ class HiddenMarkov(StateQueries, StateDraws, LiveHMM, ABC):
             Known states; −1 where the state is unknown.
         moves : "keep", optional
             Leave poor optima by moves that keep the number of states: two are merged, or one deleted, and another is split, where
-            that raises the exact bound.
+            that raises the exact bound. Of iterators, in their first part.
         checkpoint, every, resume, callbacks : as in ``Network.fit``; not for iterators
         """
         if is_stream(X):
             if not all(given is None for given in (y, lengths, labels)):
                 raise ValueError("an iterator takes no lengths or labels: its parts are sequences")
-            self._refuse_moves("an iterator is read once", moves)
-            self._fit_stream(X, keep)
+            self._fit_stream(X, keep, moves)
             return self
         columns, lengths = self._columns(X, y, lengths, fresh=True)
         model = self._model(columns)
@@ -218,10 +217,8 @@ class HiddenMarkov(StateQueries, StateDraws, LiveHMM, ABC):
         from natgrad.models.hmm.problem import SequenceProblem
 
         fresh = not hasattr(self, "_state")
-        if fresh:
-            self._refuse_moves(
-                "partial_fit sees a part of the data; after fit() it goes on with the states found", None
-            )
+        if fresh and self._finds_number:  # the number is found in the first times
+            return cast("HiddenMarkov", self._begun_with(self.fit(X, y, lengths, labels=labels)))
         columns, lengths = self._columns(X, y, lengths, fresh)
         model = self._model(columns) if fresh else self._model_
         data = self._sequences(columns, lengths, labels, model.emission)
@@ -244,11 +241,6 @@ class HiddenMarkov(StateQueries, StateDraws, LiveHMM, ABC):
     def _size(self) -> int:
         """The states that the model has room for."""
         return int(self.max_states if isinstance(self.n_states, str) else self.n_states)
-
-    def _refuse_moves(self, why: str, moves: Any) -> None:
-        if self._finds_number or moves is not None:
-            what = self._finds_number or f"moves={moves!r}"
-            raise ValueError(f"{what} needs exact bounds of all the data, and {why}: fit to arrays, or give the number")
 
     def _moves(self, problem: SequenceProblem, keep: Any) -> Moves | None:
         if keep is None and not self._finds_number:
@@ -294,15 +286,19 @@ class HiddenMarkov(StateQueries, StateDraws, LiveHMM, ABC):
         said = [r.elbo_estimate for r in records[len(records) // 2 :]] if sampled else [records[-1].elbo]
         self.elbo_ = float(np.mean(said))
 
-    def _fit_stream(self, parts: Iterable[Any], options: FitOptions) -> None:
+    def _fit_stream(self, parts: Iterable[Any], options: FitOptions, moves: str | None) -> None:
         """Parts of an iterator, one after the other, each a step."""
         from natgrad.models.hmm.problem import SequenceProblem
 
-        models = list["HMMModel"]()
+        models, started = list["HMMModel"](), list["State"]()
 
         def chunk(part: Any) -> Chunk:
             columns, lengths = self._columns(part, None, None, fresh=not models)
-            if not models:
+            if not models and (self._finds_number or moves is not None):
+                first = self._found_in(moves, columns, lengths=lengths)
+                models.append(first._model_)
+                started.append(first._state)
+            elif not models:
                 models.append(self._model(columns))
             data = self._sequences(columns, lengths, None, models[0].emission)
 
@@ -312,7 +308,10 @@ class HiddenMarkov(StateQueries, StateDraws, LiveHMM, ABC):
 
             return Chunk(problem, data.n_times, data.n_times)
 
-        state, phases = self._run_stream(lambda: parts, chunk, self._starts, lambda: models[0], options=options)
+        def start(problem: SequenceProblem) -> State | Starts:
+            return started[0] if started else self._starts(problem)
+
+        state, phases = self._run_stream(lambda: parts, chunk, start, lambda: models[0], options=options)
         self._publish(models[0], state)
         self.n_times_seen_, self.elbo_, self._data = phases.seen, phases.elbo, None
 

@@ -9,7 +9,7 @@ guard are those of every network; `natgrad.models.lda.problem` has the kernels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -190,14 +190,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         n_documents : how many documents a stream has, if that is known
         moves : "keep", optional
             Leave poor optima by moves that keep the number of topics: two are merged, or one deleted, and another is split,
-            where that raises the exact bound.
+            where that raises the exact bound. Of streams, in their first chunk.
         checkpoint, every, resume, callbacks : as in ``Network.fit``; of these, streams take callbacks alone
         """
         stream = as_stream(X, self.batch_size)
         if stream is not None:
-            if moves is not None:
-                raise ValueError("moves= compares exact bounds of all documents, which a stream has not")
-            fit_stream(self, stream, vocabulary, n_documents, keep)
+            fit_stream(self, stream, vocabulary, n_documents, keep, moves)
             return self
         problem = self._problem(with_words(as_corpus(X, vocabulary)))
         self._optimise(
@@ -241,12 +239,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
             How many documents the stream stands for; by default those seen so far.
         """
         corpus = arriving(X, vocabulary, *self._words())
+        if not hasattr(self, "_state") and self.n_topics == "auto":  # the number is found in the first documents
+            return cast("LDA", self._begun_with(self.fit(corpus)))
         seen = getattr(self, "n_documents_seen_", 0) + len(corpus)
-        if not hasattr(self, "_state") and self.n_topics == "auto":
-            raise ValueError(
-                'n_topics="auto" is found from exact bounds of all documents: call fit() first, partial_fit goes on with the '
-                "topics that it found; or give n_topics"
-            )
         problem = self._problem(corpus, float(max(seen, n_documents or 0)), found=hasattr(self, "_state"))
         state = grown(problem, self._resumed(problem)) if hasattr(self, "_state") else problem.start(int(self.seed))
         with self._threads():

@@ -114,20 +114,20 @@ def grown(problem: LDAProblem, state: State) -> State:
 
 
 def fit_stream(
-    model: LDA, stream: Stream, vocabulary: Sequence[Any] | None, n_documents: float | None, options: FitOptions
+    model: LDA,
+    stream: Stream,
+    vocabulary: Sequence[Any] | None,
+    n_documents: float | None,
+    options: FitOptions,
+    moves: str | None = None,
 ) -> None:
     """Fit a model to a stream; if a chunk is refused, the model stays as it was."""
-    if model.n_topics == "auto":
-        raise ValueError(
-            'n_topics="auto" compares exact bounds of all documents, which a stream has not: fit to a part of it in memory, then '
-            "partial_fit() goes on with the topics found; or give n_topics"
-        )
     if model.finish is not None:
         raise ValueError(f"finish={model.finish!r} needs all documents in memory: leave it out for a stream")
-    documents = _Documents(model, stream, vocabulary)
+    documents = _Documents(model, stream, vocabulary, moves)
     with model._threads():
         state, phases = model._run_stream(
-            documents.batches, documents.chunk, lambda problem: problem.start(int(model.seed)), lambda: documents.problem,
+            documents.batches, documents.chunk, documents.start, lambda: documents.problem,
             options=options, rereadable=stream.rereadable, max_passes=whole_number(model.max_passes, "max_passes"),
             n_groups=n_documents or stream.n_total, words="documents",
         )  # fmt: skip
@@ -139,8 +139,9 @@ def fit_stream(
 class _Documents:
     """Batches of documents, chunk after chunk, with words numbered as in the model."""
 
-    def __init__(self, model: LDA, stream: Stream, vocabulary: Sequence[Any] | None) -> None:
-        self.model, self.stream, self.vocabulary = model, stream, vocabulary
+    def __init__(self, model: LDA, stream: Stream, vocabulary: Sequence[Any] | None, moves: str | None) -> None:
+        self.model, self.stream, self.vocabulary, self.moves = model, stream, vocabulary, moves
+        self.found: LDA | None = None
         self.names: Any = None
         self.n_words: int | None = None
         self.steps = 0
@@ -152,6 +153,8 @@ class _Documents:
             except (TypeError, ValueError) as error:
                 raise type(error)(f"chunk {number} of the stream: {error}") from error
             self.names, self.n_words = corpus.vocabulary, corpus.n_words
+            if self.found is None and (self.model.n_topics == "auto" or self.moves is not None):
+                self.found = self.model._found_in(self.moves, corpus)
             cheap = len(corpus.words) // (ENTRIES_PER_WORD * max(1, corpus.n_words))
             n_batches = max(1, min(cheap, MOST_BATCHES))
             if self.model.batch_size is not None:
@@ -162,11 +165,15 @@ class _Documents:
             for part in np.array_split(order, n_batches):
                 yield corpus.documents(np.sort(part))
 
+    def start(self, problem: LDAProblem) -> State:
+        return problem.start(int(self.model.seed)) if self.found is None else self.found._resumed(problem)
+
     def chunk(self, corpus: Corpus) -> Chunk:
         self.steps += 1
 
         def problem(population: float) -> LDAProblem:
-            self.problem = self.model._problem(corpus, population)
+            owner = self.model if self.found is None else self.found
+            self.problem = owner._problem(corpus, population, found=self.found is not None)
             return self.problem
 
         return Chunk(problem, len(corpus), corpus.n_tokens, lambda state: grown(self.problem, state))
