@@ -7,7 +7,7 @@
 Every fit is the first of a fresh process: the model is declared, fitted until the library says that it has converged, and
 the bound evaluated. Three processes each, the quickest counts; processor seconds are beside, since they depend less on who else
 uses the machine. Bounds are printed so that a reader sees whether both libraries did the same; starts of mixtures differ.
-The last rows are networks that are large in another way: 2,000 nodes, and ten levels of parents.
+The last rows are networks that are large in another way: 2,000 nodes, ten levels of parents, and ten million elements.
 
 Results: ``benchmarks/results/first-fit.json`` and ``benchmarks/results/first-fit.md``.
 """

@@ -355,4 +355,14 @@ def levels(_: Data) -> Any:
     return fitted(y, max_steps=20, tol=0)
 
 
-LARGE = {"nodes": nodes, "levels": levels}
+def elements(_: Data) -> Any:
+    """Ten million observations of a thousand groups; the seconds include making them."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 1_000, 10_000_000)
+    mu, spread, tau = ng.Normal("mu", 0.0, 1e-3), ng.Gamma("spread", 1.0, 1.0), ng.Gamma("tau", 1.0, 1.0)
+    theta = ng.Normal("theta", mu, spread, plate=ng.Plate("group", 1_000))
+    seen = rng.normal(size=len(group)) + rng.normal(size=1_000)[group]
+    return fitted(ng.Normal("y", theta[group], tau, plate=ng.Plate("n", len(group)), observed=seen), max_steps=5, tol=0)
+
+
+LARGE = {"nodes": nodes, "levels": levels, "elements": elements}

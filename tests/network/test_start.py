@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from networks import CASES, scalar_mixture
+from networks import CASES, lda, mixture, scalar_mixture
 from threadpoolctl import threadpool_limits
 
 import natgrad as ng
@@ -12,6 +12,7 @@ from natgrad.network.compile.plan import make_plan
 from natgrad.network.start.initial import started_nodes
 from natgrad.network.start.kmeans import k_means, nearest
 from natgrad.network.start.order import checked_order, default_order, factors_of_products
+from natgrad.network.start.shares import shares_anew
 
 
 def table(seed, shape=(60, 6), n_factors=2, scale=1.0):
@@ -321,3 +322,15 @@ def test_k_means_of_equal_points_and_of_fewer_kinds_than_clusters():
     np.testing.assert_array_equal(k_means(same, 2, np.random.default_rng(0)), np.full((2, 2), 3.0))
     two = np.repeat([[0.0], [1.0]], 4, axis=0)
     assert set(k_means(two, 3, np.random.default_rng(0)).ravel()) == {0.0, 1.0}
+
+
+def test_shares_begin_anew_at_their_prior_and_categories_given_these():
+    case = lda(counts=False)
+    fit = case.network.fit(max_steps=3, tol=0, seed=1, backend="numpy", verbose=False)
+    problem, state, order = fit.problem, fit.state, fit.settings.order
+    anew = shares_anew(problem, state, order, 0)
+    np.testing.assert_allclose(anew.mu["theta"][0], problem.prior({}).mu["theta"][0], rtol=1e-12)
+    assert anew.lam["phi"] is state.lam["phi"]
+    target = problem.target(problem.blocks["z"], anew)
+    np.testing.assert_allclose(anew.lam["z"][0], target[0], rtol=1e-12)
+    assert shares_anew(mixture(n=10).network.problem_on("numpy"), state, order, 0) is None  # weights are no groups'

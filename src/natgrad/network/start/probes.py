@@ -1,6 +1,6 @@
 """Ways off a saddle, for networks: a settled state in, another one to try from out (`natgrad.inference.probes`).
 
-Components that have merged are shifted apart or split; factors that were switched off are revived.
+Components that have merged are shifted apart or split; shares of groups begin anew; factors that were switched off are revived.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from natgrad.inference.problem import State
 from natgrad.network.compile.polynomial import Take
 from natgrad.network.start.features import choices_of
 from natgrad.network.start.revival import revived_factors
+from natgrad.network.start.shares import shares_anew
 from natgrad.random import Stream, generator
 
 if TYPE_CHECKING:
@@ -169,4 +170,4 @@ def _centred(family: Any, value: npt.NDArray[np.float64], lam: Stats) -> Stats:
     return tuple(np.broadcast_to(c, part.shape) for c, part in zip(centre, lam, strict=True))
 
 
-PROBES = (shifted_components, split_components, revived_factors)
+PROBES = (shifted_components, split_components, shares_anew, revived_factors)
