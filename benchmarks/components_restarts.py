@@ -6,8 +6,8 @@
     python benchmarks/components_restarts.py --table                  the table of what was measured so far
 
 A restart and a run begin from one draw each, ``n_init=1``, of the seeds 0, 1, …; the run has ``moves="keep"``. It counts if its
-bound is within 0.01 % of the best restart; the goals are 90 of 100 runs, and three times the processor seconds of one restart. Every
-fit is a line of ``benchmarks/results/components-restarts.jsonl``, the table is ``benchmarks/results/components-restarts.md``.
+bound is within 0.01 % of the best restart; the goals are 90 of 100 runs, and three times the processor seconds of one restart.
+Every fit is a line of ``components-restarts.jsonl`` in ``benchmarks/results``; the table is ``components-restarts.md`` there.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     python benchmarks/components_text.py --table               the table of what was measured so far
 
 The score is the mean log probability of the second halves of 1,000 held-out abstracts given their first halves, by
-`lda_evaluator.py`, which is the same for everyone. The best K is the one of the best score on a second thousand. Fits with K given
-learn the prior of the shares, as "auto" does. Results: ``benchmarks/results/components-text.jsonl`` and ``components-text.md``.
+`lda_evaluator.py`, which is the same for everyone. The best K is the one of the best score on a second thousand. Fits with K
+given learn the prior of the shares, as "auto" does. Results: ``benchmarks/results``, ``components-text.jsonl`` and ``.md`` there.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
 
 A regression (kidiq with two predictors), eight schools and a mixture of two Gaussians of 200 rows. NUTS has z summed out and its
 programs compiled before the clock starts; natgrad's seconds have the fit in them; JAGS' those of its process. Chains of natgrad
-are one axis of its arrays, so it makes 64 short ones from q, and 4 long ones in a line of their own; so does NUTS with --many. Eight schools are declared with a Normal scale times the effects; JAGS samples that and the plain ones. Peers
-that are not installed are left out (`pip install numpyro`, Debian's package jags). Every sampler is checked against the others'
-means.
+are one axis of its arrays, so it makes 64 short ones from q, and 4 long ones in a line of their own; so does NUTS with --many.
+Eight schools are declared with a Normal scale times the effects; JAGS samples that and the plain ones. Peers that are not
+installed are left out (`pip install numpyro`, Debian's package jags). Every sampler is checked against the others' means.
 """
 
 from __future__ import annotations

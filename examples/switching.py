@@ -2,8 +2,8 @@
 
     regime ~ Markov chain,   state ~ Normal(A[regime] · state before),   signal ~ Normal(first entry of the state)
 
-The path of states is one factor of q and the path of regimes another: structured mean field of a switching system. Both matrices are
-learned, from rough starts.
+The path of states is one factor of q and the path of regimes another: structured mean field of a switching system. Both matrices
+are learned, from rough starts.
 """
 
 import argparse

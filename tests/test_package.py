@@ -50,11 +50,24 @@ def test_distributions_hold_the_package_and_its_licence(built):
     assert not [name for name in names if name.startswith(("tests/", "docs/", "benchmarks/"))]
     metadata = next(name for name in names if name.endswith("METADATA"))
     text = zipfile.ZipFile(wheel).read(metadata).decode()
-    for field in ("Name: natgrad", f"Version: {ng.__version__}", "License-Expression: Apache-2.0", "Keywords:", "Project-URL:"):
+    for field in (
+        "Name: natgrad",
+        f"Version: {ng.__version__}",
+        "License-Expression: Apache-2.0",
+        "Keywords:",
+        "Project-URL:",
+    ):
         assert field in text
     with tarfile.open(source) as archive:
         inside = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
-    assert {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "src/natgrad/__init__.py", "tests/conftest.py"} <= inside
+    assert {
+        "LICENSE",
+        "README.md",
+        "CHANGELOG.md",
+        "pyproject.toml",
+        "src/natgrad/__init__.py",
+        "tests/conftest.py",
+    } <= inside
 
 
 @pytest.mark.slow

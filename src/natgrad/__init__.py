@@ -21,20 +21,14 @@ if TYPE_CHECKING:
     from natgrad.models.mixture.estimator import GaussianMixture
     from natgrad.network import language
     from natgrad.network.language.binary import Bernoulli, Binomial
-    from natgrad.network.language.continuous import (
-        Beta,
-        Dirichlet,
-        Gamma,
-        MultivariateNormal,
-        Normal,
-        Wishart,
-    )
+    from natgrad.network.language.continuous import Dirichlet, Gamma, MultivariateNormal, Normal, Wishart
     from natgrad.network.language.counts import Poisson
     from natgrad.network.language.discrete import Categorical, Multinomial
     from natgrad.network.language.markov_chain import MarkovChain
     from natgrad.network.language.operators import diag, dot
     from natgrad.network.language.plates import Plate
     from natgrad.network.language.process import GaussianProcess
+    from natgrad.network.language.simplex import Beta
     from natgrad.network.language.tables import table
     from natgrad.network.network import Network
     from natgrad.posterior.compare import compare

@@ -197,7 +197,7 @@ def _merges(part: Components, state: State, held: Floats, alike: Floats, own: li
 
 def _deletes(part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord]) -> Iterator[Proposal]:
     """The smallest, of those whose data some other component could take."""
-    hopeful_ones = (alike > -np.inf).any(1)
+    hopeful_ones = np.any(alike > -np.inf, axis=1)
     order = [k for k in np.argsort(held, kind="stable").tolist() if hopeful_ones[k]]
     for k in order[:MOST_DELETES]:
         if not _refused(own, "delete", (k,), held[k]):

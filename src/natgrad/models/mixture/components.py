@@ -55,7 +55,7 @@ class MixtureComponents(GroupComponents):
             chosen = np.sort(rng.choice(chosen, MOST_ROWS, replace=False))
         if len(chosen) < 2 or not weight[chosen].any():
             return None
-        parts = MORE_PARTS if held[k] > 0.5 * held.sum() else PARTS
+        parts: tuple[int, ...] = MORE_PARTS if held[k] > 0.5 * held.sum() else PARTS
         if len(empty) == 1:  # one place, as after a merge: the first way is along the longest axis, the next one is not
             parts = (2,) if number % 2 == 0 else (0, 2)
         sizes = [n for n in parts if n <= min(len(empty) + 1, held[k] / LEAST_HELD)]
