@@ -1,5 +1,8 @@
 """A chunk that reads few levels of a plate is asked about these: the same bits as if it were asked about all of them."""
 
+import os
+import signal
+
 import numpy as np
 import pytest
 
@@ -131,3 +134,35 @@ def test_sums_own_what_they_add_to():
     assert total.value == 5.0
     assert not whole.any()
     np.testing.assert_array_equal(summed([second, first]).parts["a"][0], [1.0, 0.0, 0.0, 2.0])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_workers_that_die_cost_no_bit(tmp_path, monkeypatch):
+    """Chunks that are sent and chunks that workers read themselves, with windows of their own size; one is killed under way."""
+    distributed, pandas = pytest.importorskip("distributed"), pytest.importorskip("pandas")
+    n, rng = 3_000, np.random.default_rng(3)
+    table = {
+        "user": rng.permutation(n) % 2_500,
+        "item": rng.integers(0, 15, n),
+        "stars": rng.normal(size=n),
+    }
+    pandas.DataFrame(table).to_parquet(tmp_path / "rows.parquet")
+    options = {"init": "random", "max_steps": 4, "tol": 0.0, "chunk_rows": 300, "verbose": False, "backend": "numpy"}
+    here = ratings().fit(table, ng.VB(), **options)
+    assert set(here.problem.program.windows.keys) == {"user"}
+    killed = []
+
+    def kill(progress):
+        if progress.t == 2:
+            with distributed.Client(cluster) as client:
+                killed.append(next(iter(client.run(os.getpid).values())))
+            os.kill(killed[-1], signal.SIGKILL)
+
+    for source in (table, str(tmp_path / "rows.parquet")):
+        with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
+            there = ratings().fit(source, ng.VB(), **options, executor=cluster, callbacks=[kill])
+        assert here.trace["elbo"].tolist() == there.trace["elbo"].tolist()
+        assert same(here, there)
+        monkeypatch.setattr("natgrad.network.bind.chunks.HELD", 0)
+    assert len(killed) == 2
