@@ -73,6 +73,7 @@ def test_isotopes_are_found_and_false_alarms_are_as_rare_as_stated(figure):
     assert detected > 0.75  # of sources with a tenth of the counts; seen: 0.87
 
 
+@pytest.mark.slow
 def test_chromatin_states_are_recovered(figure):
     right, off = run("chromatin", figure)
     assert right > 0.97  # seen: 0.996

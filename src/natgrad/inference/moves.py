@@ -36,6 +36,7 @@ __all__ = [
     "moved_axes",
     "proposals",
     "records_of_start",
+    "settled",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -375,3 +376,13 @@ class GroupComponents(Components):
 
     def _prior(self, name: str) -> Stats:
         return self.problem.full_prior(name)
+
+
+def settled(part: Any, state: State, sweeps: int, little: float, relative: bool = False) -> tuple[float, State]:
+    """The bound and the state of a small problem after sweeps, until one gains so few nats (or so small a share of the bound)."""
+    bound = -np.inf
+    for _ in range(sweeps):
+        before, (state, bound, _, _) = bound, part.sweep(state)
+        if bound - before <= (little * abs(bound) if relative else little):
+            break
+    return bound, state

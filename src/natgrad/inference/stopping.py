@@ -93,7 +93,8 @@ def _unseen(gains: list[float], moves: list[float], noise: float) -> float | Non
     later = moves[first:]
     if len(later) < 3 or later[-1] <= 0 or not later[-1] < min(later[:-1]) or not later[-2] < later[0]:
         return None
-    scale = max((gains[k] / moves[k] ** 2 for k in seen[-4:]), default=noise / moves[0] ** 2)
+    # Where nothing was seen, moves[0] is no zero: the later ones are smaller.
+    scale = max(gains[k] / moves[k] ** 2 for k in seen[-4:]) if seen else noise / moves[0] ** 2
     return SAFETY * _rest([scale * move**2 for move in later], 0.0)
 
 

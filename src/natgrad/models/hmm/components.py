@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import Sequences
-from natgrad.inference.moves import Birth, GroupComponents
+from natgrad.inference.moves import Birth, GroupComponents, settled
 from natgrad.inference.problem import State
 from natgrad.models.clusters import centres_of, nearest_of, scaled_natural
 from natgrad.models.hmm.emissions import reordered, state_axes
@@ -25,6 +25,8 @@ Floats = npt.NDArray[np.float64]
 # Parts of a state that are tried, each with the times on either side that are averaged: states that last show in the mean of
 # neighbours what no single symbol tells. Sweeps of each on a slice of the data, and the least times that are split.
 WAYS, SWEEPS, LEAST_HELD = ((2, 0), (2, 4), (4, 0), (4, 4)), 8, 4.0
+# Nats that a sweep gains when it is the last.
+LITTLE = 0.1
 # Nats that a split may be behind after these sweeps, and still be worth more of them.
 BEHIND = 20.0
 # Times among which clusters are looked for.
@@ -55,7 +57,7 @@ class HMMComponents(GroupComponents):
         here = part.at(scaled_natural(part, state, factor), state.t)
         states, rows = _marginals(part, here), rows_at(part.data)
         own = np.flatnonzero(states[:, k] > 0.5)
-        base, best = _settled(part, here)[0], None
+        base, best = settled(part, here, SWEEPS, LITTLE)[0], None
         # One place, as after a merge: one way, and the other one next time.
         ways = WAYS if len(empty) > 1 else WAYS[1:2] if number % 2 == 0 else WAYS[:1]
         for size, width in ways:
@@ -67,7 +69,7 @@ class HMMComponents(GroupComponents):
             labels = nearest_of(near, centres_of(near[seen], size, rng))
             if len(np.unique(labels[own])) < size:
                 continue
-            bound, found = _settled(part, _split_state(part, states, places, labels))
+            bound, found = settled(part, _split_state(part, states, places, labels), SWEEPS, LITTLE)
             if best is None or bound > best[0]:
                 best = bound, found, places
         if best is None:
@@ -107,15 +109,6 @@ def _split_state(part: SequenceProblem, states: Floats, places: list[int], label
     later = np.flatnonzero(inside)
     pairs = new[later - 1].T @ new[later]
     return part.from_counts(new[part.data.ends[:-1]].sum(0), pairs, sums_of(part, new))
-
-
-def _settled(part: SequenceProblem, state: State) -> tuple[float, State]:
-    bound = -np.inf
-    for _ in range(SWEEPS):
-        before, (state, bound, _, _) = bound, part.sweep(state)
-        if bound - before <= 0.1:
-            break
-    return bound, state
 
 
 def found_states(model: HMMModel, state: State) -> tuple[HMMModel, State]:

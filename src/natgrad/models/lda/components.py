@@ -14,7 +14,7 @@ import numpy.typing as npt
 import scipy.special as sp
 
 from natgrad.data.corpus import Corpus
-from natgrad.inference.moves import Birth, GroupComponents, hopeful
+from natgrad.inference.moves import Birth, GroupComponents, hopeful, settled
 from natgrad.inference.problem import State
 from natgrad.inference.steppers.group_memory import KEY, BatchMemory, GroupMemory
 from natgrad.models.lda.parts import Local, infer_view
@@ -140,11 +140,7 @@ def _normalizer(concentration: Floats) -> Floats:
 def _fitted(words: Corpus, alpha: Floats, beta: float, rng: np.random.Generator) -> tuple[float, Floats]:
     """The bound, and the concentrations [n, V], of so many topics of some words."""
     problem = LDAProblem(words, alpha, beta, LOCAL)
-    state, bound = problem.at(first_topics(words, len(alpha), rng)), -np.inf
-    for _ in range(SWEEPS):
-        before, (state, bound, _, _) = bound, problem.sweep(state)
-        if bound - before <= LITTLE * abs(bound):
-            break
+    bound, state = settled(problem, problem.at(first_topics(words, len(alpha), rng)), SWEEPS, LITTLE, relative=True)
     return bound, np.asarray(state.lam["phi"][0]) + 1.0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.moves import Birth, GroupComponents
+from natgrad.inference.moves import Birth, GroupComponents, settled
 from natgrad.inference.problem import State
 from natgrad.models.clusters import centres_of, nearest_of, standard_columns
 from natgrad.models.mixture.problem import MixtureProblem, memberships
@@ -89,7 +89,7 @@ class MixtureComponents(GroupComponents):
             part = type(problem)(problem.model._replace(alpha=own), x, weight, truncated=True)
             alone = part.sweep(part.updated(part.clustered(np.ones((1, len(rows))), [0]))).bound
             member = (labels == np.arange(size)[:, None]).astype(np.float64)
-            bound, state = _settled(part, part.updated(part.clustered(member, list(range(size)))))
+            bound, state = settled(part, part.updated(part.clustered(member, list(range(size)))), SWEEPS, LITTLE)
             found.append((bound - alone, part, state))
         return max(found, key=lambda one: one[0]) if found else None
 
@@ -112,16 +112,6 @@ def found_components(problem: MixtureProblem, state: State) -> tuple[Any, State]
     }
     model = problem.model._replace(alpha=problem.model.alpha[order])
     return model, type(problem)(model, problem.data.x, None).at(lam, state.t)
-
-
-def _settled(part: MixtureProblem, state: State) -> tuple[float, State]:
-    """Sweeps until they gain little."""
-    bound = -np.inf
-    for _ in range(SWEEPS):
-        before, (state, bound, _, _) = bound, part.sweep(state)
-        if bound - before <= LITTLE:
-            break
-    return bound, state
 
 
 def _replaced(old: Any, new: Any, axes: tuple[int, ...], places: list[int]) -> Any:
