@@ -258,7 +258,7 @@ def test_sums_of_documents_that_are_not_those_of_their_batches_are_refused(tmp_p
 
 
 def test_no_process_dies_of_a_forged_file() -> None:
-    # 350 forgeries are loaded in this process above, which would end with it; here each is also fitted and used, one after the
+    # 350 forgeries are loaded in this process above, which would end with it; here what loads is also used, one after the
     # other in a process of its own. 10,000 are in `make slow`.
     found = outcomes("GaussianHMM", range(20), SCRIPT)
     assert not found.wrong
