@@ -30,7 +30,9 @@ PAGES = {
     "nile": "nile",
     "own_network": "own-network",
     "ratings": "ratings",
+    "switching": "switching",
     "topics_of_text": "topics",
+    "tracking": "tracking",
 }
 
 

@@ -250,6 +250,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         self.n_documents_seen_, self.elbo_, self._data = seen, result.trace.last.elbo_estimate, None
         return self
 
+    # scikit-learn gives `set_output` to what a class defines itself, and to nothing that it inherits.
+    transform = TopicQueries.transform
+
     # -- parts --
 
     def _optimise(
