@@ -142,6 +142,16 @@ class LogGamma(_Tangent):
         lead = draws(n, shape.shape)
         return np.asarray(np.log(rng.gamma(shape + 1.0, size=lead)) + np.log1p(-rng.random(lead)) / shape)
 
+    def centred(self, value: Array, lam: Stats) -> Stats:
+        """The shape whose ψ is `value`, by Newton's method from Minka's start."""
+        value = np.broadcast_to(np.asarray(value, dtype=float), np.shape(lam[0]))
+        shape = np.where(
+            value >= -2.22, np.exp(np.maximum(value, -2.22)) + 0.5, -1.0 / (np.minimum(value, -2.22) + 0.5772156649)
+        )
+        for _ in range(8):
+            shape = shape - (sp.digamma(shape) - value) / sp.trigamma(shape)
+        return (shape,)
+
     def var(self, lam: Stats) -> NDArray[Any]:
         """ψ′(shape)."""
         return np.asarray(sp.trigamma(numpy_stats(lam)[0]))

@@ -40,6 +40,10 @@ class _Smoothed(NamedTuple):
     quadratic: Array
 
 
+# Times above which, and by which, second moments are written over covariances.
+PIECE = 8_192
+
+
 class _Filtered(NamedTuple):
     """S_t⁻¹ [T, …, D, D], log|S_t| [T, …], S_t⁻¹ v_t and v_t [T, …, D]: time first."""
 
@@ -163,9 +167,24 @@ class GaussianChain(Family):
 
     def _statistics(self, mean: Array, covariance: Array, lagged: Array) -> Stats:
         xp = ops.namespace(mean)
+        if xp is np and mean.shape[-2] > PIECE:
+            return self._in_pieces(mean, covariance, lagged)
         inside = self.inside_times(mean.shape[-2])[:, None, None]
         before = xp.concatenate([ops.zeros(mean[..., :1, :]), mean[..., :-1, :]], axis=-2)
         return mean, covariance + ops.outer(mean, mean), xp.where(inside, lagged + ops.outer(mean, before), 0.0)
+
+    def _in_pieces(self, mean: Array, covariance: Array, lagged: Array) -> Stats:
+        """The same of long paths, written over covariances piece by piece: no array of their size is made beside them."""
+        n_times = mean.shape[-2]
+        lagged = lagged + np.zeros_like(covariance) if np.ndim(lagged) == 0 else lagged
+        for start in range(0, n_times, PIECE):
+            now = slice(start, start + PIECE)
+            covariance[..., now, :, :] += ops.outer(mean[..., now, :], mean[..., now, :])
+            later = slice(max(start, 1), start + PIECE)
+            before = slice(later.start - 1, min(start + PIECE, n_times) - 1)
+            lagged[..., later, :, :] += ops.outer(mean[..., later, :], mean[..., before, :])
+        lagged[..., ~self.inside_times(n_times), :, :] = 0.0
+        return mean, covariance, lagged
 
     def _moments(self, lam: Stats) -> tuple[Stats, Array]:
         found = self._smoothed(lam)
@@ -240,7 +259,8 @@ def _compiled(h: Array, diagonal: Array, beside: Array) -> _Smoothed:
     diagonal, beside = (
         np.ascontiguousarray(np.moveaxis(part, 0, -3).reshape(-1, n_times, size, size)) for part in (diagonal, beside)
     )
-    mean, covariance, lagged = np.empty_like(h), np.empty_like(diagonal), np.empty_like(diagonal)
+    # A precision beside the diagonal is read for the last time when the covariance in its place is known.
+    mean, covariance, lagged = np.empty_like(h), np.empty_like(diagonal), beside
     logdet, quadratic = np.empty(len(h)), np.empty(len(h))
     smooth_paths(h, diagonal, beside, mean, covariance, lagged, logdet, quadratic)
     wide = (*plates, n_times, size)
