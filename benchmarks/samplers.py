@@ -218,6 +218,8 @@ def main() -> None:
     parser.add_argument(
         "--many", action="store_true", help=f"NUTS with {MANY} chains, too; it takes minutes to compile"
     )
+    parser.add_argument("--models", nargs="+", default=["regression", "schools", "mixture"])
+    parser.add_argument("--peers", nargs="+", default=["nuts", "jags"])
     options = parser.parse_args()
     n = options.draws
     references = json.loads(REFERENCES.read_text())
@@ -227,7 +229,7 @@ def main() -> None:
         "| model | sampler | smallest ESS | processor seconds | ESS a second | ours over it |",
         "|---|---|---|---|---|---|",
     ]
-    for name in ("regression", "schools", "mixture"):
+    for name in options.models:
         rows = []
         for size in ((SHORT, MANY, WARM), (n, CHAINS, n // 2)):
             begun = time.process_time()
@@ -239,6 +241,8 @@ def main() -> None:
         peers += [(f"JAGS, {CHAINS} chains", jags, (name, references, 10 * n))]
         peers += [("JAGS, scale times effects", jags, ("expanded", references, 10 * n))] if name == "schools" else []
         for peer, function, arguments in peers:
+            if function.__name__ not in options.peers:
+                continue
             try:
                 rows.append((peer, *function(*arguments)))
             except (ImportError, FileNotFoundError) as reason:

@@ -1,0 +1,103 @@
+"""MatrixFactorization(finish="gibbs") beside plain variational inference and myFM on Jester, in one process.
+
+    python benchmarks/factorization_draws.py                    # 1.6 million ratings; two minutes
+    python benchmarks/factorization_draws.py --ratings 100000   # some of them
+
+RMSE, mean log predictive density and coverage of 95 % intervals of a tenth of the ratings, held out at random; processor seconds.
+myFM (`pip install myfm`) makes 100 sweeps of Gibbs sampling of a factorisation machine of users and items with the same rank; its
+predictive is a mixture of Gaussians, one for each kept draw (the last 50), as ours is. It is left out where it is not installed.
+The number of our sweeps (60, the default) was chosen after a look at this set. Results:
+``benchmarks/results/factorization-draws.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+from factorization import HERE, RANK, jester, warm_up
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+import natgrad as ng
+
+Parts = list[np.ndarray]
+
+
+def scored(
+    mean: np.ndarray, log_density: np.ndarray | float, inside: np.ndarray, values: np.ndarray, seconds: float
+) -> list[str]:
+    """The cells of a row."""
+    rmse = float(np.sqrt(np.mean((mean - values) ** 2)))
+    return [f"{rmse:.4f}", f"{np.mean(log_density):.4f}", f"{np.mean(inside):.1%}", f"{seconds:.0f}"]
+
+
+def ours(train: Parts, test: Parts, shape: tuple[int, int], finish: str | None) -> list[str]:
+    """A fit with defaults, with or without sweeps of Gibbs sampling at its end."""
+    ratings = ng.data.Ratings(*train, shape=shape)
+    begun = time.process_time()
+    model = ng.MatrixFactorization(RANK, finish=finish, verbose=False).fit(ratings)
+    seconds = time.process_time() - begun
+    low, high = model.interval(*test[:2], 0.95)
+    density = model.score(ng.data.Ratings(*test, shape=shape), metric="log_likelihood")
+    return scored(model.predict(*test[:2]), density, (low <= test[2]) & (test[2] <= high), test[2], seconds)
+
+
+def myfm(train: Parts, test: Parts, shape: tuple[int, int], sweeps: int = 100, kept: int = 50) -> list[str]:
+    """Bayesian factorisation machines, their draws one by one."""
+    from myfm import MyFMGibbsRegressor
+    from scipy.sparse import csr_matrix, hstack
+
+    def table(users: np.ndarray, items: np.ndarray) -> csr_matrix:
+        rows, ones = np.arange(len(users)), np.ones(len(users))
+        parts = [
+            csr_matrix((ones, (rows, c)), shape=(len(users), n)) for c, n in zip((users, items), shape, strict=True)
+        ]
+        return hstack(parts).tocsr()
+
+    begun = time.process_time()
+    machine = MyFMGibbsRegressor(rank=RANK, random_seed=0)
+    machine.fit(table(*train[:2]), train[2], n_iter=sweeps, n_kept_samples=kept, group_shapes=list(shape))
+    seconds = time.process_time() - begun
+    users, items, values = test
+    offset = shape[0]
+    means, sds = [], []
+    for draw in machine.predictor_.samples:
+        of_user, of_item = draw.V[users], draw.V[offset + items]
+        means.append(draw.w0 + draw.w[users] + draw.w[offset + items] + (of_user * of_item).sum(1))
+    sds = [alpha**-0.5 for alpha in machine.get_hyper_trace()["alpha"][-kept:]]
+    centres, spread = np.array(means), np.array(sds)[: len(means), None]
+    density = logsumexp(norm.logpdf(values, centres, spread), axis=0) - np.log(len(centres))
+    place = norm.cdf(values, centres, spread).mean(0)
+    return scored(centres.mean(0), density, np.abs(place - 0.5) <= 0.475, values, seconds)
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ratings", type=int, help="learn from so many, chosen at random")
+    options = parser.parse_args()
+    train, test, shape = jester()
+    if options.ratings is not None:
+        some = np.random.default_rng(1).permutation(len(train[0]))[: options.ratings]
+        train, test = [part[some] for part in train], [part[: options.ratings // 9] for part in test]
+    warm_up()
+    lines = ["| model | RMSE | log density | 95 % intervals hold | processor seconds |", "|---|---|---|---|---|"]
+    runs = {
+        "natgrad": lambda: ours(train, test, shape, None),
+        'natgrad, finish="gibbs"': lambda: ours(train, test, shape, "gibbs"),
+    }
+    for name, run in {**runs, "myFM, 100 sweeps": lambda: myfm(train, test, shape)}.items():
+        try:
+            lines.append(f"| {name} | {' | '.join(run())} |")
+        except ImportError as reason:
+            print(f"{name} is left out: {reason}")
+            continue
+        print(lines[-1], flush=True)
+    lines += ["", f"{len(train[0]):,} ratings learned from, {len(test[0]):,} held out."]
+    (HERE / "results" / "factorization-draws.md").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
