@@ -11,6 +11,7 @@ import numpy.typing as npt
 from natgrad.data.rating_columns import pairs_in
 from natgrad.data.rating_forms import are_ids, are_pairs, as_ratings
 from natgrad.data.ratings import joined_ids
+from natgrad.models.factorization.exploring import ExportMixin
 from natgrad.models.factorization.metrics import ranking_scores
 from natgrad.models.factorization.tables import check_columns, completed, halves, shape_of, with_new
 from natgrad.validation import whole_number
@@ -37,7 +38,7 @@ class Recommendations(NamedTuple):
     scores: npt.NDArray[np.float32]
 
 
-class RecommendMixin:
+class RecommendMixin(ExportMixin):
     """Predictions, recommendations and scores; of the estimator it needs ``ratings_`` and ``_predictor``."""
 
     if TYPE_CHECKING:
@@ -80,8 +81,9 @@ class RecommendMixin:
         return self._predictor.interval(*self._pairs(users, items), float(mass))
 
     def recommend(
-        self, users: Any = None, n: int = 10, exclude_seen: bool = True, *, only: Any = None, exclude: Any = None
-    ) -> Recommendations:
+        self, users: Any = None, n: int = 10, exclude_seen: bool = True, *, only: Any = None, exclude: Any = None,
+        quantile: float | None = None, draw: int | None = None,
+    ) -> Recommendations:  # fmt: skip
         """The best items of one user, of several, or of all (None), in batches.
 
         Parameters
@@ -93,6 +95,11 @@ class RecommendMixin:
             Whether items that the user has rated are left out.
         only, exclude : ids of items, optional
             The only ones that are recommended (those in stock, of a kind), and those that are not.
+        quantile : float, optional
+            Rank by this quantile of what is expected instead of by its mean: 0.1 keeps to what is known to be good, 0.9 also
+            tries what may be. Of models with Gaussian factors.
+        draw : int, optional
+            Rank by a draw from the posterior with this seed, another list for each: Thompson sampling.
 
         Examples
         --------
@@ -109,7 +116,7 @@ class RecommendMixin:
         allowed = self._allowed(only, exclude)
         alone = users is not None and (isinstance(users, (str, bytes)) or not hasattr(users, "__len__"))
         rows = None if users is None else self.ratings_.find_users([users] if alone else users)
-        found, scores = self._best(rows, n, exclude_seen, allowed)
+        found, scores = self._best(rows, n, exclude_seen, allowed, self._exploring(rows, quantile, draw))
         return self._named(found, scores, alone)
 
     def recommend_for(self, liked: Any, n: int = 10, *, only: Any = None, exclude: Any = None) -> Recommendations:
@@ -261,13 +268,18 @@ class RecommendMixin:
         return ranking_scores(self._best(users, k, True)[0], start, columns[order])
 
     def _best(
-        self, rows: Ints | None, n: int, exclude_seen: bool, allowed: npt.NDArray[np.bool_] | None = None
+        self,
+        rows: Ints | None,
+        n: int,
+        exclude_seen: bool,
+        allowed: npt.NDArray[np.bool_] | None = None,
+        scorer: Callable[[slice], npt.NDArray[np.float32]] | None = None,
     ) -> tuple[Ints, npt.NDArray[np.float32]]:
         """Numbers of the best items, and their scores; ``rows`` None means all users."""
         from natgrad.kernels.factorization.top_items import top_items
 
         n_rows = self.ratings_.n_users if rows is None else len(rows)
-        scores_of = self._scorer(rows)
+        scores_of = self._scorer(rows) if scorer is None else scorer
         seen_start, seen = self._seen(rows) if exclude_seen else (np.zeros(n_rows + 1, np.int64), np.empty(0, np.int32))
         best = np.empty((n_rows, n), dtype=np.int64), np.empty((n_rows, n), dtype=np.float32)
         batch = max(1, BATCH_SCORES // self.ratings_.n_items)
