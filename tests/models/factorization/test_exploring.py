@@ -93,3 +93,18 @@ def test_what_has_no_vectors_says_so(models):
         models["full"].recommend("u00", quantile=1.5)
     with pytest.raises(ValueError, match="give one of them"):
         models["full"].recommend("u00", quantile=0.5, draw=1)
+
+
+@pytest.mark.parametrize("by", [None, "both"])
+def test_a_visitor_gets_what_a_folded_user_gets(models, by):
+    known = models["full"].ratings_
+    model = ng.MatrixFactorization(3, max_steps=15, noise_per=by).fit(known)
+    liked, given = known.item_ids[[2, 7, 11]], np.array([5.0, 1.0, 4.0])
+    found = model.recommend_for(liked, n=4, ratings=given)
+    folded = model.fold_in(ng.data.Ratings(["new"] * 3, liked, given)).recommend("new", n=4)
+    np.testing.assert_array_equal(found.items, folded.items)
+    np.testing.assert_allclose(found.scores, folded.scores, rtol=2e-4)
+    with pytest.raises(ValueError, match="a number for each of 3 items"):
+        model.recommend_for(liked, ratings=[1.0])
+    with pytest.raises(ValueError, match="likes need none"):
+        models["items"].recommend_for([1, 2], ratings=[1.0, 1.0])

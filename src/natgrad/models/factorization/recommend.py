@@ -13,8 +13,8 @@ from natgrad.data.rating_forms import are_ids, are_pairs, as_ratings
 from natgrad.data.ratings import joined_ids
 from natgrad.models.factorization.exploring import ExportMixin
 from natgrad.models.factorization.metrics import ranking_scores
-from natgrad.models.factorization.tables import check_columns, completed, halves, shape_of, with_new
-from natgrad.validation import whole_number
+from natgrad.models.factorization.tables import check_columns, completed, halves, shape_of, visitor_scores, with_new
+from natgrad.validation import as_numbers, whole_number
 
 if TYPE_CHECKING:
     from natgrad.data.ratings import Ratings
@@ -119,14 +119,19 @@ class RecommendMixin(ExportMixin):
         found, scores = self._best(rows, n, exclude_seen, allowed, self._exploring(rows, quantile, draw))
         return self._named(found, scores, alone)
 
-    def recommend_for(self, liked: Any, n: int = 10, *, only: Any = None, exclude: Any = None) -> Recommendations:
-        """The best other items of somebody who likes these: a visitor of whom the fit knows nothing, and who is not kept.
+    def recommend_for(
+        self, liked: Any, n: int = 10, *, ratings: Any = None, only: Any = None, exclude: Any = None
+    ) -> Recommendations:
+        """The best other items of somebody who likes or rated these: a visitor whom the fit does not know, and who is not kept.
 
-        Of likes alone with every pair counted; `fold_in` makes new users of any model known.
+        Milliseconds, however many users there are. Of likes alone with every pair counted, and of ratings; `fold_in` makes new
+        users of any model known.
 
         Parameters
         ----------
         liked : ids of items
+        ratings : numbers, optional
+            What the visitor gave each of them, if the model is one of ratings.
         n, only, exclude : as in `recommend`
 
         Examples
@@ -136,9 +141,21 @@ class RecommendMixin(ExportMixin):
         >>> ng.MatrixFactorization(likelihood="bernoulli").fit(likes).recommend_for(["b"], n=1).items.tolist()
         ['a']
         """
-        predictor = self._of_all_pairs("recommend_for")
+        self._check_fitted()
         places = self.ratings_.find_items(liked, "liked")
-        scores = predictor.scores_for(places)
+        if self._kind.sides and self._kind.saved()["settings"]["likelihood"] == "gaussian":
+            values = as_numbers(ratings, "ratings")
+            if values.shape != places.shape:
+                raise ValueError(
+                    f"ratings must be a number for each of {len(places)} items, got the shape {values.shape}"
+                )
+            if len(np.unique(places)) < len(places):
+                raise ValueError("liked names an item twice: a visitor gives one rating to each")
+            scores = visitor_scores(self._kind, self.result_.state, self.ratings_.item_ids, places, values)
+        else:
+            if ratings is not None:
+                raise ValueError("ratings= is for models of ratings: likes need none")
+            scores = self._of_all_pairs("recommend_for").scores_for(places)
         scores[:, places] = -np.inf
         if (allowed := self._allowed(only, exclude)) is not None:
             scores[:, ~allowed] = -np.inf
