@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from natgrad.data.io.ratings import RatingsSource, read_ratings
     from natgrad.data.ratings import Ratings
     from natgrad.data.split import train_test_split
+    from natgrad.data.texts import count_texts
 
 __all__ = [
     "DATASETS",
@@ -30,6 +31,7 @@ __all__ = [
     "Ratings",
     "RatingsSource",
     "allele_frequencies",
+    "count_texts",
     "download",
     "genotypes",
     "load_docstrings",
@@ -67,6 +69,7 @@ _LAZY = {
     "RatingsSource": "natgrad.data.io.ratings",
     "read_ratings": "natgrad.data.io.ratings",
     "train_test_split": "natgrad.data.split",
+    "count_texts": "natgrad.data.texts",
 }
 
 

@@ -1,22 +1,29 @@
 """Texts in; counts of their words [D, V] and the words out, as scikit-learn's CountVectorizer counts them by default.
 
 Words are runs of two or more letters, digits or underscores of the text in lower case; their order is alphabetical. Importing
-scikit-learn for this takes longer than fitting thousands of short texts.
+scikit-learn for this takes longer than fitting thousands of short texts. Chinese and Japanese are written without spaces: there a
+run of characters becomes its pairs, one after the other, and would be one word otherwise.
+
+A vocabulary may have phrases, words with spaces between them: then the longest phrase that begins at a word counts in its place.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import scipy
 
-__all__ = ["count_words", "words_of"]
+__all__ = ["analyser_of", "count_words", "words_of"]
 
 _WORD = re.compile(r"(?u)\b\w\w+\b")
+# Chinese characters, Hiragana and Katakana with their marks; Korean has spaces.
+_CJK = "\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003134f"
+_UNSPACED = re.compile(f"[{_CJK}]")
+_RUN = re.compile(f"(?u)[{_CJK}]+|[^\\W{_CJK}]+")
 
 
 def words_of(text: str) -> list[str]:
@@ -26,8 +33,47 @@ def words_of(text: str) -> list[str]:
     --------
     >>> words_of("A pear, an apple; a PEAR!")
     ['pear', 'an', 'apple', 'pear']
+    >>> words_of("\u673a\u5668\u5b66\u4e60 with LDA")
+    ['\u673a\u5668', '\u5668\u5b66', '\u5b66\u4e60', 'with', 'lda']
     """
-    return _WORD.findall(text.lower())
+    lower = text.lower()
+    if lower.isascii() or _UNSPACED.search(lower) is None:
+        return _WORD.findall(lower)
+    found: list[str] = []
+    for run in _RUN.findall(lower):
+        if _UNSPACED.match(run):
+            found += [run[place : place + 2] for place in range(max(1, len(run) - 1))]
+        elif len(run) > 1:
+            found.append(run)
+    return found
+
+
+def analyser_of(
+    vocabulary: Iterable[Any], words: Callable[[Any], Iterable[str]] = words_of
+) -> Callable[[Any], Iterable[str]]:
+    """What cuts a text into words, and into the phrases of a vocabulary where it has some.
+
+    Examples
+    --------
+    >>> analyser_of(["new york", "city"])("New York is a city in New England")
+    ['new york', 'is', 'city', 'in', 'new', 'england']
+    """
+    phrases = {tuple(name.split(" ")) for name in vocabulary if isinstance(name, str) and " " in name}
+    if not phrases:
+        return words
+    return lambda text: joined(list(words(text)), phrases)
+
+
+def joined(words: list[str], phrases: Collection[tuple[str, ...]]) -> list[str]:
+    """Words with the longest phrase that begins at each of them in its place."""
+    longest, found, place = max(map(len, phrases), default=1), list[str](), 0
+    while place < len(words):
+        for length in range(min(longest, len(words) - place), 0, -1):
+            if length == 1 or tuple(words[place : place + length]) in phrases:
+                found.append(" ".join(words[place : place + length]))
+                place += length
+                break
+    return found
 
 
 def count_words(
@@ -38,6 +84,7 @@ def count_words(
         number = {word: place for place, word in enumerate(vocabulary)}
         if not number or len(number) != len(vocabulary):
             return None
+        words = analyser_of(number, words)
     else:
         number = {}
     places: list[int] = []

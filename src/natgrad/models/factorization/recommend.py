@@ -11,9 +11,10 @@ import numpy.typing as npt
 from natgrad.data.rating_columns import pairs_in
 from natgrad.data.rating_forms import are_ids, are_pairs, as_ratings
 from natgrad.data.ratings import joined_ids
+from natgrad.models.factorization.exploring import ExportMixin
 from natgrad.models.factorization.metrics import ranking_scores
-from natgrad.models.factorization.tables import check_columns, completed, halves, shape_of, with_new
-from natgrad.validation import whole_number
+from natgrad.models.factorization.tables import check_columns, completed, halves, shape_of, visitor_scores, with_new
+from natgrad.validation import as_numbers, whole_number
 
 if TYPE_CHECKING:
     from natgrad.data.ratings import Ratings
@@ -37,7 +38,7 @@ class Recommendations(NamedTuple):
     scores: npt.NDArray[np.float32]
 
 
-class RecommendMixin:
+class RecommendMixin(ExportMixin):
     """Predictions, recommendations and scores; of the estimator it needs ``ratings_`` and ``_predictor``."""
 
     if TYPE_CHECKING:
@@ -80,8 +81,9 @@ class RecommendMixin:
         return self._predictor.interval(*self._pairs(users, items), float(mass))
 
     def recommend(
-        self, users: Any = None, n: int = 10, exclude_seen: bool = True, *, only: Any = None, exclude: Any = None
-    ) -> Recommendations:
+        self, users: Any = None, n: int = 10, exclude_seen: bool = True, *, only: Any = None, exclude: Any = None,
+        quantile: float | None = None, draw: int | None = None,
+    ) -> Recommendations:  # fmt: skip
         """The best items of one user, of several, or of all (None), in batches.
 
         Parameters
@@ -93,6 +95,11 @@ class RecommendMixin:
             Whether items that the user has rated are left out.
         only, exclude : ids of items, optional
             The only ones that are recommended (those in stock, of a kind), and those that are not.
+        quantile : float, optional
+            Rank by this quantile of what is expected instead of by its mean: 0.1 keeps to what is known to be good, 0.9 also
+            tries what may be. Of models with Gaussian factors.
+        draw : int, optional
+            Rank by a draw from the posterior with this seed, another list for each: Thompson sampling.
 
         Examples
         --------
@@ -109,17 +116,22 @@ class RecommendMixin:
         allowed = self._allowed(only, exclude)
         alone = users is not None and (isinstance(users, (str, bytes)) or not hasattr(users, "__len__"))
         rows = None if users is None else self.ratings_.find_users([users] if alone else users)
-        found, scores = self._best(rows, n, exclude_seen, allowed)
+        found, scores = self._best(rows, n, exclude_seen, allowed, self._exploring(rows, quantile, draw))
         return self._named(found, scores, alone)
 
-    def recommend_for(self, liked: Any, n: int = 10, *, only: Any = None, exclude: Any = None) -> Recommendations:
-        """The best other items of somebody who likes these: a visitor of whom the fit knows nothing, and who is not kept.
+    def recommend_for(
+        self, liked: Any, n: int = 10, *, ratings: Any = None, only: Any = None, exclude: Any = None
+    ) -> Recommendations:
+        """The best other items of somebody who likes or rated these: a visitor whom the fit does not know, and who is not kept.
 
-        Of likes alone with every pair counted; `fold_in` makes new users of any model known.
+        Milliseconds, however many users there are. Of likes alone with every pair counted, and of ratings; `fold_in` makes new
+        users of any model known.
 
         Parameters
         ----------
         liked : ids of items
+        ratings : numbers, optional
+            What the visitor gave each of them, if the model is one of ratings.
         n, only, exclude : as in `recommend`
 
         Examples
@@ -129,9 +141,21 @@ class RecommendMixin:
         >>> ng.MatrixFactorization(likelihood="bernoulli").fit(likes).recommend_for(["b"], n=1).items.tolist()
         ['a']
         """
-        predictor = self._of_all_pairs("recommend_for")
+        self._check_fitted()
         places = self.ratings_.find_items(liked, "liked")
-        scores = predictor.scores_for(places)
+        if self._kind.sides and self._kind.saved()["settings"]["likelihood"] == "gaussian":
+            values = as_numbers(ratings, "ratings")
+            if values.shape != places.shape:
+                raise ValueError(
+                    f"ratings must be a number for each of {len(places)} items, got the shape {values.shape}"
+                )
+            if len(np.unique(places)) < len(places):
+                raise ValueError("liked names an item twice: a visitor gives one rating to each")
+            scores = visitor_scores(self._kind, self.result_.state, self.ratings_.item_ids, places, values)
+        else:
+            if ratings is not None:
+                raise ValueError("ratings= is for models of ratings: likes need none")
+            scores = self._of_all_pairs("recommend_for").scores_for(places)
         scores[:, places] = -np.inf
         if (allowed := self._allowed(only, exclude)) is not None:
             scores[:, ~allowed] = -np.inf
@@ -261,13 +285,18 @@ class RecommendMixin:
         return ranking_scores(self._best(users, k, True)[0], start, columns[order])
 
     def _best(
-        self, rows: Ints | None, n: int, exclude_seen: bool, allowed: npt.NDArray[np.bool_] | None = None
+        self,
+        rows: Ints | None,
+        n: int,
+        exclude_seen: bool,
+        allowed: npt.NDArray[np.bool_] | None = None,
+        scorer: Callable[[slice], npt.NDArray[np.float32]] | None = None,
     ) -> tuple[Ints, npt.NDArray[np.float32]]:
         """Numbers of the best items, and their scores; ``rows`` None means all users."""
         from natgrad.kernels.factorization.top_items import top_items
 
         n_rows = self.ratings_.n_users if rows is None else len(rows)
-        scores_of = self._scorer(rows)
+        scores_of = self._scorer(rows) if scorer is None else scorer
         seen_start, seen = self._seen(rows) if exclude_seen else (np.zeros(n_rows + 1, np.int64), np.empty(0, np.int32))
         best = np.empty((n_rows, n), dtype=np.int64), np.empty((n_rows, n), dtype=np.float32)
         batch = max(1, BATCH_SCORES // self.ratings_.n_items)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import scipy
 
 from natgrad.data.corpus import Corpus
-from natgrad.data.words import words_of
+from natgrad.data.words import analyser_of
 
 __all__ = ["How", "c_v", "coherence", "npmi", "of_documents", "of_windows"]
 
@@ -55,8 +55,9 @@ def of_windows(words: Ints, texts: Sequence[str], vocabulary: Any, size: int = W
     chosen = {vocabulary[word]: place for place, word in enumerate(np.unique(words))}
     rows: list[Ints] = [np.empty(0, dtype=np.int64)]
     columns, begin = [rows[0]], 0
+    cut = analyser_of(vocabulary.tolist() if hasattr(vocabulary, "tolist") else vocabulary)
     for text in texts:
-        tokens = words_of(text)
+        tokens = list(cut(text))
         n_windows = max(1, len(tokens) - size + 1)
         found = [(place, chosen[token]) for place, token in enumerate(tokens) if token in chosen]
         for place, word in found:

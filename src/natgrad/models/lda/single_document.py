@@ -6,7 +6,7 @@ checked by itself; nothing here is as long as the vocabulary, unless the documen
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import scipy
 
 from natgrad.data.corpus import NO_COUNT, Corpus
 from natgrad.data.numbers import refuse_masked
-from natgrad.data.words import words_of
+from natgrad.data.words import analyser_of
 from natgrad.validation import is_sparse
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class OneDocument:
         self.problem, self.state, self.names = problem.of(problem.corpus, state), state, names
         self.n_words = problem.corpus.n_words
         self._numbers: dict[Any, int] | None = None
-        self._analyser: Callable[[str], list[str]] | None = None
+        self._analyser: Callable[[str], Iterable[str]] | None = None
 
     def shares(self, document: Any, tol: float, limit: int) -> Floats:
         """E[θ] [K]."""
@@ -72,7 +72,7 @@ class OneDocument:
             )
         if self._numbers is None or self._analyser is None:
             self._numbers = {word: place for place, word in enumerate(self.names.tolist())}
-            self._analyser = words_of
+            self._analyser = analyser_of(self.names.tolist())
         found = self._analyser(text) if isinstance(text, str) else text
         known = [self._numbers[word] for word in found if word in self._numbers]
         words, counts = np.unique(np.array(known, dtype=np.int64), return_counts=True)

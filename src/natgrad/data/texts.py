@@ -1,0 +1,116 @@
+"""Raw texts in; a corpus that is ready for topics out: phrases as words, and without words that say nothing of a document.
+
+Two words that follow each other more often than chance would have it are a phrase: their normalised mutual information,
+
+    log[p(ab) / (p(a) p(b))] / −log p(ab)        (Bouma, 2009),
+
+is 1 where one never comes without the other, and 0 by chance. Three words are a phrase where a phrase and a word are one.
+
+A stop word of the corpus is one that many documents have, and as many as if its occurrences were dealt out at random: its
+residual inverse document frequency (Church and Gale, 1995) is small. Nobody has to know the language.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import Any, Literal
+
+from natgrad.data.corpus import Corpus, as_corpus
+from natgrad.data.words import joined, words_of
+from natgrad.validation import whole_number
+
+__all__ = ["count_texts"]
+
+# A phrase occurs as often at least, and its normalised mutual information is as large.
+LEAST_PAIRS, LEAST_INFORMATION = 5, 0.5
+# A stop word is in this part of the documents at least, and has less than so many bits of residual inverse document frequency.
+MANY, EVEN = 0.1, 0.35
+
+
+def count_texts(
+    texts: Iterable[str],
+    *,
+    phrases: int = 1,
+    stop_words: Literal["corpus"] | Iterable[str] | None = None,
+    least_documents: int = 1,
+    words: Callable[[str], Iterable[str]] = words_of,
+) -> Corpus:
+    """The words of texts, counted, as `LDA` takes them.
+
+    The vocabulary knows the phrases, so that later texts can be given to the model as they are.
+
+    Parameters
+    ----------
+    texts : the documents
+    phrases : int
+        The most words in a phrase that counts as one word, as in "new york"; 1 for none.
+    stop_words : None, "corpus" or words
+        What is left out: words that you name, or those that are spread over the documents as if by chance.
+    least_documents : int
+        Words in fewer documents are left out.
+    words : function
+        Cuts a text into words; by default runs of two or more letters or digits in lower case, and of Chinese and Japanese the
+        pairs of characters.
+
+    Examples
+    --------
+    >>> texts = ["New York is large", "the subway of New York", "York is old", "a day is new"] * 5
+    >>> corpus = count_texts(texts, phrases=2, stop_words=["the", "of", "is"])
+    >>> corpus.vocabulary.tolist()
+    ['day', 'large', 'new', 'new york', 'old', 'subway', 'york']
+    """
+    if isinstance(texts, str):
+        raise TypeError("texts is one text: give a list of documents, [text, …]")
+    documents = [list(words(text)) for text in texts]
+    if not documents:
+        raise ValueError("texts is empty: there are no documents")
+    left_out = _stop_words(documents, stop_words)
+    for _ in range(whole_number(phrases, "phrases") - 1):
+        pairs = _phrases(documents, phrases, left_out)
+        documents = [joined(document, pairs) for document in documents] if pairs else documents
+    seen = Counter(word for document in documents for word in set(document))
+    least = whole_number(least_documents, "least_documents")
+    kept = {word for word, count in seen.items() if count >= least and word not in left_out}
+    if not kept:
+        raise ValueError(
+            f"no words are left of {len(seen)}: lower least_documents={least_documents}, or leave out fewer stop_words"
+        )
+    return as_corpus([[word for word in document if word in kept] for document in documents])
+
+
+def _phrases(documents: list[list[str]], longest: int, left_out: set[str]) -> set[tuple[str, ...]]:
+    """Pairs of neighbours that are one word, each of whose parts may be a phrase already; none with a stop word."""
+    single = Counter(word for document in documents for word in document)
+    pairs: Counter[tuple[str, str]] = Counter()
+    for document in documents:
+        pairs.update(pairwise(document))
+    n_words, n_pairs = sum(single.values()), max(1, sum(pairs.values()))
+    found = set[tuple[str, ...]]()
+    for (first, second), count in pairs.items():
+        if count < LEAST_PAIRS or first == second or first in left_out or second in left_out:
+            continue
+        if first.count(" ") + second.count(" ") + 2 > longest:
+            continue
+        chance = single[first] / n_words * single[second] / n_words
+        information = math.log(count / n_pairs / chance) / -math.log(count / (n_pairs + 1))
+        if information >= LEAST_INFORMATION:
+            found.add((first, second))
+    return found
+
+
+def _stop_words(documents: list[list[str]], given: Any) -> set[str]:
+    if given is None:
+        return set()
+    if given != "corpus":
+        if isinstance(given, str):
+            raise ValueError(f'stop_words must be "corpus", a list of words, or None, got {given!r}')
+        return set(given)
+    total = Counter(word for document in documents for word in document)
+    inside = Counter(word for document in documents for word in set(document))
+    n = len(documents)
+    # log₂ of how many documents the word would be in if it were dealt out at random, over those that it is in.
+    surplus = {word: math.log2(n * -math.expm1(-total[word] / n) / count) for word, count in inside.items()}
+    return {word for word, count in inside.items() if count >= MANY * n and surplus[word] < EVEN}

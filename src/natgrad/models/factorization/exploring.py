@@ -1,0 +1,173 @@
+"""Ranking that knows how sure it is, and vectors for those who rank elsewhere: moments of users and items in, scores out.
+
+a quantile     mean + z sd of u·v + b + c under q: a low one keeps to what is known, a high one tries what is not
+a draw         u and v drawn from q, and ranked by their product: Thompson sampling
+vectors        (u, b + m, 1) and (v, 1, c), whose inner product is the prediction
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad import special
+from natgrad.models.factorization.predictors import BernoulliPredictor, GaussianPredictor, ScalarGaussianPredictor
+from natgrad.models.factorization.sides import pair_moments
+from natgrad.validation import real_number, whole_number
+
+if TYPE_CHECKING:
+    from natgrad.data.ratings import Ratings
+    from natgrad.models.factorization.likelihoods import LikelihoodModel
+
+__all__ = ["ExportMixin", "Vectors", "drawn_scores", "quantile_scores"]
+
+Floats = npt.NDArray[np.float64]
+Float32s = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+Scores = Callable[[slice], Float32s]
+
+
+class Vectors(NamedTuple):
+    """Single-precision vectors [users, D] and [items, D] whose inner products are the scores, and the ids of their rows.
+
+    As libraries of nearest neighbours take them: ``faiss.IndexFlatIP(D).add(items)``. Biases have a column of their own, against
+    one of ones on the other side.
+    """
+
+    users: Float32s
+    items: Float32s
+    user_ids: npt.NDArray[Any]
+    item_ids: npt.NDArray[Any]
+
+
+class ExportMixin:
+    """Vectors of a factorisation for others; of the estimator it needs ``ratings_`` and ``_predictor``."""
+
+    if TYPE_CHECKING:
+        ratings_: Ratings
+        _predictor: Any
+        _kind: LikelihoodModel
+        user_factors_: Any
+        item_factors_: Any
+        user_biases_: Any
+        item_biases_: Any
+
+        def _check_fitted(self) -> None: ...
+
+    def vectors(self) -> Vectors:
+        """Vectors whose inner products are the scores that `recommend` ranks by.
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> ratings = ng.data.Ratings([0, 0, 1, 1, 2], list("ababa"), [5.0, 1.0, 4.0, 2.0, 5.0])
+        >>> model = ng.MatrixFactorization(2).fit(ratings)
+        >>> users, items, user_ids, item_ids = model.vectors()
+        >>> bool(np.allclose(users[0] @ items[1], model.predict([0], ["b"])[0], atol=1e-5))
+        True
+        """
+        self._with_factors("vectors()")
+        users, items = (np.ascontiguousarray(part, dtype=np.float32) for part in self._predictor.vectors())
+        return Vectors(users, items, self.ratings_.user_ids, self.ratings_.item_ids)
+
+    def export_factors(self, folder: str | Path) -> tuple[Path, Path]:
+        """Write ``users.parquet`` and ``items.parquet``: id, mean and sd of factors and bias, and the vector of `vectors`.
+
+        Parameters
+        ----------
+        folder : made if it is not there; files of these names are replaced
+        """
+        self._with_factors("export_factors()")
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ImportError:
+            raise ImportError(
+                'export_factors writes Parquet, which needs PyArrow: pip install "natgrad[data]"'
+            ) from None
+        where, found = Path(folder), self.vectors()
+        where.mkdir(parents=True, exist_ok=True)
+        sides = (
+            ("users", found.user_ids, found.users, self.user_factors_, self.user_biases_),
+            ("items", found.item_ids, found.items, self.item_factors_, self.item_biases_),
+        )
+        paths = []
+        for name, ids, vectors, factors, biases in sides:
+            columns = {"id": pyarrow.array(ids.tolist()), "vector": pyarrow.array(list(vectors))}
+            columns |= {"mean": pyarrow.array(list(factors.mean)), "sd": pyarrow.array(list(factors.sd))}
+            if biases is not None:
+                columns |= {"bias": pyarrow.array(biases.mean), "bias_sd": pyarrow.array(biases.sd)}
+            paths.append(where / f"{name}.parquet")
+            pyarrow.parquet.write_table(pyarrow.table(columns), paths[-1])
+        return paths[0], paths[1]
+
+    def _with_factors(self, asked: str) -> None:
+        self._check_fitted()
+        if not self._kind.sides:
+            raise TypeError(
+                f"{asked}: likes alone with every pair counted have weights between items, and no vectors; n_negatives=4 has some"
+            )
+
+    def _exploring(self, rows: Ints | None, quantile: Any, draw: Any) -> Scores | None:
+        """Scores by a quantile or a draw; None if neither is asked for."""
+        if quantile is None and draw is None:
+            return None
+        if quantile is not None and draw is not None:
+            raise ValueError("quantile= and draw= are two ways to rank: give one of them")
+        users = np.arange(self.ratings_.n_users) if rows is None else rows
+        if not isinstance(self._predictor, (GaussianPredictor, ScalarGaussianPredictor, BernoulliPredictor)):
+            raise TypeError(
+                "quantile= and draw= need Gaussian factors of users and items: ratings, or likes with n_negatives=, and no finish"
+            )
+        if draw is not None:
+            return drawn_scores(self._predictor, users, whole_number(draw, "draw", least=0))
+        if not 0 < real_number(quantile, "quantile") < 1:
+            raise ValueError(f"quantile must lie in (0, 1), got {quantile!r}")
+        return quantile_scores(self._predictor, users, float(quantile))
+
+
+def quantile_scores(predictor: Any, users: Ints, quantile: float) -> Scores:
+    """The quantile of u·v + b + c of every item, for a run of the users."""
+    z, items = float(special.ndtri(quantile)), np.arange(len(predictor.item[0]))
+
+    def scores(some: slice) -> Float32s:
+        rows = users[some]
+        pairs = np.repeat(rows, len(items)), np.tile(items, len(rows))
+        mean, variance = _latent(predictor, *pairs)
+        return (mean + z * np.sqrt(variance)).reshape(len(rows), len(items)).astype(np.float32)
+
+    return scores
+
+
+def _latent(predictor: Any, rows: Ints, columns: Ints) -> tuple[Floats, Floats]:
+    """Mean and variance without noise of what is ranked."""
+    if isinstance(predictor, ScalarGaussianPredictor):
+        mean, variance = predictor.pairs(rows, columns)
+        return mean, variance - predictor.noise
+    mean, variance = pair_moments(rows, columns, predictor.user, predictor.item, predictor.biased)
+    popular = getattr(predictor, "log_popular", ())
+    return mean + predictor.offset + (popular[columns] if len(popular) else 0.0), np.maximum(variance, 0.0)
+
+
+def drawn_scores(predictor: Any, users: Ints, seed: int) -> Scores:
+    """u·v + b + c with vectors drawn from q, one draw of each; the same items for all users."""
+    rng = np.random.default_rng(seed)
+    items = _drawn(predictor.item, None, rng)
+    everybody = _drawn(predictor.user, users, rng)
+    moments = {"user": (everybody, predictor.user[1]), "item": (items, predictor.item[1])}
+    left, right = predictor._replace(**moments).vectors()
+    left, right = left.astype(np.float32), np.ascontiguousarray(right.T, dtype=np.float32)
+    return lambda some: left[some] @ right
+
+
+def _drawn(moments: Any, rows: Ints | None, rng: np.random.Generator) -> Floats:
+    mean, second = moments if rows is None else (part[rows] for part in moments)
+    noise = rng.standard_normal(mean.shape)
+    if second.ndim == mean.ndim:
+        return np.asarray(mean + np.sqrt(np.maximum(second - mean**2, 0.0)) * noise)
+    values, axes = np.linalg.eigh(second - mean[:, :, None] * mean[:, None, :])
+    return np.asarray(mean + np.einsum("rde,re->rd", axes, np.sqrt(np.maximum(values, 0.0)) * noise))

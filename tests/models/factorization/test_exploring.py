@@ -1,0 +1,110 @@
+"""Ranking by quantiles and draws, and vectors for other libraries."""
+
+import numpy as np
+import pytest
+
+import natgrad as ng
+
+
+@pytest.fixture(scope="module")
+def models():
+    rng = np.random.default_rng(0)
+    key = rng.choice(30 * 25, 260, replace=False)
+    users, items = key // 25, key % 25
+    values = 3.0 + (rng.normal(size=(30, 2))[users] * rng.normal(size=(25, 2))[items]).sum(1)
+    ratings = ng.data.Ratings([f"u{u:02}" for u in users], [f"i{i:02}" for i in items], values)
+    bare = {"factorized": True, "biases": False, "learn_noise": False, "learn_priors": False}
+    return {
+        "full": ng.MatrixFactorization(3, max_steps=20).fit(ratings),
+        "scalars": ng.MatrixFactorization(3, max_steps=20, **bare).fit(ratings),
+        "likes": ng.MatrixFactorization(3, max_steps=12, likelihood="bernoulli", n_negatives=2).fit(
+            ng.data.Ratings(users, items, np.ones(len(users)))
+        ),
+        "items": ng.MatrixFactorization(likelihood="bernoulli").fit(ng.data.Ratings(users, items, np.ones(len(users)))),
+    }
+
+
+def test_vectors_multiply_to_the_scores_of_recommend(models):
+    for name in ("full", "scalars", "likes"):
+        model = models[name]
+        users, items, user_ids, item_ids = model.vectors()
+        assert users.dtype == items.dtype == np.float32
+        assert users.flags.c_contiguous
+        found = model.recommend(user_ids[4], n=3, exclude_seen=False)
+        scores = users[4] @ items.T
+        np.testing.assert_array_equal(found.items, item_ids[np.argsort(-scores, kind="stable")[:3]])
+        np.testing.assert_allclose(found.scores, np.sort(scores)[::-1][:3], rtol=1e-5)
+    model = models["full"]
+    np.testing.assert_allclose(users.shape[0], 30)
+    everything = model.vectors()
+    wanted = model.predict(np.repeat(everything.user_ids, 25), np.tile(everything.item_ids, 30))
+    np.testing.assert_allclose((everything.users @ everything.items.T).ravel(), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_quantiles_are_those_of_draws_of_the_vectors(models):
+    for name in ("full", "scalars"):
+        model = models[name]
+        user = model.ratings_.user_ids[2]
+        drawn = np.array([
+            _scores(model, model.recommend(user, n=25, exclude_seen=False, draw=seed)) for seed in range(600)
+        ])  # fmt: skip
+        middle, low = (
+            _scores(model, model.recommend(user, n=25, exclude_seen=False, quantile=q)) for q in (0.5, 0.1586553)
+        )
+        error = drawn.std(0) / np.sqrt(600)
+        assert (np.abs(drawn.mean(0) - middle) < 5 * error).all()
+        np.testing.assert_allclose(middle - low, drawn.std(0), rtol=0.2)
+        np.testing.assert_allclose(middle, _scores(model, model.recommend(user, n=25, exclude_seen=False)), rtol=1e-4)
+
+
+def _scores(model, found):
+    order = np.argsort(model.ratings_.find_items(found.items))
+    return found.scores[order].astype(np.float64)
+
+
+def test_draws_repeat_with_their_seed_and_respect_filters(models):
+    model = models["likes"]
+    first, again, other = (model.recommend(n=5, draw=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.items, again.items)
+    assert (first.items != other.items).any()
+    only = model.recommend(n=2, quantile=0.2, only=[3, 4, 5]).items
+    assert {item for item in only.ravel() if item is not None} <= {3, 4, 5}
+
+
+def test_files_have_what_vectors_have(models, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    model = models["full"]
+    users, items = model.export_factors(tmp_path / "out")
+    table = parquet.read_table(items).to_pydict()
+    found = model.vectors()
+    assert table["id"] == found.item_ids.tolist()
+    np.testing.assert_allclose(np.array(table["vector"]), found.items)
+    np.testing.assert_allclose(np.array(table["sd"]), model.item_factors_.sd)
+    np.testing.assert_allclose(parquet.read_table(users).column("bias").to_numpy(), model.user_biases_.mean)
+
+
+def test_what_has_no_vectors_says_so(models):
+    for call in (models["items"].vectors, lambda: models["items"].export_factors("nowhere")):
+        with pytest.raises(TypeError, match="weights between items"):
+            call()
+    with pytest.raises(TypeError, match="need Gaussian factors"):
+        models["items"].recommend(0, quantile=0.1)
+    with pytest.raises(ValueError, match=r"quantile must lie in \(0, 1\)"):
+        models["full"].recommend("u00", quantile=1.5)
+    with pytest.raises(ValueError, match="give one of them"):
+        models["full"].recommend("u00", quantile=0.5, draw=1)
+
+
+@pytest.mark.parametrize("by", [None, "both"])
+def test_a_visitor_gets_what_a_folded_user_gets(models, by):
+    known = models["full"].ratings_
+    model = ng.MatrixFactorization(3, max_steps=15, noise_per=by).fit(known)
+    liked, given = known.item_ids[[2, 7, 11]], np.array([5.0, 1.0, 4.0])
+    found = model.recommend_for(liked, n=4, ratings=given)
+    folded = model.fold_in(ng.data.Ratings(["new"] * 3, liked, given)).recommend("new", n=4)
+    np.testing.assert_array_equal(found.items, folded.items)
+    np.testing.assert_allclose(found.scores, folded.scores, rtol=2e-4)
+    with pytest.raises(ValueError, match="a number for each of 3 items"):
+        model.recommend_for(liked, ratings=[1.0])
+    with pytest.raises(ValueError, match="likes need none"):
+        models["items"].recommend_for([1, 2], ratings=[1.0, 1.0])
