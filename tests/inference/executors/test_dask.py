@@ -112,13 +112,6 @@ def found_mixture(executor=None):
     )
 
 
-def found_topics(executor=None):
-    rng = np.random.default_rng(0)
-    shares = rng.dirichlet(np.full(3, 0.2), 60)
-    counts = np.array([rng.multinomial(25, share @ np.kron(np.eye(3), np.full((1, 4), 0.25))) for share in shares])
-    return ng.LDA("auto", max_topics=6, max_passes=100, executor=executor).fit(counts)
-
-
 def found_states(executor=None):
     rng = np.random.default_rng(0)
     states = np.repeat(np.arange(18) % 3, 10)
@@ -126,7 +119,7 @@ def found_states(executor=None):
     return ng.GaussianHMM("auto", max_states=6, executor=executor).fit(x)
 
 
-@pytest.mark.parametrize("find", [found_mixture, found_topics, found_states])
+@pytest.mark.parametrize("find", [found_mixture, found_states])
 def test_components_are_found_with_the_bits_of_threads(cluster, find):
     here, there = find(), find(cluster)
     same(here, there)
