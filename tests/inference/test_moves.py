@@ -1,6 +1,8 @@
 """Births, merges and deletes: the exact bound never falls, statistics are those of the data, and a run goes on bit by bit."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -100,7 +102,7 @@ def test_statistics_after_random_moves_are_those_of_the_data(n_moves: int) -> No
             other = int(rng.choice(active[active != k]))
             state = parts.merge(state, k, other) if kind == 1 else parts.delete(state, k)
             kinds.add(kind)
-        memory = {}  # of the steps before, which a run forgets after a move
+        memory: Mapping[str, Any] = {}  # of the steps before, which a run forgets after a move
         for _ in range(2 * stepper.n_batches):  # the second pass exchanges what the first one remembered
             before = state._replace(memory=memory)
             state = stepper.step(before, 0)[0]

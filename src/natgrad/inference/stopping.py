@@ -93,8 +93,10 @@ def _unseen(gains: list[float], moves: list[float], noise: float) -> float | Non
     later = moves[first:]
     if len(later) < 3 or later[-1] <= 0 or not later[-1] < min(later[:-1]) or not later[-2] < later[0]:
         return None
-    # Where nothing was seen, moves[0] is no zero: the later ones are smaller.
-    scale = max(gains[k] / moves[k] ** 2 for k in seen[-4:]) if seen else noise / moves[0] ** 2
+    # Where no gain was seen, steps are as long as the noise allows; one of no length says nothing.
+    scale = max((gains[k] / moves[k] ** 2 for k in seen[-4:]), default=noise / moves[0] ** 2 if moves[0] > 0 else None)
+    if scale is None:
+        return None
     return SAFETY * _rest([scale * move**2 for move in later], 0.0)
 
 

@@ -104,6 +104,29 @@ def test_chains_are_the_bits_of_threads(cluster, rng, monkeypatch):
     same(ng.GaussianHMM(**settings).fit(X, lengths), ng.GaussianHMM(**settings, executor=cluster).fit(X, lengths))
 
 
+def found_mixture(executor=None):
+    rng = np.random.default_rng(0)
+    centres = np.array([[-9.0, 0.0], [0.0, 9.0], [9.0, 0.0]])
+    return ng.GaussianMixture("auto", max_components=6, executor=executor).fit(
+        centres[np.arange(300) % 3] + rng.normal(size=(300, 2))
+    )
+
+
+def found_states(executor=None):
+    rng = np.random.default_rng(0)
+    states = np.repeat(np.arange(18) % 3, 10)
+    x = np.array([[-6.0, 0.0], [0.0, 6.0], [6.0, 0.0]])[states] + rng.normal(size=(180, 2))
+    return ng.GaussianHMM("auto", max_states=6, executor=executor).fit(x)
+
+
+@pytest.mark.parametrize("find", [found_mixture, found_states])
+def test_components_are_found_with_the_bits_of_threads(cluster, find):
+    here, there = find(), find(cluster)
+    same(here, there)
+    assert here.trace_.moves == there.trace_.moves
+    assert here.trace_.n_active()[-1] == 3
+
+
 def test_workers_read_a_file_that_they_see(cluster, rng, monkeypatch, tmp_path):
     from natgrad.inference.executors.dask import DaskShards
     from natgrad.models.hmm import problem as hmm_problem
