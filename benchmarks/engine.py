@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from engine_limits import limit_of, machine
 from problems import PROBLEMS
 
 HERE = Path(__file__).resolve().parent
@@ -69,7 +70,7 @@ def main() -> int:
     names = options.only or [name for name, run in RUNS.items() if run.quick or not options.quick]
 
     peer_python = make_peer()
-    rows = []
+    rows, speed = [], machine()
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
             arrays = Path(folder) / f"{name}.npz"
@@ -77,7 +78,9 @@ def main() -> int:
             run = RUNS[name]
             ours = measure(sys.executable, "natgrad_engine.py", name, arrays, run.sweeps)
             peer = measure(peer_python, "peers/bayespy_engine.py", name, arrays, run.peer_sweeps)
-            rows.append(compare(name, ours, peer))
+            limit, of_what = limit_of(name, speed)
+            row = compare(name, ours, peer)
+            rows.append(row | {"limit_seconds": limit, "limit_of": of_what, "limit_part": limit / row["seconds"]})
             print(summary(rows[-1]), flush=True)
             arrays.unlink()
 
@@ -162,18 +165,23 @@ def markdown(rows: list[dict]) -> str:
         "and include the bound. *Difference* is the largest relative difference of the two bounds over all",
         "sweeps that both made; *first fit* is natgrad's `fit(max_steps=1)` in a fresh process, compilation",
         "included, and *break-even* the number of sweeps after which that first fit has paid for itself; memory",
-        "is the peak of the process in MB, natgrad's and BayesPy's.",
+        "is the peak of the process in MB, natgrad's and BayesPy's. *Limit* is the part of this machine's arithmetic or memory",
+        "bandwidth, whichever is reached first, that a sweep makes use of (counted in `benchmarks/engine_limits.py`).",
         "",
-        "| network | natgrad, s | BayesPy, s | ratio | difference | first fit, s | break-even | memory |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| network | natgrad, s | BayesPy, s | ratio | difference | first fit, s | break-even | memory | limit |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
         even = "never" if row["break_even_sweeps"] is None else math.ceil(row["break_even_sweeps"])
         lines.append(
             f"| {row['title']} | {row['seconds']:.3g} | {row['peer_seconds']:.3g} | {row['ratio']:.1f} "
             f"| {row['bound_difference']:.0e} | {row['cold_seconds']:.2f} | {even} "
-            f"| {row['peak_mb']:.0f}, {row['peer_peak_mb']:.0f} |"
+            f"| {row['peak_mb']:.0f}, {row['peer_peak_mb']:.0f} | {row['limit_part']:.0%} of {row['limit_of']} |"
         )
+    six = [row["ratio"] for row in rows if row["name"] != "mixture_small"]
+    lines += (
+        ["", f"Geometric mean of the ratios of the large networks: {math.exp(np.log(six).mean()):.0f}×."] if six else []
+    )
     ours, peers = named(rows[0]["versions"]), named(rows[0]["peer_versions"])
     lines += ["", f"{ours}; against {peers}; {os.cpu_count()} cores. Command: `python benchmarks/engine.py`."]
     notes = [f"- {row['title']}: {NOTES[row['name']]}." for row in rows if row["name"] in NOTES]

@@ -10,6 +10,7 @@ import pytest
 
 from natgrad import families
 from natgrad.families import spd_inverse_logdet, spd_logdet
+from natgrad.families._ops import matvec
 
 # Below and above the batch threshold, a remainder of a chunk, several plates, and too large for the sweep.
 SHAPES = [(3, 3), (200, 1), (129, 5), (40, 20), (0, 3)]
@@ -104,3 +105,12 @@ def test_fitted_values_of_an_ill_conditioned_regression_keep_their_digits(n, con
         )
     for mean in (families.MultivariateNormal().expected_stats((eta, -0.5 * p))[0], compiled):
         np.testing.assert_allclose((x * mean).sum(-1), 5.0 * condition / (1.0 + condition), rtol=1e-7)
+
+
+def test_one_matrix_for_all_vectors_is_the_same_as_one_for_each(rng):
+    one, vectors = rng.normal(size=(3, 3)), rng.normal(size=(5, 4, 3))
+    each = matvec(np.broadcast_to(one, (5, 4, 3, 3)), vectors)
+    for shape in ((3, 3), (1, 3, 3), (1, 1, 3, 3)):
+        np.testing.assert_allclose(matvec(one.reshape(shape), vectors), each, rtol=1e-12, atol=1e-14)
+    assert matvec(one.reshape(1, 1, 3, 3), vectors[0, 0]).shape == (1, 1, 3)  # more plates than the vector has
+    np.testing.assert_allclose(matvec(rng.normal(size=(1, 2, 3)), vectors).shape, (5, 4, 2))

@@ -175,6 +175,9 @@ def symmetrise(m: Array) -> Array:
 
 def matvec(m: Array, v: Array) -> Array:
     """M v for batches: [..., D, D], [..., D] → [..., D]."""
+    if v.size > v.shape[-1] and m.size == m.shape[-2] * m.shape[-1] and m.ndim <= v.ndim + 1:
+        # One matrix for all vectors: a product of two matrices.
+        return v @ m.reshape(m.shape[-2:]).T
     # A product and a sum fuse into one loop in XLA; a batched dot of tiny matrices does not.
     return (m * v[..., None, :]).sum(-1)
 

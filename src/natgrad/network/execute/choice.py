@@ -16,7 +16,7 @@ from natgrad.network.execute.numpy_backend import NumpyBackend
 
 __all__ = ["BackendChoice", "choose_backend", "make_backend"]
 
-# Sweeps of a fit: the mean of the 46 networks of `benchmarks/stopping.py`, with what is tried before and after.
+# Sweeps of a fit: the mean of 45 of the 46 networks of `benchmarks/stopping.py`; one takes as many as it may.
 SWEEPS = 60
 # Seconds of a sweep by NumPy, as measured in 2026 on two shared cores: for a product, for a number in it, for one that is read
 # through an index, for one of λ, and for a time of a chain.
