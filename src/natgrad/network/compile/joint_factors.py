@@ -138,14 +138,15 @@ def auto_groups(plan: Plan) -> list[tuple[str, ...]]:
         if block.family.name == "Normal" and not block.shape and not plan.nodes[name].is_improper
     ]
     pairs = dict.fromkeys(pair for term in plan.terms.values() for pair in _meeting(term, set(scalars)))
-    whole = _merged(scalars, pairs, lambda group: True)
     found: list[tuple[str, ...]] = []
-    for group in whole:  # all of them at once, or else as far as it goes
-        if len(group) <= MOST_AUTO and _fits(plan, group):
-            found.append(group)
-        else:
-            inside = [pair for pair in pairs if pair[0] in group]
-            found += _merged(group, inside, lambda part: len(part) <= MOST_AUTO and _fits(plan, part))
+    for whole in _merged(scalars, pairs, lambda group: True):
+        for begin in range(0, len(whole), MOST_AUTO):
+            part = set(whole[begin : begin + MOST_AUTO])
+            inside = [pair for pair in pairs if part.issuperset(pair)]
+            for group in _merged([name for name in whole if name in part], inside, lambda group: True):
+                # All of them at once, or else as far as it goes.
+                own = [pair for pair in inside if pair[0] in group]
+                found += [group] if _fits(plan, group) else _merged(group, own, lambda part: _fits(plan, part))
     return found
 
 

@@ -9,7 +9,7 @@ import math
 from typing import NamedTuple
 
 from natgrad._jax import has_jax, require_jax
-from natgrad.network.compile.plan import Plan
+from natgrad.network.compile.plan import Plan, PlannedTerm
 from natgrad.network.compile.polynomial import Factor, Label, Take
 from natgrad.network.execute.backend import BACKENDS, Backend, BackendName
 from natgrad.network.execute.numpy_backend import NumpyBackend
@@ -58,25 +58,27 @@ class _Work(NamedTuple):
     compiled: float
 
 
+class _Reads(NamedTuple):
+    """Products and numbers of a term in which a node is, and what is read through indices there."""
+
+    products: int
+    numbers: int
+    gathered: set[Factor]
+
+
 def _work(plan: Plan) -> _Work:
     count, seconds, rows = 0, 0.0, 0
     through_indices = 0.0
+    reads: dict[str, dict[str, _Reads]] = {}
     for name, block in plan.blocks.items():
         node, turns = plan.nodes[name], block.n_columns
         seconds += PER_HELD * sum(math.prod(shape) for shape in node.stat_shapes())
         if node.plates != node.block_plates:
             seconds += PER_TIME * node.plates[-1].size
         for term in plan.terms_of(name):
-            products = numbers = 0
-            gathered: set[Factor] = set()
-            for monomial in term.monomials:
-                random = [factor for factor in monomial.factors if not factor.known]
-                own = sum(factor.source == name for factor in random)
-                # What only known factors have is summed once and for all.
-                labels = {label for factor in random for label in factor.labels}
-                products += own
-                numbers += own * math.prod(term.sizes[label] for label in labels)
-                gathered.update(f for f in random if own and any(isinstance(axis, Take) for axis in f.axes))
+            if term.node not in reads:
+                reads[term.node] = _reads(term)
+            products, numbers, gathered = reads[term.node].get(name, (0, 0, set()))
             read = sum(math.prod(term.sizes[label] for label in factor.labels) for factor in gathered)
             # One column of a product is a part of it; elements of one colour are not.
             numbers *= 1 if block.column_axis is not None else turns
@@ -88,6 +90,22 @@ def _work(plan: Plan) -> _Work:
         0.0, seconds - PER_PRODUCT * count
     )  # calls of NumPy are what a compiled sweep has none of
     return _Work(count, seconds + through_indices, dense + PER_ROW * rows)
+
+
+def _reads(term: PlannedTerm) -> dict[str, _Reads]:
+    """By the node that is updated; of a sum of many terms the monomials are many, and gone through once."""
+    found: dict[str, _Reads] = {}
+    for monomial in term.monomials:
+        random = [factor for factor in monomial.factors if not factor.known]
+        # What only known factors have is summed once and for all.
+        labels = {label for factor in random for label in factor.labels}
+        volume = math.prod(term.sizes[label] for label in labels)
+        taken = [factor for factor in random if any(isinstance(axis, Take) for axis in factor.axes)]
+        for factor in random:
+            products, numbers, gathered = found.get(factor.source, (0, 0, set()))
+            gathered.update(taken)
+            found[factor.source] = _Reads(products + 1, numbers + volume, gathered)
+    return found
 
 
 def _taken(factor: Factor) -> set[Label]:
