@@ -23,6 +23,7 @@ OTHER = {
     "models/clusters.py",  # messages scaled up to longer data
     "models/lda/problem.py",  # hyper-parameters
     "models/lda/topics.py",  # relevance of words
+    "network/draws/scales.py",  # a point of an interval
     "report/charts/svg.py",  # colours
 }
 

@@ -17,24 +17,36 @@ def path(rng, plates, n_times, size):
     return rng.normal(size=(*plates, n_times, size)), -0.5 * diagonal, -beside
 
 
+def same_as_plain(lam, lengths):
+    family, most = families.GaussianChain(lengths), small.MOST
+    try:
+        small.MOST = 1e12
+        wanted, a = family.moments(lam)
+        entropy = family.entropy(lam)
+        small.MOST = -1.0
+        found, total = family.moments(lam)
+        np.testing.assert_allclose(family.entropy(lam), entropy, rtol=1e-11)
+    finally:
+        small.MOST = most
+    np.testing.assert_allclose(total, a, rtol=1e-11)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-11)
+
+
 @pytest.mark.parametrize(("plates", "n_times", "size"), [((), 1, 1), ((), 7, 3), ((2,), 5, 2), ((2, 3), 4, 1)])
 def test_the_compiled_smoother_is_its_twin(plates, n_times, size):
-    rng = np.random.default_rng(n_times)
-    lam = path(rng, plates, n_times, size)
+    lam = path(np.random.default_rng(n_times), plates, n_times, size)
     for lengths in (None, (1, n_times - 1)) if n_times > 1 else (None,):
-        family, most = families.GaussianChain(lengths), small.MOST
-        try:
-            small.MOST = 1e12
-            (x, xx, lagged), a = family.moments(lam)
-            entropy = family.entropy(lam)
-            small.MOST = -1.0
-            found, total = family.moments(lam)
-            np.testing.assert_allclose(family.entropy(lam), entropy, rtol=1e-11)
-        finally:
-            small.MOST = most
-        np.testing.assert_allclose(total, a, rtol=1e-11)
-        for one, other in zip(found, (x, xx, lagged), strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-11)
+        same_as_plain(lam, lengths)
+
+
+def test_covariances_that_settle_are_those_of_the_twin():
+    """Nothing but data changes along time, for a while: then the precision is another one."""
+    n_times = 120
+    h, diagonal, beside = path(np.random.default_rng(3), (), n_times, 2)
+    diagonal[:], beside[1:] = diagonal[1] - np.eye(2), beside[1]
+    diagonal[70:] *= 1.5
+    same_as_plain((h, diagonal, beside), None)
 
 
 def test_a_precision_that_is_not_definite_is_nan():

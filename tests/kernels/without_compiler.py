@@ -24,6 +24,7 @@ from kernels import test_messages as messages
 from kernels import test_state_space as state_space
 from models.factorization import test_problem as full_ratings
 from models.factorization import test_recommend as recommend
+from models.hmm import test_live as live
 from models.lda import test_gibbs as gibbs
 
 import natgrad as ng
@@ -73,6 +74,8 @@ def twins() -> Iterator[Callable[[], object]]:
     yield lambda: hmm.test_drawn_paths_are_their_definition(rng)
     yield lambda: gibbs.check_shares(sweeps=400, within=0.1)
     yield lambda: state_space.test_the_compiled_smoother_is_its_twin((2,), 5, 2)
+    yield state_space.test_covariances_that_settle_are_those_of_the_twin
+    yield lambda: live.test_the_kernel_is_its_slow_twin_for_ordinary_and_for_extreme_weights(live.filter_rows)
     yield paths_are_drawn_with_their_probabilities
     yield messages.test_nothing_read_is_the_start
     yield lambda: lda.test_exp_digamma(np.float64, 1e-13)

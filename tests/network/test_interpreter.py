@@ -19,8 +19,8 @@ def check_written(problem, state, order):
     """A sweep against the function that JAX compiles, here run as it is; priors and targets against the program."""
     found = problem.sweep(state, order)
     function = problem.compiled(("sweep", order, True), lambda: problem._sweep(order, True))
-    lam, mu, numbers = function(state.lam, state.mu, 1.0)
-    same(found.state.lam, lam, "λ")
+    lam, mu, numbers = function(problem.repeated.once(state.lam, order), state.mu, 1.0)
+    same(found.state.lam, problem.repeated.for_all(lam, order), "λ")
     same(found.state.mu, mu, "μ")
     same(found.bound, numbers[0], "the bound")
     for place, name in enumerate(order):

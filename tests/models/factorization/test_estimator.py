@@ -213,7 +213,7 @@ MISTAKES = [
     (lambda: full(max_steps=2).fit(table()).interval([0], [0], 1.0), ValueError, "mass must lie between 0 and 1, got 1.0"),
     (lambda: full(max_steps=2).fit(table()).recommend(0, 0), ValueError, "n must be a whole number ≥ 1, got 0"),
     (lambda: full(max_steps=2).fit(table()).score(table(), metric="auc"), ValueError,
-     "metric must be one of log_likelihood, rmse, mae, ndcg, recall, map, got 'auc'"),
+     "metric must be one of log_likelihood, rmse, mae, ndcg, precision, recall, map, got 'auc'"),
     (lambda: full(max_steps=2).fit(table()).fold_in(ng.Ratings([0], [99], [1.0])), ValueError,
      "items[0] = 99 is not among the items of the ratings that were fitted (1 such); known are 18: 0, 1, 2, …. "
      "Leave it out, or fit with ratings of it"),

@@ -178,8 +178,10 @@ class RatingFiles(Estimator):
 
     @classmethod
     def _rename_former(cls, content: Any) -> None:
-        """The likelihood of a fit has settings of its own."""
+        """The likelihood of a fit has settings of its own; files of before there was noise by user or item have one noise."""
         super()._rename_former(content)
+        if isinstance(content["settings"], dict):
+            content["settings"].setdefault("noise_per", None)  # older than the setting, whose default came later still
         kind = content["fitted"].get("kind") if isinstance(content["fitted"], dict) else None
         if isinstance(kind, dict) and "settings" in kind:
             kind["settings"] = with_new_names(kind["settings"], RatingSettings._fields)
