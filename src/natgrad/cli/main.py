@@ -34,7 +34,10 @@ COMMANDS = {
         "Add the rows of a table to a network that was fitted to one; ids that are new become new levels.",
     ),
     "transform": ("predict:transform", "Shares of the topics in documents, a row for each."),
-    "topics": ("predict:topics", "The words of each topic, largest topic first; with --coherence also how well they go together."),
+    "topics": (
+        "predict:topics",
+        "The words of each topic, largest topic first; with --coherence also how well they go together.",
+    ),
     "recommend": (
         "predict:recommend",
         "The items that a user has not rated and would rate highest, with standard deviations.",
