@@ -120,7 +120,7 @@ def workers(n: int) -> dict[str, Any]:
 
     import natgrad as ng
 
-    y, data = whole_points(n), ratings(n // 2)  # half a second a step
+    y, data = whole_points(n), ratings(n)  # half a second a step, or more
     columns = map(ng.Column, ("user", "item", "value"))
     cases = {
         "mixture": (
