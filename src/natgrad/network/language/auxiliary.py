@@ -9,6 +9,7 @@ their coefficient.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -67,12 +68,9 @@ class PolyaGamma(ScalarNode):
         return known(scope, self.trials) * self.own("trials", scope)
 
 
-@final
-class LaplaceWeights(ScalarNode):
-    """u with base measure u^(−3/2) exp(−1/(2u)), one for each element of a Laplace node."""
+class _WeightOfPresent(ScalarNode):
+    """One weight for each element of its owner, with a term of its own where nothing is observed, that adds 0 to the bound."""
 
-    family = families.LaplaceWeight()
-    kind = POSITIVE
     slots_of = ()
     is_auxiliary = True
 
@@ -80,15 +78,28 @@ class LaplaceWeights(ScalarNode):
         self.missing, self._owner = 1.0 * ~present, owner
         super().__init__(f"{owner.name}.weight", {}, owner.plates)
 
+    @abstractmethod
+    def _beside_nothing(self, scope: Scope) -> Polynomial:
+        """The term where nothing is observed."""
+
     def log_density(self, scope: Scope) -> Polynomial:
-        # The base measure has no moments. Where nothing is observed the weight is that of a distance of one, which adds 0 to
-        # the bound.
         if self._owner.name in (scope.parts or ()):
             return Polynomial()  # missing values that others read have a weight like any
-        return known(scope, self.missing) * (1.0 + -0.5 * self.own("x", scope))
+        return known(scope, self.missing) * self._beside_nothing(scope)
 
     def declared_term(self, known: dict[str, npt.NDArray[Any]], parts: frozenset[str]) -> Term:
         return self.term(known, parts)  # which of its owner's missing values are read is decided by the network
+
+
+@final
+class LaplaceWeights(_WeightOfPresent):
+    """u with base measure u^(−3/2) exp(−1/(2u)), one for each element of a Laplace node."""
+
+    family = families.LaplaceWeight()
+    kind = POSITIVE
+
+    def _beside_nothing(self, scope: Scope) -> Polynomial:
+        return 1.0 + -0.5 * self.own("x", scope)  # the base measure has no moments: the weight of a distance of one
 
 
 @final
@@ -151,25 +162,14 @@ class ConcentrationBound(ScalarNode):
 
 
 @final
-class LogGamma(ScalarNode):
+class LogGamma(_WeightOfPresent):
     """log u with u ~ Gamma(Σ_k a_k, 1), one for each Dirichlet whose concentration a is learned: Γ(Σ_k a_k) is its integral."""
 
     family = families.LogGamma()
     kind = REAL
-    slots_of = ()
-    is_auxiliary = True
 
-    def __init__(self, owner: Node, present: npt.NDArray[np.bool_]) -> None:
-        self.missing, self._owner = 1.0 * ~present, owner
-        super().__init__(f"{owner.name}.weight", {}, owner.plates)
-
-    def log_density(self, scope: Scope) -> Polynomial:
-        if self._owner.name in (scope.parts or ()):
-            return Polynomial()  # missing values that others read have a term like any
-        return known(scope, self.missing) * self.own("x", scope)  # log Γ(1) = 0: beside nothing it adds nothing
-
-    def declared_term(self, known: dict[str, npt.NDArray[Any]], parts: frozenset[str]) -> Term:
-        return self.term(known, parts)
+    def _beside_nothing(self, scope: Scope) -> Polynomial:
+        return self.own("x", scope)  # log Γ(1) = 0
 
 
 @final
