@@ -62,7 +62,7 @@ def test_same_seed_same_fit_and_the_number_of_threads_does_not_matter(method, fa
 @pytest.mark.parametrize("method", METHODS, ids=str)
 def test_continued_is_uninterrupted(method):
     whole = model(method=method, max_steps=12, tol=0, bound_every="log").fit(table())
-    parts = model(method=method, max_steps=5, tol=0, bound_every="log").fit(table()).continue_(7)
+    parts = model(method=method, max_steps=5, tol=0, bound_every="log").fit(table()).continue_fit(7)
     same_fit(whole, parts)
     assert parts.n_steps_ == len(parts.trace_) == 12
 
@@ -233,7 +233,7 @@ MISTAKES = [
     (lambda: model().fit([["a", "b"]]), TypeError, "X[0, 0] = 'a' is not a number: convert it, float(…) for text"),
     (lambda: model().predict([0], [0]), NotFittedError,
      "this MatrixFactorization is not fitted yet: call fit(ratings) first"),
-    (lambda: model().continue_(), NotFittedError, "this MatrixFactorization is not fitted yet: call fit(ratings) first"),
+    (lambda: model().continue_fit(), NotFittedError, "this MatrixFactorization is not fitted yet: call fit(ratings) first"),
     (lambda: model(max_steps=1).fit(table()).predict([0, 1], [0]), ValueError,
      "users and items must have the same length, got 2 and 1"),
     (lambda: model(max_steps=1).fit(table()).predict([0, 99], [0, 0]), ValueError,

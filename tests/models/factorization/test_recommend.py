@@ -193,7 +193,7 @@ def test_saved_and_loaded_it_goes_on_alike(options, tmp_path):
     again = ng.load(tmp_path / "model")
     np.testing.assert_array_equal(again.recommend(n=3).items, model.recommend(n=3).items)
     np.testing.assert_array_equal(again.predict([0, 1], [0, 1]), model.predict([0, 1], [0, 1]))
-    assert again.continue_(3).elbo_ == model.continue_(3).elbo_
+    assert again.continue_fit(3).elbo_ == model.continue_fit(3).elbo_
 
 
 def test_same_seed_same_fit_and_the_number_of_threads_does_not_matter():
@@ -202,7 +202,7 @@ def test_same_seed_same_fit_and_the_number_of_threads_does_not_matter():
         second = fitted(max_steps=12)
     np.testing.assert_array_equal(first.user_factors_.mean, second.user_factors_.mean)
     assert fitted(max_steps=12, seed=1).elbo_ != first.elbo_
-    parts = fitted(max_steps=5, tol=0).continue_(7)
+    parts = fitted(max_steps=5, tol=0).continue_fit(7)
     np.testing.assert_array_equal(parts.trace_["elbo"], fitted(max_steps=12, tol=0).trace_["elbo"])
 
 
@@ -226,7 +226,7 @@ def test_who_has_features_and_no_ratings_is_predicted_from_them(likelihood, tmp_
     assert model.posterior_["user_map"].mean().shape == (5, 3)
     assert len(model.recommend("u75", 3).items) == 3
     model.save(tmp_path / "model")
-    assert ng.load(tmp_path / "model").continue_(2).elbo_ == model.continue_(2).elbo_
+    assert ng.load(tmp_path / "model").continue_fit(2).elbo_ == model.continue_fit(2).elbo_
     folded = model.fold_in(ng.Ratings(["u75", "new"], [0, 1], [1.0, 1.0]))
     assert np.isfinite(folded.predict(["u75", "new"], [2, 2])).all()
 
@@ -248,7 +248,7 @@ def test_steps_that_ran_out_are_counted_over_all_parts(rng):
     users, items = np.nonzero(rng.random((30, 20)) < 0.5)
     model = ng.MatrixFactorization(3, max_steps=9, tol=1e-12).fit(ng.Ratings(users, items, rng.normal(size=len(users))))
     assert len(model.trace_) == 9
-    assert str(model.stop_).startswith("all 9 steps were taken before the bound settled")
+    assert str(model.stop_).startswith("stopped at max_steps = 9 before the bound converged")
     assert "max_steps" in str(model.stop_)
 
 

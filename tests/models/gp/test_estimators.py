@@ -112,8 +112,8 @@ def test_a_fit_goes_on_where_it_ended(tmp_path):
     model = quick(validation_fraction=0.1).fit(x, y)
     before, kernel = model.elbo_, model.kernel_
     model.save(tmp_path / "wave.natgrad")
-    again = ng.load(tmp_path / "wave.natgrad").continue_(x, y, max_steps=30)
-    model.continue_(x, y, max_steps=30)
+    again = ng.load(tmp_path / "wave.natgrad").continue_fit(x, y, max_steps=30)
+    model.continue_fit(x, y, max_steps=30)
     assert model.trace_["t"].tolist() == list(range(1, 51))
     assert model.n_steps_ == 50
     assert model.elbo_ > before
@@ -122,13 +122,13 @@ def test_a_fit_goes_on_where_it_ended(tmp_path):
     assert again.elbo_ == model.elbo_
     np.testing.assert_array_equal(again.trace_["elbo_estimate"], model.trace_["elbo_estimate"])
     with pytest.raises(ValueError, match="y has 2 outputs, and the fit has 1"):
-        model.continue_(x, np.stack([y, y], 1))
+        model.continue_fit(x, np.stack([y, y], 1))
     labels = np.where(y > 0, "up", "down")
     classifier = ng.SparseGPClassifier(n_inducing=8, batch_size=32, max_steps=5).partial_fit(x[:50], labels[:50])
-    before = classifier.continue_(x, labels).elbo_
-    assert classifier.continue_(x, labels, max_steps=20).elbo_ > before
+    before = classifier.continue_fit(x, labels).elbo_
+    assert classifier.continue_fit(x, labels, max_steps=20).elbo_ > before
     with pytest.raises(ValueError, match="'left' is none of the classes"):
-        classifier.continue_(x, np.where(y > 0, "up", "left"))
+        classifier.continue_fit(x, np.where(y > 0, "up", "left"))
 
 
 def test_several_outputs_share_kernel_and_inducing_inputs():

@@ -68,7 +68,7 @@ class LinearResponse(ExportMixin):
         if self.left > LEFT:
             warnings.warn(
                 f"the fit has not converged: {self.left:.2g} nats are left to gain, and linear response is that of the optimum. "
-                "Go on with fit.continue_(), with a smaller tol",
+                "Call fit.continue_fit(), with a smaller tol",
                 NotConverged,
                 stacklevel=3,
             )
