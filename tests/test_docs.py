@@ -1,7 +1,9 @@
 """The documentation is true: its Python runs, its tables are complete, the files and functions it names exist."""
 
 import ast
+import contextlib
 import importlib.util
+import io
 import re
 import sys
 from importlib import import_module
@@ -26,34 +28,43 @@ LONGEST_DECLARATION = 10
 
 
 class Block(NamedTuple):
-    """A fenced block of Python, with the heading above it and the line of its fence."""
+    """A fenced block of Python, with the heading above it, the line of its fence, and the output that is shown below it."""
 
     heading: str
     line: int
     code: str
+    shown: str | None = None
 
 
 def blocks(page: Path) -> list[Block]:
-    found, heading, inside, start = [], "", None, 0
-    for number, line in enumerate(page.read_text().splitlines(), 1):
-        if inside is not None:
-            if line.startswith("```"):
-                found.append(Block(heading, start, "\n".join(inside)))
-                inside = None
-            else:
-                inside.append(line)
-        elif line.startswith("```python"):
-            inside, start = [], number
-        elif line.startswith("#"):
-            heading = line.lstrip("# ")
+    found, heading = [], ""
+    fences = (
+        r"^```python\n(?P<code>.*?)\n```$(?:\n+^```text\n(?P<shown>.*?)\n?```$)?|^```.*?^```$|^#+ (?P<heading>[^\n]*)$"
+    )
+    text = page.read_text()
+    for match in re.finditer(fences, text, flags=re.MULTILINE | re.DOTALL):
+        heading = match["heading"] or heading
+        if match["code"] is not None:
+            found.append(Block(heading, text.count("\n", 0, match.start()) + 1, match["code"], match["shown"]))
     return found
 
 
 def run(page: Path, some: list[Block], names: dict[str, object]) -> None:
-    """Execute blocks in one namespace; a traceback shows the line of the page."""
+    """Execute blocks in one namespace; a traceback shows the line of the page. What is shown below a block is what it prints."""
     for block in some:
         code = compile("\n" * block.line + block.code, str(page), "exec")
-        exec(code, names)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(code, names)
+        if block.shown is not None:
+            assert_same_output(printed.getvalue(), block.shown)
+
+
+def assert_same_output(printed: str, shown: str) -> None:
+    """The same words, and numbers to two digits: the last ones differ between processors."""
+    pattern = r"[-−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
+    assert re.sub(pattern, "0", printed).split() == re.sub(pattern, "0", shown).split(), printed
+    numbers = [[float(n.replace("−", "-")) for n in re.findall(pattern, text)] for text in (printed, shown)]
+    np.testing.assert_allclose(*numbers, rtol=0.02, atol=1e-9, err_msg=printed)
 
 
 def code_lines(code: str) -> int:

@@ -58,9 +58,9 @@ def test_same_seed_same_fit_and_the_fit_says_why_it_ended():
     x, y = wave()
     one, two = quick(seed=3).fit(x, y), quick(seed=3).fit(x, y)
     assert one.elbo_ == two.elbo_
-    assert "20 steps" in str(one.stop_)
+    assert "max_steps = 20" in str(one.stop_)
     assert one.n_steps_ == len(one.trace_) == 20
-    assert fitted().stop_.converged or "300 steps" in str(fitted().stop_)
+    assert fitted().stop_.converged or "max_steps = 300" in str(fitted().stop_)
 
 
 def test_units_do_not_matter():
