@@ -304,3 +304,24 @@ def test_code_of_the_user_is_not_saved(tmp_path):
     model = quick(kernel=cov.Function(lambda x, z, scale: jnp.exp(-abs(x - z.T) / scale), scale=1.0)).fit(*wave())
     with pytest.raises((TypeError, ValueError), match="code of its own"):
         model.save(tmp_path / "own.natgrad")
+
+
+def test_intervals_of_the_function_have_no_noise(rng):
+    """They hold the function, are narrower than those of observations, and agree with draws of the function."""
+    x = np.linspace(0, 6, 200)[:, None]
+    y = 100 + 10 * np.sin(x[:, 0]) + rng.normal(0, 2.0, 200)
+    model = ng.SparseGPRegressor(n_inducing=12, max_steps=300, tol=0.0).fit(x, y)
+    mean, sd = model.predict(x, return_std=True, what="f")
+    np.testing.assert_allclose(mean, model.predict(x))
+    np.testing.assert_allclose(model.predict(x, return_std=True)[1] ** 2, sd**2 + model.noise_variance_, rtol=1e-6)
+    low, high = model.interval(x, 0.9, what="f")
+    np.testing.assert_allclose((high - low) / 2, 1.6448536 * sd, rtol=1e-6)
+    assert np.mean((low < 100 + 10 * np.sin(x[:, 0])) & (100 + 10 * np.sin(x[:, 0]) < high)) > 0.7
+    draws = model.sample(x, 2000, what="f", seed=0)
+    np.testing.assert_allclose(draws.std(0), sd, rtol=0.1)
+    for call in (model.predict, model.interval, model.sample):
+        with pytest.raises(ValueError, match='what must be "f" or "y"'):
+            call(x, what="g")
+    counts = ng.SparseGPRegressor(n_inducing=8, likelihood="poisson", max_steps=50, tol=0.0).fit(x, rng.poisson(5, 200))
+    low, high = counts.interval(x, what="f")
+    assert np.mean((low < np.log(5)) & (np.log(5) < high)) > 0.5  # f is the log rate

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,8 @@ class LinearResponse(ExportMixin):
     ----------
     left : float, nats that Newton's step from here would gain: near 0 at an optimum
     """
+
+    _level: ClassVar[str] = "linear response"
 
     def __init__(
         self,
