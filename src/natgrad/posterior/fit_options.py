@@ -81,7 +81,7 @@ def all_or_nothing(method: Callable[P, T]) -> Callable[P, T]:
             estimator.__dict__ = before
             raise
         if method.__name__ != "partial_fit":  # which takes some steps, and does not ask to converge
-            warn_if_ran_out(estimator.stop_)
+            warn_if_ran_out(vars(estimator)["stop_"])
         return found
 
     return wrapped
