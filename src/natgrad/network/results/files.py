@@ -82,11 +82,13 @@ def _check_origin(factor: Factor, where: str) -> None:
     """A location is measured from a point of its own kind."""
     if factor.origin is None:
         return
-    if factor.family.name not in ("Normal", "MultivariateNormal"):
+    if factor.family.name not in ("Normal", "MultivariateNormal", "GaussianGamma", "NormalWishart"):
         refuse(where, f"is a {factor.family.name}, which is measured from zero")
     check(factor.origin, f"real {list(np.shape(factor.origin))} in [-1e300, 1e300]", where=f"{where}.origin")
     shape = np.shape(factor.lam[0])
-    if np.broadcast_shapes(np.shape(factor.origin), shape) != shape:
+    if factor.family.event_ndim > np.ndim(factor.origin) or (
+        np.broadcast_shapes(np.shape(factor.family.location(factor.origin)), shape) != shape
+    ):
         refuse(where, f"is measured from a point of shape {list(np.shape(factor.origin))}, and has shape {list(shape)}")
 
 
