@@ -26,8 +26,8 @@ __all__ = ["apart", "correlation", "expanded", "joined_init", "marginal", "part_
 Stats = tuple[Any, ...]
 
 
-def marginal(name: str, member: Member, block: Block, lam: Stats) -> Factor:
-    """The factor of one member: its own mean and covariance out of those of all."""
+def marginal(name: str, member: Member, block: Block | Factor, lam: Stats) -> Factor:
+    """The factor of one member of a joint one: its own mean and covariance out of those of all."""
     usual = block.family.usual(tuple(np.asarray(part, np.float64) for part in lam))
     mean, covariance = usual["mean"][..., member.place], np.linalg.inv(usual["precision"])
     origin = None if block.origin is None else block.origin[..., member.place]
