@@ -80,7 +80,6 @@ CAPABILITIES = (
 )  # fmt: skip
 CUT = "cannot be cut into independent groups"
 REFUSED = {
-    ("leaf Categorical, softmax", "draws"): (NotConjugate, "whose draws would have another posterior"),
     ("hidden Dirichlet, learned", "draws"): (NotConjugate, "Declare it as a GammaShape"),
     **{
         (f"hidden {name}", "mini_batches"): (PlateMismatch, CUT)
