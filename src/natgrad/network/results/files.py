@@ -15,6 +15,7 @@ from natgrad.inference.problem import State
 from natgrad.inference.schema import check, either, record, refuse
 from natgrad.inference.steppers.group_memory import BatchMemory, GroupMemory
 from natgrad.inference.trace import Stop, Trace
+from natgrad.network.compile.joint_node import Member
 from natgrad.network.results.fit import Settings
 from natgrad.network.results.records import FormerMemory
 from natgrad.network.results.saved import SavedFit
@@ -36,7 +37,9 @@ FIT: dict[str, Any] = {
     "elbo": "float",
     "auxiliary?": ["text"],  # not in files before 0.2
     "declaration?": dict,
+    "members?": dict,
 }
+MEMBER = {"joint": "text", "begin": "whole", "size": "none | natural"}
 
 
 def saved_fit(content: Any) -> SavedFit:
@@ -48,7 +51,9 @@ def saved_fit(content: Any) -> SavedFit:
         from natgrad.network.bind.saving import binding_from_data
 
         binding = binding_from_data(declaration, content["factors"])
-    return SavedFit(**{**content, "auxiliary": tuple(content.get("auxiliary", ()))}, binding=binding)
+    members = {name: Member(**entry) for name, entry in content.pop("members", {}).items()}
+    auxiliary = tuple(content.get("auxiliary", ()))
+    return SavedFit(**{**content, "auxiliary": auxiliary}, binding=binding, members=members)
 
 
 def check_fit(content: Any) -> None:
@@ -72,10 +77,23 @@ def check_fit(content: Any) -> None:
         _check_origin(factor, f"factors[{name!r}]")
         _check_seen(factor, plates, f"factors[{name!r}]")
         blocks[name] = factor.family, shapes
+    for name, entry in content.get("members", {}).items():
+        _check_member(name, entry, content["factors"])
     check(content["state"], state_table(blocks), where="state")
     for name, factor in content["factors"].items():
         if not all(map(np.array_equal, factor.lam, content["state"].lam[name])):
             refuse(f"factors[{name!r}]", "is not that of the state")
+
+
+def _check_member(name: Any, entry: Any, factors: Mapping[str, Factor]) -> None:
+    """A node that shares a factor with others is a part of a vector that is there."""
+    check(name, "text", where="the name of a node")
+    check(entry, MEMBER, where=f"members[{name!r}]")
+    joint = factors.get(entry["joint"])
+    if name in factors or joint is None or joint.family.name != "MultivariateNormal":
+        refuse(f"members[{name!r}]", "is no part of a factor")
+    if entry["begin"] + (entry["size"] or 1) > np.shape(joint.lam[0])[-1]:
+        refuse(f"members[{name!r}]", f"lies outside the factor {entry['joint']!r}")
 
 
 def _check_origin(factor: Factor, where: str) -> None:
