@@ -57,7 +57,7 @@ class Categorical(Node):
     It may have ``logits=`` instead: K − 1 real numbers along a plate of their own (or a vector), by stick-breaking: category k is
     taken with probability σ(logit_k) if none before it was. The order of the categories is part of this model. Observed, it may
     have ``softmax=``: K real numbers, in no order, with probabilities exp(s_k) / Σ_j exp(s_j). Its likelihood is bounded from
-    below by one-against-each logits, so that the bound stays one of the evidence; predictions and draws are of the softmax itself.
+    below by one-against-each logits, so that the bound stays one of the evidence; predictions and draws are of the softmax.
 
     Examples
     --------
