@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from natgrad import families
 from natgrad.families import Family
 from natgrad.inference.problem import State
 from natgrad.inference.schema import check, either, record, refuse
 from natgrad.inference.steppers.group_memory import BatchMemory, GroupMemory
 from natgrad.inference.trace import Stop, Trace
-from natgrad.network.compile.joint_node import PRECISIONS, Member
 from natgrad.network.results.fit import Settings
+from natgrad.network.results.members import check_member, members_of
 from natgrad.network.results.records import FormerMemory
 from natgrad.network.results.saved import SavedFit
 from natgrad.posterior.factor import Factor
@@ -40,16 +39,6 @@ FIT: dict[str, Any] = {
     "declaration?": dict,
     "members?": dict,
 }
-MEMBER = {"joint": "text", "begin": "whole", "size": "none | natural", "family": "text"}
-LAWS: dict[str, Family] = {
-    law.name: law for law in (families.Normal(), families.MultivariateNormal(), families.Gamma(), families.Wishart())
-}
-# Which laws nodes may have that share a factor of this one.
-PARTS = {
-    "MultivariateNormal": ("Normal", "MultivariateNormal"),
-    "GaussianGamma": ("Normal", "MultivariateNormal", "Gamma"),
-    "NormalWishart": ("MultivariateNormal", "Wishart"),
-}
 
 
 def saved_fit(content: Any) -> SavedFit:
@@ -61,16 +50,7 @@ def saved_fit(content: Any) -> SavedFit:
         from natgrad.network.bind.saving import binding_from_data
 
         binding = binding_from_data(declaration, content["factors"])
-    members = {
-        name: Member(
-            entry["joint"],
-            entry["begin"],
-            entry["size"],
-            LAWS[entry["family"]],
-            content["factors"][entry["joint"]].family,
-        )
-        for name, entry in content.pop("members", {}).items()
-    }
+    members = members_of(content.pop("members", {}), content["factors"])
     auxiliary = tuple(content.get("auxiliary", ()))
     return SavedFit(**{**content, "auxiliary": auxiliary}, binding=binding, members=members)
 
@@ -97,26 +77,11 @@ def check_fit(content: Any) -> None:
         _check_seen(factor, plates, f"factors[{name!r}]")
         blocks[name] = factor.family, shapes
     for name, entry in content.get("members", {}).items():
-        _check_member(name, entry, content["factors"])
+        check_member(name, entry, content["factors"])
     check(content["state"], state_table(blocks), where="state")
     for name, factor in content["factors"].items():
         if not all(map(np.array_equal, factor.lam, content["state"].lam[name])):
             refuse(f"factors[{name!r}]", "is not that of the state")
-
-
-def _check_member(name: Any, entry: Any, factors: Mapping[str, Factor]) -> None:
-    """A node that shares a factor with others is a part of a vector that is there."""
-    check(name, "text", where="the name of a node")
-    check(entry, MEMBER, where=f"members[{name!r}]")
-    joint = factors.get(entry["joint"])
-    if name in factors or joint is None or entry["family"] not in PARTS.get(joint.family.name, ()):
-        refuse(f"members[{name!r}]", "is no part of a factor")
-    if (entry["family"] in ("Normal", "Gamma")) != (entry["size"] is None):
-        refuse(f"members[{name!r}]", f"is a {entry['family']} of size {entry['size']}")
-    precision, total = entry["family"] in PRECISIONS, np.shape(joint.lam[0])[-1]
-    end = entry["begin"] if precision else entry["begin"] + (entry["size"] or 1)
-    if end > total or (precision and end != total) or (joint.family.name == "NormalWishart" and entry["size"] != total):
-        refuse(f"members[{name!r}]", f"lies outside the factor {entry['joint']!r}")
 
 
 def _check_origin(factor: Factor, where: str) -> None:
