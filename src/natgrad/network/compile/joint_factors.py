@@ -290,7 +290,7 @@ def _replaced(
         labels: tuple[tuple[Label, ...], ...] = tuple((axis,) for axis in own) if own else ((),) * wanted  # type: ignore[misc]
         events += [Take(indices[factor.source], label) for label in labels]
     joined = Factor(joint, len(events) - 1, (*members[0].axes[:n_plates], *events), known=False)
-    return replace(monomial, factors=(joined, *(f for f in monomial.factors if f not in members)))
+    return monomial._replace(factors=(joined, *(f for f in monomial.factors if f not in members)))
 
 
 def _prior(node: JointNode, terms: Sequence[PlannedTerm]) -> PlannedTerm:
@@ -308,7 +308,7 @@ def _prior(node: JointNode, terms: Sequence[PlannedTerm]) -> PlannedTerm:
         sizes |= {renamed.get(label, label): size for label, size in term.sizes.items()}
         gates |= {renamed.get(label, label): name for label, name in term.gates.items()}
         monomials += [
-            replace(m, factors=tuple(factor.relabelled(renamed) for factor in m.factors)) for m in term.monomials
+            m._replace(factors=tuple(factor.relabelled(renamed) for factor in m.factors)) for m in term.monomials
         ]
         for name, found in term.readings.items():
             if name == node.name:
