@@ -32,6 +32,7 @@ from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSett
 from natgrad.models.factorization.matching import matched_state
 from natgrad.models.factorization.published import Factors, PublishedFactors, Subject
 from natgrad.models.factorization.recommend import RecommendMixin
+from natgrad.models.factorization.response import RatingUncertainty
 from natgrad.models.factorization.tables import FOLD_STEPS, check_columns
 from natgrad.models.scikit import not_fitted
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_every, checked_method, checked_step
@@ -46,7 +47,7 @@ PARTIAL_STEPS = 4
 
 
 @says_new_names
-class MatrixFactorization(RecommendMixin, PublishedFactors, RatingFiles):
+class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, RatingFiles):
     """Bayesian matrix factorisation of ratings, likes and counts, by variational inference.
 
     Parameters
