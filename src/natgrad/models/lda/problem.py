@@ -30,7 +30,7 @@ from natgrad.kernels.lda.documents import LANES, row_products
 from natgrad.kernels.memory import aligned_empty
 from natgrad.kernels.small import is_little
 from natgrad.kernels.special import elog_columns, lgamma_columns
-from natgrad.models.lda.afresh import all_anew, begin_anew
+from natgrad.models.lda.afresh import ahead, all_anew, begin_anew, far_ahead
 from natgrad.models.lda.dirichlet_prior import best_concentrations, best_symmetric, log_prior, log_shares
 from natgrad.models.lda.empty_topics import EmptyTopics
 from natgrad.models.lda.parts import (
@@ -92,7 +92,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
     """
 
     group_plate = "doc"
-    probes = (begin_anew, all_anew)
+    probes = (begin_anew, all_anew, far_ahead, ahead)
 
     def __init__(
         self,
