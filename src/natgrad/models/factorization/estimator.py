@@ -74,8 +74,8 @@ class MatrixFactorization(RecommendMixin, PublishedFactors, RatingFiles):
     n_negatives : float, optional
         For likes alone. None counts every pair that is not stored: what each item says of every other is a Gaussian with a
         Wishart posterior, exact after one step, mixed with few directions of all pairs (``n_factors`` plays no part,
-        ``posterior_`` has "items"). A number draws that many pairs as dislikes for each like, by the popularity of items, anew every few steps, and has factors of users and
-        items; so do streams, sampled methods and features, with 4.
+        ``posterior_`` has "items"). A number draws that many pairs as dislikes for each like, by the popularity of items, anew
+        every few steps, and has factors of users and items; so do streams, sampled methods and features, with 4.
     method, step : as in ``Network.fit``
         Which ratings each step reads, and how long the steps are; chosen for you where they are left out.
     max_steps, max_passes, max_messages, max_seconds, tol : limits
