@@ -32,7 +32,7 @@ from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSett
 from natgrad.models.factorization.matching import matched_state
 from natgrad.models.factorization.published import Factors, PublishedFactors, Subject
 from natgrad.models.factorization.recommend import RecommendMixin
-from natgrad.models.factorization.tables import FOLD_STEPS, check_columns
+from natgrad.models.factorization.tables import FOLD_STEPS, check_columns, with_users_behind
 from natgrad.models.scikit import not_fitted
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_every, checked_method, checked_step
 from natgrad.renamed import says_new_names
@@ -295,8 +295,13 @@ class MatrixFactorization(RecommendMixin, PublishedFactors, RatingFiles):
         self.ratings_.find_items(chunk.item_ids, "items")
         ratings = self.ratings_.extended(chunk)
         rows = ratings.find_users(chunk.user_ids)
-        state = self._kind.extended(self.result_.state, ratings, int(self.seed))
-        state = self._kind.folded(state, ratings.restricted(rows), rows, FOLD_STEPS)
+        state, some = self.result_.state, ratings.restricted(rows)
+        if (
+            self._kind.sides and (rows >= self.ratings_.n_users).all()
+        ):  # nobody else is touched, and all are copied once
+            state = with_users_behind(self._kind, state, some, int(self.seed))
+        else:
+            state = self._kind.folded(self._kind.extended(state, ratings, int(self.seed)), some, rows, FOLD_STEPS)
         folded = copy.copy(self)
         folded._published(self._kind, ratings, Result(state, self.trace_, self.stop_), None)
         return folded

@@ -132,7 +132,7 @@ class Leading(NamedTuple):
 
 def leading(likes: Likes, rank: int, flatness: float, rng: np.random.Generator) -> Leading:
     """As many directions as asked for, and one more where there is one."""
-    likes_of = np.bincount(likes.indices, minlength=likes.shape[1])
+    likes_of = np.bincount(likes.indices, minlength=likes.shape[1]).astype(np.float64)
     scaled = likes.astype(np.float32)
     scaled.data *= popular_scale(likes_of, flatness)[likes.indices]
     rank = min(rank + 1, *likes.shape)

@@ -96,7 +96,8 @@ def _climbed(judge: _Judge, best: Judged, name: str, ladder: Sequence[float]) ->
         moved = False
         at = int(np.argmin(np.abs(np.subtract(ladder, getattr(best[1], name))))) + way
         while 0 <= at < len(ladder):
-            tried = judge(best[1]._replace(**{name: ladder[at]}))
+            step: dict[str, Any] = {name: ladder[at]}
+            tried = judge(best[1]._replace(**step))
             if tried[0] <= best[0]:
                 break
             best, moved = tried, True

@@ -239,7 +239,7 @@ class ItemPredictor(NamedTuple):
 
     def _to(self, item: int) -> Floats:
         """Weights of all items in the score of one."""
-        found = (self.left @ self.right[item]).astype(np.float64) * self.part[item]
+        found: Floats = (self.left @ self.right[item]).astype(np.float64) * self.part[item]
         where = np.flatnonzero(self.places == item)
         if len(where) and len(self.weights):
             found[self.places] += self.weights[:, where[0]]
@@ -248,7 +248,7 @@ class ItemPredictor(NamedTuple):
 
     def _from(self, item: int) -> Floats:
         """Weights of one item in the scores of all."""
-        found = (self.right @ self.left[item]).astype(np.float64) * self.part
+        found: Floats = (self.right @ self.left[item]).astype(np.float64) * self.part
         where = np.flatnonzero(self.places == item)
         if len(where) and len(self.weights):
             found[self.places] += self.weights[where[0]]
@@ -360,8 +360,9 @@ class ItemLikes:
         part[places] = self.ridge.mix
         popular = (likes_of / max(ratings.n_users, 1)).astype(np.float32)
         scale = popular_scale(likes_of, self.ridge.power)
-        rows, mapped = ratings.sorted_by_user, (basis * flat, basis / flat)
-        return ItemPredictor(rows.start, rows.other, *self._known[1], places, *mapped, part, scale, popular)
+        rows = ratings.sorted_by_user
+        left, right = (np.asarray(table, np.float32) for table in (basis * flat, basis / flat))
+        return ItemPredictor(rows.start, rows.other, *self._known[1], places, left, right, part, scale, popular)
 
     def saved(self) -> dict[str, Any]:
         """Settings, and what was taken from the data."""
