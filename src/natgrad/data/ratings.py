@@ -140,9 +140,17 @@ class Ratings:
         users = np.concatenate([self.users.astype(np.int64), user_number[more.users]])
         items = np.concatenate([self.items.astype(np.int64), item_number[more.items]])
         values = np.concatenate([self.values, more.values])
-        pairs = users * len(item_ids) + items
-        last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
-        kept = np.sort(last) if len(last) < len(pairs) else slice(None)
+        # Only pairs of users who come again can come again; the last of each is kept.
+        again = np.zeros(len(user_ids), dtype=bool)
+        again[user_number] = True
+        near = np.flatnonzero(again[users])
+        pairs = users[near] * len(item_ids) + items[near]
+        last = near[len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]]
+        kept: Any = slice(None)
+        if len(last) < len(near):
+            kept = np.ones(len(users), dtype=bool)
+            kept[near] = False
+            kept[last] = True
         return Ratings.numbered(users[kept], items[kept], values[kept], user_ids, item_ids)
 
     def restricted(self, users: Array) -> Ratings:
