@@ -53,7 +53,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
     ----------
     n_topics : int or "auto"
         How many topics; with "auto" it is found: topics are born, merged and deleted as the exact bound says, from one up to
-        ``max_topics`` (`finding K <finding-k.md>`_). The prior of the shares is then learned, an α for each topic.
+        ``max_topics`` (`finding K <finding-k.md>`_). Priors are then learned, an α for each topic, and β up to ``topic_prior``
+        unless ``learn_priors="doc"``.
     max_topics : int
         The most that "auto" may find.
     doc_prior : float or array [K]
@@ -303,8 +304,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
             raise ValueError(
                 f"finish={self.finish!r} samples a given number of topics: give n_topics, or leave out finish"
             )
-        if method is None and len(problem.corpus.words) <= FEW_ENTRIES:
-            method = VB()  # a trial in batches would begin with the topics of the first of them
+        if method is None and problem.truncated and len(problem.corpus.words) <= FEW_ENTRIES:
+            method = VB()  # a few topics of few documents need no batches
         found = 'n_topics="auto"' if problem.truncated else ""
         return method, checked_moves((TopicComponents(problem),), keep, found)
 

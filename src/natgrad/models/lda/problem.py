@@ -108,9 +108,11 @@ class LDAProblem(EmptyTopics, GroupProblem):
         truncated: bool = False,
     ) -> None:
         self.learn, self.truncated = learn, truncated
-        if truncated:  # an empty topic is not lost, and what documents hold on to is left to moves
-            self.probes = ()  # type: ignore[assignment]
+        if truncated:  # documents one by one would be read with the empty topics, too
+            self.probes = (all_anew,)  # type: ignore[assignment]
         self.corpus, self.topic_prior, self.local = corpus, float(topic_prior), local or Local()
+        # One topic for all words would have a large β, at which no topic could be born.
+        self.most_beta = self.topic_prior if truncated else np.inf
         self.doc_prior = np.asarray(doc_prior, dtype=np.float64)
         self.n_topics, self.n_groups = len(self.doc_prior), len(corpus)
         self.local_limits = self.local.tol, self.local.limit
@@ -178,9 +180,11 @@ class LDAProblem(EmptyTopics, GroupProblem):
             alpha = alpha.copy()
             alpha[here] = (1.0 - rho) * alpha[here] + rho * best
         if "topic" in self.learn:
-            total, shift = float(state.mu["phi"][0].sum()), float(self.local.topics == "map")
-            beta = (1.0 - rho) * beta + rho * best_symmetric(beta, total, self.n_topics, self.corpus.n_words, shift)
-        return state._replace(hyper={"doc_prior": alpha, "topic_prior": beta})
+            elog, shift = np.asarray(state.mu["phi"][0])[self._told(messages)], float(self.local.topics == "map")
+            best_beta = best_symmetric(beta, float(elog.sum()), len(elog), self.corpus.n_words, shift)
+            beta = (1.0 - rho) * beta + rho * min(best_beta, self.most_beta)
+        after = state._replace(hyper={"doc_prior": alpha, "topic_prior": beta})
+        return self._at_prior(after, messages) if self.truncated and "topic" in self.learn else after
 
     def start(self, seed: int) -> State:
         """Topics near one another, each leaning towards a document of its own; where K is found, one topic for all words."""
