@@ -151,12 +151,14 @@ class Chunks:
         wanted = sorted(int(number) for number in numbers)
         if self._held is not None:
             return (self._held[number].made for number in wanted)
+        if self.cuts.can_jump:
+            return prefetch(self._ready(self.known(self.cuts.table(number))) for number in wanted)
         chosen = set(wanted)
         return (self._ready(self.known(table)) for number, table in enumerate(self.tables()) if number in chosen)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process: nothing that is held here."""
-        return {**self.__dict__, "_held": None, "_ready": _as_is}
+        """For another process: nothing that is held here, and nothing of chunks but what all have in common."""
+        return {**self.__dict__, "_held": None, "_ready": _as_is, "scans": {}, "arrays": {}, "keys": []}
 
     def use(self, ready: Callable[[Known], Any]) -> None:
         """Hand chunks out as ``ready`` makes them; of those that stay in memory it is asked once."""
