@@ -126,11 +126,6 @@ class ChunkBatches(Chunked, GroupProblem):
         self.n_groups, self.population = edges.chunks.n_chunks, float(edges.chunks.n_chunks)
 
     @property
-    def placed(self) -> Any:
-        """Where the chunks of the network are."""
-        return self.edges.placed
-
-    @property
     def n_observed(self) -> Mapping[str, int]:
         return self.observations()
 
@@ -169,7 +164,7 @@ class ChunkBatches(Chunked, GroupProblem):
     def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
         """As these chunks estimate it."""
         here = {name: mu[name] for name in self.blocks}
-        told = summed(self.visit("messages", messages.mu, here, (), None, True, numbers=messages.numbers))
+        told = self.edges.messages(messages.mu, here, (), valued=True, numbers=messages.numbers)
         return float(messages.scale * told.value + self.edges.above_bound(lam, here))
 
     def bound(self, state: State) -> float:
@@ -179,5 +174,5 @@ class ChunkBatches(Chunked, GroupProblem):
     def _target(self, block: Block, state: State, batch: ChunkBatch, column: int | None) -> Stats:
         mu = {name: state.mu[name] for name in self.blocks}
         total = self.edges.from_above(block.name, mu, self.program.above, column)
-        told = summed(self.visit("messages", batch.mu, mu, (block.name,), column, False, numbers=batch.numbers))
+        told = self.edges.messages(batch.mu, mu, (block.name,), column, numbers=batch.numbers)
         return tuple(a + batch.scale * b for a, b in zip(total, told.parts[block.name], strict=True))

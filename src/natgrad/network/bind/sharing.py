@@ -14,11 +14,11 @@ from natgrad.inference.executors.threads import BroadcastArgument, ShardSpec
 from natgrad.network.bind.chunk_program import ChunkProgram
 from natgrad.network.bind.chunks import Chunks, Known
 from natgrad.network.bind.tables import Table
-from natgrad.network.bind.windows import Told
+from natgrad.network.bind.windows import Told, summed_in_windows
 from natgrad.network.compile.plan import Plan
 from natgrad.network.execute.backend import BackendName
 
-__all__ = ["shards_of", "visit_shard"]
+__all__ = ["shards_of", "visit_run"]
 
 # Programs of this process, by the token of their fit; the last few, since each holds compiled functions.
 _PROGRAMS: dict[str, ChunkProgram] = {}
@@ -66,24 +66,33 @@ class Shard:
         return found
 
 
-def shards_of(chunks: Chunks, program: ChunkProgram) -> list[ShardSpec]:
-    """Every chunk as a recipe; the files of those that are read again are named, so that workers read their own."""
+def shards_of(chunks: Chunks, program: ChunkProgram, run_length: int) -> list[ShardSpec]:
+    """Every run of chunks as a recipe; the files of those that are read again are named, so that workers read their own."""
     token = uuid.uuid4().hex
+    runs = [range(a, min(a + run_length, chunks.n_chunks)) for a in range(0, chunks.n_chunks, run_length)]
     if chunks.held is None:
         files = identities(chunks.source.files) or None
         common = BroadcastArgument((_spec(token, program), chunks))
-        return [ShardSpec(_read, (common, number), files) for number in range(chunks.n_chunks)]
-    shards: list[ShardSpec] = []
+        return [ShardSpec(_read_run, (common, run), files) for run in runs]
+    made: list[Shard] = []
     for number, chunk in enumerate(chunks.held):
         own = token if chunk.program is program else f"{token}:{number}"
         arrays = Known({key: np.asarray(chunk.arrays[key]) for key in chunk.keys})
-        shards.append(ShardSpec(Shard, (_spec(own, chunk.program), arrays)))
-    return shards
+        made.append(Shard(_spec(own, chunk.program), arrays))
+    return [ShardSpec(_as_they_are, tuple(made[number] for number in run)) for run in runs]
 
 
-def visit_shard(shard: Shard, common: tuple[str, tuple[Any, ...]]) -> Told:
-    """On a worker: what its chunk tells."""
-    return shard.visit(*common)
+def visit_run(shards: list[Shard], common: tuple[str, tuple[Any, ...]], chosen: list[int]) -> Told:
+    """On a worker: what some chunks of its run tell, added up."""
+    return summed_in_windows([shards[number].visit(*common) for number in chosen])
+
+
+def _read_run(common: tuple[ProgramSpec, Chunks], run: range) -> list[Shard]:
+    return [_read(common, number) for number in run]
+
+
+def _as_they_are(*shards: Shard) -> list[Shard]:
+    return list(shards)
 
 
 def _spec(token: str, program: ChunkProgram) -> ProgramSpec:
