@@ -341,3 +341,31 @@ def test_they_end_where_those_of_arrays_do() -> None:
     now = robust_ratings(ng.Plate("row", 40), ng.Plate("user", 3), ng.Plate("movie", 4), *codes, table["stars"])
     end = later.fit(table, ng.VB(), chunk_rows=9, init=ROBUST, **many).elbo
     assert end == pytest.approx(now.fit(ng.VB(), init=ROBUST, **many).elbo, abs=0.02)
+
+
+@pytest.mark.parametrize("n_parts", [2, 4])
+def test_a_chunk_is_as_long_as_the_cache_has_room_for(n_parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default; rows with much that is hidden make short ones."""
+    monkeypatch.setattr("natgrad.network.bind.streaming.IN_CACHE", 60)
+    monkeypatch.setattr("natgrad.network.bind.streaming.LEAST", 1)
+    rows = ng.Plate("row")
+    mu = ng.Normal("mu", 0.0, 1.0, plate=ng.Plate("part", n_parts))
+    z = ng.Categorical("z", ng.Dirichlet("share", 1.0, size=n_parts), plate=rows)
+    network = ng.Network(ng.Normal("x", mu[z], 1.0, plate=rows, observed=ng.Column("x")))
+    start = {"mu": np.arange(float(n_parts))}
+    fit = network.fit({"x": np.arange(70.0)}, ng.VB(), init=start, executor=_Here(), **FIT)
+    assert fit.binding.chunk_rows == 60 // n_parts
+
+
+class _Here:
+    """Somebody else who computes, in this process."""
+
+    n_threads = 1
+
+    def place(self, shards: Any) -> Any:
+        from natgrad.inference.executors.threads import Threads
+
+        return Threads().place(shards)
+
+    def close(self) -> None:
+        pass
