@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from natgrad.inference.methods import SVI
@@ -26,9 +27,10 @@ def fit_table(template: Template, data: Any, method: Any, chunk_rows: int | None
     if isinstance(init, Mapping):
         options["init"] = {key.name if isinstance(key, RecordedNode) else key: value for key, value in init.items()}
     if chunk_rows is not None or is_large(tables) or _is_shared_out(options.get("executor"), method):
-        from natgrad.network.bind.streaming import fit_chunks
+        from natgrad.network.bind.streaming import CannotBeCut, fit_chunks
 
-        return fit_chunks(template, tables, method, chunk_rows, options)
+        with suppress(CannotBeCut):  # then all rows are read into memory
+            return fit_chunks(template, tables, method, chunk_rows, options)
     rows = held(template, tables)
     domain = find_domain(template, rows)
     network = bind_network(template, rows, domain)

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.errors import PlateMismatch
 from natgrad.inference.problem import (
     Block,
     BlockInfo,
@@ -47,11 +46,6 @@ class SampledEdges(ChunkedEdges):
     """
 
     def __init__(self, chunks: Chunks, program: ChunkProgram) -> None:
-        if chunks.chained:
-            raise PlateMismatch(
-                f"Children and GlobalBatch draw single rows, and rows of plate {chunks.plate!r} are steps of chains, which are "
-                f"solved as a whole: use VB(), SVI({{{chunks.plate!r}: rows}}) or none"
-            )
         super().__init__(chunks, program)
         self._sets: dict[str, list[ChildSet]] = {}
 
@@ -78,14 +72,19 @@ class SampledEdges(ChunkedEdges):
         sampled: tuple[Sampled, ...] = (),
         column: int | None = None,
     ) -> Stats:
-        """Terms of rows from the rows that were drawn, the others whole or from their sample."""
-        rows = [sample for sample in sampled if sample.term in self.program.rows]
+        """Terms of rows from the rows that were drawn, the others whole or from their sample; chains are read as a whole."""
         if not sampled:
             return super().target(block, state, full, (), column)
         mu = {name: state.mu[name] for name in self.blocks}
+        rows = [sample for sample in sampled if sample.term in self.store.drawn]
+        chains = [name for name in self.program.rows if name not in self.store.drawn]
+        asked = {*(full or ()), *(sample.term for sample in sampled)}
         above = tuple(name for name in self.program.above if full is None or name in full)
         others = tuple(sample for sample in sampled if sample.term not in self.program.rows)
         total = self.from_above(block.name, mu, above, column, others)
+        if whole := tuple(name for name in chains if full is None or name in asked):
+            told = self.messages(mu, mu, (block.name,), column, terms=whole)
+            total = tuple(a + b for a, b in zip(total, told.parts[block.name], strict=True))
         if not rows:
             return total
         plate = self.chunks.plate

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from natgrad._version import __version__
-from natgrad.errors import PlateMismatch
+from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.inference.auto import Auto
 from natgrad.inference.callbacks import as_callbacks
 from natgrad.inference.engine import TOLERANCE, Limits, Phase, Result, run
@@ -41,7 +41,7 @@ from natgrad.posterior.fit_options import (
 )
 from natgrad.validation import whole_number
 
-__all__ = ["fit_chunks"]
+__all__ = ["CannotBeCut", "fit_chunks"]
 
 ChunkProblem = ChunkGroups | ChunkedEdges
 # Batches of memoised VB, at most.
@@ -49,6 +49,10 @@ BATCHES = 10
 # Numbers that are hidden in the rows of a chunk, if nobody says how long it is: beyond a processor's cache a row takes two to
 # four times as long. Rows at least, and rows that are looked at to know how many numbers each has.
 IN_CACHE, LEAST, FEW = 2**19, 5_000, 50
+
+
+class CannotBeCut(Exception):
+    """Rows that nobody asked to be read in chunks, and that cannot be."""
 
 
 def fit_chunks(
@@ -68,8 +72,11 @@ def fit_chunks(
     plate = _longest(template, tables)
     others = held(template, {name: table for name, table in tables.items() if name != plate})
     source = as_chunks(tables[plate])
-    size = _rows_of_a_chunk(template, plate, source, others) if chunk_rows is None else chunk_rows
-    chunks = Chunks(template, plate, source, others, whole_number(size, "chunk_rows"))
+    try:
+        size = _rows_of_a_chunk(template, plate, source, others) if chunk_rows is None else chunk_rows
+        chunks = Chunks(template, plate, source, others, whole_number(size, "chunk_rows"))
+    except (NotConjugate, PlateMismatch) as error:
+        raise error if chunk_rows is not None else CannotBeCut(str(error)) from error
     return _Run(template, chunks, options, tables).fit(method, options)
 
 
