@@ -33,6 +33,7 @@ from natgrad.network.bind.chunk_program import ChunkProgram
 from natgrad.network.bind.chunks import Chunks
 from natgrad.network.bind.sharing import shards_of, visit_run
 from natgrad.network.bind.windows import Told, summed, summed_in_windows
+from natgrad.network.compile.incidence import present_elements
 from natgrad.network.execute.updates import blended_block, choose, put_column, take_column
 
 __all__ = ["Chunked", "ChunkedEdges"]
@@ -61,10 +62,18 @@ class Chunked:
         }
 
     def reads(self) -> int:
-        """Messages of a sweep."""
-        share = self.chunks.n_rows / (self.chunks.first_rows if self.chunks.chained else self.chunks.size)
+        """Messages of a sweep; as many however the rows are cut."""
         sets = (c for name in self.plan.blocks for c in self.program.problem.child_sets(name))
-        return int(sum(c.n_reads * (share if c.term in self.program.rows else 1.0) for c in sets))
+        return round(sum(c.n_reads * self._share(c.term) for c in sets))
+
+    def _share(self, term: str) -> float:
+        """How often the elements of a term in the first chunk are there in all."""
+        if self.chunks.plate not in self.plan.terms[term].plates:
+            return 1.0  # no rows, or a chain along them, which is one
+        here, there = len(present_elements(self.plan.terms[term])), self.chunks.n_present.get(term, 0)
+        if here and there:
+            return there / here
+        return self.chunks.n_rows / (self.chunks.first_rows if self.chunks.chained else self.chunks.size)
 
     # Only who computes elsewhere is handed the chunks.
     shards_by_row = True
@@ -145,7 +154,7 @@ class ChunkedEdges(Chunked, EdgeProblem):
     def run_length(self) -> int:
         """So that a run takes about as long as its sum travels: a matter of the plan, whoever computes."""
         sizes = [sum(8 * int(np.prod(shape)) for shape in self.plan.nodes[name].stat_shapes()) for name in self.blocks]
-        n_runs = max(FEWEST_RUNS, math.isqrt(TRAVELS * self.chunks.n_rows // max(sizes)))
+        n_runs = max(FEWEST_RUNS, math.isqrt(TRAVELS * self.chunks.n_rows // max(sizes, default=1)))
         return max(1, self.chunks.n_chunks // n_runs)
 
     def messages(
