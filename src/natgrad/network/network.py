@@ -60,11 +60,12 @@ class Network(SimulationMixin):
     ----------
     *observed : nodes
         The observed leaves; every ancestor comes along.
-    joint : list of groups of nodes, "auto" or None
+    joint : list of groups of nodes, "auto", "full" or None
         Gaussian nodes that share one factor of q, so that their correlation is kept: ``joint=[("slope", "start")]``. They lie on
-        the same plates, and children read them linearly, each element of one beside that of the other. "auto", the default,
-        joins Normals without plates that meet in a term, up to 32 in a factor. None gives every node a factor of its own, as
-        in the paper; so have networks that are declared with columns.
+        the same plates, and children read them linearly, each element of one beside that of the other. A Gamma that is the
+        precision of their child may be with them, or a Wishart. "auto", the default, joins Normals without plates that meet in
+        a term, up to 32 in a factor; "full" joins precisions with them, too. None gives every node a factor of its own, as in
+        the paper; so have networks that are declared with columns.
 
     Examples
     --------

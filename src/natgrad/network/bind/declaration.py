@@ -68,6 +68,7 @@ def to_data(template: Template) -> dict[str, Any]:
         },
         "processes": [
             {"name": name, "kernel": p.kernel, "inducing": p.inducing, "jitter": float(p.jitter)}
+            | ({"plates": [plate.name for plate in p.node.plates]} if p.node.plates else {})
             for name, p in smooth.items()
         ],
         "made": [_made(node) for node in found.values() if node.name not in smooth],
@@ -260,13 +261,15 @@ class _Reader:
 
     def add_process(self, entry: Any) -> None:
         """A Gaussian process, whose kernel is an expression that the file holds as data."""
-        if not isinstance(entry, dict) or sorted(entry) != ["inducing", "jitter", "kernel", "name"]:
+        if not isinstance(entry, dict) or sorted({*entry} - {"plates"}) != ["inducing", "jitter", "kernel", "name"]:
             refuse("a process of the declaration", "is none")
         name, kernel, inducing = entry["name"], entry["kernel"], entry["inducing"]
         check(name, "text", where="the name of a process")
         if not isinstance(kernel, Covariance) or not isinstance(inducing, np.ndarray) or name in self.nodes:
             refuse(f"the process {name[:60]!r}", "has no kernel or no inducing inputs")
-        process = GaussianProcess(name, kernel, inducing=inducing, jitter=entry["jitter"])
+        check(entry.get("plates", []), ["text"], where=f"the plates of the process {name[:60]!r}")
+        plates = tuple(self._plate(plate) for plate in entry.get("plates", []))
+        process = GaussianProcess(name, kernel, inducing=inducing, jitter=entry["jitter"], plate=plates)
         self.processes[name], self.nodes[name] = process, process.node
 
     def _plate(self, name: Any) -> Plate:
