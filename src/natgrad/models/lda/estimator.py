@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from natgrad.data.corpus import as_corpus, with_words
 from natgrad.data.held import HeldDocuments
-from natgrad.data.stream import as_stream
+from natgrad.data.stream import as_stream, origin_of_array
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.step_sizes import Step
@@ -24,7 +24,7 @@ from natgrad.inference.trace import Trace
 from natgrad.models.lda.files import LDAFiles, state_table
 from natgrad.models.lda.queries import TopicQueries
 from natgrad.models.lda.settings import LearnPriors
-from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown
+from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown, located
 from natgrad.models.lda.topics import tell_empty_topics
 from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from natgrad.posterior.export import Posterior, factors_of
@@ -198,7 +198,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         if stream is not None:
             fit_stream(self, stream, vocabulary, n_documents, keep, moves)
             return self
-        problem = self._problem(with_words(as_corpus(X, vocabulary)))
+        problem = self._problem(located(with_words(as_corpus(X, vocabulary)), X, origin_of_array(X)))
         self._optimise(
             problem,
             lambda: problem.start(int(self.seed)),

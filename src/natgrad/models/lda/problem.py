@@ -22,7 +22,7 @@ import numpy.typing as npt
 from natgrad import special as sp
 from natgrad.data.corpus import Corpus
 from natgrad.families import Dirichlet
-from natgrad.inference.executors.threads import BroadcastArgument, Call, even_cuts
+from natgrad.inference.executors.threads import BroadcastArgument, Call, ShardSpec, even_cuts
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, Hyper, State
 from natgrad.inference.steppers.group_memory import rows_of
 from natgrad.kernels.lda import plain
@@ -41,6 +41,7 @@ from natgrad.models.lda.parts import (
     View,
     infer_view,
     make_view,
+    shard_of,
     solve_shard,
     solve_view,
 )
@@ -251,7 +252,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
             view = self._view(groups, keep=warm)
             found = solve_view(view, self._topics(elog), self.local, start, warm, tol, limit)
         else:
-            found = self._solve_placed(elog, groups, start, (self.local, warm, tol, limit))
+            found = self._solve_placed(elog, groups, start, (self.local, warm, tol, limit, self._little))
         inner = np.empty(self.corpus.n_words)
         with threads_for(found.counts.size):
             row_products(found.counts, _by_word(elog), inner)
@@ -270,13 +271,13 @@ class LDAProblem(EmptyTopics, GroupProblem):
 
     # -- shards --
 
-    def shards(self, size: int) -> list[Corpus]:
+    def shards(self, size: int) -> list[Corpus | ShardSpec]:
         """The documents cut so that batches of this many have enough in each shard; a function of the data alone."""
         entries = len(self.corpus.words) * min(size, self.n_groups) // max(1, self.n_groups)
         least = max(PART, PART_PER_WORD * self.corpus.n_words)
         self._cuts = even_cuts(np.diff(self.corpus.start), max(1, entries // least))
         documents = replace(self.corpus, vocabulary=None)
-        return [documents.run(int(a), int(b)) for a, b in pairwise(self._cuts)]
+        return [shard_of(documents.run(int(a), int(b))) for a, b in pairwise(self._cuts)]
 
     def _solve_placed(self, elog: Floats, groups: Ints | None, start: Any, how: tuple[Any, ...]) -> PartResult:
         """The documents of a batch shard by shard, where the shards are; sums in the order of the shards."""
@@ -380,12 +381,17 @@ class LDAProblem(EmptyTopics, GroupProblem):
             self._weights_of = (elog, weights, top)
         return Topics(*self._weights_of[1:], self.doc_prior)
 
+    @property
+    def _little(self) -> bool:
+        """Whether NumPy computes documents: a matter of all of them, whoever has them."""
+        return bool(is_little(plain.work_of(len(self.corpus.words), self.n_topics)))
+
     def _view(self, groups: Ints | None, keep: bool) -> View:
         key = id(groups)
         if key in self._views and self._views[key][0] is groups:
             return self._views[key][1]
-        little = is_little(plain.work_of(len(self.corpus.words), self.n_topics))
-        view = make_view(self.corpus if groups is None else self.corpus.documents(groups), self.local.dtype, little)
+        corpus = self.corpus if groups is None else self.corpus.documents(groups)
+        view = make_view(corpus, self.local.dtype, self._little)
         # Batches of a fixed cut come again and again; those drawn anew do not.
         if keep or groups is None:
             self._views[key] = (groups, view)
