@@ -40,7 +40,7 @@ def network(declared: Any, method: Any = None, step: Any = None, **start: Any) -
         if hasattr(net, "network"):
             net, options = net.network, {"init": net.init, "order": net.order, **start}
         fit = net.fit(method, step=step, max_steps=3000, **options)
-        later = fit.continue_(max_steps=max(LEAST, 9 * len(fit.trace)), tol=0)
+        later = fit.continue_fit(max_steps=max(LEAST, 9 * len(fit.trace)), tol=0)
         return Loss(len(fit.trace), fit.elbo, later.elbo, 1e-3, fit.stop.converged, str(fit.stop))
 
     return judged
@@ -59,7 +59,7 @@ def estimator(make: Callable[..., Any], data: Any, limit: str, observations: int
         longer = max(LEAST, 10 * steps // batches)
         later = make(tol=0.0, **{limit: longer}).fit(*given).elbo_
         if isinstance(model, ng.LDA):
-            later = max(later, model.set_params(tol=0.0).continue_(*given, longer).elbo_)
+            later = max(later, model.set_params(tol=0.0).continue_fit(*given, longer).elbo_)
         return Loss(steps, bound, later, make().tol * observations, stop.converged, str(stop))
 
     return judged

@@ -74,9 +74,15 @@ class Ids(Sequence[Any]):
         wanted, own = values.tolist()[unknown[0]], {type(key) for key in self.array.tolist()}
         if own == {str} and str(wanted) in set(self.array.tolist()):
             shown += f"; ids that come from text are text, {str(wanted)!r}"
+        advice = "Leave it out, or fit with ratings of it"
+        if (
+            isinstance(wanted, str)
+            and (same := next((k for k in self.array.tolist() if str(k) == wanted), wanted)) != wanted
+        ):
+            advice = f"The text {wanted!r} is not the {type(same).__name__} {same!r}, which is: pass {same!r}"
         return (
             f"{argument}[{unknown[0]}] = {values.tolist()[unknown[0]]!r} is not among the {self.what}s of the ratings that were "
-            f"fitted ({len(unknown)} such); known are {len(self.array)}: {shown}. Leave it out, or fit with ratings of it"
+            f"fitted ({len(unknown)} such); known are {len(self.array)}: {shown}. {advice}"
         )
 
     def __len__(self) -> int:

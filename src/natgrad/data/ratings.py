@@ -220,8 +220,8 @@ class Ratings:
 
     def __array__(self, *args: Any, **options: Any) -> Any:
         raise TypeError(
-            "Ratings are no array, and cannot be cut into rows: for a search or a cross-validation of scikit-learn give rows of "
-            "user and item, and the ratings, as in GridSearchCV(model, grid).fit(*ratings.pairs())"
+            "Ratings are not an array. Use ratings.pairs(), rows of user and item and their ratings, as in "
+            "model.predict(ratings.pairs()[0]) or GridSearchCV(model, grid).fit(*ratings.pairs())"
         )
 
     def pairs(self) -> tuple[Array, Array]:
