@@ -277,8 +277,8 @@ class Network(SimulationMixin):
             How often a sampled method evaluates the exact bound: every so many steps, or evenly on a logarithmic axis of
             messages; by default at every step when that is cheap.
         executor : None, an address, `distributed.Client` or cluster, or `natgrad.inference.Dask`
-            Who computes: this process, or the workers of a Dask cluster, for networks with independent groups (`SVI`). Every
-            worker holds the network; the groups of a batch are shared out among them. The result is the same.
+            Who computes: this process, or the workers of a Dask cluster. Of ``data`` they are handed chunks of rows, whatever
+            the network. Of a network that holds its arrays, the independent groups of a batch (`SVI`). The result is the same.
         backend : "numpy" or "jax", optional
             Who multiplies the arrays: NumPy at once, or JAX after it has compiled the network, which takes seconds and pays for
             large ones. By default whichever an estimate of the work expects to be done first; ``trace.strategy`` says which.
