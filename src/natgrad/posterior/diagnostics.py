@@ -59,7 +59,7 @@ def _stats() -> Any:
     try:
         from arviz_stats.base.array import array_stats
     except ImportError:
-        raise ImportError("R̂ and effective sample sizes need arviz-stats: pip install 'natgrad[arviz]'") from None
+        raise ImportError("R̂ and effective sample sizes need arviz-stats: pip install arviz-stats") from None
     return array_stats
 
 
