@@ -1,5 +1,7 @@
 """The public surface: few names at the top, namespaces for the rest, and the names of 0.1 go on working."""
 
+import re
+import shutil
 import subprocess
 import sys
 import warnings
@@ -81,8 +83,30 @@ def test_a_program_of_a_user_is_typed():
     assert [name for name in ng.__all__ if f"ng.{name}" not in text] == []
 
 
+def test_a_second_program_uses_the_namespaces():
+    text = (Path(__file__).parent / "typed_spaces.py").read_text()
+    spaces = ("data", "inference", "language", "covariance", "families", "errors")
+    names = [f"ng.{space}.{name}" for space in spaces for name in getattr(ng, space).__all__]
+    assert [name for name in names if not re.search(rf"{re.escape(name)}\b", text)] == []
+    assert "ignore" not in text
+
+
 @pytest.mark.slow
-def test_a_program_of_a_user_runs():
-    program = Path(__file__).parent / "typed_user.py"
+def test_programs_of_users_pass_pyright():
+    """Where it is installed: it brings Node.js along."""
+    pyright = shutil.which("pyright")
+    if pyright is None:
+        pytest.skip("pyright is not installed")
+    programs = [Path(__file__).parent / name for name in ("typed_user.py", "typed_spaces.py")]
+    done = subprocess.run(
+        [pyright, "--pythonpath", sys.executable, *programs], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["typed_user.py", "typed_spaces.py"])
+def test_a_program_of_a_user_runs(name):
+    program = Path(__file__).parent / name
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

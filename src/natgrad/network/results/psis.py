@@ -61,7 +61,7 @@ def importance(problem: NetworkProblem, state: State, n: int, seed: int) -> Impo
     try:
         from arviz_stats.base.array import array_stats
     except ImportError:
-        raise ImportError("psis() needs arviz-stats: pip install 'natgrad[arviz]'") from None
+        raise ImportError("psis() needs arviz-stats: pip install arviz-stats") from None
     whole_number(n, "n", least=FEWEST)
     raw = _log_weights(problem, state, n, np.random.default_rng([whole_number(seed, "seed", least=0), 2]))
     possible = raw[raw > IMPOSSIBLE]
