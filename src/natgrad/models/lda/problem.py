@@ -234,10 +234,10 @@ class LDAProblem(EmptyTopics, GroupProblem):
             constant = self.n_topics * (sp.gammaln(n_words * (beta + 1.0)) - n_words * sp.gammaln(beta + 1.0))
             return float(((counts + beta) * elog).sum() + constant) + shares
         concentration = natural + 1.0
-        by_word = np.empty(n_words)
+        log_gamma = np.empty(n_words)
         with threads_for(concentration.size):
-            lgamma_columns(concentration, by_word)
-        normalizer = by_word.sum() - sp.gammaln(concentration.sum(0)).sum()
+            lgamma_columns(concentration, log_gamma)
+        normalizer = log_gamma.sum() - sp.gammaln(concentration.sum(0)).sum()
         constant = self.n_topics * (sp.gammaln(n_words * beta) - n_words * sp.gammaln(beta))
         return float((((counts + beta) - concentration) * elog).sum() + normalizer + constant) + shares
 
