@@ -146,10 +146,12 @@ def solve_view(view: View, topics: Topics, local: Local, start: Any, warm: bool,
 
 
 def solve_shard(
-    shard: Corpus, topics: Topics, words: Ints, chosen: Ints | None, start: Any, local: Local, warm: bool, tol: float,
-    limit: int,
+    shard: Corpus, topics: Topics, words: Ints, chosen: Ints | None, start: Any, little: bool, local: Local, warm: bool,
+    tol: float, limit: int,
 ) -> PartResult:  # fmt: skip
     """Some documents of a shard (None: all); the counts have a row for each of these sorted words alone, ``topics`` may have all.
+
+    ``little`` is said of all documents: whether they are compiled for must not depend on how they are shared out.
 
     What came in a message may begin at any byte; here it begins where loops read fastest.
     """
@@ -158,4 +160,4 @@ def solve_shard(
     place = np.empty(shard.n_words, np.int32)
     place[words] = np.arange(len(words), dtype=np.int32)
     numbered = Corpus(np.require(part.start, requirements="A"), place[part.words], part.counts, len(words))
-    return solve_view(make_view(numbered, local.dtype), topics, local, start, warm, tol, limit)
+    return solve_view(make_view(numbered, local.dtype, little), topics, local, start, warm, tol, limit)

@@ -247,7 +247,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
             view = self._view(groups, keep=warm)
             found = solve_view(view, self._topics(elog), self.local, start, warm, tol, limit)
         else:
-            found = self._solve_placed(elog, groups, start, (self.local, warm, tol, limit))
+            found = self._solve_placed(elog, groups, start, (self._little, self.local, warm, tol, limit))
         inner = np.empty(self.corpus.n_words)
         with threads_for(found.counts.size):
             row_products(found.counts, _by_word(elog), inner)
@@ -359,8 +359,8 @@ class LDAProblem(EmptyTopics, GroupProblem):
         return self._topics(state.mu["phi"][0])
 
     def view_of(self, groups: Ints | None) -> View:
-        """The documents of a batch of a fixed cut."""
-        return self._view(groups, keep=True)
+        """The documents of a batch of a fixed cut; kept, unless they are also kept elsewhere."""
+        return self._view(groups, keep=self.placed is None)
 
     # -- parts --
 
@@ -376,12 +376,17 @@ class LDAProblem(EmptyTopics, GroupProblem):
             self._weights_of = (elog, weights, top)
         return Topics(*self._weights_of[1:], self.doc_prior)
 
+    @property
+    def _little(self) -> bool:
+        """Whether there is so little that nothing is compiled."""
+        return is_little(plain.work_of(len(self.corpus.words), self.n_topics))
+
     def _view(self, groups: Ints | None, keep: bool) -> View:
         key = id(groups)
         if key in self._views and self._views[key][0] is groups:
             return self._views[key][1]
-        little = is_little(plain.work_of(len(self.corpus.words), self.n_topics))
-        view = make_view(self.corpus if groups is None else self.corpus.documents(groups), self.local.dtype, little)
+        part = self.corpus if groups is None else self.corpus.documents(groups)
+        view = make_view(part, self.local.dtype, self._little)
         # Batches of a fixed cut come again and again; those drawn anew do not.
         if keep or groups is None:
             self._views[key] = (groups, view)
