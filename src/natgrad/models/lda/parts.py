@@ -178,6 +178,8 @@ def solve_shard(
 ) -> PartResult:  # fmt: skip
     """Some documents of a shard (None: all); the counts have a row for each of these sorted words alone, ``topics`` may have all.
 
+    ``little`` is said of all documents: whether they are compiled for must not depend on how they are shared out.
+
     What came in a message may begin at any byte; here it begins where loops read fastest.
     """
     topics = topics.rows(words if len(topics.top) > len(words) else np.arange(len(words)))

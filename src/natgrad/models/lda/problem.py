@@ -270,8 +270,6 @@ class LDAProblem(EmptyTopics, GroupProblem):
             rest -= log_prior(self.doc_prior, sums, n_filled)
         return GroupResult((found.gamma,), messages, rest, found.rounds, reads)
 
-    # -- shards --
-
     def shards(self, size: int) -> list[Corpus | ShardSpec]:
         """The documents cut so that batches of this many have enough in each shard; a function of the data alone."""
         entries = len(self.corpus.words) * min(size, self.n_groups) // max(1, self.n_groups)
@@ -365,10 +363,8 @@ class LDAProblem(EmptyTopics, GroupProblem):
         return self._topics(state.mu["phi"][0])
 
     def view_of(self, groups: Ints | None) -> View:
-        """The documents of a batch of a fixed cut."""
-        return self._view(groups, keep=True)
-
-    # -- parts --
+        """The documents of a batch of a fixed cut; kept, unless they are also kept elsewhere."""
+        return self._view(groups, keep=self.placed is None)
 
     def _topics(self, elog: Floats) -> Topics:
         """What documents read of the topics; of the last ones, kept."""
