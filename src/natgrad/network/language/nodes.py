@@ -291,7 +291,8 @@ class Node(Expression):
             )
         self.value = self._clean(value if self.entries is None else np.where(missing, 0.0, value), present)
         self.value.setflags(write=False)
-        self.mask = None if present.all() else present.astype(np.float64)
+        masked = any(self.name in plate.masked for plate in self.plates)
+        self.mask = None if present.all() and not masked else present.astype(np.float64)
 
     def _present(self) -> npt.NDArray[np.bool_]:
         """Which elements were observed."""

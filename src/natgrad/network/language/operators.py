@@ -122,7 +122,7 @@ def add(left: Expression, right: Any) -> Expression:
     """Left + right; numbers take the kind of the other side, and a node that both sides multiply is written once."""
     other = _as_operand(right, left, "+")
     parts = (*_parts(left), *_parts(other))
-    multiplied = left.kind == other.kind and any(isinstance(part, (_Product, _Dot)) for part in parts)
+    multiplied = left.kind == other.kind and any(isinstance(part, (_Product, _Dot, _Transformed)) for part in parts)
     if multiplied and (found := written_once(parts, reads_of(left) & reads_of(other))):
         total, rest = found
         for part in rest:

@@ -305,6 +305,7 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
             "stop": self.stop,
             "settings": self.settings,
             "elbo": self.elbo,
+            "members": {name: member.saved() for name, member in self.problem.plan.members.items()},
         }
         if self.binding is not None:
             try:
