@@ -9,7 +9,7 @@ multi-linear in the expectations of the neighbours).
 
 from __future__ import annotations
 
-from abc import ABCMeta, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Union
 
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.compile.polynomial import Delta, Label, Polynomial, number
 from natgrad.network.language.advice import instead, no_attribute, of_numpy
+from natgrad.network.language.nominal import Nominal
 from natgrad.network.language.plates import Index, Plate
 from natgrad.validation import as_index, as_numbers, first, require, where
 
@@ -48,14 +49,7 @@ Bind = dict[str, Label]
 Read = tuple[str, tuple[Any, ...]]
 
 
-class _Nominal(ABCMeta):
-    """What an expression is, is what it inherits from: asked many times, the first time of each class too."""
-
-    __instancecheck__ = type.__instancecheck__
-    __subclasscheck__ = type.__subclasscheck__
-
-
-class Expression(metaclass=_Nominal):
+class Expression(metaclass=Nominal):
     """Something with expected statistics. ``kind`` says which, ``size`` the length of its event axis (if any)."""
 
     kind: Kind
@@ -175,7 +169,7 @@ class Expression(metaclass=_Nominal):
         raise TypeError(f"{self} is random: it has no truth value")
 
 
-class Untyped(metaclass=_Nominal):
+class Untyped(metaclass=Nominal):
     """Known numbers that take their kind from the place where they stand, as plain arrays do."""
 
     # Whether they are known only when there is a table (`columns.py`): its own operators then record what is done.
