@@ -78,16 +78,9 @@ CAPABILITIES = (
     predictive, log_density, simulate, simulate_posterior, draws, linear_response, mini_batches, sampled_children, saving,
     drawing, compiled,
 )  # fmt: skip
-GAPS = "it cannot be drawn anew"
 CUT = "cannot be cut into independent groups"
 REFUSED = {
-    ("leaf Categorical, softmax", "draws"): (NotConjugate, "whose draws would have another posterior"),
     ("hidden Dirichlet, learned", "draws"): (NotConjugate, "Declare it as a GammaShape"),
-    **{
-        (f"hidden {name}, gap", what): (PlateMismatch, GAPS)
-        for name in ("Normal", "Categorical")
-        for what in ("simulate", "simulate_posterior")
-    },
     **{
         (f"hidden {name}", "mini_batches"): (PlateMismatch, CUT)
         for name in ("MarkovChain", "GaussianChain", "GaussianChain, inputs")

@@ -231,6 +231,19 @@ def test_files_copies_predictions_and_exports(tmp_path):
         fit["mu"].entropy()
 
 
+@pytest.mark.parametrize("kind", ["one mean", "matrix"])
+def test_a_loaded_fit_reads_its_members(kind, tmp_path):
+    """Without the declaration: a number or a vector, and the precision beside it."""
+    y = np.random.default_rng(3).normal(size=(7, 2))
+    fit = (one_mean("full") if kind == "one mean" else matrix("full", y, 2.0)).fit()
+    fit.save(tmp_path / "fit.natgrad")
+    loaded = ng.load(tmp_path / "fit.natgrad")
+    assert list(loaded) == list(fit)
+    for name in fit:
+        np.testing.assert_array_equal(loaded[name].mean(), fit[name].mean())
+        np.testing.assert_array_equal(loaded[name].interval(), fit[name].interval())
+
+
 def test_what_cannot_be_joined_says_why():
     y = np.zeros((4, 2))
     with pytest.raises(NotConjugate, match=r"known multiple of 'precision' in its prior, such as 0.1 \* precision"):

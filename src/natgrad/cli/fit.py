@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from natgrad.cli.common import Command, UserError, WithExample, emit
+from natgrad.cli.common import Command, UserError, WithExample, emit, in_options
 from natgrad.cli.held_out import held_out_option, split_input
 from natgrad.cli.inputs import MODELS, Input, Model
 from natgrad.cli.interrupt import INTERRUPTED, TERMINATED, Interruption, noticing_interrupts
@@ -170,6 +170,7 @@ def tell(
 ) -> None:
     """Say how a fit ended: for people, or as JSON."""
     stop = fitted.stop_
+    ended = in_options(str(stop), click.get_current_context())
     found = {
         "model": type(fitted).__name__,
         "data": words,
@@ -177,14 +178,14 @@ def tell(
         "steps": len(fitted.trace_),
         "seconds": took,
         "held_out": held_out,
-        "stop": {"reason": stop.reason.name.lower(), "converged": stop.converged, "words": str(stop)},
+        "stop": {"reason": stop.reason.name.lower(), "converged": stop.converged, "words": ended},
         "choice": fitted.trace_.strategy,
         "output": str(output),
         "report": None if report is None else str(report),
     }
     shown = [words] if words else []
     shown += [
-        f"bound {short(fitted.elbo_, 7)} after {len(fitted.trace_)} steps, {seconds(took)}: {stop}",
+        f"bound {short(fitted.elbo_, 7)} after {len(fitted.trace_)} steps, {seconds(took)}: {ended}",
         *([] if held_out is None else [f"held-out score {short(held_out, 6)}"]),
         f"model: {output}" + ("" if report is None else f"   page: {report}"),
     ]

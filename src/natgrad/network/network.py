@@ -15,6 +15,7 @@ from natgrad.inference.methods import Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.inference.unsettled import warn_if_ran_out
 from natgrad.network.compile.joint_factors import checked_joint, joined_plan
 from natgrad.network.compile.logic import warn_of_ties
 from natgrad.network.compile.plan import Plan, make_plan
@@ -276,8 +277,8 @@ class Network(SimulationMixin):
             How often a sampled method evaluates the exact bound: every so many steps, or evenly on a logarithmic axis of
             messages; by default at every step when that is cheap.
         executor : None, an address, `distributed.Client` or cluster, or `natgrad.inference.Dask`
-            Who computes: this process, or the workers of a Dask cluster, for networks with independent groups (`SVI`). Every
-            worker holds the network; the groups of a batch are shared out among them. The result is the same.
+            Who computes: this process, or the workers of a Dask cluster. Of ``data`` they are handed chunks of rows, whatever
+            the network. Of a network that holds its arrays, the independent groups of a batch (`SVI`). The result is the same.
         backend : "numpy" or "jax", optional
             Who multiplies the arrays: NumPy at once, or JAX after it has compiled the network, which takes seconds and pays for
             large ones. By default whichever an estimate of the work expects to be done first; ``trace.strategy`` says which.
@@ -340,6 +341,7 @@ class Network(SimulationMixin):
             callbacks=watchers, verbose=verbose, trace=trace, checkpointer=checkpointer,
             model_at=self._model_at(problem, settings, trace), executor=executor,
         )  # fmt: skip
+        warn_if_ran_out(result.stop)
         trace.strategy = f"{trace.strategy}; {chosen.words}"
         if flat := improper_nodes(problem):
             trace.strategy += f"; flat priors of {', '.join(flat)}: the bound is up to a constant"
@@ -388,6 +390,7 @@ class Network(SimulationMixin):
             limits=Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes), seed=old.seed,
             callbacks=as_callbacks(callbacks), verbose=verbose, trace=trace, model_at=self._model_at(problem, settings, trace),
         )  # fmt: skip
+        warn_if_ran_out(result.stop)
         trace.strategy = f"{trace.strategy}; {self._chosen(problem.backend.name).words}"
         return Fit(problem, result, settings, self._continue)
 

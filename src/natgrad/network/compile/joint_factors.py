@@ -275,7 +275,7 @@ def _prior(node: JointNode, terms: Sequence[PlannedTerm]) -> PlannedTerm:
         sizes |= {renamed.get(label, label): size for label, size in term.sizes.items()}
         gates |= {renamed.get(label, label): name for label, name in term.gates.items()}
         monomials += [
-            replace(m, factors=tuple(factor.relabelled(renamed) for factor in m.factors)) for m in term.monomials
+            m._replace(factors=tuple(factor.relabelled(renamed) for factor in m.factors)) for m in term.monomials
         ]
         for name, found in term.readings.items():
             if name == node.name:

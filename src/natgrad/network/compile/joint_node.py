@@ -8,7 +8,7 @@ a MultivariateNormal and a Wishart   NormalWishart         Λx, xᵀΛx, Λ and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from natgrad import families
@@ -26,13 +26,24 @@ PRECISIONS = ("Gamma", "Wishart")
 
 @dataclass(frozen=True)
 class Member:
-    """Where a node is in its joint factor: the index of its numbers in a value of that, whose law is ``whole``."""
+    """Where a node is in its joint factor: where its numbers begin in a value of that, whose law is ``whole``."""
 
     joint: str
-    place: tuple[Any, ...]
+    begin: int
     size: int | None
     family: Family
     whole: Family
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """The index of its numbers in a value of the factor; a matrix stands behind the vector that it is the precision of."""
+        if self.whole.name == "NormalWishart":
+            return (slice(None), slice(1, None) if self.family.name == "Wishart" else 0)
+        return (self.begin if self.size is None else slice(self.begin, self.begin + self.size),)
+
+    def saved(self) -> dict[str, Any]:
+        """What a file keeps of it; the law of the whole is that of its factor."""
+        return {"joint": self.joint, "begin": self.begin, "size": self.size, "family": self.family.name}
 
 
 class JointNode(Node):
@@ -81,19 +92,13 @@ class JointNode(Node):
 
     def places(self) -> dict[str, Member]:
         """Where each member is."""
-        found: dict[str, Member] = {}
-        matrix = self.precision is not None and self.precision.family.name == "Wishart"
-        for node in self.located:
-            begin = self.begins()[node.name]
-            run: Any = begin if node.size is None else slice(begin, begin + node.size)
-            place = (slice(None), 0) if matrix else (run,)
-            found[node.name] = Member(self.name, place, node.size, node.family, self.family)
+        begins = self.begins()
         if self.precision is not None:
-            last: tuple[Any, ...] = (slice(None), slice(1, None)) if matrix else (self.size,)
-            found[self.precision.name] = Member(
-                self.name, last, self.precision.size, self.precision.family, self.family
-            )
-        return found
+            begins[self.precision.name] = self.size or 0
+        return {
+            node.name: Member(self.name, begins[node.name], node.size, node.family, self.family)
+            for node in self.members
+        }
 
 
 def _law(name: str, members: Sequence[Node], precision: Node | None) -> Family:
@@ -139,7 +144,7 @@ def in_joint_statistics(
     else:
         events = [axis for factor in numbers for axis in _entries(factor, indices, n_plates, term)]
         stat = order - 1 if not scales else 1 + order if numbers else 4 + scales[0].stat
-    return replace(monomial, factors=(Factor(node.name, stat, (*plates, *events), known=False), *rest))
+    return monomial._replace(factors=(Factor(node.name, stat, (*plates, *events), known=False), *rest))
 
 
 def _entries(factor: Factor, indices: Mapping[str, str], n_plates: int, term: str) -> list[Axis]:

@@ -9,7 +9,7 @@ multi-linear in the expectations of the neighbours).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Union
 
@@ -48,7 +48,14 @@ Bind = dict[str, Label]
 Read = tuple[str, tuple[Any, ...]]
 
 
-class Expression(ABC):
+class _Nominal(ABCMeta):
+    """What an expression is, is what it inherits from: asked many times, the first time of each class too."""
+
+    __instancecheck__ = type.__instancecheck__
+    __subclasscheck__ = type.__subclasscheck__
+
+
+class Expression(metaclass=_Nominal):
     """Something with expected statistics. ``kind`` says which, ``size`` the length of its event axis (if any)."""
 
     kind: Kind
@@ -168,7 +175,7 @@ class Expression(ABC):
         raise TypeError(f"{self} is random: it has no truth value")
 
 
-class Untyped(ABC):
+class Untyped(metaclass=_Nominal):
     """Known numbers that take their kind from the place where they stand, as plain arrays do."""
 
     # Whether they are known only when there is a table (`columns.py`): its own operators then record what is done.
@@ -322,10 +329,8 @@ def _select(access: Access, key: Any) -> tuple[Selector, ...]:
     selectors = list(access.selectors)
     for position, entry in enumerate(keys):
         plate, old = plates[position], selectors[position]
-        if isinstance(entry, slice):
-            if entry == slice(None):
-                continue
-            entry = np.arange(plate.size)[entry]
+        if isinstance(entry, slice) and entry == slice(None):
+            continue
         if isinstance(old, Access):
             if len(old.node.plates) != 1:
                 raise PlateMismatch(
@@ -334,7 +339,10 @@ def _select(access: Access, key: Any) -> tuple[Selector, ...]:
                 )
             selectors[position] = old._reindexed(entry)  # mu[z][i] is mu[z[i]]
             continue
-        new = _selector(access, plate, entry)
+        length = _length(access, plate, old)
+        if isinstance(entry, slice):
+            entry = np.arange(length)[entry]
+        new = _selector(access, plate, entry, length)
         if isinstance(old, Index):
             if not isinstance(new, Index):
                 raise PlateMismatch(
@@ -345,7 +353,18 @@ def _select(access: Access, key: Any) -> tuple[Selector, ...]:
     return tuple(selectors)
 
 
-def _selector(access: Access, plate: Plate, entry: Any) -> Selector:
+def _length(access: Access, plate: Plate, old: Index | None) -> int:
+    """From how many elements along a plate the next index chooses: all, or those that integers have chosen already."""
+    if old is None:
+        return plate.size
+    if old.values.ndim == 0:
+        raise PlateMismatch(
+            f"{access}: one element of plate {plate.name!r} is chosen already, and there is none to choose from"
+        )
+    return len(old.values)
+
+
+def _selector(access: Access, plate: Plate, entry: Any, length: int) -> Selector:
     if isinstance(entry, Expression):
         gate = as_access(entry)
         categories = None if gate is None or not gate.node.is_declared else gate.node.categories
@@ -362,12 +381,14 @@ def _selector(access: Access, plate: Plate, entry: Any) -> Selector:
         observed = gate.node.observed_index(gate)
         return gate if observed is None else observed
     index = entry if isinstance(entry, Index) else Index(as_index(entry, f"{access.node.name}[…]: index"))
-    outside = (index.values < 0) | (index.values >= plate.size)
+    outside = (index.values < 0) | (index.values >= length)
     if (place := first(outside)) is not None:
         more = f" ({int(outside.sum())} such)" if index.values.ndim else ""
+        read = access.selectors[access.node.plates.index(plate)] is not None
+        what = f"{access}, which was read from plate {plate.name!r}," if read else f"plate {plate.name!r}"
         raise IndexError(
-            f"{access.node.name}[…]: index{where(place)} = {index.values[place]} is outside plate {plate.name!r} with elements "
-            f"0 … {plate.size - 1}{more}"
+            f"{access.node.name}[…]: index{where(place)} = {index.values[place]} is outside {what} with elements "
+            f"0 … {length - 1}{more}"
         )
     return index
 

@@ -11,8 +11,8 @@ from natgrad.network.language.columns import records
 from natgrad.network.language.expressions import NOUN, REAL, VECTOR, Access, Constant, Expression
 from natgrad.network.language.operators import _Dot as Dot
 from natgrad.network.language.operators import _Product as Product
-from natgrad.network.language.operators import _Sum as Sum
 from natgrad.network.language.operators import _Transformed as Transformed
+from natgrad.network.language.operators import add
 from natgrad.network.language.plates import Plate
 from natgrad.validation import as_numbers
 
@@ -77,7 +77,7 @@ def concatenate(parts: Any) -> Expression:
             piece = Transformed(rows, part)
         else:
             piece = Product(part, Constant(VECTOR, rows[:, 0], total))
-        found = piece if found is None else Sum(found, piece)
+        found = piece if found is None else add(found, piece)
     assert found is not None
     return found
 

@@ -28,7 +28,7 @@ from natgrad.posterior.export import ExportMixin
 from natgrad.posterior.factor import Factor, shifted
 from natgrad.posterior.files.container import write_model
 from natgrad.posterior.files.records import register
-from natgrad.renamed import RENAMED, refuse_old_names
+from natgrad.renamed import RENAMED, OldName, refuse_old_names
 from natgrad.showing import ShowMixin
 
 if TYPE_CHECKING:
@@ -285,9 +285,11 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         options.setdefault("draws", self._drawn)
         return super().summary(names, **options)
 
-    def continue_(self, method: Method | None = None, **options: Any) -> Fit:
+    continue_ = OldName("continue_fit")
+
+    def continue_fit(self, method: Method | None = None, **options: Any) -> Fit:
         """Go on from here for more steps; takes the arguments of ``Network.fit``. The trace continues."""
-        refuse_old_names("continue_", options.keys(), RENAMED.values())
+        refuse_old_names("continue_fit", options.keys(), RENAMED.values())
         return self._resume(self, method, **options)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -310,6 +312,7 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
             "stop": self.stop,
             "settings": self.settings,
             "elbo": self.elbo,
+            "members": {name: member.saved() for name, member in self.problem.plan.members.items()},
         }
         if self.binding is not None:
             try:

@@ -26,7 +26,7 @@ __all__ = ["apart", "correlation", "expanded", "joined_init", "marginal", "part_
 Stats = tuple[Any, ...]
 
 
-def marginal(name: str, member: Member, block: Block, lam: Stats) -> Factor:
+def marginal(name: str, member: Member, block: Block | Factor, lam: Stats) -> Factor:
     """The factor of one member: its own law out of that of all.
 
     Marginals of Gaussians are Gaussian. Those of numbers beside their precision are not: the factor then has the law of all, and

@@ -32,7 +32,8 @@ class SimulationMixin:
     def simulate(self, seed: int = 0, size: int | None = None) -> dict[str, npt.NDArray[Any]]:
         """Values of all nodes drawn from the model itself, parents first: what it expects before it sees data.
 
-        Observed nodes that others read are covariates and stay as they are; what is missing of the data is drawn, too.
+        Observed nodes that others read are covariates and stay as they are, unless something hidden decides them: those are
+        drawn like everything else. What is missing of the data is drawn, too.
 
         Parameters
         ----------
