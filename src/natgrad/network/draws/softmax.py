@@ -43,7 +43,10 @@ def exact_softmax(plan: Plan) -> Plan:
         assert isinstance(node, Categorical)
         _refuse_what_is_not_apart(node)
         twin = node.class_by_class()
-        twins |= {node.name: twin, **{aux.name: aux for aux in (twin.parameters["omega"], twin.parameters["offset"])}}
+        twins[node.name] = twin
+        for auxiliary in twin.parents():
+            if auxiliary.is_auxiliary:
+                twins[auxiliary.name] = auxiliary
     nodes: list[Node] = []
     for name, node in plan.nodes.items():
         if name in twins and isinstance(node, Categorical):
@@ -79,7 +82,7 @@ class ClassWeights:
 
     def __init__(self, problem: NetworkProblem, node: Categorical) -> None:
         self.scores: Any = node.parameters["softmax"]
-        self.omega, self.offset = node.parameters["omega"].name, node.parameters["offset"].name
+        self.omega, self.offset = f"{node.name}.omega", f"{node.name}.offset"
         self.readers = frozenset(a.node.name for a in self.scores.accesses() if a.node.name in problem.blocks)
         self.chains = next(iter(problem.blocks.values())).shape[0]
         self.origins = {name: problem.plan.origins.get(name, 0.0) for name in self.readers}

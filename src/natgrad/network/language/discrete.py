@@ -138,12 +138,14 @@ class Categorical(Node):
         """A softmax with auxiliaries for each class given the others, which are exact, and for draws alone."""
         twin = copy.copy(self)
         twin.__dict__.pop("_declared", None)
-        plates, trials = (*self.plates, self.parameters["softmax"].plate), self._present()[..., None]
-        trials = np.broadcast_to(trials, tuple(plate.size for plate in plates)).astype(np.float64)
+        scores = self.parameters["softmax"]
+        assert isinstance(scores, Stacked)
+        plates = (*self.plates, scores.plate)
+        present = np.broadcast_to(self._present()[..., None], tuple(plate.size for plate in plates))
         twin.is_bounded, twin.is_by_class = False, True
         twin.parameters = {
-            "softmax": self.parameters["softmax"],
-            "omega": PolyaGamma(self, trials, plates),
+            "softmax": scores,
+            "omega": PolyaGamma(self, present.astype(np.float64), plates),
             "offset": ClassOffset(self, plates),
         }
         return twin
@@ -175,6 +177,7 @@ class Categorical(Node):
             return hidden_stick_density(self.parameters["logits"], self.parameters["omega"], self, scope)
         if self.is_by_class:
             scores, omega, offset = (self.parameters[name] for name in ("softmax", "omega", "offset"))
+            assert isinstance(scores, Stacked)
             return class_by_class(scores, omega, offset, np.asarray(self.value), scope)
         if self.link != "probs":
             refuse_in_part(self, scope)

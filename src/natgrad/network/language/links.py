@@ -131,7 +131,8 @@ def class_by_class(scores: Stacked, omega: Any, offset: Any, categories: Array, 
     weight, pull = (aux.stat("x", scope, (), {aux.plates[-1].name: k}) for aux in (omega, offset))
     score = scores.stat("x", scope, (k,))
     linear: Polynomial = (Polynomial.of([scope.constant(won - 0.5, (k,))]) + pull) * score
-    return linear - 0.5 * weight * scores.stat("xx", scope, (k, k))
+    square: Polynomial = 0.5 * weight * scores.stat("xx", scope, (k, k))
+    return linear - square
 
 
 def softmax(scores: Array) -> Array:
