@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natgrad import families as nf
+from natgrad.families import _messages as messages
 
 
 def enumerate_paths(chain: nf.MarkovChain, lam: nf.Stats) -> tuple[nf.Stats, float, np.ndarray]:
@@ -182,3 +183,23 @@ def test_reference_hmm(reference_dir: Path) -> None:
     for mu, a in _both_paths(nf.MarkovChain(), lam):
         np.testing.assert_allclose(a, hmm["log_likelihood"], rtol=1e-12)
         np.testing.assert_allclose(mu[0], hmm["smoothed"], rtol=1e-10)
+
+
+@pytest.mark.parametrize(("scale", "furthest"), [(1.0, 140.0), (30.0, 140.0), (900.0, 49.9), (900.0, 140.0)])
+@pytest.mark.parametrize("plates", [(), (3,)])
+def test_blocks_of_steps_are_the_steps_one_by_one(
+    scale: float, furthest: float, plates: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    for n_times, n_states in 4 * [(1, 2), (2, 1), (3, 3), (16, 2), (17, 5), (60, 4), (101, 8)]:
+        potentials = scale * rng.normal(size=(n_times, *plates, n_states))
+        potentials[rng.random(potentials.shape) < 0.2] = -np.inf  # some times may have no possible state at all
+        transition = np.clip(0.2 * scale * rng.normal(size=(n_states, n_states)), -furthest, furthest)
+        starts = rng.random(n_times) < 0.2
+        starts[0] = True
+        arguments = (potentials, scale * rng.normal(size=n_states), transition, starts)
+        found = messages.run_messages(*arguments, close=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(messages, "FEW_STATES", 0)
+            for blocks, steps in zip(found, messages.run_messages(*arguments, close=True), strict=True):
+                np.testing.assert_allclose(blocks, steps, rtol=1e-12, atol=1e-12)

@@ -178,14 +178,15 @@ def test_what_cannot_be_joined_says_why():
     with pytest.raises(NotConjugate, match="third moments"):
         ng.Network(product, joint=[("a", "b")]).fit()
     assert ng.Network(product, joint="auto").problem.plan.members == {}
-    total = ng.Normal("y", a + b, tau, plate=n, observed=y)
+    learned = ng.Gamma("learned", ng.GammaShape("shape", 1.0, 1.0), 1.0)
+    total = ng.Normal("y", a + b, learned, plate=n, observed=y)
     for joint, error, words in [
-        ([("a", "tau")], NotConjugate, "'tau' is a Gamma"),
+        ([("a", "shape")], NotConjugate, "'shape' is a GammaShape; .* a Gamma or a Wishart"),
         ([("a", "y")], ValueError, "'y' is observed"),
         ([("a", "c")], ValueError, "'c' is not in this network"),
         ([("a",)], ValueError, "two nodes or more"),
         (["ab"], TypeError, "a group is a list of nodes"),
-        ("a", TypeError, 'joint must be "auto", None or a list of groups'),
+        ("a", TypeError, 'joint must be "auto", "full", None or a list of groups'),
         ([("a", "b"), ("b", "a")], ValueError, "is in two groups"),
     ]:
         with pytest.raises(error, match=words):

@@ -14,6 +14,8 @@ __all__ = ["Ids", "as_ids", "number_ids"]
 
 Array = npt.NDArray[Any]
 MISSING = "and every rating needs its id; drop the others"
+# Ids up to which each is looked up by itself.
+FEW = 10_000
 
 
 class Ids(Sequence[Any]):
@@ -33,21 +35,39 @@ class Ids(Sequence[Any]):
         self.what = what
         self._counted = ids.dtype.kind in "iu" and np.array_equal(ids, np.arange(len(ids)))
         self._numbers: dict[Hashable, int] | None = None
+        self._order: Array | None = None
 
     def find(self, wanted: Any, argument: str) -> npt.NDArray[np.int64]:
         """The number of each wanted id; an unknown one is an error that shows it and its place."""
         values = as_ids(wanted, argument)
-        if self._counted and values.dtype.kind in "iu":
-            bad = (values < 0) | (values >= len(self.array))
-            found = np.where(bad, -1, values).astype(np.int64)
-        else:
-            if self._numbers is None:
-                self._numbers = {key: number for number, key in enumerate(self.array.tolist())}
-            numbers = self._numbers
-            found = np.array([numbers.get(key, -1) for key in values.tolist()], dtype=np.int64)
+        found = self.places(values)
         if (unknown := np.flatnonzero(found < 0)).size:
             raise ValueError(self._unknown(values, unknown, argument))
         return found
+
+    def places(self, values: Array) -> npt.NDArray[np.int64]:
+        """The number of each of some ids, −1 for one that is not there."""
+        if self._counted and values.dtype.kind in "iu":
+            bad = (values < 0) | (values >= len(self.array))
+            return np.where(bad, -1, values).astype(np.int64)
+        if (
+            len(values) > FEW
+            and len(self.array)
+            and {values.dtype.kind, self.array.dtype.kind} in ({"i"}, {"u"}, {"U"})
+        ):
+            return self._searched(values)
+        if self._numbers is None:
+            self._numbers = {key: number for number, key in enumerate(self.array.tolist())}
+        numbers = self._numbers
+        return np.array([numbers.get(key, -1) for key in values.tolist()], dtype=np.int64)
+
+    def _searched(self, values: Array) -> npt.NDArray[np.int64]:
+        """As `places`, by a sorted table."""
+        if self._order is None:
+            self._order = np.argsort(self.array, kind="stable")
+        places = np.searchsorted(self.array, values, sorter=self._order)
+        found = self._order[np.minimum(places, len(self.array) - 1)]
+        return np.where(self.array[found] == values, found, -1).astype(np.int64)
 
     def _unknown(self, values: Array, unknown: Array, argument: str) -> str:
         shown = ", ".join(repr(key) for key in self.array[:3].tolist()) + (", …" if len(self.array) > 3 else "")

@@ -60,11 +60,12 @@ class Network(SimulationMixin):
     ----------
     *observed : nodes
         The observed leaves; every ancestor comes along.
-    joint : list of groups of nodes, "auto" or None
+    joint : list of groups of nodes, "auto", "full" or None
         Gaussian nodes that share one factor of q, so that their correlation is kept: ``joint=[("slope", "start")]``. They lie on
-        the same plates, and children read them linearly, each element of one beside that of the other. "auto", the default,
-        joins Normals without plates that meet in a term, up to 32 in a factor. None gives every node a factor of its own, as
-        in the paper; so have networks that are declared with columns.
+        the same plates, and children read them linearly, each element of one beside that of the other. A Gamma that is the
+        precision of their child may be with them, or a Wishart. "auto", the default, joins Normals without plates that meet in
+        a term, up to 32 in a factor; "full" joins precisions with them, too. None gives every node a factor of its own, as in
+        the paper; so have networks that are declared with columns.
 
     Examples
     --------
@@ -275,8 +276,8 @@ class Network(SimulationMixin):
             How often a sampled method evaluates the exact bound: every so many steps, or evenly on a logarithmic axis of
             messages; by default at every step when that is cheap.
         executor : None, an address, `distributed.Client` or cluster, or `natgrad.inference.Dask`
-            Who computes: this process, or the workers of a Dask cluster, for networks with independent groups (`SVI`). Every
-            worker holds the network; the groups of a batch are shared out among them. The result is the same.
+            Who computes: this process, or the workers of a Dask cluster. Of ``data`` they are handed chunks of rows, whatever
+            the network. Of a network that holds its arrays, the independent groups of a batch (`SVI`). The result is the same.
         backend : "numpy" or "jax", optional
             Who multiplies the arrays: NumPy at once, or JAX after it has compiled the network, which takes seconds and pays for
             large ones. By default whichever an estimate of the work expects to be done first; ``trace.strategy`` says which.

@@ -178,6 +178,7 @@ class _Users:
         chunk, fresh = as_ratings(raw), self.item_ids is None
         self.item_ids, number = joined_ids(chunk.item_ids[:0] if fresh else self.item_ids, chunk.item_ids)
         self.ratings = Ratings.numbered(chunk.users, number[chunk.items], chunk.values, chunk.user_ids, self.item_ids)
+        self.ratings.origin = chunk.origin
         if fresh:
             self.likelihood = Gaussian(self.settings, self.ratings)
         full: FullRatingsProblem = self.likelihood._problem(self.ratings, hold=True)

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import Sequences
-from natgrad.inference.moves import Birth, GroupComponents, settled
+from natgrad.inference.group_components import GroupComponents, settled
+from natgrad.inference.moves import Birth
 from natgrad.inference.problem import State
 from natgrad.models.clusters import centres_of, nearest_of, scaled_natural
 from natgrad.models.hmm.emissions import reordered, state_axes

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from natgrad.data.corpus import as_corpus, with_words
 from natgrad.data.held import HeldDocuments
-from natgrad.data.stream import as_stream
+from natgrad.data.stream import as_stream, origin_of_array
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.step_sizes import Step
@@ -24,7 +24,7 @@ from natgrad.inference.trace import Trace
 from natgrad.models.lda.files import LDAFiles, state_table
 from natgrad.models.lda.queries import TopicQueries
 from natgrad.models.lda.settings import LearnPriors
-from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown
+from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown, located
 from natgrad.models.lda.topics import tell_empty_topics
 from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from natgrad.posterior.export import Posterior, factors_of
@@ -53,7 +53,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
     ----------
     n_topics : int or "auto"
         How many topics; with "auto" it is found: topics are born, merged and deleted as the exact bound says, from one up to
-        ``max_topics`` (`finding K <finding-k.md>`_). The prior of the shares is then learned, an α for each topic.
+        ``max_topics`` (`finding K <finding-k.md>`_). Priors are then learned, an α for each topic, and β up to ``topic_prior``
+        unless ``learn_priors="doc"``.
     max_topics : int
         The most that "auto" may find.
     doc_prior : float or array [K]
@@ -197,7 +198,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         if stream is not None:
             fit_stream(self, stream, vocabulary, n_documents, keep, moves)
             return self
-        problem = self._problem(with_words(as_corpus(X, vocabulary)))
+        problem = self._problem(located(with_words(as_corpus(X, vocabulary)), X, origin_of_array(X)))
         self._optimise(
             problem,
             lambda: problem.start(int(self.seed)),
@@ -303,8 +304,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
             raise ValueError(
                 f"finish={self.finish!r} samples a given number of topics: give n_topics, or leave out finish"
             )
-        if method is None and len(problem.corpus.words) <= FEW_ENTRIES:
-            method = VB()  # a trial in batches would begin with the topics of the first of them
+        if method is None and problem.truncated and len(problem.corpus.words) <= FEW_ENTRIES:
+            method = VB()  # a few topics of few documents need no batches
         found = 'n_topics="auto"' if problem.truncated else ""
         return method, checked_moves((TopicComponents(problem),), keep, found)
 

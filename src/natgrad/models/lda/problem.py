@@ -22,7 +22,7 @@ import numpy.typing as npt
 from natgrad import special as sp
 from natgrad.data.corpus import Corpus
 from natgrad.families import Dirichlet
-from natgrad.inference.executors.threads import BroadcastArgument, Call, even_cuts
+from natgrad.inference.executors.threads import BroadcastArgument, Call, ShardSpec, even_cuts
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, Hyper, State
 from natgrad.inference.steppers.group_memory import rows_of
 from natgrad.kernels.lda import plain
@@ -30,7 +30,7 @@ from natgrad.kernels.lda.documents import LANES, row_products
 from natgrad.kernels.memory import aligned_empty
 from natgrad.kernels.small import is_little
 from natgrad.kernels.special import elog_columns, lgamma_columns
-from natgrad.models.lda.afresh import all_anew, begin_anew
+from natgrad.models.lda.afresh import ahead, all_anew, begin_anew, far_ahead
 from natgrad.models.lda.dirichlet_prior import best_concentrations, best_symmetric, log_prior, log_shares
 from natgrad.models.lda.empty_topics import EmptyTopics
 from natgrad.models.lda.parts import (
@@ -41,6 +41,7 @@ from natgrad.models.lda.parts import (
     View,
     infer_view,
     make_view,
+    shard_of,
     solve_shard,
     solve_view,
 )
@@ -92,7 +93,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
     """
 
     group_plate = "doc"
-    probes = (begin_anew, all_anew)
+    probes = (begin_anew, all_anew, far_ahead, ahead)
 
     def __init__(
         self,
@@ -108,9 +109,11 @@ class LDAProblem(EmptyTopics, GroupProblem):
         truncated: bool = False,
     ) -> None:
         self.learn, self.truncated = learn, truncated
-        if truncated:  # an empty topic is not lost, and what documents hold on to is left to moves
-            self.probes = ()  # type: ignore[assignment]
+        if truncated:  # documents one by one would be read with the empty topics, too
+            self.probes = (all_anew,)  # type: ignore[assignment]
         self.corpus, self.topic_prior, self.local = corpus, float(topic_prior), local or Local()
+        # One topic for all words would have a large β, at which no topic could be born.
+        self.most_beta = self.topic_prior if truncated else np.inf
         self.doc_prior = np.asarray(doc_prior, dtype=np.float64)
         self.n_topics, self.n_groups = len(self.doc_prior), len(corpus)
         self.local_limits = self.local.tol, self.local.limit
@@ -178,9 +181,11 @@ class LDAProblem(EmptyTopics, GroupProblem):
             alpha = alpha.copy()
             alpha[here] = (1.0 - rho) * alpha[here] + rho * best
         if "topic" in self.learn:
-            total, shift = float(state.mu["phi"][0].sum()), float(self.local.topics == "map")
-            beta = (1.0 - rho) * beta + rho * best_symmetric(beta, total, self.n_topics, self.corpus.n_words, shift)
-        return state._replace(hyper={"doc_prior": alpha, "topic_prior": beta})
+            elog, shift = np.asarray(state.mu["phi"][0])[self._told(messages)], float(self.local.topics == "map")
+            best_beta = best_symmetric(beta, float(elog.sum()), len(elog), self.corpus.n_words, shift)
+            beta = (1.0 - rho) * beta + rho * min(best_beta, self.most_beta)
+        after = state._replace(hyper={"doc_prior": alpha, "topic_prior": beta})
+        return self._at_prior(after, messages) if self.truncated and "topic" in self.learn else after
 
     def start(self, seed: int) -> State:
         """Topics near one another, each leaning towards a document of its own; where K is found, one topic for all words."""
@@ -247,7 +252,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
             view = self._view(groups, keep=warm)
             found = solve_view(view, self._topics(elog), self.local, start, warm, tol, limit)
         else:
-            found = self._solve_placed(elog, groups, start, (self.local, warm, tol, limit))
+            found = self._solve_placed(elog, groups, start, (self.local, warm, tol, limit, self._little))
         inner = np.empty(self.corpus.n_words)
         with threads_for(found.counts.size):
             row_products(found.counts, _by_word(elog), inner)
@@ -266,13 +271,13 @@ class LDAProblem(EmptyTopics, GroupProblem):
 
     # -- shards --
 
-    def shards(self, size: int) -> list[Corpus]:
+    def shards(self, size: int) -> list[Corpus | ShardSpec]:
         """The documents cut so that batches of this many have enough in each shard; a function of the data alone."""
         entries = len(self.corpus.words) * min(size, self.n_groups) // max(1, self.n_groups)
         least = max(PART, PART_PER_WORD * self.corpus.n_words)
         self._cuts = even_cuts(np.diff(self.corpus.start), max(1, entries // least))
         documents = replace(self.corpus, vocabulary=None)
-        return [documents.run(int(a), int(b)) for a, b in pairwise(self._cuts)]
+        return [shard_of(documents.run(int(a), int(b))) for a, b in pairwise(self._cuts)]
 
     def _solve_placed(self, elog: Floats, groups: Ints | None, start: Any, how: tuple[Any, ...]) -> PartResult:
         """The documents of a batch shard by shard, where the shards are; sums in the order of the shards."""
@@ -376,12 +381,17 @@ class LDAProblem(EmptyTopics, GroupProblem):
             self._weights_of = (elog, weights, top)
         return Topics(*self._weights_of[1:], self.doc_prior)
 
+    @property
+    def _little(self) -> bool:
+        """Whether NumPy computes documents: a matter of all of them, whoever has them."""
+        return bool(is_little(plain.work_of(len(self.corpus.words), self.n_topics)))
+
     def _view(self, groups: Ints | None, keep: bool) -> View:
         key = id(groups)
         if key in self._views and self._views[key][0] is groups:
             return self._views[key][1]
-        little = is_little(plain.work_of(len(self.corpus.words), self.n_topics))
-        view = make_view(self.corpus if groups is None else self.corpus.documents(groups), self.local.dtype, little)
+        corpus = self.corpus if groups is None else self.corpus.documents(groups)
+        view = make_view(corpus, self.local.dtype, self._little)
         # Batches of a fixed cut come again and again; those drawn anew do not.
         if keep or groups is None:
             self._views[key] = (groups, view)

@@ -23,7 +23,7 @@ __all__ = ["ChunkGroups", "chunked_problem"]
 Stats = tuple[Any, ...]
 Ints = npt.NDArray[np.int64]
 # Bytes of what chunks told that are remembered, for when rows come or go.
-TOLD = 2**28
+TOLD = 2**27
 
 
 class ChunkGroups(Chunked, GroupProblem):

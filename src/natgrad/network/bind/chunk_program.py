@@ -162,14 +162,14 @@ class ChunkProgram:
     ) -> Told:
         """What a chunk's rows tell some globals; with ``valued``, the terms that these do not touch, and entropies, too.
 
-        ``terms`` are those that speak, all of the rows by default.
+        ``terms`` are those that speak, all of the rows by default. Moments that nobody reads may be left out.
         """
         rows = self.rows if terms is None else terms
 
         def build() -> Callable[..., Any]:
             def function(before: Any, mu: Any, column: Any, known: Any) -> Any:
                 local, entropy = self.solved(self.windows.moments(before, known, self.on.xp), known)
-                here = {**self.windows.moments(mu, known, self.on.xp), **local}
+                here = {**self._blank(names, known), **self.windows.moments(mu, known, self.on.xp), **local}
                 parts = {
                     name: self.program.target(self.plan.blocks[name], here, known, rows, (), column) for name in names
                 }
@@ -186,6 +186,17 @@ class ChunkProgram:
         key = ("messages", names, column is not None, valued, rows)
         parts, total = self.call(key, build, before, mu, number, known)
         return _told({name: self.windows.trimmed(name, part, known) for name, part in parts.items()}, float(total))
+
+    def _blank(self, names: tuple[str, ...], known: Any) -> dict[str, Stats]:
+        """Zeros as large as what is told to some globals: of their own moments only the shapes are asked for."""
+        widths, found = self.windows.widths(known), {}
+        for name in names:
+            cut = {axis: widths[plate] for plate, axis in self.windows.axes.get(name, {}).items() if plate in widths}
+            shapes = self.plan.nodes[name].stat_shapes()
+            found[name] = tuple(
+                self.on.xp.zeros(tuple(cut.get(axis, size) for axis, size in enumerate(shape))) for shape in shapes
+            )
+        return found
 
     def sampled(self, known: Mapping[str, Any], mu: Moments, name: str, sample: Sampled, column: int | None) -> Told:
         """What some elements of a term of rows tell a global."""

@@ -8,6 +8,7 @@ A value is a number, an array, a list, or an object with one of the keys below; 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ from natgrad.network.language.nodes import Node
 from natgrad.network.language.operators import _Diag, _Dot, _Product, _Sum, _Transformed
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.process import GaussianProcess
-from natgrad.network.language.robust import Laplace, StudentT
+from natgrad.network.language.rates import Part, RateSum
+from natgrad.network.language.robust import Laplace, StudentT, TruncatedNormal
 from natgrad.network.language.scales import GammaShape, HalfNormal
 from natgrad.network.language.simplex import Beta, HalfCauchy, StickBreaking
 from natgrad.network.language.tables import Choice, Known, Table
@@ -42,7 +44,7 @@ KINDS: dict[str, Any] = {
 # Nodes whose slots, size and data are all that they were declared with; others stand in a file where they have columns.
 PLAIN = (
     Bernoulli, Beta, Binomial, Categorical, Dirichlet, Exponential, Gamma, GammaShape, HalfCauchy, HalfNormal, Laplace,
-    MarkovChain, Multinomial, MultivariateNormal, Normal, Poisson, StickBreaking, StudentT, Wishart,
+    MarkovChain, Multinomial, MultivariateNormal, Normal, Poisson, StickBreaking, StudentT, TruncatedNormal, Wishart,
 )  # fmt: skip
 SIZED = (Dirichlet, MultivariateNormal, StickBreaking, Wishart)
 # A file that says more than this was not written by us.
@@ -106,6 +108,8 @@ def _made(node: Node) -> dict[str, Any]:
         options["size"] = node.size
     if isinstance(node, Multinomial):
         options["trials"] = node._trials
+    if isinstance(node, TruncatedNormal):
+        options |= {"lower": node.lower, "upper": node.upper}
     family: Any = node.family
     if isinstance(node, MarkovChain) and family.lengths is not None:
         options["lengths"] = np.array(family.lengths)
@@ -162,6 +166,8 @@ def _expression(value: Any) -> Any:
         for part in value.parts[1:]:
             total = _call("add", total, _value(part))
         return total
+    if isinstance(value, RateSum):
+        return reduce(lambda total, part: _call("add", total, part), map(_rate, value.parts))
     if isinstance(value, _Product):
         return _call("multiply", _value(value.left), _value(value.right))
     if isinstance(value, _Dot):
@@ -176,6 +182,13 @@ def _expression(value: Any) -> Any:
     if isinstance(value, BlockDiagonal):
         return _call("block_diag", *(_value(part) for part in value.parts))
     raise TypeError(f"{value} of a declaration cannot be kept in a file")
+
+
+def _rate(part: Part) -> Any:
+    if part.right is None:
+        return _value(part.left)
+    found = _call("dot", _value(part.left), _value(part.right))
+    return found if part.over is None else {**found, "options": {"over": {"plate": part.over.name}}}
 
 
 def _call(name: str, *arguments: Any) -> dict[str, Any]:
@@ -316,6 +329,8 @@ class _Reader:
             if values.dtype.kind not in "iu":
                 refuse(f"{where} in the declaration", "has an index that is not of whole numbers")
             plates = entry.get("plates")
+            if values.ndim == 0:
+                return int(values)
             return values if plates is None else Index(values.astype(np.int64), tuple(map(str, plates)))
         return self.value(entry, where, depth)
 

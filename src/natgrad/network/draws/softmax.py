@@ -43,16 +43,18 @@ def exact_softmax(plan: Plan) -> Plan:
         assert isinstance(node, Categorical)
         _refuse_what_is_not_apart(node)
         twin = node.class_by_class()
-        twins[node.name] = twin
-        for auxiliary in twin.parents():
-            if auxiliary.is_auxiliary:
-                twins[auxiliary.name] = auxiliary
+        twins |= {node.name: twin, **{aux.name: aux for aux in _auxiliaries_of(twin)}}
     nodes: list[Node] = []
     for name, node in plan.nodes.items():
         if name in twins and isinstance(node, Categorical):
             nodes.append(twins[f"{name}.offset"])
         nodes.append(twins.get(name, node))
     return make_plan(nodes, origins=plan.origins)
+
+
+def _auxiliaries_of(leaf: Categorical) -> list[Node]:
+    """Weights and offset of a softmax that is written class by class."""
+    return [aux for name in ("omega", "offset") if isinstance(aux := leaf.parameters[name], Node)]
 
 
 def _refuse_what_is_not_apart(node: Categorical) -> None:
@@ -82,7 +84,7 @@ class ClassWeights:
 
     def __init__(self, problem: NetworkProblem, node: Categorical) -> None:
         self.scores: Any = node.parameters["softmax"]
-        self.omega, self.offset = f"{node.name}.omega", f"{node.name}.offset"
+        self.omega, self.offset = (aux.name for aux in _auxiliaries_of(node))
         self.readers = frozenset(a.node.name for a in self.scores.accesses() if a.node.name in problem.blocks)
         self.chains = next(iter(problem.blocks.values())).shape[0]
         self.origins = {name: problem.plan.origins.get(name, 0.0) for name in self.readers}

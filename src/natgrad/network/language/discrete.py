@@ -139,7 +139,7 @@ class Categorical(Node):
         twin = copy.copy(self)
         twin.__dict__.pop("_declared", None)
         scores = self.parameters["softmax"]
-        assert isinstance(scores, Stacked)
+        assert isinstance(scores, Stacked)  # what is refused elsewhere
         plates = (*self.plates, scores.plate)
         present = np.broadcast_to(self._present()[..., None], tuple(plate.size for plate in plates))
         twin.is_bounded, twin.is_by_class = False, True

@@ -9,7 +9,7 @@ multi-linear in the expectations of the neighbours).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Union
 
@@ -49,7 +49,14 @@ Bind = dict[str, Label]
 Read = tuple[str, tuple[Any, ...]]
 
 
-class Expression(Refusals):
+class _Nominal(ABCMeta):
+    """What an expression is, is what it inherits from: asked many times, the first time of each class too."""
+
+    __instancecheck__ = type.__instancecheck__
+    __subclasscheck__ = type.__subclasscheck__
+
+
+class Expression(Refusals, metaclass=_Nominal):
     """Something with expected statistics. ``kind`` says which, ``size`` the length of its event axis (if any)."""
 
     kind: Kind
@@ -139,7 +146,7 @@ class Expression(Refusals):
         raise TypeError(f"{self} cannot be indexed: index the nodes inside it instead, as in a[i] + b[j]")
 
 
-class Untyped(ABC):
+class Untyped(metaclass=_Nominal):
     """Known numbers that take their kind from the place where they stand, as plain arrays do."""
 
     # Whether they are known only when there is a table (`columns.py`): its own operators then record what is done.

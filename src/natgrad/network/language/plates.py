@@ -41,6 +41,8 @@ class Plate:
 
     # Whether its elements are some of many, which come in chunks: in one of them all may be missing.
     is_part: bool = False
+    # Nodes that miss values in some of these chunks: they have a mask in all of them.
+    masked: frozenset[str] = frozenset()
 
     def __init__(self, name: str, size: int | None = None, weight: Any = None, *, grow: bool = False) -> None:
         if not isinstance(name, str) or not name:

@@ -15,8 +15,8 @@ from natgrad.inference.problem import State
 from natgrad.inference.schema import check, either, record, refuse
 from natgrad.inference.steppers.group_memory import BatchMemory, GroupMemory
 from natgrad.inference.trace import Stop, Trace
-from natgrad.network.compile.joint_factors import Member
 from natgrad.network.results.fit import Settings
+from natgrad.network.results.members import check_member, members_of
 from natgrad.network.results.records import FormerMemory
 from natgrad.network.results.saved import SavedFit
 from natgrad.posterior.factor import Factor
@@ -39,7 +39,6 @@ FIT: dict[str, Any] = {
     "declaration?": dict,
     "members?": dict,
 }
-MEMBER = {"joint": "text", "begin": "whole", "size": "none | natural"}
 
 
 def saved_fit(content: Any) -> SavedFit:
@@ -51,7 +50,7 @@ def saved_fit(content: Any) -> SavedFit:
         from natgrad.network.bind.saving import binding_from_data
 
         binding = binding_from_data(declaration, content["factors"])
-    members = {name: Member(**entry) for name, entry in content.pop("members", {}).items()}
+    members = members_of(content.pop("members", {}), content["factors"])
     auxiliary = tuple(content.get("auxiliary", ()))
     return SavedFit(**{**content, "auxiliary": auxiliary}, binding=binding, members=members)
 
@@ -78,33 +77,24 @@ def check_fit(content: Any) -> None:
         _check_seen(factor, plates, f"factors[{name!r}]")
         blocks[name] = factor.family, shapes
     for name, entry in content.get("members", {}).items():
-        _check_member(name, entry, content["factors"])
+        check_member(name, entry, content["factors"])
     check(content["state"], state_table(blocks), where="state")
     for name, factor in content["factors"].items():
         if not all(map(np.array_equal, factor.lam, content["state"].lam[name])):
             refuse(f"factors[{name!r}]", "is not that of the state")
 
 
-def _check_member(name: Any, entry: Any, factors: Mapping[str, Factor]) -> None:
-    """A node that shares a factor with others is a part of a vector that is there."""
-    check(name, "text", where="the name of a node")
-    check(entry, MEMBER, where=f"members[{name!r}]")
-    joint = factors.get(entry["joint"])
-    if name in factors or joint is None or joint.family.name != "MultivariateNormal":
-        refuse(f"members[{name!r}]", "is no part of a factor")
-    if entry["begin"] + (entry["size"] or 1) > np.shape(joint.lam[0])[-1]:
-        refuse(f"members[{name!r}]", f"lies outside the factor {entry['joint']!r}")
-
-
 def _check_origin(factor: Factor, where: str) -> None:
     """A location is measured from a point of its own kind."""
     if factor.origin is None:
         return
-    if factor.family.name not in ("Normal", "MultivariateNormal"):
+    if factor.family.name not in ("Normal", "MultivariateNormal", "GaussianGamma", "NormalWishart"):
         refuse(where, f"is a {factor.family.name}, which is measured from zero")
     check(factor.origin, f"real {list(np.shape(factor.origin))} in [-1e300, 1e300]", where=f"{where}.origin")
     shape = np.shape(factor.lam[0])
-    if np.broadcast_shapes(np.shape(factor.origin), shape) != shape:
+    if factor.family.event_ndim > np.ndim(factor.origin) or (
+        np.broadcast_shapes(np.shape(factor.family.location(factor.origin)), shape) != shape
+    ):
         refuse(where, f"is measured from a point of shape {list(np.shape(factor.origin))}, and has shape {list(shape)}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -317,7 +317,7 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
             "stop": self.stop,
             "settings": self.settings,
             "elbo": self.elbo,
-            "members": {name: asdict(member) for name, member in self.problem.plan.members.items()},
+            "members": {name: member.saved() for name, member in self.problem.plan.members.items()},
         }
         if self.binding is not None:
             try:

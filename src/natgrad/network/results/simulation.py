@@ -68,7 +68,7 @@ class SimulationMixin:
         return again.with_joint(self._joint)
 
     def with_joint(self, joint: Any) -> Network:
-        """The same network and data with other joint factors: groups of nodes, "auto" or None, as in `Network`."""
+        """The same network and data with other joint factors: groups of nodes, "auto", "full" or None, as in `Network`."""
         again = copy.copy(self)
         again.__dict__.pop("_plan", None)
         again.__dict__.update(_joint=checked_joint(joint, self.nodes), _problems={}, _choices={})
