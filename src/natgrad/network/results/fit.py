@@ -106,6 +106,18 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
             seen, values = seen_values(node)
         return Factor(name, block.family, block.plates, lam, block.origin, seen, values, self._labels)
 
+    if not TYPE_CHECKING:  # who checks types must see that there is no such thing
+
+        def __getattr__(self, name: str) -> Any:
+            if not name.startswith("_") and "problem" in self.__dict__:
+                if name in self:
+                    raise AttributeError(f"a fit has no {name}: fit[{name!r}] is the factor of that node")
+                if hasattr(Factor, name):
+                    raise AttributeError(
+                        f"a fit has no {name}: each node has, as in fit[{next(iter(self), 'x')!r}].{name}"
+                    )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def __iter__(self) -> Iterator[str]:
         plan = self.problem.plan
         for name in self.problem.blocks:
@@ -240,12 +252,17 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         >>> print(f"{fit['a'].std():.4f} {lr['a'].std():.4f} {lr.correlation('a', 'b'):.4f}")
         0.4472 0.7454 -0.8000
         """
-        from natgrad.network.results.response import linearised
+        from natgrad.network.results.response import linearised, linearised_chunks
         from natgrad.posterior.response.result import LinearResponse
 
-        self._refuse_chunks("linear_response")
+        chunked = self.binding is not None and self.binding.chunk_rows is not None
         chosen = None if names is None else [self[name].name for name in names]
-        at, factors = linearised(self.problem, self.state, self.settings.order), {name: self[name] for name in self}
+        at = (
+            linearised_chunks(self.problem, self.state)
+            if chunked
+            else linearised(self.problem, self.state, self.settings.order)
+        )
+        factors = {name: self[name] for name in self}
         found = LinearResponse(
             at, factors, chosen, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed
         )
