@@ -33,7 +33,8 @@ help:
 	@echo "make gallery draw the pictures of the gallery"
 	@echo "make clean   remove what the other targets made"
 
-demo: $(VENV)/.dev
+# Without the tools, unless they are there: half of the set-up.
+demo: $(if $(wildcard $(VENV)/.dev),,$(VENV)/.base)
 	@$(BIN)/python -m natgrad.demo
 
 # Two cores are never idle: the types are checked beside everything else, and the kernels are compiled in two halves before the
@@ -96,6 +97,11 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("natgrad needs Python 3.11 or newer, got " + sys.version.split()[0] + ": call PYTHON=python3.12 make ..." if sys.version_info < (3, 11) else 0)'
 	@echo "making $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml | $(BIN)/python
+	@echo "installing natgrad into $(VENV)"
+	@$(PIP) install --editable .
+	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "installing natgrad and its tools into $(VENV)"
