@@ -69,7 +69,8 @@ def split_options(options: FitOptions) -> tuple[tuple[Callback, ...], Checkpoint
 def all_or_nothing(method: Callable[P, T]) -> Callable[P, T]:
     """Have a method of an estimator done as a whole: whatever ends it early, Ctrl-C too, leaves the estimator as it was.
 
-    What a fit sets is replaced, never changed in place, so the attributes that were there are enough.
+    What a fit sets is replaced, never changed in place, so the attributes that were there are enough. One that stopped at a limit
+    before it converged is warned of afterwards, so that it is there even if warnings are errors.
     """
 
     @functools.wraps(method)
