@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -199,7 +199,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         item_features: Any = None,
         n_users: float | None = None,
         **keep: Unpack[FitOptions],
-    ) -> MatrixFactorization:
+    ) -> Self:
         """Fit to ratings.
 
         Parameters
@@ -233,7 +233,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         return self
 
     @all_or_nothing
-    def partial_fit(self, X: Any, y: None = None) -> MatrixFactorization:
+    def partial_fit(self, X: Any, y: None = None) -> Self:
         """Fit to more ratings, by a few sweeps over these and all that came before.
 
         New users and items may appear; a pair that comes again has its new rating. Earlier ratings are kept (16 bytes each), so
@@ -260,7 +260,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
     @all_or_nothing
     def continue_fit(
         self, max_steps: int | None = None, *, max_messages: int | None = None, max_seconds: float | None = None
-    ) -> MatrixFactorization:
+    ) -> Self:
         """Go on from where the last fit ended, on the same ratings; the trace continues.
 
         The limits are those of the additional run, by default the ones of the estimator.
@@ -288,7 +288,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         kind, state = matched_state(self._kind, self.result_.state, self.posterior_, old, ratings, int(self.seed))
         self._optimise(kind, ratings, state, Trace())
 
-    def fold_in(self, X: Any) -> MatrixFactorization:
+    def fold_in(self, X: Any) -> Self:
         """A copy of the model that knows more users, or more ratings of known ones; the items stay as they are.
 
         Only the vectors of these users are fitted: milliseconds, not a new fit. Items must be known.

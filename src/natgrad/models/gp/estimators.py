@@ -8,7 +8,7 @@ Hensman, Fusi and Lawrence (2013). The loop, the natural steps and the guard are
 
 from __future__ import annotations
 
-from typing import Any, Literal, Unpack, final
+from typing import Any, Literal, Self, Unpack, final
 
 import numpy as np
 import numpy.typing as npt
@@ -134,7 +134,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         self.verbose = verbose
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any = None, **keep: Unpack[FitOptions]) -> SparseGPRegressor:
+    def fit(self, X: Any, y: Any = None, **keep: Unpack[FitOptions]) -> Self:
         """Fit to rows.
 
         Parameters
@@ -148,7 +148,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         return self
 
     @all_or_nothing
-    def partial_fit(self, X: Any, y: Any, *, n_total: float | None = None) -> SparseGPRegressor:
+    def partial_fit(self, X: Any, y: Any, *, n_total: float | None = None) -> Self:
         """Steps on the rows of a stream; the first chunk sets the scales and the inducing inputs.
 
         Parameters
@@ -320,7 +320,7 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         self.verbose = verbose
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any = None, **keep: Unpack[FitOptions]) -> SparseGPClassifier:
+    def fit(self, X: Any, y: Any = None, **keep: Unpack[FitOptions]) -> Self:
         """Fit to rows [N, D] and classes [N]; in Parquet files and iterators of (X, y) the classes are numbers.
 
         ``checkpoint``, ``every``, ``resume`` and ``callbacks`` are those of ``Network.fit``.
@@ -329,7 +329,7 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
         return self
 
     @all_or_nothing
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, *, n_total: float | None = None) -> SparseGPClassifier:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, *, n_total: float | None = None) -> Self:
         """Steps on the rows of a stream; ``classes`` lists all of them at the first call."""
         self._partial(self._read(X, y, not hasattr(self, "_state"), classes), Bernoulli(), False, n_total)
         return self

@@ -9,7 +9,7 @@ guard are those of every network; `natgrad.models.lda.problem` has the kernels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -179,7 +179,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
     def fit(
         self, X: Any, y: None = None, *, vocabulary: Sequence[Any] | None = None, n_documents: float | None = None,
         moves: Literal["keep"] | None = None, **keep: Unpack[FitOptions],
-    ) -> LDA:  # fmt: skip
+    ) -> Self:  # fmt: skip
         """Fit to documents.
 
         Parameters
@@ -213,7 +213,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
     continue_ = OldName("continue_fit")
 
     @all_or_nothing
-    def continue_fit(self, X: Any, max_passes: int | None = None) -> LDA:
+    def continue_fit(self, X: Any, max_passes: int | None = None) -> Self:
         """Go on from where the last fit ended, on the same documents; the trace continues."""
         self._check_fitted()
         problem = self._problem(as_corpus(X, self._names, len(self.vocabulary_)), found=True)
@@ -230,7 +230,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         *,
         vocabulary: Sequence[Any] | None = None,
         n_documents: float | None = None,
-    ) -> LDA:
+    ) -> Self:
         """One step from the documents of a stream: λ ← (1 − ρ) λ + ρ (η̃ + scale · counts).
 
         Parameters
@@ -243,7 +243,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         """
         corpus = arriving(X, vocabulary, *self._words())
         if not hasattr(self, "_state") and self.n_topics == "auto":  # the number is found in the first documents
-            return cast("LDA", self._begun_with(self.fit(corpus)))
+            return cast("Self", self._begun_with(self.fit(corpus)))
         seen = getattr(self, "n_documents_seen_", 0) + len(corpus)
         problem = self._problem(corpus, float(max(seen, n_documents or 0)), found=hasattr(self, "_state"))
         state = grown(problem, self._resumed(problem)) if hasattr(self, "_state") else problem.start(int(self.seed))
