@@ -178,6 +178,14 @@ class Stop:
     message: str = field(default="")
     ran_out: bool = field(default=False, compare=False, repr=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The reason by its name: libraries such as skops rebuild objects from their state, and no enumeration."""
+        return {"reason": self.reason.name, "message": self.message, "ran_out": self.ran_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in {**state, "reason": Reason[state["reason"]]}.items():
+            object.__setattr__(self, name, value)
+
     @property
     def converged(self) -> bool:
         """Whether the run ended because less than the tolerance was left to gain."""
