@@ -75,6 +75,28 @@ def regression() -> ng.Network:
     )
 
 
+TABLE = {"shop": np.array(["a", "b", "c", "d"])[np.arange(40) % 4], "x": ROWS[:, 0], "y": TARGET}
+
+
+def by_table() -> ng.Network:
+    """A declaration with columns: its file holds the declaration."""
+    row, shop = ng.Plate("row"), ng.Plate("shop")
+    effect = ng.Normal("effect", ng.Normal("base", 0.0, 0.1), ng.Gamma("spread", 1.0, 1.0), plate=shop)
+    z = ng.Categorical("z", ng.Dirichlet("share", 1.0, size=2), plate=row)
+    mean = effect[ng.Column("shop")] + 2.0 * ng.Column("x") + ng.table([-1.0, 1.0])[z]
+    return ng.Network(ng.Normal("y", mean, ng.Gamma("tau", 1.0, 1.0), plate=row, observed=ng.Column("y")))
+
+
+def use_table(saved: Any) -> None:
+    repr(saved)
+    for name in saved:
+        saved[name].mean(), saved[name].frame()
+    len(saved.trace["elbo"]), str(saved.stop)
+    found = saved.predict({"shop": ["a", "d", "new"], "x": [0.1, 0.2, 0.3]})
+    for name in found:
+        assert np.shape(found[name].sample(0, 2))[-1] == 3
+
+
 class Case(NamedTuple):
     """``fit(**keep)`` makes a fitted model, and ``use`` does all that may be done with a loaded one."""
 
@@ -243,6 +265,7 @@ CASES = {
     ),
     "chains": Case(lambda **keep: chains().fit(max_steps=5, tol=0, **keep), use_fit(chains)),
     "regression": Case(lambda **keep: regression().fit(max_steps=5, tol=0, **keep), use_fit(regression)),
+    "table": Case(lambda **keep: by_table().fit(TABLE, max_steps=5, tol=0, **keep), use_table),
     "GaussianHMM, tied": hmm(ng.GaussianHMM, SERIES, covariance="tied"),
     "GaussianHMM, spherical": hmm(ng.GaussianHMM, SERIES, covariance="spherical"),
 }  # fmt: skip
