@@ -213,7 +213,7 @@ def test_everything_that_shows_or_takes_values_is_in_the_units_of_the_data(tmp_p
     # Other data: the same posterior, measured from elsewhere; the fit goes on from there.
     other = saved.attach(far(values + 1e7 + 50.0))
     assert other["mu"].mean() == pytest.approx(mean, abs=1e-7)
-    assert other.continue_().predictive("y").mean()[0] == pytest.approx(1e7 + 50 + values.mean(), abs=1e-6)
+    assert other.continue_fit().predictive("y").mean()[0] == pytest.approx(1e7 + 50 + values.mean(), abs=1e-6)
 
 
 def test_components_that_differ_in_a_small_unit_are_not_taken_for_equal() -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "PartResult",
     "Topics",
     "View",
+    "by_word",
     "infer_view",
     "make_view",
     "shard_of",
@@ -187,3 +188,8 @@ def solve_shard(
     place[words] = np.arange(len(words), dtype=np.int32)
     numbered = Corpus(np.require(part.start, requirements="A"), place[part.words], part.counts, len(words))
     return solve_view(make_view(numbered, local.dtype, little), topics, local, start, warm, tol, limit)
+
+
+def by_word(array: Any) -> Floats:
+    """[K, V] as contiguous [V, K]: a view of an array that lies word after word, otherwise a copy."""
+    return np.ascontiguousarray(np.asarray(array).T)
