@@ -31,6 +31,16 @@ def test_a_loaded_fit_predicts_as_the_fit_did(name: str, tmp_path: Path) -> None
         assert again[node].frame().equals(fit[node].frame())
 
 
+def test_a_fit_of_sequences_is_loaded(tmp_path: Path) -> None:
+    """The factor of a path has no plate of times, which its node has."""
+    case = CASES["sequences"]()
+    fit = case.columns.fit(case.table, init=case.init, **FIT)
+    fit.save(tmp_path / "model.natgrad")
+    again = ng.load(tmp_path / "model.natgrad")
+    for node in fit:
+        np.testing.assert_array_equal(again[node].mean(), fit[node].mean())
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_declaration_is_data_and_back(name: str) -> None:
     case = CASES[name]()

@@ -47,7 +47,9 @@ def binding_from_data(data: Any, factors: Mapping[str, Factor]) -> Binding:
                     f"has {len(domain.levels[plate])} levels, and {factor.name!r} has {size} of them",
                 )
         node = template.nodes.get(factor.name)
-        if node is not None and tuple(plate.name for plate in node.plates) != factor.plates:
+        declared = () if node is None else tuple(plate.name for plate in node.plates)
+        # A path is one element: its time is no plate of its factor.
+        if node is not None and declared[: len(factor.plates)] != factor.plates:
             refuse(f"factors[{factor.name!r}]", "is on other plates than the node that is declared")
     if not template.observed():
         refuse("the declaration", "observes no column")
