@@ -48,6 +48,55 @@ def mixture() -> ng.Network:
     return ng.Network(ng.Normal("x", mu[z], 1.0, plate=n, observed=SERIES[:, 0]))
 
 
+def chains() -> ng.Network:
+    """A path of vectors and a path of states, with what they choose from."""
+    time, state = ng.Plate("time", 12), ng.Plate("state", 2)
+    path = ng.GaussianChain("path", np.zeros(2), np.eye(2), 0.7 * np.eye(2), np.eye(2), plate=time)
+    rows = ng.Dirichlet("rows", 1.0, size=2, plate=state)
+    z = ng.MarkovChain("z", ng.Dirichlet("first", 1.0, size=2), rows, plate=time)
+    mu = ng.Normal("mu", 0.0, 0.1, plate=state)
+    return ng.Network(
+        ng.Normal("x", ng.dot(path, np.ones((12, 2))), ng.Gamma("tau", 1.0, 1.0), plate=time, observed=TARGET[:12]),
+        ng.Normal("y", mu[z], 1.0, plate=time, observed=3.0 * (np.arange(12) // 4 % 2) + TARGET[:12]),
+    )
+
+
+def regression() -> ng.Network:
+    """Scalars that share a factor, a vector, leaves with variables of their own, sticks and summed rates."""
+    row = ng.Plate("n", 40)
+    base, slope = ng.Normal("base", 0.0, 0.1), ng.Normal("slope", 0.0, 0.1)
+    w = ng.MultivariateNormal("w", np.zeros(2), ng.Wishart("matrix", 3.0, np.eye(2)))
+    x, counts = ROWS[:, 0], np.arange(40) % 4
+    return ng.Network(
+        ng.StudentT("t", base + x * slope, ng.Gamma("tau", 1.0, 1.0), df=4.0, plate=row, observed=TARGET),
+        ng.Bernoulli("b", logit=base + ng.dot(np.column_stack([x, x**2]), w), plate=row, observed=(TARGET > 0) * 1.0),
+        ng.Poisson("p", ng.Gamma("one", 1.0, 1.0) + ng.Gamma("other", 1.0, 1.0), plate=row, observed=counts),
+        ng.Categorical("c", ng.StickBreaking("sticks", 1.0, size=4), plate=row, observed=counts),
+    )
+
+
+TABLE = {"shop": np.array(["a", "b", "c", "d"])[np.arange(40) % 4], "x": ROWS[:, 0], "y": TARGET}
+
+
+def by_table() -> ng.Network:
+    """A declaration with columns: its file holds the declaration."""
+    row, shop = ng.Plate("row"), ng.Plate("shop")
+    effect = ng.Normal("effect", ng.Normal("base", 0.0, 0.1), ng.Gamma("spread", 1.0, 1.0), plate=shop)
+    z = ng.Categorical("z", ng.Dirichlet("share", 1.0, size=2), plate=row)
+    mean = effect[ng.Column("shop")] + 2.0 * ng.Column("x") + ng.table([-1.0, 1.0])[z]
+    return ng.Network(ng.Normal("y", mean, ng.Gamma("tau", 1.0, 1.0), plate=row, observed=ng.Column("y")))
+
+
+def use_table(saved: Any) -> None:
+    repr(saved)
+    for name in saved:
+        saved[name].mean(), saved[name].frame()
+    len(saved.trace["elbo"]), str(saved.stop)
+    found = saved.predict({"shop": ["a", "d", "new"], "x": [0.1, 0.2, 0.3]})
+    for name in found:
+        assert np.shape(found[name].sample(0, 2))[-1] == 3
+
+
 class Case(NamedTuple):
     """``fit(**keep)`` makes a fitted model, and ``use`` does all that may be done with a loaded one."""
 
@@ -214,12 +263,17 @@ CASES = {
         ),
         use_fit(mixture),
     ),
+    "chains": Case(lambda **keep: chains().fit(max_steps=5, tol=0, **keep), use_fit(chains)),
+    "regression": Case(lambda **keep: regression().fit(max_steps=5, tol=0, **keep), use_fit(regression)),
+    "table": Case(lambda **keep: by_table().fit(TABLE, max_steps=5, tol=0, **keep), use_table),
+    "GaussianHMM, tied": hmm(ng.GaussianHMM, SERIES, covariance="tied"),
+    "GaussianHMM, spherical": hmm(ng.GaussianHMM, SERIES, covariance="spherical"),
 }  # fmt: skip
 # Checkpoints: the run is stopped before its end, and goes on from the forged file.
 RUNS = [
     "LDA", "LDA, learned priors", "ratings", "ratings, messages", "ratings, guarded", "likes alone", "counts", "GaussianHMM",
     "CategoricalHMM", "GaussianMixture, full", "GaussianMixture, batches",
-    "SparseGPRegressor", "SparseGPClassifier", "network", "mixture",
+    "SparseGPRegressor", "SparseGPClassifier", "network", "mixture", "chains", "regression",
 ]  # fmt: skip
 CHECKPOINT = "checkpoint of "
 ALL = [*CASES, *(f"{CHECKPOINT}{name}" for name in RUNS)]

@@ -1,6 +1,7 @@
 """Files of fits to tables: the declaration comes back as data, predicts without its program, and forged ones are refused."""
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,16 @@ def test_a_loaded_fit_predicts_as_the_fit_did(name: str, tmp_path: Path) -> None
         assert np.array_equal(one[node].sample(0, 3), other[node].sample(0, 3))
     for node in fit:
         assert again[node].frame().equals(fit[node].frame())
+
+
+def test_a_fit_of_sequences_is_loaded(tmp_path: Path) -> None:
+    """The factor of a path has no plate of times, which its node has."""
+    case = CASES["sequences"]()
+    fit = case.columns.fit(case.table, init=case.init, **FIT)
+    fit.save(tmp_path / "model.natgrad")
+    again = ng.load(tmp_path / "model.natgrad")
+    for node in fit:
+        np.testing.assert_array_equal(again[node].mean(), fit[node].mean())
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -142,3 +153,38 @@ def test_a_file_of_this_schema_goes_on_predicting() -> None:
     np.testing.assert_allclose(found.std(), [1.2113745894236467, 1.7141728277464572], rtol=1e-9)
     more = saved.update({"userId": ["bob"], "movieId": [12], "stars": [1.0]}, verbose=False)
     assert more.predict({"userId": ["bob"], "movieId": [12]})["r"].mean()[0] > found.mean()[0]
+
+
+def _without_probs(data: Any) -> None:
+    next(node for node in data["network"]["nodes"] if node["name"] == "z")["options"].pop("probs")
+
+
+def _unobserved(data: Any) -> None:
+    next(node for node in data["network"]["nodes"] if node["name"] == "y")["options"]["observed"] = 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"), [(_without_probs, "cannot be made.*one of probs"), (_unobserved, "observes no column")]
+)
+def test_a_declaration_that_nobody_could_have_made_is_refused_when_it_is_loaded(change: Any, words: str) -> None:
+    """Both were loaded, and failed with a bare error when rows were predicted."""
+    row = ng.Plate("row")
+    z = ng.Categorical("z", ng.Dirichlet("share", 1.0, size=2), plate=row)
+    mean = ng.Normal("mu", 0.0, 0.1, plate=ng.Plate("k", 2))[z] + ng.Column("x")
+    fit = ng.Network(ng.Normal("y", mean, 1.0, plate=row, observed=ng.Column("y"))).fit(
+        {"x": [0.0, 1.0, 2.0], "y": [0.3, -2.0, 4.0]}, **FIT
+    )
+    data, factors = copy.deepcopy(binding_to_data(fit.binding)), {name: fit[name] for name in fit}
+    binding_from_data(data, factors)
+    change(data)
+    with pytest.raises(Misfit, match=words):
+        binding_from_data(data, factors)
+
+
+def test_factors_are_on_the_plates_of_their_nodes() -> None:
+    case = factorisation()
+    fit = case.columns.fit(case.table, init="random", **FIT)
+    data, factors = binding_to_data(fit.binding), {name: fit[name] for name in fit}
+    name = next(name for name, factor in factors.items() if factor.plates)
+    with pytest.raises(Misfit, match="is on other plates"):
+        binding_from_data(data, {**factors, name: replace(factors[name], plates=("elsewhere",))})

@@ -15,7 +15,7 @@ from natgrad.network.bind.tables import Table
 from natgrad.network.bind.template import Template
 from natgrad.network.language.binary import Binomial
 from natgrad.network.language.censoring import censored
-from natgrad.network.language.columns import LONGEST, Column, Columns, Recorded, RecordedNode
+from natgrad.network.language.columns import LONGEST, Column, Columns, Recorded, RecordedNode, walk
 from natgrad.network.language.counts import NegativeBinomial
 from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.expressions import Expression
@@ -28,7 +28,7 @@ from natgrad.network.language.robust import LogNormal, Ordinal
 from natgrad.network.language.tables import table as table_of
 from natgrad.network.language.vectors import concatenate, sum_over
 
-__all__ = ["FUNCTIONS", "Domain", "build_nodes"]
+__all__ = ["FUNCTIONS", "Domain", "build_nodes", "check_makes"]
 
 Array = npt.NDArray[Any]
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -54,6 +54,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 # Kinds of nodes that are nothing without data, and a value that each may have; with a link, all are such.
 STAND_IN: dict[Any, float] = {Binomial: 0.0, LogNormal: 1.0, Multinomial: 0.0, NegativeBinomial: 0.0, Ordinal: 0.0}
 LINKS = frozenset({"logit", "logits", "probit", "softmax"})
+
+
+# Of whole numbers; what is larger is no float, or no size.
+MOST = 2**63
 
 
 class Domain(NamedTuple):
@@ -103,6 +107,29 @@ def build_nodes(
         frozenset(masked),
     )
     return {name: builder.node(node) for name, node in template.nodes.items() if only is None or name in only}
+
+
+def check_makes(template: Template, domain: Domain) -> None:
+    """Make all that reads no column, on plates of one row; an error of a node or an operator is one of the declaration."""
+    rows = dict.fromkeys((*template.tables, *template.row_plates.values()), Table({"row": np.zeros(1)}, "one row"))
+    builder = _Builder(
+        template, rows, domain, {}, frozenset(), dict.fromkeys(rows), frozenset(), frozenset()
+    )  # fmt: skip
+    reading = {use.node for use in template.uses}
+    parts = (part for node in template.nodes.values() for part in walk(tuple(node.options.values()), inside=False))
+    if any(isinstance(part, int) and abs(part) > MOST for part in parts):
+        raise ValueError("it has a whole number of more than 19 digits")
+    for node in template.nodes.values():  # parents come first
+        whole = node.name not in reading
+        for part in [node] if whole else walk(tuple(node.options.values()), inside=False):
+            inside = list(walk(tuple(node.options.values()) if whole else part, inside=False))
+            known = all(entry.name in builder.made for entry in inside if isinstance(entry, RecordedNode))
+            if not known or any(isinstance(entry, (Column, Columns)) for entry in inside):
+                continue
+            if whole:
+                builder.node(node)
+            elif isinstance(part, Recorded):
+                builder._value(node, part, "number")
 
 
 class _Builder:

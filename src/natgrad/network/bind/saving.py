@@ -9,7 +9,7 @@ import numpy as np
 
 from natgrad.inference.schema import check, refuse
 from natgrad.network.bind.bound import Binding
-from natgrad.network.bind.build import Domain
+from natgrad.network.bind.build import Domain, check_makes
 from natgrad.network.bind.declaration import from_data, to_data
 from natgrad.network.bind.levels import Levels
 from natgrad.posterior.factor import Factor
@@ -46,6 +46,17 @@ def binding_from_data(data: Any, factors: Mapping[str, Factor]) -> Binding:
                     f"plate {plate!r}",
                     f"has {len(domain.levels[plate])} levels, and {factor.name!r} has {size} of them",
                 )
+        node = template.nodes.get(factor.name)
+        declared = () if node is None else tuple(plate.name for plate in node.plates)
+        # A path is one element: its time is no plate of its factor.
+        if node is not None and declared[: len(factor.plates)] != factor.plates:
+            refuse(f"factors[{factor.name!r}]", "is on other plates than the node that is declared")
+    if not template.observed():
+        refuse("the declaration", "observes no column")
+    try:
+        check_makes(template, domain)
+    except (TypeError, ValueError, ArithmeticError) as error:  # a number of 400 digits is no float
+        refuse("the declaration", f"cannot be made: {error}")
     return Binding(template, domain)
 
 

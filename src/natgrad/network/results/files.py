@@ -71,8 +71,8 @@ def check_fit(content: Any) -> None:
             refuse(f"factors[{name!r}]", f"is not the natural parameter of a {factor.family.name}")
         plates = shapes[0][: len(factor.plates)]
         for shape, ndim in zip(shapes, factor.family.stat_ndims, strict=True):
-            if len(shape) != len(plates) + ndim or shape[: len(plates)] != plates:
-                refuse(f"factors[{name!r}]", f"has the shapes {shapes} on {len(plates)} plates")
+            if len(shape) != len(factor.plates) + ndim or shape[: len(plates)] != plates:
+                refuse(f"factors[{name!r}]", f"has the shapes {shapes} on {len(factor.plates)} plates")
         _check_origin(factor, f"factors[{name!r}]")
         _check_seen(factor, plates, f"factors[{name!r}]")
         blocks[name] = factor.family, shapes
