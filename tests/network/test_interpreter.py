@@ -123,7 +123,7 @@ def test_a_network_whose_blocks_do_not_meet_is_done_after_one_sweep():
     assert "one sweep is exact" in str(fit.stop)
     assert fit["p"].mean() == pytest.approx(4 / 6)
     assert len(network.fit(tol=0, max_steps=5).trace) == 5
-    again = fit.continue_(max_steps=3)
+    again = fit.continue_fit(max_steps=3)
     assert again.elbo == fit.elbo
 
 
