@@ -26,9 +26,8 @@ class ExactStepper(NothingToFinish):
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         rate = self.schedule.rate(state.t + 1, coupled=self.coupled, together=self.method.option == "b")
-        rho = (
-            rate if isinstance(rate, float) else float(np.mean(rate))
-        )  # a mean takes as long as a tenth of a small sweep
+        # Of one number a mean would take as long as a tenth of a small sweep.
+        rho = rate if isinstance(rate, float) else float(np.mean(rate))
         if self.method.option == "a":
             result = self.problem.sweep(state, self.order, rho)
             # What another method remembered is out of date now.
