@@ -217,7 +217,8 @@ class _Loop:
     def step(self, state: State) -> tuple[Stop | None, State]:
         """One step, and the next phase if this one has ended."""
         stop, state = self._one_step(state)
-        if self.monitor.creeps() if stop is None else stop is self.monitor.settled:
+        settled = self.monitor.creeps() if stop is None else stop is self.monitor.settled
+        if settled and not self.monitor.final:  # where one sweep is exact there is no saddle to sit on
             stop, state = self._probed(stop, state)
         if self.phase.moves is not None and (stop is None or stop is self.monitor.settled):
             stop, state = self._moved(stop, state)

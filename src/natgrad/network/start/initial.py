@@ -166,6 +166,8 @@ def started_nodes(problem: NetworkProblem, init: Init) -> set[str]:
     for each observation tell them apart much less.
     """
     wanted = _by_node(problem, init)
+    if not wanted:
+        return set()
     drawn = {name for name, entry in wanted.items() if isinstance(entry, str) and entry == "random"}
     chosen = {gate for gate, choices in choices_of(problem).items() if drawn & {name for _, name, _ in choices}}
     return set(wanted) - (drawn & chosen)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.stats
 
+from natgrad import special
 from natgrad.report.charts.svg import Axis, Line, bar_chart, line_chart
 from natgrad.report.format import count
 from natgrad.report.html import Html, join, tag
@@ -38,7 +38,7 @@ class Judged(NamedTuple):
 
 def places(judged: Judged) -> Floats:
     """Where each observation lies in its predicted Gaussian, from 0 to 1: uniform if the predictions are right."""
-    return np.asarray(scipy.stats.norm.cdf((judged.values - judged.mean) / judged.sd))
+    return np.asarray(special.ndtr((judged.values - judged.mean) / judged.sd))
 
 
 def inside(judged: Judged, mass: float = MASS) -> float:

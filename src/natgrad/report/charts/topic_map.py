@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.stats
+
+from natgrad import special
 
 __all__ = ["Sizes", "distances", "places", "relevant_words", "sizes_from_counts", "sizes_from_shares"]
 
@@ -85,7 +86,7 @@ def sizes_from_shares(mean: Floats, sd: Floats, lengths: Floats) -> Sizes:
     """Sizes from the shares of documents [D, K]: independent under q, so their variances add up."""
     part = lengths / lengths.sum()
     middle, spread = part @ mean, np.sqrt(part**2 @ sd**2)
-    reach = scipy.stats.norm.ppf(0.5 + MASS / 2) * spread
+    reach = special.ndtri(0.5 + MASS / 2) * spread
     meaning = "90 % intervals of the share of all words, from the posterior of the documents' shares"
     return Sizes(middle, np.maximum(middle - reach, 0.0), np.minimum(middle + reach, 1.0), meaning)
 
@@ -94,7 +95,7 @@ def sizes_from_counts(counts: Floats) -> Sizes:
     """Sizes from the expected number of words in each topic: intervals of a proportion with as many words counted."""
     counts = np.maximum(counts, 1e-9)
     total = counts.sum()
-    ends = [scipy.stats.beta.ppf(q, counts + 0.5, total - counts + 0.5) for q in (0.5 - MASS / 2, 0.5 + MASS / 2)]
+    ends = [special.betaincinv(counts + 0.5, total - counts + 0.5, q) for q in (0.5 - MASS / 2, 0.5 + MASS / 2)]
     mean = counts / total
     meaning = "90 % intervals of a proportion with as many words; documents to read would give those of the posterior"
     return Sizes(mean, np.minimum(ends[0], mean), np.maximum(ends[1], mean), meaning)
