@@ -8,7 +8,7 @@ a MultivariateNormal and a Wishart   NormalWishart         Λx, xᵀΛx, Λ and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from natgrad import families
@@ -144,7 +144,7 @@ def in_joint_statistics(
     else:
         events = [axis for factor in numbers for axis in _entries(factor, indices, n_plates, term)]
         stat = order - 1 if not scales else 1 + order if numbers else 4 + scales[0].stat
-    return replace(monomial, factors=(Factor(node.name, stat, (*plates, *events), known=False), *rest))
+    return monomial._replace(factors=(Factor(node.name, stat, (*plates, *events), known=False), *rest))
 
 
 def _entries(factor: Factor, indices: Mapping[str, str], n_plates: int, term: str) -> list[Axis]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -373,7 +372,7 @@ def _summed(polynomial: Polynomial, sizes: dict[Label, int]) -> Polynomial:
     monomials = []
     for monomial in polynomial.monomials:
         times = prod(size for label, size in sizes.items() if label not in monomial.labels)
-        monomials.append(replace(monomial, coefficient=times * monomial.coefficient))
+        monomials.append(monomial._replace(coefficient=times * monomial.coefficient))
     return Polynomial(tuple(monomials))
 
 
