@@ -71,7 +71,7 @@ def mixture_read_again(n: int) -> dict[str, Any]:
             yield {"a": y[:, 0], "b": y[:, 1]}
 
     network = mixture(ng.Plate("row"), ng.Columns("a", "b"))
-    fit = network.fit(parts, ng.VB(), chunk_rows=CHUNK, **mixture_options(clock, 4))
+    fit = network.fit(parts, ng.VB(), chunk_rows=CHUNK, **mixture_options(clock, 4 if n < 10**8 else 3))
     return measured(fit, clock, words="generated anew in every pass, which is counted; nothing held")
 
 

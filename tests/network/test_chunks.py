@@ -385,3 +385,11 @@ class _Here:
 
     def close(self) -> None:
         pass
+
+
+def test_moments_of_very_many_elements_are_made_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = topics()
+    whole = chunked(case, 30, ng.VB(), backend="jax")
+    monkeypatch.setattr("natgrad.network.groups.summary.MANY_NUMBERS", 0)
+    monkeypatch.setattr("natgrad.network.groups.summary.ELEMENTS", 2)
+    assert_same(chunked(case, 30, ng.VB(), backend="jax"), whole)

@@ -31,7 +31,7 @@ from natgrad.inference.problem import (
 )
 from natgrad.network.bind.chunk_program import ChunkProgram
 from natgrad.network.bind.chunks import Chunks
-from natgrad.network.bind.sharing import shards_of, visit_run
+from natgrad.network.bind.sharing import shards_of, visit_runs
 from natgrad.network.bind.windows import Told, summed, summed_in_windows
 from natgrad.network.compile.incidence import present_elements
 from natgrad.network.execute.updates import blended_block, choose, put_column, take_column
@@ -43,6 +43,8 @@ Moments = Mapping[str, Stats]
 Ints = npt.NDArray[np.int64]
 # Bytes that travel in the time that a row takes, about; and runs of chunks, at least, so that some workers have one.
 TRAVELS, FEWEST_RUNS = 32, 4
+# Tasks for each thread: a worker is never without one, and the last ones end at about the same time.
+PARTS = 4
 
 
 class Chunked:
@@ -84,9 +86,12 @@ class Chunked:
         """Chunks whose sum is made before it is added to those of others."""
         return 1
 
+    n_parts = 1
+
     def shards(self, size: int) -> list[Any]:
-        """Every run of chunks, for an executor."""
-        return list(shards_of(self.chunks, self.program, self.run_length))
+        """Runs of chunks dealt out in turn, some parts for each of so many threads: a part is one task, whatever is in it."""
+        self.n_parts = min(-(-self.chunks.n_chunks // self.run_length), PARTS * size)
+        return shards_of(self.chunks, self.program, self.run_length, self.n_parts)
 
     def visit(self, function: str, *arguments: Any, numbers: Any = None) -> Iterator[Told]:
         """What every chunk, or some of them, tells, in order; of runs, their sums."""
@@ -94,8 +99,11 @@ class Chunked:
         runs = [(run, list(some)) for run, some in groupby(chosen, lambda number: number // self.run_length)]
         if self.placed is not None:
             common = BroadcastArgument((function, _plain(arguments)))
-            calls = ((run, (common, [n % self.run_length for n in some])) for run, some in runs)
-            yield from self.placed.run(visit_run, calls)
+            dealt = [[pair for pair in runs if pair[0] % self.n_parts == part] for part in range(self.n_parts)]
+            calls = [(part, (common, [some for _, some in own])) for part, own in enumerate(dealt) if own]
+            back = zip((own for own in dealt if own), self.placed.run(visit_runs, calls), strict=True)
+            found = {run: told for own, answers in back for (run, _), told in zip(own, answers, strict=True)}
+            yield from (found.pop(run) for run, _ in runs)
             return
         told = self.chunks.map(lambda chunk: chunk.tell(function, *arguments), numbers)
         for _, some in runs:

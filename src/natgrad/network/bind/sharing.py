@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from natgrad.network.bind.windows import Told, summed_in_windows
 from natgrad.network.compile.plan import Plan
 from natgrad.network.execute.backend import BackendName
 
-__all__ = ["shards_of", "visit_run"]
+__all__ = ["shards_of", "visit_runs"]
 
 # Programs of this process, by the token of their fit; the last few, since each holds compiled functions.
 _PROGRAMS: dict[str, ChunkProgram] = {}
@@ -66,33 +67,46 @@ class Shard:
         return found
 
 
-def shards_of(chunks: Chunks, program: ChunkProgram, run_length: int) -> list[ShardSpec]:
-    """Every run of chunks as a recipe; the files of those that are read again are named, so that workers read their own."""
+def shards_of(chunks: Chunks, program: ChunkProgram, run_length: int, n_parts: int) -> list[ShardSpec]:
+    """Runs of chunks, dealt out to parts, as recipes; files that are read again are named, so that workers read their own."""
     token = uuid.uuid4().hex
-    runs = [range(a, min(a + run_length, chunks.n_chunks)) for a in range(0, chunks.n_chunks, run_length)]
+    parts = [
+        [number for number in range(chunks.n_chunks) if number // run_length % n_parts == part]
+        for part in range(n_parts)
+    ]
     if chunks.held is None:
         files = identities(chunks.source.files) or None
         common = BroadcastArgument((_spec(token, program), chunks))
-        return [ShardSpec(_read_run, (common, run), files) for run in runs]
+        return [ShardSpec(_read_part, (common, part), files) for part in parts]
     made: list[Shard] = []
     for number, chunk in enumerate(chunks.held):
         own = token if chunk.program is program else f"{token}:{number}"
         arrays = Known({key: np.asarray(chunk.arrays[key]) for key in chunk.keys})
         made.append(Shard(_spec(own, chunk.program), arrays))
-    return [ShardSpec(_as_they_are, tuple(made[number] for number in run)) for run in runs]
+    return [ShardSpec(dict, ({number: made[number] for number in part},), None) for part in parts]
 
 
-def visit_run(shards: list[Shard], common: tuple[str, tuple[Any, ...]], chosen: list[int]) -> Told:
-    """On a worker: what some chunks of its run tell, added up."""
-    return summed_in_windows([shards[number].visit(*common) for number in chosen])
+def visit_runs(shards: dict[int, Shard], common: tuple[str, tuple[Any, ...]], runs: list[list[int]]) -> list[Told]:
+    """On a worker: what the chunks of some runs tell, added up for each run."""
+    function, arguments = common
+    first = shards[runs[0][0]]
+    on = first.spec.made(first.known).on
+    with on.running():  # in which numbers keep their 64 bits
+        arguments = _put(on, arguments)  # once for all chunks
+    return [summed_in_windows([shards[number].visit(function, arguments) for number in run]) for run in runs]
 
 
-def _read_run(common: tuple[ProgramSpec, Chunks], run: range) -> list[Shard]:
-    return [_read(common, number) for number in run]
+def _put(on: Any, tree: Any) -> Any:
+    """Arrays where the backend wants them."""
+    if isinstance(tree, Mapping):
+        return {key: _put(on, part) for key, part in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(_put(on, part) for part in tree)
+    return on.put(tree) if isinstance(tree, np.ndarray) else tree
 
 
-def _as_they_are(*shards: Shard) -> list[Shard]:
-    return list(shards)
+def _read_part(common: tuple[ProgramSpec, Chunks], numbers: list[int]) -> dict[int, Shard]:
+    return {number: _read(common, number) for number in numbers}
 
 
 def _spec(token: str, program: ChunkProgram) -> ProgramSpec:

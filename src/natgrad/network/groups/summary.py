@@ -11,6 +11,7 @@ runs along the groups itself (a chain whose time is a plate of the groups) gets 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -38,6 +39,10 @@ class Entry(NamedTuple):
     # Known index array (None: the elements themselves) and its range, if the sums go by element of an index.
     scatter: tuple[str | None, int] | None
     plate: str | None = None  # whose elements these are
+
+
+# Numbers of a block from which on its moments are made for so many elements at a time.
+MANY_NUMBERS, ELEMENTS = 2**21, 2**14
 
 
 class Summary:
@@ -197,7 +202,7 @@ class Summary:
         known = {**known, **stats}
         if block.n_columns == 1:
             target = self._target(block, mu, known, None)
-            fresh, entropy = block.family.moments_entropy(target)
+            fresh, entropy = _moments_entropy(on, block, target)
             info = BlockInfo(all_valid(on, block, target, entropy), relative_change(on, lam[name], target))
             return target, fresh, info
         assert block.column_axis is not None
@@ -233,9 +238,20 @@ class Summary:
             total = total + program.backend.value(piece, mu, known)
         for name in self.globals:
             block = self.problem.blocks[name]
-            total = total + program.entropy(block, block.family.moments_entropy(lam[name])[1], known)
+            entropies = _moments_entropy(program.backend, block, lam[name])[1]
+            total = total + program.entropy(block, entropies, known)
         return total
 
 
 def _key(term: str, number: int) -> str:
     return f"statistic:{term}:{number}"
+
+
+def _moments_entropy(on: Any, block: Block, lam: Stats) -> tuple[Stats, Array]:
+    """Of all elements; of very many, some at a time: what is compiled would hold several arrays of their size."""
+    if on.name != "jax" or not block.shape or sum(math.prod(part.shape) for part in lam) < MANY_NUMBERS:
+        return block.family.moments_entropy(lam)
+    from jax import lax
+
+    found: tuple[Stats, Array] = lax.map(block.family.moments_entropy, lam, batch_size=ELEMENTS)
+    return found
