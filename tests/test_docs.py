@@ -160,6 +160,37 @@ def test_lines_of_code_are_short(page: Path) -> None:
     assert not [line for line in lines if len(line) > WIDEST]
 
 
+AMERICAN = (
+    r"\b(?:(?:factor|optim|standard|normal|summar|initial|regular|recogn|organ|marginal|paramet(?:e)?r|visual|real|penal|minim|maxim|"
+    r"general|discret|token|random|vector|memo|emphas|util|special)iz|analyz)\w*"
+    r"|\b(?:colou?r(?<!colour)s?|colored|behaviors?|neighbor\w*|centers?|centered|modeling|modeled|label(?:ed|ing)|favor\w*|gray)\b"
+)
+
+
+def prose_of_pages() -> list[tuple[str, str]]:
+    """Running text of every page and of every docstring and message, without code, names, links and titles of papers."""
+    names = r"``[^`]*``|`[^`]*`|\]\([^)]*\)|https?://\S+|<[^>]*>|\*(?=\S)[^*]{1,160}(?<=\S)\*|^(?:    |:::|--8<--|\[[\w-]+\]:).*$"
+    found = []
+    for page in [*PAGES, ROOT / "CHANGELOG.md", ROOT / "paper" / "paper.md"]:
+        text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        found.append((page.name, re.sub(names, "", text, flags=re.MULTILINE)))
+    code = r"``[^`]*``|`[^`]*`|^ *(?:>>>|\.\.\.) .*$|^ *\w+(?:, \w+)* :.*$|\S*[=;:_]\S*|outside lower center"
+    for path in (ROOT / "src").rglob("*.py"):
+        constants = (n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant))
+        text = "\n".join(value for value in constants if isinstance(value, str) and " " in value)
+        if re.search(AMERICAN, text, flags=re.IGNORECASE):  # few have names that look so; the rest needs no cleaning
+            found.append((path.name, re.sub(code, "", text, flags=re.MULTILINE)))
+    return found
+
+
+def test_the_spelling_is_british():
+    """Names of the interface keep theirs (`MatrixFactorization`), as other libraries spell them."""
+    wrong = [
+        (name, word) for name, text in prose_of_pages() for word in re.findall(AMERICAN, text, flags=re.IGNORECASE)
+    ]
+    assert not wrong
+
+
 def test_readme_starts_with_ten_lines_of_code() -> None:
     first = blocks(ROOT / "README.md")[0]
     assert code_lines(first.code) <= 11  # ten and the import of NumPy

@@ -23,6 +23,7 @@ from wrong_declarations import (
     wishart,
 )
 from wrong_expressions import EXPRESSIONS
+from wrong_habits import HABITS
 from wrong_leaves import LEAVES
 from wrong_structures import STRUCTURES
 
@@ -317,7 +318,7 @@ MISTAKES = [
      "mass must lie in (0, 1), got 90"),
 ]
 # fmt: on
-CASES = DECLARATIONS + EXPRESSIONS + LEAVES + STRUCTURES + MISTAKES
+CASES = DECLARATIONS + EXPRESSIONS + HABITS + LEAVES + STRUCTURES + MISTAKES
 
 
 @pytest.mark.parametrize(("mistake", "error", "message"), CASES, ids=[message[:40] for _, _, message in CASES])

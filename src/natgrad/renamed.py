@@ -27,6 +27,21 @@ RENAMED = {
 }
 
 
+# What others call a limit on the sweeps or steps of a fit.
+ELSEWHERE = (
+    "n_iter",
+    "num_iter",
+    "max_iter",
+    "maxiter",
+    "iterations",
+    "n_iterations",
+    "epochs",
+    "n_epochs",
+    "repeat",
+    "num_steps",
+)
+
+
 def says_new_names(callable_: T) -> T:
     """Have a function, or a class when it is made, say the new name of an argument that is called by its old one.
 
@@ -58,6 +73,8 @@ def refuse_old_names(called: str, given: Collection[str], known: Collection[str]
     for old in sorted(given):
         if RENAMED.get(old) in known:
             raise TypeError(f"{called}() has no argument {old!r} since version 0.2: write {RENAMED[old]}=")
+        if old in ELSEWHERE and "max_steps" in known:
+            raise TypeError(f"{called}() has no argument {old!r}: write max_steps=")
 
 
 class OldName:

@@ -64,6 +64,22 @@ def test_functions_on_a_plate_are_processes_of_their_own():
     assert fit.elbo == pytest.approx(total, abs=1e-9)
 
 
+def test_several_outputs_have_the_inputs_last():
+    x, y = data(3)
+    task, n = ng.Plate("task", 3), ng.Plate("n", 3)
+    f = ng.GaussianProcess("f", RBF(1.2, 0.8), inducing=GRID, plate=task)
+    table = np.stack([y, 2 * y, -y])
+    fit = ng.Network(ng.Normal("y", f(x), 25.0, plate=(task, n), observed=table)).fit()
+    single, total = ng.GaussianProcess("f", RBF(1.2, 0.8), inducing=GRID), 0.0
+    for row in table:
+        total += ng.Network(ng.Normal("y", single(x), 25.0, plate=n, observed=row)).fit().elbo
+    assert fit.elbo == pytest.approx(total, abs=1e-9)
+    with pytest.raises(
+        PlateMismatch, match="that is 'task', the plate of its functions: put the plate of the inputs last"
+    ):
+        ng.Normal("y", f(x), 25.0, plate=(n, task), observed=table.T)
+
+
 def test_a_mixture_of_curves_finds_who_follows_which():
     g = np.random.default_rng(3)
     hours, kind = np.linspace(0, 5, 8)[:, None], g.integers(0, 2, 30)

@@ -136,11 +136,32 @@ def test_what_was_seen_of_a_covariate_stays():
     assert after["y"][:, 1].mean() == pytest.approx(3.0 * 0.4, abs=0.2)
 
 
+@pytest.mark.parametrize("gathered", [False, True])
+def test_observed_labels_choose_by_the_values_that_are_drawn(gathered):
+    """Naive Bayes, and labels of groups: z is drawn, and what it chooses is of the drawn one."""
+    n, k, group = ng.Plate("n", 3), ng.Plate("k", 2), np.array([1, 0, 1])
+    labels = ng.Plate("g", 2) if gathered else n
+    p = ng.Dirichlet("p", [1.0, 3.0])
+    z = ng.Categorical("z", p, plate=labels, observed=[0, 1] if gathered else [0, 1, 1])
+    coin = ng.Bernoulli("coin", 0.25, plate=n, observed=[0, 0, 1])
+    mu = ng.Normal("mu", [-5.0, 5.0], 100.0, plate=k)
+    shift = ng.table([0.0, 100.0])[coin]
+    y = ng.Normal("y", mu[z[group] if gathered else z] + shift, 100.0, plate=n, observed=[0.0, 1.0, 2.0])
+    drawn = ng.Network(y).simulate(0, 4000)
+    assert (drawn["coin"] == [0, 0, 1]).all()  # nothing hidden decides it
+    z_n = drawn["z"][:, group] if gathered else drawn["z"]
+    assert drawn["z"].mean() == pytest.approx(0.75, abs=0.03)
+    np.testing.assert_allclose(drawn["y"] - [0.0, 0.0, 100.0], np.where(z_n == 1, 5.0, -5.0), atol=1.0)
+    assert ng.Network(y).fit().simulate(0, 10)["y"].shape == (10, 3)
+
+
 def test_what_cannot_be_drawn_is_said():
     n = ng.Plate("n", 3)
     z = ng.Categorical("z", ng.Dirichlet("p", 1.0, size=2), plate=n, observed=[0, 1, 1])
     network = ng.Network(
-        ng.Normal("y", ng.Normal("mu", 0.0, 1.0, plate=ng.Plate("k", 2))[z], 1.0, plate=n, observed=[0.0, 1.0, 2.0])
+        ng.Normal(
+            "y", ng.Normal("mu", 0.0, 1.0, plate=ng.Plate("k", 2))[z][[2, 1, 0]], 1.0, plate=n, observed=[0.0, 1.0, 2.0]
+        )
     )
     with pytest.raises(
         PlateMismatch, match="'z' is observed, depends on what is hidden, and is read by 'y', which was"

@@ -86,9 +86,12 @@ def in_options(words: str, ctx: click.Context) -> str:
     words = words.replace("or call continue_fit()", "or use natgrad continue")
     for option in ctx.command.params:
         if isinstance(option, click.Option) and option.name and option.opts[0].startswith("--"):
+            flag = option.opts[0]
+            words = re.sub(rf"(?<![\w.-]){option.name}='([\w.-]+)'", rf"{flag} \1", words)
+            words = re.sub(rf"(?<![\w.-]){option.name}=(?!\w)", flag, words)
             # Names of one word are words of English as well, but for the first of a message.
             place = rf"(?<![\w.-]){option.name}(?![\w(])" if "_" in option.name else rf"\A{option.name}(?= must | = )"
-            words = re.sub(place, option.opts[0], words)
+            words = re.sub(place, flag, words)
     return words
 
 

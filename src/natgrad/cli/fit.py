@@ -100,8 +100,9 @@ def fit_command(name: str, model: Model) -> click.Command:
         score = None if held is None else float(fitted.score(*held))
         tell(fitted, source.words, output, report, time.perf_counter() - begin, as_json, score)
         if interruption.exit_code:
+            needed = "" if name == "mf" else f" {file}"  # which keeps its ratings
             click.echo(
-                f"interrupted: {output} is the model so far; natgrad continue {output} {file} -o NEW goes on", err=True
+                f"interrupted: {output} is the model so far; natgrad continue {output}{needed} -o NEW goes on", err=True
             )
             raise SystemExit(interruption.exit_code)
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.ids import joined_ids
 from natgrad.data.rating_columns import pairs_in
 from natgrad.data.rating_forms import are_ids, are_pairs, as_ratings
-from natgrad.data.ratings import Ratings, joined_ids
+from natgrad.data.ratings import Ratings
 from natgrad.models.factorization.exploring import ExportMixin
 from natgrad.models.factorization.metrics import ranking_scores
 from natgrad.models.factorization.tables import check_columns, completed, halves, shape_of, visitor_scores, with_new

@@ -9,7 +9,7 @@ multi-linear in the expectations of the neighbours).
 
 from __future__ import annotations
 
-from abc import ABCMeta, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Union
 
@@ -18,8 +18,10 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.compile.polynomial import Delta, Label, Polynomial, number
-from natgrad.network.language.advice import instead, no_attribute, of_numpy
+from natgrad.network.language.advice import of_numpy
+from natgrad.network.language.nominal import Nominal
 from natgrad.network.language.plates import Index, Plate
+from natgrad.network.language.refusals import Refusals
 from natgrad.validation import as_index, as_numbers, first, require, where
 
 if TYPE_CHECKING:
@@ -48,14 +50,7 @@ Bind = dict[str, Label]
 Read = tuple[str, tuple[Any, ...]]
 
 
-class _Nominal(ABCMeta):
-    """What an expression is, is what it inherits from: asked many times, the first time of each class too."""
-
-    __instancecheck__ = type.__instancecheck__
-    __subclasscheck__ = type.__subclasscheck__
-
-
-class Expression(metaclass=_Nominal):
+class Expression(Refusals, metaclass=Nominal):
     """Something with expected statistics. ``kind`` says which, ``size`` the length of its event axis (if any)."""
 
     kind: Kind
@@ -75,9 +70,6 @@ class Expression(metaclass=_Nominal):
 
     @abstractmethod
     def __str__(self) -> str: ...
-
-    # An index that never ends is not a sequence.
-    __iter__ = None
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """Array-likes on the left ask us, and do not broadcast over us; other functions of NumPy have no closed form."""
@@ -124,6 +116,11 @@ class Expression(metaclass=_Nominal):
         raise _ratio("constant", self)
 
     def __pow__(self, other: Any) -> Expression:
+        if self.kind == POSITIVE:
+            raise NotConjugate(
+                f"{self} ** {other}: the expectation of a power has no closed form. A Normal takes a precision: a Gamma, a "
+                f"HalfCauchy and a HalfNormal are precisions as they are, so write {self}"
+            )
         raise NotConjugate(
             f"{self} ** {other}: the expectation of a power has no closed form; only sums, known multiples, products of two "
             "different nodes and dot do. Powers of known numbers are columns: dot(numpy.stack([x, x**2], -1), w)"
@@ -139,43 +136,11 @@ class Expression(metaclass=_Nominal):
 
         return transform(other, self)
 
-    def __array__(self, *args: Any, **options: Any) -> npt.NDArray[Any]:
-        raise TypeError(
-            f"{self} is random and cannot become an array: {instead(self, 'for X @ w write natgrad.dot(X, w)')}"
-        )
-
-    def __index__(self) -> int:
-        raise TypeError(f"{self} is random and cannot be an index: {instead(self, 'only categories choose')}")
-
-    def __float__(self) -> float:
-        raise TypeError(
-            f"{self} is random and has no single value: after a fit, fit[{str(self)!r}].mean() is its expectation"
-        )
-
-    def __abs__(self) -> Expression:
-        raise NotConjugate(f"abs({self}): the expectation of an absolute value has no closed form")
-
-    def _compared(self, other: Any) -> bool:
-        raise TypeError(
-            f"{self} is random, and comparing it with {other} is no expression: a component that depends on a condition is "
-            "chosen by a Bernoulli or a Categorical, as in mu[z]"
-        )
-
-    __lt__ = __le__ = __gt__ = __ge__ = _compared
-
     def __getitem__(self, key: Any) -> Expression:
         raise TypeError(f"{self} cannot be indexed: index the nodes inside it instead, as in a[i] + b[j]")
 
-    if not TYPE_CHECKING:  # who checks types must see that there is no such thing
 
-        def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, name)
-
-    def __bool__(self) -> bool:
-        raise TypeError(f"{self} is random: it has no truth value")
-
-
-class Untyped(metaclass=_Nominal):
+class Untyped(metaclass=Nominal):
     """Known numbers that take their kind from the place where they stand, as plain arrays do."""
 
     # Whether they are known only when there is a table (`columns.py`): its own operators then record what is done.
@@ -251,6 +216,7 @@ class Access(Expression):
         self.kind = node.kind
         self.size = node.size
         self.is_known = not node.is_declared
+        self.advice = getattr(node, "advice", "") if node.kind == VECTOR else ""
 
     def accesses(self) -> Iterator[Access]:
         yield self

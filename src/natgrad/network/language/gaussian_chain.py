@@ -92,6 +92,10 @@ class GaussianChain(Node):
                 f"{name!r}: the states of a chain are hidden: give observed= to a Normal that reads them. A chain whose values "
                 "are known is a regression on the values before: ng.Normal(name, ng.dot(previous, a), tau, observed=values)"
             )
+        self.advice = (
+            f". Its states are vectors: one entry of each is {name}[{', '.join(':' * len(as_plates(name, plate)))}, 0], and "
+            f"natgrad.dot(C, {name}) adds them up"
+        )
         plates = as_plates(name, plate)
         if not plates:
             raise PlateMismatch(f"{name!r}: a chain needs a plate of time steps: give plate=Plate('time', n)")

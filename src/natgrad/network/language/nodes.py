@@ -16,7 +16,7 @@ import numpy.typing as npt
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
 from natgrad.network.compile.polynomial import Factor, Label, Polynomial, Take
-from natgrad.network.language.advice import check_arguments, of_another_kind
+from natgrad.network.language.advice import check_arguments, of_another_kind, of_no_numbers
 from natgrad.network.language.censoring import Censored
 from natgrad.network.language.columns import RecordedNode, is_deferred
 from natgrad.network.language.expressions import (
@@ -345,6 +345,8 @@ class Node(Expression):
             return self._checked_parent(slot, as_matrix(value) if slot.kind == MATRIX else value)
         if not is_plain and isinstance(value, Untyped) and not slot.fixed:
             return value.of_kind(slot.kind, slot.event_ndim, what)
+        if (not is_plain or isinstance(value, (list, tuple))) and (hint := of_no_numbers(value)):
+            raise TypeError(f"{what} must be numbers, a node or an expression, got {type(value).__name__}{hint}")
         array = as_numbers(value, what, "known numbers" if slot.fixed else "numbers, a node or an expression")
         check_range(what, slot.kind, array, slot.least)
         return Constant(slot.kind, array)

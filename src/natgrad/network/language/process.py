@@ -151,6 +151,12 @@ class _Values(Expression):
         return f"{self.function.node.name}(X){name[len(self.function.node.name) :]}"
 
     def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
+        open_ = {p.name for p, s in zip(self.function.node.plates, self.function.selectors, strict=True) if s is None}
+        if scope.plate_names and scope.plate_names[-1] in open_:
+            raise PlateMismatch(
+                f"{scope.node!r} reads {self}, whose inputs lie along the last plate of {scope.node!r}, and that is "
+                f"{scope.plate_names[-1]!r}, the plate of its functions: put the plate of the inputs last"
+            )
         value = self.dot.stat(name, scope, labels, bind)
         return value if name == "x" else value + known(scope, self.rest)
 

@@ -181,6 +181,8 @@ class Scope:
                 )
             return plate.name
         if isinstance(selector, Index):
+            if selector.chosen_by is not None and selector.chosen_by.node.name in self.drawn:
+                return self._gate(selector.chosen_by, plate.size)  # other values than those that were observed choose
             return Take(self.register(selector.values.astype(np.int32)), self._index_labels(access, selector))
         return self._gate(selector, plate.size)
 

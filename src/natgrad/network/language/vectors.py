@@ -38,7 +38,7 @@ def entries(vector: Access, key: Any) -> Expression:
 
 
 @records
-def concatenate(parts: Any) -> Expression:
+def concatenate(parts: Any, *more: Any) -> Expression:
     """Vectors, and real numbers as vectors of length one, end to end.
 
     Examples
@@ -48,7 +48,7 @@ def concatenate(parts: Any) -> Expression:
     >>> ng.concatenate([a, w]).size
     3
     """
-    if isinstance(parts, Expression):
+    if isinstance(parts, Expression) or more:
         raise TypeError(f"concatenate takes a list, as in concatenate([a, b]), got {parts}")
     listed = list(parts)
     if not any(isinstance(part, Expression) for part in listed):

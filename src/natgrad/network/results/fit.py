@@ -106,6 +106,18 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
             seen, values = seen_values(node)
         return Factor(name, block.family, block.plates, lam, block.origin, seen, values, self._labels)
 
+    if not TYPE_CHECKING:  # who checks types must see that there is no such thing
+
+        def __getattr__(self, name: str) -> Any:
+            if not name.startswith("_") and "problem" in self.__dict__:
+                if name in self:
+                    raise AttributeError(f"a fit has no {name}: fit[{name!r}] is the factor of that node")
+                if hasattr(Factor, name):
+                    raise AttributeError(
+                        f"a fit has no {name}: each node has, as in fit[{next(iter(self), 'x')!r}].{name}"
+                    )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def __iter__(self) -> Iterator[str]:
         plan = self.problem.plan
         for name in self.problem.blocks:

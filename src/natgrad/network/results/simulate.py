@@ -104,9 +104,10 @@ def _covariates(nodes: Mapping[str, Node]) -> tuple[Values, dict[str, bool]]:
 
 
 def _reads_as_index(reader: Node, name: str) -> bool:
-    """Whether an observed category has become integers in a reader."""
+    """Whether an observed category has become integers in a reader, and can no longer choose by other values."""
     selectors = [s for e in reader.parameters.values() for access in e.accesses() for s in access.selectors]
-    return any(isinstance(s, Index) and any(c.name == name for c in s.categories) for s in selectors)
+    lost = [s for s in selectors if isinstance(s, Index) and s.chosen_by is None]
+    return any(category.name == name for index in lost for category in index.categories)
 
 
 class _HiddenNodes:
