@@ -1,6 +1,7 @@
 """Standard deviations of q and of linear response beside those of reference draws, and what they cost.
 
     python benchmarks/uncertainty.py posteriordb            # ten posteriors, regressions as a vector and as scalars; a minute
+    python benchmarks/uncertainty.py full                   # regressions with joint="full": seconds
     python benchmarks/uncertainty.py coverage --runs 100    # 90 % intervals on simulated data; ten minutes
 
 A ratio is a standard deviation over that of the reference draws. Seconds are processor seconds: of the fit, and of linear
@@ -22,6 +23,7 @@ from uncertainty_models import REFERENCES, Posterior, declare, read_references
 
 import natgrad as ng
 from natgrad.families.fisher import covariances
+from natgrad.network.results.joint import sampled_nodes
 from natgrad.posterior.response.quantities import as_quantities
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -97,6 +99,32 @@ def posteriordb(path: Path) -> None:
     print(table(runs).splitlines()[-1])
 
 
+def full(path: Path) -> None:
+    """Regressions with their coefficients and the noise in one factor: q itself beside the reference draws."""
+    lines = [
+        "| posterior | factors of q | sd over that of reference draws | mean off by, in sd | fit, s |",
+        "|---|---|---|---|---|",
+    ]
+    for name, record in read_references(path).items():
+        if record["kind"] != "regression":
+            continue
+        posterior = declare(record, True)
+        begin = time.process_time()
+        fit = posterior.network.with_joint("full").fit(init=posterior.init, verbose=False)
+        seconds = time.process_time() - begin
+        _, drawn = sampled_nodes(fit, np.random.default_rng(0), 40_000)
+        ratios, off = [], []
+        for key, function in posterior.quantities.items():
+            truth, values = posterior.reference[key], np.asarray(function(drawn))
+            ratios.append(values.std() / truth["sd"])
+            off.append(abs(values.mean() - truth["mean"]) / truth["sd"])
+        lines.append(
+            f"| {name} | {len(fit.problem.blocks)} | {min(ratios):.3f}–{max(ratios):.3f} | {max(off):.3f} | {seconds:.2f} |"
+        )
+        print(lines[-1], flush=True)
+    (RESULTS / "uncertainty-full.md").write_text("\n".join(lines) + "\n")
+
+
 COVERAGE_HEAD = (
     "| model | node | simulations | numbers | q | linear response | draws | not a maximum | CPU s a simulation |",
     "|---|---|---|---|---|---|---|---|---|",
@@ -152,7 +180,7 @@ def _coverage_line(row: dict[str, Any]) -> str:
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["posteriordb", "coverage"])
+    parser.add_argument("what", choices=["posteriordb", "full", "coverage"])
     parser.add_argument("--references", type=Path, default=REFERENCES)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--draws", type=int, default=800)
@@ -160,6 +188,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.what == "coverage":
         coverage(options.runs, options.models, options.draws)
+    elif options.what == "full":
+        full(options.references)
     else:
         posteriordb(options.references)
 

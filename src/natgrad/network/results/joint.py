@@ -50,9 +50,8 @@ def _matched(member: Member, lam: Stats) -> Stats:
         precision: Any = spread[..., None, None] * np.linalg.inv(usual["rate"])
         return _arrays(family.natural(mean=usual["mean"], precision=0.5 * (precision + np.swapaxes(precision, -1, -2))))
     (place,) = member.place
-    mean, covariance = member.whole.mean(lam)[..., place], _covariance(member.whole, lam)[..., place, :][..., place]
+    mean, covariance = member.whole.mean(lam)[..., place], _covariance(member.whole, lam)[..., place, place]
     if member.size is not None:
-        covariance = _covariance(member.whole, lam)[..., place, place]
         precision = np.linalg.inv(covariance)
         return _arrays(family.natural(mean=mean, precision=0.5 * (precision + np.swapaxes(precision, -1, -2))))
     if family.name == "Gamma":

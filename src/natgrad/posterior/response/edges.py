@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from natgrad.inference.problem import Block, EdgeProblem, State
+from natgrad.posterior.response.differences import along
 from natgrad.posterior.response.operator import Linearised
 
 __all__ = ["by_differences", "linearised_edges", "settled"]
@@ -58,24 +59,4 @@ def by_differences(
     """What linear response asks for, of a function from the moments of all blocks to their targets."""
     lam = {name: tuple(np.asarray(part, np.float64) for part in lam[name]) for name in blocks}
     mu = {name: tuple(map(np.asarray, block.family.expected_stats(lam[name]))) for name, block in blocks.items()}
-    scales = {name: tuple(max(float(np.abs(part).max(initial=0.0)), 1e-300) for part in mu[name]) for name in blocks}
-
-    def curvature(direction: dict[str, Stats]) -> dict[str, Stats]:
-        longest = max(
-            float(np.abs(d).max(initial=0.0)) / scale
-            for name in blocks
-            for d, scale in zip(direction[name], scales[name], strict=True)
-        )
-        if longest == 0.0:
-            return direction
-        step = STEP / longest
-        up, down = (
-            targets({n: tuple(m + s * d for m, d in zip(mu[n], direction[n], strict=True)) for n in blocks})
-            for s in (step, -step)
-        )
-        return {
-            name: block.family.project(tuple((a - b) / (2.0 * step) for a, b in zip(up[name], down[name], strict=True)))
-            for name, block in blocks.items()
-        }
-
-    return Linearised(blocks, lam, targets(mu), curvature)
+    return Linearised(blocks, lam, targets(mu), along(blocks, mu, targets, STEP))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from natgrad.inference.problem import GroupProblem, State
+from natgrad.posterior.response.differences import along
 from natgrad.posterior.response.operator import Linearised
 
 __all__ = ["linearised_groups", "swept"]
@@ -54,32 +55,12 @@ def linearised_groups(problem: GroupProblem, state: State) -> Linearised:
     lam = {name: tuple(np.asarray(part, np.float64) for part in state.lam[name]) for name in blocks}
     mu = {name: tuple(map(np.asarray, problem.moments(block, lam[name]))) for name, block in blocks.items()}
     here = problem.solve(state._replace(lam=lam, mu=mu), None, None, LOCAL_TOL, LOCAL_ROUNDS)
-    scales = {name: tuple(max(float(np.abs(part).max(initial=0.0)), 1e-300) for part in mu[name]) for name in blocks}
     rows = here.rows if len(here.rows) else None
 
-    def messages(step: float, direction: dict[str, Stats]) -> dict[str, Stats]:
-        moved = {name: tuple(m + step * d for m, d in zip(mu[name], direction[name], strict=True)) for name in blocks}
-        found: dict[str, Stats] = problem.solve(
-            state._replace(lam=lam, mu=moved), None, rows, LOCAL_TOL, LOCAL_ROUNDS
-        ).messages
+    def messages(moments: dict[str, Stats]) -> dict[str, Stats]:
+        moved = state._replace(lam=lam, mu=moments)
+        found: dict[str, Stats] = problem.solve(moved, None, rows, LOCAL_TOL, LOCAL_ROUNDS).messages
         return found
-
-    def curvature(direction: dict[str, Stats]) -> dict[str, Stats]:
-        longest = max(
-            float(np.abs(d).max(initial=0.0)) / scale
-            for name in blocks
-            for d, scale in zip(direction[name], scales[name], strict=True)
-        )
-        if longest == 0.0:
-            return direction
-        step = STEP / longest
-        up, down = messages(step, direction), messages(-step, direction)
-        return {
-            name: block.family.project(
-                tuple((np.asarray(a, np.float64) - b) / (2.0 * step) for a, b in zip(up[name], down[name], strict=True))
-            )
-            for name, block in blocks.items()
-        }
 
     def sweep(lam: dict[str, Stats]) -> dict[str, Stats]:
         moments = {name: problem.moments(block, lam[name]) for name, block in blocks.items()}
@@ -92,7 +73,7 @@ def linearised_groups(problem: GroupProblem, state: State) -> Linearised:
         blocks,
         lam,
         targets,
-        curvature,
+        along(blocks, mu, messages, STEP),
         sweep=sweep,
         elsewhere=lambda lam: linearised_groups(problem, state._replace(lam=lam)),
     )
