@@ -1,5 +1,7 @@
 """The results of `benchmarks/factorization.py` as tables."""
 
+from factorization_likes import EASE_GRID
+
 COMMAND = "python benchmarks/factorization.py"
 PAIRS = {
     "Jester": "The jokes that users rated above zero.",
@@ -81,7 +83,8 @@ def _ranking(found):
         grids = "; ".join(f"{name}: {row['grid']}" for name, row in rows.items() if "grid" in row)
         lines += ["", f"{PAIRS[what]} A fifth of each user's likes held out. Grids of the peers, tuned on a fifth of the rest: "
                   f"{grids}; "
-                  f"EASE: see `EASE_GRID`. `{COMMAND} likes --peer \"{what}\"`", ""]  # fmt: skip
+                  f"EASE: ridges {EASE_GRID}. The time of natgrad includes the choice of its numbers. "
+                  f"`{COMMAND} likes --peer \"{what}\"`", ""]  # fmt: skip
     speed = found.get("recommend")
     if speed:
         lines += [

@@ -6,7 +6,7 @@ import scipy.sparse
 
 import natgrad as ng
 from natgrad.kernels.factorization.items import liked_together, sum_weights
-from natgrad.models.factorization import item_ridge, items
+from natgrad.models.factorization import item_ridge, item_search, items
 from natgrad.models.factorization.item_ridge import ItemRidge
 from natgrad.models.factorization.items import ItemsProblem, likes_matrix
 
@@ -103,6 +103,19 @@ def test_users_are_given_what_their_kind_likes(model):
     assert (model.similar_items(4, 5).items % 2 == 0).all()
 
 
+def test_numbers_are_learned_from_held_out_likes():
+    table = taste(300, 60)
+    likes = as_likes(table)
+    found = item_search.learned_ridge(likes_matrix(likes), 0)
+    assert found == item_search.learned_ridge(likes_matrix(likes), 0)
+    assert found != ItemRidge()
+    judge = item_search._Judge(likes_matrix(likes), np.random.default_rng(5))  # other likes held out
+    assert judge(found)[0] > judge(ItemRidge(rank=1, mix=1.0))[0] + 0.02  # popularity
+    model = ng.MatrixFactorization(likelihood="bernoulli", verbose=False).fit(likes)
+    assert model._kind.ridge == found
+    assert (model.recommend(n=2).items % 2 == (np.arange(300) % 2)[:, None]).mean() > 0.97
+
+
 def test_filters_reasons_and_visitors(model):
     found = model.recommend([0, 1], n=3, exclude_seen=False, only=[2, 3, 4, 5], exclude=[4])
     assert set(found.items.ravel().tolist()) == {2, 3, 5}
@@ -125,7 +138,7 @@ def test_saved_grown_and_looked_at_again(model, tmp_path):
     model.save(tmp_path / "likes.natgrad")
     again = ng.load(tmp_path / "likes.natgrad")
     np.testing.assert_array_equal(again.recommend(n=3).scores, model.recommend(n=3).scores)
-    assert again.continue_().elbo_ == model.elbo_
+    assert again.continue_fit().elbo_ == model.elbo_
     more = ng.data.Ratings([0, 70], [30, 30], [1.0, 1.0])
     grown = again.partial_fit(more)
     whole = ng.MatrixFactorization(likelihood="bernoulli", verbose=False).fit(grown.ratings_)
@@ -142,17 +155,65 @@ def test_a_run_that_had_ended_is_not_repeated(tmp_path):
     assert again.n_steps_ == 1
 
 
-def test_what_is_not_modelled_comes_last_by_popularity(monkeypatch):
+def fitted_rows(table, ridge):
+    """The factorisation's row of every user by a dense SVD, without what an item says of itself."""
+    scale = np.maximum(table.sum(0), 1) ** -ridge.flatness
+    vectors, values = np.linalg.svd(table * scale)[2], np.linalg.svd(table * scale)[1]
+    kept = np.sqrt(1.0 - (values[ridge.rank] / values[: ridge.rank]) ** 2)
+    weights = (vectors[: ridge.rank].T * kept) @ vectors[: ridge.rank]
+    np.fill_diagonal(weights, 0.0)
+    return table @ (scale[:, None] * weights / scale)
+
+
+def test_scores_are_a_regression_mixed_with_a_factorisation_and_the_rare_have_the_latter(monkeypatch):
     monkeypatch.setattr(items, "MOST_ITEMS", 20)
+    chosen = ItemRidge(2.0, 0.3, rank=3, flatness=0.2, mix=0.4, power=0.3)
+    monkeypatch.setattr(items, "learned_ridge", lambda likes, seed: chosen)
+    monkeypatch.setattr(item_ridge, "ROUNDS", 40)
     table = taste()
     model = ng.MatrixFactorization(likelihood="bernoulli", verbose=False).fit(as_likes(table))
-    tail = np.setdiff1d(np.arange(25), model._kind.learned["items"])
+    inside = model._kind.learned["items"]
+    tail = np.setdiff1d(np.arange(25), inside)
     assert len(tail) == 5
-    order = model.recommend(0, n=25, exclude_seen=False).items
-    assert set(order[-5:].tolist()) == set(tail.tolist())
-    popular = table.sum(0)[order[-5:]]
-    assert (np.diff(popular) <= 0).all()
-    assert model.predict([0], [int(tail[0])])[0] == items.EDGE
+    assert table.sum(0)[tail].max() <= table.sum(0)[inside].min()
+    expected = fitted_rows(table * 1.0, chosen)
+    weights = item_ridge.item_weights(model.posterior_["items"].mean())
+    expected[:, inside] = 0.4 * expected[:, inside] + 0.6 * (table[:, inside] @ weights)
+    found = model._predictor.scores(np.arange(60))
+    np.testing.assert_allclose(found, expected * table.sum(0) ** -0.3, rtol=1e-3, atol=1e-4)
+    unseen = int(np.flatnonzero(~table[0])[0])
+    np.testing.assert_allclose(model.because(0, unseen, n=100).scores.sum(), found[0, unseen], rtol=1e-4)
+    np.testing.assert_allclose(
+        model.predict([0], [unseen]), np.clip(expected[0, unseen], 1e-6, 1), rtol=1e-3, atol=1e-5
+    )
+    to, away = (chosen_way(int(tail[0])) for chosen_way in (model._predictor._to, model._predictor._from))
+    one_by_one = np.array([model._predictor._from(item)[tail[0]] for item in range(25)])
+    np.testing.assert_allclose(to, one_by_one, atol=1e-7)
+    assert away[tail[0]] == 0.0
+
+
+def test_leading_directions_are_those_of_a_dense_decomposition(rng):
+    table = (rng.random((40, 15)) < 0.3) * 1.0
+    found = item_ridge.leading(scipy.sparse.csr_matrix(table), 4, 0.3, rng)
+    values, vectors = np.linalg.svd(table * np.maximum(table.sum(0), 1) ** -0.3)[1:]
+    np.testing.assert_allclose(found.values, values[:5], rtol=1e-3)
+    basis = found.basis(2)
+    wanted = (vectors[:2].T * np.sqrt(1 - (values[2] / values[:2]) ** 2)) @ vectors[:2]
+    np.testing.assert_allclose(basis @ basis.T, wanted, atol=0.02)
+    everything = item_ridge.leading(scipy.sparse.csr_matrix(table), 99, 0.0, rng).basis(99)
+    np.testing.assert_allclose(
+        everything @ everything.T, np.eye(15), atol=1e-3
+    )  # nothing is left out, nothing is shrunk
+
+
+def test_somebody_without_likes_is_given_what_is_popular():
+    table = np.vstack([taste(), np.zeros(25, bool)])
+    users, liked = table.nonzero()
+    likes = ng.data.Ratings(users, liked, np.ones(len(users)), shape=table.shape)
+    model = ng.MatrixFactorization(likelihood="bernoulli", verbose=False).fit(likes)
+    if model._kind.ridge.power < 1.0:
+        order = model.recommend(60, n=25).items
+        assert (np.diff(table.sum(0)[order]) <= 0).all()
 
 
 def test_a_pair_that_comes_twice_is_one_like():

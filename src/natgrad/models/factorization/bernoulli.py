@@ -28,11 +28,14 @@ from natgrad.kernels.factorization.gather import sum_rows
 from natgrad.kernels.factorization.pairs import logistic_bound
 from natgrad.models.factorization.blending import owned
 from natgrad.models.factorization.likelihoods import (
+    ROUNDS,
     WARM_UP,
     RatingSettings,
-    extended_state,
     features_of,
     folded_state,
+    folded_users,
+    narrowed,
+    with_fresh_rows,
 )
 from natgrad.models.factorization.parts import Likes as SentLikes
 from natgrad.models.factorization.parts import PlacedRows
@@ -191,7 +194,7 @@ class LikesProblem(EdgeProblem):
         """For the rest of the bound, where no sweep of theirs brings it along."""
         ratings.sides["u"].errors(owned(state.mu["u"]), owned(state.mu["v"]), np.ones(len(state.mu["v"][0])))
 
-    def shards(self, n_threads: int) -> list[SideRatings]:
+    def shards(self, n_threads: int) -> list[Any]:
         """Users, then items, in runs of rows."""
         return self.inner.shards(n_threads)
 
@@ -249,14 +252,20 @@ class Likes:
 
     def extended(self, state: State, ratings: Ratings, seed: int) -> State:
         """New rows at zero, with the variance of the prior."""
-        return extended_state(state, self._problem(ratings).start(seed, 0.0))
+        return with_fresh_rows(
+            state, ratings, lambda few: self._problem(few).start(seed, 0.0), self.learned["features"]
+        )
 
     def folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
         """Some users anew; their dislikes are drawn by the popularity of the fit."""
         if self.one_class:
             popularity = np.asarray(self.learned["popularity"])
             some = with_dislikes(some, self.per_like, generator(0, Stream.NEGATIVES, 0), popularity)
-        return folded_state(self._problem(some, rows=rows), ("u",), state, rows, steps)
+        if self.learned["features"]:
+            return folded_state(self._problem(some, rows=rows), ("u",), state, rows, steps)
+        some, near = narrowed(some, state)
+        near = folded_state(self._problem(some, rows=rows), ("u",), near, rows, min(steps, ROUNDS))
+        return folded_users(state, near)
 
     def predictor(self, state: State, ratings: Ratings) -> Predictor:
         """Probabilities; of likes alone, those of a pair among as many drawn by popularity, which orders items with it."""

@@ -32,10 +32,11 @@ from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSett
 from natgrad.models.factorization.matching import matched_state
 from natgrad.models.factorization.published import Factors, PublishedFactors, Subject
 from natgrad.models.factorization.recommend import RecommendMixin
-from natgrad.models.factorization.tables import FOLD_STEPS, check_columns
+from natgrad.models.factorization.response import RatingUncertainty
+from natgrad.models.factorization.tables import FOLD_STEPS, check_columns, with_users_behind
 from natgrad.models.scikit import not_fitted
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_every, checked_method, checked_step
-from natgrad.renamed import says_new_names
+from natgrad.renamed import OldName, says_new_names
 
 __all__ = ["Factors", "MatrixFactorization", "as_ratings"]
 
@@ -46,7 +47,7 @@ PARTIAL_STEPS = 4
 
 
 @says_new_names
-class MatrixFactorization(RecommendMixin, PublishedFactors, RatingFiles):
+class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, RatingFiles):
     """Bayesian matrix factorisation of ratings, likes and counts, by variational inference.
 
     Parameters
@@ -73,9 +74,9 @@ class MatrixFactorization(RecommendMixin, PublishedFactors, RatingFiles):
         learned, and are 1 if not.
     n_negatives : float, optional
         For likes alone. None counts every pair that is not stored: what each item says of every other is a Gaussian with a
-        Wishart posterior, exact after one step (``n_factors`` plays no part, ``posterior_`` has "items"). A number draws that
-        many pairs as dislikes for each like, by the popularity of items, anew every few steps, and has factors of users and
-        items; so do streams, sampled methods and features, with 4.
+        Wishart posterior, exact after one step, mixed with few directions of all pairs (``n_factors`` plays no part,
+        ``posterior_`` has "items"). A number draws that many pairs as dislikes for each like, by the popularity of items, anew
+        every few steps, and has factors of users and items; so do streams, sampled methods and features, with 4.
     method, step : as in ``Network.fit``
         Which ratings each step reads, and how long the steps are; chosen for you where they are left out.
     max_steps, max_passes, max_messages, max_seconds, tol : limits
@@ -236,7 +237,7 @@ class MatrixFactorization(RecommendMixin, PublishedFactors, RatingFiles):
         """Fit to more ratings, by a few sweeps over these and all that came before.
 
         New users and items may appear; a pair that comes again has its new rating. Earlier ratings are kept (16 bytes each), so
-        that nothing is forgotten. Precisions of factors stay as they are until `continue_` is called, or `fit`.
+        that nothing is forgotten. Precisions of factors stay as they are until `continue_fit` is called, or `fit`.
         """
         settings = self._settings()
         chunk = as_ratings(X)
@@ -254,8 +255,10 @@ class MatrixFactorization(RecommendMixin, PublishedFactors, RatingFiles):
         self._optimise(self._kind, ratings, state, Trace(list(self.trace_.records)), True, max_steps=PARTIAL_STEPS)
         return self
 
+    continue_ = OldName("continue_fit")
+
     @all_or_nothing
-    def continue_(
+    def continue_fit(
         self, max_steps: int | None = None, *, max_messages: int | None = None, max_seconds: float | None = None
     ) -> MatrixFactorization:
         """Go on from where the last fit ended, on the same ratings; the trace continues.
@@ -295,8 +298,13 @@ class MatrixFactorization(RecommendMixin, PublishedFactors, RatingFiles):
         self.ratings_.find_items(chunk.item_ids, "items")
         ratings = self.ratings_.extended(chunk)
         rows = ratings.find_users(chunk.user_ids)
-        state = self._kind.extended(self.result_.state, ratings, int(self.seed))
-        state = self._kind.folded(state, ratings.restricted(rows), rows, FOLD_STEPS)
+        state, some = self.result_.state, ratings.restricted(rows)
+        if (
+            self._kind.sides and (rows >= self.ratings_.n_users).all()
+        ):  # nobody else is touched, and all are copied once
+            state = with_users_behind(self._kind, state, some, int(self.seed))
+        else:
+            state = self._kind.folded(self._kind.extended(state, ratings, int(self.seed)), some, rows, FOLD_STEPS)
         folded = copy.copy(self)
         folded._published(self._kind, ratings, Result(state, self.trace_, self.stop_), None)
         return folded
@@ -340,7 +348,7 @@ class MatrixFactorization(RecommendMixin, PublishedFactors, RatingFiles):
         start = (lambda: kind.start(ratings, seed, float(self.init_scale))) if state is None else state
         with at_most(self.n_jobs):
             result = self._run(
-                phase, start, self._limits(len(ratings), "raise max_steps, or continue_() the fit", **limits), subject,
+                phase, start, self._limits(len(ratings), "raise max_steps, or call continue_fit()", **limits), subject,
                 options=options, trace=trace, table=lambda: run_table(kind, ratings),
                 closing=() if sampler is None else [
                     Phase(sampler.problem, stepper=sampler, until=self.finish_sweeps, optional=True)

@@ -75,7 +75,11 @@ LEARNED: dict[str, Any] = {
             "bias": "flag",
             "evenness": "nonnegative",
             "power": "real",
+            "rank": "whole",
+            "flatness": "nonnegative",
+            "mix": "nonnegative",
         },
+        "basis?": "real [item_row, rank]",
         "features?": FEATURES,
     },
 }
@@ -279,8 +283,10 @@ def _check_learned(kept: Mapping[str, Any], sizes: dict[str, int]) -> None:
     assert learned is not None
     if learned.get("one_class") and learned["popularity"] is None:
         refuse("learned", "has likes alone, and no popularity of items")
-    if ("ridge" in learned) != ("items" in learned):
-        refuse("learned", "has either items or how they are shrunk, and both belong together")
+    if len({name in learned for name in ("ridge", "items", "basis")}) > 1:
+        refuse("learned", "has some of items, their basis and how they are shrunk, and all belong together")
+    if "ridge" in learned and learned["ridge"]["mix"] > 1:
+        refuse("learned", f"mixes {learned['ridge']['mix']} parts of one")
     if "items" in learned:
         sizes["precision"] = len(learned["items"]) + int(bool(learned["ridge"]["bias"]))
     for row, most in (("user_row", "user"), ("item_row", "item")):

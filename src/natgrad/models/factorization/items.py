@@ -6,8 +6,10 @@ The posterior is a Wishart, exact after one step, and costs the likes, not users
 
     E[x_ij | x_i without j] = Σ_k x_ik B_kj,   B_kj = −Λ_kj / Λ_jj
 
-which at E[Λ] is the ridge regression of each item on all others: EASE (Steck, 2019) is its special case of a constant rate. How
-much the weights are shrunk is learned from held-out likes (`natgrad.models.factorization.item_ridge`).
+which at E[Λ] is the ridge regression of each item on all others: EASE (Steck, 2019) is its special case of a constant rate.
+Scores mix it with a factorisation of all pairs (`natgrad.models.factorization.item_ridge`), which also ranks the items that are
+too many for a matrix. How weights are shrunk and what is mixed is learned from held-out likes
+(`natgrad.models.factorization.item_search`).
 """
 
 from __future__ import annotations
@@ -35,13 +37,15 @@ from natgrad.models.factorization.item_ridge import (
     count_together,
     inverse_and_log_det,
     item_weights,
-    learned_ridge,
+    leading,
     most_liked,
     popular_scale,
     user_weights,
     with_bias,
 )
+from natgrad.models.factorization.item_search import learned_ridge
 from natgrad.models.factorization.likelihoods import RatingSettings
+from natgrad.random import Stream, generator
 
 __all__ = ["ItemLikes", "ItemPredictor", "ItemsProblem"]
 
@@ -51,8 +55,9 @@ Ints = npt.NDArray[np.int64]
 Pair = tuple[Floats, Floats]
 WISHART = Wishart()
 LOG_2, LOG_2PI = float(np.log(2.0)), float(np.log(2.0 * np.pi))
-# Matrices of items take this many squared doubles; the rest are recommended by popularity, behind all others.
-MOST_ITEMS = 5000
+# Matrices of items take this many squared doubles, and their inverse a few microseconds for each like: the rest, rarer ones, are
+# ranked by the factorisation alone.
+MOST_ITEMS, FEWEST_ITEMS, INVERSE = 5000, 500, 1e5
 # Probabilities stay this far from 0 and 1: a regression can leave the interval.
 EDGE = 1e-6
 
@@ -97,8 +102,10 @@ class ItemsProblem(GroupProblem):
         return self.n_groups
 
     @cached_property
-    def _all_counts(self) -> Floats:
-        return self._counts(self.likes, self.weight)
+    def _all_messages(self) -> Floats:
+        found = self._counts(self.likes, self.weight)
+        found *= -0.5
+        return found
 
     def _counts(self, likes: Any, weight: Floats) -> Floats:
         counts = count_together(likes, weight)
@@ -107,19 +114,24 @@ class ItemsProblem(GroupProblem):
     @cached_property
     def rate(self) -> Floats:
         """The diagonal of the prior rate."""
-        return self.ridge.rate(np.diagonal(self._all_counts)[: self.likes.shape[1]])
+        return self.ridge.rate(-2.0 * np.diagonal(self._all_messages)[: self.likes.shape[1]])
+
+    @cached_property
+    def _prior(self) -> tuple[Floats, Floats]:
+        return np.diag(-0.5 * self.rate), np.asarray(-0.5)
 
     def prior_of(self, name: str) -> tuple[Any, ...]:
         """As many degrees of freedom as there are items."""
-        return np.diag(-0.5 * self.rate), np.asarray(-0.5)
+        return self._prior
 
     def solve(self, state: State, groups: Ints | None, rows: Any, tol: float, limit: int) -> GroupResult:
         """Nothing is local: Σ w x xᵀ."""
         weight = self.weight if groups is None else self.weight[groups]
-        counts = self._all_counts if groups is None else self._counts(self.likes[groups], weight)
+        message = self._all_messages if groups is None else -0.5 * self._counts(self.likes[groups], weight)
         total = float(weight.sum())
-        messages = {"items": (-0.5 * counts, np.asarray(0.5 * total))}
-        return GroupResult((), messages, -0.5 * LOG_2PI * self.size * total, 1, len(weight))
+        return GroupResult(
+            (), {"items": (message, np.asarray(0.5 * total))}, -0.5 * LOG_2PI * self.size * total, 1, len(weight)
+        )
 
     def moments(self, block: Block, lam: Any) -> Any:
         """E[Λ] and E[log |Λ|], by one factorisation."""
@@ -162,9 +174,11 @@ def _log_normalizer(dof: float, size: int, log_det: float) -> float:
 
 
 class ItemPredictor(NamedTuple):
-    """Scores of all items for each user: ``likes`` by row, weights between items, and what ranks them.
+    """Scores of all items for each user: ``liked`` by row, weights between items, and what ranks them.
 
-    ``places`` are the modelled items among all, ``scale`` is d_j^−power, ``tail`` orders those that are not modelled.
+    ``places`` are the items of the regression among all; ``weights`` and ``bias`` are 1 − mix parts of it. A row x of likes is
+    fitted by x ``left`` ``right``ᵀ, of which ``part`` [items] is taken. ``scale`` is d_j^−power, ``popular`` what is expected of
+    somebody of whom nothing is known.
     """
 
     start: Ints
@@ -172,18 +186,17 @@ class ItemPredictor(NamedTuple):
     weights: Float32s
     bias: Float32s
     places: Ints
+    left: Float32s
+    right: Float32s
+    part: Float32s
     scale: Float32s
-    tail: Float32s
+    popular: Float32s
 
     def scores(self, users: Ints) -> Float32s:
         """What orders the items of some users: [users, items], larger is better."""
         raw = self.expected(users)
-        if len(self.places) == len(self.tail):
-            raw *= self.scale
-            return raw
-        found = np.broadcast_to(self.tail, (len(raw), len(self.tail))).copy()
-        found[:, self.places] = raw * self.scale
-        return found
+        raw *= self.scale
+        return raw
 
     def scores_for(self, liked: Ints) -> Float32s:
         """The same for somebody who likes these items: [1, items]."""
@@ -192,40 +205,66 @@ class ItemPredictor(NamedTuple):
     def parts(self, row: int, item: int) -> tuple[Ints, Float32s]:
         """The items that a user likes, and what each adds to the score of an item."""
         liked = self.liked[self.start[row] : self.start[row + 1]].astype(np.int64)
-        found = np.full(len(self.tail), -1)
-        found[self.places] = np.arange(len(self.places))
-        place, own = int(found[item]), found[liked]
-        if place < 0:
-            return liked, np.zeros(len(liked), np.float32)
-        parts = np.where(own >= 0, self.weights[own, place], 0.0) * self.scale[place]
-        return liked, parts.astype(np.float32)
+        return liked, (self._to(item)[liked] * self.scale[item]).astype(np.float32)
 
     def expected(self, users: Ints) -> Float32s:
-        """Σ_k x_ik B_kj of the modelled items."""
-        column = np.full(len(self.tail), -1, dtype=np.int32)
-        column[self.places] = np.arange(len(self.places), dtype=np.int32)
+        """E[x_ij] of all items, given the other likes of each of some users."""
         counts = np.diff(self.start)[users]
         start = np.concatenate([[0], np.cumsum(counts)])
         near = np.repeat(self.start[users] - start[:-1], counts) + np.arange(start[-1])
-        items = column[self.liked[near]]
-        known = items >= 0
-        edges = np.concatenate([[0], np.cumsum(known)])[start]
-        out = np.empty((len(users), len(self.places)), dtype=np.float32)
-        sum_weights(out, edges, items[known], self.weights, self.bias)
+        items = self.liked[near]
+        inner = np.empty((len(users), self.left.shape[1]), dtype=np.float32)
+        sum_weights(inner, start, items, self.left, np.zeros(inner.shape[1], np.float32))
+        out = inner @ (self.right * self.part[:, None]).T
+        out[np.repeat(np.arange(len(users)), counts), items] -= self._own()[items]  # what is asked for does not count
+        if len(self.weights):
+            out[:, self.places] += self._regressed(start, items)
+        out[counts == 0] = self.popular
         return out
+
+    def _regressed(self, start: Ints, items: npt.NDArray[np.int32]) -> Float32s:
+        """Σ_k x_ik B_kj of the items of the regression."""
+        column = np.full(len(self.part), -1, dtype=np.int32)
+        column[self.places] = np.arange(len(self.places), dtype=np.int32)
+        inside = column[items]
+        known = inside >= 0
+        edges = np.concatenate([[0], np.cumsum(known)])[start]
+        out = np.empty((len(start) - 1, len(self.places)), dtype=np.float32)
+        sum_weights(out, edges, inside[known], self.weights, self.bias)
+        return out
+
+    def _own(self) -> Float32s:
+        """What the factorisation says of an item because of itself."""
+        return np.asarray(self.part * np.einsum("jk,jk->j", self.left, self.right))
+
+    def _to(self, item: int) -> Floats:
+        """Weights of all items in the score of one."""
+        found: Floats = (self.left @ self.right[item]).astype(np.float64) * self.part[item]
+        where = np.flatnonzero(self.places == item)
+        if len(where) and len(self.weights):
+            found[self.places] += self.weights[:, where[0]]
+        found[item] = 0.0
+        return found
+
+    def _from(self, item: int) -> Floats:
+        """Weights of one item in the scores of all."""
+        found: Floats = (self.right @ self.left[item]).astype(np.float64) * self.part
+        where = np.flatnonzero(self.places == item)
+        if len(where) and len(self.weights):
+            found[self.places] += self.weights[where[0]]
+        found[item] = 0.0
+        return found
 
     def pairs(self, rows: Ints, columns: Ints) -> Pair:
         """The probability of a like among all pairs, and p (1 − p)."""
         users, inverse = np.unique(rows, return_inverse=True)
-        place = np.full(max(len(self.tail), int(columns.max(initial=0)) + 1), -1)
-        place[self.places] = np.arange(len(self.places))
         chance = np.zeros(len(rows))
-        known = (place[columns] >= 0) & (rows < len(self.start) - 1)
+        known = (columns < len(self.part)) & (rows < len(self.start) - 1)
         for some in np.array_split(np.arange(len(users)), -(-len(users) // 2000)):
             here = known & (inverse >= some[0]) & (inverse <= some[-1])
             able = users[some][users[some] < len(self.start) - 1]
             if here.any():
-                chance[here] = self.expected(able)[inverse[here] - some[0], place[columns[here]]]
+                chance[here] = self.expected(able)[inverse[here] - some[0], columns[here]]
         chance = np.clip(chance, EDGE, 1.0 - EDGE)
         return chance, chance * (1.0 - chance)
 
@@ -241,12 +280,9 @@ class ItemPredictor(NamedTuple):
         return np.log(np.where(values > 0.5, chance, 1.0 - chance))
 
     def likeness(self, item: int) -> Floats:
-        """Weights from one item to every other, both ways on average; −∞ where it says nothing."""
-        found = np.full(len(self.tail), -np.inf)
-        where = np.flatnonzero(self.places == item)
-        if len(where):
-            there, back = self.weights[where[0]].astype(np.float64), self.weights[:, where[0]].astype(np.float64)
-            found[self.places] = np.sign(there) * np.sqrt(np.maximum(there * back, 0.0))  # −Λ_ij/√(Λ_ii Λ_jj)
+        """Weights from one item to every other, both ways on average."""
+        there, back = self._from(item), self._to(item)
+        found = np.sign(there) * np.sqrt(np.maximum(there * back, 0.0))  # −Λ_ij/√(Λ_ii Λ_jj) where nothing is mixed
         found[item] = -np.inf
         return found
 
@@ -263,23 +299,29 @@ class ItemLikes:
         self.settings, self.n_factors = settings, settings.n_factors
         if learned is None:
             likes = likes_matrix(ratings)
-            items = most_liked(likes, MOST_ITEMS)
-            found = learned_ridge(likes[:, items].tocsr(), seed)
-            popularity = np.maximum(np.bincount(likes.indices, minlength=likes.shape[1]), 0.5)
+            found = learned_ridge(likes, seed)
+            able = (INVERSE * likes.nnz) ** (1.0 / 3.0) if found.mix < 1.0 else 0.0  # nobody asks for the regression
+            most = np.clip(able, min(FEWEST_ITEMS, MOST_ITEMS), MOST_ITEMS)
             learned = {
                 "one_class": True,
                 "offset": 0.0,
-                "popularity": popularity,
-                "items": items,
+                "popularity": np.maximum(np.bincount(likes.indices, minlength=likes.shape[1]), 0.5),
+                "items": most_liked(likes, int(most)),
                 "ridge": found._asdict(),
+                "basis": leading(likes, found.rank, found.flatness, generator(seed, Stream.NEGATIVES, 1)).basis(
+                    found.rank
+                ),
             }
         self.learned, self.offset = dict(learned), 0.0
         self.ridge = ItemRidge(**learned["ridge"])
         self._known: tuple[Any, tuple[Float32s, Float32s]] | None = None
+        self._last: tuple[Ratings, ItemsProblem] | None = None
 
     def problem(self, ratings: Ratings) -> ItemsProblem:
-        """The likes of the modelled items."""
-        return ItemsProblem(likes_matrix(ratings)[:, self.learned["items"]].tocsr(), self.ridge)
+        """The likes of the modelled items; kept until there is a predictor, which counts them once."""
+        if self._last is None or self._last[0] is not ratings:
+            self._last = ratings, ItemsProblem(likes_matrix(ratings)[:, self.learned["items"]].tocsr(), self.ridge)
+        return self._last[1]
 
     def start(self, ratings: Ratings, seed: int, scale: float) -> State:
         """The prior."""
@@ -303,17 +345,24 @@ class ItemLikes:
 
     def predictor(self, state: State, ratings: Ratings) -> ItemPredictor:
         """From E[Λ], and the likes of each user."""
+        self._last = None
         mean, places = state.mu["items"][0], np.asarray(self.learned["items"])
         if self._known is None or self._known[0] is not mean:
-            weights, size = item_weights(mean), len(places)
-            bias = weights[size, :size] if self.ridge.bias else np.zeros(size, np.float32)
+            size, own = len(places), np.float32(1.0 - self.ridge.mix)
+            weights = item_weights(mean) * own if own else np.zeros((0, 0), np.float32)
+            bias = weights[size, :size] if self.ridge.bias and own else np.zeros(size, np.float32)
             self._known = mean, (np.ascontiguousarray(weights[:size, :size]), bias.copy())
-        likes_of = np.asarray(self.learned["popularity"])
-        likes_of = np.append(likes_of, np.zeros(ratings.n_items - len(likes_of)))
-        scale = popular_scale(likes_of[places], self.ridge.power)
-        tail = (likes_of / (1.0 + likes_of.sum()) - 2.0).astype(np.float32)
+        likes_of, basis = np.asarray(self.learned["popularity"]), np.asarray(self.learned["basis"])
+        new = ratings.n_items - len(likes_of)
+        likes_of, basis = np.append(likes_of, np.zeros(new)), np.pad(basis, ((0, new), (0, 0)))
+        flat = popular_scale(likes_of, self.ridge.flatness)[:, None]
+        part = np.ones(ratings.n_items, np.float32)
+        part[places] = self.ridge.mix
+        popular = (likes_of / max(ratings.n_users, 1)).astype(np.float32)
+        scale = popular_scale(likes_of, self.ridge.power)
         rows = ratings.sorted_by_user
-        return ItemPredictor(rows.start, rows.other, *self._known[1], places, scale, tail)
+        left, right = (np.asarray(table, np.float32) for table in (basis * flat, basis / flat))
+        return ItemPredictor(rows.start, rows.other, *self._known[1], places, left, right, part, scale, popular)
 
     def saved(self) -> dict[str, Any]:
         """Settings, and what was taken from the data."""

@@ -6,7 +6,7 @@ A likelihood turns ratings into the engine's problem, phase by phase of a run, a
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
@@ -31,12 +31,17 @@ __all__ = [
     "extended_state",
     "features_of",
     "folded_state",
+    "folded_users",
     "likelihood_of",
+    "narrowed",
+    "with_fresh_rows",
 ]
 
 Floats = npt.NDArray[np.float64]
 # Sweeps with the precisions of factors held: by then the noise is known well enough to tell which factors are more than it.
 WARM_UP = 8
+# Of a new user's vector and noise, or of the bound of the likes: each brings a digit, and this is 1e-5 of a standard deviation.
+ROUNDS = 6
 
 
 class RatingSettings(NamedTuple):
@@ -242,13 +247,21 @@ class Gaussian:
 
     def extended(self, state: State, ratings: Ratings, seed: int) -> State:
         """New rows at zero, with the variance of the prior."""
-        return extended_state(state, self._problem(ratings).start(seed, 0.0))
+        return with_fresh_rows(
+            state, ratings, lambda few: self._problem(few).start(seed, 0.0), self.learned["features"]
+        )
 
     def folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
-        """Some users, and their noise, anew."""
+        """Some users, and their noise, anew, from the items that they rated."""
+        if not self.learned["features"]:
+            some, near = narrowed(some, state)
+            return folded_users(state, self._folded(near, some, rows, steps))
+        return self._folded(state, some, rows, steps)
+
+    def _folded(self, state: State, some: Ratings, rows: npt.NDArray[np.int64], steps: int) -> State:
         problem = self._problem(some, rows=rows)
         order = tuple(name for name in ("u", "user_noise") if name in problem.blocks)
-        return folded_state(problem, order, state, rows, steps if len(order) > 1 else 1)
+        return folded_state(problem, order, state, rows, min(steps, ROUNDS) if len(order) > 1 else 1)
 
     def predictor(self, state: State, ratings: Ratings) -> Predictor:
         """Moments, and the mean of 1/τ, 1/s and 1/t."""
@@ -292,6 +305,50 @@ def extended_state(state: State, larger: State) -> State:
             if np.ndim(parts[0]) == 0:
                 joined[field][name] = old[name]
     return State(joined["lam"], joined["mu"], state.t)
+
+
+def with_fresh_rows(state: State, ratings: Ratings, start: Callable[[Ratings], State], features: Any) -> State:
+    """A state for more users and items whose new rows do not depend on their ratings: `start` makes a few of them.
+
+    With features the rows are those of their tables, and all are made.
+    """
+    new = ratings.n_users - len(state.mu["u"][0]), ratings.n_items - len(state.mu["v"][0])
+    if new == (0, 0):
+        return State(dict(state.lam), dict(state.mu), state.t)
+    if features:
+        return extended_state(state, start(ratings))
+    # The only rating is that of a row on both sides which is not kept.
+    ids, one = [np.arange(1 + n) for n in new], np.zeros(1, np.int64)
+    fresh = start(Ratings.numbered(one, one, np.ones(1), *ids))
+    joined: list[dict[str, Any]] = []
+    for old, few in ((state.lam, fresh.lam), (state.mu, fresh.mu)):
+        found = dict(old)
+        for name, n in (("u", new[0]), ("user_noise", new[0]), ("v", new[1]), ("item_noise", new[1])):
+            if n and name in found:
+                pairs = zip(old[name], few[name], strict=True)
+                found[name] = tuple(np.concatenate([a, np.asarray(b)[1:]]) for a, b in pairs)
+        joined.append(found)
+    return State(joined[0], joined[1], state.t)
+
+
+def narrowed(some: Ratings, state: State) -> tuple[Ratings, State]:
+    """The ratings with the items that they name alone, and the state of these."""
+    items, places = np.unique(some.items, return_inverse=True)
+    few = Ratings.numbered(some.users, places, some.values, some.user_ids, some.item_ids[items])
+    parts: list[dict[str, Any]] = [dict(state.lam), dict(state.mu)]
+    for found in parts:
+        for name in {"v", "item_noise"} & found.keys():
+            found[name] = tuple(np.ascontiguousarray(np.asarray(part)[items]) for part in found[name])
+    return few, State(parts[0], parts[1], state.t)
+
+
+def folded_users(state: State, near: State) -> State:
+    """A state with the users of another."""
+    parts = [
+        {**whole, **{name: found[name] for name in {"u", "user_noise"} & whole.keys()}}
+        for whole, found in ((state.lam, near.lam), (state.mu, near.mu))
+    ]
+    return State(parts[0], parts[1], state.t)
 
 
 def folded_state(

@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from natgrad.models.factorization.likelihoods import LikelihoodModel
     from natgrad.models.factorization.predictors import Predictor
 
-__all__ = ["FOLD_STEPS", "check_columns", "completed", "halves", "shape_of", "visitor_scores", "with_new"]
+__all__ = [
+    "FOLD_STEPS",
+    "check_columns",
+    "completed",
+    "halves",
+    "shape_of",
+    "visitor_scores",
+    "with_new",
+    "with_users_behind",
+]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -98,24 +107,35 @@ def with_new(kind: LikelihoodModel, state: State, new_users: int, new_items: int
 def visitor_scores(kind: LikelihoodModel, state: State, item_ids: Any, items: Ints, values: Floats) -> Any:
     """What orders all items for a new user with these ratings [1, items]: one row is fitted, from the items that it has rated."""
     nobody = np.zeros(1, dtype=np.int64)
-    near = {"u": nobody, "user_noise": nobody, "v": items, "item_noise": items}
-    if kind.saved()["learned"].get("features"):  # rows of features are those of all items
-        near, places = {"u": nobody, "user_noise": nobody}, items
-    else:
-        item_ids, places = np.arange(len(items)), np.arange(len(items))
     parts: list[dict[str, Any]] = [dict(state.lam), dict(state.mu)]
     for found in parts:
-        for name in near.keys() & found.keys():
-            found[name] = tuple(np.ascontiguousarray(np.asarray(part)[near[name]]) for part in found[name])
+        for name in {"u", "user_noise"} & found.keys():
+            found[name] = tuple(np.ascontiguousarray(np.asarray(part)[nobody]) for part in found[name])
     if "user_noise" in parts[1]:  # of the row before its ratings only the noise is read: it begins at 1
         parts[1]["user_noise"] = np.ones(1), np.zeros(1)
-    ratings = Ratings.numbered(np.zeros(len(items), dtype=np.int64), places, values, np.arange(1), item_ids)
+    ratings = Ratings.numbered(np.zeros(len(items), dtype=np.int64), items, values, np.arange(1), item_ids)
     mine = kind.folded(State(parts[0], parts[1], state.t), ratings, nobody, FOLD_STEPS)
     lam, mu = dict(state.lam), dict(state.mu)
     for name in {"u", "user_noise"} & lam.keys():
         lam[name], mu[name] = mine.lam[name], mine.mu[name]
     users, others = kind.predictor(State(lam, mu, state.t), ratings).vectors()
     return users.astype(np.float32) @ others.astype(np.float32).T
+
+
+def with_users_behind(kind: LikelihoodModel, state: State, some: Ratings, seed: int) -> State:
+    """The state with the users of ``some``, all of them new, behind the others; all items are known."""
+    theirs = [name for name in ("u", "user_noise", "user_rate") if name in state.lam]
+    parts: list[dict[str, Any]] = [dict(state.lam), dict(state.mu)]
+    for found in parts:
+        found.update({name: tuple(np.asarray(part)[:0] for part in found[name]) for name in theirs})
+    alone = kind.extended(State(parts[0], parts[1], state.t), some, seed)
+    alone = kind.folded(alone, some, np.arange(some.n_users), FOLD_STEPS)
+    joined: list[dict[str, Any]] = []
+    for whole, new in ((dict(state.lam), alone.lam), (dict(state.mu), alone.mu)):
+        for name in theirs:
+            whole[name] = tuple(np.concatenate(pair) for pair in zip(whole[name], new[name], strict=True))
+        joined.append(whole)
+    return State(joined[0], joined[1], state.t)
 
 
 def _put_behind(parts: Any, known: int, row: tuple[Floats, Floats]) -> tuple[Floats, ...]:

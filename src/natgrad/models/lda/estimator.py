@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from natgrad.data.corpus import as_corpus, with_words
 from natgrad.data.held import HeldDocuments
-from natgrad.data.stream import as_stream
+from natgrad.data.stream import as_stream, origin_of_array
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.step_sizes import Step
@@ -24,12 +24,12 @@ from natgrad.inference.trace import Trace
 from natgrad.models.lda.files import LDAFiles, state_table
 from natgrad.models.lda.queries import TopicQueries
 from natgrad.models.lda.settings import LearnPriors
-from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown
+from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown, located
 from natgrad.models.lda.topics import tell_empty_topics
 from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
-from natgrad.renamed import says_new_names
+from natgrad.renamed import OldName, says_new_names
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         if stream is not None:
             fit_stream(self, stream, vocabulary, n_documents, keep, moves)
             return self
-        problem = self._problem(with_words(as_corpus(X, vocabulary)))
+        problem = self._problem(located(with_words(as_corpus(X, vocabulary)), X, origin_of_array(X)))
         self._optimise(
             problem,
             lambda: problem.start(int(self.seed)),
@@ -210,8 +210,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         self._data = HeldDocuments(problem.corpus, vocabulary is None and isinstance(X, (list, tuple)))
         return self
 
+    continue_ = OldName("continue_fit")
+
     @all_or_nothing
-    def continue_(self, X: Any, max_passes: int | None = None) -> LDA:
+    def continue_fit(self, X: Any, max_passes: int | None = None) -> LDA:
         """Go on from where the last fit ended, on the same documents; the trace continues."""
         self._check_fitted()
         problem = self._problem(as_corpus(X, self._names, len(self.vocabulary_)), found=True)
@@ -274,7 +276,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
             from natgrad.models.lda.gibbs import GibbsSweeps
 
             sampler = GibbsSweeps(problem, self.finish_sweeps)
-        advice = "raise max_passes, or continue_() the fit"
+        advice = "raise max_passes, or call continue_fit()"
         with self._threads():
             result = self._run(
                 phase, start, self._limits(problem.corpus.n_tokens, advice, max_passes=passes), problem,

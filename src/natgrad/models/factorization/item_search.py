@@ -1,0 +1,189 @@
+"""Likes in; the numbers of an `ItemRidge` that rank a held-out part of them best, out.
+
+A fifth of the likes of every user is held out, as many users as fit into a table of a given size are judged by NDCG@20, and each
+of the numbers is moved while that rises: those of the regression on other items, those of the factorisation of all pairs, what
+part of the scores is which, and how much popularity is taken off. Where there are many items the regression is judged among the
+most popular, which settle on the same numbers as all of them; the factorisation is not: how flat it should be, rare items say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.kernels.factorization.top_items import top_items
+from natgrad.models.factorization.item_ridge import (
+    ItemRidge,
+    Leading,
+    count_together,
+    leading,
+    most_liked,
+    popular_scale,
+    user_weights,
+    weights_of,
+)
+from natgrad.models.factorization.metrics import ranking_scores
+from natgrad.random import Stream, generator
+
+__all__ = ["learned_ridge"]
+
+Floats = npt.NDArray[np.float64]
+Float32s = npt.NDArray[np.float32]
+Likes = Any  # a sparse matrix of ones, by rows: [users, items]
+Judged = tuple[float, ItemRidge]
+# Held out of each user's likes; the k of NDCG.
+HELD_OUT, RANKED = 0.2, 20
+# Items of the regression are so many that its inverses, a dozen, take about as long as a pass over the likes by factors, a
+# microsecond each; items of the factorisation; users times items that are judged.
+INVERSE, FEWEST, MOST, MOST_RANKED, CELLS = 3e3, 500, 1500, 4000, 4_000_000
+# What is tried, in order; a ridge moves by the factor, and is kept between the edges.
+FACTOR, EDGES, SHARES, EVEN = 3.0, (1e-2, 1e4), (0.0, 0.3, 1.0), 0.5
+RANKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+FLATNESS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+MIXES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0)
+POWERS = (-0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+# Likes below which too few are held out to tell.
+LEAST = 1000
+
+
+def learned_ridge(likes: Likes, seed: int) -> ItemRidge:
+    """The numbers that rank held-out likes best, one after the other."""
+    if likes.nnz < LEAST or min(likes.shape) < 8:
+        return ItemRidge()
+    judge = _Judge(likes, generator(seed, Stream.NEGATIVES, 0))
+    best = _regression(judge)
+    ranked = _climbed(judge, judge(best[1]._replace(mix=1.0)), "rank", RANKS)
+    for _ in range(2):
+        before = ranked[1]
+        ranked = _climbed(judge, ranked, "flatness", FLATNESS)
+        ranked = _climbed(judge, ranked, "rank", RANKS)
+        if ranked[1] == before:
+            break
+    # What ranks well alone is not what adds most: a middling rank is tried beside it.
+    best = max(judge(ranked[1]._replace(mix=0.3)), judge(ranked[1]._replace(mix=0.3, rank=16, flatness=0.3)))
+    best = max(ranked, _climbed(judge, best, "mix", MIXES))
+    best = _climbed(judge, best, "rank", RANKS)
+    if best[1].mix < 1.0:
+        for up in (FACTOR**0.5, FACTOR**-0.5):
+            best = max(best, judge(best[1]._replace(ridge=best[1].ridge * up)))
+    best = _climbed(judge, best, "power", POWERS)
+    return _climbed(judge, best, "mix", MIXES)[1]
+
+
+def _regression(judge: _Judge) -> Judged:
+    """How the weights of the regression alone are shrunk."""
+    best = judge.regression(ItemRidge())
+    for up in (FACTOR, 1.0 / FACTOR):
+        moved = False
+        while EDGES[0] < best[1].ridge * up < EDGES[1]:
+            tried = judge.regression(best[1]._replace(ridge=best[1].ridge * up))
+            if tried[0] <= best[0]:
+                break
+            best, moved = tried, True
+        if moved:
+            break
+    for share in SHARES:
+        best = max(best, judge.regression(best[1]._replace(share=share)))
+    return max(best, judge.regression(best[1]._replace(bias=True)), judge.regression(best[1]._replace(evenness=EVEN)))
+
+
+def _climbed(judge: _Judge, best: Judged, name: str, ladder: Sequence[float]) -> Judged:
+    """Up or down a ladder from where one is, while the measure rises."""
+    for way in (1, -1):
+        moved = False
+        at = int(np.argmin(np.abs(np.subtract(ladder, getattr(best[1], name))))) + way
+        while 0 <= at < len(ladder):
+            step: dict[str, Any] = {name: ladder[at]}
+            tried = judge(best[1]._replace(**step))
+            if tried[0] <= best[0]:
+                break
+            best, moved = tried, True
+            at += way
+        if moved:
+            break
+    return best
+
+
+class _Ranked(NamedTuple):
+    """Some users: what they like, and what is to be found."""
+
+    seen: Likes
+    start: npt.NDArray[Any]
+    wanted: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, kept: Likes, wanted: Likes) -> _Ranked:
+        """From likes [users, items] that are kept and held out."""
+        return cls(kept.astype(np.float32), wanted.indptr, wanted.indices.astype(np.int64))
+
+    def ndcg(self, scores: Float32s) -> float:
+        """Of scores [users, items], which are overwritten."""
+        k = min(RANKED, scores.shape[1])
+        best = np.empty((len(scores), k), dtype=np.int64), np.empty((len(scores), k), dtype=np.float32)
+        top_items(scores, 0, self.seen.indptr.astype(np.int64), self.seen.indices, True, *best)
+        return ranking_scores(best[0], self.start, self.wanted)["ndcg"]
+
+
+class _Judge:
+    """Some likes held out, and how well a ridge ranks them."""
+
+    def __init__(self, likes: Likes, rng: np.random.Generator) -> None:
+        self.rng = rng
+        likes = likes[:, most_liked(likes, MOST_RANKED)].tocsr()
+        held = rng.random(likes.nnz) < HELD_OUT
+        parts = [likes.copy(), likes.copy()]
+        for part, away in zip(parts, (held, ~held), strict=True):
+            part.data[away] = 0.0
+            part.eliminate_zeros()
+        self.kept, wanted = parts
+        self.likes_of = np.bincount(self.kept.indices, minlength=likes.shape[1]).astype(np.float64)
+        most = int(np.clip((INVERSE * likes.nnz) ** (1.0 / 3.0), FEWEST, MOST))
+        self.places = most_liked(self.kept, most)
+        able = np.flatnonzero((np.diff(wanted.indptr) > 0) & (np.diff(self.kept.indptr) > 0))
+        users = np.sort(rng.permutation(able)[: CELLS // likes.shape[1]])
+        self.every = _Ranked.of(self.kept[users], wanted[users])
+        self.popular = _Ranked.of(*(part[users][:, self.places].tocsr() for part in parts))
+        self.table = self.popular.seen.toarray()
+        self._known: dict[ItemRidge, Judged] = {}
+        self._counts: dict[float, tuple[Floats, float]] = {}
+        self._bases: dict[float, Leading] = {}
+        self._regressed: tuple[ItemRidge, Float32s] | None = None
+
+    def __call__(self, ridge: ItemRidge) -> Judged:
+        """NDCG among all items, and the ridge that has it; what is too rare for the regression has the other scores."""
+        if ridge not in self._known:
+            scores = self._factorisation(ridge)
+            if ridge.mix < 1.0:
+                both = np.float32(1.0 - ridge.mix) * self._regression(ridge)
+                both += np.float32(ridge.mix) * scores[:, self.places]
+                scores[:, self.places] = both
+            scores *= popular_scale(self.likes_of, ridge.power)
+            self._known[ridge] = self.every.ndcg(scores), ridge
+        return self._known[ridge]
+
+    def regression(self, ridge: ItemRidge) -> Judged:
+        """NDCG of the regression alone, among its own items."""
+        return self.popular.ndcg(self._regression(ridge).copy()), ridge
+
+    def _regression(self, ridge: ItemRidge) -> Float32s:
+        """Scores from the other items; the last are kept, while other numbers are tried."""
+        own = ridge._replace(power=0.0, rank=1, flatness=0.0, mix=0.0)
+        if self._regressed is None or self._regressed[0] != own:
+            if own.evenness not in self._counts:
+                likes = self.kept[:, self.places].tocsr()
+                weight = user_weights(likes, own.evenness)
+                self._counts[own.evenness] = count_together(likes, weight), float(weight.sum())
+            weights, bias = weights_of(*self._counts[own.evenness], own)
+            self._regressed = own, self.table @ weights + bias
+        return self._regressed[1]
+
+    def _factorisation(self, ridge: ItemRidge) -> Float32s:
+        """Scores of the best fit of a rank."""
+        if ridge.flatness not in self._bases:
+            self._bases[ridge.flatness] = leading(self.kept, max(RANKS), ridge.flatness, self.rng)
+        basis = self._bases[ridge.flatness].basis(ridge.rank)
+        scale = popular_scale(self.likes_of, ridge.flatness)[:, None]
+        return np.asarray(self.every.seen @ (basis * scale) @ (basis / scale).T)

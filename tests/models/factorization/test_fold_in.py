@@ -1,0 +1,72 @@
+"""New users: what is folded in equals a fit of their rows with all else held, however it is computed, and touches nobody else."""
+
+import numpy as np
+import pytest
+
+import natgrad as ng
+from natgrad.data.datasets.generated.ratings import paper_ratings
+from natgrad.models.factorization import likelihoods
+
+KINDS = {
+    "one noise": {"noise_per": None},
+    "noise of both": {"noise_per": "both"},
+    "no biases": {"noise_per": "user", "biases": False},
+    "likes and dislikes": {"likelihood": "bernoulli"},
+    "counts": {"likelihood": "poisson"},
+    "scalars": {
+        "factorized": True, "biases": False, "learn_noise": False, "learn_priors": False, "noise_per": None
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=list(KINDS))
+def model(request):
+    ratings = paper_ratings(60, 40, 900)
+    if "likelihood" in KINDS[request.param]:
+        values = (ratings.values > 3) * 1.0 if request.param == "likes and dislikes" else ratings.values
+        ratings = ng.data.Ratings(ratings.users, ratings.items, values, shape=ratings.shape)
+    return ng.MatrixFactorization(3, verbose=False, max_steps=30, **KINDS[request.param]).fit(ratings)
+
+
+def of_visitors(model, users):
+    items = np.array([3, 8, 11, 30, 5, 2])
+    values = np.array([1.0, 0, 1, 1, 0, 1]) if model.likelihood == "bernoulli" else np.array([5.0, 2, 4, 1, 3, 3])
+    return ng.data.Ratings(users, items, values)
+
+
+def test_new_users_together_one_by_one_and_beside_known_ones_are_the_same(model):
+    both = model.fold_in(of_visitors(model, [900] * 3 + [901] * 3))
+    one = model.fold_in(of_visitors(model, [900] * 3 + [901] * 3).restricted(np.array([0])))
+    known = model.ratings_.user_ids[5]
+    beside = model.fold_in(of_visitors(model, [900] * 3 + [known] * 3))  # somebody known: the other way
+    items = np.arange(40)
+    for other in (one, beside):
+        np.testing.assert_allclose(
+            both.predict([900] * 40, items), other.predict([900] * 40, items), rtol=1e-5, atol=1e-6
+        )
+    users = np.repeat(model.ratings_.user_ids[:4], 40)
+    np.testing.assert_array_equal(both.predict(users, np.tile(items, 4)), model.predict(users, np.tile(items, 4)))
+    assert both.ratings_.n_users == 62
+    assert model.ratings_.n_users == 60
+
+
+def test_more_rounds_change_nothing_that_can_be_seen(model, monkeypatch):
+    some, items = of_visitors(model, [900] * 6), np.arange(40)
+    usual = model.fold_in(some).predict([900] * 40, items)
+    if model.likelihood == "poisson" or model.factorized:
+        return  # these have other rounds
+    monkeypatch.setattr(likelihoods, "ROUNDS", 60)
+    monkeypatch.setattr("natgrad.models.factorization.tables.FOLD_STEPS", 60)
+    np.testing.assert_allclose(model.fold_in(some).predict([900] * 40, items), usual, atol=1e-3)
+
+
+def test_a_pair_that_comes_again_has_its_new_value_and_others_stay():
+    first = ng.data.Ratings(["a", "a", "b", "c"], ["x", "y", "x", "z"], [1.0, 2, 3, 4])
+    more = ng.data.Ratings(["a", "d", "c", "a"], ["x", "x", "w", "w"], [9.0, 8, 7, 6])
+    found = first.extended(more)
+    pairs = zip(found.user_ids[found.users], found.item_ids[found.items], found.values, strict=True)
+    table = {(str(user), str(item)): value for user, item, value in pairs}
+    assert table == {
+        ("a", "y"): 2.0, ("b", "x"): 3.0, ("c", "z"): 4.0, ("a", "x"): 9.0, ("d", "x"): 8.0, ("c", "w"): 7.0, ("a", "w"): 6.0
+    }  # fmt: skip
+    assert len(found) == 7
