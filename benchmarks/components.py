@@ -3,6 +3,7 @@
     python benchmarks/components.py                        all of it: 100 sets of each kind, hours
     python benchmarks/components.py --sets 10 --grid 2     10 sets, a grid of every K on the first 2 of them
     python benchmarks/components.py mixture-2 blocks       some kinds
+    python benchmarks/components.py --first 100            100 other sets
     python benchmarks/components.py --table                the table of what was measured so far
 
 A set counts if K is the truth or one beside it; the goal is 95 of 100, and at most a fifth of the processor seconds of the grid.
@@ -238,14 +239,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", help=f"some of {', '.join(KINDS)}; all by default")
     parser.add_argument("--sets", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first set: others than those looked at")
     parser.add_argument("--grid", type=int, default=10, help="sets on which the grid of K is fitted, too")
     parser.add_argument("--table", action="store_true", help="measure nothing")
     given = parser.parse_args()
     warnings.simplefilter("ignore")  # of peers that have not converged
     for name in () if given.table else given.kinds or KINDS:
-        measure(name, range(given.sets), "auto")
-        measure(name, range(given.sets), "dp")
-        measure(name, range(min(given.grid, given.sets)), "grid")
+        sets = range(given.first, given.first + given.sets)
+        measure(name, sets, "auto")
+        measure(name, sets, "dp")
+        measure(name, sets[: given.grid], "grid")
     LINES.write(markdown(HEADINGS, [row(name) for name in KINDS]))
 
 

@@ -204,6 +204,22 @@ def test_statistics_after_random_moves_are_those_of_the_documents(n_moves: int, 
     assert kinds == {0, 1, 2}
 
 
+def test_documents_in_shards_find_the_same(monkeypatch: pytest.MonkeyPatch, fitted: ng.LDA) -> None:
+    from natgrad.models.lda import problem
+
+    # Several shards of all documents, one of the batches in which topics are begun anew.
+    entries = len(as_corpus(counts()).words)
+    monkeypatch.setattr(problem, "PART", entries // 2 - 1)
+    monkeypatch.setattr(problem, "PART_PER_WORD", 1)
+    whole = LDAProblem(as_corpus(counts()), np.full(6, 0.1), 0.05)
+    assert len(whole.shards(60)) == 2
+    assert len(whole.shards(whole.batch_size)) == 1
+    shards = ng.LDA("auto", max_topics=6, max_passes=100).fit(counts())
+    assert any(move.kind == "anew" for move in shards.trace_.moves)
+    assert shards.n_topics_ == 3
+    assert shards.elbo_ == pytest.approx(fitted.elbo_, rel=1e-5)
+
+
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="it takes local='vb'"):
         ng.LDA("auto", local="map").fit(counts())

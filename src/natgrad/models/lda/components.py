@@ -139,6 +139,7 @@ class TopicComponents(GroupComponents):
         alpha = np.full(self.size, OTHERS)
         alpha[0] = COMMON
         part = self.problem.with_prior(alpha).restricted(np.arange(size))
+        part.placed = None  # shards of the run are cut for its own batches
         stepper, _ = choose(part, None, Auto(), ("phi",))
         found = take_steps(part, stepper, part.start(seed), PASSES * stepper.steps_per_pass, seed).state
         alpha[:size], beta = found.hyper["doc_prior"], found.hyper["topic_prior"]
