@@ -50,7 +50,9 @@ class Refusals(ABC):
     __lt__ = __le__ = __gt__ = __ge__ = _compared
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, (bool, int, float, np.generic)):  # Python's answer, False, would decide in silence
+        if isinstance(
+            other, (bool, int, float, np.generic, np.ndarray)
+        ):  # Python's answer, False, would decide in silence
             self._compared(other)
         return self is other
 
