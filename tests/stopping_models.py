@@ -40,7 +40,7 @@ def network(declared: Any, method: Any = None, step: Any = None, **start: Any) -
         if hasattr(net, "network"):
             net, options = net.network, {"init": net.init, "order": net.order, **start}
         fit = net.fit(method, step=step, max_steps=3000, **options)
-        later = fit.continue_(max_steps=max(LEAST, 9 * len(fit.trace)), tol=0)
+        later = fit.continue_fit(max_steps=max(LEAST, 9 * len(fit.trace)), tol=0)
         return Loss(len(fit.trace), fit.elbo, later.elbo, 1e-3, fit.stop.converged, str(fit.stop))
 
     return judged
@@ -59,7 +59,7 @@ def estimator(make: Callable[..., Any], data: Any, limit: str, observations: int
         longer = max(LEAST, 10 * steps // batches)
         later = make(tol=0.0, **{limit: longer}).fit(*given).elbo_
         if isinstance(model, ng.LDA):
-            later = max(later, model.set_params(tol=0.0).continue_(*given, longer).elbo_)
+            later = max(later, model.set_params(tol=0.0).continue_fit(*given, longer).elbo_)
         return Loss(steps, bound, later, make().tol * observations, stop.converged, str(stop))
 
     return judged
@@ -74,7 +74,7 @@ def mixed_documents(topics: int, alpha: float, seed: int) -> Row:
         counts = np.array([rng.multinomial(60, share @ words) for share in rng.dirichlet(np.full(topics, alpha), 120)])
         model = ng.LDA(topics, dtype="float64", max_passes=2000, verbose=False).fit(counts)
         steps, bound, stop, allowed = len(model.trace_), model.elbo_, model.stop_, model.tol * counts.sum()
-        later = model.set_params(tol=0.0).continue_(counts, max(LEAST, 10 * steps // 6)).elbo_
+        later = model.set_params(tol=0.0).continue_fit(counts, max(LEAST, 10 * steps // 6)).elbo_
         return Loss(steps, bound, later, allowed, stop.converged, str(stop))
 
     return judged

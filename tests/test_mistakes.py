@@ -297,7 +297,7 @@ MISTAKES = [
      "'y' is observed; hidden nodes are mu, tau"),
     (lambda: fitted().trace["nope"], KeyError,
      "the trace has no column 'nope'; it has t, elbo, elbo_estimate, rho, relative_change, messages_read, seconds, held_out"),
-    (lambda: fitted().continue_(step=3), TypeError,
+    (lambda: fitted().continue_fit(step=3), TypeError,
      "step must be RobbinsMonro(…), Constant(ρ), HoldThenDecay(…), PerNode() or Auto(), got 3"),
     (lambda: fitted().predictive("nope"), KeyError,
      "'nope' is not in this network; nodes are mu, tau, y"),

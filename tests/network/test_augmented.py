@@ -310,7 +310,7 @@ def test_a_fit_is_saved_with_its_auxiliaries(tmp_path):
     # A fit has the bound of its last sweep; attached, it is added up anew, in the order of the terms.
     assert again.elbo == fit.problem.bound(fit.state)
     assert again.elbo == pytest.approx(fit.elbo, rel=1e-14)
-    assert again.continue_(max_steps=5).elbo > fit.elbo
+    assert again.continue_fit(max_steps=5).elbo > fit.elbo
 
 
 @pytest.mark.parametrize("method", [ng.SVI({"n": 10}), ng.Children(3), ng.inference.GlobalBatch(10)])

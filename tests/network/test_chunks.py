@@ -60,7 +60,7 @@ def test_the_bound_never_falls_and_ends_where_exact_sweeps_do(make: Any) -> None
     bounds = fit.trace["elbo"]
     assert np.diff(bounds[np.isfinite(bounds)]).min() >= -1e-9
     # It has settled where exact sweeps, which are those of arrays, settle.
-    after = fit.continue_(ng.VB(), max_steps=3, tol=0.0)
+    after = fit.continue_fit(ng.VB(), max_steps=3, tol=0.0)
     assert after.elbo == pytest.approx(fit.elbo, abs=1e-6)  # the tolerance; 8e-9 and 1e-9 are gained
 
 
@@ -182,7 +182,7 @@ def test_data_far_from_zero_keep_their_digits() -> None:
 def test_going_on_is_never_having_stopped(tmp_path: Path) -> None:
     case = mixture()
     whole = chunked(case, 7, max_steps=8)
-    assert chunked(case, 7, max_steps=3).continue_(max_steps=5, tol=0.0).trace["elbo"][-1] == pytest.approx(
+    assert chunked(case, 7, max_steps=3).continue_fit(max_steps=5, tol=0.0).trace["elbo"][-1] == pytest.approx(
         whole.trace["elbo"][-1], rel=1e-12
     )
     keep = {"checkpoint": tmp_path / "run", "every": 1}

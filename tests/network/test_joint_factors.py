@@ -164,7 +164,7 @@ def test_start_order_and_files(tmp_path):
     apart = scalars(None).fit()
     apart.save(tmp_path / "apart.natgrad")  # as files were before this was the default
     again = ng.load(tmp_path / "apart.natgrad").attach(scalars("auto"))
-    assert again.continue_(max_steps=1).elbo == pytest.approx(apart.elbo, rel=1e-9)
+    assert again.continue_fit(max_steps=1).elbo == pytest.approx(apart.elbo, rel=1e-9)
     drawn = fit.draws(n=200, chains=2, warmup=2, verbose=False)
     drawn.save(tmp_path / "draws.natgrad")
     assert ng.load(tmp_path / "draws.natgrad").attach(network)["slope"].values.shape == (2, 200)

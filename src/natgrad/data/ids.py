@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from natgrad.data.numbers import refuse_masked
 
-__all__ = ["Ids", "as_ids", "number_ids"]
+__all__ = ["Ids", "as_ids", "joined_ids", "number_ids"]
 
 Array = npt.NDArray[Any]
 MISSING = "and every rating needs its id; drop the others"
@@ -74,9 +74,15 @@ class Ids(Sequence[Any]):
         wanted, own = values.tolist()[unknown[0]], {type(key) for key in self.array.tolist()}
         if own == {str} and str(wanted) in set(self.array.tolist()):
             shown += f"; ids that come from text are text, {str(wanted)!r}"
+        advice = "Leave it out, or fit with ratings of it"
+        if (
+            isinstance(wanted, str)
+            and (same := next((k for k in self.array.tolist() if str(k) == wanted), wanted)) != wanted
+        ):
+            advice = f"The text {wanted!r} is not the {type(same).__name__} {same!r}, which is: pass {same!r}"
         return (
             f"{argument}[{unknown[0]}] = {values.tolist()[unknown[0]]!r} is not among the {self.what}s of the ratings that were "
-            f"fitted ({len(unknown)} such); known are {len(self.array)}: {shown}. Leave it out, or fit with ratings of it"
+            f"fitted ({len(unknown)} such); known are {len(self.array)}: {shown}. {advice}"
         )
 
     def __len__(self) -> int:
@@ -181,3 +187,18 @@ def _refuse(missing: npt.NDArray[np.bool_], array: Array, argument: str) -> None
             f"{argument}[{bad[0]}] = {array.tolist()[bad[0]]!r} is missing ({len(bad)} such): every rating needs its "
             f"id; drop the others"
         )
+
+
+def joined_ids(ids: Array, more: Array) -> tuple[Array, npt.NDArray[np.int64]]:
+    """All ids, the old ones first, and the number of each of the second in it."""
+    numbers = {key: number for number, key in enumerate(ids.tolist())}
+    found = np.array([numbers.setdefault(key, len(numbers)) for key in more.tolist()], dtype=np.int64)
+    fresh = list(numbers)[len(ids) :]
+    if not fresh:
+        return ids, found
+    new = as_ids(fresh, "ids")
+    if new.dtype.kind == ids.dtype.kind and ids.dtype.kind in "iuUS":
+        return np.concatenate([ids, new]), found
+    mixed = np.empty(len(numbers), dtype=object)
+    mixed[:] = list(numbers)
+    return mixed, found

@@ -71,6 +71,8 @@ class Components(ABC):
 
     plate: str
     size: int
+    # Nats that the merge of a pair may lose before the next sweep, and still be worth an exchange.
+    most_loss: float = HOPELESS
 
     @property
     def may_empty(self) -> bool:
@@ -273,7 +275,7 @@ def _exchanges(
     for kept, emptied in [*_pairs(alike, held)[:MOST_EXCHANGES], (smallest, smallest)]:
         total = held[kept] + held[emptied]
         loss = float(min(0.0, alike[smallest].max() if kept == emptied else alike[kept, emptied]))
-        if loss == -np.inf or _exchange_refused(own, (kept, emptied), total):
+        if not loss >= part.most_loss or _exchange_refused(own, (kept, emptied), total):
             continue
         others = [k for k in range(part.size) if k not in (kept, emptied)]
         if gains:

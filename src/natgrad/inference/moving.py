@@ -18,8 +18,8 @@ __all__ = ["Accepted", "Round", "is_due"]
 LITTLE, ENOUGH = 1.0, 10
 # Nats that one more component must be worth. Less than that, passes gain by themselves after a birth that came to nothing.
 BIRTH = 1.0
-# Moves that make more components.
-GROWS = ("birth", "births", "anew")
+# Moves that must gain so much: those that make more components, and exchanges, which may lead to the same ones in another order.
+COSTLY = ("birth", "births", "anew", "exchange")
 # Passes between two rounds in which all proposals were refused, and after several births, which were a guess.
 PATIENCE, GROWING = 5, 3
 
@@ -82,7 +82,8 @@ class Round:
 
     def _tried(self, proposal: Proposal, settled: State, bound: float) -> Trial:
         assert proposal.state is not None
-        margin = max(self.tol, BIRTH * proposal.n_born) if proposal.kind in GROWS else self.tol
+        least = BIRTH * proposal.n_born if proposal.kind in COSTLY else 0.0
+        margin = max(self.tol, least)
         trial = followed(self.stepper, proposal.state, settled, bound, self.seed, margin)
         self.messages_read += trial.messages_read
         return trial

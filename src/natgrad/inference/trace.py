@@ -169,10 +169,14 @@ class Reason(enum.Enum):
 @says_new_attributes(words="message")
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The reason a run ended, and in words what happened and what to do about it."""
+    """The reason a run ended, and in words what happened and what to do about it.
+
+    ``ran_out`` says whether a limit ended a run that was to go on until it had converged; files do not keep it.
+    """
 
     reason: Reason
     message: str = field(default="")
+    ran_out: bool = field(default=False, compare=False, repr=False)
 
     @property
     def converged(self) -> bool:

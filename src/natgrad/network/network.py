@@ -15,6 +15,7 @@ from natgrad.inference.methods import Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.inference.unsettled import warn_if_ran_out
 from natgrad.network.compile.joint_factors import checked_joint, joined_plan
 from natgrad.network.compile.logic import warn_of_ties
 from natgrad.network.compile.plan import Plan, make_plan
@@ -340,6 +341,7 @@ class Network(SimulationMixin):
             callbacks=watchers, verbose=verbose, trace=trace, checkpointer=checkpointer,
             model_at=self._model_at(problem, settings, trace), executor=executor,
         )  # fmt: skip
+        warn_if_ran_out(result.stop)
         trace.strategy = f"{trace.strategy}; {chosen.words}"
         if flat := improper_nodes(problem):
             trace.strategy += f"; flat priors of {', '.join(flat)}: the bound is up to a constant"
@@ -388,6 +390,7 @@ class Network(SimulationMixin):
             limits=Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes), seed=old.seed,
             callbacks=as_callbacks(callbacks), verbose=verbose, trace=trace, model_at=self._model_at(problem, settings, trace),
         )  # fmt: skip
+        warn_if_ran_out(result.stop)
         trace.strategy = f"{trace.strategy}; {self._chosen(problem.backend.name).words}"
         return Fit(problem, result, settings, self._continue)
 

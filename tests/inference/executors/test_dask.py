@@ -95,6 +95,16 @@ def test_topics_are_the_bits_of_threads(cluster):
         assert client.status == "running"  # what was given open stays open
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_settled_topics_are_the_bits_of_threads(cluster, dtype):
+    """Little data, and the probes of a run that has settled: nothing may depend on where documents are."""
+    X = np.random.default_rng(1).poisson(0.6, (60, 20))
+    here, there = (ng.LDA(3, max_passes=300, dtype=dtype, executor=where).fit(X) for where in (None, cluster))
+    assert here.stop_.converged
+    assert len(here.trace_) == len(there.trace_)
+    same(here, there)
+
+
 def test_chains_are_the_bits_of_threads(cluster, rng, monkeypatch):
     from natgrad.models.hmm import problem as hmm_problem
 
@@ -119,7 +129,14 @@ def found_states(executor=None):
     return ng.GaussianHMM("auto", max_states=6, executor=executor).fit(x)
 
 
-@pytest.mark.parametrize("find", [found_mixture, found_states])
+def found_topics(executor=None):
+    rng = np.random.default_rng(0)
+    words = np.kron(np.eye(3), np.ones(8)) / 8.0
+    X = np.array([rng.multinomial(40, share @ words) for share in rng.dirichlet(np.full(3, 0.1), 80)])
+    return ng.LDA("auto", max_topics=6, max_passes=100, executor=executor).fit(X)
+
+
+@pytest.mark.parametrize("find", [found_mixture, found_states, found_topics])
 def test_components_are_found_with_the_bits_of_threads(cluster, find):
     here, there = find(), find(cluster)
     same(here, there)

@@ -98,6 +98,17 @@ def test_topics_are_the_same_bits_elsewhere(settings, small_parts):
     assert there.trace_["elbo"][-1] == here.trace_["elbo"][-1] or np.isnan(here.trace_["elbo"][-1])
 
 
+@pytest.mark.parametrize("settings", [{"n_topics": 3}, {"n_topics": "auto", "max_topics": 5}], ids=["given", "found"])
+def test_settled_topics_of_little_data_are_the_same_bits_elsewhere(settings):
+    """In one shard, which is not placed here; runs that have settled are probed, wherever their documents are."""
+    X = np.random.default_rng(1).poisson(0.8, (40, 12))
+    settings = {**settings, "max_passes": 200, "tol": 1e-3}
+    here, there = ng.LDA(**settings).fit(X), ng.LDA(**settings, executor=Elsewhere()).fit(X)
+    assert here.stop_.converged
+    assert len(here.trace_) == len(there.trace_)
+    same(here, there)
+
+
 def test_sharded_topics_are_those_of_one_piece(monkeypatch):
     settings = {"n_topics": 4, "max_passes": 3, "tol": 0.0, "dtype": "float64"}
     whole = ng.LDA(**settings).fit(counts())

@@ -107,7 +107,7 @@ def test_priors_do_not_run_away_on_hostile_data(name, options):
 def test_continued_equals_uninterrupted_with_learned_priors(options):
     X = draw_documents(150, 60, 5, 60, seed=1).counts
     whole = ng.LDA(5, learn_priors=True, max_passes=6, tol=0, batch_size=25, **options).fit(X)
-    half = ng.LDA(5, learn_priors=True, max_passes=3, tol=0, batch_size=25, **options).fit(X).continue_(X)
+    half = ng.LDA(5, learn_priors=True, max_passes=3, tol=0, batch_size=25, **options).fit(X).continue_fit(X)
     np.testing.assert_array_equal(whole.components_, half.components_)
     np.testing.assert_array_equal(whole.doc_prior_, half.doc_prior_)
     assert whole.topic_prior_ == half.topic_prior_

@@ -95,6 +95,13 @@ def test_empty_topics_change_nothing() -> None:
     assert wide.bound(wide.at(more)) == pytest.approx(narrow.bound(narrow.at(topics)), rel=1e-10)
 
 
+def test_words_that_are_all_as_frequent_are_a_topic() -> None:
+    """The counts of one topic for all words are all equal, which its prior is, too."""
+    model = ng.LDA("auto", max_topics=4, max_passes=30).fit(np.kron(np.eye(3, dtype=int), np.full((10, 4), 6)))
+    assert model.n_topics_ == 3
+    assert ng.LDA("auto", max_topics=4, max_passes=30).fit(np.full((8, 5), 3)).n_topics_ == 1
+
+
 def learned(k: int, room: int = 0) -> tuple[LDAProblem, State]:
     """Some passes in which both priors are learned, from topics of which ``room`` more are empty."""
     corpus = as_corpus(counts())

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.ids import joined_ids
 from natgrad.data.rating_forms import as_ratings
-from natgrad.data.ratings import Ratings, joined_ids
+from natgrad.data.ratings import Ratings
 from natgrad.data.stream import is_rereadable
 from natgrad.inference.engine import Result
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, State

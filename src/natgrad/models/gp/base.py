@@ -32,6 +32,7 @@ from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step, split_options
 from natgrad.random import Stream, generator
+from natgrad.renamed import OldName
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
@@ -59,8 +60,10 @@ class SparseGP(GPFiles):
 
     # -- fitting --
 
+    continue_ = OldName("continue_fit")
+
     @all_or_nothing
-    def continue_(self, X: Any, y: Any = None, max_steps: int | None = None) -> Self:
+    def continue_fit(self, X: Any, y: Any = None, max_steps: int | None = None) -> Self:
         """Go on from where the last fit ended, on the same rows: scales stay, the trace and Adam's memory continue.
 
         Parameters
@@ -120,7 +123,7 @@ class SparseGP(GPFiles):
         callbacks, checkpoint = split_options(options)
         limits = replace(
             self._limits(
-                None, "raise max_steps, or continue_() the fit", max_steps=whole_number(max_steps, "max_steps")
+                None, "raise max_steps, or call continue_fit()", max_steps=whole_number(max_steps, "max_steps")
             ),
             tol=0.0,
         )
@@ -131,8 +134,8 @@ class SparseGP(GPFiles):
             table=lambda: (state_table(problem.kernel), sizes), closing=[Phase(problem, stepper=ExactPass(problem))],
         )  # fmt: skip
         if result.stop.reason is Reason.STEPS and self.tol > 0:
-            words = f"all {limits.max_steps} steps were taken before the bound settled to tol = {self.tol:g}"
-            self.stop_ = Stop(Reason.STEPS, f"{words}: {limits.advice}")
+            words = f"stopped at max_steps = {limits.max_steps} before the bound converged to tol = {self.tol:g}"
+            self.stop_ = Stop(Reason.STEPS, f"{words}: {limits.advice}", ran_out=True)
         self._publish(problem, result.state)
         self.elbo_ = problem.bound(result.state)
         self.n_rows_seen_ = problem.n_groups

@@ -45,8 +45,6 @@ def begin_anew(problem: LDAProblem, state: State, order: tuple[str, ...], seed: 
 
     At the same topics the bound cannot be lower. None if there is no such document, or nothing is remembered here.
     """
-    if problem.placed is not None:
-        return None
     here, changed = problem.with_hyper(state), False
     memory: Any = state.memory.get(KEY)
     for number, (groups, rows) in enumerate(rows_of(problem, state, seed)):

@@ -58,6 +58,8 @@ class TopicComponents(GroupComponents):
     """Topics of an `LDAProblem`; ``problem.truncated`` keeps those at their prior empty."""
 
     problem: LDAProblem
+    # A topic has thousands of words: what its merge loses, the split of two that are one may make up for.
+    most_loss = -1e6
 
     def __init__(self, problem: LDAProblem) -> None:
         super().__init__(problem, "topic", problem.n_topics, {"phi": ((0,),)})

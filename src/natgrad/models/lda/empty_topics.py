@@ -39,8 +39,8 @@ class EmptyTopics:
 
     def places(self, state: State) -> Ints:
         """The topics that are not at their prior: those that have seen words."""
-        natural = np.asarray(state.lam["phi"][0])
-        return np.flatnonzero(natural.max(1) != natural.min(1))
+        nothing = self.with_hyper(state).topic_prior - 1.0
+        return np.flatnonzero((np.asarray(state.lam["phi"][0]) != nothing).any(1))
 
     def _told(self, messages: Any) -> Any:
         """The topics that documents have counted words for; all, where none is kept empty."""

@@ -29,7 +29,7 @@ from natgrad.models.lda.topics import tell_empty_topics
 from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
-from natgrad.renamed import says_new_names
+from natgrad.renamed import OldName, says_new_names
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
@@ -210,8 +210,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         self._data = HeldDocuments(problem.corpus, vocabulary is None and isinstance(X, (list, tuple)))
         return self
 
+    continue_ = OldName("continue_fit")
+
     @all_or_nothing
-    def continue_(self, X: Any, max_passes: int | None = None) -> LDA:
+    def continue_fit(self, X: Any, max_passes: int | None = None) -> LDA:
         """Go on from where the last fit ended, on the same documents; the trace continues."""
         self._check_fitted()
         problem = self._problem(as_corpus(X, self._names, len(self.vocabulary_)), found=True)
@@ -274,7 +276,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
             from natgrad.models.lda.gibbs import GibbsSweeps
 
             sampler = GibbsSweeps(problem, self.finish_sweeps)
-        advice = "raise max_passes, or continue_() the fit"
+        advice = "raise max_passes, or call continue_fit()"
         with self._threads():
             result = self._run(
                 phase, start, self._limits(problem.corpus.n_tokens, advice, max_passes=passes), problem,

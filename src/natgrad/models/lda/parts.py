@@ -29,6 +29,7 @@ __all__ = [
     "PartResult",
     "Topics",
     "View",
+    "by_word",
     "infer_view",
     "make_view",
     "shard_of",
@@ -177,6 +178,8 @@ def solve_shard(
 ) -> PartResult:  # fmt: skip
     """Some documents of a shard (None: all); the counts have a row for each of these sorted words alone, ``topics`` may have all.
 
+    ``little`` is said of all documents: whether they are compiled for must not depend on how they are shared out.
+
     What came in a message may begin at any byte; here it begins where loops read fastest.
     """
     topics = topics.rows(words if len(topics.top) > len(words) else np.arange(len(words)))
@@ -185,3 +188,8 @@ def solve_shard(
     place[words] = np.arange(len(words), dtype=np.int32)
     numbered = Corpus(np.require(part.start, requirements="A"), place[part.words], part.counts, len(words))
     return solve_view(make_view(numbered, local.dtype, little), topics, local, start, warm, tol, limit)
+
+
+def by_word(array: Any) -> Floats:
+    """[K, V] as contiguous [V, K]: a view of an array that lies word after word, otherwise a copy."""
+    return np.ascontiguousarray(np.asarray(array).T)

@@ -39,6 +39,7 @@ from natgrad.models.lda.parts import (
     PartResult,
     Topics,
     View,
+    by_word,
     infer_view,
     make_view,
     shard_of,
@@ -211,7 +212,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
 
     def moments(self, block: Block, lam: Any) -> Stats:
         """E[log φ]; of topics that are a point, log E[φ]."""
-        concentration = _by_word(lam[0]) + 1.0
+        concentration = by_word(lam[0]) + 1.0
         totals = concentration.sum(0)
         if self.local.topics == "map":
             return (np.log(concentration / totals).T,)
@@ -222,7 +223,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
 
     def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
         """What the topics add: ⟨m + η̃, μ⟩ + entropy, or the log density of the point that they are."""
-        natural, elog, counts = (_by_word(part["phi"][0]) for part in (lam, mu, messages))
+        natural, elog, counts = (by_word(part["phi"][0]) for part in (lam, mu, messages))
         n_words, beta = self.corpus.n_words, self.topic_prior
         shares = 0.0
         if "theta" in messages:
@@ -233,10 +234,10 @@ class LDAProblem(EmptyTopics, GroupProblem):
             constant = self.n_topics * (sp.gammaln(n_words * (beta + 1.0)) - n_words * sp.gammaln(beta + 1.0))
             return float(((counts + beta) * elog).sum() + constant) + shares
         concentration = natural + 1.0
-        by_word = np.empty(n_words)
+        log_gamma = np.empty(n_words)
         with threads_for(concentration.size):
-            lgamma_columns(concentration, by_word)
-        normalizer = by_word.sum() - sp.gammaln(concentration.sum(0)).sum()
+            lgamma_columns(concentration, log_gamma)
+        normalizer = log_gamma.sum() - sp.gammaln(concentration.sum(0)).sum()
         constant = self.n_topics * (sp.gammaln(n_words * beta) - n_words * sp.gammaln(beta))
         return float((((counts + beta) - concentration) * elog).sum() + normalizer + constant) + shares
 
@@ -255,7 +256,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
             found = self._solve_placed(elog, groups, start, (self.local, warm, tol, limit, self._little))
         inner = np.empty(self.corpus.n_words)
         with threads_for(found.counts.size):
-            row_products(found.counts, _by_word(elog), inner)
+            row_products(found.counts, by_word(elog), inner)
         rest = float(found.bound - inner.sum())
         # Words are gathered once for a document, however many rounds it takes.
         sizes = np.diff(self.corpus.start)
@@ -268,8 +269,6 @@ class LDAProblem(EmptyTopics, GroupProblem):
             messages["theta"] = (sums, np.array([n_filled]))
             rest -= log_prior(self.doc_prior, sums, n_filled)
         return GroupResult((found.gamma,), messages, rest, found.rounds, reads)
-
-    # -- shards --
 
     def shards(self, size: int) -> list[Corpus | ShardSpec]:
         """The documents cut so that batches of this many have enough in each shard; a function of the data alone."""
@@ -364,19 +363,17 @@ class LDAProblem(EmptyTopics, GroupProblem):
         return self._topics(state.mu["phi"][0])
 
     def view_of(self, groups: Ints | None) -> View:
-        """The documents of a batch of a fixed cut."""
-        return self._view(groups, keep=True)
-
-    # -- parts --
+        """The documents of a batch of a fixed cut; kept, unless they are also kept elsewhere."""
+        return self._view(groups, keep=self.placed is None)
 
     def _topics(self, elog: Floats) -> Topics:
         """What documents read of the topics; of the last ones, kept."""
         if self._weights_of is None or self._weights_of[0] is not elog:
-            by_word = _by_word(elog)
-            top = by_word.max(1)
+            rows = by_word(elog)
+            top = rows.max(1)
             width = -(-self.n_topics // LANES) * LANES
-            weights: Floats = aligned_empty(len(by_word), width, self.local.dtype)
-            weights[:, : self.n_topics] = np.maximum(np.exp(by_word - top[:, None]), LEAST_WEIGHT)
+            weights: Floats = aligned_empty(len(rows), width, self.local.dtype)
+            weights[:, : self.n_topics] = np.maximum(np.exp(rows - top[:, None]), LEAST_WEIGHT)
             weights[:, self.n_topics :] = 0.0
             self._weights_of = (elog, weights, top)
         return Topics(*self._weights_of[1:], self.doc_prior)
@@ -396,8 +393,3 @@ class LDAProblem(EmptyTopics, GroupProblem):
         if keep or groups is None:
             self._views[key] = (groups, view)
         return view
-
-
-def _by_word(array: Any) -> Floats:
-    """[K, V] as contiguous [V, K]: a view of an array that lies word after word, otherwise a copy."""
-    return np.ascontiguousarray(np.asarray(array).T)

@@ -133,13 +133,17 @@ class Chunks:
         found.plan = replace(plan, known={}, blocks={**plan.blocks, **self._coloured})
         return found
 
-    def map(self, function: Callable[[Any], Any], numbers: Any = None) -> Iterator[Any]:
-        """The function of every chunk, or of some by number, as `use` hands them out, in order; what fits stays in memory."""
+    def map(self, function: Callable[[Any], Any], numbers: Any = None, numbered: bool = False) -> Iterator[Any]:
+        """The function of every chunk, or of some by number, as `use` hands them out, in order; what fits stays in memory.
+
+        With ``numbered`` the function gets (number, chunk).
+        """
         from natgrad.kernels._threads import in_order, n_threads  # Numba takes a while to import
 
         waiting: list[Any] = []
         window = max(AHEAD, n_threads())
-        for known in self._all() if numbers is None else self.some(numbers):
+        found = self._all() if numbers is None else self.some(numbers)
+        for known in enumerate(found) if numbered else found:
             waiting.append(known)
             if len(waiting) == window:
                 yield from in_order(function, waiting)

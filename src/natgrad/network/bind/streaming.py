@@ -18,6 +18,7 @@ from natgrad.inference.step_sizes import PerNode
 from natgrad.inference.steppers.groups import GroupStepper, WholePasses
 from natgrad.inference.steppers.stepper import Stepper
 from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.inference.unsettled import warn_if_ran_out
 from natgrad.network.bind.bound import Binding, Rows, held
 from natgrad.network.bind.build import Domain
 from natgrad.network.bind.chunk_groups import ChunkGroups, chunked_problem
@@ -180,6 +181,7 @@ class _Run:
             verbose=options["verbose"], trace=trace, checkpointer=checkpointer,
             model_at=lambda state: self._made(Result(state, trace, going), settings), executor=options.get("executor"),
         )  # fmt: skip
+        warn_if_ran_out(result.stop)
         return self._made(result, settings)
 
     def _made(self, result: Result, settings: Settings) -> Fit:

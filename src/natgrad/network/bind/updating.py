@@ -55,7 +55,7 @@ def update_rows(
     data : table, or tables by plate
     forgetting : part of what was learned before that no longer counts, optional
     drift : "auto" to learn it, optional
-    options : limits and callbacks, as of ``Fit.continue_``
+    options : limits and callbacks, as of ``Fit.continue_fit``
     """
     template = binding.template
     new = open_tables(template, data, "the new rows", partial=True)

@@ -8,7 +8,7 @@ monomial the statistics of members are replaced by those of the joint factor, th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -142,10 +142,11 @@ def _merged(
 ) -> list[tuple[str, ...]]:
     """Groups of names that pairs connect, as long as each is good."""
     group_of: dict[str, tuple[str, ...]] = {name: (name,) for name in names}
+    place = {name: number for number, name in enumerate(names)}
     for first, second in pairs:
         one, two = group_of[first], group_of[second]
-        if one != two:
-            merged = tuple(name for name in names if name in one or name in two)
+        if one is not two:
+            merged = tuple(sorted((*one, *two), key=place.__getitem__))
             if good(merged):
                 group_of.update(dict.fromkeys(merged, merged))
     return [group for group in dict.fromkeys(group_of.values()) if len(group) > 1]
@@ -209,21 +210,31 @@ def _joined(plan: Plan, group: tuple[str, ...]) -> Plan:
 
 
 def _sorted(nodes: Mapping[str, Node], group: tuple[str, ...]) -> list[str]:
-    """Parents before children, otherwise as they were."""
+    """Parents before children, those with the longest way from a root last, otherwise as they were."""
     name_of = {
         member.name: node.name for node in nodes.values() if isinstance(node, JointNode) for member in node.members
     }
+    place = {name: number for number, name in enumerate(nodes)}
+    children: dict[str, list[str]] = {name: [] for name in nodes}
+    waiting = dict.fromkeys(nodes, 0)  # parents that are not there yet
+    for name, node in nodes.items():
+        for parent in {name_of.get(p.name, p.name) for p in node.parents()} & nodes.keys():
+            children[parent].append(name)
+            waiting[name] += 1
     found: list[str] = []
-    waiting = {name: {name_of.get(p.name, p.name) for p in node.parents()} for name, node in nodes.items()}
-    while waiting:
-        ready = [name for name, parents in waiting.items() if not parents & waiting.keys()]
-        if not ready:
-            raise NotConjugate(
-                f"joint: a node between members of {'+'.join(group)!r} reads one of them and is read by another"
-            )
+    ready = [name for name, n in waiting.items() if n == 0]
+    while ready:
         found += ready
-        for name in ready:
-            del waiting[name]
+        freed: list[str] = []
+        for child in (child for name in ready for child in children[name]):
+            waiting[child] -= 1
+            if waiting[child] == 0:
+                freed.append(child)
+        ready = sorted(freed, key=place.__getitem__)
+    if len(found) < len(nodes):
+        raise NotConjugate(
+            f"joint: a node between members of {'+'.join(group)!r} reads one of them and is read by another"
+        )
     return found
 
 
@@ -252,12 +263,19 @@ def _rewritten(
         raise NotConjugate(
             f"joint: {term.node!r} reads members of {node.name!r} at different elements, or one of them twice"
         )
-    monomials = tuple(in_joint_statistics(m, node, indices, n_plates, term.node) for m in term.monomials)
+    monomials = tuple(
+        in_joint_statistics(m, node, indices, n_plates, term.node) if _touches(m, places) else m for m in term.monomials
+    )
     readings = {name: found for name, found in term.readings.items() if name not in places}
     if read:
         first = next(iter(read.values()))[0]
         readings[node.name] = (Reading(node.name, first.axes[:n_plates], first.key),)
     return replace(term, monomials=merged_monomials(monomials), readings=readings)
+
+
+def _touches(monomial: Monomial, names: Container[str]) -> bool:
+    # Of a sum of many terms there are many that do not.
+    return any(factor.source in names and not factor.known for factor in monomial.factors)
 
 
 def _prior(node: JointNode, terms: Sequence[PlannedTerm]) -> PlannedTerm:

@@ -9,7 +9,7 @@ multi-linear in the expectations of the neighbours).
 
 from __future__ import annotations
 
-from abc import ABCMeta, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Union
 
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.compile.polynomial import Delta, Label, Polynomial, number
 from natgrad.network.language.advice import of_numpy
+from natgrad.network.language.nominal import Nominal
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.refusals import Refusals
 from natgrad.validation import as_index, as_numbers, first, require, where
@@ -49,14 +50,7 @@ Bind = dict[str, Label]
 Read = tuple[str, tuple[Any, ...]]
 
 
-class _Nominal(ABCMeta):
-    """What an expression is, is what it inherits from: asked many times, the first time of each class too."""
-
-    __instancecheck__ = type.__instancecheck__
-    __subclasscheck__ = type.__subclasscheck__
-
-
-class Expression(Refusals, metaclass=_Nominal):
+class Expression(Refusals, metaclass=Nominal):
     """Something with expected statistics. ``kind`` says which, ``size`` the length of its event axis (if any)."""
 
     kind: Kind
@@ -146,7 +140,7 @@ class Expression(Refusals, metaclass=_Nominal):
         raise TypeError(f"{self} cannot be indexed: index the nodes inside it instead, as in a[i] + b[j]")
 
 
-class Untyped(metaclass=_Nominal):
+class Untyped(metaclass=Nominal):
     """Known numbers that take their kind from the place where they stand, as plain arrays do."""
 
     # Whether they are known only when there is a table (`columns.py`): its own operators then record what is done.

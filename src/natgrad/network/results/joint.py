@@ -93,7 +93,7 @@ def correlation(
 def joined_init(init: Any, plan: Plan) -> Any:
     """Starts of members as one of their vector; those that have none begin at the means of their priors."""
     members = plan.members
-    if not isinstance(init, Mapping) or not members:
+    if not members or not isinstance(init, Mapping):
         return init
     by_name: dict[str, Any] = {str(getattr(key, "name", key)): value for key, value in init.items()}
     found = {name: value for name, value in by_name.items() if name not in members}

@@ -68,7 +68,7 @@ class SavedFit(TableMixin, ExportMixin, ShowMixin):
         return name in self.factors or name in self.members
 
     def attach(self, network: Any) -> Fit:
-        """The fit of a network that is declared as it was: predictions, and more steps with ``continue_``.
+        """The fit of a network that is declared as it was: predictions, and more steps with ``continue_fit``.
 
         Parameters
         ----------

@@ -6,14 +6,15 @@ whose share is the square of the step.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from natgrad.inference.problem import EdgeProblem, State
+from natgrad.inference.problem import Block, EdgeProblem, State
 from natgrad.posterior.response.operator import Linearised
 
-__all__ = ["linearised_edges", "settled"]
+__all__ = ["by_differences", "linearised_edges", "settled"]
 
 Stats = tuple[Any, ...]
 # The step, as a part of each statistic's size; rounding is divided by it.
@@ -36,13 +37,28 @@ def settled(problem: EdgeProblem, state: State, order: tuple[str, ...]) -> tuple
 def linearised_edges(problem: EdgeProblem, state: State, order: tuple[str, ...]) -> Linearised:
     """A problem of edges near a state."""
     blocks = problem.blocks
-    lam = {name: tuple(np.asarray(part, np.float64) for part in state.lam[name]) for name in blocks}
-    mu = {name: tuple(map(np.asarray, problem.moments(block, lam[name]))) for name, block in blocks.items()}
-    scales = {name: tuple(max(float(np.abs(part).max(initial=0.0)), 1e-300) for part in mu[name]) for name in blocks}
 
     def targets(moments: dict[str, Stats]) -> dict[str, Stats]:
-        at = State(lam, moments, 1)
+        at = State(state.lam, moments, 1)
         return {name: tuple(map(np.asarray, problem.target(block, at))) for name, block in blocks.items()}
+
+    def sweep(lam: dict[str, Stats]) -> dict[str, Stats]:
+        moments = {name: problem.moments(block, lam[name]) for name, block in blocks.items()}
+        found: dict[str, Stats] = problem.sweep(State(dict(lam), moments, 1), order).state.lam
+        return found
+
+    return by_differences(blocks, state.lam, targets)._replace(
+        sweep=sweep, elsewhere=lambda lam: linearised_edges(problem, State(lam, {}, 1), order)
+    )
+
+
+def by_differences(
+    blocks: Mapping[str, Block], lam: Mapping[str, Stats], targets: Callable[[dict[str, Stats]], dict[str, Stats]]
+) -> Linearised:
+    """What linear response asks for, of a function from the moments of all blocks to their targets."""
+    lam = {name: tuple(np.asarray(part, np.float64) for part in lam[name]) for name in blocks}
+    mu = {name: tuple(map(np.asarray, block.family.expected_stats(lam[name]))) for name, block in blocks.items()}
+    scales = {name: tuple(max(float(np.abs(part).max(initial=0.0)), 1e-300) for part in mu[name]) for name in blocks}
 
     def curvature(direction: dict[str, Stats]) -> dict[str, Stats]:
         longest = max(
@@ -62,16 +78,4 @@ def linearised_edges(problem: EdgeProblem, state: State, order: tuple[str, ...])
             for name, block in blocks.items()
         }
 
-    def sweep(lam: dict[str, Stats]) -> dict[str, Stats]:
-        moments = {name: problem.moments(block, lam[name]) for name, block in blocks.items()}
-        found: dict[str, Stats] = problem.sweep(State(dict(lam), moments, 1), order).state.lam
-        return found
-
-    return Linearised(
-        blocks,
-        lam,
-        targets(mu),
-        curvature,
-        sweep=sweep,
-        elsewhere=lambda lam: linearised_edges(problem, State(lam, {}, 1), order),
-    )
+    return Linearised(blocks, lam, targets(mu), curvature)

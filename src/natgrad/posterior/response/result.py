@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,8 @@ class LinearResponse(ExportMixin):
     left : float, nats that Newton's step from here would gain: near 0 at an optimum
     """
 
+    _level: ClassVar[str] = "linear response"
+
     def __init__(
         self,
         at: Linearised,
@@ -73,7 +75,7 @@ class LinearResponse(ExportMixin):
         if self.left > LEFT:
             warnings.warn(
                 f"the fit has not converged: {self.left:.2g} nats are left to gain, and linear response is that of the optimum. "
-                "Go on with fit.continue_(), with a smaller tol",
+                "Call fit.continue_fit(), with a smaller tol",
                 NotConverged,
                 stacklevel=3,
             )

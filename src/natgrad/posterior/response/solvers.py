@@ -84,7 +84,7 @@ def check_curvature(operator: Operator, curvature: float, direction: Floats) -> 
     if curvature < -FLAT:
         raise NotAtMaximum(
             f"the fit is not at a maximum of the bound: it rises along a direction of {where} (curvature {curvature:.2g}; 1 is "
-            "that of independent factors). It stopped at a saddle, or on its way: go on with fit.continue_(), or try other starts"
+            "that of independent factors). It stopped at a saddle, or on its way: call fit.continue_fit(), or try other starts"
         )
     raise NotAtMaximum(
         f"the bound is flat along a direction of {where}: it can be changed without changing what the data say, as factors can "
