@@ -69,7 +69,7 @@ class Gibbs:
         self.afresh = auxiliaries(self.classes)
         by_class = {name for weights in self.classes for name in weights.readers}
         self.groups: Sequence[GaussianDraw] = drawn_together(problem, by_class) if together else []
-        self.copies: dict[str, Copies] = copies_of(problem.plan)
+        self.copies: dict[str, Copies] = copies_of(problem.plan, self.afresh)
         self.scales: dict[GaussianDraw, list[ScaleDraw]] = {}
         for group in self.groups:
             taken = [scale.name for scales in self.scales.values() for scale in scales]

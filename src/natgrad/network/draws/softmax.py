@@ -88,7 +88,12 @@ class ClassWeights:
         self.readers = frozenset(a.node.name for a in self.scores.accesses() if a.node.name in problem.blocks)
         self.chains = next(iter(problem.blocks.values())).shape[0]
         self.origins = {name: problem.plan.origins.get(name, 0.0) for name in self.readers}
-        self.trials = node._present()[..., None] * 1.0
+        # As often as a row counts: the sum of w weights of PG(1, c) is PG(w, c), and the term has the factor w already.
+        self.times = np.ones(tuple(plate.size for plate in node.plates))
+        for axis, plate in enumerate(node.plates):
+            if plate.weight is not None:
+                self.times = self.times * plate.weight.reshape([-1 if i == axis else 1 for i in range(self.times.ndim)])
+        self.trials = node._present() * self.times
         self.scope = Scope(node.name, node.plates, {}, parts=problem.plan.parts)
         self.label = self.scope.fresh("class", self.scores.size or 0)
         self.polynomial = self.scores.stat("x", self.scope, (self.label,))
@@ -101,8 +106,8 @@ class ClassWeights:
         for number in range(psi.shape[-1]) if column is None else (column,):
             rest = logsumexp(np.delete(psi, number, -1), axis=-1)
             tilt = -0.5 * (psi[..., number] - rest) ** 2
-            trials = np.broadcast_to(self.trials[..., 0], tilt.shape)
-            omega[..., number] = families.PolyaGamma().sample((tilt, trials), rng)
+            drawn = families.PolyaGamma().sample((tilt, np.broadcast_to(self.trials, tilt.shape)), rng)
+            omega[..., number] = drawn / np.where(self.times > 0, self.times, 1.0)
             offset[..., number] = omega[..., number] * rest
         stats[self.omega] = (omega, *stats[self.omega][1:])
         stats[self.offset] = (offset, *stats[self.offset][1:])

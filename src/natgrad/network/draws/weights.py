@@ -7,6 +7,7 @@ nodes of the plate meet; then the average of the products is wanted, and there i
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,10 +47,12 @@ class Copies(NamedTuple):
         return total
 
 
-def copies_of(plan: Plan) -> dict[str, Copies]:
-    """The blocks whose elements stand for several values; a weight that is no whole number is refused."""
+def copies_of(plan: Plan, left_out: Collection[str] = ()) -> dict[str, Copies]:
+    """The blocks whose elements stand for several values; a weight that is no whole number is refused. Not those ``left_out``."""
     found = {}
     for name, block in plan.blocks.items():
+        if name in left_out:
+            continue
         weighted = [plate for plate in block.plates if plate in plan.weights]
         if not weighted or all(np.isin(plan.weights[plate], (0.0, 1.0)).all() for plate in weighted):
             continue

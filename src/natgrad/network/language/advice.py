@@ -179,7 +179,7 @@ def of_numpy(
     name = {"true_divide": "divide"}.get(ufunc.__name__, ufunc.__name__)
     if method == "__call__" and not options:
         if name in ("equal", "not_equal"):
-            return name == "not_equal"
+            expression._compared(inputs[0] if inputs[1] is expression else inputs[1])
         if name in OPERATORS and (len(inputs) == 1 or inputs[1] is expression):
             return OPERATORS[name](*inputs)
         if name in PLAIN and inputs[0] is expression:

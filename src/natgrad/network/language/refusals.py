@@ -50,8 +50,8 @@ class Refusals(ABC):
     __lt__ = __le__ = __gt__ = __ge__ = _compared
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, (bool, int, float, np.generic)):  # Python's answer, False, would decide in silence
-            self._compared(other)
+        if isinstance(other, (bool, int, float, np.generic, np.ndarray)):
+            self._compared(other)  # False, which is Python's answer, would decide in silence
         return self is other
 
     __hash__ = object.__hash__
