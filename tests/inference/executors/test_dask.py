@@ -158,13 +158,14 @@ def test_mixtures_are_the_bits_of_threads(cluster, rng):
 BARE = {"biases": False, "learn_noise": False, "learn_priors": False}
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "poisson", "bare"])
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "ordinal", "poisson", "bare"])
 def test_factors_are_the_bits_of_threads(cluster, likelihood, monkeypatch):
     from natgrad.models.factorization import parts as rating_parts
 
     monkeypatch.setattr(rating_parts, "PART", 2000)
     ratings = ng.data.make_ratings(300, 100, 10_000).ratings
-    values = {"gaussian": ratings.values, "bernoulli": (ratings.values > 0) * 1.0, "poisson": np.abs(ratings.values)}
+    values = {"gaussian": ratings.values, "bernoulli": (ratings.values > 3) * 1.0, "poisson": np.abs(ratings.values)}
+    values["ordinal"] = np.clip(ratings.values, -3.0, 3.0)
     kind = BARE if likelihood == "bare" else {"likelihood": likelihood}
     table = ng.Ratings(ratings.users, ratings.items, values[kind.get("likelihood", "gaussian")].round())
     settings = {"n_factors": 4, "max_steps": 12, "tol": 0.0, **kind}

@@ -15,7 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad import special
-from natgrad.models.factorization.predictors import BernoulliPredictor, GaussianPredictor, ScalarGaussianPredictor
+from natgrad.models.factorization.predictors import (
+    BernoulliPredictor,
+    GaussianPredictor,
+    ScalarGaussianPredictor,
+    StarsPredictor,
+)
 from natgrad.models.factorization.sides import pair_moments
 from natgrad.validation import real_number, whole_number
 
@@ -119,7 +124,9 @@ class ExportMixin:
         if quantile is not None and draw is not None:
             raise ValueError("quantile= and draw= are two ways to rank: give one of them")
         users = np.arange(self.ratings_.n_users) if rows is None else rows
-        if not isinstance(self._predictor, (GaussianPredictor, ScalarGaussianPredictor, BernoulliPredictor)):
+        if not isinstance(
+            self._predictor, (GaussianPredictor, ScalarGaussianPredictor, BernoulliPredictor, StarsPredictor)
+        ):
             raise TypeError(
                 "quantile= and draw= need Gaussian factors of users and items: ratings, or likes with n_negatives=, and no finish"
             )

@@ -13,6 +13,7 @@ from natgrad.data.rating_forms import are_ids, are_pairs, as_ratings
 from natgrad.data.ratings import joined_ids
 from natgrad.models.factorization.exploring import ExportMixin
 from natgrad.models.factorization.metrics import ranking_scores
+from natgrad.models.factorization.predictors import StarsPredictor
 from natgrad.models.factorization.tables import check_columns, completed, halves, shape_of, visitor_scores, with_new
 from natgrad.validation import as_numbers, whole_number
 
@@ -80,6 +81,26 @@ class RecommendMixin(ExportMixin):
             raise ValueError(f"mass must lie between 0 and 1, got {mass!r}")
         return self._predictor.interval(*self._pairs(users, items), float(mass))
 
+    def predict_proba(self, users: Any, items: Any) -> Floats:
+        """The probability of each level of an ordinal scale [n, levels], in the order of `levels_`.
+
+        Parameters
+        ----------
+        users, items : ids as they were given to `fit`, of the same length
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> ratings = ng.data.Ratings([0, 0, 1, 1, 2, 2], list("ababab"), [5, 1, 4, 2, 5, 2])
+        >>> model = ng.MatrixFactorization(2, likelihood="ordinal").fit(ratings)
+        >>> model.predict_proba([0], ["a"]).shape == (1, len(model.levels_))
+        True
+        """
+        self._check_fitted()
+        if not isinstance(self._predictor, StarsPredictor):
+            raise TypeError('predict_proba needs an ordinal scale, likelihood="ordinal"; `predict` gives means')
+        return self._predictor.probabilities(*self._pairs(users, items))
+
     def recommend(
         self, users: Any = None, n: int = 10, exclude_seen: bool = True, *, only: Any = None, exclude: Any = None,
         quantile: float | None = None, draw: int | None = None,
@@ -143,7 +164,7 @@ class RecommendMixin(ExportMixin):
         """
         self._check_fitted()
         places = self.ratings_.find_items(liked, "liked")
-        if self._kind.sides and self._kind.saved()["settings"]["likelihood"] == "gaussian":
+        if self._kind.sides and self._kind.saved()["settings"]["likelihood"] in ("gaussian", "ordinal"):
             values = as_numbers(ratings, "ratings")
             if values.shape != places.shape:
                 raise ValueError(
