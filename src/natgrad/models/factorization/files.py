@@ -243,6 +243,8 @@ class RatingFiles(Estimator):
             check(fitted["ratings"], RATINGS, sizes, "ratings")
             _check_values(fitted["ratings"].values, kind["likelihood"])
             _check_learned(kept, sizes)
+            if "levels" in learned and not np.isin(fitted["ratings"].values, learned["levels"]).all():
+                refuse("ratings", "are not all on the levels of the scale")
             rest = {"ratings": Ratings, "posterior": dict, "kind?": dict, "noise?": "positive", "drawn?": DRAWN}
             check(value, {"state": _state(kind, learned), **rest, **ALONG}, sizes, where)
             _check_posterior(value["posterior"], blocks_of(kind, learned), value["state"].lam)
