@@ -167,7 +167,7 @@ def come_and_go(n: int) -> dict[str, Any]:
     left = fit.binding.tables["row"]
     start = {name: fit[name].mean() for name in ("u", "v")}
     refit = network.fit({k: left.cells(k) for k in data}, init=start, max_steps=3000, verbose=False, tol=1e-8)
-    after = fit.continue_(max_steps=3000, tol=1e-8, verbose=False)
+    after = fit.continue_fit(max_steps=3000, tol=1e-8, verbose=False)
     apart = abs(after.elbo - refit.elbo) / abs(refit.elbo)
     return {"apart": apart, "peak_MB": peak(), "words": f"bound apart from that of a refit by {apart:.1e} (relative)"}
 

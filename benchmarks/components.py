@@ -151,7 +151,7 @@ def _of(
 
 
 GAUSSIAN = _of(ng.GaussianMixture, "n_components", max_components=20)
-LDA = _of(ng.LDA, "n_topics", max_topics=20, max_passes=200, learn_priors="doc")
+LDA = _of(ng.LDA, "n_topics", max_topics=20, max_passes=200, learn_priors=True)
 KINDS = {
     "mixture-2": Kind(8, mixture(2), *GAUSSIAN, 14, _peer),
     "mixture-10": Kind(8, mixture(10), *GAUSSIAN, 14, _peer),

@@ -150,7 +150,7 @@ def _ratings_run(run: Run) -> Record:
     ).fit(ratings)  # fmt: skip
     for more in run.longer:
         if model.elbo_ < run.goal and not model.stop_.diverged:
-            model.continue_(max_messages=round(more * full) - int(model.trace_["messages_read"][-1]))
+            model.continue_fit(max_messages=round(more * full) - int(model.trace_["messages_read"][-1]))
     means = np.concatenate([model.user_factors_.mean.ravel(), model.item_factors_.mean.ravel()])
     return _record(model.trace_, model.elbo_, model.stop_, full) | {"finite_means": bool(np.isfinite(means).all())}
 

@@ -102,6 +102,9 @@ def _mixture1d(rng):
     return {"y": rng.normal([-3.0, 0.0, 4.0], 1.0, (500, 3)).ravel()}
 
 
+_readme = _mixture1d
+
+
 def _faithful(rng):
     long = rng.random(272) < 0.64
     wait = np.where(long, 80.0, 54.5) + 5.8 * rng.normal(size=272)

@@ -156,6 +156,15 @@ def mixture1d(d: Data) -> Any:
 
 
 @model
+def readme(d: Data) -> Any:
+    """The first example of the README, as it is written there."""
+    point, component = ng.Plate("point", len(d["y"])), ng.Plate("component", 3)
+    z = ng.Categorical("z", ng.Dirichlet("weight", 1.0, size=3), plate=point)
+    mu = ng.Normal("mu", 0.0, 0.01, plate=component)
+    return fitted(ng.Normal("y", mu[z], 1.0, plate=point, observed=d["y"]))
+
+
+@model
 def faithful(d: Data) -> Any:
     point, component = ng.Plate("point", 272), ng.Plate("component", 6)
     z = ng.Categorical("z", ng.Dirichlet("weight", 0.1, size=6), plate=point)

@@ -97,37 +97,56 @@ def posteriordb(path: Path) -> None:
     print(table(runs).splitlines()[-1])
 
 
+COVERAGE_HEAD = (
+    "| model | node | simulations | numbers | q | linear response | draws | not a maximum | CPU s a simulation |",
+    "|---|---|---|---|---|---|---|---|---|",
+)
+
+
+def shown(share: float | None, error: float | None) -> str:
+    """A share with its standard error; nothing where there is none."""
+    return "" if share is None else f"{share:.1%}" + ("" if not error else f" ± {error:.1%}")
+
+
 def coverage(runs: int, chosen: list[str], draws: int) -> None:
-    """Coverage of 90 % intervals of q, linear response and draws, by model and node."""
-    lines = [
-        "| model | node | simulations | numbers | q | linear response | draws | not a maximum | CPU s a simulation |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    results = []
+    """Coverage of 90 % intervals of q, linear response and draws, by model and node; other models keep their last results.
+
+    Errors are those of simulations, not of numbers: numbers of one simulation are in or out together.
+    """
+    path = RESULTS / "uncertainty-coverage.json"
+    results = json.loads(path.read_text())["results"] if path.exists() else []
     for key in chosen:
         words, make = CASES[key]
-        begin, total, refused = time.process_time(), {}, 0
+        begin, found, refused = time.process_time(), list[dict[str, Any]](), 0
         for seed in range(runs):
             try:
-                found = held(make(np.random.default_rng([seed, 7])), draws)
+                found.append(held(make(np.random.default_rng([seed, 7])), draws))
             except ng.errors.NotAtMaximum:
                 refused += 1
-                continue
-            for node, counts in found.items():
-                total[node] = np.add(total.get(node, 0), counts)
         seconds = (time.process_time() - begin) / runs
-        for node, (n, q, lr, drawn) in total.items():
-            response = "" if lr < 0 else f"{lr / n:.0%}"
-            lines.append(
-                f"| {words} | {node} | {runs} | {n} | {q / n:.0%} | {response} | {drawn / n:.0%} | {refused} | {seconds:.1f} |"
-            )
-            print(lines[-1], flush=True)
-            found = {"q": q / n, "linear_response": None if lr < 0 else lr / n, "draws": drawn / n}
-            results.append({"model": words, "node": node, "simulations": runs, "numbers": int(n), **found})
-        results[-1]["seconds"] = time.process_time() - begin
-    about = {"machine": platform.machine(), "natgrad": ng.__version__, "runs": runs, "results": results}
-    (RESULTS / "uncertainty-coverage.json").write_text(json.dumps(about, indent=1) + "\n")
-    (RESULTS / "uncertainty-coverage.md").write_text("\n".join(lines) + "\n")
+        results = [row for row in results if row["model"] != words]
+        for node in found[0]:
+            counts = np.array([one[node] for one in found], float)
+            row = {"model": words, "node": node, "simulations": runs, "numbers": int(counts[:, 0].sum())}
+            for level, name in enumerate(("q", "linear_response", "draws"), 1):
+                if counts[0, level] < 0:
+                    row |= {name: None, f"{name}_error": None}
+                    continue
+                total, shares = counts[:, 0].sum(), counts[:, level] / counts[:, 0]
+                row[name] = float(counts[:, level].sum() / total)
+                row[f"{name}_error"] = float(shares.std(ddof=1) / np.sqrt(len(shares)))
+            results.append(row | {"not_a_maximum": refused, "seconds": seconds})
+            print(_coverage_line(results[-1]), flush=True)
+        about = {"machine": platform.machine(), "natgrad": ng.__version__, "results": results}
+        path.write_text(json.dumps(about, indent=1) + "\n")
+        lines = [*COVERAGE_HEAD, *map(_coverage_line, results)]
+        (RESULTS / "uncertainty-coverage.md").write_text("\n".join(lines) + "\n")
+
+
+def _coverage_line(row: dict[str, Any]) -> str:
+    levels = (shown(row[name], row.get(f"{name}_error")) for name in ("q", "linear_response", "draws"))
+    cells = [row["model"], row["node"], row["simulations"], row["numbers"], *levels, row.get("not_a_maximum", 0)]
+    return f"| {' | '.join(map(str, cells))} | {row.get('seconds', float('nan')):.1f} |"
 
 
 def main() -> None:

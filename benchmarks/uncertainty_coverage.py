@@ -64,7 +64,7 @@ def chain(rng: np.random.Generator) -> Case:
     """Two hidden states with emissions that overlap."""
     n = 120
     rows, means = np.array([rng.dirichlet([8.0, 2.0]), rng.dirichlet([2.0, 8.0])]), np.sort(rng.normal(size=2))
-    z = np.zeros(n, dtype=int)
+    z = np.full(n, rng.integers(2))
     for t in range(1, n):
         z[t] = rng.choice(2, p=rows[z[t - 1]])
     y = means[z] + rng.normal(size=n)
@@ -73,7 +73,7 @@ def chain(rng: np.random.Generator) -> Case:
     mu = ng.Normal("mu", 0.0, 1.0, plate=state)
     hidden = ng.MarkovChain("z", [0.5, 0.5], transition, plate=time)
     node = ng.Normal("y", mu[hidden], 1.0, plate=time, observed=y)
-    return Case(ng.Network(node), {"mu": means, "A": rows}, {"mu": means, "A": rows})
+    return Case(ng.Network(node), {"mu": means, "A": rows}, {"mu": means, "A": rows}, warmup=200)
 
 
 def topics(
@@ -204,7 +204,7 @@ def held(case: Case, draws: int) -> dict[str, tuple[int, int, int, int]]:
     for name, (function, truth) in case.functions.items():
         of_q = function({node: fit[node].sample(rng, 1000) for node in fit})
         mean = np.asarray(function({node: fit[node].mean() for node in fit}))
-        sd = np.array([float(lr.std(lambda m, f=function, i=i: f(m)[i])) for i in range(truth.size)])
+        sd = lr.std(function)
         values = function({node: drawn[node].values for node in drawn}).reshape(-1, truth.size)
         limits = [np.quantile(of_q, TAILS, axis=0), (mean - Z * sd, mean + Z * sd), np.quantile(values, TAILS, axis=0)]
         found[name] = (truth.size, *(int(((low <= truth) & (truth <= high)).sum()) for low, high in limits))

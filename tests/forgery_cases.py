@@ -71,7 +71,7 @@ def use_topics(model: Any) -> None:
     shares = model.transform(COUNTS)
     np.testing.assert_allclose(shares.sum(1), 1.0, rtol=1e-4)
     model.infer(COUNTS[0]), model.score(COUNTS), model.perplexity(COUNTS, "completion"), model.top_words(3)
-    model.continue_(COUNTS, 1)
+    model.continue_fit(COUNTS, 1)
     model.partial_fit(COUNTS[:5])
     model.partial_fit(COUNTS[:5, :2], vocabulary=["word1", "fresh"] if model._names is not None else None) if (
         model._names is not None
@@ -87,7 +87,7 @@ def use_factors(model: Any) -> None:
     assert np.isfinite(mean).all()
     assert (sd >= 0).all()
     model.recommend(who[0], n=2, exclude_seen=False), model.score(known)
-    model.continue_(2)
+    model.continue_fit(2)
     model.fold_in(ng.Ratings(["fresh"], what[:1], [1.0]) if known.user_ids.dtype.kind in "UO" else known)
     model.partial_fit(ng.Ratings(who[:1], what[:1], [1.0]))
     model.predict(who, what)
@@ -127,7 +127,7 @@ def use_process(y: Any) -> Callable[[Any], None]:
         model.predict(ROWS), model.sample(ROWS[:5], 2, seed=0)
         # Classes may have other names in a forged file, and a stranger's names are names.
         own = model.classes_[np.unique(y, return_inverse=True)[1]] if hasattr(model, "classes_") else y
-        model.continue_(ROWS, own, max_steps=2)
+        model.continue_fit(ROWS, own, max_steps=2)
         model.partial_fit(ROWS, own)
         model.predict(ROWS)
 
@@ -147,7 +147,7 @@ def use_fit(declared: Callable[[], ng.Network]) -> Callable[[Any], None]:
         len(saved.trace["elbo"]), str(saved.stop)
         fit = attached(saved, kept[0])
         if fit is not None:
-            fit.continue_(max_steps=2, tol=0)
+            fit.continue_fit(max_steps=2, tol=0)
             fit.elbo_by_node()
 
     return use

@@ -1,7 +1,9 @@
 """The documentation is true: its Python runs, its tables are complete, the files and functions it names exist."""
 
 import ast
+import contextlib
 import importlib.util
+import io
 import re
 import sys
 from importlib import import_module
@@ -23,37 +25,49 @@ DOCS = ROOT / "docs"
 MODELS = DOCS / "models.md"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 LONGEST_DECLARATION = 10
+WIDEST = 72  # a line of code is read without scrolling on a desktop; on a phone it is wrapped (docs/assets/site.css)
+# Pages for people that open with something else: pictures, a table of features, commands, or the program of a tutorial.
+OPENED_OTHERWISE = {"gallery.md", "comparison.md", "command-line.md"}
 
 
 class Block(NamedTuple):
-    """A fenced block of Python, with the heading above it and the line of its fence."""
+    """A fenced block of Python, with the heading above it, the line of its fence, and the output that is shown below it."""
 
     heading: str
     line: int
     code: str
+    shown: str | None = None
 
 
 def blocks(page: Path) -> list[Block]:
-    found, heading, inside, start = [], "", None, 0
-    for number, line in enumerate(page.read_text().splitlines(), 1):
-        if inside is not None:
-            if line.startswith("```"):
-                found.append(Block(heading, start, "\n".join(inside)))
-                inside = None
-            else:
-                inside.append(line)
-        elif line.startswith("```python"):
-            inside, start = [], number
-        elif line.startswith("#"):
-            heading = line.lstrip("# ")
+    found, heading = [], ""
+    fences = (
+        r"^```python\n(?P<code>.*?)\n```$(?:\n+^```text\n(?P<shown>.*?)\n?```$)?|^```.*?^```$|^#+ (?P<heading>[^\n]*)$"
+    )
+    text = page.read_text()
+    for match in re.finditer(fences, text, flags=re.MULTILINE | re.DOTALL):
+        heading = match["heading"] or heading
+        if match["code"] is not None:
+            found.append(Block(heading, text.count("\n", 0, match.start()) + 1, match["code"], match["shown"]))
     return found
 
 
 def run(page: Path, some: list[Block], names: dict[str, object]) -> None:
-    """Execute blocks in one namespace; a traceback shows the line of the page."""
+    """Execute blocks in one namespace; a traceback shows the line of the page. What is shown below a block is what it prints."""
     for block in some:
         code = compile("\n" * block.line + block.code, str(page), "exec")
-        exec(code, names)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(code, names)
+        if block.shown is not None:
+            assert_same_output(printed.getvalue(), block.shown)
+
+
+def assert_same_output(printed: str, shown: str) -> None:
+    """The same words, and numbers to two digits: the last ones differ between processors."""
+    pattern = r"[-−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
+    assert re.sub(pattern, "0", printed).split() == re.sub(pattern, "0", shown).split(), printed
+    numbers = [[float(n.replace("−", "-")) for n in re.findall(pattern, text)] for text in (printed, shown)]
+    np.testing.assert_allclose(*numbers, rtol=0.02, atol=1e-9, err_msg=printed)
 
 
 def code_lines(code: str) -> int:
@@ -91,11 +105,90 @@ def test_model_runs_and_its_bound_never_falls(section: str) -> None:
 
 
 def test_models_page_has_eight_models_of_at_most_ten_lines() -> None:
-    declarations = [b for b in blocks(MODELS) if "ng.Network(" in b.code]
+    declarations = [b for b in blocks(MODELS) if "ng.Network(" in b.code and b.heading != "Eight models"]
     assert [b.heading for b in declarations] == sections()
     assert len([heading for heading in sections() if heading != "Fully factorised"]) == 8
     long = {b.heading: n for b in declarations if (n := code_lines(b.code)) > LONGEST_DECLARATION}
     assert not long
+
+
+def pages_for_people() -> list[Path]:
+    """Learn, Models and Guides, as the navigation of the site has them."""
+    parts = re.split(r"^  - (\w+):", (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1], flags=re.MULTILINE)
+    chosen = [
+        text
+        for name, text in zip(parts[1::2], parts[2::2], strict=True)
+        if name in ("Home", "Learn", "Models", "Guides")
+    ]
+    return [DOCS / page for text in chosen for page in re.findall(r"[\w./-]+\.md", text)]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [p for p in pages_for_people() if p.name not in OPENED_OTHERWISE and p.parent.name != "tutorials"],
+    ids=lambda p: p.stem,
+)
+def test_a_page_opens_with_an_example_and_its_output(page: Path) -> None:
+    """The output is compared with what the example prints when the page is run."""
+    first = blocks(page)[0]
+    assert first.line <= 40
+    assert first.shown, "show what the first block prints in a block of ```text"
+
+
+def test_a_tutorial_shows_its_output_and_its_program() -> None:
+    pages = [p for p in pages_for_people() if p.parent.name == "tutorials" and p.name != "index.md"]
+    assert len(pages) > 10
+    for page in pages:
+        assert re.search(
+            r'--8<-- "docs/tutorials/output/\w+\.txt".*--8<-- "examples/\w+\.py"', page.read_text(), re.DOTALL
+        )
+
+
+@pytest.mark.parametrize(
+    "page",
+    [p for p in PAGES if p.parent.name != "reference" and p.stem != "architecture"],
+    ids=lambda p: str(p.relative_to(ROOT)),
+)
+def test_lines_of_code_are_short(page: Path) -> None:
+    """But for generated help, and the drawing of the engine."""
+    fenced = re.findall(r"^```\w*\n(.*?)^```$", text := page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    indented = re.findall(
+        r"(?<=\n\n)((?: {4}.*\n)+)", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    )
+    lines = [line for block in fenced for line in block.splitlines()]
+    lines += [line[4:] for block in indented for line in block.splitlines()]
+    assert not [line for line in lines if len(line) > WIDEST]
+
+
+AMERICAN = (
+    r"\b(?:(?:factor|optim|standard|normal|summar|initial|regular|recogn|organ|marginal|paramet(?:e)?r|visual|real|penal|minim|maxim|"
+    r"general|discret|token|random|vector|memo|emphas|util|special)iz|analyz)\w*"
+    r"|\b(?:colou?r(?<!colour)s?|colored|behaviors?|neighbor\w*|centers?|centered|modeling|modeled|label(?:ed|ing)|favor\w*|gray)\b"
+)
+
+
+def prose_of_pages() -> list[tuple[str, str]]:
+    """Running text of every page and of every docstring and message, without code, names, links and titles of papers."""
+    names = r"``[^`]*``|`[^`]*`|\]\([^)]*\)|https?://\S+|<[^>]*>|\*(?=\S)[^*]{1,160}(?<=\S)\*|^(?:    |:::|--8<--|\[[\w-]+\]:).*$"
+    found = []
+    for page in [*PAGES, ROOT / "CHANGELOG.md", ROOT / "paper" / "paper.md"]:
+        text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        found.append((page.name, re.sub(names, "", text, flags=re.MULTILINE)))
+    code = r"``[^`]*``|`[^`]*`|^ *(?:>>>|\.\.\.) .*$|^ *\w+(?:, \w+)* :.*$|\S*[=;:_]\S*|outside lower center"
+    for path in (ROOT / "src").rglob("*.py"):
+        constants = (n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant))
+        text = "\n".join(value for value in constants if isinstance(value, str) and " " in value)
+        if re.search(AMERICAN, text, flags=re.IGNORECASE):  # few have names that look so; the rest needs no cleaning
+            found.append((path.name, re.sub(code, "", text, flags=re.MULTILINE)))
+    return found
+
+
+def test_the_spelling_is_british():
+    """Names of the interface keep theirs (`MatrixFactorization`), as other libraries spell them."""
+    wrong = [
+        (name, word) for name, text in prose_of_pages() for word in re.findall(AMERICAN, text, flags=re.IGNORECASE)
+    ]
+    assert not wrong
 
 
 def test_readme_starts_with_ten_lines_of_code() -> None:

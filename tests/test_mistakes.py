@@ -23,6 +23,7 @@ from wrong_declarations import (
     wishart,
 )
 from wrong_expressions import EXPRESSIONS
+from wrong_habits import HABITS
 from wrong_leaves import LEAVES
 from wrong_structures import STRUCTURES
 
@@ -296,7 +297,7 @@ MISTAKES = [
      "'y' is observed; hidden nodes are mu, tau"),
     (lambda: fitted().trace["nope"], KeyError,
      "the trace has no column 'nope'; it has t, elbo, elbo_estimate, rho, relative_change, messages_read, seconds, held_out"),
-    (lambda: fitted().continue_(step=3), TypeError,
+    (lambda: fitted().continue_fit(step=3), TypeError,
      "step must be RobbinsMonro(…), Constant(ρ), HoldThenDecay(…), PerNode() or Auto(), got 3"),
     (lambda: fitted().predictive("nope"), KeyError,
      "'nope' is not in this network; nodes are mu, tau, y"),
@@ -317,7 +318,7 @@ MISTAKES = [
      "mass must lie in (0, 1), got 90"),
 ]
 # fmt: on
-CASES = DECLARATIONS + EXPRESSIONS + LEAVES + STRUCTURES + MISTAKES
+CASES = DECLARATIONS + EXPRESSIONS + HABITS + LEAVES + STRUCTURES + MISTAKES
 
 
 @pytest.mark.parametrize(("mistake", "error", "message"), CASES, ids=[message[:40] for _, _, message in CASES])

@@ -1,6 +1,6 @@
-"""The five ways in, with the very commands of the page, in an environment that has nothing but the installed wheel (slow).
+"""The five paths, with the very commands of the page, in an environment that has nothing but the installed wheel (slow).
 
-`pytest -m slow tests/test_paths.py -s` prints the seconds of each way, installation included.
+`pytest -m slow tests/test_paths.py -s` prints the seconds of the installation and of each path.
 """
 
 import os
@@ -23,7 +23,7 @@ def ways():
     code: dict[str, list[str]] = {}
     for block in blocks(PAGE):
         code.setdefault(block.heading, []).append(block.code)
-    first = code.pop("Five ways in")
+    first = code.pop("Five paths")
     found = {}
     for heading, part in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", text, flags=re.M | re.S):
         commands = re.findall(r"^    (natgrad .+)$", part, flags=re.M)
@@ -43,7 +43,7 @@ def environment(built, tmp_path_factory):  # noqa: F811
 
 @pytest.mark.slow
 @pytest.mark.parametrize("heading", list(ways()))
-def test_a_way_in(environment, heading):
+def test_a_path(environment, heading):
     code, commands = ways()[heading]
     assert code or commands
     _write_letters(environment)
@@ -60,7 +60,7 @@ def test_a_way_in(environment, heading):
     print(f"\n{heading}: {time.perf_counter() - began:.1f} s")
 
 
-def test_the_page_has_five_ways():
+def test_the_page_has_five_paths():
     found = ways()
     assert len(found) == 5
     assert all(code or commands for code, commands in found.values())

@@ -39,8 +39,10 @@ def test_no_old_name_is_a_parameter_of_anything_public() -> None:
 def test_more_steps_by_an_old_name() -> None:
     node = ng.Normal("y", ng.Normal("m", 0.0, 1.0), 1.0, plate=ng.Plate("n", 3), observed=np.arange(3.0))
     fit = ng.Network(node).fit()
-    with pytest.raises(TypeError, match=r"continue_\(\) has no argument 'steps' since version 0.2: write max_steps="):
-        fit.continue_(steps=3)
+    with pytest.raises(
+        TypeError, match=r"continue_fit\(\) has no argument 'steps' since version 0.2: write max_steps="
+    ):
+        fit.continue_fit(steps=3)
 
 
 def test_old_attributes_say_the_new_ones() -> None:

@@ -294,8 +294,6 @@ DECLARATIONS = [
      "mu[…]: plate 'k' is already chosen by integers; a category must choose from all of it"),
     (lambda: bool(normal()), TypeError,
      "mu is random: it has no truth value"),
-    (lambda: list(normal(plate=K)), TypeError,
-     "'Normal' object is not iterable"),
     # -- parameters
     (lambda: ng.Normal("y", 0.0, -1.0), ValueError,
      "'y': precision = -1 must be ≥ 0"),

@@ -151,8 +151,10 @@ def _import_networks() -> None:
     from natgrad._imports import paused_collector
 
     with paused_collector():
-        import_module("natgrad.network.language")
+        language = import_module("natgrad.network.language")
         import_module("natgrad.network.network")
+    # All of its names at once: whoever asks for one will ask for more, in a line that waits for it.
+    globals().update({name: getattr(language, name) for name in language.__all__ if name in __all__})
 
 
 def __dir__() -> list[str]:

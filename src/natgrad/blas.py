@@ -25,6 +25,8 @@ def _libraries(linalg: bool) -> tuple[list[Any], list[Any]]:
     import natgrad.special  # noqa: F401 - brings SciPy's own library, which must be there to be found
 
     found = ThreadpoolController().select(user_api="blas").lib_controllers
+    for library in found:
+        library.num_threads  # noqa: B018 - the first time looks for the function, which is not for a fit to wait for
     by_thread = [library for library in found if getattr(library, "threading_layer", "") == "openmp"]
     return [library for library in found if library not in by_thread], by_thread
 

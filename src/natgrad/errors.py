@@ -42,7 +42,7 @@ class SymmetricStart(ValueError):
 
 
 class NotConverged(UserWarning):
-    """A number was computed from something that had not converged; the text says from what, and how far it was."""
+    """A fit stopped at a limit before it converged, or a number was computed from such a fit; the text says what to do."""
 
 
 class UnreachedNode(UserWarning):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-__all__ = ["RENAMED", "refuse_old_names", "says_new_attributes", "says_new_names"]
+__all__ = ["RENAMED", "OldName", "refuse_old_names", "says_new_attributes", "says_new_names"]
 
 T = TypeVar("T", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -25,6 +25,21 @@ RENAMED = {
     "skip": "skip_below",
     "steps": "max_steps",
 }
+
+
+# What others call a limit on the sweeps or steps of a fit.
+ELSEWHERE = (
+    "n_iter",
+    "num_iter",
+    "max_iter",
+    "maxiter",
+    "iterations",
+    "n_iterations",
+    "epochs",
+    "n_epochs",
+    "repeat",
+    "num_steps",
+)
 
 
 def says_new_names(callable_: T) -> T:
@@ -58,6 +73,40 @@ def refuse_old_names(called: str, given: Collection[str], known: Collection[str]
     for old in sorted(given):
         if RENAMED.get(old) in known:
             raise TypeError(f"{called}() has no argument {old!r} since version 0.2: write {RENAMED[old]}=")
+        if old in ELSEWHERE and "max_steps" in known:
+            raise TypeError(f"{called}() has no argument {old!r}: write max_steps=")
+
+
+class OldName:
+    """An attribute of a class that had another name: asked of an instance, it is an error that says the new one.
+
+    Examples
+    --------
+    >>> class Fit:
+    ...     continue_ = OldName("continue_fit")
+    >>> Fit().continue_
+    Traceback (most recent call last):
+        ...
+    AttributeError: 'Fit' has no attribute 'continue_' since version 0.2: it is called 'continue_fit'
+    """
+
+    def __init__(self, new: str) -> None:
+        self.new = new
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.old = name
+
+    def __get__(self, instance: Any, owner: type) -> Self:
+        if instance is not None:
+            raise self.error(instance)
+        return self
+
+    def error(self, instance: Any) -> AttributeError:
+        """What is said of the old name."""
+        words = (
+            f"{type(instance).__name__!r} has no attribute {self.old!r} since version 0.2: it is called {self.new!r}"
+        )
+        return AttributeError(words, name=self.old, obj=instance)
 
 
 def says_new_attributes(**names: str) -> Callable[[C], C]:

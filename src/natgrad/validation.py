@@ -128,6 +128,8 @@ def whole_number(value: Any, what: str, least: int = 1) -> int:
 
 def real_number(value: Any, what: str) -> float:
     """A single number; its range is the caller's business."""
+    if type(value) is float:
+        return value
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise TypeError(f"{what} must be a number, got {value!r}")
     return float(value)

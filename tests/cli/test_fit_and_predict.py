@@ -170,3 +170,40 @@ def test_continue_goes_on_with_the_trace(workspace):
 def test_live_fit_says_where_to_look(workspace):
     result = right("fit", "lda", "letters", "-o", "m", "--n-topics", 2, "--max-passes", 2, "--live")
     assert "http://127.0.0.1:" in result.stderr
+
+
+def test_update_adds_data_to_ready_models(workspace):
+    right("fit", "mf", "ratings.csv", "-o", "m", "--n-factors", 2)
+    before = ng.load("m")
+    new = f"user,item,rating\nsomebody new,{before.ratings_.item_ids[0]},4\n"
+    (workspace / "today.csv").write_text(new)
+    right("update", "m", "today.csv", "-o", "n")
+    assert len(ng.load("n").ratings_) == len(before.ratings_) + 1
+    assert "--force replaces it" in call("update", "m", "today.csv", "-o", "n").output
+    assert call("update", "m", "nowhere.csv", "-o", "n", "--force").exit_code == 1
+    assert "--forgetting is for networks" in call("update", "m", "today.csv", "-o", "o", "--forgetting", 0.1).output
+    right("fit", "lda", "letters/", "-o", "l", "--n-topics", 2)
+    right("update", "l", "letters/", "-o", "l2")
+    assert ng.load("l2").n_documents_seen_ == 2 * ng.load("l").n_documents_seen_
+
+
+def test_a_page_is_not_replaced_without_force(workspace):
+    right("fit", "lda", "letters/", "-o", "l", "--n-topics", 2)
+    right("report", "l", "-o", "l.html")
+    refused = call("report", "l", "-o", "l.html")
+    assert refused.exit_code == 1
+    assert "--force replaces it" in refused.output
+    right("report", "l", "-o", "l.html", "--force")
+
+
+def test_advice_names_options(workspace):
+    """In the language of the caller: an option on the command line, a parameter in Python."""
+    said = call("fit", "lda", "letters/", "-o", "l", "--n-topics", 2, "--max-passes", 1, "--tol", 1e-12)
+    assert said.exit_code == 0
+    assert "stopped at --max-passes = 1" in said.output
+    assert "raise --max-passes, or use natgrad continue" in said.output
+    assert "Warning" not in said.output
+    (workspace / "latin.csv").write_bytes("text\ncafé\n".encode("latin-1"))
+    assert "--encoding latin-1" in call("fit", "lda", "latin.csv", "-o", "x").output
+    (workspace / "two.csv").write_text("id;text\n1;sea\n")
+    assert "name one with --column" in call("fit", "lda", "two.csv", "-o", "x").output

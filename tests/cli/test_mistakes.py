@@ -21,7 +21,7 @@ from cli.calls import call, one_line, right
             "there are no files '*.md' in this folder; it has 00.txt",
         ),
         (("fit", "lda", "letters", "-o", "m", "--min-documents", "31"), "no words are left of 30 documents"),
-        (("fit", "lda", "letters", "-o", "m", "--topic-prior", "-1"), "topic_prior (β) must be > 0, got -1.0"),
+        (("fit", "lda", "letters", "-o", "m", "--topic-prior", "-1"), "--topic-prior (β) must be > 0, got -1.0"),
         (("topics", "nowhere"), "there is no such model"),
         (("fit", "gp", "nowhere.csv", "-o", "m"), "nowhere.csv: there is no such file"),
         (("fit", "hmm", "letters", "-o", "m"), "expected a file ending in .csv"),

@@ -76,7 +76,7 @@ def test_a_folder_holds_settings_and_no_file_machine_or_callback(kept):
         ({"n_topics": ["--force"]}, "not a value of it"),
         ({"n_topics": True}, "not a value of it"),
         ({"n_topics": 10**12}, "no such array"),
-        ({"n_topics": "2 --force"}, "n_topics must be a whole number"),
+        ({"n_topics": "2 --force"}, "--n-topics must be a whole number"),
         ({"local": "--force"}, "--local"),
         ({"method": "__import__('os').system('true')"}, "method"),
         ({"pattern": "../*.txt"}, "leaves the folder"),

@@ -58,6 +58,20 @@ def _truncated(rng: Rng, p: tuple[int, ...]) -> dict[str, np.ndarray]:
     return {"mean": rng.normal(size=p), "precision": _positive(rng, *p)} | _bounds(p, (1.0, 3.0, 2.0, 0.0))
 
 
+def _gaussian_gamma(rng: Rng, p: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """With a rate that leaves τ a law: what is left of it after the best x is positive."""
+    linear, scaled = rng.normal(size=(*p, 2)), _spd(rng, *p, 2)
+    best = 0.5 * (linear * np.linalg.solve(scaled, linear[..., None])[..., 0]).sum(-1)
+    return {
+        "linear": rng.normal(size=(*p, 2)),
+        "precision": _spd(rng, *p, 2),
+        "scaled_linear": linear,
+        "scaled_precision": scaled,
+        "rate": best + _positive(rng, *p),
+        "shape": 1.5 + _positive(rng, *p),
+    }
+
+
 def _sticks(rng: Rng, p: tuple[int, ...]) -> dict[str, np.ndarray]:
     free = np.arange(4) < 3  # the last stick is taken whole
     return {name: np.where(free, 0.2 + _positive(rng, *p, 4), 1.0) for name in ("a", "b")}
@@ -96,6 +110,7 @@ CASES = [
             "rate": _spd(r, *p, 2),
         },
     ),
+    Case(nf.GaussianGamma(), _gaussian_gamma),
     Case(nf.PolyaGamma(), lambda r, p: {"trials": np.full(p, 1.5), "tilt": 0.3 * _positive(r, *p) ** 2}),
     Case(nf.LaplaceWeight(), lambda r, p: {"distance": _positive(r, *p)}),
     Case(nf.LogGamma(), lambda r, p: {"shape": _positive(r, *p)}),

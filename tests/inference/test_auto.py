@@ -73,7 +73,7 @@ def test_settings_keep_what_was_asked(method):
     assert fit.settings.method is method
     assert fit.settings.step is step
     assert ", as asked; interpreted by NumPy: " in fit.trace.strategy
-    on = fit.continue_(max_steps=1, tol=0)
+    on = fit.continue_fit(max_steps=1, tol=0)
     assert (on.settings.method, on.settings.step) == (method, step)
     assert on.trace.strategy == fit.trace.strategy
     assert fit.trace.strategy in str(fit.trace)
@@ -297,7 +297,7 @@ def test_going_on_under_the_safeguard_is_exact_to_the_bit():
     network = CASES["factorised"]().network
     whole = network.fit(ng.Children(2), max_steps=20, tol=0, init="random")
     first = network.fit(ng.Children(2), max_steps=9, tol=0, init="random")
-    rest = first.continue_(max_steps=11, tol=0)
+    rest = first.continue_fit(max_steps=11, tol=0)
     np.testing.assert_array_equal(rest["u"].mean(), whole["u"].mean())
     np.testing.assert_array_equal(rest.trace["elbo"], whole.trace["elbo"])
     np.testing.assert_array_equal(rest.trace["messages_read"], whole.trace["messages_read"])

@@ -31,7 +31,7 @@ def test_same_seed_same_fit_and_going_on_is_never_having_stopped(method):
     case = CASES["factorised"]()
     whole = case.network.fit(method, max_steps=8, tol=0, seed=3, init="random")
     again = case.network.fit(method, max_steps=8, tol=0, seed=3, init="random")
-    half = case.network.fit(method, max_steps=5, tol=0, seed=3, init="random").continue_(max_steps=3, tol=0)
+    half = case.network.fit(method, max_steps=5, tol=0, seed=3, init="random").continue_fit(max_steps=3, tol=0)
     for a, b, c in zip(states(whole), states(again), states(half), strict=True):
         np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(a, c)

@@ -159,16 +159,51 @@ def test_the_likeness_of_a_pair_bounds_what_its_merge_gains(problem: MixtureProb
     at = parts.at(state, told)
     base = problem.global_bound(at.lam, at.mu, told)
     own = parts._normalizers({n: tuple(p[None] for p in told) for n, told in parts.told(at).items()})
-    assert not np.isfinite(alike[0, 1])  # far apart: hopeless
+    assert alike[0, 1] < HOPELESS  # far apart: not proposed
+    assert (0, 1) not in {
+        tuple(sorted(p.components)) for p in proposals(Moves((parts,)), state, (), 0) if p.kind == "merge"
+    }
     for i, j in ((0, 1), (1, 2)):
         lost = -np.nansum(q[[i, j]] * np.log(q[[i, j]] / q[[i, j]].sum(0)))
         both = q.copy()
         both[i], both[j] = q[i] + q[j], 0.0
         merged = parts.at(state, problem.clustered(both))
         gain = problem.global_bound(merged.lam, merged.mu, problem.clustered(both)) - base - lost
-        assert gain <= max(alike[i, j], HOPELESS) + 1e-6
+        assert gain <= alike[i, j] + 1e-6
         again = parts._normalizers({n: tuple(p[None] for p in told) for n, told in parts.told(merged).items()})
-        assert alike[i, j] == -np.inf or alike[i, j] == pytest.approx(again[0] - own[0])
+        assert alike[i, j] == pytest.approx(again[0] - own[0])
+
+
+def test_several_births_at_once_are_those_one_after_another(problem: MixtureProblem) -> None:
+    parts, state = MixtureComponents(problem), settled(problem, 3, 50)
+    births = {k: parts.split(state, k, [empty], 0, 0) for k, empty in ((0, 3), (2, 5))}
+    assert all(births.values())
+    both = parts.together(state, births)  # type: ignore[arg-type]
+    assert parts.active(both).tolist() == [True, True, True, True, False, True]
+    # Each has what its own birth gave it, and what was not split is as it was.
+    for places, of in (((0, 3), births[0].state), ((2, 5), births[2].state), ((1, 4), state)):  # type: ignore[union-attr]
+        for name, axes in parts.axes.items():
+            for a, b, own in zip(both.lam[name], of.lam[name], axes, strict=True):
+                for axis in own:
+                    assert (np.take(a, places, axis) == np.take(b, places, axis)).all()
+    back = parts.merge(parts.merge(both, 0, 3), 2, 5)
+    for name in state.lam:
+        for a, b in zip(back.lam[name], state.lam[name], strict=True):
+            assert a == pytest.approx(b, rel=1e-10, abs=1e-9 * np.abs(b).max())
+
+
+def test_many_components_are_born_at_once_and_each_is_worth_it() -> None:
+    """Sixteen clusters on a grid: the splits of several components are accepted as one move, and the bound is exact."""
+    rng = np.random.default_rng(1)
+    centres = 12.0 * np.stack(np.meshgrid(np.arange(4), np.arange(4)), -1).reshape(-1, 2)
+    x = centres[np.arange(480) % 16] + rng.normal(size=(480, 2))
+    model = ng.GaussianMixture("auto", max_components=24).fit(x)
+    assert model.n_components_ == 16
+    several = [move for move in model.trace_.moves if move.kind == "births" and move.accepted]
+    assert several
+    assert several[0].n_active > 9
+    bounds = model.trace_["elbo"]
+    assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
 
 
 def test_refused_proposals_are_not_made_again_at_the_same_state(problem: MixtureProblem) -> None:

@@ -139,7 +139,7 @@ def test_what_a_fit_that_ran_out_advises_can_be_done(model, advice, rng):
     words = str(model.stop_)
     assert f"raise {advice}" in words
     assert advice in model.get_params()
-    assert ("continue_()" in words) == hasattr(model, "continue_")
+    assert ("continue_fit()" in words) == hasattr(model, "continue_fit")
 
 
 def test_the_ranking_of_starts_is_counted(rng):

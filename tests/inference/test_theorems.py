@@ -206,7 +206,7 @@ def test_algorithm_one_is_equation_seven():
     case = factorised(seed=4, size=3)
     r = ratings(4)
     before = case.network.fit(max_steps=1, tol=0, init="random", seed=2, order=["u", "v"])
-    fit = before.continue_(ng.Children(10**6), step=ng.Constant(0.3), max_steps=1, tol=0)
+    fit = before.continue_fit(ng.Children(10**6), step=ng.Constant(0.3), max_steps=1, tol=0)
     mean = {k: np.asarray(before.state.mu[k][0]).copy() for k in "uv"}
     square = {k: np.asarray(before.state.mu[k][1]).copy() for k in "uv"}
     lam = {k: [np.asarray(s).copy() for s in before.state.lam[k]] for k in "uv"}

@@ -81,6 +81,6 @@ def test_a_network_goes_on_from_its_file(name):
     mu, tau = ng.Normal("mu", 0.0, 0.1, plate=component), ng.Gamma("tau", 1.0, 1.0)
     y = np.concatenate([rng.normal(size=6) - 2, rng.normal(size=6) + 2])
     network = ng.Network(ng.Normal("y", mu[z], tau, plate=point, observed=y))
-    fit = ng.load(GOLDEN / f"{name}-0.1.0.natgrad").attach(network).continue_(ng.VB(), max_steps=200)
+    fit = ng.load(GOLDEN / f"{name}-0.1.0.natgrad").attach(network).continue_fit(ng.VB(), max_steps=200)
     best = network.fit(init={"mu": [-1.0, 1.0]}, max_steps=300)
     assert fit.elbo == pytest.approx(best.elbo, abs=1e-2)

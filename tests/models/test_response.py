@@ -99,6 +99,9 @@ def test_other_data_are_noticed_and_models_without_it_say_so():
     model = ng.GaussianMixture(1).fit(x)
     with pytest.warns(NotConverged, match="exact sweeps gained"):
         model.linear_response(x + 1.0)
-    ratings = ng.MatrixFactorization(1, max_passes=2).fit(np.array([[0, 0, 1.0], [0, 1, 2.0], [1, 0, 3.0]]))
+    with pytest.raises(TypeError, match=r"give them, model.linear_response\(X\)"):
+        model.linear_response()
+    counts = ng.MatrixFactorization(1, likelihood="poisson", max_passes=2, biases=False)
+    counts.fit(np.array([[0, 0, 1.0], [0, 1, 2.0], [1, 0, 3.0]]))
     with pytest.raises(TypeError, match="declare the model as a network"):
-        ratings.linear_response(None)
+        counts.linear_response()

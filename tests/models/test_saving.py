@@ -58,7 +58,7 @@ def test_topics_go_on_as_if_never_saved(settings, counts, tmp_path) -> None:
     assert str(again) == str(model)
     np.testing.assert_array_equal(model.transform(counts), again.transform(counts))
     assert model.score(counts) == again.score(counts)
-    same_fit(model.continue_(counts), again.continue_(counts))
+    same_fit(model.continue_fit(counts), again.continue_fit(counts))
     same_fit(model.partial_fit(counts[:9]), again.partial_fit(counts[:9]))
 
 
@@ -97,7 +97,7 @@ def test_a_factorisation_goes_on_as_if_never_saved(settings, rng, tmp_path) -> N
     for first, second in zip(model.predict(some, items[:5], True), again.predict(some, items[:5], True), strict=True):
         np.testing.assert_array_equal(first, second)
     assert again.ratings_.user_ids.tolist() == ratings.user_ids.tolist()
-    same_fit(model.continue_(), again.continue_())
+    same_fit(model.continue_fit(), again.continue_fit())
 
 
 # Compilation takes seconds a network; one of them is enough to see a mistake soon.
@@ -122,7 +122,7 @@ def test_a_fit_of_a_network_goes_on_as_if_never_saved(case, tmp_path) -> None:
     np.testing.assert_array_equal(saved.trace["elbo"], fit.trace["elbo"])
     for name in fit:
         np.testing.assert_array_equal(saved[name].mean(), fit[name].mean())
-    further, resumed = fit.continue_(max_steps=5, tol=0), saved.attach(net).continue_(max_steps=5, tol=0)
+    further, resumed = fit.continue_fit(max_steps=5, tol=0), saved.attach(net).continue_fit(max_steps=5, tol=0)
     np.testing.assert_array_equal(further.trace["elbo"], resumed.trace["elbo"])
 
 

@@ -133,7 +133,7 @@ def test_ratings_users_and_items(settings: dict[str, Any], tmp_path: Path) -> No
     assert b"user3" not in content.replace(b"user3_", b"")
     assert b"item2" not in content
     # It has settled: a run from here stays where it is.
-    assert model.elbo_ == pytest.approx(copy.deepcopy(model).continue_(max_steps=30).elbo_, rel=1e-4)
+    assert model.elbo_ == pytest.approx(copy.deepcopy(model).continue_fit(max_steps=30).elbo_, rel=1e-4)
     assert ng.load(tmp_path / "m.natgrad").forget({"user": "user1"}).ratings_.n_users == n_users - 2
 
 

@@ -163,7 +163,7 @@ assert not {"jax", "sklearn", "scipy.optimize", "scipy.sparse", "scipy.stats", "
 from networks import CASES
 case = CASES["mixture"]()
 fit = case.network.fit(init="kmeans")
-fit.elbo, fit.natural_gradient("mu"), fit.continue_(ng.SVI({"point": 5}), max_steps=2)
+fit.elbo, fit.natural_gradient("mu"), fit.continue_fit(ng.SVI({"point": 5}), max_steps=2)
 CASES["pca"]().network.fit(), CASES["hmm"]().network.fit(init="random")
 CASES["factorised"]().network.fit(ng.Children(2), init="random", max_steps=3)
 assert not {"jax", "sklearn", "scipy.optimize", "scipy.sparse", "numba"} & set(sys.modules)

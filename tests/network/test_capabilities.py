@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from capability_cases import HIDDEN, LEAVES
+from capability_structures import STRUCTURES
 
 import natgrad as ng
 from natgrad.errors import NotConjugate, PlateMismatch
@@ -12,6 +13,7 @@ from natgrad.errors import NotConjugate, PlateMismatch
 CASES = {f"leaf {name}": make for name, make in LEAVES.items()} | {
     f"hidden {name}": make for name, make in HIDDEN.items()
 }
+CASES |= STRUCTURES
 
 
 def fitted(network, **options):
@@ -49,7 +51,9 @@ def linear_response(network, fit, path):
 
 
 def mini_batches(network, fit, path):
-    assert np.isfinite(network.fit(ng.SVI({"n": 4}), max_steps=5, verbose=False, backend="numpy").elbo)
+    plates = {plate.name for node in network.nodes.values() for plate in node.plates}
+    sample = {"sequence": 2} if "sequence" in plates else {"n": 4}
+    assert np.isfinite(network.fit(ng.SVI(sample), max_steps=5, verbose=False, backend="numpy").elbo)
 
 
 def sampled_children(network, fit, path):
@@ -67,7 +71,7 @@ def saving(network, fit, path):
 def drawing(network, fit, path):
     picture = network._repr_html_()
     assert all(name in picture for name in ("y", *(name for name in fit if "." not in name)))
-    assert str(fit.summary())
+    assert str(fit.summary(linear_response=None))  # five steps may not be at a maximum
 
 
 def compiled(network, fit, path):
@@ -78,19 +82,17 @@ CAPABILITIES = (
     predictive, log_density, simulate, simulate_posterior, draws, linear_response, mini_batches, sampled_children, saving,
     drawing, compiled,
 )  # fmt: skip
-GAPS = "it cannot be drawn anew"
 CUT = "cannot be cut into independent groups"
 REFUSED = {
-    ("leaf Categorical, softmax", "draws"): (NotConjugate, "whose draws would have another posterior"),
     ("hidden Dirichlet, learned", "draws"): (NotConjugate, "Declare it as a GammaShape"),
-    **{
-        (f"hidden {name}, gap", what): (PlateMismatch, GAPS)
-        for name in ("Normal", "Categorical")
-        for what in ("simulate", "simulate_posterior")
-    },
     **{
         (f"hidden {name}", "mini_batches"): (PlateMismatch, CUT)
         for name in ("MarkovChain", "GaussianChain", "GaussianChain, inputs")
+    },
+    **{
+        (name, "mini_batches"): (PlateMismatch, CUT)
+        for name in STRUCTURES
+        if name.startswith(("switching", "left to right")) or (name.startswith("state space") and "inputs" not in name)
     },
 }
 

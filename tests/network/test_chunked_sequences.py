@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
+from natgrad.inference.problem import Sampled
 from tests.network.bound_cases import Twins, sequences
 from tests.network.test_chunks import FIT, assert_same, chunked
 
@@ -77,6 +78,34 @@ def test_chunks_that_are_not_held_give_the_same_bits(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("natgrad.network.bind.chunks.HELD", 0)
     for fit, make in zip(kept, (sequences, gaps), strict=True):
         assert fit.trace["elbo"].tolist() == chunked(make(), 9, ng.VB(), max_steps=2).trace["elbo"].tolist()
+
+
+@pytest.mark.parametrize("method", [ng.Children(5), ng.GlobalBatch(11), ng.Children(2, option="b")], ids=str)
+@pytest.mark.parametrize("make", [sequences, smoothed])
+def test_single_steps_of_chains_are_drawn(make: Any, method: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """Each with its whole sequence: whatever the size of chunks, and wherever their rows are."""
+    case = make()
+    fits = [chunked(case, size, method, max_steps=3) for size in (9, 1000)]
+    assert_same(*fits)
+    monkeypatch.setattr("natgrad.network.bind.row_store.IN_MEMORY", -1)
+    again = chunked(case, 9, method, max_steps=3)
+    assert again.trace["elbo"].tolist() == fits[0].trace["elbo"].tolist()
+    path = tmp_path / "rows.parquet"
+    pytest.importorskip("pandas").DataFrame(case.table).to_parquet(path, row_group_size=7)
+    filed = case.columns.fit(path, method, chunk_rows=9, init=case.init, **{**FIT, "max_steps": 3})
+    assert filed.trace["elbo"].tolist() == fits[0].trace["elbo"].tolist()
+
+
+@pytest.mark.parametrize("make", [sequences, smoothed])
+def test_all_steps_of_chains_are_the_exact_target(make: Any) -> None:
+    case = make()
+    fit = chunked(case, 9, ng.Children(1000), max_steps=1)
+    sampled, state = fit._resume.__self__.sampled, fit.state
+    for name, block in sampled.blocks.items():
+        sets = sampled.child_sets(name)
+        samples = tuple(Sampled(c.term, c.occurrence, c.zipped(c.children), np.ones(len(c.children))) for c in sets)
+        for a, b in zip(sampled.target(block, state, (name,), samples), sampled.target(block, state), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
 
 
 def test_a_group_that_comes_twice_is_an_error() -> None:

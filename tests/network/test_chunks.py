@@ -20,7 +20,6 @@ from tests.network.bound_cases import (
     mixture,
     pca,
     regression,
-    sequences,
     topics,
 )
 
@@ -61,7 +60,7 @@ def test_the_bound_never_falls_and_ends_where_exact_sweeps_do(make: Any) -> None
     bounds = fit.trace["elbo"]
     assert np.diff(bounds[np.isfinite(bounds)]).min() >= -1e-9
     # It has settled where exact sweeps, which are those of arrays, settle.
-    after = fit.continue_(ng.VB(), max_steps=3, tol=0.0)
+    after = fit.continue_fit(ng.VB(), max_steps=3, tol=0.0)
     assert after.elbo == pytest.approx(fit.elbo, abs=1e-6)  # the tolerance; 8e-9 and 1e-9 are gained
 
 
@@ -183,7 +182,7 @@ def test_data_far_from_zero_keep_their_digits() -> None:
 def test_going_on_is_never_having_stopped(tmp_path: Path) -> None:
     case = mixture()
     whole = chunked(case, 7, max_steps=8)
-    assert chunked(case, 7, max_steps=3).continue_(max_steps=5, tol=0.0).trace["elbo"][-1] == pytest.approx(
+    assert chunked(case, 7, max_steps=3).continue_fit(max_steps=5, tol=0.0).trace["elbo"][-1] == pytest.approx(
         whole.trace["elbo"][-1], rel=1e-12
     )
     keep = {"checkpoint": tmp_path / "run", "every": 1}
@@ -217,14 +216,31 @@ def test_what_cannot_be_cut_is_refused() -> None:
         whole.fit({"y": np.zeros(30)}, chunk_rows=10)
     with pytest.raises(ValueError, match="'z' is hidden in every row"):
         case.columns.fit(case.table, chunk_rows=10, init={"z": np.zeros(50, dtype=int)})
-    with pytest.raises(ng.errors.PlateMismatch, match="rows of plate 'time' are steps of chains"):
-        chunked(sequences(), 10, ng.Children(3))
     with pytest.raises(ng.errors.PlateMismatch, match="SVI: batch names plate 'part'"):
         chunked(case, 10, ng.SVI({"part": 3}))
     with pytest.raises(TypeError, match="chunk_rows= is for networks declared with Column"):
         case.arrays.fit(chunk_rows=10)
     with pytest.raises(ValueError, match="chunk_rows must be a whole number"):
         chunked(case, 0)
+
+
+def test_a_long_file_that_cannot_be_cut_is_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There would be no other way to fit it; whoever asks for chunks is told."""
+    rows = ng.Dirichlet("A", 1.0, size=2, plate=ng.Plate("state", 2))
+    chain = ng.MarkovChain("z", [0.5, 0.5], rows, plate=(time := ng.Plate("time")))
+    mu = ng.Normal("mu", 0.0, 1.0, plate=ng.Plate("s", 2))
+    whole = ng.Network(ng.Normal("y", mu[chain], 1.0, plate=time, observed=ng.Column("y")))
+    table = {"y": np.repeat([-2.0, 2.0], 15)}
+    path = tmp_path / "rows.parquet"
+    pytest.importorskip("pandas").DataFrame(table).to_parquet(path)
+    options = {"init": {"mu": np.array([-1.0, 1.0])}, **FIT}
+    wanted = whole.fit(table, **options)
+    monkeypatch.setattr("natgrad.network.bind.fitting.LARGE", 10)
+    found = whole.fit(path, **options)
+    assert found.trace["elbo"].tolist() == wanted.trace["elbo"].tolist()
+    assert found.binding.chunk_rows is None
+    with pytest.raises(ng.errors.PlateMismatch, match="'z' is one chain along all rows"):
+        whole.fit(path, chunk_rows=10, **options)
 
 
 def test_a_table_that_changes_during_the_fit_is_an_error() -> None:
@@ -341,3 +357,31 @@ def test_they_end_where_those_of_arrays_do() -> None:
     now = robust_ratings(ng.Plate("row", 40), ng.Plate("user", 3), ng.Plate("movie", 4), *codes, table["stars"])
     end = later.fit(table, ng.VB(), chunk_rows=9, init=ROBUST, **many).elbo
     assert end == pytest.approx(now.fit(ng.VB(), init=ROBUST, **many).elbo, abs=0.02)
+
+
+@pytest.mark.parametrize("n_parts", [2, 4])
+def test_a_chunk_is_as_long_as_the_cache_has_room_for(n_parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default; rows with much that is hidden make short ones."""
+    monkeypatch.setattr("natgrad.network.bind.streaming.IN_CACHE", 60)
+    monkeypatch.setattr("natgrad.network.bind.streaming.LEAST", 1)
+    rows = ng.Plate("row")
+    mu = ng.Normal("mu", 0.0, 1.0, plate=ng.Plate("part", n_parts))
+    z = ng.Categorical("z", ng.Dirichlet("share", 1.0, size=n_parts), plate=rows)
+    network = ng.Network(ng.Normal("x", mu[z], 1.0, plate=rows, observed=ng.Column("x")))
+    start = {"mu": np.arange(float(n_parts))}
+    fit = network.fit({"x": np.arange(70.0)}, ng.VB(), init=start, executor=_Here(), **FIT)
+    assert fit.binding.chunk_rows == 60 // n_parts
+
+
+class _Here:
+    """Somebody else who computes, in this process."""
+
+    n_threads = 1
+
+    def place(self, shards: Any) -> Any:
+        from natgrad.inference.executors.threads import Threads
+
+        return Threads().place(shards)
+
+    def close(self) -> None:
+        pass

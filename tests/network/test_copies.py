@@ -35,11 +35,11 @@ def same(first, second):
 def test_a_copy_of_a_fit_goes_on_as_the_fit(case):
     network, init, _ = case()
     fit = network.fit(max_steps=3, tol=0, init=init, backend="numpy")
-    on = fit.continue_(max_steps=2, tol=0)
+    on = fit.continue_fit(max_steps=2, tol=0)
     for other in copies(fit):
         assert other.elbo == fit.elbo
         assert same(other, fit)
-        assert same(other.continue_(max_steps=2, tol=0), on)
+        assert same(other.continue_fit(max_steps=2, tol=0), on)
         assert not same(other, on)
 
 
@@ -55,7 +55,7 @@ def test_a_compiled_fit_comes_back_compiled():
     fit = networks.scalar_mixture().network.fit(max_steps=2, tol=0, backend="jax")
     other = pickle.loads(pickle.dumps(fit))
     assert other.problem.backend.name == "jax"
-    assert same(other.continue_(max_steps=1, tol=0), fit.continue_(max_steps=1, tol=0))
+    assert same(other.continue_fit(max_steps=1, tol=0), fit.continue_fit(max_steps=1, tol=0))
 
 
 def test_fits_of_tables_are_copied_with_their_declaration():

@@ -420,3 +420,18 @@ def test_bounds_of_another_engine_sweep_by_sweep():
     theirs = [-247.8573288514, -211.7128170171, -189.1487679241, -177.5588325846, -172.0108376096, -169.3795243907]
     np.testing.assert_allclose(fit.trace["elbo"][:6], theirs, rtol=0, atol=1e-9)
     assert fit.trace["elbo"][29] == pytest.approx(-162.7684275252, abs=1e-9)
+
+
+def test_dynamics_of_numbers_on_plates_are_chosen_by_a_sequence():
+    """Normals on (component, row, column) under a category are vectors of length one on (component, row)."""
+    y = np.random.default_rng(1).normal(size=(4, 6)).cumsum(1)
+    sequence, time, kind, row = ng.Plate("sequence", 4), ng.Plate("time", 6), ng.Plate("kind", 2), ng.Plate("row", 1)
+    z = ng.Categorical("z", [0.4, 0.6], plate=sequence)
+    numbers = ng.Normal("A", 0.5, 2.0, plate=(kind, row, ng.Plate("column", 1)))
+    vectors = ng.MultivariateNormal("A", [0.5], [[2.0]], plate=(kind, row))
+    bounds = []
+    for A in (numbers, vectors):
+        x = ng.GaussianChain("x", 0.0, 1.0, A[z], 1.0, plate=(sequence, time))
+        leaf = ng.Normal("y", x[:, :, 0], 2.0, plate=(sequence, time), observed=y)
+        bounds.append(ng.Network(leaf).fit(backend="numpy", max_steps=8, tol=0.0, seed=0).trace["elbo"])
+    np.testing.assert_allclose(*bounds, rtol=1e-10)

@@ -101,6 +101,39 @@ def test_a_merge_after_a_birth_restores_the_memberships() -> None:
     assert part.held(gone).sum() == pytest.approx(90.0)
 
 
+@pytest.mark.parametrize("n_moves", [15, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_statistics_after_random_moves_are_those_of_the_graph(n_moves: int) -> None:
+    """Whatever the blocks are, together they hold every node once, every edge once, and every pair without one."""
+    fit = block_model().fit(max_steps=3)
+    y = np.asarray(fit.problem.plan.nodes["y"].value, np.float64)
+    moves = moves_of(fit.problem, None, default_order(fit.problem.plan))
+    assert moves is not None
+    (parts,), state, rng, kinds = moves.parts, fit.state, np.random.default_rng(0), set()
+    assert isinstance(parts, NetworkComponents)
+    for number in range(n_moves):
+        active = np.flatnonzero(parts.active(state))
+        kind = int(rng.integers(3)) if 1 < len(active) < 5 else 0 if len(active) < 5 else 1
+        k = int(rng.choice(active))
+        if kind == 0:
+            birth = parts.split(state, k, np.flatnonzero(~parts.active(state)).tolist()[:1], number, 0)
+            state = state if birth is None else birth.state
+        else:
+            other = int(rng.choice(active[active != k]))
+            state = parts.merge(state, k, other) if kind == 1 else parts.delete(state, k)
+        kinds.add(kind)
+        before = np.asarray(state.mu["z"][0])
+        state = fit.problem.sweep(state, parts.order).state  # the memberships last: the others are told what they were
+        assert before.sum(-1) == pytest.approx(1.0, rel=1e-10)
+        chances, weights = fit.problem.plan.nodes["p"].family, fit.problem.plan.nodes["pi"].family
+        beta = chances.usual(tuple(np.asarray(part) for part in state.lam["p"]))
+        edges, gaps = np.asarray(beta["a"]) - 1.0, np.asarray(beta["b"]) - 1.0
+        assert edges.sum() == pytest.approx(y.sum(), rel=1e-10)
+        assert gaps.sum() == pytest.approx((1.0 - y).sum(), rel=1e-10)
+        held = np.asarray(weights.usual(tuple(np.asarray(p) for p in state.lam["pi"]))["concentration"]) - 0.2
+        assert held == pytest.approx(before.sum(0), rel=1e-10, abs=1e-10)
+    assert kinds == {0, 1, 2}
+
+
 def test_a_run_that_was_stopped_goes_on_bit_by_bit(tmp_path: Path) -> None:
     whole = mixture().fit()
     mixture().fit(max_steps=3, checkpoint=tmp_path, every=1)

@@ -10,7 +10,6 @@ from random_generator import draw
 from trees import same
 
 import natgrad as ng
-from natgrad.families import MarkovChain, _messages
 from natgrad.network.execute.numpy_contraction import product_of
 from natgrad.network.start.initial import make_start
 
@@ -95,15 +94,6 @@ def test_one_array_is_summed_and_turned():
     np.testing.assert_allclose(diagonal(np.arange(9.0).reshape(3, 3)), [0.0, 4.0, 8.0])
 
 
-@pytest.mark.parametrize(("n_states", "lengths"), [(1, None), (2, None), (3, (7, 1, 12)), (4, (20,))])
-def test_a_chain_of_a_few_states_is_the_same_in_python_s_numbers(n_states, lengths, monkeypatch):
-    rng, family = np.random.default_rng(0), MarkovChain(lengths)
-    lam = rng.normal(size=(20, n_states)) * 30.0, rng.normal(size=n_states), 3.0 * rng.normal(size=(n_states, n_states))
-    found = family.moments(lam)
-    monkeypatch.setattr(_messages, "FEW_STATES", 0)
-    same(found, family.moments(lam), "moments")
-
-
 def test_the_joint_optimum_is_that_of_many_sweeps():
     rng = np.random.default_rng(0)
     row, column = ng.Plate("row", 6), ng.Plate("column", 5)
@@ -133,7 +123,7 @@ def test_a_network_whose_blocks_do_not_meet_is_done_after_one_sweep():
     assert "one sweep is exact" in str(fit.stop)
     assert fit["p"].mean() == pytest.approx(4 / 6)
     assert len(network.fit(tol=0, max_steps=5).trace) == 5
-    again = fit.continue_(max_steps=3)
+    again = fit.continue_fit(max_steps=3)
     assert again.elbo == fit.elbo
 
 

@@ -155,12 +155,16 @@ def test_start_order_and_files(tmp_path):
     some, all_ = (network.fit(init=init, max_steps=1) for init in ({"slope": 1.0}, {"slope": 1.0, "start": 0.3}))
     assert some.elbo == all_.elbo  # the others begin at the means of their priors
     fit.save(tmp_path / "fit.natgrad")
-    again = ng.load(tmp_path / "fit.natgrad").attach(network)
+    loaded = ng.load(tmp_path / "fit.natgrad")
+    assert list(loaded) == list(fit)
+    for name in fit:
+        np.testing.assert_array_equal(loaded[name].std(), fit[name].std())
+    again = loaded.attach(network)
     np.testing.assert_array_equal(again["slope"].mean(), fit["slope"].mean())
     apart = scalars(None).fit()
     apart.save(tmp_path / "apart.natgrad")  # as files were before this was the default
     again = ng.load(tmp_path / "apart.natgrad").attach(scalars("auto"))
-    assert again.continue_(max_steps=1).elbo == pytest.approx(apart.elbo, rel=1e-9)
+    assert again.continue_fit(max_steps=1).elbo == pytest.approx(apart.elbo, rel=1e-9)
     drawn = fit.draws(n=200, chains=2, warmup=2, verbose=False)
     drawn.save(tmp_path / "draws.natgrad")
     assert ng.load(tmp_path / "draws.natgrad").attach(network)["slope"].values.shape == (2, 200)
@@ -174,14 +178,15 @@ def test_what_cannot_be_joined_says_why():
     with pytest.raises(NotConjugate, match="third moments"):
         ng.Network(product, joint=[("a", "b")]).fit()
     assert ng.Network(product, joint="auto").problem.plan.members == {}
-    total = ng.Normal("y", a + b, tau, plate=n, observed=y)
+    learned = ng.Gamma("learned", ng.GammaShape("shape", 1.0, 1.0), 1.0)
+    total = ng.Normal("y", a + b, learned, plate=n, observed=y)
     for joint, error, words in [
-        ([("a", "tau")], NotConjugate, "'tau' is a Gamma"),
+        ([("a", "shape")], NotConjugate, "'shape' is a GammaShape; .* a Gamma or a Wishart"),
         ([("a", "y")], ValueError, "'y' is observed"),
         ([("a", "c")], ValueError, "'c' is not in this network"),
         ([("a",)], ValueError, "two nodes or more"),
         (["ab"], TypeError, "a group is a list of nodes"),
-        ("a", TypeError, 'joint must be "auto", None or a list of groups'),
+        ("a", TypeError, 'joint must be "auto", "full", None or a list of groups'),
         ([("a", "b"), ("b", "a")], ValueError, "is in two groups"),
     ]:
         with pytest.raises(error, match=words):

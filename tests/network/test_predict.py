@@ -164,3 +164,33 @@ def test_mistakes_in_new_tables_are_named() -> None:
     fit = words.columns.fit(words.table, init=words.init, max_steps=3, verbose=False)
     two = ng.Network(*regression().columns.template.roots)  # type: ignore[union-attr]
     assert two.hidden == ("w", "level", "tau")
+
+
+def with_gaps() -> ng.Network:
+    """A predictor x that may be missing, what reads it, and something else that tells of it."""
+    row = ng.Plate("row")
+    m = ng.Normal("m", 0.0, 1e6)
+    x = ng.Normal("x", m, 1.0, plate=row, observed=ng.Column("x"))
+    return ng.Network(
+        ng.Normal("y", 2.0 * x, 1.0, plate=row, observed=ng.Column("y")),
+        ng.Normal("z", 1.0 * x, 1.0, plate=row, observed=ng.Column("z")),
+    )
+
+
+@pytest.mark.parametrize("chunk_rows", [None, 4])
+def test_a_cell_that_is_missing_in_a_new_row_is_not_taken_for_zero(chunk_rows):
+    """It is drawn where nothing tells of it, and inferred where something does: x | z ~ N(z/2, 1/2), y | z ~ N(z, 3)."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=9)
+    table = {"x": x, "y": 2.0 * x + rng.normal(size=9), "z": x + rng.normal(size=9)}
+    fit = with_gaps().fit(table, chunk_rows=chunk_rows, verbose=False)
+    new = {"x": [1.5, np.nan, np.nan], "z": [0.0, 3.0, -1.0]}
+    found = fit.predict(new)["y"]
+    np.testing.assert_allclose(found.mean(), [3.0, 3.0, -1.0], atol=0.02)
+    np.testing.assert_allclose(found.std(), np.sqrt([1.0, 3.0, 3.0]), atol=0.08)
+    for given, wanted in ((np.nan, 0.0), (4.0, 8.0)):
+        alone = fit.predict({"x": [given], "y": [0.0], "z": [np.nan]}, ["y"])["y"]
+        assert alone.mean()[0] == pytest.approx(wanted, abs=0.15)
+        assert alone.std()[0] == pytest.approx(np.sqrt(5.0 if np.isnan(given) else 1.0), abs=0.15)
+    low, high = found.interval(0.9)
+    assert (high - low)[1] > 1.6 * (high - low)[0]

@@ -5,6 +5,7 @@ import pytest
 
 import natgrad as ng
 from natgrad.covariance import RBF, Matern32
+from natgrad.errors import PlateMismatch
 
 
 def data(n=60):
@@ -44,6 +45,72 @@ def test_the_noise_can_be_random():
     assert (np.diff(fit.trace["elbo"]) > -1e-9 * abs(fit.elbo)).all()
 
 
+GRID = np.linspace(0, 5, 7)[:, None]
+
+
+def test_functions_on_a_plate_are_processes_of_their_own():
+    x, y = data()
+    group = np.arange(60) % 3
+    f = ng.GaussianProcess("f", RBF(1.2, 0.8), inducing=GRID, plate=ng.Plate("group", 3))
+    fit = ng.Network(ng.Normal("y", f(x)[group], 25.0, plate=ng.Plate("n", 60), observed=y)).fit()
+    single = ng.GaussianProcess("f", RBF(1.2, 0.8), inducing=GRID)
+    total = 0.0
+    for number in range(3):
+        own = group == number
+        alone = ng.Network(ng.Normal("y", single(x[own]), 25.0, plate=ng.Plate("n", own.sum()), observed=y[own])).fit()
+        total += alone.elbo
+        for found, wanted in zip(f.at(fit["f"], GRID), single.at(alone["f"], GRID), strict=True):
+            np.testing.assert_allclose(found[number], wanted, atol=1e-10)
+    assert fit.elbo == pytest.approx(total, abs=1e-9)
+
+
+def test_several_outputs_have_the_inputs_last():
+    x, y = data(3)
+    task, n = ng.Plate("task", 3), ng.Plate("n", 3)
+    f = ng.GaussianProcess("f", RBF(1.2, 0.8), inducing=GRID, plate=task)
+    table = np.stack([y, 2 * y, -y])
+    fit = ng.Network(ng.Normal("y", f(x), 25.0, plate=(task, n), observed=table)).fit()
+    single, total = ng.GaussianProcess("f", RBF(1.2, 0.8), inducing=GRID), 0.0
+    for row in table:
+        total += ng.Network(ng.Normal("y", single(x), 25.0, plate=n, observed=row)).fit().elbo
+    assert fit.elbo == pytest.approx(total, abs=1e-9)
+    with pytest.raises(
+        PlateMismatch, match="that is 'task', the plate of its functions: put the plate of the inputs last"
+    ):
+        ng.Normal("y", f(x), 25.0, plate=(n, task), observed=table.T)
+
+
+def test_a_mixture_of_curves_finds_who_follows_which():
+    g = np.random.default_rng(3)
+    hours, kind = np.linspace(0, 5, 8)[:, None], g.integers(0, 2, 30)
+    curves = np.where(kind[:, None] == 0, np.sin(hours[:, 0]), -np.sin(hours[:, 0])) + 0.3 * g.normal(size=(30, 8))
+    person, time = ng.Plate("person", 30), ng.Plate("time", 8)
+    z = ng.Categorical("z", ng.Dirichlet("p", 1.0, size=2), plate=person)
+    f = ng.GaussianProcess("f", RBF(1.0, 1.0), inducing=GRID, plate=ng.Plate("kind", 2))
+    y = ng.Normal("y", f(hours)[z], ng.Gamma("tau", 1.0, 0.1), plate=(person, time), observed=curves)
+    fit = ng.Network(y).fit()
+    assert (np.diff(fit.trace["elbo"]) > -1e-9).all()
+    found = fit["z"].mean().argmax(-1)
+    assert (found == kind).mean() in (0.0, 1.0)
+    mean = f.at(fit["f"], hours).mean[found[kind == 0][0]]
+    np.testing.assert_allclose(mean, np.sin(hours[:, 0]), atol=0.25)
+    assert str(f(hours)[z]) == "f(X)[z]"
+
+
+def test_functions_on_a_plate_in_tables_and_files(tmp_path):
+    x, y = data()
+    f = ng.GaussianProcess("f", RBF(1.0, 1.0), inducing=GRID, plate=ng.Plate("kind", 2))
+    row = ng.Plate("row")
+    z = ng.Categorical("z", ng.Dirichlet("p", 1.0, size=2), plate=row)
+    node = ng.Normal("y", f(ng.Columns("x"))[z], 4.0, plate=row, observed=ng.Column("y"))
+    fit = ng.Network(node).fit({"x": x[:, 0], "y": np.where(np.arange(60) % 2, y, y + 3.0)})
+    fit.save(tmp_path / "fit.natgrad")
+    new = {"x": [0.5, 2.5]}
+    np.testing.assert_array_equal(
+        ng.load(tmp_path / "fit.natgrad").predict(new)["y"].mean(), fit.predict(new)["y"].mean()
+    )
+
+
 def test_mistakes_are_explained():
     with pytest.raises(TypeError, match=r"'f': kernel must be a natgrad\.covariance"):
         ng.GaussianProcess("f", "rbf", inducing=[[0.0]])
@@ -55,3 +122,9 @@ def test_mistakes_are_explained():
         ng.GaussianProcess("f", RBF(), inducing=[[0.0]], jitter=1.0)
     with pytest.raises(ValueError, match="must be rows of inputs"):
         f(np.zeros((3, 2, 1)))
+    with pytest.raises(PlateMismatch, match=r"f\(X\)\[…\] got 1 indices, and 'f' has 0 plate"):
+        f(np.zeros((3, 1)))[0]
+    with pytest.raises(TypeError, match=r"read at inputs first, and chosen then: f\(X\)\[z\]"):
+        f[0]
+    with pytest.raises(PlateMismatch, match="the plate of a GaussianProcess needs a size"):
+        ng.GaussianProcess("f", RBF(), inducing=[[0.0]], plate=ng.Plate("k"))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.errors import NotConjugate
+from natgrad.errors import NotConjugate, PlateMismatch
 
 N, K, D = ng.Plate("n", 6), ng.Plate("k", 2), 3
 Y = np.array([0.3, -1.2, 0.8, 2.1, 0.4, -0.5])
@@ -72,6 +72,32 @@ def test_entries_and_slices_are_known_maps():
     assert bound(ng.dot(X[:, :2], w[[2, 0]])) == pytest.approx(bound(ng.dot(X[:, [1, 2, 0]] * [1, 0, 1], w)), abs=1e-10)
     rows = ng.MultivariateNormal("r", np.full(D, 0.3), 1.0, plate=N)
     assert bound(rows[:, -1]) == pytest.approx(bound(ng.dot(np.tile(unit[2], (6, 1)), rows)), abs=1e-10)
+
+
+def test_parts_of_one_vector_in_one_sum():
+    w, _ = vectors()
+    once = bound(ng.dot(X, w))
+    assert bound(ng.dot(X[:, :2], w[:2]) + X[:, 2] * w[2]) == pytest.approx(once, abs=1e-12)
+    assert bound(w[0] * X[:, 0] + ng.dot(X[:, 1:], w[1:])) == pytest.approx(once, abs=1e-12)
+    assert bound(ng.dot(X, ng.concatenate([w[:1], w[1:]]))) == pytest.approx(once, abs=1e-12)
+    turned = w[[1, 2, 0]] - w  # a known map of w, which is in it twice
+    once = bound(ng.dot(X[:, [2, 0, 1]] - X, w))
+    assert bound(ng.dot(X, turned)) == pytest.approx(once, abs=1e-12)
+
+
+def test_an_index_of_an_index_counts_what_was_chosen():
+    mu = ng.Normal("mu", [-1.0, 0.3, 1.0], 1.0, plate=ng.Plate("g", 3))
+    first, second = np.array([2, 0, 1, 1, 0]), np.array([4, 0, 3, 3, 1, 2])
+    once = bound(mu[first[second]])
+    assert bound(mu[first][second]) == pytest.approx(once, abs=1e-12)
+    long = np.array([0, 2, 1, 0, 2, 1, 0])
+    assert bound(mu[long][1:]) == pytest.approx(bound(mu[long[1:]]), abs=1e-12)
+    z = ng.Categorical("z", [0.2, 0.3, 0.5], plate=ng.Plate("unit", 7))
+    assert bound(mu[z][1:]) == pytest.approx(bound(mu[z[1:]]), abs=1e-12)
+    with pytest.raises(IndexError, match=r"= 5 is outside mu\[…\], which was read from plate 'g', with elements 0 … 4"):
+        mu[first][[5, 0, 0, 0, 0, 0]]
+    with pytest.raises(PlateMismatch, match="one element of plate 'g' is chosen already"):
+        mu[0][0]
 
 
 def test_concatenated_vectors():

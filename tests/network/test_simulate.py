@@ -76,7 +76,10 @@ def test_random_networks_can_be_simulated_and_observed_anew():
         for name, node in case.network.nodes.items():
             events = 0 if node.family.name == "MarkovChain" else node.family.event_ndim  # whose time is a plate
             assert values[name].shape == tuple(p.size for p in node.plates) + (node.size or 0,) * events
-        again = case.network.observing(values)
+        try:
+            again = case.network.observing(values)
+        except PlateMismatch:  # one that was drawn, and that others read
+            continue
         for name, node in again.nodes.items():
             if node.is_observed and node.mask is None:
                 np.testing.assert_allclose(node.value, values[name])
@@ -101,12 +104,73 @@ def test_a_fit_simulates_data_like_those_it_saw():
     assert s["y"].std() == pytest.approx(y.std(), rel=0.05)
 
 
-def test_an_observed_parent_that_depends_on_what_is_hidden_is_refused():
-    mu = ng.Normal("mu", 0.0, 1.0)
-    x = ng.Normal("x", mu, 1.0, plate=ng.Plate("n", 2), observed=[0.0, 1.0])
-    network = ng.Network(ng.Normal("y", x, 1.0, plate=x.plates[0], observed=[0.0, 1.0]))
-    with pytest.raises(PlateMismatch, match="cannot be drawn anew"):
+@pytest.mark.parametrize("gap", [False, True])
+def test_an_observed_parent_that_depends_on_what_is_hidden_is_drawn(gap):
+    mu, n = ng.Normal("mu", 1.0, 1.0), ng.Plate("n", 2)
+    x = ng.Normal("x", mu, 1.0, plate=n, observed=[50.0, np.nan if gap else 60.0])
+    network = ng.Network(ng.Normal("y", 3.0 * x, 1.0, plate=n, observed=[0.0, 1.0]))
+    drawn = network.simulate(0, 40_000)
+    together = np.cov(np.c_[drawn["mu"], drawn["x"], drawn["y"]].T)
+    exact = [[1, 1, 1, 3, 3], [1, 2, 1, 6, 3], [1, 1, 2, 3, 6], [3, 6, 3, 19, 9], [3, 3, 6, 9, 19]]
+    np.testing.assert_allclose(
+        together, exact, atol=0.6
+    )  # 4 standard errors of the largest entry: 19 √(2 / 40,000) · 4
+    np.testing.assert_allclose(drawn["y"].mean(0), 3.0, atol=0.1)
+    with pytest.raises(
+        PlateMismatch, match="'x' is observed, and is read by another node, which was declared with its val"
+    ):
+        network.observing({name: values[0] for name, values in drawn.items()})
+
+
+def test_what_was_seen_of_a_covariate_stays():
+    n = ng.Plate("n", 2)
+    x = ng.Normal("x", 1.0, 1.0, plate=n, observed=[50.0, np.nan])
+    network = ng.Network(ng.Normal("y", 3.0 * x, 1.0, plate=n, observed=[0.0, 1.0]))
+    drawn = network.simulate(0, 1000)
+    assert (drawn["x"][:, 0] == 50.0).all()
+    assert drawn["y"][:, 0].mean() == pytest.approx(150.0, abs=0.2)
+    assert drawn["x"][:, 1].std() == pytest.approx(1.0, abs=0.1)
+    after = network.fit().simulate(0, 1000)  # q of what is missing knows its y
+    assert (after["x"][:, 0] == 50.0).all()
+    assert after["x"][:, 1].mean() == pytest.approx((1.0 + 3.0) / 10.0, abs=0.05)
+    assert after["y"][:, 1].mean() == pytest.approx(3.0 * 0.4, abs=0.2)
+
+
+@pytest.mark.parametrize("gathered", [False, True])
+def test_observed_labels_choose_by_the_values_that_are_drawn(gathered):
+    """Naive Bayes, and labels of groups: z is drawn, and what it chooses is of the drawn one."""
+    n, k, group = ng.Plate("n", 3), ng.Plate("k", 2), np.array([1, 0, 1])
+    labels = ng.Plate("g", 2) if gathered else n
+    p = ng.Dirichlet("p", [1.0, 3.0])
+    z = ng.Categorical("z", p, plate=labels, observed=[0, 1] if gathered else [0, 1, 1])
+    coin = ng.Bernoulli("coin", 0.25, plate=n, observed=[0, 0, 1])
+    mu = ng.Normal("mu", [-5.0, 5.0], 100.0, plate=k)
+    shift = ng.table([0.0, 100.0])[coin]
+    y = ng.Normal("y", mu[z[group] if gathered else z] + shift, 100.0, plate=n, observed=[0.0, 1.0, 2.0])
+    drawn = ng.Network(y).simulate(0, 4000)
+    assert (drawn["coin"] == [0, 0, 1]).all()  # nothing hidden decides it
+    z_n = drawn["z"][:, group] if gathered else drawn["z"]
+    assert drawn["z"].mean() == pytest.approx(0.75, abs=0.03)
+    np.testing.assert_allclose(drawn["y"] - [0.0, 0.0, 100.0], np.where(z_n == 1, 5.0, -5.0), atol=1.0)
+    assert ng.Network(y).fit().simulate(0, 10)["y"].shape == (10, 3)
+
+
+def test_what_cannot_be_drawn_is_said():
+    n = ng.Plate("n", 3)
+    z = ng.Categorical("z", ng.Dirichlet("p", 1.0, size=2), plate=n, observed=[0, 1, 1])
+    network = ng.Network(
+        ng.Normal(
+            "y", ng.Normal("mu", 0.0, 1.0, plate=ng.Plate("k", 2))[z][[2, 1, 0]], 1.0, plate=n, observed=[0.0, 1.0, 2.0]
+        )
+    )
+    with pytest.raises(
+        PlateMismatch, match="'z' is observed, depends on what is hidden, and is read by 'y', which was"
+    ):
         network.simulate()
+    flat = ng.Network(ng.Normal("y", ng.Normal("m", 0.0, 0.0), 1.0, plate=n, observed=[0.0, 1.0, 2.0]))
+    with pytest.raises(ValueError, match="simulate: the prior of 'm' is flat and has no integral"):
+        flat.simulate()
+    assert flat.fit().simulate(0, 500)["m"].mean() == pytest.approx(1.0, abs=0.1)
 
 
 # -- calibration --

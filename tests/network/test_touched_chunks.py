@@ -127,7 +127,7 @@ def test_mistakes_in_chunks_are_named() -> None:
         with pytest.raises(error, match=words):
             fit.forget(what)
     assert fit.elbo == before
-    assert fit.continue_(max_steps=1, verbose=False).elbo == pytest.approx(before, rel=1e-9)
+    assert fit.continue_fit(max_steps=1, verbose=False).elbo == pytest.approx(before, rel=1e-9)
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ def test_a_hundred_random_pieces_end_where_a_refit_does(make: Any) -> None:
             row = [int(rng.integers(len(now[next(iter(now))])))]
             fit = fit.forget(row, verbose=False, tol=1e-6)
             now = {k: np.delete(v, row) for k, v in now.items()}
-    fit = fit.continue_(tol=1e-9, verbose=False)
+    fit = fit.continue_fit(tol=1e-9, verbose=False)
     start = {"mu": fit["mu"].mean()} if make is mixture else None
     refit = case.columns.fit(now, chunk_rows=50, init=start, **FIT)
     assert fit.elbo == pytest.approx(refit.elbo, rel=1e-8)

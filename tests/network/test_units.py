@@ -6,6 +6,7 @@ b is in standard deviations of the noise, up to 10⁹: double precision then lea
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -212,7 +213,7 @@ def test_everything_that_shows_or_takes_values_is_in_the_units_of_the_data(tmp_p
     # Other data: the same posterior, measured from elsewhere; the fit goes on from there.
     other = saved.attach(far(values + 1e7 + 50.0))
     assert other["mu"].mean() == pytest.approx(mean, abs=1e-7)
-    assert other.continue_().predictive("y").mean()[0] == pytest.approx(1e7 + 50 + values.mean(), abs=1e-6)
+    assert other.continue_fit().predictive("y").mean()[0] == pytest.approx(1e7 + 50 + values.mean(), abs=1e-6)
 
 
 def test_components_that_differ_in_a_small_unit_are_not_taken_for_equal() -> None:
@@ -222,3 +223,23 @@ def test_components_that_differ_in_a_small_unit_are_not_taken_for_equal() -> Non
     y = ng.Normal("y", mu[z], 1.0 / a**2, plate=n, observed=a * ROWS[:, 0])
     fit = ng.Network(y).fit(init={"mu": [-a, a]}, max_steps=30)
     np.testing.assert_allclose(np.sort(fit["mu"].mean()) / a, [-3.0, 3.0], atol=0.7)
+
+
+@pytest.mark.parametrize("away", [0.0, 1e4, 1e6, 1e8, 1e9])
+@pytest.mark.parametrize("precision", [1e-6, 1.0])
+@pytest.mark.parametrize("written", ["mean", "dot of scalars", "dot of a vector"])
+def test_bounds_far_from_a_fixed_prior_are_right_to_the_last_digits(away, precision, written):
+    """The evidence in rational numbers. At 1e8 from a prior of variance 1 it is −5e15 nats: its last digit is one nat."""
+    y = np.random.default_rng(0).normal(size=200) + away
+    row, ones = ng.Plate("row", 200), np.ones((200, 1))
+    mean = {
+        "mean": lambda: ng.Normal("w", 0.0, precision),
+        "dot of scalars": lambda: ng.dot(ones, ng.Normal("w", 0.0, precision, plate=ng.Plate("column", 1))),
+        "dot of a vector": lambda: ng.dot(ones, ng.MultivariateNormal("w", np.zeros(1), precision * np.eye(1))),
+    }[written]()
+    found = ng.Network(ng.Normal("y", mean, 1.0, plate=row, observed=y)).fit().elbo
+    exact, tau = [Fraction(float(value)) for value in y], Fraction(precision)
+    squares = sum(value * value for value in exact) - sum(exact) ** 2 / (tau + 200)
+    evidence = -float(squares / 2) - 0.5 * (200 * np.log(2 * np.pi) + np.log1p(200 / precision))
+    # Prior, likelihood and entropy are added up: a few units in the last place of the largest.
+    assert abs(found - evidence) <= 4 * np.spacing(abs(evidence))

@@ -47,7 +47,7 @@ def test_a_forgotten_user_leaves_nothing_behind(tmp_path: Path) -> None:
     refit = case.columns.fit(
         cut(case.table, kept), init={n: less[n].mean() for n in ("u", "v")}, **{**FIT, "tol": 1e-8}
     )
-    assert less.continue_(tol=1e-8, verbose=False).elbo == pytest.approx(refit.elbo, rel=1e-6)
+    assert less.continue_fit(tol=1e-8, verbose=False).elbo == pytest.approx(refit.elbo, rel=1e-6)
     less.save(tmp_path / "model.natgrad")
     fit.save(tmp_path / "before.natgrad")
     content = {name: (tmp_path / f"{name}.natgrad").read_bytes() for name in ("model", "before")}

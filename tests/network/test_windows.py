@@ -8,7 +8,7 @@ import pytest
 
 import natgrad as ng
 from natgrad.network.bind import windows
-from natgrad.network.bind.windows import Told, Window, summed
+from natgrad.network.bind.windows import Told, Window, summed, summed_in_windows
 
 N = 240
 RNG = np.random.default_rng(0)
@@ -134,6 +134,26 @@ def test_sums_own_what_they_add_to():
     assert total.value == 5.0
     assert not whole.any()
     np.testing.assert_array_equal(summed([second, first]).parts["a"][0], [1.0, 0.0, 0.0, 2.0])
+
+
+def test_sums_of_runs_keep_the_windows_of_their_chunks(rng):
+    """And have the bits of the sum over all entries, wherever a chunk has none of some array."""
+    size, whole, told = 50, np.zeros((50, 3)), []
+    for n in (5, 20, 1):
+        levels = np.sort(rng.choice(size, n, replace=False))
+        part = rng.normal(size=(n, 3))
+        told.append(Told({"a": (part,), "b": (part.sum(0),)}, float(n), {"a": (Window(0, levels, size),)}))
+        whole[levels] += part
+    run = summed_in_windows(told)
+    (window,) = run.windows["a"]
+    assert len(window.levels) < size
+    np.testing.assert_array_equal(run.whole()["a"][0], whole)
+    assert run.value == 26.0
+    plain = Told({"a": (np.ones((size, 3)),), "b": (np.ones(3),)}, 1.0)
+    mixed = summed_in_windows([*told, plain])
+    assert not mixed.windows
+    np.testing.assert_array_equal(mixed.parts["a"][0], whole + 1.0)
+    assert summed_in_windows([told[0]]) is told[0]
 
 
 @pytest.mark.slow

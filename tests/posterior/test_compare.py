@@ -40,6 +40,15 @@ def test_bounds_and_labellings(fits: dict[str, ng.GaussianMixture]) -> None:
     assert str(table.draw()).startswith("<svg")
 
 
+def test_found_topics_are_compared_as_given_ones() -> None:
+    """The bound of topics that were found does not depend on how many there might have been: nor do their labellings."""
+    x = np.kron(np.eye(3, dtype=int), np.full((10, 4), 6))
+    found = {str(most): ng.LDA("auto", max_topics=most, max_passes=30).fit(x) for most in (4, 9)}
+    table = ng.compare({**found, "given": ng.LDA(3, learn_priors=True, max_passes=30).fit(x)})
+    assert table["K"].tolist() == [3.0, 3.0, 3.0]
+    assert table["corrected"] - table["bound"] == pytest.approx(math.log(6))
+
+
 def test_held_out_scores_come_first(fits: dict[str, ng.GaussianMixture]) -> None:
     table = ng.compare(fits, held_out=rows()[::2])
     assert (np.diff(table["held_out"]) <= 0).all()

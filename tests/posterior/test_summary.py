@@ -49,3 +49,16 @@ def test_a_long_table_is_cut_and_categories_are_left_out():
 def test_a_ready_model_has_one_too():
     model = ng.LDA(n_topics=2, seed=1).fit(["a pear", "a plum", "the nut"])
     assert "phi[0, pear]" in model.posterior_.summary(["phi"]).rows
+
+
+def test_a_table_of_draws_says_that_they_are_draws():
+    """It said that means and intervals were those of q."""
+    y = ng.Normal("y", ng.Normal("mean", 0.0, 1.0), 1.0, plate=ng.Plate("n", 4), observed=[1.0, 2.0, 0.5, 1.5])
+    fit = ng.Network(y).fit()
+    draws, response = fit.draws(n=50, verbose=False), fit.linear_response()
+    assert "sd (draws)" in str(draws.summary())
+    assert "mean and 90% interval: draws" in str(draws.summary())
+    assert "sd (q)" not in str(draws.summary())
+    assert "interval: linear response" in str(response.summary())
+    assert "interval: draws" in str(fit.summary())
+    assert "sd (q)" in str(fit.summary())

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,12 +20,14 @@ from rich.table import Table
 
 import natgrad as ng
 from natgrad.cli.interrupt import INTERRUPTED
+from natgrad.errors import NotConverged
 
 __all__ = [
     "Command",
     "UserError",
     "WithExample",
     "emit",
+    "in_options",
     "json_option",
     "load_model",
     "make_table",
@@ -61,16 +65,34 @@ class Command(WithExample):
     """A command that turns the library's errors into one line; NATGRAD_TRACEBACK=1 shows where they come from."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it."""
+        """Run it; warnings are one line, too."""
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                # How a fit ended is said with its result.
+                warnings.filterwarnings("ignore", "the fit has not converged", NotConverged)
+                warnings.showwarning = lambda words, *_: click.echo(f"Warning: {in_options(str(words), ctx)}", err=True)
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             raise UserError("interrupted, and nothing was written", INTERRUPTED) from None
         except MISTAKES as error:
             if os.environ.get(TRACEBACK):
                 raise
             words = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-            raise UserError(words or type(error).__name__) from None
+            raise UserError(in_options(words, ctx) or type(error).__name__) from None
+
+
+def in_options(words: str, ctx: click.Context) -> str:
+    """What the library says to those who write Python, for those who type commands: parameters are options."""
+    words = words.replace("or call continue_fit()", "or use natgrad continue")
+    for option in ctx.command.params:
+        if isinstance(option, click.Option) and option.name and option.opts[0].startswith("--"):
+            flag = option.opts[0]
+            words = re.sub(rf"(?<![\w.-]){option.name}='([\w.-]+)'", rf"{flag} \1", words)
+            words = re.sub(rf"(?<![\w.-]){option.name}=(?!\w)", flag, words)
+            # Names of one word are words of English as well, but for the first of a message.
+            place = rf"(?<![\w.-]){option.name}(?![\w(])" if "_" in option.name else rf"\A{option.name}(?= must | = )"
+            words = re.sub(place, flag, words)
+    return words
 
 
 def json_option(function: Callable[..., Any]) -> Callable[..., Any]:

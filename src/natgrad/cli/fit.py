@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from natgrad.cli.common import Command, UserError, WithExample, emit
+from natgrad.cli.common import Command, UserError, WithExample, emit, in_options
 from natgrad.cli.held_out import held_out_option, split_input
 from natgrad.cli.inputs import MODELS, Input, Model
 from natgrad.cli.interrupt import INTERRUPTED, TERMINATED, Interruption, noticing_interrupts
@@ -100,8 +100,9 @@ def fit_command(name: str, model: Model) -> click.Command:
         score = None if held is None else float(fitted.score(*held))
         tell(fitted, source.words, output, report, time.perf_counter() - begin, as_json, score)
         if interruption.exit_code:
+            needed = "" if name == "mf" else f" {file}"  # which keeps its ratings
             click.echo(
-                f"interrupted: {output} is the model so far; natgrad continue {output} {file} -o NEW goes on", err=True
+                f"interrupted: {output} is the model so far; natgrad continue {output}{needed} -o NEW goes on", err=True
             )
             raise SystemExit(interruption.exit_code)
 
@@ -170,6 +171,7 @@ def tell(
 ) -> None:
     """Say how a fit ended: for people, or as JSON."""
     stop = fitted.stop_
+    ended = in_options(str(stop), click.get_current_context())
     found = {
         "model": type(fitted).__name__,
         "data": words,
@@ -177,14 +179,14 @@ def tell(
         "steps": len(fitted.trace_),
         "seconds": took,
         "held_out": held_out,
-        "stop": {"reason": stop.reason.name.lower(), "converged": stop.converged, "words": str(stop)},
+        "stop": {"reason": stop.reason.name.lower(), "converged": stop.converged, "words": ended},
         "choice": fitted.trace_.strategy,
         "output": str(output),
         "report": None if report is None else str(report),
     }
     shown = [words] if words else []
     shown += [
-        f"bound {short(fitted.elbo_, 7)} after {len(fitted.trace_)} steps, {seconds(took)}: {stop}",
+        f"bound {short(fitted.elbo_, 7)} after {len(fitted.trace_)} steps, {seconds(took)}: {ended}",
         *([] if held_out is None else [f"held-out score {short(held_out, 6)}"]),
         f"model: {output}" + ("" if report is None else f"   page: {report}"),
     ]

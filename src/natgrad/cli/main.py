@@ -31,7 +31,7 @@ COMMANDS = {
     ),
     "update": (
         "networks:update",
-        "Add the rows of a table to a network that was fitted to one; ids that are new become new levels.",
+        "Add new data to a fitted model.",
     ),
     "transform": ("predict:transform", "Shares of the topics in documents, a row for each."),
     "topics": (

@@ -13,6 +13,7 @@ import click
 import numpy as np
 
 from natgrad.cli.common import Command, UserError, load_model
+from natgrad.cli.inputs import model_of, reading_options
 from natgrad.network.bind.bound import open_tables
 from natgrad.network.bind.tables import Table, TableChunks
 from natgrad.network.results.saved import SavedFit
@@ -25,14 +26,32 @@ __all__ = ["opened", "predict_table", "update"]
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The new model.")
 @click.option(
-    "--forgetting", type=click.FloatRange(0, 1, max_open=True), help="Part of what was learned that no longer counts."
+    "--forgetting",
+    type=click.FloatRange(0, 1, max_open=True),
+    help="Part of what was learned that no longer counts; of networks.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
-def update(model: Path, file: Path, output: Path, forgetting: float | None, overwrite: bool) -> None:
-    """Add the rows of a table to a network that was fitted to one; ids that are new become new levels."""
-    fitted = _with_declaration(load_model(model), "update")
-    found = fitted.update(str(file), forgetting=forgetting, verbose=False)
-    found.save(output, overwrite=overwrite)
+@click.option("--force", "--overwrite", is_flag=True, help="Replace the output if it is there.")
+@reading_options
+def update(model: Path, file: Path, output: Path, forgetting: float | None, force: bool, **options: Any) -> None:
+    """Add new data to a fitted model.
+
+    Of a network that was fitted to a table: the posterior given the rows of FILE too; ids that are new become new levels. Of
+    matrix factorisation: a few sweeps over all ratings, which the model keeps. Of other models: one step from the new data,
+    as partial_fit takes it, since the earlier data are not in the file.
+    """
+    from natgrad.cli.fit import check_output
+
+    check_output(output, force)
+    fitted = load_model(model)
+    if hasattr(fitted, "partial_fit"):
+        if forgetting is not None:
+            raise click.UsageError("--forgetting is for networks that were fitted to a table: leave it out")
+        source = model_of(fitted).read(file, options, fitted)
+        fitted.partial_fit(*source.arguments).save(output, overwrite=force)
+        click.echo(f"{source.words}\n{output}: updated")
+        return
+    found = _with_declaration(fitted, "update").update(str(file), forgetting=forgetting, verbose=False)
+    found.save(output, overwrite=force)
     click.echo(f"{output}: {found.stop}")
 
 

@@ -222,13 +222,16 @@ def recommend(model: Path, user: str, n: int, as_json: bool) -> None:
 @click.option("--data", type=click.Path(path_type=Path), help="What the model was fitted to, to show documents.")
 @click.option("--held-out", type=click.Path(path_type=Path), help="Other data, to score the model on.")
 @click.option("--title", help="The heading of the page.")
+@click.option("--force", is_flag=True, help="Replace the page if it is there.")
 @reading_options
 def report(
-    model: Path, output: Path, data: Path | None, held_out: Path | None, title: str | None, **options: Any
+    model: Path, output: Path, data: Path | None, held_out: Path | None, title: str | None, force: bool, **options: Any
 ) -> None:
     """Write the page of a model: one HTML file that needs nothing else."""
+    from natgrad.cli.fit import check_output
     from natgrad.report.page import write_report  # statistics and charts
 
+    check_output(output, force)
     fitted = load_model(model)
     shown = None if data is None else model_of(fitted).read(data, options, fitted)
     other = None if held_out is None else _shown_part(model_of(fitted).read(held_out, options, fitted).arguments)

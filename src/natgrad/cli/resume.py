@@ -209,7 +209,7 @@ def continue_(model: Path, file: Path | None, output: Path, force: bool, as_json
     check_output(output, force)
     fitted = load_model(model)
     name, source = type(fitted).__name__, None
-    if not hasattr(fitted, "continue_"):
+    if not hasattr(fitted, "continue_fit"):
         raise UserError(f"{name} cannot go on with a fit yet")
     if name == "MatrixFactorization":
         if file is not None:
@@ -220,7 +220,7 @@ def continue_(model: Path, file: Path | None, output: Path, force: bool, as_json
     else:
         source = _source(fitted, file, options)
     begin = time.perf_counter()
-    fitted.continue_(*(() if source is None else source.arguments))
+    fitted.continue_fit(*(() if source is None else source.arguments))
     fitted.save(output, overwrite=force)
     tell(fitted, "" if source is None else source.words, output, None, time.perf_counter() - begin, as_json)
 

@@ -8,7 +8,7 @@ Negative and missing numbers, words that come twice and vocabularies that do not
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 import scipy
 
 from natgrad.data.numbers import refuse_masked
+from natgrad.data.origin import Origin
 from natgrad.data.words import count_words, words_of
 from natgrad.validation import is_sparse
 
@@ -41,6 +42,7 @@ class Corpus:
     words : int32 [entries], counts : float64 [entries], the words of each document in order, none twice, none with count 0
     n_words : int, V
     vocabulary : the words themselves, or None if nobody said
+    origin : where the documents lie in files, words by the same numbers; None if nobody said
 
     Examples
     --------
@@ -56,6 +58,7 @@ class Corpus:
     counts: npt.NDArray[np.float64]
     n_words: int
     vocabulary: npt.NDArray[Any] | None = None
+    origin: Origin | None = None
 
     def __len__(self) -> int:
         return len(self.start) - 1
@@ -76,13 +79,15 @@ class Corpus:
         sizes = np.diff(self.start)[chosen]
         start = np.concatenate([[0], np.cumsum(sizes)])
         place = np.arange(start[-1]) + np.repeat(self.start[chosen] - start[:-1], sizes)
-        return Corpus(start, self.words[place], self.counts[place], self.n_words, self.vocabulary)
+        origin = None if self.origin is None else self.origin.chosen(chosen)
+        return Corpus(start, self.words[place], self.counts[place], self.n_words, self.vocabulary, origin)
 
     def run(self, begin: int, end: int) -> Corpus:
         """The documents ``begin`` … ``end``; nothing is copied but where they start."""
         first, last = self.start[begin], self.start[end]
         start = self.start[begin : end + 1] - first
-        return Corpus(start, self.words[first:last], self.counts[first:last], self.n_words, self.vocabulary)
+        origin = None if self.origin is None else self.origin.run(begin, end)
+        return Corpus(start, self.words[first:last], self.counts[first:last], self.n_words, self.vocabulary, origin)
 
     def only(self, words: Ints) -> Corpus:
         """The same documents with some words alone, sorted numbers, among which are all that occur."""
@@ -247,7 +252,7 @@ def _named(corpus: Corpus, vocabulary: Words | None) -> Corpus:
         if len(names) != corpus.n_words:
             raise ValueError(f"vocabulary has {len(names)} words and X has {corpus.n_words}")
         _different(names)
-        return Corpus(corpus.start, corpus.words, corpus.counts, corpus.n_words, names)
+        return replace(corpus, vocabulary=names)
     if np.array_equal(names, corpus.vocabulary):
         return corpus
     number = _different(names)

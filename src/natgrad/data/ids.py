@@ -10,10 +10,12 @@ import numpy.typing as npt
 
 from natgrad.data.numbers import refuse_masked
 
-__all__ = ["Ids", "as_ids", "number_ids"]
+__all__ = ["Ids", "as_ids", "joined_ids", "number_ids"]
 
 Array = npt.NDArray[Any]
 MISSING = "and every rating needs its id; drop the others"
+# Ids up to which each is looked up by itself.
+FEW = 10_000
 
 
 class Ids(Sequence[Any]):
@@ -33,30 +35,54 @@ class Ids(Sequence[Any]):
         self.what = what
         self._counted = ids.dtype.kind in "iu" and np.array_equal(ids, np.arange(len(ids)))
         self._numbers: dict[Hashable, int] | None = None
+        self._order: Array | None = None
 
     def find(self, wanted: Any, argument: str) -> npt.NDArray[np.int64]:
         """The number of each wanted id; an unknown one is an error that shows it and its place."""
         values = as_ids(wanted, argument)
-        if self._counted and values.dtype.kind in "iu":
-            bad = (values < 0) | (values >= len(self.array))
-            found = np.where(bad, -1, values).astype(np.int64)
-        else:
-            if self._numbers is None:
-                self._numbers = {key: number for number, key in enumerate(self.array.tolist())}
-            numbers = self._numbers
-            found = np.array([numbers.get(key, -1) for key in values.tolist()], dtype=np.int64)
+        found = self.places(values)
         if (unknown := np.flatnonzero(found < 0)).size:
             raise ValueError(self._unknown(values, unknown, argument))
         return found
+
+    def places(self, values: Array) -> npt.NDArray[np.int64]:
+        """The number of each of some ids, −1 for one that is not there."""
+        if self._counted and values.dtype.kind in "iu":
+            bad = (values < 0) | (values >= len(self.array))
+            return np.where(bad, -1, values).astype(np.int64)
+        if (
+            len(values) > FEW
+            and len(self.array)
+            and {values.dtype.kind, self.array.dtype.kind} in ({"i"}, {"u"}, {"U"})
+        ):
+            return self._searched(values)
+        if self._numbers is None:
+            self._numbers = {key: number for number, key in enumerate(self.array.tolist())}
+        numbers = self._numbers
+        return np.array([numbers.get(key, -1) for key in values.tolist()], dtype=np.int64)
+
+    def _searched(self, values: Array) -> npt.NDArray[np.int64]:
+        """As `places`, by a sorted table."""
+        if self._order is None:
+            self._order = np.argsort(self.array, kind="stable")
+        places = np.searchsorted(self.array, values, sorter=self._order)
+        found = self._order[np.minimum(places, len(self.array) - 1)]
+        return np.where(self.array[found] == values, found, -1).astype(np.int64)
 
     def _unknown(self, values: Array, unknown: Array, argument: str) -> str:
         shown = ", ".join(repr(key) for key in self.array[:3].tolist()) + (", …" if len(self.array) > 3 else "")
         wanted, own = values.tolist()[unknown[0]], {type(key) for key in self.array.tolist()}
         if own == {str} and str(wanted) in set(self.array.tolist()):
             shown += f"; ids that come from text are text, {str(wanted)!r}"
+        advice = "Leave it out, or fit with ratings of it"
+        if (
+            isinstance(wanted, str)
+            and (same := next((k for k in self.array.tolist() if str(k) == wanted), wanted)) != wanted
+        ):
+            advice = f"The text {wanted!r} is not the {type(same).__name__} {same!r}, which is: pass {same!r}"
         return (
             f"{argument}[{unknown[0]}] = {values.tolist()[unknown[0]]!r} is not among the {self.what}s of the ratings that were "
-            f"fitted ({len(unknown)} such); known are {len(self.array)}: {shown}. Leave it out, or fit with ratings of it"
+            f"fitted ({len(unknown)} such); known are {len(self.array)}: {shown}. {advice}"
         )
 
     def __len__(self) -> int:
@@ -161,3 +187,18 @@ def _refuse(missing: npt.NDArray[np.bool_], array: Array, argument: str) -> None
             f"{argument}[{bad[0]}] = {array.tolist()[bad[0]]!r} is missing ({len(bad)} such): every rating needs its "
             f"id; drop the others"
         )
+
+
+def joined_ids(ids: Array, more: Array) -> tuple[Array, npt.NDArray[np.int64]]:
+    """All ids, the old ones first, and the number of each of the second in it."""
+    numbers = {key: number for number, key in enumerate(ids.tolist())}
+    found = np.array([numbers.setdefault(key, len(numbers)) for key in more.tolist()], dtype=np.int64)
+    fresh = list(numbers)[len(ids) :]
+    if not fresh:
+        return ids, found
+    new = as_ids(fresh, "ids")
+    if new.dtype.kind == ids.dtype.kind and ids.dtype.kind in "iuUS":
+        return np.concatenate([ids, new]), found
+    mixed = np.empty(len(numbers), dtype=object)
+    mixed[:] = list(numbers)
+    return mixed, found

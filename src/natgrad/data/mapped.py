@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FileIdentity", "Mapped", "file_identity"]
+__all__ = ["FileIdentity", "Mapped", "check_file", "file_identity"]
 
 Array = npt.NDArray[Any]
 
@@ -29,6 +29,17 @@ def file_identity(path: str) -> FileIdentity | None:
     except OSError:
         return None
     return FileIdentity(path, found.st_size, found.st_mtime_ns)
+
+
+def check_file(file: FileIdentity) -> None:
+    """An error if it is not here as it was when the fit began."""
+    found = file_identity(file.path)
+    if found != file:
+        what = "is not there" if found is None else f"has {found.size} bytes, {file.size} expected, or was changed"
+        raise FileNotFoundError(
+            f"{file.path} {what}: all workers must see the file that the data are in, as it was when the fit began. Put it where "
+            "all machines see it, or give the data themselves: np.load(file)"
+        )
 
 
 class Mapped(NamedTuple):
@@ -60,15 +71,5 @@ class Mapped(NamedTuple):
 
     def opened(self) -> Array:
         """The array, mapped from the file where this is called; an error if that is not the file it was."""
-        found = file_identity(self.file.path)
-        if found != self.file:
-            what = (
-                "is not there"
-                if found is None
-                else f"has {found.size} bytes, {self.file.size} expected, or was changed"
-            )
-            raise FileNotFoundError(
-                f"{self.file.path} {what}: all workers must see the file that the data are in, as it was when the fit began. Put "
-                "it where all machines see it, or give the array itself: np.load(file)"
-            )
+        check_file(self.file)
         return np.memmap(self.file.path, np.dtype(self.dtype), "r", self.offset, self.shape)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.ids import MISSING, Ids, as_ids, number_ids
+from natgrad.data.ids import MISSING, Ids, as_ids, joined_ids, number_ids
 from natgrad.data.numbers import as_numbers, as_table, refuse_masked
+from natgrad.data.origin import Origin
 from natgrad.data.rating_columns import columns_of
 
-__all__ = ["Ratings", "RatingsRows"]
+__all__ = ["Ratings", "RatingsRows", "sorted_run"]
 
 Array = npt.NDArray[Any]
 Duplicates = Literal["error", "keep", "mean", "last"]
@@ -87,6 +89,8 @@ class Ratings:
         _check_lengths(user_codes, item_codes, numbers)
         kept = _apply_policy(user_codes, item_codes, numbers, self._users, self._items, duplicates)
         self.users, self.items, self.values = (_frozen(part) for part in kept)
+        # Where the same ratings lie in a file, in this order (`natgrad.data.io.ratings.RatingsReader`).
+        self.origin: Origin | None = None
 
     @classmethod
     def from_frame(
@@ -216,8 +220,8 @@ class Ratings:
 
     def __array__(self, *args: Any, **options: Any) -> Any:
         raise TypeError(
-            "Ratings are no array, and cannot be cut into rows: for a search or a cross-validation of scikit-learn give rows of "
-            "user and item, and the ratings, as in GridSearchCV(model, grid).fit(*ratings.pairs())"
+            "Ratings are not an array. Use ratings.pairs(), rows of user and item and their ratings, as in "
+            "model.predict(ratings.pairs()[0]) or GridSearchCV(model, grid).fit(*ratings.pairs())"
         )
 
     def pairs(self) -> tuple[Array, Array]:
@@ -243,19 +247,15 @@ class Ratings:
         return f"Ratings({len(self):,} ratings of {self.n_items:,} items by {self.n_users:,} users, values {low:g} … {high:g})"
 
 
-def joined_ids(ids: Array, more: Array) -> tuple[Array, npt.NDArray[np.int64]]:
-    """All ids, the old ones first, and the number of each of the second in it."""
-    numbers = {key: number for number, key in enumerate(ids.tolist())}
-    found = np.array([numbers.setdefault(key, len(numbers)) for key in more.tolist()], dtype=np.int64)
-    fresh = list(numbers)[len(ids) :]
-    if not fresh:
-        return ids, found
-    new = as_ids(fresh, "ids")
-    if new.dtype.kind == ids.dtype.kind and ids.dtype.kind in "iuUS":
-        return np.concatenate([ids, new]), found
-    mixed = np.empty(len(numbers), dtype=object)
-    mixed[:] = list(numbers)
-    return mixed, found
+def sorted_run(pieces: Iterable[tuple[Array, Array, Array]], own_ids: Array, other_ids: Array) -> RatingsRows:
+    """Rows of some elements of a side, as `Ratings` sorts them, from pieces of (own, other, value) in the order of all."""
+    own, other, kept = Ids(own_ids, "own"), Ids(other_ids, "other"), list[tuple[Array, Array, Array]]()
+    for mine, theirs, values in pieces:
+        places = own.places(as_ids(mine, "own"))
+        here = places >= 0
+        kept.append((places[here].astype(np.int32), other.find(theirs[here], "others").astype(np.int32), values[here]))
+    mine, theirs, values = map(np.concatenate, zip(*kept, strict=True))
+    return _sorted(mine, theirs, values.astype(np.float64), (len(own), len(other)))
 
 
 def _grouped(own: Array, other: Array, values: Array, n_rows: int) -> RatingsRows:

@@ -121,7 +121,13 @@ def columns_and_lengths(X: Any, y: Any, lengths: Any, one_dimensional: bool = Fa
     ((5, 1), [2, 3])
     """
     several = (1, 2) if one_dimensional else (2,)
-    if not (isinstance(X, (list, tuple)) and X and all(getattr(part, "ndim", 0) in several for part in X)):
+    dimensions = {getattr(part, "ndim", 0) for part in X} if isinstance(X, (list, tuple)) else set()
+    if dimensions == {1} and not one_dimensional:
+        raise ValueError(
+            f"X is a list of {len(X)} arrays of one dimension, which may be rows or sequences: "
+            "for sequences of one column give [x[:, None] for x in X], for rows of one sequence np.stack(X)"
+        )
+    if not dimensions or not dimensions <= set(several):
         columns = as_columns(X, one_dimensional)
         return columns, lengths_of(y, lengths, len(columns))
     if lengths is not None:

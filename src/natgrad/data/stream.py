@@ -23,12 +23,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from natgrad.data.corpus import Corpus, has_names
+from natgrad.data.mapped import Mapped
+from natgrad.data.origin import Origin, origin_of
 from natgrad.validation import is_sparse
 
 __all__ = [
@@ -40,6 +44,7 @@ __all__ = [
     "as_stream",
     "block_order",
     "is_rereadable",
+    "origin_of_array",
     "prefetch",
 ]
 
@@ -75,9 +80,13 @@ class Source(Protocol):
 
 
 class RowSource(ABC):
-    """A source whose rows can be taken by number: ``chunks`` are runs of them, or mixed blocks if there is a seed ``shuffle``."""
+    """A source whose rows can be taken by number: ``chunks`` are runs of them, or mixed blocks if there is a seed ``shuffle``.
+
+    ``files`` are those that it reads; it can be sent to whoever sees them.
+    """
 
     rereadable = True
+    files: tuple[Path, ...] = ()
 
     def __init__(self, n_total: int, size: int | None, shuffle: int | None) -> None:
         self.n_total, self.size, self.shuffle = n_total, size or SIZE, shuffle
@@ -96,6 +105,19 @@ class RowSource(ABC):
         if self.shuffle is None:
             return prefetch(self.runs())
         return prefetch(self.take(rows) for rows in block_order(self.n_total, self.size, self.shuffle) if len(rows))
+
+    @final
+    def numbered(self) -> Iterator[tuple[range | Ints, Any]]:
+        """The same chunks, each with the numbers of its rows."""
+        if self.shuffle is not None:
+            mixed = (rows for rows in block_order(self.n_total, self.size, self.shuffle) if len(rows))
+            yield from prefetch((rows, self.take(rows)) for rows in mixed)
+            return
+        begin = 0
+        for chunk in self.chunks():
+            n_rows = chunk.shape[0] if hasattr(chunk, "shape") else len(chunk)
+            yield range(begin, begin + n_rows), chunk
+            begin += n_rows
 
     @final
     def bounds(self) -> Iterator[tuple[int, int]]:
@@ -121,6 +143,24 @@ class ArraySource(RowSource):
             raise ValueError(f"data must have rows, got {array!r}")
         super().__init__(int(self.array.shape[0]), size, shuffle)
 
+    @property
+    def files(self) -> tuple[Path, ...]:  # type: ignore[override]
+        """Those that the array is mapped from."""
+        found = [Mapped.of(part) for part in _parts_of(self.array)]
+        return tuple({Path(part.file.path): None for part in found if part is not None})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process: of what is mapped from files, where it lies."""
+        named = [Mapped.of(part) for part in _parts_of(self.array)]
+        parts = [part if where is None else where for part, where in zip(_parts_of(self.array), named, strict=True)]
+        return {**self.__dict__, "array": (parts, self.array.shape)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        parts, shape = state["array"]
+        opened = [part.opened() if isinstance(part, Mapped) else part for part in parts]
+        array = opened[0] if len(opened) == 1 else scipy.sparse.csr_array(tuple(opened), shape=shape)
+        self.__dict__ = {**state, "array": array}
+
     def take(self, rows: Ints) -> Any:
         """Some rows; of a memory map they are read from the disk in its order."""
         wanted = np.asarray(rows, dtype=np.int64)
@@ -135,6 +175,10 @@ class ArraySource(RowSource):
         """Slices; of a memory map, copies."""
         parts = (self.array[begin:end] for begin, end in self.bounds())
         return (np.array(part) if isinstance(part, np.memmap) else part for part in parts)
+
+
+def _parts_of(array: Any) -> tuple[npt.NDArray[Any], ...]:
+    return (array.data, array.indices, array.indptr) if is_sparse(array) else (np.asarray(array),)
 
 
 @final
@@ -155,6 +199,13 @@ class IteratorSource:
         return prefetch(self._parts)
 
 
+def origin_of_array(X: Any) -> Origin | None:
+    """Where all rows of an array or a sparse matrix [n, …] lie in files; None if they do not."""
+    if not isinstance(X, np.ndarray) and not (is_sparse(X) and X.format == "csr"):
+        return None
+    return origin_of(ArraySource(X), range(X.shape[0]))
+
+
 def is_rereadable(source: Any, *, silent: bool) -> bool:
     """Whether ``chunks`` of a source may be called more than once; ``silent`` is the answer for one that does not say."""
     if hasattr(source, "again") and not hasattr(source, "rereadable"):
@@ -164,11 +215,21 @@ def is_rereadable(source: Any, *, silent: bool) -> bool:
 
 
 class Stream(NamedTuple):
-    """``read()`` begins anew; ``rereadable`` says whether it may be called twice; ``n_total`` counts the documents, if known."""
+    """``read()`` begins anew; ``rereadable`` says whether it may be called twice; ``n_total`` counts the documents, if known.
+
+    ``source`` is where rows can be taken by number, if they can.
+    """
 
     read: Callable[[], Iterator[Any]]
     rereadable: bool
     n_total: int | None = None
+    source: RowSource | None = None
+
+    def located(self) -> Iterator[tuple[Any, Origin | None]]:
+        """The chunks, each with where it lies in files, if it does."""
+        if self.source is None or not self.source.files:
+            return ((chunk, None) for chunk in self.read())
+        return ((chunk, origin_of(self.source, rows)) for rows, chunk in self.source.numbered())
 
 
 def as_stream(X: Any, size: int | None = None) -> Stream | None:
@@ -187,7 +248,8 @@ def as_stream(X: Any, size: int | None = None) -> Stream | None:
     [2, 1]
     """
     if callable(getattr(X, "chunks", None)):
-        return Stream(lambda: iter(X.chunks()), is_rereadable(X, silent=True), getattr(X, "n_total", None))
+        source = X if isinstance(X, RowSource) else None
+        return Stream(lambda: iter(X.chunks()), is_rereadable(X, silent=True), getattr(X, "n_total", None), source)
     if isinstance(X, Iterator):
         return Stream(lambda: _grouped(X, size or DOCUMENTS), False)
     if isinstance(X, (list, tuple)) and len(X) and all(_is_table(part) for part in X):

@@ -7,6 +7,7 @@ from natgrad.families._discrete import Bernoulli, Categorical, Poisson
 from natgrad.families._family import Family, Param
 from natgrad.families._gamma import Gamma, Wishart
 from natgrad.families._gaussian_chain import GaussianChain
+from natgrad.families._gaussian_gamma import GaussianGamma
 from natgrad.families._joint import NormalGamma, NormalWishart, TiedNormalWishart
 from natgrad.families._normal import MultivariateNormal, Normal
 from natgrad.families._ops import Array, Stats, spd_inverse_logdet, spd_logdet
@@ -29,6 +30,7 @@ __all__ = [
     "Gamma",
     "GammaShape",
     "GaussianChain",
+    "GaussianGamma",
     "HalfNormalPrecision",
     "LaplaceWeight",
     "LogGamma",

@@ -9,7 +9,6 @@ partition function and μ = ∇A are the marginals, the counts of first states a
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
@@ -18,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natgrad.families import _ops as ops
+from natgrad.families._close_messages import close_moments, is_close
 from natgrad.families._discrete import category_logits
 from natgrad.families._family import Family, Param, draws, numpy_stats
-from natgrad.families._messages import is_close, pair_counts, run_messages, shift_of, under
+from natgrad.families._messages import pair_counts, run_messages, shift_of, under
 from natgrad.families._ops import Array, Stats
 
 __all__ = ["MarkovChain"]
@@ -78,18 +78,24 @@ class MarkovChain(Family):
     def _moments(self, lam: Stats) -> tuple[Stats, Array]:
         close = is_close(lam[2])
         if not ops.is_jax(*lam):
-            return self._forward_backward(lam, close=bool(close))
+            return self._close(lam) if close else self._forward_backward(lam)
         from jax import lax
 
-        branches = (functools.partial(self._forward_backward, close=c) for c in (True, False))
-        stats, a = lax.cond(close, *branches, tuple(ops.namespace(*lam).asarray(g) for g in lam))
+        arrays = tuple(ops.namespace(*lam).asarray(g) for g in lam)
+        stats, a = lax.cond(close, self._close, self._forward_backward, arrays)
         return stats, a
 
-    def _forward_backward(self, lam: Stats, *, close: bool) -> tuple[Stats, Array]:
+    def _close(self, lam: Stats) -> tuple[Stats, Array]:
+        xp = ops.namespace(*lam)
+        starts = self._starts(lam[0].shape[-2])
+        marginals, pairs, a = close_moments(xp.moveaxis(lam[0], -2, 0), lam[1], lam[2], starts)
+        return (xp.moveaxis(marginals, 0, -2), marginals[np.flatnonzero(starts)].sum(0), pairs), a
+
+    def _forward_backward(self, lam: Stats) -> tuple[Stats, Array]:
         xp = ops.namespace(*lam)
         potentials, initial, transition = xp.moveaxis(lam[0], -2, 0), lam[1], lam[2]
         starts = self._starts(potentials.shape[0])
-        past, future = run_messages(potentials, initial, transition, starts, close=close)
+        past, future = run_messages(potentials, initial, transition, starts)
         potentials = under(potentials, past.ndim)
 
         forward = potentials + past
@@ -100,7 +106,7 @@ class MarkovChain(Family):
         marginals = ops.softmax(forward + future)
         first = marginals[np.flatnonzero(starts)].sum(0)
         inside = ~starts[1:].reshape((-1, *(1,) * (past.ndim - 1)))
-        pairs = pair_counts(forward[:-1], transition, (potentials + future)[1:], inside, close=close)
+        pairs = pair_counts(forward[:-1], transition, (potentials + future)[1:], inside)
         return (xp.moveaxis(marginals, 0, -2), first, pairs), a
 
     def _inside(self, lam: Stats) -> Array:

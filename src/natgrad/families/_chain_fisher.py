@@ -26,7 +26,7 @@ def chain_covariance(lam: Stats, starts: Any) -> Callable[[Stats], Stats]:
     """V dλ of paths; ``starts`` [T] says where sequences begin."""
     potentials, initial, transition = np.moveaxis(lam[0], -2, 0), lam[1], lam[2]
     with np.errstate(all="ignore"):
-        past, future = run_messages(potentials, initial, transition, starts, close=False)
+        past, future = run_messages(potentials, initial, transition, starts)
         potentials = under(potentials, past.ndim)
         forward = potentials + past
         marginals = ops.softmax(forward + future)  # [T, ..., K]

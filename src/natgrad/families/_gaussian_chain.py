@@ -113,7 +113,10 @@ class GaussianChain(Family):
         h, J, C = ops.align(tuple(xp.asarray(g) for g in lam), self.stat_ndims)
         inside = self.inside_times(h.shape[-2])
         diagonal, beside = xp.moveaxis(-2.0 * J, -3, 0), xp.moveaxis(-C, -3, 0)
-        beside = xp.where(inside.reshape((-1, *(1,) * (beside.ndim - 1))), beside, 0.0)
+        if xp is np:
+            beside[~inside] = 0.0  # a copy already: long paths are not copied once more
+        else:
+            beside = xp.where(inside.reshape((-1, *(1,) * (beside.ndim - 1))), beside, 0.0)
         return xp.moveaxis(h, -2, 0), diagonal, beside
 
     def _filtered(self, h: Array, diagonal: Array, beside: Array) -> _Filtered:

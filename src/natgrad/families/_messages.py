@@ -8,14 +8,11 @@ reversed time): half the steps, which is what costs in `lax.scan`. With m the me
 Messages are logarithms (scaled probabilities underflow when log-weights differ by 800), normalised at each
 step by the maximum (without it, they drift by 1e-8 over 100 000 steps).
 
-The sum costs K² exponentials. Where the edges differ by less than `CLOSE` (`is_close`) it is a product of
-exp(m) and a constant matrix instead, to full precision: the best state has m = 0, so the sum is at least
-e^−CLOSE, and what underflows in exp(m) is below e^−708. The potentials may be anything. It is twice as fast.
+The sum costs K² exponentials. Where the edges differ by little, `_close_messages.py` has the same in probabilities.
 """
 
 from __future__ import annotations
 
-from operator import mul
 from typing import Any
 
 import numpy as np
@@ -23,22 +20,13 @@ import numpy as np
 from natgrad.families import _ops as ops
 from natgrad.families._ops import Array
 
-__all__ = ["CLOSE", "is_close", "pair_counts", "run_messages", "shift_of", "under"]
+__all__ = ["pair_counts", "run_messages", "shift_of", "under"]
 
-CLOSE = 300.0
-_TINY = 1e-200  # below e^−CLOSE: never reached by close edges, keeps 0 · inf out of an unused branch's gradient
-# States up to which a step of one chain is a few of Python's own products.
-FEW_STATES = 4
 _CHUNK = 512  # time steps whose [K, K] pair posteriors exist at once
 
 
-def is_close(transition: Array) -> Array:
-    """Whether all log weights are finite and within `CLOSE` of each other: one bool."""
-    return transition.max() - transition.min() < CLOSE  # false for NaN and for −inf
-
-
 def run_messages(
-    potentials: Array, initial: Array, transition: Array, starts: np.ndarray[Any, Any], *, close: bool
+    potentials: Array, initial: Array, transition: Array, starts: np.ndarray[Any, Any]
 ) -> tuple[Array, Array]:
     """Messages into every time step from its past and from its future, without its own potential.
 
@@ -48,7 +36,6 @@ def run_messages(
     initial : array [..., K], log weights of the first state of each sequence
     transition : array [..., K, K], log weights of a step
     starts : bool array [T], where a sequence begins
-    close : bool, what `is_close` said of the transition
 
     Returns
     -------
@@ -65,24 +52,15 @@ def run_messages(
     lanes = xp.stack([wide, xp.flip(wide, 0)], 1)  # [T, 2, ..., K]
     ends = np.append(starts[1:], True)
     resets = np.stack([starts, ends[::-1]], 1).reshape((n_times, 2, *(1,) * (len(batch) + 1)))
-    top = edge.max()
-    weights = xp.exp(edge - top) if close else edge
 
     def step(message: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
         potential, reset = now
-        if close:
-            moved = xp.log(xp.maximum(ops.matvec(weights, xp.exp(message)), _TINY)) + top
-        else:
-            moved = ops.logsumexp(message[..., None, :] + edge)
-        incoming = xp.where(reset, boundary, moved)
+        incoming = xp.where(reset, boundary, ops.logsumexp(message[..., None, :] + edge))
         raw = potential + incoming
         return raw - shift_of(raw)[..., None], incoming
 
     message = xp.zeros((2, *batch, n_states))
-    if xp is np and close:
-        incoming = _close_messages(lanes, resets, boundary, weights) + top
-        incoming = np.where(resets, boundary, incoming)
-    elif xp is np:
+    if xp is np:
         incoming = np.empty(lanes.shape)
         for t in range(n_times):
             message, incoming[t] = step(message, (lanes[t], resets[t]))
@@ -91,56 +69,6 @@ def run_messages(
 
         _, incoming = lax.scan(step, message, (lanes, xp.asarray(resets)))
     return incoming[:, 0], xp.flip(incoming[:, 1], 0)
-
-
-def _close_messages(lanes: Array, resets: Array, boundary: Array, weights: Array) -> Array:
-    """Log Σ_y exp(m_{t−1}(y)) weights(y, x) of every step, in probabilities: four calls of NumPy a step instead of ten.
-
-    After a step between close edges the largest product is at least e^−CLOSE, so nothing that counts underflows. At the start of
-    a sequence, where it could, messages are found from logarithms, for all starts at once.
-    """
-    raw = np.where(resets, lanes + boundary, lanes)
-    inside = np.exp(raw - shift_of(raw)[..., None])
-    begins = resets.reshape(len(lanes), 2)
-    n_states = lanes.shape[-1]
-    if n_states <= FEW_STATES and lanes[0].size == 2 * n_states:
-        one = (inside.reshape(-1, 2, n_states), begins, weights.reshape(2, n_states, n_states))
-        return np.log(np.maximum(_few_states(*one).reshape(lanes.shape), _TINY))
-    sums = np.ones(lanes.shape)
-    message: Array = None
-    for t, (first, second) in enumerate(begins.tolist()):
-        here = inside[t]
-        if not (first and second):
-            sums[t] = coming = np.matmul(weights, message[..., None])[..., 0]
-            new = coming * here
-            largest = np.maximum.reduce(new, axis=-1, keepdims=True)
-            largest[largest == 0] = 1.0  # no state is possible
-            new /= largest
-            if first or second:
-                new[0 if first else 1] = here[0 if first else 1]
-            here = new
-        message = here
-    return np.log(np.maximum(sums, _TINY))
-
-
-def _few_states(inside: Array, begins: Array, weights: Array) -> Array:
-    """The same for one chain of a few states, in Python's own numbers: a step takes less than a call of NumPy."""
-    lanes = []
-    for lane in range(2):
-        rows, ones = weights[lane].tolist(), [1.0] * inside.shape[-1]
-        sums, message = [], ones
-        for here, first in zip(inside[:, lane].tolist(), begins[:, lane].tolist(), strict=True):
-            if first:
-                sums.append(ones)
-                message = here
-                continue
-            coming = [sum(map(mul, row, message)) for row in rows]
-            sums.append(coming)
-            new = list(map(mul, coming, here))
-            largest = max(new) or 1.0  # no state is possible
-            message = [x / largest for x in new]
-        lanes.append(sums)
-    return np.stack([np.array(sums) for sums in lanes], 1)
 
 
 def shift_of(x: Array) -> Array:
@@ -161,7 +89,7 @@ def under(potentials: Array, ndim: int) -> Array:
     return potentials.reshape((potentials.shape[0], *(1,) * missing, *potentials.shape[1:]))
 
 
-def pair_counts(before: Array, transition: Array, after: Array, inside: Array, *, close: bool) -> Array:
+def pair_counts(before: Array, transition: Array, after: Array, inside: Array) -> Array:
     """Σ_t P(z_{t−1} = i, z_t = j): expected transitions [..., K, K].
 
     Parameters
@@ -169,17 +97,9 @@ def pair_counts(before: Array, transition: Array, after: Array, inside: Array, *
     before : array [T', ..., K], message into the pair from its left state
     after : array [T', ..., K], message into the pair from its right state
     inside : bool array [T', 1 …], false where a sequence begins between the two
-    close : bool, what `is_close` said of the transition
     """
     xp = ops.namespace(before, transition, after)
     before, after = before - shift_of(before)[..., None], after - shift_of(after)[..., None]
-    if close:
-        # All pairs of a step share one matrix, so the sum over time is a product [K, T'] · [T', K].
-        weights = xp.exp(transition - transition.max())
-        left, right = xp.exp(before), xp.exp(after)
-        total = (ops.matvec(weights, right) * left).sum(-1, keepdims=True)
-        share = xp.where(inside, right / xp.maximum(total, _TINY), 0.0)
-        return weights * xp.einsum("t...i,t...j->...ij", left, share)
 
     def of_chunk(before: Array, after: Array, inside: Array) -> Array:
         joint = before[..., :, None] + transition + after[..., None, :]

@@ -30,6 +30,8 @@ LOG_COSH = (1 / 2, -1 / 12, 1 / 45, -17 / 2520, 31 / 14175)  # of x², x⁴, …
 TANH = (1.0, -1 / 3, 2 / 15, -17 / 315, 62 / 2835)  # tanh(x)/x, of 1, x², …
 # A draw has so many of the Gamma variables that make up ω; a Gamma with their mean and variance stands for the rest.
 TERMS = 64
+# As many of them are drawn at once as there is room for.
+SOME_NUMBERS = 10**5
 N_DRAWS = 4_000
 # The shortest distance, in scales, that a Laplace weight tells from zero: a bound is below its best by less than this.
 SHORTEST = 1e-8
@@ -100,10 +102,13 @@ class PolyaGamma(Family):
         shape = draws(n, p["tilt"].shape)
         shift = (p["tilt"] / (2 * np.pi)) ** 2
         total, mean, var = np.zeros(shape), np.zeros(shift.shape), np.zeros(shift.shape)
-        for k in range(1, TERMS + 1):
-            scale = 1.0 / (2 * np.pi**2 * ((k - 0.5) ** 2 + shift))
-            total += scale * rng.gamma(p["trials"], 1.0, shape)
-            mean, var = mean + scale, var + scale**2
+        step = max(1, min(TERMS, SOME_NUMBERS // max(total.size, 1)))  # many terms of few elements at once
+        for begin in range(0, TERMS, step):
+            k = np.arange(begin, min(begin + step, TERMS)).reshape((-1,) + (1,) * shift.ndim)
+            scale = 1.0 / (2 * np.pi**2 * ((k + 0.5) ** 2 + shift))
+            wide = scale.reshape((len(scale),) + (1,) * (total.ndim - shift.ndim) + shift.shape)
+            total += (wide * rng.gamma(p["trials"], 1.0, (len(scale), *shape))).sum(0)
+            mean, var = mean + scale.sum(0), var + (scale**2).sum(0)
         mean, var = self.mean(lam) - p["trials"] * mean, self.var(lam) - p["trials"] * var
         rest = (mean > 0) & (var > 0)
         safe_mean, safe_var = np.where(rest, mean, 1.0), np.where(rest, var, 1.0)

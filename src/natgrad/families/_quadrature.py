@@ -125,8 +125,11 @@ class PositiveByQuadrature(Family):
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return np.sinh(low) / value, second, third
 
-    def _quantiles(self, lam: Stats) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Points t [..., G] and the distribution function there, by the trapezoid rule."""
+    def _quantiles(self, lam: Stats) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Points t [..., G], the distribution function there and its slope.
+
+        By the trapezoid rule with the slopes of the density at both ends of a step: its error is of the fourth order.
+        """
         lam = ops.align(numpy_stats(lam), self.stat_ndims)
         mode, left, right = self._ends(lam)
         # Half of the points lie within an eighth of the way: a long tail must not coarsen the middle.
@@ -138,19 +141,22 @@ class PositiveByQuadrature(Family):
             ],
             -1,
         )  # fmt: skip
-        density = self._exponent(tuple(part[..., None] for part in lam), t)
+        wide, x = tuple(part[..., None] for part in lam), np.exp(t)
+        density = self._exponent(wide, t)
         density = np.exp(density - density.max(-1, keepdims=True))
-        steps = 0.5 * (density[..., 1:] + density[..., :-1]) * np.diff(t, axis=-1)
-        total = np.concatenate([np.zeros((*steps.shape[:-1], 1)), np.cumsum(steps, -1)], -1)
-        return t, total / total[..., -1:]
+        slope = density * (wide[0] * x + wide[1] + 1.0 + wide[2] * self._third_slope(x))
+        width = np.diff(t, axis=-1)
+        steps = 0.5 * (density[..., 1:] + density[..., :-1]) * width - width**2 * np.diff(slope, axis=-1) / 12.0
+        total = np.concatenate([np.zeros((*steps.shape[:-1], 1)), np.cumsum(np.maximum(steps, 0.0), -1)], -1)
+        return t, total / total[..., -1:], density / total[..., -1:]
 
     def _inverted(self, lam: Stats, chances: NDArray[Any]) -> NDArray[Any]:
         """The quantiles of chances [..., plates]."""
-        t, cumulative = self._quantiles(lam)
+        t, cumulative, density = self._quantiles(lam)
         plates = t.shape[:-1]
-        flat_t, flat_c = t.reshape(-1, t.shape[-1]), cumulative.reshape(-1, t.shape[-1])
+        flat_t, flat_c, flat_d = (part.reshape(-1, t.shape[-1]) for part in (t, cumulative, density))
         wide = chances.reshape(-1, len(flat_t))
-        found = np.stack([np.interp(wide[:, i], flat_c[i], flat_t[i]) for i in range(len(flat_t))], -1)
+        found = np.stack([_between(wide[:, i], flat_t[i], flat_c[i], flat_d[i]) for i in range(len(flat_t))], -1)
         return np.asarray(np.exp(found)).reshape((*chances.shape[: chances.ndim - len(plates)], *plates))
 
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
@@ -268,3 +274,16 @@ def _bisect(goes_right: Any, low: Array, high: Array) -> Array:
         for _ in range(BISECTIONS):
             low, high = halve(0, (low, high))
     return 0.5 * (low + high)
+
+
+def _between(chance: NDArray[Any], t: NDArray[Any], total: NDArray[Any], density: NDArray[Any]) -> NDArray[np.float64]:
+    """Where a distribution function that is cubic between points, with these slopes there, has the values ``chance``."""
+    cell = np.clip(np.searchsorted(total, chance, side="right") - 1, 0, len(t) - 2)
+    width, rise = t[cell + 1] - t[cell], total[cell + 1] - total[cell]
+    first, last, wanted = width * density[cell], width * density[cell + 1], chance - total[cell]
+    share = np.clip(wanted / np.where(rise > 0, rise, 1.0), 0.0, 1.0)
+    for _ in range(4):  # Newton's steps from the straight line, which is off by the curvature over one of 2,048 steps
+        rest = share * (first + share * (3 * rise - 2 * first - last + share * (first + last - 2 * rise))) - wanted
+        speed = first + share * (2 * (3 * rise - 2 * first - last) + share * 3 * (first + last - 2 * rise))
+        share = np.clip(share - np.where(speed > 0, rest / np.where(speed > 0, speed, 1.0), 0.0), 0.0, 1.0)
+    return np.asarray(t[cell] + share * width)

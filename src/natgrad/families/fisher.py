@@ -23,6 +23,7 @@ from natgrad.families._chain import MarkovChain
 from natgrad.families._chain_fisher import chain_covariance
 from natgrad.families._family import Family, numpy_stats
 from natgrad.families._gamma import Wishart
+from natgrad.families._gaussian_gamma import GaussianGamma
 from natgrad.families._joint import NormalGamma, TiedNormalWishart
 from natgrad.families._ops import Array, Stats
 from natgrad.families._quadrature import PositiveByQuadrature
@@ -63,6 +64,8 @@ def covariances(family: Family, lam: Stats) -> Covariances:
         return _dirichlet(lam)
     if family.name == "Beta":
         return _beta(lam)
+    if isinstance(family, GaussianGamma):
+        return _gaussian_gamma(family, lam)
     make = _CLOSED.get(family.name)
     if isinstance(family, MarkovChain) and lam[0].shape[-2] <= LONGEST_CHAIN:
         times = chain_covariance(lam, family._starts(lam[0].shape[-2]))
@@ -289,6 +292,20 @@ def _beta(lam: Stats) -> Covariances:
         lambda weights: ((1.0 - mean) * weights / total, -mean * weights / total),
         lambda weights: mean * (1.0 - mean) * weights / (total + 1.0),
     )
+
+
+def _gaussian_gamma(family: GaussianGamma, lam: Stats) -> Covariances:
+    """Of [x, τ], which are the first and the fifth statistic."""
+    times = family.covariance_times(lam)
+
+    def value_by(change: Stats) -> Array:
+        moved = times(change)
+        return np.concatenate([moved[0], moved[4][..., None]], axis=-1)
+
+    def direction(a: Array) -> Stats:
+        return a[..., :-1], *(np.zeros_like(part) for part in lam[1:4]), a[..., -1], np.zeros_like(lam[5])
+
+    return Covariances(times, value_by, lambda a: times(direction(a)), lambda a: value_by(direction(a)))
 
 
 # -- by differentiation --

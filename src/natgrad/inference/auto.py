@@ -216,7 +216,8 @@ def _shared_out(
     if problem.grouping is None or not isinstance(found, SVI) or not isinstance(step, Auto):
         raise TypeError(
             f"executor={executor!r} shares out batches of independent groups, SVI({{plate: size}}) without step=; here are "
-            f"method={method!r}, step={step!r}{'' if found else ', and no plate has enough groups'}: leave executor= out"
+            f"method={method!r}, step={step!r}{'' if found else ', and no plate has enough groups'}. Data that come by name, "
+            "observed=Column(…), are shared out whatever the network and the method; or leave executor= out"
         )
     try:
         memoised = _remembered(problem, found, order, executor)

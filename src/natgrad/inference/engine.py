@@ -322,7 +322,7 @@ class _Loop:
             assert isinstance(problem, EdgeProblem)
             stepper = ExactStepper(problem, VB(), Constant(1.0), order)
         settled = self.stepper.finish(state)
-        trials = tried(problem, stepper, settled, monitor.bounds[-1], order, self.seed, monitor.limits.nats)
+        trials = tried(problem, stepper, settled, monitor.bounds, order, self.seed, monitor.limits.nats)
         read = sum(trial.messages_read for trial in trials)
         if trials and trials[-1].higher:
             found = trials[-1].state._replace(t=state.t + 1)

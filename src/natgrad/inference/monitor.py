@@ -48,7 +48,7 @@ class Limits:
     max_messages: int | None = None
     share: float | None = None
     max_passes: float | None = None
-    advice: str = "raise max_steps, or continue_() the fit"
+    advice: str = "raise max_steps, or call continue_fit()"
 
     def __post_init__(self) -> None:
         if self.max_steps is not None:
@@ -83,6 +83,7 @@ class RunMonitor:
         self.until = None if limits.max_seconds is None else time.perf_counter() + limits.max_seconds
         self.messages_read = self.messages_before = earlier.messages_read if earlier else 0
         self.begun = 0
+        self.bound_every: BoundEvery = None
         self.settled: Stop | None = None
         self.final = False
 
@@ -198,21 +199,23 @@ class RunMonitor:
             f"after step {self.trace.last.t if len(self.trace) else 0}",
         )
         if self.limits.max_messages is not None and read >= self.limits.max_messages:
-            words = f"{read:,} messages were read {after}, of {self.limits.max_messages:,} allowed"
-            return Stop(Reason.MESSAGES, words)
+            words = f"stopped at max_messages = {self.limits.max_messages:,} {after} ({read:,} were read)"
+            return Stop(Reason.MESSAGES, words, self._may_converge)
         if self.until is not None and time.perf_counter() > self.until:
-            return Stop(Reason.SECONDS, f"{self.limits.max_seconds:g} seconds were up {after}")
+            words = f"stopped at max_seconds = {self.limits.max_seconds:g} {after}"
+            return Stop(Reason.SECONDS, words, self._may_converge)
         return None
 
     def out_of_steps(self, state: State) -> Stop | None:
         """Whether all steps, or all passes, were made."""
         taken, passes = state.t - self.begun, self._passes(state)
         if self.limits.max_passes is not None and passes >= self.limits.max_passes:
-            made = f"the data were read {passes:.3g} times in {taken} steps, as max_passes = {self.limits.max_passes:g} allows"
-            return Stop(Reason.PASSES, self._unsettled(made))
+            made = f"stopped at max_passes = {self.limits.max_passes:g} after {taken} steps"
+            return Stop(Reason.PASSES, self._unsettled(made), self._may_converge)
         if self.limits.max_steps is None or taken < self.limits.max_steps:
             return None
-        return Stop(Reason.STEPS, self._unsettled(f"all {self.limits.max_steps} steps were taken"))
+        made = f"stopped at max_steps = {self.limits.max_steps}"
+        return Stop(Reason.STEPS, self._unsettled(made), self._may_converge)
 
     def creeps(self) -> bool:
         """Whether a run that has not settled gains next to nothing, as it does for very long on the flat top of a saddle.
@@ -231,20 +234,22 @@ class RunMonitor:
             return (state.t - self.begun) / self.stepper.batches
         return (self.messages_read - self.messages_before) / max(1, self.problem.n_messages)
 
+    @property
+    def _may_converge(self) -> bool:
+        return self.limits.tol > 0 and self.bound_every != "never"
+
     def _unsettled(self, taken: str) -> str:
         if self.limits.tol == 0:
             return f"{taken}, as tol = 0 asks"
         if self.bound_every == "never":
             return taken
-        return f"{taken} before the bound settled to {self.limits.tol_words}: {self.limits.advice}"
+        return f"{taken} before the bound converged to {self.limits.tol_words}: {self.limits.advice}"
 
     def _settled(self) -> Stop | None:
         if self.limits.tol == 0 or not self.may_settle:
             return None
         if self.final:
-            self.settled = Stop(
-                Reason.TOLERANCE, "nothing is left to gain: no block reads another, so one sweep is exact"
-            )
+            self.settled = Stop(Reason.TOLERANCE, "converged: no block reads another, so one sweep is exact")
             return self.settled
         if self.stepper.monotone or isinstance(self.method, VB):
             left = left_to_gain(self.bounds, self.stepper.steps_per_pass, self.stepper.monotone, self.changes)
@@ -252,9 +257,12 @@ class RunMonitor:
             left = left_to_gain_noisy(self.bounds)
         if left is None or not left.below(self.limits.nats):
             return None
-        words = f"about {left.gain:.1e} nats are left to gain, less than {self.limits.tol_words}"
+        words = f"converged: about {left.gain:.1e} nats left to gain, less than {self.limits.tol_words}"
         if left.noise > self.limits.nats:
-            words = f"the gains are less than the rounding of the bound, {left.noise:.1e} nats; {self.limits.tol_words}"
+            words = (
+                f"converged: gains are smaller than the rounding error of the bound, {left.noise:.1e} nats; "
+                f"{self.limits.tol_words}"
+            )
         self.settled = Stop(Reason.TOLERANCE, words)
         return self.settled
 

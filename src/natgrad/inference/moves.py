@@ -1,9 +1,11 @@
 """K is found: components are born, merged and deleted between passes, each move accepted only if the exact bound rises.
 
     birth     a component's data are split in two; the new half fills an empty place
+    births    several of these at once, where that is how a model grows to many components
     merge     what two components were told is added up; one of them is empty
     delete    a component is emptied; the next sweep gives its data to others
     exchange  a merge and a birth in the place that it left, so that K stays
+    anew      more components from a start of their own, where those that births lead to are poor (topics)
 
 A plate has room for as many components as there may be, and the empty ones keep their prior: they are part of the model, and
 bounds before and after a move are bounds of the same evidence. A proposal is followed by a few of the run's own passes; if they
@@ -16,43 +18,38 @@ Hughes and Sudderth (2013); Ueda et al. (2000); Ghahramani and Beal (2000).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.inference.problem import GroupProblem, State
+from natgrad.inference.problem import State
 from natgrad.inference.trace import MoveRecord
 
 __all__ = [
     "Birth",
     "Components",
-    "GroupComponents",
     "Moves",
     "Proposal",
     "checked_moves",
-    "hopeful",
-    "moved_axes",
     "proposals",
     "records_of_start",
-    "settled",
 ]
 
 Floats = npt.NDArray[np.float64]
-Stats = tuple[Any, ...]
-# Axes of λ along which components lie, for every statistic of a block.
-Axes = tuple[tuple[int, ...], ...]
 # Observations up to which a component is empty: memberships of rows that are somewhere else add up to something everywhere.
 EMPTY = 0.5
 # A proposal that was refused is made again when what its components hold has changed by this part.
 CHANGED = 0.05
 # Pairs, the most alike first, and components, the smallest first, that are proposed for a merge or a delete in one round.
 MOST_MERGES, MOST_DELETES, MOST_EXCHANGES = 8, 3, 3
-# Nats that a birth may lose on its component's own data and still be worth passes over all of them; an exchange, with its merge.
-WORTH, WORTH_EXCHANGE = -3.0, -20.0
+# Components that are begun anew, where a model has a start for it: so many, twice as many, and so on.
+FIRST_STEP = 8
 # Nats that the merge of a pair may lose before the next sweep, and still be worth passes.
 HOPELESS = -100.0
+# Nats that a birth may lose on its component's own data and still be worth passes over all of them; an exchange, with its merge.
+WORTH, WORTH_EXCHANGE = -3.0, -20.0
 
 
 class Birth(NamedTuple):
@@ -74,6 +71,8 @@ class Components(ABC):
 
     plate: str
     size: int
+    # Nats that the merge of a pair may lose before the next sweep, and still be worth an exchange.
+    most_loss: float = HOPELESS
 
     @property
     def may_empty(self) -> bool:
@@ -99,9 +98,25 @@ class Components(ABC):
     def delete(self, state: State, k: int) -> State:
         """The component is empty."""
 
+    @property
+    def at_once(self) -> bool:
+        """Whether several may be split at once, because the split of one changes nothing that others were told."""
+        return False
+
+    def together(self, state: State, births: Mapping[int, Birth]) -> State:
+        """The state in which several components are split, each into places of its own."""
+        raise NotImplementedError(f"components along {self.plate} are split one at a time")
+
+    def anew(self, state: State, size: int, seed: int) -> State | None:
+        """So many components from a start of their own, after passes of their own; None where births from those there are do.
+
+        It is a function of the size and the seed alone: once refused, it would be refused again by a bound that only rises.
+        """
+        return None
+
     @abstractmethod
     def likeness(self, state: State) -> Floats:
-        """How promising the merge of each pair is [size, size]; −∞ for one that is not."""
+        """How promising the merge of each pair is [size, size], in nats where that is known; −∞ for one that is not."""
 
     def active(self, state: State) -> npt.NDArray[np.bool_]:
         """The components that hold something: half an observation, at least."""
@@ -127,7 +142,7 @@ def checked_moves(parts: tuple[Components, ...], moves: Any, found: str = "") ->
 
 
 class Proposal(NamedTuple):
-    """A move that may be tried: what kind, which components, what they hold, and the state to try from."""
+    """A move that may be tried: what kind, which components, what they hold, the state to try from, and how many are new."""
 
     kind: str
     part: Components
@@ -135,6 +150,7 @@ class Proposal(NamedTuple):
     held: float
     state: State | None
     gain: float = float("nan")
+    n_born: int = 1
 
 
 def records_of_start(moves: Moves, state: State) -> list[MoveRecord]:
@@ -151,14 +167,21 @@ def proposals(moves: Moves, state: State, earlier: Sequence[MoveRecord], seed: i
         own = [record for record in earlier if record.plate == part.plate]
         held, active = part.held(state), part.active(state)
         empty = np.flatnonzero(~active)
+        # A ladder is climbed until a step is refused; those it led to are looked at one by one after that.
+        climbing = [record.kind for record in own if record.accepted][-1:] == ["anew"]
+        if climbing:
+            yield from _anew(part, state, held, active, own, seed)
         if len(empty):
             yield from _births(part, state, held, active, empty.tolist(), own, seed)
         if active.sum() < 2:
             continue
         alike = np.where(np.outer(active, active) & ~np.eye(part.size, dtype=bool), part.likeness(state), -np.inf)
         if not moves.keep or part.may_empty:
-            yield from _merges(part, state, held, alike, own)
-            yield from _deletes(part, state, held, alike, own)
+            hopeful = np.where(alike < HOPELESS, -np.inf, alike)
+            yield from _merges(part, state, held, hopeful, own)
+            yield from _deletes(part, state, held, hopeful, own)
+        if not moves.keep and not climbing:
+            yield from _anew(part, state, held, active, own, seed)
         if moves.keep and not len(empty):
             yield from _exchanges(part, state, held, alike, own, seed)
 
@@ -172,12 +195,14 @@ def _births(
     own: list[MoveRecord],
     seed: int,
 ) -> Iterator[Proposal]:
-    """The births of all components, the one that gains most on its own data first."""
+    """Births, several at once where they can be, and then one by one, the one that gains most on its own data first."""
     found = []
-    for k in np.flatnonzero(active).tolist():
+    good: dict[int, Birth] = {}
+    left = empty
+    for k in sorted(np.flatnonzero(active).tolist(), key=lambda k: -held[k]):
         if _refused(own, "birth", (k,), held[k]):
             continue
-        birth = part.split(state, k, empty, _tries(own, k), seed)
+        birth = part.split(state, k, left or empty, _tries(own, k), seed)
         gain = float("-inf") if birth is None else birth.gain
         worth = birth is not None and not gain < WORTH
         # By what they gain, then by what they hold; last, those that are not worth a try.
@@ -186,7 +211,39 @@ def _births(
         found.append(
             (rank, Proposal("birth", part, (k, *born), held[k], birth.state if birth and worth else None, gain))
         )
+        if part.at_once and birth is not None and left and gain > 0.0:
+            good[k], left = birth, [place for place in left if place not in birth.born]
+    yield from _several_births(part, state, held, good, own)
     yield from (proposal for _, proposal in sorted(found, key=lambda pair: pair[0]))
+
+
+def _several_births(
+    part: Components, state: State, held: Floats, good: dict[int, Birth], own: list[MoveRecord]
+) -> Iterator[Proposal]:
+    """Those that gain on their own data, all at once; or the better half of them, and so on."""
+    order = sorted(good, key=lambda k: -good[k].gain)
+    while len(order) > 1:
+        births = {k: good[k] for k in order}
+        components = (*order, *(place for birth in births.values() for place in birth.born))
+        total = float(held[order].sum())
+        if not _refused(own, "births", components, total):
+            gain, n_born = sum(birth.gain for birth in births.values()), len(components) - len(order)
+            yield Proposal("births", part, components, total, part.together(state, births), gain, n_born)
+        order = order[: len(order) // 2]
+
+
+def _anew(
+    part: Components, state: State, held: Floats, active: npt.NDArray[np.bool_], own: list[MoveRecord], seed: int
+) -> Iterator[Proposal]:
+    """The next two numbers of a ladder above K, each of them once."""
+    tried = {record.components for record in own if record.kind == "anew"}
+    ladder = [min(FIRST_STEP << n, part.size) for n in range(part.size.bit_length())]
+    for size in sorted({step for step in ladder if step > active.sum()})[:2]:
+        if (size,) not in tried:
+            found = part.anew(state, size, seed)
+            if found is None:
+                return
+            yield Proposal("anew", part, (size,), float(held.sum()), found, n_born=size - int(active.sum()))
 
 
 def _merges(part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord]) -> Iterator[Proposal]:
@@ -218,12 +275,13 @@ def _exchanges(
     for kept, emptied in [*_pairs(alike, held)[:MOST_EXCHANGES], (smallest, smallest)]:
         total = held[kept] + held[emptied]
         loss = float(min(0.0, alike[smallest].max() if kept == emptied else alike[kept, emptied]))
-        if loss == -np.inf or _exchange_refused(own, (kept, emptied), total):
+        if not loss >= part.most_loss or _exchange_refused(own, (kept, emptied), total):
             continue
         others = [k for k in range(part.size) if k not in (kept, emptied)]
         if gains:
-            others = [k for k in others if _known(gains.get(k)) + loss >= WORTH_EXCHANGE]
-            others = sorted(others, key=lambda k: -_known(gains.get(k)))[:MOST_EXCHANGES]
+            # Those of the first pair have not been looked at.
+            others = [k for k in others if k not in gains or _known(gains[k]) + loss >= WORTH_EXCHANGE]
+            others = sorted(others, key=lambda k: -_known(gains[k]) if k in gains else -np.inf)[: MOST_EXCHANGES + 2]
         fewer = part.delete(state, kept) if kept == emptied else part.merge(state, kept, emptied)
         births = [(k, part.split(fewer, k, [emptied], _tries(own, k), seed)) for k in others]
         gains.update({k: float("-inf") if birth is None else birth.gain for k, birth in births})
@@ -233,9 +291,9 @@ def _exchanges(
         yield Proposal("exchange", part, (kept, emptied), total, None)
 
 
-def _known(gain: float | None) -> float:
+def _known(gain: float) -> float:
     """What is not known is nothing."""
-    return 0.0 if gain is None or np.isnan(gain) else gain
+    return 0.0 if np.isnan(gain) else gain
 
 
 def _exchange_refused(own: list[MoveRecord], pair: tuple[int, int], total: float) -> bool:
@@ -272,117 +330,3 @@ def _refused(own: list[MoveRecord], kind: str, components: tuple[int, ...], held
 def _tries(own: list[MoveRecord], k: int) -> int:
     """How often the birth from a component was refused: the next one is another."""
     return sum(record.kind == "birth" and not record.accepted and record.components[0] == k for record in own)
-
-
-# -- components whose natural parameters are sums --
-
-
-def hopeful(gains: Floats) -> Floats:
-    """What merges can gain, −∞ where it is hopeless."""
-    return np.where(gains < HOPELESS, -np.inf, gains)
-
-
-def _merges_of(parts: Stats, axes: Axes, i: int, others: npt.NDArray[np.int64]) -> Stats:
-    """What was told after the merge of one component with each of some others, along a new first axis."""
-    out = tuple(np.repeat(np.asarray(part, np.float64)[None], len(others), 0) for part in parts)
-    pairs = np.arange(len(others))
-    for part, own in zip(out, axes, strict=True):
-        for axis in own:
-            moved = np.moveaxis(part, axis + 1 if axis >= 0 else axis, 1)
-            moved[:, i] += moved[pairs, others]
-            moved[pairs, others] = 0.0
-    return out
-
-
-def moved_axes(parts: Sequence[Any], axes: Axes, change: Callable[[Any, int], None]) -> tuple[Any, ...]:
-    """Copies of arrays, changed along every axis on which components lie; ``change`` sees that axis first."""
-    out = tuple(np.array(part, dtype=np.float64) for part in parts)
-    for part, own in zip(out, axes, strict=True):
-        for axis in own:
-            change(np.moveaxis(part, axis, 0), axis)
-    return out
-
-
-class GroupComponents(Components):
-    """Components of a `GroupProblem`: λ less the prior is a sum over what groups told, so that merged components add up.
-
-    Parameters
-    ----------
-    problem : GroupProblem, whose `solve` gives nothing to components at their prior
-    plate, size : as in `Components`
-    axes : {block: for every statistic the axes of λ along which components lie}
-    """
-
-    def __init__(self, problem: GroupProblem, plate: str, size: int, axes: Mapping[str, Axes]) -> None:
-        self.problem, self.plate, self.size, self.axes = problem, plate, size, axes
-
-    def told(self, state: State) -> dict[str, Stats]:
-        """λ less the prior."""
-        return {
-            name: tuple(np.asarray(g, np.float64) - p for g, p in zip(state.lam[name], self._prior(name), strict=True))
-            for name in self.axes
-        }
-
-    def at(self, state: State, told: Mapping[str, Stats]) -> State:
-        """The state in which groups told this; what was remembered is of another one."""
-        lam, mu = dict(state.lam), dict(state.mu)
-        for name, parts in told.items():
-            lam[name] = tuple(np.asarray(p + m, np.float64) for p, m in zip(self._prior(name), parts, strict=True))
-            mu[name] = self.problem.moments(self.problem.blocks[name], lam[name])
-        return state._replace(lam=lam, mu=mu, memory={})
-
-    def merge(self, state: State, kept: int, emptied: int) -> State:
-        """What both were told, added up."""
-
-        def add(part: Any, axis: int) -> None:
-            part[kept] += part[emptied]
-            part[emptied] = 0.0
-
-        return self._changed(state, add)
-
-    def delete(self, state: State, k: int) -> State:
-        """Nothing was told."""
-
-        def forget(part: Any, axis: int) -> None:
-            part[k] = 0.0
-
-        return self._changed(state, forget)
-
-    def likeness(self, state: State) -> Floats:
-        """The most that a merge can gain before the next sweep: the bound's global part, at the same memberships.
-
-        What is lost besides is the entropy of the memberships in two that are one now. −∞ where the loss is hopeless.
-        """
-        alike, active = np.full((self.size, self.size), -np.inf), np.flatnonzero(self.active(state))
-        told = self.told(state)
-        before = self._normalizers({name: tuple(part[None] for part in parts) for name, parts in told.items()})
-        for place, i in enumerate(active[:-1].tolist()):
-            others = active[place + 1 :]
-            merged = {name: _merges_of(parts, self.axes[name], i, others) for name, parts in told.items()}
-            alike[i, others] = alike[others, i] = self._normalizers(merged) - before
-        return hopeful(alike)
-
-    def _normalizers(self, told: Mapping[str, Stats]) -> Floats:
-        """Σ A of what groups may have told, one way in each element of the first axis."""
-        total = np.zeros(1)
-        for name, parts in told.items():
-            lam = tuple(np.asarray(p + m, np.float64) for p, m in zip(self._prior(name), parts, strict=True))
-            found = np.asarray(self.problem.blocks[name].family.log_normalizer(lam))
-            total = total + found.reshape(len(found), -1).sum(1)
-        return total
-
-    def _changed(self, state: State, change: Callable[[Any, int], None]) -> State:
-        return self.at(state, {n: moved_axes(parts, self.axes[n], change) for n, parts in self.told(state).items()})
-
-    def _prior(self, name: str) -> Stats:
-        return self.problem.full_prior(name)
-
-
-def settled(part: Any, state: State, sweeps: int, little: float, relative: bool = False) -> tuple[float, State]:
-    """The bound and the state of a small problem after sweeps, until one gains so few nats (or so small a share of the bound)."""
-    bound = -np.inf
-    for _ in range(sweeps):
-        before, (state, bound, _, _) = bound, part.sweep(state)
-        if bound - before <= (little * abs(bound) if relative else little):
-            break
-    return bound, state

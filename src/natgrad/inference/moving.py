@@ -18,8 +18,10 @@ __all__ = ["Accepted", "Round", "is_due"]
 LITTLE, ENOUGH = 1.0, 10
 # Nats that one more component must be worth. Less than that, passes gain by themselves after a birth that came to nothing.
 BIRTH = 1.0
-# Passes between two rounds in which all proposals were refused.
-PATIENCE = 5
+# Moves that must gain so much: those that make more components, and exchanges, which may lead to the same ones in another order.
+COSTLY = ("birth", "births", "anew", "exchange")
+# Passes between two rounds in which all proposals were refused, and after several births, which were a guess.
+PATIENCE, GROWING = 5, 3
 
 
 class Accepted(NamedTuple):
@@ -44,6 +46,8 @@ def is_due(trace: Trace, bounds: Sequence[float], per_pass: int, tol: float, set
         return False
     if trace.moves and not trace.moves[-1].accepted:
         return since >= PATIENCE * per_pass
+    if trace.moves and trace.moves[-1].kind in ("births", "anew") and since >= GROWING * per_pass:
+        return True
     return bounds[-1] - bounds[-1 - per_pass] <= max(tol, LITTLE) or since >= ENOUGH * per_pass
 
 
@@ -78,7 +82,8 @@ class Round:
 
     def _tried(self, proposal: Proposal, settled: State, bound: float) -> Trial:
         assert proposal.state is not None
-        margin = max(self.tol, BIRTH) if proposal.kind == "birth" else self.tol
+        least = BIRTH * proposal.n_born if proposal.kind in COSTLY else 0.0
+        margin = max(self.tol, least)
         trial = followed(self.stepper, proposal.state, settled, bound, self.seed, margin)
         self.messages_read += trial.messages_read
         return trial

@@ -14,6 +14,7 @@ had. What was read is counted. The ``probes`` of a problem are asked in order.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from natgrad.families.natural_step import relative_change
@@ -28,6 +29,9 @@ LONGEST = 40
 # A trial whose bound is within so many tolerances of the settled one is on its way back when the distance of its λ is less than
 # this part of the settled λ, and has shrunk by this factor.
 CLOSE, NEAR, BACK = 10.0, 0.05, 0.7
+# After one pass a trial is followed for good that is higher by this share of the tolerance, and by so many times what the run's
+# own last pass gained: little, but nothing that the run was about to find, and no way back leads there.
+AT_ONCE, OWN = 0.02, 3.0
 
 
 class Trial(NamedTuple):
@@ -40,19 +44,27 @@ class Trial(NamedTuple):
 
 
 def tried(
-    problem: Problem, stepper: Stepper, settled: State, bound: float, order: tuple[str, ...], seed: int, tol: float
+    problem: Problem,
+    stepper: Stepper,
+    settled: State,
+    bounds: Sequence[float],
+    order: tuple[str, ...],
+    seed: int,
+    tol: float,
 ) -> tuple[Trial, ...]:
-    """The trials of all probes, up to the first that leads higher than the settled state by more than ``tol``.
+    """The trials of all probes, up to the first that leads higher than the settled state, the last of ``bounds``.
 
     ``settled`` is a complete state, as a stepper's ``finish`` gives it.
     """
+    bound, own = bounds[-1], bounds[-1] - bounds[max(-len(bounds), -1 - stepper.steps_per_pass)]
+    sooner = max(AT_ONCE * tol, OWN * own)
     trials: list[Trial] = []
     for probe in problem.probes:
         start = probe(problem, settled, order, seed)
         if start is not None:
             # What is remembered belongs to the settled state; a probe that says nothing of it has it forgotten.
             start = start._replace(memory={}) if start.memory is settled.memory else start
-            trials.append(followed(stepper, start, settled, bound, seed, tol))
+            trials.append(followed(stepper, start, settled, bound, seed, tol, sooner))
             if trials[-1].higher:
                 break
     return tuple(trials)
@@ -64,8 +76,13 @@ def _distance(state: State, other: State) -> float:
     return max((relative_change(b, a) for a, b in pairs), default=0.0)
 
 
-def followed(stepper: Stepper, state: State, settled: State, goal: float, seed: int, tol: float) -> Trial:
-    """Steps from a state until the bound is higher than the goal, or it is clear that it will not be."""
+def followed(
+    stepper: Stepper, state: State, settled: State, goal: float, seed: int, tol: float, sooner: float = math.inf
+) -> Trial:
+    """Steps from a state until the bound is higher than the goal by ``tol``, or it is clear that it will not be.
+
+    After the first pass a bound that is higher by ``sooner`` is enough.
+    """
     bounds: list[float] = []
     away = math.inf
     read = 0
@@ -82,7 +99,7 @@ def followed(stepper: Stepper, state: State, settled: State, goal: float, seed: 
         bounds.append(info.bound)
         if number % stepper.steps_per_pass:
             continue
-        if info.bound > goal + margin:
+        if info.bound > goal + (margin if len(bounds) > stepper.steps_per_pass else min(margin, sooner)):
             return Trial(state, info, True, read)
         left = left_to_gain(bounds, stepper.steps_per_pass)
         if left is not None and info.bound + left.gain <= goal + margin:

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.blas import ONE_BLAS_THREAD
-from natgrad.data.mapped import Mapped
-from natgrad.inference.executors.threads import ShardSpec
+from natgrad.inference.executors.threads import ShardSpec, shard_in_files
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, State, Stats
 
 __all__ = ["RowProblem", "RowShard", "sum_pieces"]
@@ -187,15 +186,7 @@ class RowProblem(GroupProblem):
 
     def shards(self, size: int) -> list[RowShard | ShardSpec]:
         """Runs of rows; of a file that is mapped, where they lie."""
-        mapped = Mapped.of(self.data.x)
-        found: list[RowShard | ShardSpec] = []
-        for number, (begin, end) in enumerate(zip(self._cuts[:-1], self._cuts[1:], strict=True)):
-            shard = self._shard(number)
-            if mapped is None:
-                found.append(shard)
-            else:
-                found.append(ShardSpec(_read, (mapped.rows(int(begin), int(end)), shard.weight), (mapped.file,)))
-        return found
+        return [shard_in_files(RowShard, *self._shard(number)) for number in range(len(self._cuts) - 1)]
 
     def _shard(self, number: int) -> RowShard:
         return self.data.rows(slice(self._cuts[number], self._cuts[number + 1]))
@@ -206,7 +197,3 @@ def _sum(parts: Sequence[Stats]) -> Stats:
     for part in parts[1:]:
         total = tuple(a + b for a, b in zip(total, part, strict=True))
     return total
-
-
-def _read(mapped: Mapped, weight: Floats | None) -> RowShard:
-    return RowShard(mapped.opened(), weight)

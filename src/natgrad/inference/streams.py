@@ -130,10 +130,15 @@ class StreamPhases:
         self.total = max(self.seen, self.given or 0)
         left = left_to_gain(self.means, monotone=False)
         if self.tol > 0 and left is not None and left.below(self.tol * self.n_observed):
-            words = f"about {left.gain:.1e} nats are left to gain in {self.n_observed:,.0f} {self.words}"
+            words = f"converged: about {left.gain:.1e} nats left to gain in {self.n_observed:,.0f} {self.words}"
             return Stop(Reason.TOLERANCE, words)
         if len(self.means) >= self.max_passes:
-            once = "the stream was read once; what cannot be read again is not"
-            return Stop(Reason.PASSES, f"all {self.max_passes:g} passes were made" if self.rereadable else once)
+            if not self.rereadable:
+                return Stop(Reason.PASSES, "the stream was read once: an iterator cannot be read again")
+            words = f"stopped at max_passes = {self.max_passes:g}"
+            if self.tol == 0:
+                return Stop(Reason.PASSES, f"{words}, as tol = 0 asks")
+            words = f"{words} before the bound converged to tol = {self.tol:g} for each of {self.n_observed:,.0f} {self.words}"
+            return Stop(Reason.PASSES, f"{words}: raise max_passes", ran_out=True)
         self._begin_pass()
         return None

@@ -39,10 +39,12 @@ class StartRecord(NamedTuple):
 class MoveRecord(NamedTuple):
     """A move that was proposed (`natgrad.inference.moves`): after which step, along which plate, what and which components.
 
-    ``components`` are, of a birth, the one that was split and the new ones; of a merge, the one that is left and the one that is
-    empty; of an exchange, these and the one that was split. ``bound`` is the exact bound before it, ``gain`` how much higher the
-    passes after it led, or less where it was refused (−∞ where it was refused before any pass), ``n_active`` the number of
-    components after it, and ``held`` what the components held of which it was made. The number at the start is a record, too.
+    ``components`` are, of a birth, the one that was split and the new ones; of several births at once, those that were split
+    and then all that are new; of topics begun anew, how many; of a merge, the one that is left and the one that is empty; of an
+    exchange, these and the one that was split. ``bound`` is the exact bound
+    before it, ``gain`` how much higher the passes after it led, or less where it was refused (−∞ where it was refused before
+    any pass), ``n_active`` the number of components after it, and ``held`` what the components held of which it was made. The
+    number at the start is a record, too.
     """
 
     t: int
@@ -167,10 +169,14 @@ class Reason(enum.Enum):
 @says_new_attributes(words="message")
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The reason a run ended, and in words what happened and what to do about it."""
+    """The reason a run ended, and in words what happened and what to do about it.
+
+    ``ran_out`` says whether a limit ended a run that was to go on until it had converged; files do not keep it.
+    """
 
     reason: Reason
     message: str = field(default="")
+    ran_out: bool = field(default=False, compare=False, repr=False)
 
     @property
     def converged(self) -> bool:

@@ -32,13 +32,14 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from natgrad.errors import ModelFileError
+from natgrad.errors import ModelFileError, NotConverged
 from natgrad.inference.engine import Limits, Phase, Phases, Result, run, take_steps
 from natgrad.inference.problem import GroupProblem, State
 from natgrad.inference.schema import Misfit, check
@@ -161,7 +162,9 @@ class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
         """
         first: Any = copy(self)
         first.max_passes, first.max_steps = type(self)().max_passes, None  # those that were given are of the stream
-        first.fit(*data, moves=moves, **named)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotConverged)  # what is to converge is the run over the stream
+            first.fit(*data, moves=moves, **named)
         first._state = first._state._replace(t=0, memory={})
         self.trace_.moves += [record._replace(t=0) for record in first.trace_.moves]
         return first

@@ -19,6 +19,8 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from natgrad.renamed import OldName
+
 __all__ = [
     "BaseEstimator",
     "ClassNamePrefixFeaturesOutMixin",
@@ -133,6 +135,10 @@ else:
             if "sklearn.base" in sys.modules or of_requests or name in OF_SCIKIT_LEARN:
                 join()
                 return getattr(self, name)
+            # Errors of descriptors end here, too.
+            old = next((vars(cls)[name] for cls in type(self).__mro__ if name in vars(cls)), None)
+            if isinstance(old, OldName):
+                raise old.error(self)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     class BaseEstimator(_Plain):

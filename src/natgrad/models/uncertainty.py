@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from natgrad.posterior.calibration import Calibration
     from natgrad.posterior.draws import DrawnFactor, Draws
     from natgrad.posterior.export import Posterior
+    from natgrad.posterior.response.operator import Linearised
     from natgrad.posterior.response.result import LinearResponse
 
 __all__ = ["UncertaintyMixin", "as_means", "drawn_from_priors", "with_locations"]
@@ -34,7 +35,7 @@ class UncertaintyMixin:
 
     def linear_response(
         self,
-        X: Any,
+        X: Any = None,
         *,
         names: Sequence[str] | None = None,
         tol: float = 1e-6,
@@ -63,13 +64,11 @@ class UncertaintyMixin:
         >>> bool((lr["weights"].std() > model.posterior_["weights"].std()).all())
         True
         """
-        from natgrad.posterior.response.groups import linearised_groups, swept
         from natgrad.posterior.response.result import LinearResponse
         from natgrad.posterior.response.solving import LEFT
 
         self._check_fitted()
-        problem = self._response_problem(X, **data)
-        state, gained = swept(problem, self._state)
+        at, gained = self._linearised(X, **data)
         if gained > LEFT:
             warnings.warn(
                 f"the fit has not converged: exact sweeps gained {gained:.2g} nats, and linear response is that of the optimum, "
@@ -77,13 +76,25 @@ class UncertaintyMixin:
                 NotConverged,
                 stacklevel=2,
             )
-        at = linearised_groups(problem, state)
         factors = {name: self.posterior_[name] for name in at.blocks}
         found = LinearResponse(
             at, factors, names, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed
         )
         found._axes, found._labels = self.posterior_._axes, self.posterior_._labels
         return found
+
+    def _linearised(self, X: Any, **data: Any) -> tuple[Linearised, float]:
+        """The problem near its optimum, and the nats that exact sweeps to it gained."""
+        from natgrad.posterior.response.groups import linearised_groups, swept
+
+        problem = self._response_problem(self._data_of_fit(X, "linear_response"), **data)
+        state, gained = swept(problem, self._state)
+        return linearised_groups(problem, state), gained
+
+    def _data_of_fit(self, X: Any, what: str) -> Any:
+        if X is None:
+            raise TypeError(f"{what}() reads the data of the fit again: give them, model.{what}(X)")
+        return X
 
     def _response_problem(self, X: Any, *args: Any, **data: Any) -> GroupProblem:
         """The problem of groups that the fit was, in double precision."""
@@ -93,7 +104,7 @@ class UncertaintyMixin:
 
     def draws(
         self,
-        X: Any,
+        X: Any = None,
         n: int = 1000,
         *,
         chains: int = 4,

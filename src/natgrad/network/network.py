@@ -15,6 +15,7 @@ from natgrad.inference.methods import Method
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.inference.unsettled import warn_if_ran_out
 from natgrad.network.compile.joint_factors import checked_joint, joined_plan
 from natgrad.network.compile.logic import warn_of_ties
 from natgrad.network.compile.plan import Plan, make_plan
@@ -60,11 +61,12 @@ class Network(SimulationMixin):
     ----------
     *observed : nodes
         The observed leaves; every ancestor comes along.
-    joint : list of groups of nodes, "auto" or None
+    joint : list of groups of nodes, "auto", "full" or None
         Gaussian nodes that share one factor of q, so that their correlation is kept: ``joint=[("slope", "start")]``. They lie on
-        the same plates, and children read them linearly, each element of one beside that of the other. "auto", the default,
-        joins Normals without plates that meet in a term, up to 32 in a factor. None gives every node a factor of its own, as
-        in the paper; so have networks that are declared with columns.
+        the same plates, and children read them linearly, each element of one beside that of the other. A Gamma that is the
+        precision of their child may be with them, or a Wishart. "auto", the default, joins Normals without plates that meet in
+        a term, up to 32 in a factor; "full" joins precisions with them, too. None gives every node a factor of its own, as in
+        the paper; so have networks that are declared with columns.
 
     Examples
     --------
@@ -275,8 +277,8 @@ class Network(SimulationMixin):
             How often a sampled method evaluates the exact bound: every so many steps, or evenly on a logarithmic axis of
             messages; by default at every step when that is cheap.
         executor : None, an address, `distributed.Client` or cluster, or `natgrad.inference.Dask`
-            Who computes: this process, or the workers of a Dask cluster, for networks with independent groups (`SVI`). Every
-            worker holds the network; the groups of a batch are shared out among them. The result is the same.
+            Who computes: this process, or the workers of a Dask cluster. Of ``data`` they are handed chunks of rows, whatever
+            the network. Of a network that holds its arrays, the independent groups of a batch (`SVI`). The result is the same.
         backend : "numpy" or "jax", optional
             Who multiplies the arrays: NumPy at once, or JAX after it has compiled the network, which takes seconds and pays for
             large ones. By default whichever an estimate of the work expects to be done first; ``trace.strategy`` says which.
@@ -339,6 +341,7 @@ class Network(SimulationMixin):
             callbacks=watchers, verbose=verbose, trace=trace, checkpointer=checkpointer,
             model_at=self._model_at(problem, settings, trace), executor=executor,
         )  # fmt: skip
+        warn_if_ran_out(result.stop)
         trace.strategy = f"{trace.strategy}; {chosen.words}"
         if flat := improper_nodes(problem):
             trace.strategy += f"; flat priors of {', '.join(flat)}: the bound is up to a constant"
@@ -387,6 +390,7 @@ class Network(SimulationMixin):
             limits=Limits(max_steps, tol, max_seconds, max_messages, max_passes=max_passes), seed=old.seed,
             callbacks=as_callbacks(callbacks), verbose=verbose, trace=trace, model_at=self._model_at(problem, settings, trace),
         )  # fmt: skip
+        warn_if_ran_out(result.stop)
         trace.strategy = f"{trace.strategy}; {self._chosen(problem.backend.name).words}"
         return Fit(problem, result, settings, self._continue)
 

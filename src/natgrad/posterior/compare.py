@@ -16,8 +16,9 @@ from natgrad.showing import reporter
 __all__ = ["Comparison", "compare"]
 
 Floats = npt.NDArray[np.float64]
-# The attributes of ready models that count exchangeable components: as found, and the setting of the most.
-COUNTED = (("n_components_", "max_components"), ("n_topics_", "max_topics"), ("n_states_", "max_states"))
+# The attributes of ready models that count exchangeable components: as found, and the setting of the most. Empty topics are no
+# part of a model with learned priors (decision 0040), and so have no places.
+COUNTED = (("n_components_", "max_components"), ("n_topics_", "n_topics_"), ("n_states_", "max_states"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +92,8 @@ def compare(fits: Mapping[str, Any] | Sequence[Any], held_out: Any = None) -> Co
 
     A bound is that of one labelling of the components; the posterior has one mode for each, and all hold the same mass. Adding
     log K!, or log of the ways to choose K places of as many as there may be, where K was found, makes bounds of different K
-    comparable. Bounds compare models of the same data alone; nobody checks that.
+    comparable; empty places of topics are no part of the model. Bounds compare models of the same data alone; nobody checks
+    that.
 
     Parameters
     ----------

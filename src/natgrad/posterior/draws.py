@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -193,6 +193,8 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
     settings : draws of each chain, chains, warm-up, thinning, seed and version
     relabelled : ints [chain], in how many sweeps labels of components were put back into the order of the fit
     """
+
+    _level: ClassVar[str] = "draws"
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,9 @@ def factors_of(blocks: Mapping[str, Block], state: State) -> dict[str, Factor]:
 
 class ExportMixin:
     """``to_xarray``, ``to_pandas`` and ``to_arviz`` for whatever maps names to factors."""
+
+    # What the factors are, as a summary calls it.
+    _level: ClassVar[str] = "q"
 
     _axes: Mapping[str, tuple[str, ...]] = {}
     _labels: Mapping[str, Any] = {}
@@ -194,7 +197,7 @@ class ExportMixin:
         chosen = self._chosen(names)
         if names is None:
             chosen = [name for name in chosen if self[name].family.name not in DISCRETE]
-        levels = {"q": self, "linear response": linear_response, "draws": draws}
+        levels = {"q": None, "linear response": linear_response, "draws": draws, self._level: self}
 
         def labels(name: str, shape: tuple[int, ...]) -> list[str]:
             marks = [self._marks(dim, size) for dim, size in zip(self._dims(name, len(shape)), shape, strict=True)]

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.families import Family
 
-__all__ = ["DISCRETE", "Factor", "shifted"]
+__all__ = ["DISCRETE", "Factor", "Part", "shifted"]
 
 Array = npt.NDArray[Any]
 # Families whose values have no order, hence no interval.
 DISCRETE = ("Categorical", "Bernoulli", "Binary", "MarkovChain")
+
+
+class Part(NamedTuple):
+    """A joint law whose marginals are no members of a node's own family, and where the node is in its values."""
+
+    family: Family
+    lam: tuple[Array, ...]
+    place: tuple[Any, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +39,8 @@ class Factor:
         q says of these is not about data, and nothing here shows it
     origin : from where a location is measured, None for zero: data far from zero are held as differences, which keep their digits
     labels : what the elements of plates are called, by plate, where they have names
+    part : of a node that shares a factor with its precision, the law of both: means, variances, intervals and draws are its own;
+        `lam`, and all that is read from it, has the same mean and variance in the node's family
     """
 
     name: str
@@ -41,6 +51,7 @@ class Factor:
     seen: Array | None = None
     values: Array | None = None
     labels: Mapping[str, Any] | None = None
+    part: Part | None = None
 
     @property
     def natural(self) -> dict[str, Array]:
@@ -51,6 +62,11 @@ class Factor:
     def parameters(self) -> dict[str, Array]:
         """The usual parameters: mean and precision, shape and rate, concentration and so on; NaN for what was observed."""
         usual = {name: np.asarray(value) for name, value in self.family.usual(self.lam).items()}
+        if self.origin is not None and "mean" not in usual:
+            return {
+                name: np.asarray(v)
+                for name, v in self.family.usual(shifted(self.family, self.lam, self.origin)).items()
+            }
         if self.origin is not None:
             usual = {**usual, "mean": usual["mean"] + self.family.location(self.origin)}
         if self.seen is None:
@@ -69,11 +85,11 @@ class Factor:
 
     def mean(self) -> Array:
         """E[x]; for categories, their probabilities."""
-        return self._known(self.family.mean(self.lam) + self._start, self.values)
+        return self._known(self._own("mean") + self._start, self.values)
 
     def var(self) -> Array:
         """The variance of each element."""
-        return self._known(self.family.var(self.lam), 0.0)
+        return self._known(self._own("var"), 0.0)
 
     def std(self) -> Array:
         """The standard deviation of each element."""
@@ -81,15 +97,17 @@ class Factor:
 
     def interval(self, mass: float = 0.9) -> tuple[Array, Array]:
         """Lower and upper ends of each element's central interval with probability ``mass``."""
-        low, high = self.family.interval(self.lam, mass)
+        low, high = self._own("interval", mass)
         return self._known(low + self._start, self.values), self._known(high + self._start, self.values)
 
     def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Array:
         """Draws from q: ``n`` of them along a new first axis, or one without it."""
-        return self._known(self.family.sample(self.lam, np.random.default_rng(rng), n) + self._start, self.values)
+        return self._known(self._own("sample", np.random.default_rng(rng), n) + self._start, self.values)
 
     def entropy(self) -> Array:
         """−E[log q] of each element; 0 for what was observed."""
+        if self.part is not None:
+            raise TypeError(f"{self.name!r} shares its factor with another node: only the entropy of both is known")
         entropy = np.asarray(self.family.entropy(self.lam))
         if self.seen is None:
             return entropy
@@ -97,6 +115,14 @@ class Factor:
             # Entries that were observed are independent of the others in q, and have the variance 1.
             return np.asarray(entropy - 0.5 * (1.0 + np.log(2.0 * np.pi)) * self.seen.sum(-1))
         return np.where(self._seen_elements, 0.0, entropy)
+
+    def _own(self, what: str, *options: Any) -> Any:
+        """Mean, variance, interval or draws of the family; of a part of a joint law, of that part."""
+        if self.part is None:
+            return getattr(self.family, what)(self.lam, *options)
+        found = getattr(self.part.family, what)(self.part.lam, *options)
+        place = (..., *self.part.place)
+        return tuple(end[place] for end in found) if isinstance(found, tuple) else found[place]
 
     def _known(self, array: Array, value: Any) -> Array:
         """An array over values, with those that were observed in their places."""

@@ -17,6 +17,7 @@ from natgrad.inference.engine import BoundEvery, default_step
 from natgrad.inference.methods import SVI, VB, Children, GlobalBatch, Method
 from natgrad.inference.problem import Problem, State
 from natgrad.inference.step_sizes import Step
+from natgrad.inference.unsettled import warn_if_ran_out
 from natgrad.posterior.files.checkpoints import Checkpoints
 from natgrad.validation import whole_number
 
@@ -75,10 +76,13 @@ def all_or_nothing(method: Callable[P, T]) -> Callable[P, T]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
         (estimator, *_), before = args, dict(vars(args[0]))
         try:
-            return method(*args, **kwargs)
+            found = method(*args, **kwargs)
         except BaseException:
             estimator.__dict__ = before
             raise
+        if method.__name__ != "partial_fit":  # which takes some steps, and does not ask to converge
+            warn_if_ran_out(vars(estimator)["stop_"])
+        return found
 
     return wrapped
 

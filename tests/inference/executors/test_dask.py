@@ -95,6 +95,16 @@ def test_topics_are_the_bits_of_threads(cluster):
         assert client.status == "running"  # what was given open stays open
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_settled_topics_are_the_bits_of_threads(cluster, dtype):
+    """Little data, and the probes of a run that has settled: nothing may depend on where documents are."""
+    X = np.random.default_rng(1).poisson(0.6, (60, 20))
+    here, there = (ng.LDA(3, max_passes=300, dtype=dtype, executor=where).fit(X) for where in (None, cluster))
+    assert here.stop_.converged
+    assert len(here.trace_) == len(there.trace_)
+    same(here, there)
+
+
 def test_chains_are_the_bits_of_threads(cluster, rng, monkeypatch):
     from natgrad.models.hmm import problem as hmm_problem
 
@@ -119,7 +129,14 @@ def found_states(executor=None):
     return ng.GaussianHMM("auto", max_states=6, executor=executor).fit(x)
 
 
-@pytest.mark.parametrize("find", [found_mixture, found_states])
+def found_topics(executor=None):
+    rng = np.random.default_rng(0)
+    words = np.kron(np.eye(3), np.ones(8)) / 8.0
+    X = np.array([rng.multinomial(40, share @ words) for share in rng.dirichlet(np.full(3, 0.1), 80)])
+    return ng.LDA("auto", max_topics=6, max_passes=100, executor=executor).fit(X)
+
+
+@pytest.mark.parametrize("find", [found_mixture, found_states, found_topics])
 def test_components_are_found_with_the_bits_of_threads(cluster, find):
     here, there = find(), find(cluster)
     same(here, there)
@@ -147,6 +164,46 @@ def test_workers_read_a_file_that_they_see(cluster, rng, monkeypatch, tmp_path):
     assert sent
 
 
+def documents_in(folder, **how):
+    rng = np.random.default_rng(0)
+    file = folder / "counts.npy"
+    if not file.exists():
+        np.save(file, rng.poisson(0.2, (3000, 1000)).astype(np.uint8))
+    return ng.LDA(8, max_passes=2, tol=0.0, batch_size=1500, **how).fit(np.load(file, mmap_mode="r"))
+
+
+def ratings_in(folder, **how):
+    pandas = pytest.importorskip("pandas")
+    file = folder / "ratings.parquet"
+    if not file.exists():
+        made = ng.data.make_ratings(400, 200, 20_000).ratings
+        table = {"user": made.users + 7, "item": made.items, "rating": made.values}
+        pandas.DataFrame(table).to_parquet(file, row_group_size=3_000)
+    return ng.MatrixFactorization(4, max_steps=4, tol=0.0, **how).fit(file)
+
+
+@pytest.mark.parametrize("fit", [documents_in, ratings_in], ids=["documents", "ratings"])
+def test_workers_read_documents_and_ratings_that_they_see(mortal, fit, monkeypatch, tmp_path):
+    """The bits of threads, from files of which only the names travel; and again with a worker that is killed under way."""
+    from natgrad.models.factorization import parts as rating_parts
+
+    monkeypatch.setattr(rating_parts, "PART", 5_000)
+    here, placed, killed = fit(tmp_path), [], []
+    place = Dask.place
+    monkeypatch.setattr(Dask, "place", lambda self, shards: placed.extend(shards) or place(self, shards))
+    same(here, fit(tmp_path, executor=mortal))
+    assert len(placed) > 2
+    assert all(isinstance(shard, ShardSpec) and shard.files for shard in placed)
+
+    with distributed.Client(mortal) as client:
+        victim = next(iter(workers_of(client).values()))
+        timer = threading.Timer(0.5, lambda: killed.append(victim) or os.kill(victim, signal.SIGKILL))
+        timer.start()
+        while not killed:
+            same(here, fit(tmp_path, executor=client))
+        same(here, fit(tmp_path, executor=client))
+
+
 def test_mixtures_are_the_bits_of_threads(cluster, rng):
     from natgrad.inference import rows
 
@@ -164,8 +221,12 @@ def test_factors_are_the_bits_of_threads(cluster, likelihood, monkeypatch):
 
     monkeypatch.setattr(rating_parts, "PART", 2000)
     ratings = ng.data.make_ratings(300, 100, 10_000).ratings
-    values = {"gaussian": ratings.values, "bernoulli": (ratings.values > 3) * 1.0, "poisson": np.abs(ratings.values)}
-    values["ordinal"] = np.clip(ratings.values, -3.0, 3.0)
+    values = {
+        "gaussian": ratings.values,
+        "bernoulli": (ratings.values > np.median(ratings.values)) * 1.0,
+        "ordinal": np.clip(ratings.values, -3.0, 3.0),
+        "poisson": np.abs(ratings.values),
+    }
     kind = BARE if likelihood == "bare" else {"likelihood": likelihood}
     table = ng.Ratings(ratings.users, ratings.items, values[kind.get("likelihood", "gaussian")].round())
     settings = {"n_factors": 4, "max_steps": 12, "tol": 0.0, **kind}

@@ -98,6 +98,17 @@ def test_topics_are_the_same_bits_elsewhere(settings, small_parts):
     assert there.trace_["elbo"][-1] == here.trace_["elbo"][-1] or np.isnan(here.trace_["elbo"][-1])
 
 
+@pytest.mark.parametrize("settings", [{"n_topics": 3}, {"n_topics": "auto", "max_topics": 5}], ids=["given", "found"])
+def test_settled_topics_of_little_data_are_the_same_bits_elsewhere(settings):
+    """In one shard, which is not placed here; runs that have settled are probed, wherever their documents are."""
+    X = np.random.default_rng(1).poisson(0.8, (40, 12))
+    settings = {**settings, "max_passes": 200, "tol": 1e-3}
+    here, there = ng.LDA(**settings).fit(X), ng.LDA(**settings, executor=Elsewhere()).fit(X)
+    assert here.stop_.converged
+    assert len(here.trace_) == len(there.trace_)
+    same(here, there)
+
+
 def test_sharded_topics_are_those_of_one_piece(monkeypatch):
     settings = {"n_topics": 4, "max_passes": 3, "tol": 0.0, "dtype": "float64"}
     whole = ng.LDA(**settings).fit(counts())
@@ -257,6 +268,25 @@ def test_networks_are_the_same_bits_elsewhere(small_parts):
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("method", [None, ng.VB()], ids=["none", "VB"])
+@pytest.mark.parametrize("name", ["factorisation", "mixture"])
+def test_any_network_with_columns_is_shared_out(name, method, monkeypatch):
+    """Those without independent groups, too; how many rows a chunk has is not for the executor to say."""
+    from tests.network.bound_cases import CASES
+
+    monkeypatch.setattr("natgrad.network.bind.streaming.CHUNK", 5)
+    case, other = CASES[name](), Elsewhere()
+    settings = {"init": case.init, "max_steps": 4, "tol": 0.0, "backend": "numpy", "verbose": False}
+    here = case.columns.fit(case.table, method, chunk_rows=5, **settings)
+    there = case.columns.fit(case.table, method, executor=other, **settings)
+    assert len(set(other.calls)) > 3
+    assert name == "mixture" or len(set(other.calls)) < here.problem.chunks.n_chunks  # sums of runs come back
+    assert here.trace["elbo"].tolist() == there.trace["elbo"].tolist()
+    for block in here.state.lam:
+        for a, b in zip(here.state.lam[block], there.state.lam[block], strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 @pytest.mark.parametrize("wrong", [{"method": ng.VB()}, {"method": ng.SVI({"point": 80}), "step": ng.Constant(0.5)}])
 def test_a_network_shares_out_batches_of_groups_only(wrong):
     with pytest.raises(TypeError, match=r"shares out batches of independent groups.*leave executor= out"):
@@ -311,3 +341,139 @@ def test_a_copied_estimator_talks_to_the_same_workers():
 
     dask = Dask("tcp://nowhere:8786")
     assert clone(ng.LDA(executor=dask)).executor is dask
+
+
+def dense(folder):
+    np.save(folder / "counts.npy", counts().toarray())
+    return np.load(folder / "counts.npy", mmap_mode="r")
+
+
+def compressed(folder):
+    """A sparse matrix whose three arrays are mapped."""
+    table = counts()
+    for name in ("data", "indices", "indptr"):
+        np.save(folder / f"{name}.npy", getattr(table, name))
+    parts = [np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("data", "indices", "indptr")]
+    return sparse.csr_array(tuple(parts), shape=table.shape)
+
+
+@pytest.mark.parametrize("form", [dense, compressed], ids=lambda form: form.__name__)
+@pytest.mark.parametrize("settings", [LDA["memoised"], LDA["sampled"]], ids=["memoised", "sampled"])
+def test_documents_in_a_file_are_read_by_those_who_compute(form, settings, small_parts, tmp_path):
+    settings = {"n_topics": 4, "max_passes": 3, "tol": 0.0, "batch_size": 60, **settings}
+    other = Elsewhere()
+    here, there = ng.LDA(**settings).fit(counts()), ng.LDA(**settings, executor=other).fit(form(tmp_path))
+    assert len(set(other.calls)) > 2
+    assert all(isinstance(pickle.loads(shard), ShardSpec) and len(shard) < 2000 for shard in other.shards)
+    same(here, there)
+
+
+@pytest.mark.parametrize("shuffle", [None, 3], ids=["in order", "mixed"])
+@pytest.mark.parametrize("kind", ["npy", "parquet", "h5ad"])
+def test_a_source_is_read_by_those_who_compute(kind, shuffle, small_parts, tmp_path):
+    table = counts(documents=150, words=40).toarray()
+    path = tmp_path / f"counts.{kind}"
+    if kind == "npy":
+        np.save(path, table)
+    elif kind == "parquet":
+        frame = pytest.importorskip("pandas").DataFrame(table, columns=[f"w{n}" for n in range(40)])
+        frame.to_parquet(path, row_group_size=64)
+    else:
+        anndata = pytest.importorskip("anndata")
+        anndata.AnnData(sparse.csr_matrix(table.astype(np.float32))).write_h5ad(path)
+    settings, other, sent = {"n_topics": 4, "batch_size": 60, "max_passes": 2}, Elsewhere(), []
+    place = other.place
+
+    def noted(shards):
+        sent.extend(shards)
+        return place(shards)
+
+    other.place = noted
+    source = ng.data.open_source(path, size=70, shuffle=shuffle)
+    here, there = ng.LDA(**settings).fit(source), ng.LDA(**settings, executor=other).fit(source)
+    np.testing.assert_array_equal(here.components_, there.components_)
+    assert other.calls
+    assert all(isinstance(shard, ShardSpec) for shard in sent)
+
+
+def test_words_that_a_file_numbers_otherwise_are_sent(small_parts, tmp_path):
+    """The first chunk brings its words by name; a file with others cannot be read by number."""
+    pandas = pytest.importorskip("pandas")
+    first = pandas.DataFrame(counts(1, 60, 30).toarray(), columns=[f"w{n}" for n in range(30)])
+    anndata = pytest.importorskip("anndata")
+    cells = anndata.AnnData(sparse.csr_matrix(counts(2, 60, 30).toarray().astype(np.float32)))
+    cells.var_names = [f"w{29 - n}" for n in range(30)]
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    found = []
+    for executor in (None, Elsewhere()):
+        model = ng.LDA(3, batch_size=30, executor=executor).partial_fit(first)
+        found.append(model.fit(ng.data.open_source(tmp_path / "cells.h5ad"), vocabulary=[f"w{n}" for n in range(30)]))
+    np.testing.assert_array_equal(found[0].components_, found[1].components_)
+
+
+RATINGS = {
+    "vectors": {},
+    "scalars": {"factorized": True, "biases": False, "learn_noise": False, "learn_priors": False},
+    "likes": {**LIKES},
+    "counts": {"likelihood": "poisson", "n_factors": 3},
+}
+
+
+@pytest.mark.parametrize("ids", ["numbers", "text"])
+@pytest.mark.parametrize("kind", ["parquet", "npz"])
+@pytest.mark.parametrize("settings", RATINGS.values(), ids=RATINGS)
+def test_ratings_in_a_file_are_read_by_those_who_compute(settings, kind, ids, small_parts, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    made = ng.data.make_ratings(60, 40, 1500).ratings
+    values = np.round(np.abs(made.values)) + 1.0
+    if settings.get("likelihood") == "bernoulli":
+        values = (made.values > np.median(made.values)) * 1.0
+    names = (
+        (1_000 - 7 * made.users, made.items)
+        if ids == "numbers"
+        else tuple(
+            np.array([f"{letter}{n}" for n in codes]) for letter, codes in (("u", made.users), ("i", made.items))
+        )
+    )
+    path = tmp_path / f"ratings.{kind}"
+    table = {"user": names[0], "item": names[1], "rating": values}
+    if kind == "npz":
+        np.savez(path, **table)
+    else:
+        pandas.DataFrame(table).to_parquet(path, row_group_size=400)
+    settings = {"n_factors": 3, "max_steps": 6, "tol": 0.0, **settings}
+    other = Elsewhere()
+    here = ng.MatrixFactorization(**settings).fit(ng.Ratings(*table.values()))
+    there = ng.MatrixFactorization(**settings, executor=other).fit(path)
+    assert len(set(other.calls)) > 3
+    assert all(isinstance(pickle.loads(shard), ShardSpec) for shard in other.shards)
+    same(here, there)
+
+
+def test_a_stream_of_ratings_is_read_by_those_who_compute(small_parts, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    made = ng.data.make_ratings(60, 40, 1500).ratings
+    order = np.argsort(made.users, kind="stable")
+    table = {"user": made.users[order], "item": made.items[order], "rating": made.values[order]}
+    pandas.DataFrame(table).to_parquet(tmp_path / "ratings.parquet", row_group_size=230)
+    found, sent = [], []
+    for executor in (None, Elsewhere()):
+        if executor is not None:
+            place = executor.place
+            executor.place = lambda shards, place=place: (sent.extend(shards), place(shards))[1]
+        source = ng.data.RatingsSource(tmp_path / "ratings.parquet", size=400)
+        model = ng.MatrixFactorization(3, max_passes=2, tol=0.0, executor=executor)
+        found.append(model.fit(source))
+    same(*found)
+    assert sent
+    assert all(isinstance(shard, ShardSpec) for shard in sent)
+
+
+def test_ratings_of_a_file_that_changes_are_refused(small_parts, tmp_path):
+    made = ng.data.make_ratings(60, 40, 1500).ratings
+    path = tmp_path / "ratings.npz"
+    np.savez(path, user=made.users, item=made.items, rating=made.values)
+    ratings = ng.data.read_ratings(path)
+    np.savez(path, user=made.users[1:], item=made.items[1:], rating=made.values[1:])
+    with pytest.raises(FileNotFoundError, match="all workers must see the file"):
+        ng.MatrixFactorization(3, max_steps=3, executor=Elsewhere()).fit(ratings)

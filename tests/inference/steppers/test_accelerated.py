@@ -94,19 +94,19 @@ def test_going_on_is_exact_to_the_bit(name):
     options = {"step": ng.Auto(), "tol": 0, "init": case.init, "order": case.order}
     whole = case.network.fit(ng.VB(), max_steps=8, **options)
     half = case.network.fit(ng.VB(), max_steps=4, **options)
-    rest = half.continue_(max_steps=4, tol=0)
+    rest = half.continue_fit(max_steps=4, tol=0)
     assert_equal_states(rest.state, whole.state)
     for column in ("elbo", "messages_read", "relative_change"):
         np.testing.assert_array_equal(rest.trace[column], whole.trace[column])
-    assert_equal_states(half.continue_(max_steps=4, tol=0).state, whole.state)
+    assert_equal_states(half.continue_fit(max_steps=4, tol=0).state, whole.state)
 
 
 @pytest.mark.parametrize("name", ["pca", "factorised"])
 def test_going_on_after_plain_sweeps_does_not_go_back_to_where_the_acceleration_ended(name):
     case = CASES[name]()
     fit = case.network.fit(ng.VB(), step=ng.Auto(), max_steps=3, tol=0, init=case.init, order=case.order)
-    later = fit.continue_(ng.VB(), max_steps=40, tol=0)
-    again = later.continue_(ng.VB(), step=ng.Auto(), max_steps=3, tol=0)
+    later = fit.continue_fit(ng.VB(), max_steps=40, tol=0)
+    again = later.continue_fit(ng.VB(), step=ng.Auto(), max_steps=3, tol=0)
     assert np.diff(again.trace["elbo"]).min() >= -1e-10 * abs(later.elbo)
 
 

@@ -180,7 +180,7 @@ def test_going_on_is_exact_to_the_bit(name, plate, size, half):
     network = CASES[name]().network
     whole = network.fit(ng.SVI({plate: size}), max_steps=10, **options(name))
     first = network.fit(ng.SVI({plate: size}), max_steps=half, **options(name))
-    for rest in (first.continue_(max_steps=10 - half, tol=0), first.continue_(max_steps=10 - half, tol=0)):
+    for rest in (first.continue_fit(max_steps=10 - half, tol=0), first.continue_fit(max_steps=10 - half, tol=0)):
         for block in whole.state.lam:
             for a, b in zip(arrays(rest.state.lam[block]), arrays(whole.state.lam[block]), strict=True):
                 np.testing.assert_array_equal(a, b)
@@ -200,7 +200,7 @@ def test_the_same_seed_gives_the_same_fit_and_another_one_another():
 def test_going_on_from_another_method_starts_from_its_local_variables():
     case = CASES["scalar_mixture"]()
     vb = case.network.fit(ng.VB(), max_steps=4, **options("scalar_mixture"))
-    on = vb.continue_(ng.SVI({"point": 6}), max_steps=6, tol=0)
+    on = vb.continue_fit(ng.SVI({"point": 6}), max_steps=6, tol=0)
     bounds = on.trace["elbo"]
     assert np.isfinite(bounds).all()
     assert np.diff(bounds).min() >= -1e-11 * np.abs(bounds).max()
@@ -212,9 +212,9 @@ def test_going_on_from_another_method_starts_from_its_local_variables():
 def test_going_on_after_another_method_forgets_what_was_remembered_before_it():
     case = CASES["scalar_mixture"]()
     first = case.network.fit(ng.SVI({"point": 6}), max_steps=5, **options("scalar_mixture"))
-    exact = first.continue_(ng.VB(), max_steps=50, tol=0)
+    exact = first.continue_fit(ng.VB(), max_steps=50, tol=0)
     assert KEY not in exact.state.memory
-    again = exact.continue_(ng.SVI({"point": 6}), max_steps=5, tol=0)
+    again = exact.continue_fit(ng.SVI({"point": 6}), max_steps=5, tol=0)
     assert again.trace["elbo"][-5:].min() >= exact.elbo - 1e-10 * abs(exact.elbo)
 
 
@@ -222,7 +222,7 @@ def test_going_on_after_another_method_forgets_what_was_remembered_before_it():
 def test_going_on_with_other_batches_keeps_what_was_learned(size):
     case = CASES["scalar_mixture"]()
     first = case.network.fit(ng.SVI({"point": 6}), max_steps=20, **options("scalar_mixture"))
-    other = first.continue_(ng.SVI({"point": size}), max_steps=4, tol=0)
+    other = first.continue_fit(ng.SVI({"point": size}), max_steps=4, tol=0)
     assert other.trace["elbo"][-4:].min() >= first.elbo - 1e-10 * abs(first.elbo)
 
 
@@ -231,7 +231,7 @@ def test_sums_remembered_of_other_data_are_made_anew(tmp_path):
     case = CASES["scalar_mixture"]()
     case.network.fit(ng.SVI({"point": 6}), max_steps=20, **options("scalar_mixture")).save(tmp_path / "fit")
     other = scalar_mixture(seed=1).network
-    fit = ng.load(tmp_path / "fit").attach(other).continue_(max_steps=120, tol=0)
+    fit = ng.load(tmp_path / "fit").attach(other).continue_fit(max_steps=120, tol=0)
     assert fit.trace["elbo"][-1] == pytest.approx(fit.elbo, abs=1e-8)
     assert fit.elbo == pytest.approx(other.fit(ng.VB(), max_steps=200, **options("scalar_mixture")).elbo, abs=1e-6)
 

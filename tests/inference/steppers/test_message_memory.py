@@ -252,7 +252,7 @@ def test_the_estimator_goes_on_exactly_and_the_seed_decides():
     options = {"n_factors": 2, "method": ng.Children(1), "tol": 0.0, **bare}
     data = ratings(8)
     whole, twin, other = (ng.MatrixFactorization(max_steps=9, seed=seed, **options).fit(data) for seed in (5, 5, 6))
-    parts = ng.MatrixFactorization(max_steps=4, seed=5, **options).fit(data).continue_(max_steps=5)
+    parts = ng.MatrixFactorization(max_steps=4, seed=5, **options).fit(data).continue_fit(max_steps=5)
     for fit in (twin, parts):
         np.testing.assert_array_equal(fit.user_factors_.mean, whole.user_factors_.mean)
         np.testing.assert_array_equal(fit.trace_["elbo"], whole.trace_["elbo"])

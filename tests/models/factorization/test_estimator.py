@@ -62,7 +62,7 @@ def test_same_seed_same_fit_and_the_number_of_threads_does_not_matter(method, fa
 @pytest.mark.parametrize("method", METHODS, ids=str)
 def test_continued_is_uninterrupted(method):
     whole = model(method=method, max_steps=12, tol=0, bound_every="log").fit(table())
-    parts = model(method=method, max_steps=5, tol=0, bound_every="log").fit(table()).continue_(7)
+    parts = model(method=method, max_steps=5, tol=0, bound_every="log").fit(table()).continue_fit(7)
     same_fit(whole, parts)
     assert parts.n_steps_ == len(parts.trace_) == 12
 
@@ -130,7 +130,7 @@ def test_limits_say_why():
     limited = model(method=ng.Children(1), max_messages=1000, tol=0).fit(table())
     assert limited.stop_.reason is Reason.MESSAGES
     assert limited.trace_["messages_read"][-1] >= 1000 > limited.trace_["messages_read"][-2]
-    assert "of 1,000 allowed" in str(limited.stop_)
+    assert "stopped at max_messages = 1,000" in str(limited.stop_)
     assert model(max_steps=2, tol=0).fit(table()).stop_.reason is Reason.STEPS
     assert model(max_seconds=1e-9, tol=0).fit(table()).stop_.reason is Reason.SECONDS
 
@@ -233,10 +233,10 @@ MISTAKES = [
     (lambda: model().fit([["a", "b"]]), TypeError, "X[0, 0] = 'a' is not a number: convert it, float(…) for text"),
     (lambda: model().predict([0], [0]), NotFittedError,
      "this MatrixFactorization is not fitted yet: call fit(ratings) first"),
-    (lambda: model().continue_(), NotFittedError, "this MatrixFactorization is not fitted yet: call fit(ratings) first"),
+    (lambda: model().continue_fit(), NotFittedError, "this MatrixFactorization is not fitted yet: call fit(ratings) first"),
     (lambda: model(max_steps=1).fit(table()).predict([0, 1], [0]), ValueError,
      "users and items must have the same length, got 2 and 1"),
-    (lambda: model(max_steps=1).fit(table()).predict([0, 99], [0, 0]), ValueError,
+    (lambda: model(max_steps=1).fit(table()).predict([0, 99], [0, 0], unknown="error"), ValueError,
      "users[1] = 99 is not among the users of the ratings that were fitted (1 such); known are 25: 0, 1, 2, …. "
      "Leave it out, or fit with ratings of it"),
     (lambda: model(max_steps=1).fit(table()).predict([0], ["x"]), ValueError,

@@ -138,7 +138,7 @@ def test_saved_grown_and_looked_at_again(model, tmp_path):
     model.save(tmp_path / "likes.natgrad")
     again = ng.load(tmp_path / "likes.natgrad")
     np.testing.assert_array_equal(again.recommend(n=3).scores, model.recommend(n=3).scores)
-    assert again.continue_().elbo_ == model.elbo_
+    assert again.continue_fit().elbo_ == model.elbo_
     more = ng.data.Ratings([0, 70], [30, 30], [1.0, 1.0])
     grown = again.partial_fit(more)
     whole = ng.MatrixFactorization(likelihood="bernoulli", verbose=False).fit(grown.ratings_)

@@ -193,7 +193,7 @@ def test_saved_and_loaded_it_goes_on_alike(options, tmp_path):
     again = ng.load(tmp_path / "model")
     np.testing.assert_array_equal(again.recommend(n=3).items, model.recommend(n=3).items)
     np.testing.assert_array_equal(again.predict([0, 1], [0, 1]), model.predict([0, 1], [0, 1]))
-    assert again.continue_(3).elbo_ == model.continue_(3).elbo_
+    assert again.continue_fit(3).elbo_ == model.continue_fit(3).elbo_
 
 
 def test_same_seed_same_fit_and_the_number_of_threads_does_not_matter():
@@ -202,7 +202,7 @@ def test_same_seed_same_fit_and_the_number_of_threads_does_not_matter():
         second = fitted(max_steps=12)
     np.testing.assert_array_equal(first.user_factors_.mean, second.user_factors_.mean)
     assert fitted(max_steps=12, seed=1).elbo_ != first.elbo_
-    parts = fitted(max_steps=5, tol=0).continue_(7)
+    parts = fitted(max_steps=5, tol=0).continue_fit(7)
     np.testing.assert_array_equal(parts.trace_["elbo"], fitted(max_steps=12, tol=0).trace_["elbo"])
 
 
@@ -226,7 +226,7 @@ def test_who_has_features_and_no_ratings_is_predicted_from_them(likelihood, tmp_
     assert model.posterior_["user_map"].mean().shape == (5, 3)
     assert len(model.recommend("u75", 3).items) == 3
     model.save(tmp_path / "model")
-    assert ng.load(tmp_path / "model").continue_(2).elbo_ == model.continue_(2).elbo_
+    assert ng.load(tmp_path / "model").continue_fit(2).elbo_ == model.continue_fit(2).elbo_
     folded = model.fold_in(ng.Ratings(["u75", "new"], [0, 1], [1.0, 1.0]))
     assert np.isfinite(folded.predict(["u75", "new"], [2, 2])).all()
 
@@ -248,7 +248,7 @@ def test_steps_that_ran_out_are_counted_over_all_parts(rng):
     users, items = np.nonzero(rng.random((30, 20)) < 0.5)
     model = ng.MatrixFactorization(3, max_steps=9, tol=1e-12).fit(ng.Ratings(users, items, rng.normal(size=len(users))))
     assert len(model.trace_) == 9
-    assert str(model.stop_).startswith("all 9 steps were taken before the bound settled")
+    assert str(model.stop_).startswith("stopped at max_steps = 9 before the bound converged")
     assert "max_steps" in str(model.stop_)
 
 
@@ -265,3 +265,28 @@ def test_tables_of_pairs_are_likes_and_can_be_predicted():
         model.fit(pairs.assign(when=0))
     with pytest.warns(UserWarning, match='all ratings are 1.*use likelihood="bernoulli"'):
         ng.MatrixFactorization(2, max_steps=2, verbose=False).fit(pairs)
+
+
+def test_unknown_users_and_items_are_predicted_from_the_prior(caplog):
+    """A typing mistake is told by the log, a wrong type of id by an error, and the strict may ask for errors."""
+    ratings = ng.data.Ratings(["ann", "bob", "ann", "cho", "bob"], ["x", "x", "y", "y", "z"], [5, 3, 4, 2, 1])
+    model = ng.MatrixFactorization(2).fit(ratings)
+    with caplog.at_level("INFO", "natgrad"):
+        mean, std = model.predict(["ann", "zoe", "ann"], ["x", "x", "new"], return_std=True)
+    assert "1 users and 1 items are not among those fitted" in caplog.text
+    assert mean[0] == model.predict(["ann"], ["x"])[0]
+    assert min(std[1:]) > std[0]
+    assert mean[1] == model.predict([("zoe", "x"), ("ann", "y")])[0]
+    low, high = model.interval(["zoe"], ["x"])
+    assert low[0] < mean[1] < high[0]
+    np.testing.assert_array_equal(model.predict(ratings), model.predict(ratings.pairs()[0]))
+    for call in (model.predict, model.interval):
+        with pytest.raises(ValueError, match=r"users\[0\] = 'zoe' is not among the users"):
+            call(["zoe"], ["x"], unknown="error")
+        with pytest.raises(ValueError, match='unknown must be "prior" or "error"'):
+            call(["zoe"], ["x"], unknown="ignore")
+        with pytest.raises(ValueError, match=r"'zoe' is not among|'new' is not among"):
+            call(["zoe"], ["new"])  # another catalogue
+    numbers = ng.MatrixFactorization(2).fit(ng.data.Ratings([42, 43, 42], [1, 1, 2], [1.0, 2.0, 3.0]))
+    with pytest.raises(ValueError, match="The text '42' is not the int 42, which is: pass 42"):
+        numbers.predict(["42"], [1])

@@ -58,9 +58,9 @@ def test_same_seed_same_fit_and_the_fit_says_why_it_ended():
     x, y = wave()
     one, two = quick(seed=3).fit(x, y), quick(seed=3).fit(x, y)
     assert one.elbo_ == two.elbo_
-    assert "20 steps" in str(one.stop_)
+    assert "max_steps = 20" in str(one.stop_)
     assert one.n_steps_ == len(one.trace_) == 20
-    assert fitted().stop_.converged or "300 steps" in str(fitted().stop_)
+    assert fitted().stop_.converged or "max_steps = 300" in str(fitted().stop_)
 
 
 def test_units_do_not_matter():
@@ -112,8 +112,8 @@ def test_a_fit_goes_on_where_it_ended(tmp_path):
     model = quick(validation_fraction=0.1).fit(x, y)
     before, kernel = model.elbo_, model.kernel_
     model.save(tmp_path / "wave.natgrad")
-    again = ng.load(tmp_path / "wave.natgrad").continue_(x, y, max_steps=30)
-    model.continue_(x, y, max_steps=30)
+    again = ng.load(tmp_path / "wave.natgrad").continue_fit(x, y, max_steps=30)
+    model.continue_fit(x, y, max_steps=30)
     assert model.trace_["t"].tolist() == list(range(1, 51))
     assert model.n_steps_ == 50
     assert model.elbo_ > before
@@ -122,13 +122,13 @@ def test_a_fit_goes_on_where_it_ended(tmp_path):
     assert again.elbo_ == model.elbo_
     np.testing.assert_array_equal(again.trace_["elbo_estimate"], model.trace_["elbo_estimate"])
     with pytest.raises(ValueError, match="y has 2 outputs, and the fit has 1"):
-        model.continue_(x, np.stack([y, y], 1))
+        model.continue_fit(x, np.stack([y, y], 1))
     labels = np.where(y > 0, "up", "down")
     classifier = ng.SparseGPClassifier(n_inducing=8, batch_size=32, max_steps=5).partial_fit(x[:50], labels[:50])
-    before = classifier.continue_(x, labels).elbo_
-    assert classifier.continue_(x, labels, max_steps=20).elbo_ > before
+    before = classifier.continue_fit(x, labels).elbo_
+    assert classifier.continue_fit(x, labels, max_steps=20).elbo_ > before
     with pytest.raises(ValueError, match="'left' is none of the classes"):
-        classifier.continue_(x, np.where(y > 0, "up", "left"))
+        classifier.continue_fit(x, np.where(y > 0, "up", "left"))
 
 
 def test_several_outputs_share_kernel_and_inducing_inputs():
@@ -304,3 +304,24 @@ def test_code_of_the_user_is_not_saved(tmp_path):
     model = quick(kernel=cov.Function(lambda x, z, scale: jnp.exp(-abs(x - z.T) / scale), scale=1.0)).fit(*wave())
     with pytest.raises((TypeError, ValueError), match="code of its own"):
         model.save(tmp_path / "own.natgrad")
+
+
+def test_intervals_of_the_function_have_no_noise(rng):
+    """They hold the function, are narrower than those of observations, and agree with draws of the function."""
+    x = np.linspace(0, 6, 200)[:, None]
+    y = 100 + 10 * np.sin(x[:, 0]) + rng.normal(0, 2.0, 200)
+    model = ng.SparseGPRegressor(n_inducing=12, max_steps=300, tol=0.0).fit(x, y)
+    mean, sd = model.predict(x, return_std=True, what="f")
+    np.testing.assert_allclose(mean, model.predict(x))
+    np.testing.assert_allclose(model.predict(x, return_std=True)[1] ** 2, sd**2 + model.noise_variance_, rtol=1e-6)
+    low, high = model.interval(x, 0.9, what="f")
+    np.testing.assert_allclose((high - low) / 2, 1.6448536 * sd, rtol=1e-6)
+    assert np.mean((low < 100 + 10 * np.sin(x[:, 0])) & (100 + 10 * np.sin(x[:, 0]) < high)) > 0.7
+    draws = model.sample(x, 2000, what="f", seed=0)
+    np.testing.assert_allclose(draws.std(0), sd, rtol=0.1)
+    for call in (model.predict, model.interval, model.sample):
+        with pytest.raises(ValueError, match='what must be "f" or "y"'):
+            call(x, what="g")
+    counts = ng.SparseGPRegressor(n_inducing=8, likelihood="poisson", max_steps=50, tol=0.0).fit(x, rng.poisson(5, 200))
+    low, high = counts.interval(x, what="f")
+    assert np.mean((low < np.log(5)) & (np.log(5) < high)) > 0.5  # f is the log rate

@@ -8,6 +8,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import natgrad as ng
+from natgrad.data.sequences import Sequences
+from natgrad.models.hmm.start import rows_at
 
 
 def generated(rng, n_times=1500, n_states=3, stay=0.9, spread=3.0):
@@ -357,3 +359,22 @@ def test_settings_are_those_of_the_call():
     assert model.get_params()["sticky"] == 3.0
     assert clone(model).get_params() == model.get_params()
     assert "covariance='diag'" in repr(model)
+
+
+@pytest.mark.parametrize("kind", [ng.GaussianHMM, ng.PoissonHMM])
+def test_arrays_of_one_dimension_are_rows_or_sequences_and_are_not_guessed(kind, rng):
+    """Sequences of one column and of equal lengths were read as the rows of a single one."""
+    flat = [rng.poisson(3.0, 12) for _ in range(3)]
+    with pytest.raises(ValueError, match=r"X is a list of 3 arrays of one dimension.*\[x\[:, None\] for x in X\]"):
+        kind(2).fit(flat)
+    assert kind(1, max_passes=1).fit([x[:, None] for x in flat]).n_times_seen_ == 36
+    assert kind(1, max_passes=1).fit(np.stack(flat)).n_times_seen_ == 3
+
+
+def test_categories_of_one_sequence_say_nothing_of_the_next():
+    """Windows around a time ended with the data alone, so that the order of sequences changed where a fit began."""
+    codes = np.array([0, 0, 1, 1, 1, 2])
+    values, order = np.zeros((0, 1)), np.array([2, 3, 4, 5, 0, 1])
+    one = rows_at(Sequences(codes, values, np.array([0, 2, 6])))
+    other = rows_at(Sequences(codes[order], values, np.array([0, 4, 6])))
+    np.testing.assert_allclose(one[order], other, rtol=0, atol=1e-13)

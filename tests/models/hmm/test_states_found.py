@@ -84,6 +84,48 @@ def test_a_truncated_model_has_the_bound_of_the_whole() -> None:
     assert components.held(merged).sum() == pytest.approx(180.0, abs=1e-6)
 
 
+@pytest.mark.parametrize("n_moves", [20, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_statistics_after_random_moves_are_those_of_the_sequences(n_moves: int) -> None:
+    """Memoised in three batches: all states together hold every first time, every transition and every row once."""
+    from natgrad.inference.steppers.group_memory import KEY
+    from natgrad.inference.steppers.groups import GroupStepper
+    from natgrad.models.hmm.components import HMMComponents
+    from natgrad.models.hmm.problem import SequenceProblem
+    from natgrad.models.hmm.start import start_of_one
+
+    model, x = ng.GaussianHMM("auto", max_states=5), data("gaussian")[:120]
+    model.n_features_in_ = 2
+    priors = model._model(x)
+    problem = SequenceProblem(model._sequences(x, [20] * 6, None, priors.emission), priors, truncated=True)
+    parts, state = HMMComponents(problem), start_of_one(problem)
+    whole = {name: [np.asarray(p).sum(a) for p, a in zip(told, parts.axes[name], strict=True)]
+             for name, told in parts.told(state).items()}  # fmt: skip
+    assert whole["initial"][0] == pytest.approx(6.0)
+    assert whole["transition"][0] == pytest.approx(114.0)
+    stepper = GroupStepper(problem, 2, 0.0, 1, remember=True)
+    rng, kinds = np.random.default_rng(0), set()
+    for number in range(n_moves):
+        active = np.flatnonzero(parts.active(state))
+        kind = int(rng.integers(3)) if 1 < len(active) < 5 else 0 if len(active) < 5 else 1
+        k = int(rng.choice(active))
+        if kind == 0:
+            birth = parts.split(state, k, np.flatnonzero(~parts.active(state)).tolist()[:1], number, 0)
+            state = state if birth is None else birth.state
+        else:
+            other = int(rng.choice(active[active != k]))
+            state = parts.merge(state, k, other) if kind == 1 else parts.delete(state, k)
+        kinds.add(kind)
+        for _ in range(2 * stepper.n_batches):
+            state = stepper.step(state, 0)[0]
+        kept = state.memory[KEY]
+        for name, told in parts.told(state).items():
+            for i, (part, axes, wanted) in enumerate(zip(told, parts.axes[name], whole[name], strict=True)):
+                scale = 1e-10 * max(1.0, float(np.abs(wanted).max()))
+                assert np.abs(np.asarray(part).sum(axes) - wanted).max() <= scale
+                assert np.abs(part - sum(np.asarray(b.messages[name][i]) for b in kept.batches)).max() <= scale
+    assert kinds == {0, 1, 2}
+
+
 def test_keep_is_never_worse() -> None:
     x = data("gaussian")
     poor, kept = ng.GaussianHMM(3, n_init=1, seed=2).fit(x), ng.GaussianHMM(3, n_init=1, seed=2).fit(x, moves="keep")

@@ -22,6 +22,7 @@ def test_newton_finds_the_maximum_that_a_general_optimiser_finds(seed, size, sta
     wanted = scipy.optimize.minimize(
         lambda log: -log_prior(np.exp(log), sums, 200),
         np.zeros(size),
+        jac=lambda log: -np.exp(log) * (200 * (sp.digamma(np.exp(log).sum()) - sp.digamma(np.exp(log))) + sums),
         method="L-BFGS-B",
         bounds=[tuple(np.log(RANGE))] * size,
         options={"ftol": 1e-15, "gtol": 1e-9, "maxiter": 2000},

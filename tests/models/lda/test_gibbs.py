@@ -178,7 +178,7 @@ def test_a_finished_model_goes_on_with_more_passes_and_with_a_stream():
     X = drawn().counts
     model = ng.LDA(5, seed=0, topic_prior=0.1, finish="gibbs", finish_sweeps=10, max_passes=3, learn_priors=True).fit(X)
     steps = model.n_steps_
-    model.continue_(X, max_passes=2)
+    model.continue_fit(X, max_passes=2)
     assert model.n_steps_ > steps
     assert aligned(drawn().topics, model.topics_).distance.max() < 0.1
     model.partial_fit(X[:100], n_documents=400)

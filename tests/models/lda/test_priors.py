@@ -105,9 +105,9 @@ def test_priors_do_not_run_away_on_hostile_data(name, options):
 
 @pytest.mark.parametrize("options", [{}, {"method": ng.SVI({"doc": 50}), "step": ng.RobbinsMonro(4.0, 0.7)}], ids=str)
 def test_continued_equals_uninterrupted_with_learned_priors(options):
-    X = draw_documents(300, 60, 5, 60, seed=1).counts
-    whole = ng.LDA(5, learn_priors=True, max_passes=8, tol=0, batch_size=50, **options).fit(X)
-    half = ng.LDA(5, learn_priors=True, max_passes=4, tol=0, batch_size=50, **options).fit(X).continue_(X)
+    X = draw_documents(150, 60, 5, 60, seed=1).counts
+    whole = ng.LDA(5, learn_priors=True, max_passes=6, tol=0, batch_size=25, **options).fit(X)
+    half = ng.LDA(5, learn_priors=True, max_passes=3, tol=0, batch_size=25, **options).fit(X).continue_fit(X)
     np.testing.assert_array_equal(whole.components_, half.components_)
     np.testing.assert_array_equal(whole.doc_prior_, half.doc_prior_)
     assert whole.topic_prior_ == half.topic_prior_

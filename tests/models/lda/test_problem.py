@@ -14,7 +14,7 @@ from natgrad.data.corpus import as_corpus
 from natgrad.inference.engine import Limits, Phase, run
 from natgrad.inference.steppers.group_memory import KEY, rows_of
 from natgrad.inference.steppers.groups import GroupStepper
-from natgrad.models.lda.afresh import better_rows
+from natgrad.models.lda.afresh import FAR, better_rows, far_ahead, flipped
 from natgrad.models.lda.problem import LDAProblem, Local
 
 N_TOPICS, ALPHA, BETA = 4, 0.4, 0.1
@@ -250,3 +250,30 @@ def test_documents_that_would_rather_begin_anew_do_so_before_a_run_has_converged
     assert gained <= fitted.tol * COUNTS.sum()
     monkeypatch.setattr(LDAProblem, "probes", ())
     assert ng.LDA(5, **settings).fit(COUNTS).elbo_ < fitted.elbo_ - 100.0
+
+
+def test_topics_are_given_up_and_taken_up_one_by_one():
+    alpha = np.array([0.5, 0.1, 0.2])
+    gamma = np.array([[9.5, 0.1, 6.2], [0.5, 4.1, 0.2]])
+    first, second, third = flipped(gamma, alpha)
+    np.testing.assert_allclose(first, [[0.5, 0.1, 6.2], [0.5, 0.1, 0.2]])
+    np.testing.assert_allclose(second, [[9.5, 0.1, 0.2], [0.5 + 4 / 3, 4.1, 0.2]])
+    np.testing.assert_allclose(third, [[9.5, 0.1 + 15 / 3, 6.2], [0.5, 4.1, 0.2 + 4 / 3]])
+
+
+def test_where_the_topics_drift_to():
+    """Many passes like the next one, no word less than nothing; what documents tell is told of the topics there."""
+    fitted = ng.LDA(3, dtype="float64", max_passes=3, tol=0.0, verbose=False).fit(COUNTS)
+    problem, state = fitted._fitted, fitted._state
+    found = far_ahead(problem, state, (), 0)
+    messages = [
+        problem.solve(state, groups, rows, *problem.local_limits) for groups, rows in rows_of(problem, state, 0)
+    ]
+    later = problem.topic_prior + sum(said.messages["phi"][0] for said in messages)
+    now = state.lam["phi"][0] + 1.0
+    np.testing.assert_allclose(
+        found.lam["phi"][0] + 1.0, np.maximum(later + FAR * (later - now), problem.topic_prior), rtol=1e-9
+    )
+    told = sum(kept.messages["phi"][0] for kept in found.memory[KEY].batches)
+    np.testing.assert_allclose(found.memory[KEY].messages["phi"][0], told, rtol=1e-9, atol=1e-9)
+    assert told.sum() == pytest.approx(COUNTS.sum())

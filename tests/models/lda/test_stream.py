@@ -32,6 +32,7 @@ def drawn():
     return draw_documents(3000, 50, 5, 100, seed=3, doc_prior=0.1, topic_prior=0.1)
 
 
+@pytest.mark.slow
 def test_topics_of_a_stream_are_recovered(drawn):
     chunks = np.array_split(drawn.counts, 10)
     models = [ng.LDA(5, topic_prior=0.1, seed=s, max_passes=4, batch_size=100).fit(Again(chunks)) for s in range(6)]

@@ -1,6 +1,7 @@
 """`n_topics="auto"`: topics are born, merged and deleted on the exact bound, with a learned prior of their shares."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -8,15 +9,21 @@ import pytest
 
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
+from natgrad.inference.auto import choose
+from natgrad.inference.problem import State
+from natgrad.inference.step_sizes import Constant
+from natgrad.inference.steppers.group_memory import KEY
+from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.models.lda.components import TopicComponents
+from natgrad.models.lda.parts import Local
 from natgrad.models.lda.problem import LDAProblem
 
 
-def counts(n_documents: int = 60) -> npt.NDArray[np.int64]:
-    """Three topics of four words each; a document has one or two of them."""
+def counts(n_documents: int = 60, k: int = 3) -> npt.NDArray[np.int64]:
+    """Topics of four words each; a document has one or two of them."""
     rng = np.random.default_rng(0)
-    topics = np.kron(np.eye(3), np.full((1, 4), 0.25))
-    shares = rng.dirichlet(np.full(3, 0.2), n_documents)
+    topics = np.kron(np.eye(k), np.full((1, 4), 0.25))
+    shares = rng.dirichlet(np.full(k, 0.2), n_documents)
     return np.array([rng.multinomial(25, share @ topics) for share in shares])
 
 
@@ -86,6 +93,115 @@ def test_empty_topics_change_nothing() -> None:
     topics = np.random.default_rng(1).gamma(1.0, 10.0, (3, corpus.n_words)) + 0.05
     more = np.vstack([topics, np.full((4, corpus.n_words), 0.05)])
     assert wide.bound(wide.at(more)) == pytest.approx(narrow.bound(narrow.at(topics)), rel=1e-10)
+
+
+def test_words_that_are_all_as_frequent_are_a_topic() -> None:
+    """The counts of one topic for all words are all equal, which its prior is, too."""
+    model = ng.LDA("auto", max_topics=4, max_passes=30).fit(np.kron(np.eye(3, dtype=int), np.full((10, 4), 6)))
+    assert model.n_topics_ == 3
+    assert ng.LDA("auto", max_topics=4, max_passes=30).fit(np.full((8, 5), 3)).n_topics_ == 1
+
+
+def learned(k: int, room: int = 0) -> tuple[LDAProblem, State]:
+    """Some passes in which both priors are learned, from topics of which ``room`` more are empty."""
+    corpus = as_corpus(counts())
+    problem = LDAProblem(corpus, np.full(k + room, 0.1), 0.5, learn=frozenset({"doc", "topic"}), truncated=room > 0)
+    topics = np.kron(np.eye(k), np.full((1, 4), 50.0)) + 0.5
+    state = problem.at(np.vstack([topics, np.full((room, corpus.n_words), 0.5)]))
+    stepper, _ = choose(problem, ng.VB(), Constant(1.0), ("phi",))
+    for _ in range(30):
+        state = stepper.step(state, 0)[0]
+    return problem, state
+
+
+def test_empty_topics_follow_a_learned_prior_and_change_nothing() -> None:
+    (narrow, few), (wide, many) = learned(3), learned(3, room=4)
+    assert few.hyper["topic_prior"] < 0.4
+    assert many.hyper["topic_prior"] == pytest.approx(few.hyper["topic_prior"], rel=1e-4)
+    assert wide.bound(many) == pytest.approx(narrow.bound(few), rel=1e-6)
+    # Empty topics are at the prior that was learned, bit by bit; what the others were told are the words of the corpus.
+    assert (np.asarray(many.lam["phi"][0])[3:] == many.hyper["topic_prior"] - 1.0).all()
+    assert wide.places(many).tolist() == [0, 1, 2]
+    assert TopicComponents(wide).held(many).sum() == pytest.approx(as_corpus(counts()).n_tokens, rel=1e-6)
+
+
+def test_both_priors_are_learned_unless_only_one_is_asked_for(fitted: ng.LDA) -> None:
+    assert fitted.topic_prior_ <= 0.05
+    asked = ng.LDA("auto", max_topics=6, max_passes=100, learn_priors="doc").fit(counts())
+    assert asked.topic_prior_ == 0.05
+    assert asked.n_topics_ == 3
+    assert len(set(fitted.doc_prior_.tolist())) == 3
+    sparse = ng.LDA("auto", max_topics=6, max_passes=100, topic_prior=0.9).fit(counts())
+    assert sparse.topic_prior_ < 0.5
+
+
+def test_several_births_at_once() -> None:
+    corpus = as_corpus(counts(k=6))
+    problem = LDAProblem(corpus, np.full(6, 0.1), 0.05, learn=frozenset({"doc", "topic"}), truncated=True)
+    words = np.bincount(corpus.words, corpus.counts, corpus.n_words)
+    two = np.kron(np.eye(2), np.ones((1, 12))) * words  # each has the words of three topics
+    parts, state = TopicComponents(problem), problem.at(np.vstack([two, np.zeros((4, 24))]) + 0.05)
+    births = {k: parts.split(state, k, [place], 0, 0) for k, place in ((0, 2), (1, 5))}
+    assert all(births.values())
+    both = parts.together(state, births)  # type: ignore[arg-type]
+    assert parts.active(both).tolist() == [True, True, True, False, False, True]
+    back = parts.merge(parts.merge(both, 0, 2), 1, 5)
+    assert back.lam["phi"][0] == pytest.approx(state.lam["phi"][0], rel=1e-10, abs=1e-10)
+    # Parts of a share have its concentration together.
+    assert both.hyper["doc_prior"][[0, 2]].sum() == pytest.approx(0.1)
+    assert back.hyper["doc_prior"][:2] == pytest.approx(0.1)
+
+
+def test_topics_begun_anew_are_tried_once_each_and_raise_the_bound(fitted: ng.LDA) -> None:
+    tried = [move.components for move in fitted.trace_.moves if move.kind == "anew"]
+    assert tried
+    assert len(set(tried)) == len(tried)
+    problem = LDAProblem(as_corpus(counts()), np.full(12, 0.1), 0.05, learn=frozenset({"doc", "topic"}), truncated=True)
+    parts, state = TopicComponents(problem), problem.start(0)
+    found = parts.anew(state, 8, 0)
+    assert found is not None
+    assert parts.active(found).sum() <= 8
+    assert parts.held(found).sum() == pytest.approx(as_corpus(counts()).n_tokens, rel=1e-6)
+    assert (found.lam["phi"][0][8:] == found.hyper["topic_prior"] - 1.0).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_keep_ends_no_lower_than_the_fit_alone(seed: int) -> None:
+    options: dict[str, Any] = {"seed": seed, "learn_priors": "doc", "max_passes": 100}
+    alone, kept = ng.LDA(3, **options).fit(counts()), ng.LDA(3, **options).fit(counts(), moves="keep")
+    assert kept.elbo_ >= alone.elbo_ - 1e-4 * abs(alone.elbo_)
+    assert kept.n_topics_ == 3
+
+
+@pytest.mark.parametrize("n_moves", [20, pytest.param(1_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_batches", [1, 3])
+def test_statistics_after_random_moves_are_those_of_the_documents(n_moves: int, n_batches: int) -> None:
+    corpus = as_corpus(counts(30))
+    problem = LDAProblem(
+        corpus, np.full(6, 0.1), 0.05, Local(dtype=np.float64), learn=frozenset({"doc", "topic"}), truncated=True
+    )
+    parts, state = TopicComponents(problem), problem.start(0)
+    stepper = GroupStepper(problem, 30 // n_batches, 0.0, 5, remember=True)
+    words = np.bincount(corpus.words, corpus.counts, corpus.n_words)
+    rng, kinds = np.random.default_rng(0), set()
+    for number in range(n_moves):
+        active = np.flatnonzero(parts.active(state))
+        kind = int(rng.integers(3)) if 1 < len(active) < 6 else 0 if len(active) < 6 else 1
+        k = int(rng.choice(active))
+        if kind == 0:
+            birth = parts.split(state, k, np.flatnonzero(~parts.active(state)).tolist()[:1], number, 0)
+            state = state if birth is None else birth.state
+        else:
+            other = int(rng.choice(active[active != k]))
+            state = parts.merge(state, k, other) if kind == 1 else parts.delete(state, k)
+        kinds.add(kind)
+        for _ in range(2 * stepper.n_batches):
+            state = stepper.step(state, 0)[0]
+        told, kept = parts.told(state)["phi"][0], state.memory[KEY]
+        assert told.sum(0) == pytest.approx(words, rel=1e-10, abs=1e-10)
+        said = sum(np.asarray(batch.messages["phi"][0]) for batch in kept.batches) if n_batches > 1 else told
+        assert np.abs(told - said).max() <= 1e-10 * words.max()
+    assert kinds == {0, 1, 2}
 
 
 def test_what_cannot_be_is_refused() -> None:

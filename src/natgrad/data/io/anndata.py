@@ -15,6 +15,7 @@ import scipy
 
 from natgrad.data.corpus import Corpus, as_corpus
 from natgrad.data.io.file_errors import as_file_error
+from natgrad.data.origin import identities, reopened
 from natgrad.data.stream import RowSource
 
 __all__ = ["H5adSource"]
@@ -39,7 +40,8 @@ class H5adSource(RowSource):
     def __init__(
         self, path: str | Path, *, layer: str | None = None, size: int | None = None, shuffle: int | None = None
     ) -> None:
-        self.path = Path(path)
+        self.path, self.layer = Path(path), layer
+        self.files = (self.path,)
         with as_file_error(self.path, *STRANGE), self._opened() as file:
             for part in ("X", "var"):
                 if part not in file:
@@ -66,6 +68,9 @@ class H5adSource(RowSource):
         if len(self.names) != self.n_words:
             raise ValueError(f"{self.path}: {self.place} has {self.n_words} genes and var names {len(self.names)}")
         super().__init__(n_cells, size, shuffle)
+
+    def __reduce__(self) -> Any:
+        return reopened, (_opened, identities(self.files), (self.path.absolute(), self.layer, self.size, self.shuffle))
 
     def _texts(self, column: Any, place: str) -> npt.NDArray[Any]:
         """A column of texts: a plain one, or one beside a mask of what is missing, as anndata 0.13 writes it with pandas 3."""
@@ -112,3 +117,7 @@ class H5adSource(RowSource):
             return h5py.File(self.path, "r")
         except OSError as error:
             raise ValueError(f"{self.path}: cannot be read as .h5ad: {error}") from None
+
+
+def _opened(path: Path, layer: str | None, size: int, shuffle: int | None) -> H5adSource:
+    return H5adSource(path, layer=layer, size=size, shuffle=shuffle)

@@ -171,7 +171,9 @@ def _from_table(path: Path, column: str | None, encoding: str | None) -> Documen
     if column is None:
         present = column_names(path, encoding=encoding)
         if len(present) > 1:
-            raise ValueError(f"{path}: which column has the texts? It has {', '.join(map(repr, present))}; name one")
+            raise ValueError(
+                f"{path}: which column has the texts? It has {', '.join(map(repr, present))}; name one with column="
+            )
         column = present[0]
     values = read_table(path, [column], encoding=encoding)[column]
     if not values:

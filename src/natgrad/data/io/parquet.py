@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from natgrad.data.io.columns import choose_columns, refuse_duplicates
 from natgrad.data.io.file_errors import as_file_error
+from natgrad.data.origin import identities, reopened
 from natgrad.data.stream import SIZE, RowSource
 
 __all__ = ["ParquetSource", "ParquetTable"]
@@ -35,6 +36,7 @@ class ParquetTable:
     ----------
     names : of the columns
     n_rows : int
+    files : those that it reads
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -58,10 +60,14 @@ class ParquetTable:
             raise ValueError(
                 f"{self.path}: cannot be read as {kind} ({error}); the file is damaged or cut off: write it anew"
             ) from None
+        self.files = tuple(map(Path, self._data.files))
         self.names: list[str] = list(self._data.schema.names)
         if not self.names:
             raise ValueError(f"{self.path}: there are no columns in it; expected Parquet or Arrow files")
         refuse_duplicates(self.path, self.names)
+
+    def __reduce__(self) -> Any:
+        return reopened, (ParquetTable, identities(self.files), (self.path.absolute(),))
 
     def choose(self, columns: Sequence[str] | None) -> list[str]:
         """The names of some columns, or of all; one that is not there is an error."""
@@ -71,8 +77,12 @@ class ParquetTable:
         """Arrow's type of a column."""
         return self._data.schema.field(name).type
 
-    def batches(self, columns: list[str], size: int = SIZE) -> Iterator[Any]:
-        """Columns of at most ``size`` rows at a time, as Arrow has them; a batch never spans two row groups."""
+    def batches(self, columns: list[str], size: int = SIZE, rows: range | None = None) -> Iterator[Any]:
+        """Columns of at most ``size`` rows at a time, as Arrow has them; a batch never spans two row groups.
+
+        ``rows`` are those that are wanted, all by default: row groups without any of them are not read.
+        """
+        before = 0
         for fragment in self._data.get_fragments():
             # Arrow would fill a column that another file of the folder lacks with nothing.
             choose_columns(fragment.path, fragment.physical_schema.names, columns)
@@ -80,12 +90,29 @@ class ParquetTable:
             groups = fragment.split_by_row_group() if hasattr(fragment, "split_by_row_group") else [fragment]
             for number, group in enumerate(groups):
                 with as_file_error(f"{fragment.path}, row group {number}"):
-                    parts = group.to_batches(schema=self._data.schema, columns=columns, batch_size=size)
-                    yield from (part for part in parts if part.num_rows)
+                    if rows is None:
+                        parts = group.to_batches(schema=self._data.schema, columns=columns, batch_size=size)
+                        yield from (part for part in parts if part.num_rows)
+                        continue
+                    # Of a row group, Arrow would count the rows of its file.
+                    own = getattr(group, "row_groups", None)
+                    n_rows = group.count_rows() if own is None else sum(part.num_rows for part in own)
+                    if before < rows.stop and rows.start < before + n_rows:
+                        yield from self._some(group, columns, size, range(rows.start - before, rows.stop - before))
+                    before += n_rows
 
-    def arrays(self, columns: list[str], size: int = SIZE) -> Iterator[list[Array]]:
+    def _some(self, group: Any, columns: list[str], size: int, rows: range) -> Iterator[Any]:
+        """The batches of a row group with some of its rows, cut to these."""
+        first = 0
+        for part in group.to_batches(schema=self._data.schema, columns=columns, batch_size=size):
+            begin, end = max(rows.start - first, 0), min(rows.stop - first, part.num_rows)
+            if begin < end:
+                yield part.slice(begin, end - begin)
+            first += part.num_rows
+
+    def arrays(self, columns: list[str], size: int = SIZE, rows: range | None = None) -> Iterator[list[Array]]:
         """The same as arrays, one for each column."""
-        return (as_arrays(batch, columns) for batch in self.batches(columns, size))
+        return (as_arrays(batch, columns) for batch in self.batches(columns, size, rows))
 
     def take(self, rows: Any, columns: list[str]) -> list[Array]:
         """Columns of some rows, in the order given."""
@@ -127,6 +154,7 @@ class ParquetSource(RowSource):
                 raise TypeError(
                     f"{self._table.path}: column {name!r} is {found}, not numbers: choose others with columns="
                 )
+        self.files = self._table.files
         super().__init__(self._table.n_rows, size, shuffle)
 
     def take(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from natgrad.data.alleles import genotypes
 from natgrad.data.corpus import Corpus
 from natgrad.data.io.text import open_text
+from natgrad.data.origin import identities, reopened
 from natgrad.data.stream import RowSource
 
 __all__ = ["BedSource"]
@@ -43,6 +44,7 @@ class BedSource(RowSource):
 
     def __init__(self, path: str | Path, *, size: int | None = None, shuffle: int | None = None) -> None:
         self.path = Path(path)
+        self.files = (self.path, *(self.path.with_suffix(end) for end in (".bim", ".fam")))
         self.names = loci = self._loci()
         super().__init__(len(self._fields(".fam")), size, shuffle)
         with self.path.open("rb") as file:
@@ -61,6 +63,9 @@ class BedSource(RowSource):
                 f"{self.path}: {there:,} bytes, but {self.n_total:,} individuals (.fam) and {len(loci):,} loci (.bim) take "
                 f"{wanted:,}: the file is cut off, or the three do not belong together"
             )
+
+    def __reduce__(self) -> Any:
+        return reopened, (_opened, identities(self.files), (self.path.absolute(), self.size, self.shuffle))
 
     def take(self, rows: Ints) -> Corpus:
         """Some individuals."""
@@ -108,3 +113,7 @@ class BedSource(RowSource):
         if not found:
             raise ValueError(f"{path}: there are no lines in it; expected 6 fields ({FIELDS[suffix]})")
         return found
+
+
+def _opened(path: Path, size: int, shuffle: int | None) -> BedSource:
+    return BedSource(path, size=size, shuffle=shuffle)

@@ -27,11 +27,13 @@ from natgrad.data.io.file_errors import chunks_with_file_errors, raises_file_err
 from natgrad.data.io.parquet import ParquetTable, as_arrays
 from natgrad.data.io.tables import is_parquet, records, separator_in
 from natgrad.data.io.text import number_in, open_text
+from natgrad.data.mapped import check_file
+from natgrad.data.origin import Origin, origin_of
 from natgrad.data.rating_columns import looks_like_header, rating_columns
-from natgrad.data.ratings import Ratings, first_repeated
+from natgrad.data.ratings import Ratings, RatingsRows, first_repeated, sorted_run
 from natgrad.data.stream import prefetch
 
-__all__ = ["RatingsSource", "read_ratings"]
+__all__ = ["RatingsReader", "RatingsSource", "read_ratings", "read_run"]
 
 Array = npt.NDArray[Any]
 FIELDS = ("user", "item", "rating")
@@ -81,11 +83,50 @@ def read_ratings(
     ['ann', 'bob']
     """
     where = Path(path)
+    reader = RatingsReader(where.absolute(), (user, item, value), encoding)
     try:
-        pieces = list(_pieces(where, (user, item, value), encoding, PIECE))
+        pieces = list(reader.pieces(PIECE))
     except OSError as error:
         raise ValueError(f"{where}: cannot be read ({error.strerror or error})") from None
-    return _ratings(where, _joined(where, pieces))
+    found = _ratings(where, _joined(where, pieces))
+    found.origin = origin_of(reader, range(len(found)))
+    return found
+
+
+class RatingsReader(NamedTuple):
+    """A file of ratings, which whoever sees it reads as it was read here."""
+
+    path: Path
+    named: Named = NOBODY
+    encoding: str | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What others may read again: columns, and not text, which takes longer to read than to send."""
+        return (self.path.absolute(),) if self.can_jump or self.path.suffix == ".npz" else ()
+
+    @property
+    def can_jump(self) -> bool:
+        """Whether ratings in the middle are read without those before them."""
+        return is_parquet(self.path)
+
+    def pieces(self, size: int, rows: range | None = None) -> Iterator[_Piece]:
+        """All ratings, or some rows of a file that can jump, about ``size`` at a time."""
+        if self.can_jump:
+            return _parquet_pieces(self.path, self.named, size, rows)
+        if self.path.suffix == ".npz":
+            return _npz_pieces(self.path, self.named)
+        return _text_pieces(self.path, self.named, self.encoding, size)
+
+
+def read_run(origin: Origin, of_users: bool, own_ids: Array, other_ids: Array) -> RatingsRows:
+    """The ratings of some users, or of some items, of a file, sorted; no others are in memory, but for a piece at a time."""
+    for file in origin.files:
+        check_file(file)
+    assert isinstance(origin.rows, range)
+    found = origin.reader.pieces(PIECE, origin.rows)
+    columns = ((p.user, p.item, p.rating) if of_users else (p.item, p.user, p.rating) for p in found)
+    return sorted_run(columns, own_ids, other_ids)
 
 
 @final
@@ -137,7 +178,8 @@ class RatingsSource:
 
     def chunks(self) -> Iterator[Ratings]:
         """Chunks of whole users, as they stand in the file."""
-        pieces = _pieces(self.path, self.columns or NOBODY, self.encoding, self.size)
+        self._reader = RatingsReader(self.path.absolute(), self.columns or NOBODY, self.encoding)
+        pieces = self._reader.pieces(self.size)
         return prefetch(chunks_with_file_errors(self.path, self._whole_users(pieces)))
 
     def _whole_users(self, pieces: Iterator[_Piece]) -> Iterator[Ratings]:
@@ -168,7 +210,10 @@ class RatingsSource:
             raise ValueError(
                 f"{self.path}, chunk {number}: ratings of user {who!r} do not stand together; sort the file by user"
             )
-        return _ratings(self.path, piece)
+        found = _ratings(self.path, piece)
+        if self._reader.can_jump:
+            found.origin = origin_of(self._reader, range(int(piece.place[0]), int(piece.place[-1]) + 1))
+        return found
 
 
 class _Piece(NamedTuple):
@@ -210,13 +255,6 @@ def _ratings(path: Path, piece: _Piece) -> Ratings:
             f"after {unit} {piece.place[earlier]} ({times} such); expected one rating for each pair"
         )
     return ratings
-
-
-def _pieces(path: Path, named: Named, encoding: str | None, size: int) -> Iterator[_Piece]:
-    """All ratings of a file, about ``size`` at a time."""
-    if is_parquet(path):
-        return _parquet_pieces(path, named, size)
-    return _npz_pieces(path, named) if path.suffix == ".npz" else _text_pieces(path, named, encoding, size)
 
 
 # -- text --
@@ -288,10 +326,10 @@ def _layout(path: Path, line: int, names: list[str], named: Named) -> tuple[tupl
 # -- columns and arrays --
 
 
-def _parquet_pieces(path: Path, named: Named, size: int) -> Iterator[_Piece]:
-    table, row = ParquetTable(path), 0
+def _parquet_pieces(path: Path, named: Named, size: int, rows: range | None = None) -> Iterator[_Piece]:
+    table, row = ParquetTable(path), 0 if rows is None else rows.start
     columns = [name for name in rating_columns(table.names, *named, where=f"{path}: ") if name is not None]
-    for batch in table.batches(columns, size):
+    for batch in table.batches(columns, size, rows):
         for name in columns:
             if batch.column(name).null_count:
                 empty = int(np.argmax(batch.column(name).is_null().to_numpy(zero_copy_only=False)))

@@ -131,15 +131,14 @@ class DaskShards:
         client, shard = self.dask.client, self.shards[number]
         workers = sorted(self.dask.workers())
         home = [workers[number % len(workers)]]
-        if isinstance(shard, ShardSpec) and not self._is_seen(shard.files):
+        if isinstance(shard, ShardSpec) and (shard.files is None or not self._is_seen(shard.files)):
             shard = shard.made()
         if isinstance(shard, Broadcast):
             held = client.scatter([shard.data], hash=False, direct=self.dask.direct, workers=workers, broadcast=True)[0]
         elif isinstance(shard, ShardSpec):
             key = f"natgrad-{self.token}-shard-{number}-{next(self._tasks)}"
-            held = client.submit(
-                shard.make, *shard.arguments, key=key, pure=False, workers=home, allow_other_workers=True
-            )
+            parts = [self._shared(p, number) if isinstance(p, BroadcastArgument) else p for p in shard.arguments]
+            held = client.submit(shard.make, *parts, key=key, pure=False, workers=home, allow_other_workers=True)
         else:
             held = client.scatter([shard], hash=False, direct=self.dask.direct, workers=home, timeout=LOOK)[0]
         if not isinstance(shard, Broadcast):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 
-from natgrad.data.mapped import FileIdentity
+from natgrad.data.mapped import FileIdentity, Mapped
 
 __all__ = [
     "Broadcast",
@@ -33,6 +33,7 @@ __all__ = [
     "even_cuts",
     "opened",
     "place_shards",
+    "shard_in_files",
 ]
 
 Call = tuple[int, tuple[Any, ...]]
@@ -41,16 +42,36 @@ Call = tuple[int, tuple[Any, ...]]
 class ShardSpec(NamedTuple):
     """A shard as a description: ``make(*arguments)`` is the data, on whatever machine they are wanted.
 
-    ``files`` are those that it reads. If some worker does not see them as this process does, the data are made here and sent.
+    ``files`` are those that it reads. If some worker does not see them as this process does, the data are made here and sent, and
+    so they are where ``files`` is None: nobody else has what they are made of. ``held`` are the data where they are in memory
+    here already, and never travel with the description.
     """
 
     make: Callable[..., Any]
     arguments: tuple[Any, ...]
-    files: tuple[FileIdentity, ...] = ()
+    files: tuple[FileIdentity, ...] | None = ()
+    held: Any = None
+
+    def __reduce__(self) -> Any:
+        return ShardSpec, (self.make, self.arguments, self.files)
 
     def made(self) -> Any:
         """The data, here."""
-        return self.make(*self.arguments)
+        return self.make(*_plain(self.arguments)) if self.held is None else self.held
+
+
+def shard_in_files(make: Callable[..., Any], *parts: Any) -> Any:
+    """``make(*parts)``; if arrays among these are mapped from files, a recipe that names the bytes instead of sending them."""
+    found = [Mapped.of(part) if isinstance(part, np.ndarray) else None for part in parts]
+    files = tuple(dict.fromkeys(part.file for part in found if part is not None))
+    if not files:
+        return make(*parts)
+    named = tuple(part if where is None else where for part, where in zip(parts, found, strict=True))
+    return ShardSpec(_opened_parts, (make, *named), files, make(*parts))
+
+
+def _opened_parts(make: Callable[..., Any], *parts: Any) -> Any:
+    return make(*(part.opened() if isinstance(part, Mapped) else part for part in parts))
 
 
 class Broadcast(NamedTuple):
@@ -60,7 +81,7 @@ class Broadcast(NamedTuple):
 
 
 class BroadcastArgument(NamedTuple):
-    """An argument that all calls of a step have in common: it travels once to each worker."""
+    """An argument that all calls of a step, or the recipes of all shards, have in common: it travels once to each worker."""
 
     value: Any
 
@@ -168,9 +189,7 @@ class _Here(NamedTuple):
 
     def run(self, function: Callable[..., Any], calls: Iterable[Call]) -> Iterator[Any]:
         for number, arguments in calls:
-            yield function(
-                _made(self.shards[number]), *(a.value if isinstance(a, BroadcastArgument) else a for a in arguments)
-            )
+            yield function(_made(self.shards[number]), *_plain(arguments))
 
 
 @final
@@ -265,6 +284,10 @@ class Dask:
         if self._client is not None and self._client is not self.where:
             self._client.close()
         self._client = None
+
+
+def _plain(arguments: tuple[Any, ...]) -> Iterator[Any]:
+    return (part.value if isinstance(part, BroadcastArgument) else part for part in arguments)
 
 
 def _made(shard: Any) -> Any:

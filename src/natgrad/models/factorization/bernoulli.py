@@ -196,7 +196,7 @@ class LikesProblem(EdgeProblem):
         """For the rest of the bound, where no sweep of theirs brings it along."""
         ratings.sides["u"].errors(owned(state.mu["u"]), owned(state.mu["v"]), np.ones(len(state.mu["v"][0])))
 
-    def shards(self, n_threads: int) -> list[SideRatings]:
+    def shards(self, n_threads: int) -> list[Any]:
         """Users, then items, in runs of rows."""
         return self.inner.shards(n_threads)
 

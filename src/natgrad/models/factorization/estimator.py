@@ -33,10 +33,11 @@ from natgrad.models.factorization.likelihoods import LikelihoodModel, RatingSett
 from natgrad.models.factorization.matching import matched_state
 from natgrad.models.factorization.published import Factors, PublishedFactors, Subject
 from natgrad.models.factorization.recommend import RecommendMixin
+from natgrad.models.factorization.response import RatingUncertainty
 from natgrad.models.factorization.tables import FOLD_STEPS, check_columns, with_users_behind
 from natgrad.models.scikit import not_fitted
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_every, checked_method, checked_step
-from natgrad.renamed import says_new_names
+from natgrad.renamed import OldName, says_new_names
 
 __all__ = ["Factors", "MatrixFactorization", "as_ratings"]
 
@@ -47,7 +48,7 @@ PARTIAL_STEPS = 4
 
 
 @says_new_names
-class MatrixFactorization(RecommendMixin, PublishedFactors, RatingFiles):
+class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, RatingFiles):
     """Bayesian matrix factorisation of ratings, likes and counts, by variational inference.
 
     Parameters
@@ -239,7 +240,7 @@ class MatrixFactorization(RecommendMixin, PublishedFactors, RatingFiles):
         """Fit to more ratings, by a few sweeps over these and all that came before.
 
         New users and items may appear; a pair that comes again has its new rating. Earlier ratings are kept (16 bytes each), so
-        that nothing is forgotten. Precisions of factors stay as they are until `continue_` is called, or `fit`.
+        that nothing is forgotten. Precisions of factors stay as they are until `continue_fit` is called, or `fit`.
         """
         settings = self._settings()
         chunk = as_ratings(X)
@@ -257,8 +258,10 @@ class MatrixFactorization(RecommendMixin, PublishedFactors, RatingFiles):
         self._optimise(self._kind, ratings, state, Trace(list(self.trace_.records)), True, max_steps=PARTIAL_STEPS)
         return self
 
+    continue_ = OldName("continue_fit")
+
     @all_or_nothing
-    def continue_(
+    def continue_fit(
         self, max_steps: int | None = None, *, max_messages: int | None = None, max_seconds: float | None = None
     ) -> MatrixFactorization:
         """Go on from where the last fit ended, on the same ratings; the trace continues.
@@ -348,7 +351,7 @@ class MatrixFactorization(RecommendMixin, PublishedFactors, RatingFiles):
         start = (lambda: kind.start(ratings, seed, float(self.init_scale))) if state is None else state
         with at_most(self.n_jobs):
             result = self._run(
-                phase, start, self._limits(len(ratings), "raise max_steps, or continue_() the fit", **limits), subject,
+                phase, start, self._limits(len(ratings), "raise max_steps, or call continue_fit()", **limits), subject,
                 options=options, trace=trace, table=lambda: run_table(kind, ratings),
                 closing=() if sampler is None else [
                     Phase(sampler.problem, stepper=sampler, until=self.finish_sweeps, optional=True)

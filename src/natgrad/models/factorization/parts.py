@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.ratings import RatingsRows
-from natgrad.inference.executors.threads import BroadcastArgument, Call, PlacedShards, even_cuts
+from natgrad.data.io.ratings import read_run
+from natgrad.data.ratings import Ratings, RatingsRows
+from natgrad.inference.executors.threads import BroadcastArgument, Call, PlacedShards, ShardSpec, even_cuts
 from natgrad.kernels.factorization.gather import unpack
 from natgrad.models.factorization.logistic import Link, likes_as_ratings
 from natgrad.models.factorization.sides import Moved, SideRatings, SweepInputs, aligned, empty_rows, packed, unpacked
 
-__all__ = ["CutRows", "Likes", "PlacedRows", "cut_sides"]
+__all__ = ["CutRows", "Likes", "PlacedRows", "cut_sides", "shards_of"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -136,6 +137,28 @@ def cut_sides(sides: Mapping[str, RatingsRows], n_threads: int) -> dict[str, Cut
         found[name] = CutRows(first, runs, [np.unique(run.other).astype(np.int64) for run in runs], borders)
         first += len(runs)
     return found
+
+
+def shards_of(
+    ratings: Ratings, cuts: Mapping[str, CutRows], make: Mapping[str, Callable[[RatingsRows], Any]]
+) -> list[Any]:
+    """The runs of both sides as ``make`` wants them; of ratings in a file, as whoever sees it reads them."""
+    found: list[Any] = []
+    for name, cut in cuts.items():
+        own, other = (ratings.user_ids, ratings.item_ids)[:: 1 if name == "u" else -1]
+        for run, (a, b) in zip(cut.runs, pairwise(cut.borders), strict=True):
+            held = make[name](run)
+            if ratings.origin is None:
+                found.append(held)
+            else:
+                recipe = make[name], ratings.origin, name == "u", own[a:b], other
+                found.append(ShardSpec(_read, recipe, ratings.origin.files, held))
+    return found
+
+
+def _read(make: Callable[[RatingsRows], Any], *run: Any) -> Any:
+    rows = read_run(*run)
+    return make(rows._replace(place=rows.place[:0]))
 
 
 def _n_parts(n_ratings: int, n_threads: int) -> int:

@@ -27,7 +27,7 @@ from natgrad.inference.problem import Block, BlockInfo, ChildSet, EdgeProblem, S
 from natgrad.kernels.factorization.counts import share_counts
 from natgrad.models.factorization.blending import blended_block, owned
 from natgrad.models.factorization.likelihoods import RatingSettings, extended_state, folded_state
-from natgrad.models.factorization.parts import cut_sides
+from natgrad.models.factorization.parts import cut_sides, shards_of
 from natgrad.models.factorization.predictors import PoissonPredictor, Predictor
 from natgrad.models.factorization.rows import Side, make_side, run_kernel
 from natgrad.models.factorization.sides import OTHER, PLATE, aligned
@@ -190,11 +190,11 @@ class CountsProblem(EdgeProblem):
         some = np.diff(side.start) > 0
         return out, logs + np.where(some, back + totals * tops[name], 0.0)
 
-    def shards(self, n_threads: int) -> list[Side]:
+    def shards(self, n_threads: int) -> list[Any]:
         """Users, then items, in runs of rows with about equally many counts."""
         rows = {"u": self.ratings.sorted_by_user, "v": self.ratings.sorted_by_item}
         self._cuts = cut_sides(rows, n_threads)
-        return [make_side(run) for cut in self._cuts.values() for run in cut.runs]
+        return shards_of(self.ratings, self._cuts, dict.fromkeys(self._cuts, make_side))
 
     def _elsewhere(self, name: str, own: Floats, other: Floats) -> tuple[Floats, Floats]:
         """The sums of every row, where the shards are."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from natgrad.inference.rotation import Rotation
 from natgrad.kernels.factorization import vectors as rating_vectors
 from natgrad.models.factorization.blending import blended_block, owned
 from natgrad.models.factorization.noise import rescaled_noise
-from natgrad.models.factorization.parts import PlacedRows, cut_sides
+from natgrad.models.factorization.parts import PlacedRows, cut_sides, shards_of
 from natgrad.models.factorization.rotation import SideSums, best_turn, moved_rows, without_dead
 from natgrad.models.factorization.sides import OTHER, PLATE, SideRatings
 from natgrad.models.factorization.sweep import MAP, NOISE, PRECISION, SIDE, RatingSweep
@@ -135,14 +135,11 @@ class FullRatingsProblem(EdgeProblem):
         for name, side in self.sides.items():
             side.elsewhere = None if placed is None else PlacedRows(placed, self.cuts[name])
 
-    def shards(self, n_threads: int) -> list[SideRatings]:
+    def shards(self, n_threads: int) -> list[Any]:
         """Users, then items, in runs of rows with about equally many ratings; a step reads all of them."""
         self.cuts = cut_sides({name: side.rows for name, side in self.sides.items()}, n_threads)
-        return [
-            SideRatings(run, self.priors.biases, self.offset, n_all=self.sides[name].n_all)
-            for name, cut in self.cuts.items()
-            for run in cut.runs
-        ]
+        make = partial(SideRatings, biased=self.priors.biases, offset=self.offset)
+        return shards_of(self.ratings, self.cuts, {name: partial(make, n_all=self.sides[name].n_all) for name in OTHER})
 
     def at(self, sides: dict[str, SideRatings], values: Floats, trust: Floats) -> FullRatingsProblem:
         """The same with other values of the ratings, and a noise precision for each of them."""

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.ids import joined_ids
 from natgrad.data.rating_columns import pairs_in
 from natgrad.data.rating_forms import are_ids, are_pairs, as_ratings
-from natgrad.data.ratings import joined_ids
+from natgrad.data.ratings import Ratings
 from natgrad.models.factorization.exploring import ExportMixin
 from natgrad.models.factorization.metrics import ranking_scores
-from natgrad.models.factorization.predictors import StarsPredictor
 from natgrad.models.factorization.tables import check_columns, completed, halves, shape_of, visitor_scores, with_new
 from natgrad.validation import as_numbers, whole_number
 
 if TYPE_CHECKING:
-    from natgrad.data.ratings import Ratings
     from natgrad.inference.engine import Result
     from natgrad.models.factorization.likelihoods import LikelihoodModel
     from natgrad.models.factorization.predictors import Predictor
@@ -29,6 +29,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 # Scores of a batch of users take this many numbers, so that the best are looked for while they are in the cache.
 BATCH_SCORES = 2_000_000
+LOG = logging.getLogger("natgrad")
 METRICS = ("log_likelihood", "rmse", "mae", "ndcg", "precision", "recall", "map")
 
 
@@ -50,56 +51,60 @@ class RecommendMixin(ExportMixin):
 
         def _check_fitted(self) -> None: ...
 
-    def predict(self, users: Any, items: Any = None, return_std: bool = False) -> Any:
+    def predict(
+        self, users: Any, items: Any = None, return_std: bool = False, *, unknown: Literal["prior", "error"] = "prior"
+    ) -> Any:
         """The mean of a new rating for each pair (the probability of a like, the expected count).
 
         Parameters
         ----------
         users, items : ids as they were given to `fit`, of the same length
-            Without ``items``, ``users`` is rows of user and item (an array [rows, 2] of ids, or a table with columns of such
-            names), and who was not fitted is predicted from the prior; or a table [rows, items] with NaN for missing ratings,
-            all of which is predicted, each row, of a known user or a new one, from its own ratings. An array [rows, 2] is
-            such a table if there are two items.
+            Without ``items``, ``users`` is `Ratings`, or rows of user and item (an array [rows, 2] of ids, or a table with
+            columns of such names); or a table [rows, items] with NaN for missing ratings, all of which is predicted, each row,
+            of a known user or a new one, from its own ratings. An array [rows, 2] is such a table if there are two items.
         return_std : bool
             Whether its standard deviation, noise included, comes with it.
-        """
-        self._check_fitted()
-        # Two columns of whole numbers are a table of ratings where there are two items.
-        if items is None and (pairs_in(users) is not None or (self.ratings_.n_items != 2 and are_ids(users))):
-            predictor, rows, columns = self._found(as_ratings(users, np.zeros(len(users)), "keep"))
-            mean, variance = predictor.pairs(rows, columns)
-        elif items is None:
-            mean, variance = completed(self._kind, self.result_.state, self.ratings_.item_ids, users)
-        else:
-            mean, variance = self._predictor.pairs(*self._pairs(users, items))
-        return (mean, np.sqrt(variance)) if return_std else mean
-
-    def interval(self, users: Any, items: Any, mass: float = 0.9) -> tuple[Floats, Floats]:
-        """The ends of the central interval of a new rating with probability ``mass`` (of a like: of its probability)."""
-        self._check_fitted()
-        if not 0 < mass < 1:
-            raise ValueError(f"mass must lie between 0 and 1, got {mass!r}")
-        return self._predictor.interval(*self._pairs(users, items), float(mass))
-
-    def predict_proba(self, users: Any, items: Any) -> Floats:
-        """The probability of each level of an ordinal scale [n, levels], in the order of `levels_`.
-
-        Parameters
-        ----------
-        users, items : ids as they were given to `fit`, of the same length
+        unknown : what becomes of users and items that were not fitted
+            "prior" predicts them from the prior that was learned, and logs how many there are; "error" refuses them.
 
         Examples
         --------
         >>> import natgrad as ng
-        >>> ratings = ng.data.Ratings([0, 0, 1, 1, 2, 2], list("ababab"), [5, 1, 4, 2, 5, 2])
-        >>> model = ng.MatrixFactorization(2, likelihood="ordinal").fit(ratings)
-        >>> model.predict_proba([0], ["a"]).shape == (1, len(model.levels_))
+        >>> ratings = ng.data.Ratings(["ann", "ann", "bob"], ["x", "y", "x"], [5, 3, 4])
+        >>> model = ng.MatrixFactorization(2).fit(ratings)
+        >>> known, new = model.predict(["ann", "zoe"], ["x", "x"], return_std=True)[1]
+        >>> bool(new > known)
         True
         """
         self._check_fitted()
-        if not isinstance(self._predictor, StarsPredictor):
-            raise TypeError('predict_proba needs an ordinal scale, likelihood="ordinal"; `predict` gives means')
-        return self._predictor.probabilities(*self._pairs(users, items))
+        if isinstance(users, Ratings):
+            users, items = users.user_ids[users.users], users.item_ids[users.items]
+        # Two columns of whole numbers are a table of ratings where there are two items.
+        if items is None and (pairs_in(users) is not None or (self.ratings_.n_items != 2 and are_ids(users))):
+            predictor, rows, columns = self._found(as_ratings(users, np.zeros(len(users)), "keep"), unknown)
+            mean, variance = predictor.pairs(rows, columns)
+        elif items is None:
+            mean, variance = completed(self._kind, self.result_.state, self.ratings_.item_ids, users)
+        else:
+            predictor, rows, columns = self._asked(users, items, unknown)
+            mean, variance = predictor.pairs(rows, columns)
+        return (mean, np.sqrt(variance)) if return_std else mean
+
+    def interval(
+        self, users: Any, items: Any, mass: float = 0.9, *, unknown: Literal["prior", "error"] = "prior"
+    ) -> tuple[Floats, Floats]:
+        """The ends of the central interval of a new rating with probability ``mass`` (of a like: of its probability).
+
+        Parameters
+        ----------
+        users, items, unknown : as of `predict`
+        mass : float
+        """
+        self._check_fitted()
+        if not 0 < mass < 1:
+            raise ValueError(f"mass must lie between 0 and 1, got {mass!r}")
+        predictor, rows, columns = self._asked(users, items, unknown)
+        return predictor.interval(rows, columns, float(mass))
 
     def recommend(
         self, users: Any = None, n: int = 10, exclude_seen: bool = True, *, only: Any = None, exclude: Any = None,
@@ -284,8 +289,17 @@ class RecommendMixin(ExportMixin):
             return float(np.mean(each))
         return float(np.sqrt(np.mean(each**2)) if metric == "rmse" else np.mean(np.abs(each)))
 
-    def _found(self, held: Ratings) -> tuple[Predictor, Ints, Ints]:
+    def _asked(self, users: Any, items: Any, unknown: str) -> tuple[Predictor, Ints, Ints]:
+        """Who predicts pairs of ids, and their numbers."""
+        lists = all(hasattr(ids, "__len__") and not isinstance(ids, str) for ids in (users, items))
+        if unknown == "prior" and lists and len(users) == len(items) > 0:
+            return self._found(Ratings(users, items, np.zeros(len(users)), duplicates="keep"), unknown)
+        _check_unknown(unknown)
+        return self._predictor, *self._pairs(users, items)
+
+    def _found(self, held: Ratings, unknown: str = "prior") -> tuple[Predictor, Ints, Ints]:
         """Who predicts, and the numbers of users and items; new ones are behind the known."""
+        _check_unknown(unknown)
         known = self.ratings_
         sides = (known.user_ids, held.user_ids), (known.item_ids, held.item_ids)
         (user_ids, user), (item_ids, item) = (joined_ids(*ids) for ids in sides)
@@ -295,8 +309,10 @@ class RecommendMixin(ExportMixin):
         # Text for numbers, another catalogue, and counts, whose new rows have no prior here: an error with the first such id.
         foreign = (new[0] == held.n_users, new[1] == held.n_items)
         counts = self._kind.saved()["settings"]["likelihood"] == "poisson"
-        if counts or all(foreign) or any(_same_words(*ids) for ids, is_so in zip(sides, foreign, strict=True) if is_so):
+        misspelled = any(_same_words(*ids) for ids, is_so in zip(sides, foreign, strict=True) if is_so)
+        if unknown == "error" or counts or all(foreign) or misspelled:
             self._pairs(held.user_ids[held.users], held.item_ids[held.items])
+        LOG.info("%d users and %d items are not among those fitted: predicted from the prior", *new)
         return with_new(self._kind, self.result_.state, *new), user[held.users], item[held.items]
 
     def _ranking(self, rows: Ints, columns: Ints, k: int) -> dict[str, float]:
@@ -355,6 +371,14 @@ class RecommendMixin(ExportMixin):
         return rows, columns
 
 
+def _check_unknown(unknown: str) -> None:
+    if unknown not in ("prior", "error"):
+        raise ValueError(f'unknown must be "prior" or "error", got {unknown!r}')
+
+
 def _same_words(known: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    """Whether ids are spelled alike though they differ, as 7 and "7"."""
-    return not {str(key) for key in known.tolist()}.isdisjoint(str(key) for key in other.tolist())
+    """Whether ids are spelled alike though they differ, as 7 and "7", or all of them are text for numbers or the reverse."""
+    kinds = [{isinstance(key, str) for key in ids.tolist()} for ids in (known, other)]
+    return kinds[0].isdisjoint(kinds[1]) or not {str(key) for key in known.tolist()}.isdisjoint(
+        map(str, other.tolist())
+    )

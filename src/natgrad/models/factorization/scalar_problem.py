@@ -8,7 +8,7 @@ The same numbers as the network that declares this model, draw by draw (a test d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +21,7 @@ from natgrad.inference.executors.threads import BroadcastArgument
 from natgrad.inference.problem import Block, BlockInfo, ChildSet, EdgeProblem, Sampled, State, SweepResult
 from natgrad.models.factorization.blending import blended_block, owned
 from natgrad.models.factorization.messages import RatingMessages
-from natgrad.models.factorization.parts import cut_sides
+from natgrad.models.factorization.parts import cut_sides, shards_of
 from natgrad.models.factorization.rows import Law, Numbers, Sample, Scalars, Updated, Vectors, move_rows
 from natgrad.models.factorization.sides import OTHER
 from natgrad.random import Stream, generator
@@ -172,7 +172,7 @@ class RatingsProblem(EdgeProblem):
         rows = {"u": self.ratings.sorted_by_user, "v": self.ratings.sorted_by_item}
         self._cuts = cut_sides(rows, n_threads)
         n_all = {name: len(side.values) + len(side.start) for name, side in rows.items()}
-        return [self.law.side(run, n_all[name]) for name, cut in self._cuts.items() for run in cut.runs]
+        return shards_of(self.ratings, self._cuts, {name: partial(self.law.side, n_all=n_all[name]) for name in rows})
 
     def _swept(self, state: State, order: tuple[str, ...], update: Any) -> SweepResult:
         lam = {name: owned(part) for name, part in state.lam.items()}

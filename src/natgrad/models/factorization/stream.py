@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.data.ids import joined_ids
 from natgrad.data.rating_forms import as_ratings
-from natgrad.data.ratings import Ratings, joined_ids
+from natgrad.data.ratings import Ratings
 from natgrad.data.stream import is_rereadable
 from natgrad.inference.engine import Result
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, State
@@ -178,6 +179,7 @@ class _Users:
         chunk, fresh = as_ratings(raw), self.item_ids is None
         self.item_ids, number = joined_ids(chunk.item_ids[:0] if fresh else self.item_ids, chunk.item_ids)
         self.ratings = Ratings.numbered(chunk.users, number[chunk.items], chunk.values, chunk.user_ids, self.item_ids)
+        self.ratings.origin = chunk.origin
         if fresh:
             self.likelihood = Gaussian(self.settings, self.ratings)
         full: FullRatingsProblem = self.likelihood._problem(self.ratings, hold=True)

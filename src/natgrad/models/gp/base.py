@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ from natgrad.inference.problem import State
 from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.base import register
-from natgrad.models.clusters import spread_rows
 from natgrad.models.gp import choosing
 from natgrad.models.gp.files import GPFiles, state_table
 from natgrad.models.gp.likelihoods import Likelihood
@@ -33,13 +32,17 @@ from natgrad.posterior.export import Posterior as Factors
 from natgrad.posterior.export import factors_of
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step, split_options
 from natgrad.random import Stream, generator
+from natgrad.renamed import OldName
 from natgrad.validation import real_number, whole_number
+
+if TYPE_CHECKING:
+    from natgrad.models.gp.response import HyperResponse
 
 __all__ = ["SparseGP"]
 
 Floats = npt.NDArray[np.float64]
-# Inducing inputs are chosen among this many rows for each of them, and at most so many.
-ROWS_PER_INDUCING, MOST_STARTING_ROWS = 20, 20_000
+# Rows that the offset is taken from.
+MOST_STARTING_ROWS = 20_000
 MOST_JOINT_ROWS = 5_000
 # Fitted attributes that a file keeps as they are; the rest follows from the state.
 KEPT = ("n_features_in_", "feature_names_in_", "classes_", "elbo_", "trace_", "stop_", "n_rows_seen_", "_flat")
@@ -57,8 +60,10 @@ class SparseGP(GPFiles):
 
     # -- fitting --
 
+    continue_ = OldName("continue_fit")
+
     @all_or_nothing
-    def continue_(self, X: Any, y: Any = None, max_steps: int | None = None) -> Self:
+    def continue_fit(self, X: Any, y: Any = None, max_steps: int | None = None) -> Self:
         """Go on from where the last fit ended, on the same rows: scales stay, the trace and Adam's memory continue.
 
         Parameters
@@ -118,7 +123,7 @@ class SparseGP(GPFiles):
         callbacks, checkpoint = split_options(options)
         limits = replace(
             self._limits(
-                None, "raise max_steps, or continue_() the fit", max_steps=whole_number(max_steps, "max_steps")
+                None, "raise max_steps, or call continue_fit()", max_steps=whole_number(max_steps, "max_steps")
             ),
             tol=0.0,
         )
@@ -129,8 +134,8 @@ class SparseGP(GPFiles):
             table=lambda: (state_table(problem.kernel), sizes), closing=[Phase(problem, stepper=ExactPass(problem))],
         )  # fmt: skip
         if result.stop.reason is Reason.STEPS and self.tol > 0:
-            words = f"all {limits.max_steps} steps were taken before the bound settled to tol = {self.tol:g}"
-            self.stop_ = Stop(Reason.STEPS, f"{words}: {limits.advice}")
+            words = f"stopped at max_steps = {limits.max_steps} before the bound converged to tol = {self.tol:g}"
+            self.stop_ = Stop(Reason.STEPS, f"{words}: {limits.advice}", ran_out=True)
         self._publish(problem, result.state)
         self.elbo_ = problem.bound(result.state)
         self.n_rows_seen_ = problem.n_groups
@@ -194,7 +199,7 @@ class SparseGP(GPFiles):
             return self._problem(few, kernel, likelihood, n_inducing, offset, None)
 
         def first(kernel: Covariance, wanted: int) -> Settings:
-            return self._first_settings(kernel, _spread_inducing(few, seed, wanted), few, likelihood)
+            return self._first_settings(kernel, choosing.spread_inducing(few, seed, wanted), few, likelihood)
 
         if self.kernel == "auto":
             kernel, settings = choosing.chosen_kernel(
@@ -235,7 +240,7 @@ class SparseGP(GPFiles):
                     f"inducing must be finite numbers [M, {rows.n_columns}], got an array of shape {given.shape}"
                 )
             return rows.x_scaling.apply(given)
-        return _spread_inducing(rows, seed, whole_number(self.n_inducing, "n_inducing"))
+        return choosing.spread_inducing(rows, seed, whole_number(self.n_inducing, "n_inducing"))
 
     def _publish(self, problem: GPProblem, state: State) -> None:
         settings = state.hyper["settings"]
@@ -264,6 +269,50 @@ class SparseGP(GPFiles):
             raise ValueError(f"tol must be ≥ 0, got {self.tol!r}: 0 takes all steps")
         if not 0 <= real_number(self.validation_fraction, "validation_fraction") < 1:
             raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction!r}")
+
+    # -- how sure it is --
+
+    def linear_response(self, X: Any = None, y: Any = None) -> HyperResponse:  # type: ignore[override]
+        """How well the data determine kernel and noise: standard deviations, intervals, correlations of hyper-parameters.
+
+        From the curvature of the bound with q(u) at its best for each of them, for priors that are flat in their logarithms and
+        inducing inputs that stay; some tens of passes over the data. q(u) itself is exact for Gaussian noise: intervals of
+        `predict` and draws of `sample` are those of the posterior at these hyper-parameters.
+
+        Parameters
+        ----------
+        X, y : the data of the fit; by default those that the model holds (not after loading, nor for streams)
+
+        Examples
+        --------
+        >>> import numpy as np, natgrad as ng
+        >>> x = np.random.default_rng(0).uniform(-3, 3, (60, 1))
+        >>> model = ng.SparseGPRegressor(n_inducing=12).fit(x, np.sin(2 * x[:, 0]) + 0.1 * np.cos(40 * x[:, 0]))
+        >>> low, high = model.linear_response()["noise"].interval(0.9)
+        >>> bool(low < model.noise_variance_ < high)
+        True
+        """
+        from natgrad.models.gp.response import hyper_response
+
+        self._check_fitted()
+        if X is None:
+            held = getattr(self, "_data", None)
+            x, outputs = (None, None) if held is None else held.arrays
+            if x is None or outputs is None:
+                raise ValueError(
+                    "linear_response() needs the data of the fit, which this model does not hold: give X, y"
+                )
+            rows = Rows(x, outputs, self._x_scaling, self._y_scaling)
+        else:
+            rows = self._read(X, y, False).scaled_by(self._x_scaling, self._y_scaling)
+        rows, _ = self._held_out(rows)
+        problem = self._problem(rows, self.kernel_, self._own_likelihood(), self._n_inducing, self._offset, None)
+        return hyper_response(problem, self._state, np.asarray(self._y_scaling.sd) ** 2)
+
+    _draws_advice = (
+        "sample(X, n) draws functions from q(u), which is exact for Gaussian noise, and linear_response().sample() "
+        "hyper-parameters"
+    )
 
     # -- files --
 
@@ -345,17 +394,6 @@ class SparseGP(GPFiles):
             v = m + rng.standard_normal((n, len(m))) @ np.linalg.cholesky(s).T
             draws[:, :, out] = v @ a + rng.standard_normal((n, len(x))) @ root.T + p.offset[out]
         return draws
-
-
-def _spread_inducing(rows: Rows, seed: int, wanted: int) -> Floats:
-    """K-means++ among some rows; never two the same."""
-    rng = generator(seed, Stream.START)
-    most = min(len(rows), max(ROWS_PER_INDUCING * wanted, 2_000), MOST_STARTING_ROWS)
-    numbers = np.sort(rng.choice(len(rows), most, replace=False, shuffle=False))
-    candidates = np.unique(rows.take(numbers)[0], axis=0)
-    if len(candidates) <= wanted:
-        return candidates
-    return np.unique(spread_rows(candidates, wanted, rng), axis=0)
 
 
 def _as_held(rows: Rows) -> HeldRows:

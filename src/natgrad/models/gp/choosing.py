@@ -23,13 +23,17 @@ from natgrad.covariance import RBF, Covariance, Linear, Matern12, Matern32, Mate
 from natgrad.data.rows import Rows
 from natgrad.inference.engine import take_steps
 from natgrad.inference.steppers.groups import FOLLOWING, GroupStepper
+from natgrad.models.clusters import spread_rows
 from natgrad.models.gp.likelihoods import Gaussian, Likelihood, StudentT
 from natgrad.models.gp.problem import GPProblem
 from natgrad.models.gp.settings import Settings, compiled
+from natgrad.random import Stream, generator
 
-__all__ = ["MOST_INDUCING", "chosen_kernel", "greedy_inducing", "tried"]
+__all__ = ["MOST_INDUCING", "chosen_kernel", "greedy_inducing", "spread_inducing", "tried"]
 
 Floats = npt.NDArray[np.float64]
+# Inducing inputs are spread among this many rows for each of them, and at most so many.
+ROWS_PER_INDUCING, MOST_STARTING_ROWS = 20, 20_000
 # Rows, inducing inputs and steps of a trial; rows among which inducing inputs are sought.
 ROWS, INDUCING, STEPS, CANDIDATES = 4_000, 64, 200, 4_000
 # Nats a row that may be left to gain, and the most and fewest inducing inputs where their number is chosen.
@@ -120,6 +124,17 @@ def greedy_inducing(
         left[pivot] = 0.0
         chosen.append(pivot)
     return np.ascontiguousarray(x[np.sort(chosen)])
+
+
+def spread_inducing(rows: Rows, seed: int, wanted: int) -> Floats:
+    """K-means++ among some rows; never two the same."""
+    rng = generator(seed, Stream.START)
+    most = min(len(rows), max(ROWS_PER_INDUCING * wanted, 2_000), MOST_STARTING_ROWS)
+    numbers = np.sort(rng.choice(len(rows), most, replace=False, shuffle=False))
+    candidates = np.unique(rows.take(numbers)[0], axis=0)
+    if len(candidates) <= wanted:
+        return candidates
+    return np.unique(spread_rows(candidates, wanted, rng), axis=0)
 
 
 def _noise(likelihood: Likelihood, psi: float) -> float:

@@ -19,7 +19,7 @@ from natgrad.data.rows import Rows, validated
 from natgrad.inference.methods import Method
 from natgrad.inference.step_sizes import Step
 from natgrad.models.gp.base import SparseGP
-from natgrad.models.gp.likelihoods import Bernoulli, Gaussian, Likelihood, StudentT, likelihood_named
+from natgrad.models.gp.likelihoods import Bernoulli, Gaussian, Likelihood, StudentT, is_function, likelihood_named
 from natgrad.models.scikit import ClassifierMixin, RegressorMixin, check_is_fitted
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
 from natgrad.renamed import says_new_names
@@ -42,9 +42,7 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         scale for each column. "auto" takes the one of RBF, Matérns and sums of them with linear functions and functions of
         single columns that has the largest bound after a short fit (a third of ``max_seconds`` at most); `kernel_` says which.
     n_inducing : int or "auto"
-        The number of inducing inputs, M: more are slower and nearer to the exact process. "auto" takes as many, up to 500,
-        as leave less than a hundredth of a nat a row to gain. They start where f is known least, one after the other; so they
-        do with ``kernel="auto"``.
+        Their number, M: more are slower and nearer to the exact process. "auto": as leave 0.01 nats a row to gain, up to 500.
     likelihood : "gaussian", "student_t" or "poisson"
         Poisson has the rate exp(f).
     batch_size : int
@@ -164,21 +162,24 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         self._partial(self._read(X, y, not hasattr(self, "_state")), likelihood, likelihood.standardised, n_total)
         return self
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The mean of new observations [N] or [N, P]; with ``return_std``, also their standard deviation, noise included."""
-        mean, var = self._observed(*self._latent(X))
+    def predict(self, X: Any, return_std: bool = False, *, what: Literal["y", "f"] = "y") -> Any:
+        """The mean of new observations, or of the function ("f"), [N] or [N, P]; ``return_std``: and the standard deviation."""
+        mean, var = self._observed(*self._latent(X), what)
         shaped = self._shaped(mean)
         return (shaped, self._shaped(np.sqrt(var))) if return_std else shaped
 
-    def interval(self, X: Any, mass: float = 0.9) -> tuple[Floats, Floats]:
-        """Ends of the central interval that holds a new observation with probability ``mass``."""
+    def interval(self, X: Any, mass: float = 0.9, *, what: Literal["y", "f"] = "y") -> tuple[Floats, Floats]:
+        """Ends of the central interval of a new observation, or of the function (``what="f"``), with probability ``mass``."""
         if not 0 < real_number(mass, "mass") < 1:
             raise ValueError(f"mass must lie in (0, 1), got {mass!r}")
         mean, var = self._latent(X)
-        ends = []
+        of_f, ends = is_function(what), []
         for level in (0.5 - 0.5 * mass, 0.5 + 0.5 * mass):
             columns = [
-                self._likelihood.quantile(self._psi(p), level, mean[:, p], var[:, p]) for p in range(mean.shape[1])
+                mean[:, p] + sp.ndtri(level) * np.sqrt(var[:, p])
+                if of_f
+                else self._likelihood.quantile(self._psi(p), level, mean[:, p], var[:, p])
+                for p in range(mean.shape[1])
             ]
             ends.append(self._shaped(np.array(columns).T * self._y_scaling.sd + self._y_scaling.mean))
         return ends[0], ends[1]
@@ -187,11 +188,9 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
         """Joint draws of the function, or of observations, at the rows of X: [n, N] or [n, N, P]."""
         rng = np.random.default_rng(self.seed if seed is None else seed)
         draws = self._latent_draws(X, whole_number(n, "n"), rng)
-        if what == "y":
+        if not is_function(what):
             columns = [self._likelihood.sample(self._psi(p), draws[..., p], rng) for p in range(draws.shape[-1])]
             draws = np.stack(columns, axis=-1)
-        elif what != "f":
-            raise ValueError(f'what must be "f" or "y", got {what!r}')
         draws = draws * self._y_scaling.sd + self._y_scaling.mean
         return draws[..., 0] if self._flat else draws
 
@@ -236,10 +235,11 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
     def _psi(self, output: int) -> float:
         return float(np.asarray(self._predictor.settings.psi)[output])
 
-    def _observed(self, mean: Floats, var: Floats) -> tuple[Floats, Floats]:
-        pairs = [self._likelihood.predict(self._psi(p), mean[:, p], var[:, p]) for p in range(mean.shape[1])]
-        scale = self._y_scaling
-        means, variances = (np.array([pair[place] for pair in pairs]).T for place in (0, 1))
+    def _observed(self, mean: Floats, var: Floats, what: str = "y") -> tuple[Floats, Floats]:
+        likelihood, scale, means, variances = self._likelihood, self._y_scaling, mean, var
+        if not is_function(what):
+            pairs = [likelihood.predict(self._psi(p), mean[:, p], var[:, p]) for p in range(mean.shape[1])]
+            means, variances = (np.array([pair[place] for pair in pairs]).T for place in (0, 1))
         return means * scale.sd + scale.mean, variances * scale.sd**2
 
     def _shaped(self, values: Floats) -> Floats:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from natgrad import special as sp
 from natgrad.families._ops import logsumexp
 
-__all__ = ["Bernoulli", "Expected", "Gaussian", "Likelihood", "Poisson", "StudentT", "likelihood_named"]
+__all__ = ["Bernoulli", "Expected", "Gaussian", "Likelihood", "Poisson", "StudentT", "is_function", "likelihood_named"]
 
 Floats = npt.NDArray[np.float64]
 LOG_2PI = float(np.log(2.0 * np.pi))
@@ -302,6 +302,13 @@ class Bernoulli(_Quadrature):
     def sample(self, psi: float, f: Floats, rng: np.random.Generator) -> Floats:
         """±1."""
         return np.where(rng.random(f.shape) < sp.ndtr(f), 1.0, -1.0)
+
+
+def is_function(what: str) -> bool:
+    """Whether what is asked for is the function, "f", and not observations, "y"."""
+    if what not in ("f", "y"):
+        raise ValueError(f'what must be "f" or "y", got {what!r}')
+    return what == "f"
 
 
 def likelihood_named(name: Any, df: float = 4.0) -> Likelihood:

@@ -61,8 +61,8 @@ class AveragedBound:
         # Two in a row: a single one may be still by chance.
         self.still = self.still + 1 if max(abs(now), left) < self.tol else 0
         if self.still >= 2:
-            words = f"the averaged bound changed by {now:.1e} nats a row in {width} steps, and about {left:.1e} are left to gain"
-            return Stop(Reason.TOLERANCE, f"{words}, less than tol = {self.tol:g}")
+            words = f"converged: the averaged bound changed by {now:.1e} nats a row in {width} steps, and about {left:.1e} are"
+            return Stop(Reason.TOLERANCE, f"{words} left to gain, less than tol = {self.tol:g}")
         return self._judged(seen.state)
 
     def _judged(self, state: State) -> Stop | None:
@@ -83,5 +83,5 @@ class AveragedBound:
         self.since += 1
         if self.since < PATIENCE:
             return None
-        words = f"the density of held-out rows has not grown for {PATIENCE * self.window} steps (best {self.best:.4f} a row)"
+        words = f"converged: the held-out density has not grown for {PATIENCE * self.window} steps (best {self.best:.4f} a row)"
         return Stop(Reason.TOLERANCE, words)

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from natgrad.data.io.npy import RowWriter
 from natgrad.data.sequences import Sequences
-from natgrad.inference.moves import Birth, GroupComponents, settled
+from natgrad.inference.group_components import GroupComponents, settled
+from natgrad.inference.moves import Birth
 from natgrad.inference.problem import State
 from natgrad.models.clusters import centres_of, nearest_of, scaled_natural
 from natgrad.models.hmm.emissions import reordered, state_axes
@@ -41,6 +42,7 @@ class HMMComponents(GroupComponents):
     def __init__(self, problem: SequenceProblem) -> None:
         axes = {"initial": ((0,),), "transition": ((0, 1),), "emission": state_axes(problem.model.emission)}
         super().__init__(problem, "state", problem.model.n_states, axes)
+        self._last: tuple[State, tuple[SequenceProblem, Floats, Floats, float]] | None = None
 
     def held(self, state: State) -> Floats:
         """Times in each state: first ones, and those that a transition led to."""
@@ -52,12 +54,10 @@ class HMMComponents(GroupComponents):
         held = float(self.held(state)[k])
         rng = generator(seed, Stream.MOVES, state.t, k, number)
         whole = self.problem
-        part = SequenceProblem(sliced(whole.data, rng), whole.model, n_jobs=whole.n_jobs, truncated=True)
+        part, states, rows, base = self._looked_at(state, rng)
         factor = part.data.n_times / whole.data.n_times
-        here = part.at(scaled_natural(part, state, factor), state.t)
-        states, rows = _marginals(part, here), rows_at(part.data)
         own = np.flatnonzero(states[:, k] > 0.5)
-        base, best = settled(part, here, SWEEPS, LITTLE)[0], None
+        best = None
         # One place, as after a merge: one way, and the other one next time.
         ways = WAYS if len(empty) > 1 else WAYS[1:2] if number % 2 == 0 else WAYS[:1]
         for size, width in ways:
@@ -77,6 +77,21 @@ class HMMComponents(GroupComponents):
         after = whole.at(scaled_natural(part, best[1], 1.0 / factor), state.t)
         gain = (best[0] - base) / factor if best[0] > base else float("nan")
         return Birth(after, gain if best[0] > base - BEHIND else float("-inf"), tuple(best[2][1:]))
+
+    def _looked_at(self, state: State, rng: np.random.Generator) -> tuple[SequenceProblem, Floats, Floats, float]:
+        """A slice of the data, q(x_t) and rows of its times, and its bound without a split.
+
+        The same for all splits of a state where everything is one slice: of the last state, kept.
+        """
+        if self._last is not None and self._last[0] is state:
+            return self._last[1]
+        whole = self.problem
+        data = sliced(whole.data, rng)
+        part = SequenceProblem(data, whole.model, n_jobs=whole.n_jobs, truncated=True)
+        here = part.at(scaled_natural(part, state, data.n_times / whole.data.n_times), state.t)
+        found = part, _marginals(part, here), rows_at(data), settled(part, here, SWEEPS, LITTLE)[0]
+        self._last = (state, found) if data is whole.data else None
+        return found
 
 
 def _marginals(part: SequenceProblem, state: State) -> Floats:

@@ -15,6 +15,7 @@ from natgrad.renamed import says_new_names
 from natgrad.validation import check_counts, real_number, require, whole_number
 
 if TYPE_CHECKING:
+    from natgrad.data.held import HeldSequences
     from natgrad.models.hmm.emissions import Emission, Observed
 
 __all__ = ["BernoulliHMM", "CategoricalHMM", "GaussianHMM", "PoissonHMM"]
@@ -197,13 +198,22 @@ class CategoricalHMM(HiddenMarkov):
             return as_categories(self.categories)
         return categories_in(np.concatenate([flat_labels(p) for p in X]) if is_several(X) else flat_labels(X))
 
+    def _more(self, X: Any, y: Any = None, lengths: Any = None, labels: Any = None) -> HeldSequences:
+        held = super()._more(X, y, lengths, labels)
+        self._refuse_new(held.columns, self._model_.emission)  # by its row here, not among all rows
+        return held
+
     def _observe(self, emission: Any, columns: Array, held_out: bool) -> Observed:
-        if self.categories_ is not None and not held_out and (new := columns[:, 0] >= emission.n_categories).any():
+        if not held_out:
+            self._refuse_new(columns, emission)
+        return emission.observe(columns, unseen=held_out and self.n_categories is None)  # type: ignore[no-any-return]
+
+    def _refuse_new(self, columns: Array, emission: Any) -> None:
+        if self.categories_ is not None and (new := columns[:, 0] >= emission.n_categories).any():
             raise ValueError(
                 f"X[{int(np.argmax(new))}] is a label that is none of the {emission.n_categories} categories of the model: "
                 "nothing can be learned of it. Name all that may occur with categories=[…], and fit anew"
             )
-        return emission.observe(columns, unseen=held_out and self.n_categories is None)  # type: ignore[no-any-return]
 
     def _named_values(self, drawn: Array) -> Array:
         return drawn if self.categories_ is None else self.categories_[drawn]

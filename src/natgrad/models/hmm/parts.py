@@ -11,12 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.mapped import Mapped
-from natgrad.inference.executors.threads import ShardSpec
 from natgrad.kernels.hmm.emissions import LANES
 from natgrad.models.hmm.forward_backward import Counts, Weights, Windows, blocks_of_sequences, count, grown
 
-__all__ = ["Segment", "SubchainBatch", "Subchains", "count_sequences", "count_subchains", "shard_of", "sum_counts"]
+__all__ = ["Segment", "SubchainBatch", "Subchains", "count_sequences", "count_subchains", "sum_counts"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -53,20 +51,6 @@ class Segment(NamedTuple):
         for view in seen:  # as kernels are compiled for
             view.flags.writeable = False
         return sent._replace(codes=seen[0], values=seen[1], labels=seen[2])
-
-
-def shard_of(codes: Array, values: Array, labels: Array, begin: int, end: int) -> Segment | ShardSpec:
-    """A run of the times of a path; where they are mapped from a file, which file and where, for those who read it themselves."""
-    found = [Mapped.of(part) for part in (codes, values)]
-    files = tuple(part.file for part in found if part is not None)
-    pair = ((codes, values)[n][begin:end] if part is None else part.rows(begin, end) for n, part in enumerate(found))
-    shard = (*pair, labels[begin:end])
-    return ShardSpec(read_stretch, shard, files) if files else read_stretch(*shard)
-
-
-def read_stretch(*parts: Array | Mapped) -> Segment:
-    """A run of times, from where they lie."""
-    return Segment(*(part.opened() if isinstance(part, Mapped) else part for part in parts))
 
 
 class SubchainBatch(NamedTuple):

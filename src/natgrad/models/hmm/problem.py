@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from natgrad.data.sequences import Sequences
 from natgrad.families import Dirichlet
-from natgrad.inference.executors.threads import Call, ShardSpec, even_cuts
+from natgrad.inference.executors.threads import Call, ShardSpec, even_cuts, shard_in_files
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, State
 from natgrad.inference.step_sizes import RobbinsMonro, Step
 from natgrad.kernels.hmm.emissions import n_statistics
@@ -35,7 +35,6 @@ from natgrad.models.hmm.parts import (
     Subchains,
     count_sequences,
     count_subchains,
-    shard_of,
     sum_counts,
 )
 from natgrad.models.hmm.priors import stationary
@@ -241,10 +240,7 @@ class SequenceProblem(GroupProblem):
 
     def _cut(self, begins: Ints, ends: Ints) -> list[Segment | ShardSpec]:
         """The times from each of these to each of those; of a file that is mapped, where they lie."""
-        data = self.data
-        return [
-            shard_of(data.codes, data.values, data.labels, int(a), int(b)) for a, b in zip(begins, ends, strict=True)
-        ]
+        return [shard_in_files(Segment, *self._stretch(int(a), int(b))) for a, b in zip(begins, ends, strict=True)]
 
     def _stretch(self, begin: int, end: int) -> Segment:
         return Segment(self.data.codes[begin:end], self.data.values[begin:end], self.data.labels[begin:end])

@@ -97,13 +97,14 @@ def rows_at(part: Sequences) -> Floats:
 
 
 def _nearby(part: Sequences) -> Floats:
-    """Frequencies of categories around each time, and the category itself."""
+    """Frequencies of categories around each time of its own sequence, and the category itself."""
     n_codes = int(part.codes.max()) + 1
     here = np.zeros((part.n_times, n_codes))
     here[np.arange(part.n_times), part.codes] = 1.0
     sums = np.vstack([np.zeros(n_codes), np.cumsum(here, axis=0)])
     time = np.arange(part.n_times)
-    high, low = np.minimum(time + NEARBY + 1, part.n_times), np.maximum(time - NEARBY, 0)
+    first, end = (np.repeat(at, part.lengths) for at in (part.ends[:-1], part.ends[1:]))
+    high, low = np.minimum(time + NEARBY + 1, end), np.maximum(time - NEARBY, first)
     return np.hstack([(sums[high] - sums[low]) / (high - low)[:, None], 0.3 * here])
 
 

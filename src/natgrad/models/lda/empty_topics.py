@@ -35,14 +35,21 @@ class EmptyTopics:
 
         def with_hyper(self, state: State) -> LDAProblem: ...
 
+        def at(self, concentration: Floats, t: int = 0) -> State: ...
+
     def places(self, state: State) -> Ints:
         """The topics that are not at their prior: those that have seen words."""
-        natural = np.asarray(state.lam["phi"][0])
-        return np.flatnonzero(natural.max(1) != natural.min(1))
+        nothing = self.with_hyper(state).topic_prior - 1.0
+        return np.flatnonzero((np.asarray(state.lam["phi"][0]) != nothing).any(1))
 
     def _told(self, messages: Any) -> Any:
         """The topics that documents have counted words for; all, where none is kept empty."""
         return np.flatnonzero(np.asarray(messages["phi"][0]).any(1)) if self.truncated else slice(None)
+
+    def _at_prior(self, state: State, messages: Any) -> State:
+        """With the β that was learned: empty topics are at it, and what was told is λ less this prior, at every state."""
+        found = self.at(np.asarray(messages["phi"][0], np.float64) + state.hyper["topic_prior"], state.t)
+        return found._replace(memory=state.memory, hyper=state.hyper)
 
     def restricted(self, places: Ints) -> LDAProblem:
         """The same documents with some of the topics alone."""
@@ -51,6 +58,12 @@ class EmptyTopics:
         other.doc_prior, other.n_topics = self.doc_prior[places], len(places)
         other.__dict__.pop("blocks", None)
         other.row_bytes = other.n_topics * np.dtype(self.local.dtype).itemsize
+        return other
+
+    def with_prior(self, alpha: Floats) -> LDAProblem:
+        """The same documents with other concentrations of their shares."""
+        other = copy(cast("LDAProblem", self))
+        other.doc_prior = alpha
         return other
 
     def active_part(self, state: State) -> LDAProblem:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from natgrad.data.corpus import as_corpus, with_words
 from natgrad.data.held import HeldDocuments
-from natgrad.data.stream import as_stream
+from natgrad.data.stream import as_stream, origin_of_array
 from natgrad.inference.engine import Phase
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.step_sizes import Step
@@ -24,12 +24,12 @@ from natgrad.inference.trace import Trace
 from natgrad.models.lda.files import LDAFiles, state_table
 from natgrad.models.lda.queries import TopicQueries
 from natgrad.models.lda.settings import LearnPriors
-from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown
+from natgrad.models.lda.stream import LDAStream, arriving, fit_stream, grown, located
 from natgrad.models.lda.topics import tell_empty_topics
 from natgrad.models.scikit import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from natgrad.posterior.export import Posterior, factors_of
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing, checked_method, checked_step
-from natgrad.renamed import says_new_names
+from natgrad.renamed import OldName, says_new_names
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
     ----------
     n_topics : int or "auto"
         How many topics; with "auto" it is found: topics are born, merged and deleted as the exact bound says, from one up to
-        ``max_topics`` (`finding K <finding-k.md>`_). The prior of the shares is then learned, an α for each topic.
+        ``max_topics`` (`finding K <finding-k.md>`_). Priors are then learned, an α for each topic, and β up to ``topic_prior``
+        unless ``learn_priors="doc"``.
     max_topics : int
         The most that "auto" may find.
     doc_prior : float or array [K]
@@ -197,7 +198,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         if stream is not None:
             fit_stream(self, stream, vocabulary, n_documents, keep, moves)
             return self
-        problem = self._problem(with_words(as_corpus(X, vocabulary)))
+        problem = self._problem(located(with_words(as_corpus(X, vocabulary)), X, origin_of_array(X)))
         self._optimise(
             problem,
             lambda: problem.start(int(self.seed)),
@@ -209,8 +210,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         self._data = HeldDocuments(problem.corpus, vocabulary is None and isinstance(X, (list, tuple)))
         return self
 
+    continue_ = OldName("continue_fit")
+
     @all_or_nothing
-    def continue_(self, X: Any, max_passes: int | None = None) -> LDA:
+    def continue_fit(self, X: Any, max_passes: int | None = None) -> LDA:
         """Go on from where the last fit ended, on the same documents; the trace continues."""
         self._check_fitted()
         problem = self._problem(as_corpus(X, self._names, len(self.vocabulary_)), found=True)
@@ -273,7 +276,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
             from natgrad.models.lda.gibbs import GibbsSweeps
 
             sampler = GibbsSweeps(problem, self.finish_sweeps)
-        advice = "raise max_passes, or continue_() the fit"
+        advice = "raise max_passes, or call continue_fit()"
         with self._threads():
             result = self._run(
                 phase, start, self._limits(problem.corpus.n_tokens, advice, max_passes=passes), problem,
@@ -303,8 +306,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
             raise ValueError(
                 f"finish={self.finish!r} samples a given number of topics: give n_topics, or leave out finish"
             )
-        if method is None and len(problem.corpus.words) <= FEW_ENTRIES:
-            method = VB()  # a trial in batches would begin with the topics of the first of them
+        if method is None and problem.truncated and len(problem.corpus.words) <= FEW_ENTRIES:
+            method = VB()  # a few topics of few documents need no batches
         found = 'n_topics="auto"' if problem.truncated else ""
         return method, checked_moves((TopicComponents(problem),), keep, found)
 

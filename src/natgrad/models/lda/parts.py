@@ -7,12 +7,15 @@ the number of threads changes a bit.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.corpus import Corpus
+from natgrad.data.corpus import Corpus, as_corpus
+from natgrad.data.origin import Origin
+from natgrad.inference.executors.threads import ShardSpec
 from natgrad.kernels.factorization.ratings import group_rows
 from natgrad.kernels.lda import plain
 from natgrad.kernels.lda.documents import solve_documents, topic_counts
@@ -20,7 +23,19 @@ from natgrad.kernels.memory import aligned_empty
 from natgrad.kernels.special import bits_like, series_for
 from natgrad.models.threads import threads_for
 
-__all__ = ["Inferred", "Local", "PartResult", "Topics", "View", "infer_view", "make_view", "solve_shard", "solve_view"]
+__all__ = [
+    "Inferred",
+    "Local",
+    "PartResult",
+    "Topics",
+    "View",
+    "by_word",
+    "infer_view",
+    "make_view",
+    "shard_of",
+    "solve_shard",
+    "solve_view",
+]
 
 Floats = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -145,11 +160,25 @@ def solve_view(view: View, topics: Topics, local: Local, start: Any, warm: bool,
     return PartResult(found.gamma, counts, float(found.bound.sum()), int(found.rounds.max(initial=0)))
 
 
+def shard_of(documents: Corpus) -> Corpus | ShardSpec:
+    """Documents, or those of files as whoever sees these reads them."""
+    origin = documents.origin
+    if origin is None:
+        return documents
+    return ShardSpec(_read, (origin,), origin.files, replace(documents, origin=None))
+
+
+def _read(origin: Origin) -> Corpus:
+    return replace(as_corpus(origin.read()), vocabulary=None)
+
+
 def solve_shard(
     shard: Corpus, topics: Topics, words: Ints, chosen: Ints | None, start: Any, local: Local, warm: bool, tol: float,
-    limit: int,
+    limit: int, little: bool,
 ) -> PartResult:  # fmt: skip
     """Some documents of a shard (None: all); the counts have a row for each of these sorted words alone, ``topics`` may have all.
+
+    ``little`` is said of all documents: whether they are compiled for must not depend on how they are shared out.
 
     What came in a message may begin at any byte; here it begins where loops read fastest.
     """
@@ -158,4 +187,9 @@ def solve_shard(
     place = np.empty(shard.n_words, np.int32)
     place[words] = np.arange(len(words), dtype=np.int32)
     numbered = Corpus(np.require(part.start, requirements="A"), place[part.words], part.counts, len(words))
-    return solve_view(make_view(numbered, local.dtype), topics, local, start, warm, tol, limit)
+    return solve_view(make_view(numbered, local.dtype, little), topics, local, start, warm, tol, limit)
+
+
+def by_word(array: Any) -> Floats:
+    """[K, V] as contiguous [V, K]: a view of an array that lies word after word, otherwise a copy."""
+    return np.ascontiguousarray(np.asarray(array).T)

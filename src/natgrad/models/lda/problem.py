@@ -22,7 +22,7 @@ import numpy.typing as npt
 from natgrad import special as sp
 from natgrad.data.corpus import Corpus
 from natgrad.families import Dirichlet
-from natgrad.inference.executors.threads import BroadcastArgument, Call, even_cuts
+from natgrad.inference.executors.threads import BroadcastArgument, Call, ShardSpec, even_cuts
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, Hyper, State
 from natgrad.inference.steppers.group_memory import rows_of
 from natgrad.kernels.lda import plain
@@ -30,7 +30,7 @@ from natgrad.kernels.lda.documents import LANES, row_products
 from natgrad.kernels.memory import aligned_empty
 from natgrad.kernels.small import is_little
 from natgrad.kernels.special import elog_columns, lgamma_columns
-from natgrad.models.lda.afresh import all_anew, begin_anew
+from natgrad.models.lda.afresh import ahead, all_anew, begin_anew, far_ahead
 from natgrad.models.lda.dirichlet_prior import best_concentrations, best_symmetric, log_prior, log_shares
 from natgrad.models.lda.empty_topics import EmptyTopics
 from natgrad.models.lda.parts import (
@@ -39,8 +39,10 @@ from natgrad.models.lda.parts import (
     PartResult,
     Topics,
     View,
+    by_word,
     infer_view,
     make_view,
+    shard_of,
     solve_shard,
     solve_view,
 )
@@ -92,7 +94,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
     """
 
     group_plate = "doc"
-    probes = (begin_anew, all_anew)
+    probes = (begin_anew, all_anew, far_ahead, ahead)
 
     def __init__(
         self,
@@ -108,9 +110,11 @@ class LDAProblem(EmptyTopics, GroupProblem):
         truncated: bool = False,
     ) -> None:
         self.learn, self.truncated = learn, truncated
-        if truncated:  # an empty topic is not lost, and what documents hold on to is left to moves
-            self.probes = ()  # type: ignore[assignment]
+        if truncated:  # documents one by one would be read with the empty topics, too
+            self.probes = (all_anew,)  # type: ignore[assignment]
         self.corpus, self.topic_prior, self.local = corpus, float(topic_prior), local or Local()
+        # One topic for all words would have a large β, at which no topic could be born.
+        self.most_beta = self.topic_prior if truncated else np.inf
         self.doc_prior = np.asarray(doc_prior, dtype=np.float64)
         self.n_topics, self.n_groups = len(self.doc_prior), len(corpus)
         self.local_limits = self.local.tol, self.local.limit
@@ -178,9 +182,11 @@ class LDAProblem(EmptyTopics, GroupProblem):
             alpha = alpha.copy()
             alpha[here] = (1.0 - rho) * alpha[here] + rho * best
         if "topic" in self.learn:
-            total, shift = float(state.mu["phi"][0].sum()), float(self.local.topics == "map")
-            beta = (1.0 - rho) * beta + rho * best_symmetric(beta, total, self.n_topics, self.corpus.n_words, shift)
-        return state._replace(hyper={"doc_prior": alpha, "topic_prior": beta})
+            elog, shift = np.asarray(state.mu["phi"][0])[self._told(messages)], float(self.local.topics == "map")
+            best_beta = best_symmetric(beta, float(elog.sum()), len(elog), self.corpus.n_words, shift)
+            beta = (1.0 - rho) * beta + rho * min(best_beta, self.most_beta)
+        after = state._replace(hyper={"doc_prior": alpha, "topic_prior": beta})
+        return self._at_prior(after, messages) if self.truncated and "topic" in self.learn else after
 
     def start(self, seed: int) -> State:
         """Topics near one another, each leaning towards a document of its own; where K is found, one topic for all words."""
@@ -206,7 +212,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
 
     def moments(self, block: Block, lam: Any) -> Stats:
         """E[log φ]; of topics that are a point, log E[φ]."""
-        concentration = _by_word(lam[0]) + 1.0
+        concentration = by_word(lam[0]) + 1.0
         totals = concentration.sum(0)
         if self.local.topics == "map":
             return (np.log(concentration / totals).T,)
@@ -217,7 +223,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
 
     def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
         """What the topics add: ⟨m + η̃, μ⟩ + entropy, or the log density of the point that they are."""
-        natural, elog, counts = (_by_word(part["phi"][0]) for part in (lam, mu, messages))
+        natural, elog, counts = (by_word(part["phi"][0]) for part in (lam, mu, messages))
         n_words, beta = self.corpus.n_words, self.topic_prior
         shares = 0.0
         if "theta" in messages:
@@ -228,10 +234,10 @@ class LDAProblem(EmptyTopics, GroupProblem):
             constant = self.n_topics * (sp.gammaln(n_words * (beta + 1.0)) - n_words * sp.gammaln(beta + 1.0))
             return float(((counts + beta) * elog).sum() + constant) + shares
         concentration = natural + 1.0
-        by_word = np.empty(n_words)
+        log_gamma = np.empty(n_words)
         with threads_for(concentration.size):
-            lgamma_columns(concentration, by_word)
-        normalizer = by_word.sum() - sp.gammaln(concentration.sum(0)).sum()
+            lgamma_columns(concentration, log_gamma)
+        normalizer = log_gamma.sum() - sp.gammaln(concentration.sum(0)).sum()
         constant = self.n_topics * (sp.gammaln(n_words * beta) - n_words * sp.gammaln(beta))
         return float((((counts + beta) - concentration) * elog).sum() + normalizer + constant) + shares
 
@@ -247,10 +253,10 @@ class LDAProblem(EmptyTopics, GroupProblem):
             view = self._view(groups, keep=warm)
             found = solve_view(view, self._topics(elog), self.local, start, warm, tol, limit)
         else:
-            found = self._solve_placed(elog, groups, start, (self.local, warm, tol, limit))
+            found = self._solve_placed(elog, groups, start, (self.local, warm, tol, limit, self._little))
         inner = np.empty(self.corpus.n_words)
         with threads_for(found.counts.size):
-            row_products(found.counts, _by_word(elog), inner)
+            row_products(found.counts, by_word(elog), inner)
         rest = float(found.bound - inner.sum())
         # Words are gathered once for a document, however many rounds it takes.
         sizes = np.diff(self.corpus.start)
@@ -264,15 +270,13 @@ class LDAProblem(EmptyTopics, GroupProblem):
             rest -= log_prior(self.doc_prior, sums, n_filled)
         return GroupResult((found.gamma,), messages, rest, found.rounds, reads)
 
-    # -- shards --
-
-    def shards(self, size: int) -> list[Corpus]:
+    def shards(self, size: int) -> list[Corpus | ShardSpec]:
         """The documents cut so that batches of this many have enough in each shard; a function of the data alone."""
         entries = len(self.corpus.words) * min(size, self.n_groups) // max(1, self.n_groups)
         least = max(PART, PART_PER_WORD * self.corpus.n_words)
         self._cuts = even_cuts(np.diff(self.corpus.start), max(1, entries // least))
         documents = replace(self.corpus, vocabulary=None)
-        return [documents.run(int(a), int(b)) for a, b in pairwise(self._cuts)]
+        return [shard_of(documents.run(int(a), int(b))) for a, b in pairwise(self._cuts)]
 
     def _solve_placed(self, elog: Floats, groups: Ints | None, start: Any, how: tuple[Any, ...]) -> PartResult:
         """The documents of a batch shard by shard, where the shards are; sums in the order of the shards."""
@@ -359,35 +363,33 @@ class LDAProblem(EmptyTopics, GroupProblem):
         return self._topics(state.mu["phi"][0])
 
     def view_of(self, groups: Ints | None) -> View:
-        """The documents of a batch of a fixed cut."""
-        return self._view(groups, keep=True)
-
-    # -- parts --
+        """The documents of a batch of a fixed cut; kept, unless they are also kept elsewhere."""
+        return self._view(groups, keep=self.placed is None)
 
     def _topics(self, elog: Floats) -> Topics:
         """What documents read of the topics; of the last ones, kept."""
         if self._weights_of is None or self._weights_of[0] is not elog:
-            by_word = _by_word(elog)
-            top = by_word.max(1)
+            rows = by_word(elog)
+            top = rows.max(1)
             width = -(-self.n_topics // LANES) * LANES
-            weights: Floats = aligned_empty(len(by_word), width, self.local.dtype)
-            weights[:, : self.n_topics] = np.maximum(np.exp(by_word - top[:, None]), LEAST_WEIGHT)
+            weights: Floats = aligned_empty(len(rows), width, self.local.dtype)
+            weights[:, : self.n_topics] = np.maximum(np.exp(rows - top[:, None]), LEAST_WEIGHT)
             weights[:, self.n_topics :] = 0.0
             self._weights_of = (elog, weights, top)
         return Topics(*self._weights_of[1:], self.doc_prior)
+
+    @property
+    def _little(self) -> bool:
+        """Whether NumPy computes documents: a matter of all of them, whoever has them."""
+        return bool(is_little(plain.work_of(len(self.corpus.words), self.n_topics)))
 
     def _view(self, groups: Ints | None, keep: bool) -> View:
         key = id(groups)
         if key in self._views and self._views[key][0] is groups:
             return self._views[key][1]
-        little = is_little(plain.work_of(len(self.corpus.words), self.n_topics))
-        view = make_view(self.corpus if groups is None else self.corpus.documents(groups), self.local.dtype, little)
+        corpus = self.corpus if groups is None else self.corpus.documents(groups)
+        view = make_view(corpus, self.local.dtype, self._little)
         # Batches of a fixed cut come again and again; those drawn anew do not.
         if keep or groups is None:
             self._views[key] = (groups, view)
         return view
-
-
-def _by_word(array: Any) -> Floats:
-    """[K, V] as contiguous [V, K]: a view of an array that lies word after word, otherwise a copy."""
-    return np.ascontiguousarray(np.asarray(array).T)

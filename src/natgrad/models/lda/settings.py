@@ -43,18 +43,18 @@ def checked_priors(model: Any) -> tuple[npt.NDArray[np.float64], frozenset[str]]
 
 
 def _priors_of_auto(model: Any) -> tuple[npt.NDArray[np.float64], frozenset[str]]:
-    """α that is learned, of as many topics as there may be."""
+    """α of as many topics as there may be; both priors are learned, but for β where only "doc" is asked for."""
     n_topics = whole_number(model.max_topics, "max_topics")
-    for name, allowed in (("learn_priors", (False, "doc")), ("local", ("vb",))):
+    for name, allowed in (("learn_priors", (False, True, "doc")), ("local", ("vb",))):
         if getattr(model, name) not in allowed:
             raise ValueError(
-                f'n_topics="auto" learns doc_prior, by exact bounds of log p(w): it takes {name}='
+                f'n_topics="auto" learns its priors, by exact bounds of log p(w): it takes {name}='
                 f"{' or '.join(map(repr, allowed))}, got {getattr(model, name)!r}"
             )
     for name in ("doc_prior", "topic_prior"):
         if not real_number(getattr(model, name), name) > 0:
             raise ValueError(f'{name} must be a number > 0 with n_topics="auto", got {getattr(model, name)!r}')
-    return np.full(n_topics, float(model.doc_prior)), LEARNED["doc"]
+    return np.full(n_topics, float(model.doc_prior)), LEARNED["doc" if model.learn_priors == "doc" else True]
 
 
 def check_settings(model: Any) -> None:
@@ -84,9 +84,10 @@ def problem_of(model: Any, corpus: Corpus, population: float | None = None, foun
     check_settings(model)
     local = Local(model.local, model.local_tol, model.local_steps, float(model.skip_below), np.dtype(model.dtype).type)
     finds = model.n_topics == "auto" and not found
+    beta = model.topic_prior
     if found and model.n_topics == "auto":
-        alpha = np.asarray(model.doc_prior_, np.float64)
+        alpha, beta = np.asarray(model.doc_prior_, np.float64), model.topic_prior_
     return LDAProblem(
-        corpus, alpha, model.topic_prior, local, batch_size=model.batch_size, population=population, learn=learn,
+        corpus, alpha, beta, local, batch_size=model.batch_size, population=population, learn=learn,
         truncated=finds,
     )  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from natgrad import random
 from natgrad.data.corpus import Corpus, as_corpus, has_names, with_words
 from natgrad.data.held import HeldDocuments
+from natgrad.data.origin import Origin
 from natgrad.data.stream import Stream
 from natgrad.inference.methods import VB
 from natgrad.inference.streams import Chunk
@@ -101,6 +103,13 @@ def arriving(X: Any, vocabulary: Sequence[Any] | None, names: Any, n_words: int 
     return corpus.renumbered(np.array(list(number), dtype=object), number)
 
 
+def located(corpus: Corpus, chunk: Any, origin: Origin | None) -> Corpus:
+    """A corpus with where it lies in files, if words have the numbers there that they have in it."""
+    there = chunk.vocabulary if isinstance(chunk, Corpus) else None
+    moved = there is not None and (corpus.vocabulary is None or not np.array_equal(there, corpus.vocabulary))
+    return corpus if origin is None or moved else replace(corpus, origin=origin)
+
+
 def grown(problem: LDAProblem, state: State) -> State:
     """The topics of a state with their prior at words that they have not seen."""
     natural = state.lam["phi"][0]
@@ -147,9 +156,9 @@ class _Documents:
         self.steps = 0
 
     def batches(self) -> Iterator[Corpus]:
-        for number, chunk in enumerate(self.stream.read()):
+        for number, (chunk, origin) in enumerate(self.stream.located()):
             try:
-                corpus = arriving(chunk, self.vocabulary, self.names, self.n_words)
+                corpus = located(arriving(chunk, self.vocabulary, self.names, self.n_words), chunk, origin)
             except (TypeError, ValueError) as error:
                 raise type(error)(f"chunk {number} of the stream: {error}") from error
             self.names, self.n_words = corpus.vocabulary, corpus.n_words

@@ -77,7 +77,8 @@ def build_nodes(
     left_out: Collection[str] = (),
     weights: Mapping[str, Array | None] | None = None,
     only: Collection[str] | None = None,
-    part: str | None = None,
+    part: Collection[str] = (),
+    masked: Collection[str] = (),
 ) -> dict[str, Node]:
     """Every recorded node, made.
 
@@ -88,9 +89,19 @@ def build_nodes(
     left_out : observed nodes that have no values here: hidden ones take their place
     weights : of the elements of a plate, in place of those of its column
     only : names of the nodes that are wanted; all by default
-    part : the plate whose rows are a chunk of many, optional
+    part : plates whose rows are some of many, in which everything may be missing
+    masked : observed nodes that miss values in some of these chunks
     """
-    builder = _Builder(template, tables, domain, dict(made or {}), frozenset(left_out), weights or {}, part)
+    builder = _Builder(
+        template,
+        tables,
+        domain,
+        dict(made or {}),
+        frozenset(left_out),
+        weights or {},
+        frozenset(part),
+        frozenset(masked),
+    )
     return {name: builder.node(node) for name, node in template.nodes.items() if only is None or name in only}
 
 
@@ -103,9 +114,10 @@ class _Builder:
         made: dict[str, Node],
         left_out: frozenset[str],
         weights: Mapping[str, Array | None],
-        part: str | None,
+        part: frozenset[str],
+        masked: frozenset[str],
     ) -> None:
-        self.part = part
+        self.part, self.masked = part, masked
         self.template, self.tables, self.domain = template, tables, domain
         self.made, self.left_out, self.weights = made, left_out, weights
         self.plates: dict[str, Plate] = {}
@@ -148,7 +160,8 @@ class _Builder:
             return plate
         if name not in self.plates:
             self.plates[name] = Plate(name, self._size(plate), self._weight(plate))
-            self.plates[name].is_part = name == self.part
+            self.plates[name].is_part = name in self.part
+            self.plates[name].masked = self.masked if name in self.part else frozenset()
         return self.plates[name]
 
     def _size(self, plate: Plate) -> int:

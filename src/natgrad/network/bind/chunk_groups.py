@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import NotAdditive
-from natgrad.inference.problem import GlobalResult, GroupProblem, GroupResult, State
+from natgrad.inference.problem import Block, GlobalResult, GroupProblem, GroupResult, State
 from natgrad.network.bind.chunk_program import ChunkProgram
 from natgrad.network.bind.chunked import Chunked, ChunkedEdges
 from natgrad.network.bind.chunks import Chunks
@@ -23,7 +23,7 @@ __all__ = ["ChunkGroups", "chunked_problem"]
 Stats = tuple[Any, ...]
 Ints = npt.NDArray[np.int64]
 # Bytes of what chunks told that are remembered, for when rows come or go.
-TOLD = 2**28
+TOLD = 2**27
 
 
 class ChunkGroups(Chunked, GroupProblem):
@@ -99,6 +99,23 @@ class ChunkGroups(Chunked, GroupProblem):
         bound = self._moved(State(lam, mu, 0), messages, 1.0, ()).bound
         assert bound is not None
         return bound
+
+    def target_from(self, block: Block, mu: Mapping[str, Stats], told: Any, column: int | None = None) -> Stats:
+        """λ̂ of a block, from what all rows told and the moments, or values, of the other globals."""
+        program, summary = self.program, self.program.summary
+
+        def build() -> Callable[..., Any]:
+            def function(mu: Any, stats: Any, column: Any, known: Any) -> Stats:
+                found: Stats = summary._target(block, mu, {**known, **stats}, column)
+                return found
+
+            return function
+
+        sums = {key: value[0] for key, value in told.items()}
+        number = None if column is None else np.int32(column)
+        key = ("target", block.name, column is not None)
+        found = program.call(key, build, dict(mu), sums, number, program.problem.known_arrays)
+        return tuple(np.asarray(part) for part in found)
 
     def _moved(self, state: State, messages: Any, rho: float, names: tuple[str, ...]) -> GlobalResult:
         program, summary = self.program, self.program.summary

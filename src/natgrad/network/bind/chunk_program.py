@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from natgrad.inference.problem import Sampled
+from natgrad.inference.steppers.gibbs import point_stats
 from natgrad.network.bind.chunks import Known
 from natgrad.network.bind.windows import Told, Window, Windows
 from natgrad.network.compile.plan import Plan, weight_key
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.exact_updates import updated_in_turn
 from natgrad.network.execute.problem import NetworkProblem
+from natgrad.random import Stream, generator
 
 __all__ = ["ChunkProgram", "ReadyChunk"]
 
@@ -148,6 +150,48 @@ class ChunkProgram:
         }
         return _told(cut, float(entropy))
 
+    # -- drawn --
+
+    def hidden(self, known: Known, mu: Moments) -> Told:
+        """Moments of the hidden nodes of a chunk's rows, given the globals."""
+
+        def build() -> Callable[..., Any]:
+            return lambda mu, known: self.solved(self.windows.moments(mu, known, self.on.xp), known)[0]
+
+        found = self.call("hidden", build, mu, known)
+        return Told({name: tuple(map(np.asarray, stats)) for name, stats in found.items()}, 0.0)
+
+    def drawn(self, known: Known, number: int, seed: int, t: int, chains: tuple[Moments, ...]) -> Told:
+        """S of a chunk for each chain, with hidden nodes of rows drawn given its globals; the first chunk tells these, too."""
+
+        def conditionals() -> Callable[..., Any]:
+            def function(mu: Any, known: Any) -> Any:
+                here, xp = dict(self.windows.moments(mu, known, self.on.xp)), self.on.xp
+                for name in self.local:
+                    here[name] = tuple(xp.zeros(shape) for shape in self.plan.nodes[name].stat_shapes())
+                return {name: self.program.target(self.plan.blocks[name], here, known) for name in self.local}
+
+            return function
+
+        def sums() -> Callable[..., Any]:
+            return lambda local, known: self.summary.whole_statistics(local, known, self.windows.widths(known))
+
+        cut: dict[str, tuple[Stats, tuple[Window, ...]]] = {}
+        plates = self.summary.plates
+        for chain, mu in enumerate(chains):
+            rng, local = generator(seed, Stream.DRAWS, t, 1 + chain, 1 + number), {}
+            found = self.call("conditionals", conditionals, mu, known) if self.local else {}
+            for name, lam in found.items():
+                block, node = self.plan.blocks[name], self.plan.nodes[name]
+                value = block.family.sample(tuple(map(np.asarray, lam)), rng)
+                local[name] = point_stats(block.family, value, node.size)
+                if number == 0:
+                    cut[f"{chain} {name}"] = local[name], ()
+            for key, value in self.call("sums", sums, local, known).items():
+                along = {plates[key]: 0} if key in plates else {}
+                cut[f"{chain} {key}"] = self.windows.trimmed_along(along, (value,), known)
+        return _told(cut, 0.0)
+
     # -- not additive --
 
     def messages(
@@ -162,14 +206,14 @@ class ChunkProgram:
     ) -> Told:
         """What a chunk's rows tell some globals; with ``valued``, the terms that these do not touch, and entropies, too.
 
-        ``terms`` are those that speak, all of the rows by default.
+        ``terms`` are those that speak, all of the rows by default. Moments that nobody reads may be left out.
         """
         rows = self.rows if terms is None else terms
 
         def build() -> Callable[..., Any]:
             def function(before: Any, mu: Any, column: Any, known: Any) -> Any:
                 local, entropy = self.solved(self.windows.moments(before, known, self.on.xp), known)
-                here = {**self.windows.moments(mu, known, self.on.xp), **local}
+                here = {**self._blank(names, known), **self.windows.moments(mu, known, self.on.xp), **local}
                 parts = {
                     name: self.program.target(self.plan.blocks[name], here, known, rows, (), column) for name in names
                 }
@@ -186,6 +230,17 @@ class ChunkProgram:
         key = ("messages", names, column is not None, valued, rows)
         parts, total = self.call(key, build, before, mu, number, known)
         return _told({name: self.windows.trimmed(name, part, known) for name, part in parts.items()}, float(total))
+
+    def _blank(self, names: tuple[str, ...], known: Any) -> dict[str, Stats]:
+        """Zeros as large as what is told to some globals: of their own moments only the shapes are asked for."""
+        widths, found = self.windows.widths(known), {}
+        for name in names:
+            cut = {axis: widths[plate] for plate, axis in self.windows.axes.get(name, {}).items() if plate in widths}
+            shapes = self.plan.nodes[name].stat_shapes()
+            found[name] = tuple(
+                self.on.xp.zeros(tuple(cut.get(axis, size) for axis, size in enumerate(shape))) for shape in shapes
+            )
+        return found
 
     def sampled(self, known: Mapping[str, Any], mu: Moments, name: str, sample: Sampled, column: int | None) -> Told:
         """What some elements of a term of rows tell a global."""

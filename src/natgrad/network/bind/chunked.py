@@ -10,8 +10,10 @@ that do not meet in a row. Sums are made in the order of the chunks: the bits ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from itertools import groupby, islice
 from typing import Any
 
 import numpy as np
@@ -29,8 +31,9 @@ from natgrad.inference.problem import (
 )
 from natgrad.network.bind.chunk_program import ChunkProgram
 from natgrad.network.bind.chunks import Chunks
-from natgrad.network.bind.sharing import shards_of, visit_shard
-from natgrad.network.bind.windows import Told, summed
+from natgrad.network.bind.sharing import shards_of, visit_run
+from natgrad.network.bind.windows import Told, summed, summed_in_windows
+from natgrad.network.compile.incidence import present_elements
 from natgrad.network.execute.updates import blended_block, choose, put_column, take_column
 
 __all__ = ["Chunked", "ChunkedEdges"]
@@ -38,6 +41,8 @@ __all__ = ["Chunked", "ChunkedEdges"]
 Stats = tuple[Any, ...]
 Moments = Mapping[str, Stats]
 Ints = npt.NDArray[np.int64]
+# Bytes that travel in the time that a row takes, about; and runs of chunks, at least, so that some workers have one.
+TRAVELS, FEWEST_RUNS = 32, 4
 
 
 class Chunked:
@@ -57,30 +62,44 @@ class Chunked:
         }
 
     def reads(self) -> int:
-        """Messages of a sweep."""
-        share = self.chunks.n_rows / (self.chunks.first_rows if self.chunks.chained else self.chunks.size)
+        """Messages of a sweep; as many however the rows are cut."""
         sets = (c for name in self.plan.blocks for c in self.program.problem.child_sets(name))
-        return int(sum(c.n_reads * (share if c.term in self.program.rows else 1.0) for c in sets))
+        return round(sum(c.n_reads * self._share(c.term) for c in sets))
+
+    def _share(self, term: str) -> float:
+        """How often the elements of a term in the first chunk are there in all."""
+        if self.chunks.plate not in self.plan.terms[term].plates:
+            return 1.0  # no rows, or a chain along them, which is one
+        here, there = len(present_elements(self.plan.terms[term])), self.chunks.n_present.get(term, 0)
+        if here and there:
+            return there / here
+        return self.chunks.n_rows / (self.chunks.first_rows if self.chunks.chained else self.chunks.size)
 
     # Only who computes elsewhere is handed the chunks.
     shards_by_row = True
     placed: Any = None
 
+    @property
+    def run_length(self) -> int:
+        """Chunks whose sum is made before it is added to those of others."""
+        return 1
+
     def shards(self, size: int) -> list[Any]:
-        """Every chunk, for an executor."""
-        return list(shards_of(self.chunks, self.program))
+        """Every run of chunks, for an executor."""
+        return list(shards_of(self.chunks, self.program, self.run_length))
 
     def visit(self, function: str, *arguments: Any, numbers: Any = None) -> Iterator[Told]:
-        """What every chunk, or some of them, tells, in order."""
+        """What every chunk, or some of them, tells, in order; of runs, their sums."""
+        chosen = range(self.chunks.n_chunks) if numbers is None else sorted(int(n) for n in numbers)
+        runs = [(run, list(some)) for run, some in groupby(chosen, lambda number: number // self.run_length)]
         if self.placed is not None:
             common = BroadcastArgument((function, _plain(arguments)))
-            chosen = range(self.chunks.n_chunks) if numbers is None else sorted(int(n) for n in numbers)
-            return iter(self.placed.run(visit_shard, [(number, (common,)) for number in chosen]))
-        return self.chunks.map(lambda chunk: chunk.tell(function, *arguments), numbers)
-
-    def total(self, function: str, *arguments: Any) -> Told:
-        """What all chunks tell, added up in their order."""
-        return summed(self.visit(function, *arguments))
+            calls = ((run, (common, [n % self.run_length for n in some])) for run, some in runs)
+            yield from self.placed.run(visit_run, calls)
+            return
+        told = self.chunks.map(lambda chunk: chunk.tell(function, *arguments), numbers)
+        for _, some in runs:
+            yield summed_in_windows(list(islice(told, len(some))))
 
     def prior(self, fixed: Mapping[str, Stats]) -> State:
         """Every global at its prior."""
@@ -131,6 +150,31 @@ class ChunkedEdges(Chunked, EdgeProblem):
     def moments(self, block: Block, lam: Stats) -> Stats:
         return self.program.problem.moments(block, lam)
 
+    @cached_property
+    def run_length(self) -> int:
+        """So that a run takes about as long as its sum travels: a matter of the plan, whoever computes."""
+        sizes = [sum(8 * int(np.prod(shape)) for shape in self.plan.nodes[name].stat_shapes()) for name in self.blocks]
+        n_runs = max(FEWEST_RUNS, math.isqrt(TRAVELS * self.chunks.n_rows // max(sizes, default=1)))
+        return max(1, self.chunks.n_chunks // n_runs)
+
+    def messages(
+        self,
+        before: Moments,
+        mu: Moments,
+        names: tuple[str, ...],
+        column: int | None = None,
+        valued: bool = False,
+        terms: tuple[str, ...] | None = None,
+        numbers: Any = None,
+    ) -> Told:
+        """What the rows of all chunks, or of some, tell some globals, added up; chunks are handed the moments that they read."""
+        if not self.program.local:
+            before = {}  # where hidden nodes of rows are solved
+            read = {near for name in names for near in self.neighbours(name)}
+            read |= {name for name in names if self.blocks[name].n_columns > 1}
+            mu = mu if valued else {name: stats for name, stats in mu.items() if name in read}
+        return summed(self.visit("messages", before, mu, names, column, valued, terms, numbers=numbers))
+
     def sweep(self, state: State, order: tuple[str, ...], rho: float = 1.0) -> SweepResult:
         """Every block once, in order, from sums over all chunks; the bound comes with the last pass."""
         before = {name: state.mu[name] for name in self.blocks}
@@ -142,21 +186,21 @@ class ChunkedEdges(Chunked, EdgeProblem):
                 (name,) = stage
                 lam[name], mu[name], info[name] = self._in_turn(name, before, lam, mu, rho)
                 continue
-            told = self.total("messages", before, dict(mu), stage, None, last)
+            told = self.messages(before, dict(mu), stage, valued=last)
             for name in stage:
                 lam[name], mu[name], info[name] = self._step(name, told.parts[name], lam, mu, rho)
             if last:
                 inner = sum(float(np.vdot(g, m)) for g, m in zip(told.parts[stage[0]], mu[stage[0]], strict=True))
                 value = told.value + inner
         if value is None:
-            value = self.total("messages", before, dict(mu), (), None, True).value
+            value = self.messages(before, dict(mu), (), valued=True).value
         new = State(lam, mu, state.t + 1, {})
         return SweepResult(new, value + self.above_bound(lam, mu), info)
 
     def bound(self, state: State) -> float:
         """With what is hidden in rows solved for the globals of the state."""
         mu = {name: self.moments(block, state.lam[name]) for name, block in self.blocks.items()}
-        return self.total("messages", mu, mu, (), None, True).value + self.above_bound(state.lam, mu)
+        return self.messages(mu, mu, (), valued=True).value + self.above_bound(state.lam, mu)
 
     def target(
         self,
@@ -174,7 +218,7 @@ class ChunkedEdges(Chunked, EdgeProblem):
         total = self.from_above(block.name, mu, above, column)
         rows = self.program.rows if full is None else tuple(name for name in self.program.rows if name in full)
         if rows:
-            told = self.total("messages", mu, mu, (block.name,), column, False, rows)
+            told = self.messages(mu, mu, (block.name,), column, terms=rows)
             total = tuple(a + b for a, b in zip(total, told.parts[block.name], strict=True))
         return total
 
@@ -221,7 +265,7 @@ class ChunkedEdges(Chunked, EdgeProblem):
         for number in range(block.n_columns):
             here = {**{n: mu[n] for n in self.blocks}, name: stats}
             column = number if block.column_axis is not None else None
-            told = self.total("messages", before, here, (name,), column, False).parts[name]
+            told = self.messages(before, here, (name,), column).parts[name]
             above = self.from_above(name, here, self.program.above, column)
             target = tuple(np.asarray(a) + np.asarray(b) for a, b in zip(told, above, strict=True))
             with on.running():

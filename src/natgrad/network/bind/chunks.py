@@ -133,13 +133,17 @@ class Chunks:
         found.plan = replace(plan, known={}, blocks={**plan.blocks, **self._coloured})
         return found
 
-    def map(self, function: Callable[[Any], Any], numbers: Any = None) -> Iterator[Any]:
-        """The function of every chunk, or of some by number, as `use` hands them out, in order; what fits stays in memory."""
+    def map(self, function: Callable[[Any], Any], numbers: Any = None, numbered: bool = False) -> Iterator[Any]:
+        """The function of every chunk, or of some by number, as `use` hands them out, in order; what fits stays in memory.
+
+        With ``numbered`` the function gets (number, chunk).
+        """
         from natgrad.kernels._threads import in_order, n_threads  # Numba takes a while to import
 
         waiting: list[Any] = []
         window = max(AHEAD, n_threads())
-        for known in self._all() if numbers is None else self.some(numbers):
+        found = self._all() if numbers is None else self.some(numbers)
+        for known in enumerate(found) if numbered else found:
             waiting.append(known)
             if len(waiting) == window:
                 yield from in_order(function, waiting)
@@ -151,12 +155,14 @@ class Chunks:
         wanted = sorted(int(number) for number in numbers)
         if self._held is not None:
             return (self._held[number].made for number in wanted)
+        if self.cuts.can_jump:
+            return prefetch(self._ready(self.known(self.cuts.table(number))) for number in wanted)
         chosen = set(wanted)
         return (self._ready(self.known(table)) for number, table in enumerate(self.tables()) if number in chosen)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process: nothing that is held here."""
-        return {**self.__dict__, "_held": None, "_ready": _as_is}
+        """For another process: nothing that is held here, and nothing of chunks but what all have in common."""
+        return {**self.__dict__, "_held": None, "_ready": _as_is, "scans": {}, "arrays": {}, "keys": []}
 
     def use(self, ready: Callable[[Known], Any]) -> None:
         """Hand chunks out as ``ready`` makes them; of those that stay in memory it is asked once."""
@@ -356,25 +362,23 @@ class Chunks:
             weights = {self.plate: weight}
         made = build_nodes(
             self.template, {self.plate: padded}, self.domain, made=self.made, weights=weights, only=self.inside,
-            part=self.plate,
+            part=(self.plate,), masked=self.lost,
         )  # fmt: skip
         nodes = parents_first({**self.made, **made})
         for node in nodes:
-            if node.name in self.lost:
-                self._mask(node)
+            if node.name in getattr(self, "in_parts", ()):
+                self._split(node)
         return nodes, weight
 
-    def _mask(self, node: Node) -> None:
-        """Where any chunk has missing values, all have a mask; and where any has vectors that are known in part, all have.
+    def _split(self, node: Node) -> None:
+        """Where any chunk has vectors that are known in part, all have.
 
         Readers have a hold of the node itself, which was made for this chunk: no twin would do.
         """
-        own = node.__dict__
-        if node.mask is None:
-            own["mask"] = np.ones(tuple(plate.size for plate in node.plates))
-        if node.entries is None and node.name in getattr(self, "in_parts", ()):
+        if node.entries is None:
             assert node.size is not None
-            own["entries"] = np.repeat(own["mask"][..., None], node.size, axis=-1)
+            assert node.mask is not None
+            node.__dict__["entries"] = np.repeat(node.mask[..., None], node.size, axis=-1)
 
     def _registered(self, nodes: list[Node]) -> list[Array]:
         known = Numbered()

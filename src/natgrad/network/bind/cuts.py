@@ -47,12 +47,14 @@ class Cuts:
         self.source, self.names, self.size, self.groups = source, list(names), size, tuple(groups)
         self.n_rows: int | None = None
         self.n_chunks = 0
+        self._rows: list[range] = []
         self._files = [file_identity(str(path)) for path in source.files]
 
     def tables(self) -> Iterator[Table]:
         """The chunks, in order."""
         self._check_files()
         seen = count = 0
+        bounds: list[range] = []
         if self.source.is_cut:
             parts = self.source.chunks(self.names, self.size)
         elif self.groups:
@@ -62,15 +64,34 @@ class Cuts:
         for chunk in parts:
             if chunk.key is None:
                 chunk.key = (self.source.number, self.size, count)
+            bounds.append(range(seen, seen + chunk.n_rows))
             seen, count = seen + chunk.n_rows, count + 1
             yield chunk
         self._check_files()
         if self.n_rows is None:
-            self.n_rows, self.n_chunks = seen, count
+            self.n_rows, self.n_chunks, self._rows = seen, count, bounds
         elif seen != self.n_rows:
             raise ValueError(
                 f"{self.source.where} had {self.n_rows:,} rows when it was first read, and has {seen:,} now: it changed meanwhile"
             )
+
+    @property
+    def can_jump(self) -> bool:
+        """Whether a chunk is read without those before it."""
+        return self.source.can_jump and not self.source.is_cut
+
+    def table(self, number: int) -> Table:
+        """One chunk of a table that can jump, as `tables` yields it."""
+        self._check_files()
+        rows = self._rows[number]
+        parts = [part.only(self.names) for part in self.source.read(self.names, self.size, rows)]
+        found = Table.joined(parts, self.source.where) if len(parts) > 1 else parts[0]
+        if found.n_rows != len(rows):
+            raise ValueError(
+                f"{self.source.where} changed meanwhile: rows {rows.start} … {rows.stop - 1} are not there"
+            )
+        found.first, found.key = rows.start, (self.source.number, self.size, number)
+        return found
 
     def _check_files(self) -> None:
         for before, path in zip(self._files, self.source.files, strict=True):

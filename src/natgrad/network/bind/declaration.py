@@ -8,6 +8,7 @@ A value is a number, an array, a list, or an object with one of the keys below; 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ from natgrad.network.language.nodes import Node
 from natgrad.network.language.operators import _Diag, _Dot, _Product, _Sum, _Transformed
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.process import GaussianProcess
-from natgrad.network.language.robust import Laplace, StudentT
+from natgrad.network.language.rates import Part, RateSum
+from natgrad.network.language.robust import Laplace, StudentT, TruncatedNormal
 from natgrad.network.language.scales import GammaShape, HalfNormal
 from natgrad.network.language.simplex import Beta, HalfCauchy, StickBreaking
 from natgrad.network.language.tables import Choice, Known, Table
@@ -42,7 +44,7 @@ KINDS: dict[str, Any] = {
 # Nodes whose slots, size and data are all that they were declared with; others stand in a file where they have columns.
 PLAIN = (
     Bernoulli, Beta, Binomial, Categorical, Dirichlet, Exponential, Gamma, GammaShape, HalfCauchy, HalfNormal, Laplace,
-    MarkovChain, Multinomial, MultivariateNormal, Normal, Poisson, StickBreaking, StudentT, Wishart,
+    MarkovChain, Multinomial, MultivariateNormal, Normal, Poisson, StickBreaking, StudentT, TruncatedNormal, Wishart,
 )  # fmt: skip
 SIZED = (Dirichlet, MultivariateNormal, StickBreaking, Wishart)
 # A file that says more than this was not written by us.
@@ -66,6 +68,7 @@ def to_data(template: Template) -> dict[str, Any]:
         },
         "processes": [
             {"name": name, "kernel": p.kernel, "inducing": p.inducing, "jitter": float(p.jitter)}
+            | ({"plates": [plate.name for plate in p.node.plates]} if p.node.plates else {})
             for name, p in smooth.items()
         ],
         "made": [_made(node) for node in found.values() if node.name not in smooth],
@@ -105,6 +108,8 @@ def _made(node: Node) -> dict[str, Any]:
         options["size"] = node.size
     if isinstance(node, Multinomial):
         options["trials"] = node._trials
+    if isinstance(node, TruncatedNormal):
+        options |= {"lower": node.lower, "upper": node.upper}
     family: Any = node.family
     if isinstance(node, MarkovChain) and family.lengths is not None:
         options["lengths"] = np.array(family.lengths)
@@ -161,6 +166,8 @@ def _expression(value: Any) -> Any:
         for part in value.parts[1:]:
             total = _call("add", total, _value(part))
         return total
+    if isinstance(value, RateSum):
+        return reduce(lambda total, part: _call("add", total, part), map(_rate, value.parts))
     if isinstance(value, _Product):
         return _call("multiply", _value(value.left), _value(value.right))
     if isinstance(value, _Dot):
@@ -175,6 +182,13 @@ def _expression(value: Any) -> Any:
     if isinstance(value, BlockDiagonal):
         return _call("block_diag", *(_value(part) for part in value.parts))
     raise TypeError(f"{value} of a declaration cannot be kept in a file")
+
+
+def _rate(part: Part) -> Any:
+    if part.right is None:
+        return _value(part.left)
+    found = _call("dot", _value(part.left), _value(part.right))
+    return found if part.over is None else {**found, "options": {"over": {"plate": part.over.name}}}
 
 
 def _call(name: str, *arguments: Any) -> dict[str, Any]:
@@ -247,13 +261,15 @@ class _Reader:
 
     def add_process(self, entry: Any) -> None:
         """A Gaussian process, whose kernel is an expression that the file holds as data."""
-        if not isinstance(entry, dict) or sorted(entry) != ["inducing", "jitter", "kernel", "name"]:
+        if not isinstance(entry, dict) or sorted({*entry} - {"plates"}) != ["inducing", "jitter", "kernel", "name"]:
             refuse("a process of the declaration", "is none")
         name, kernel, inducing = entry["name"], entry["kernel"], entry["inducing"]
         check(name, "text", where="the name of a process")
         if not isinstance(kernel, Covariance) or not isinstance(inducing, np.ndarray) or name in self.nodes:
             refuse(f"the process {name[:60]!r}", "has no kernel or no inducing inputs")
-        process = GaussianProcess(name, kernel, inducing=inducing, jitter=entry["jitter"])
+        check(entry.get("plates", []), ["text"], where=f"the plates of the process {name[:60]!r}")
+        plates = tuple(self._plate(plate) for plate in entry.get("plates", []))
+        process = GaussianProcess(name, kernel, inducing=inducing, jitter=entry["jitter"], plate=plates)
         self.processes[name], self.nodes[name] = process, process.node
 
     def _plate(self, name: Any) -> Plate:
@@ -313,6 +329,8 @@ class _Reader:
             if values.dtype.kind not in "iu":
                 refuse(f"{where} in the declaration", "has an index that is not of whole numbers")
             plates = entry.get("plates")
+            if values.ndim == 0:
+                return int(values)
             return values if plates is None else Index(values.astype(np.int64), tuple(map(str, plates)))
         return self.value(entry, where, depth)
 

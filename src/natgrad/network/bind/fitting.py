@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from natgrad.inference.methods import SVI
 from natgrad.network.bind.bound import Binding, Rows, aligned, find_domain, held, open_tables
 from natgrad.network.bind.build import Domain, build_nodes
 from natgrad.network.bind.tables import LARGE, TableChunks
@@ -24,10 +26,11 @@ def fit_table(template: Template, data: Any, method: Any, chunk_rows: int | None
     init = options["init"]
     if isinstance(init, Mapping):
         options["init"] = {key.name if isinstance(key, RecordedNode) else key: value for key, value in init.items()}
-    if chunk_rows is not None or is_large(tables):
-        from natgrad.network.bind.streaming import fit_chunks
+    if chunk_rows is not None or is_large(tables) or _is_shared_out(options.get("executor"), method):
+        from natgrad.network.bind.streaming import CannotBeCut, fit_chunks
 
-        return fit_chunks(template, tables, method, chunk_rows, options)
+        with suppress(CannotBeCut):  # then all rows are read into memory
+            return fit_chunks(template, tables, method, chunk_rows, options)
     rows = held(template, tables)
     domain = find_domain(template, rows)
     network = bind_network(template, rows, domain)
@@ -48,6 +51,11 @@ def bound_network(template: Template, data: Any) -> Network:
     """The network of the rows of a table."""
     rows = held(template, open_tables(template, data))
     return bind_network(template, rows, find_domain(template, rows))
+
+
+def _is_shared_out(executor: Any, method: Any) -> bool:
+    """Whether others compute, by more than batches of groups: then they are handed chunks."""
+    return executor not in (None, "threads") and not isinstance(method, SVI)
 
 
 def is_large(tables: Rows) -> bool:

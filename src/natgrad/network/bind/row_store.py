@@ -2,7 +2,8 @@
 
 Methods that draw single observations (`Children`, `GlobalBatch`) read rows from anywhere in the table. Its known arrays are
 therefore laid out row after row, in memory as long as they are small and in a file that is mapped otherwise. Rows that were drawn
-are put together into a small chunk of the same plan: what is hidden in them is solved there, as in any chunk.
+are put together into a small chunk of the same plan: what is hidden in them is solved there, as in any chunk. A step of a chain
+is read with its whole sequence, which is what is solved.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ import numpy.typing as npt
 from natgrad.inference.problem import ChildSet
 from natgrad.network.bind.chunk_program import ChunkProgram, ReadyChunk
 from natgrad.network.bind.chunks import Chunks, Known
+from natgrad.network.bind.cuts import run_starts
+from natgrad.network.bind.tables import Table
 from natgrad.network.compile.incidence import child_sets, present_elements
 from natgrad.network.compile.plan import Plan
 from natgrad.network.compile.polynomial import Factor, Take
@@ -37,7 +41,7 @@ class RowStore:
 
     Parameters
     ----------
-    chunks : Chunks, without chains
+    chunks : Chunks
     program : ChunkProgram
     """
 
@@ -47,6 +51,10 @@ class RowStore:
         self._arrays: dict[str, Array] = {}
         self._present: dict[str, Array] = {}
         self._programs: dict[int, ChunkProgram] = {}
+        # Of chains: where sequences begin, the first rows of chunks, and the chunks that stay in memory.
+        self._starts: list[Ints] = []
+        self._begins: list[int] = []
+        self._tables: dict[int, Table] = {}
         self._fill()
         self.plan = self._whole_plan()
 
@@ -67,8 +75,18 @@ class RowStore:
                     axis = [plate.name for plate in node.plates].index(self.chunks.plate)
                     rows = np.moveaxis(node.mask > 0, axis, 0)[: table.n_rows]
                     self._room(self._present, node.name, rows)[begin:end] = rows
+            if self.chunks.chained:
+                self._keep(table, begin)
             begin = end
         self.constants = constants
+
+    def _keep(self, table: Table, begin: int) -> None:
+        """A chunk of sequences, in memory as long as there is room."""
+        self._starts.append(begin + run_starts(table, self.chunks.cuts.groups))
+        size = table.n_rows * sum(table.cells(name).itemsize for name in table.names)
+        if begin * size <= IN_MEMORY * table.n_rows:
+            self._tables[len(self._begins)] = table
+        self._begins.append(begin)
 
     def _room(self, kept: dict[str, Array], key: str, rows: Array) -> Array:
         """The array of all rows, made when its first rows come."""
@@ -104,7 +122,12 @@ class RowStore:
     def child_sets(self, name: str) -> list[ChildSet]:
         """The children of a global. What is hidden in rows is solved with them: its terms are read like data."""
         found = child_sets(self.plan, self.plan.blocks[name])
-        return [replace(c, observed=True) if c.term in self.program.rows else c for c in found]
+        return [replace(c, observed=True) if c.term in self.drawn else c for c in found]
+
+    @cached_property
+    def drawn(self) -> frozenset[str]:
+        """Terms of which single rows are drawn; that of a chain is none, it is read as a whole."""
+        return frozenset(n for n in self.program.rows if self.chunks.plate in self.program.plan.terms[n].plates)
 
     def observed(self) -> dict[str, Ints]:
         """What can be drawn: the elements that are there of all terms of rows, and of other data."""
@@ -112,13 +135,16 @@ class RowStore:
         return {
             name: present_elements(term)
             for name, term in self.plan.terms.items()
-            if name in self.program.rows or (nodes[name].is_observed and name not in self.plan.blocks)
+            if name in self.drawn or (nodes[name].is_observed and name not in self.plan.blocks)
         }
 
     # -- rows --
 
     def pieces(self, rows: Ints) -> Iterator[tuple[ReadyChunk, Ints]]:
-        """Different rows, sorted, as chunks; with each, the numbers of its rows."""
+        """Different rows, sorted, as chunks; with each, the numbers of its rows, which of chains are more."""
+        if self.chunks.chained:
+            yield from self._sequences(rows)
+            return
         for begin in range(0, len(rows), self.chunks.size):
             chosen = rows[begin : begin + self.chunks.size]
             size = min(max(LEAST, 1 << (len(chosen) - 1).bit_length()), self.chunks.size)
@@ -129,6 +155,26 @@ class RowStore:
                 known[key] = np.moveaxis(np.asarray(array[padded]), 0, self.axes[key])
             known[program.weight_key] = known[program.weight_key] * (np.arange(size) < len(chosen))
             yield program.ready(known), chosen
+
+    def _sequences(self, rows: Ints) -> Iterator[tuple[ReadyChunk, Ints]]:
+        """The sequences of some rows, those of a chunk together."""
+        starts = np.concatenate([*self._starts, [self.chunks.n_rows]])
+        wanted = np.unique(np.searchsorted(starts, rows, side="right") - 1)
+        owner = np.searchsorted(self._begins, starts[wanted], side="right") - 1
+        for number, table in self._some(np.unique(owner)):
+            inside = [np.arange(starts[n], starts[n + 1]) for n in wanted[owner == number]]
+            own = np.concatenate(inside)
+            part = table.take(own - self._begins[number])
+            part.first, part.key = table.first, table.key
+            yield self.program.ready(self.chunks.known(part)), own
+
+    def _some(self, numbers: Ints) -> Iterator[tuple[int, Table]]:
+        """Chunks of sequences by number; a table whose chunks are not all held is read once more."""
+        if all(int(number) in self._tables for number in numbers):
+            return ((int(number), self._tables[int(number)]) for number in numbers)
+        if self.chunks.cuts.can_jump:
+            return ((int(number), self.chunks.cuts.table(int(number))) for number in numbers)
+        return ((n, table) for n, table in enumerate(self.chunks.tables()) if n in numbers)
 
     def _sized(self, size: int) -> ChunkProgram:
         """The program of a chunk with so many rows."""

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.errors import PlateMismatch
 from natgrad.inference.problem import (
     Block,
     BlockInfo,
@@ -47,11 +46,6 @@ class SampledEdges(ChunkedEdges):
     """
 
     def __init__(self, chunks: Chunks, program: ChunkProgram) -> None:
-        if chunks.chained:
-            raise PlateMismatch(
-                f"Children and GlobalBatch draw single rows, and rows of plate {chunks.plate!r} are steps of chains, which are "
-                f"solved as a whole: use VB(), SVI({{{chunks.plate!r}: rows}}) or none"
-            )
         super().__init__(chunks, program)
         self._sets: dict[str, list[ChildSet]] = {}
 
@@ -78,14 +72,19 @@ class SampledEdges(ChunkedEdges):
         sampled: tuple[Sampled, ...] = (),
         column: int | None = None,
     ) -> Stats:
-        """Terms of rows from the rows that were drawn, the others whole or from their sample."""
-        rows = [sample for sample in sampled if sample.term in self.program.rows]
+        """Terms of rows from the rows that were drawn, the others whole or from their sample; chains are read as a whole."""
         if not sampled:
             return super().target(block, state, full, (), column)
         mu = {name: state.mu[name] for name in self.blocks}
+        rows = [sample for sample in sampled if sample.term in self.store.drawn]
+        chains = [name for name in self.program.rows if name not in self.store.drawn]
+        asked = {*(full or ()), *(sample.term for sample in sampled)}
         above = tuple(name for name in self.program.above if full is None or name in full)
         others = tuple(sample for sample in sampled if sample.term not in self.program.rows)
         total = self.from_above(block.name, mu, above, column, others)
+        if whole := tuple(name for name in chains if full is None or name in asked):
+            told = self.messages(mu, mu, (block.name,), column, terms=whole)
+            total = tuple(a + b for a, b in zip(total, told.parts[block.name], strict=True))
         if not rows:
             return total
         plate = self.chunks.plate
@@ -126,11 +125,6 @@ class ChunkBatches(Chunked, GroupProblem):
         self.n_groups, self.population = edges.chunks.n_chunks, float(edges.chunks.n_chunks)
 
     @property
-    def placed(self) -> Any:
-        """Where the chunks of the network are."""
-        return self.edges.placed
-
-    @property
     def n_observed(self) -> Mapping[str, int]:
         return self.observations()
 
@@ -169,7 +163,7 @@ class ChunkBatches(Chunked, GroupProblem):
     def global_bound(self, lam: Any, mu: Any, messages: Any) -> float:
         """As these chunks estimate it."""
         here = {name: mu[name] for name in self.blocks}
-        told = summed(self.visit("messages", messages.mu, here, (), None, True, numbers=messages.numbers))
+        told = self.edges.messages(messages.mu, here, (), valued=True, numbers=messages.numbers)
         return float(messages.scale * told.value + self.edges.above_bound(lam, here))
 
     def bound(self, state: State) -> float:
@@ -179,5 +173,5 @@ class ChunkBatches(Chunked, GroupProblem):
     def _target(self, block: Block, state: State, batch: ChunkBatch, column: int | None) -> Stats:
         mu = {name: state.mu[name] for name in self.blocks}
         total = self.edges.from_above(block.name, mu, self.program.above, column)
-        told = summed(self.visit("messages", batch.mu, mu, (block.name,), column, False, numbers=batch.numbers))
+        told = self.edges.messages(batch.mu, mu, (block.name,), column, numbers=batch.numbers)
         return tuple(a + batch.scale * b for a, b in zip(total, told.parts[block.name], strict=True))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from natgrad._version import __version__
-from natgrad.errors import PlateMismatch
+from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.inference.auto import Auto
 from natgrad.inference.callbacks import as_callbacks
 from natgrad.inference.engine import TOLERANCE, Limits, Phase, Result, run
@@ -16,13 +18,15 @@ from natgrad.inference.step_sizes import PerNode
 from natgrad.inference.steppers.groups import GroupStepper, WholePasses
 from natgrad.inference.steppers.stepper import Stepper
 from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.inference.unsettled import warn_if_ran_out
 from natgrad.network.bind.bound import Binding, Rows, held
 from natgrad.network.bind.build import Domain
 from natgrad.network.bind.chunk_groups import ChunkGroups, chunked_problem
 from natgrad.network.bind.chunked import ChunkedEdges
 from natgrad.network.bind.chunks import Chunks
+from natgrad.network.bind.cuts import sequences_along
 from natgrad.network.bind.sampled import ChunkBatches, SampledEdges
-from natgrad.network.bind.tables import CHUNK, as_chunks
+from natgrad.network.bind.tables import CHUNK, Table, TableChunks, as_chunks
 from natgrad.network.bind.template import Template
 from natgrad.network.bind.told import carry_over, with_memory
 from natgrad.network.results.files import shapes_of, state_table
@@ -38,11 +42,18 @@ from natgrad.posterior.fit_options import (
 )
 from natgrad.validation import whole_number
 
-__all__ = ["fit_chunks"]
+__all__ = ["CannotBeCut", "fit_chunks"]
 
 ChunkProblem = ChunkGroups | ChunkedEdges
 # Batches of memoised VB, at most.
 BATCHES = 10
+# Numbers that are hidden in the rows of a chunk, if nobody says how long it is: beyond a processor's cache a row takes two to
+# four times as long. Rows at least, and rows that are looked at to know how many numbers each has.
+IN_CACHE, LEAST, FEW = 2**19, 5_000, 50
+
+
+class CannotBeCut(Exception):
+    """Rows that nobody asked to be read in chunks, and that cannot be."""
 
 
 def fit_chunks(
@@ -59,10 +70,14 @@ def fit_chunks(
             f"n_init = {options['n_init']}: several starts would read a table in chunks several times, which is not done; fit a "
             "part of the table with n_init=, and give its result as init="
         )
-    size = CHUNK if chunk_rows is None else whole_number(chunk_rows, "chunk_rows")
     plate = _longest(template, tables)
     others = held(template, {name: table for name, table in tables.items() if name != plate})
-    chunks = Chunks(template, plate, as_chunks(tables[plate]), others, size)
+    source = as_chunks(tables[plate])
+    try:
+        size = _rows_of_a_chunk(template, plate, source, others) if chunk_rows is None else chunk_rows
+        chunks = Chunks(template, plate, source, others, whole_number(size, "chunk_rows"))
+    except (NotConjugate, PlateMismatch) as error:
+        raise error if chunk_rows is not None else CannotBeCut(str(error)) from error
     return _Run(template, chunks, options, tables).fit(method, options)
 
 
@@ -166,6 +181,7 @@ class _Run:
             verbose=options["verbose"], trace=trace, checkpointer=checkpointer,
             model_at=lambda state: self._made(Result(state, trace, going), settings), executor=options.get("executor"),
         )  # fmt: skip
+        warn_if_ran_out(result.stop)
         return self._made(result, settings)
 
     def _made(self, result: Result, settings: Settings) -> Fit:
@@ -222,6 +238,19 @@ LIMITS: dict[str, Any] = {
     "max_steps": 1000, "max_passes": None, "max_seconds": None, "max_messages": None, "tol": TOLERANCE, "callbacks": (),
     "bound_every": None, "verbose": None,
 }  # fmt: skip
+
+
+def _rows_of_a_chunk(template: Template, plate: str, source: TableChunks, others: Mapping[str, Table]) -> int:
+    """As many as keep what is hidden in them, for which the first few stand, in the cache of a processor."""
+    if sequences_along(template, plate):
+        return CHUNK
+    few = next(iter(source.chunks(template.columns_on(plate), FEW)), None)
+    if few is None or not few.n_rows:
+        return CHUNK  # an empty table is told by who reads it
+    plan = (probe := Chunks(template, plate, as_chunks(few), others, FEW)).plan
+    hidden = [plan.nodes[name].stat_shapes() for name in probe.local]
+    numbers = sum(int(np.prod(shape)) for shapes in hidden for shape in shapes)
+    return CHUNK if not numbers else int(np.clip(IN_CACHE * probe.size // numbers, LEAST, CHUNK))
 
 
 def _longest(template: Template, tables: Rows) -> str:

@@ -157,19 +157,22 @@ class TableChunks:
     files : those that it is read from
     is_cut : bool
         Whether ``read`` yields the chunks as they are to be, none of them longer than it is asked for.
+    can_jump : bool
+        Whether ``read`` takes a range of rows, too, and reads no others.
     """
 
     def __init__(
         self,
-        read: Callable[[Sequence[str], int], Iterator[Table]],
+        read: Callable[..., Iterator[Table]],
         names: list[str],
         where: str,
         n_rows: int | None = None,
         files: Sequence[Path] = (),
         is_cut: bool = False,
+        can_jump: bool = False,
     ) -> None:
         self.read, self.names, self.where, self.n_rows, self.files = read, names, where, n_rows, tuple(files)
-        self.is_cut = is_cut
+        self.is_cut, self.can_jump = is_cut, can_jump
         self.number: Any = next(_NUMBERS)  # of this process
         self.pieces: Any = None  # if rows came or went since it was first fitted (`natgrad.network.bind.pieces`)
 
@@ -370,13 +373,16 @@ def _of_parquet(paths: list[Path], where: str) -> TableChunks:
     for table in tables[1:]:
         choose_columns(table.path, table.names, tables[0].names)
 
-    def read(names: Sequence[str], size: int) -> Iterator[Table]:
+    def read(names: Sequence[str], size: int, rows: range | None = None) -> Iterator[Table]:
+        before = 0
         for table in tables:
             chosen = table.choose(list(names))
-            for arrays in table.arrays(chosen, size):
+            own = None if rows is None else range(max(rows.start - before, 0), rows.stop - before)
+            for arrays in table.arrays(chosen, size, own):
                 yield Table(dict(zip(chosen, arrays, strict=True)), str(table.path))
+            before += table.n_rows
 
-    return TableChunks(read, tables[0].names, where, sum(table.n_rows for table in tables), paths)
+    return TableChunks(read, tables[0].names, where, sum(table.n_rows for table in tables), paths, can_jump=True)
 
 
 def _of_text(paths: list[Path], where: str) -> TableChunks:

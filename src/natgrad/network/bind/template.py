@@ -247,6 +247,9 @@ def _plates_of(target: Any) -> tuple[Plate, ...]:
         return target.node.plates
     if isinstance(target, Recorded) and target.function == "read":
         return _plates_of(target.arguments[0])
+    if isinstance(target, Recorded) and target.function == "evaluate":
+        plates: tuple[Plate, ...] = target.arguments[0].node.plates
+        return plates
     if isinstance(target, (Recorded, Expression)):
         raise TypeError(f"{target} cannot be indexed: index the nodes inside it instead, as in a[i] + b[j]")
     return ()

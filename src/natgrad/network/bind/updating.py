@@ -55,7 +55,7 @@ def update_rows(
     data : table, or tables by plate
     forgetting : part of what was learned before that no longer counts, optional
     drift : "auto" to learn it, optional
-    options : limits and callbacks, as of ``Fit.continue_``
+    options : limits and callbacks, as of ``Fit.continue_fit``
     """
     template = binding.template
     new = open_tables(template, data, "the new rows", partial=True)
@@ -133,6 +133,9 @@ def _again(
     network = bind_network(binding.template, rows, domain)
     problem = network.problem
     state = warm_state(problem, factors, binding.domain, domain, maps, t)
+    # A chain of other rows begins at its prior, and is told first: whoever read it there would forget what was learned.
+    if begun := tuple(name for name, block in problem.blocks.items() if _is_chain(block)):
+        state = problem.sweep(state, begun).state._replace(t=t)
     start = Fit(problem, Result(state, Trace(), GOING), settings, network._continue)
     return network._continue(start, None, **options).bound_to(Binding(binding.template, domain, dict(rows)))
 
@@ -156,11 +159,16 @@ def warm_state(
     lam, mu = {}, {}
     for name, block in problem.blocks.items():
         lam[name] = tuple(np.asarray(part) for part in prior.lam[name])
-        if name in factors:
+        if name in factors and not _is_chain(block):
             codes = [_codes(plate, before, after, maps) for plate in block.plates]
             lam[name] = matched(block, factors[name], lam[name], codes)
         mu[name] = problem.moments(block, lam[name])
     return State(lam, mu, t)
+
+
+def _is_chain(block: Any) -> bool:
+    """Whether an element of a block is whole sequences of rows: with others it is another."""
+    return hasattr(block.family, "lengths")
 
 
 def matched(block: Any, factor: Factor, prior: tuple[Any, ...], codes: Sequence[Ints | None]) -> tuple[Any, ...]:

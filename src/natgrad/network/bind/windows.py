@@ -19,7 +19,7 @@ import numpy.typing as npt
 from natgrad.network.compile.plan import Plan
 from natgrad.network.compile.polynomial import Factor, Take
 
-__all__ = ["Told", "Window", "Windows", "summed", "window_key"]
+__all__ = ["Told", "Window", "Windows", "summed", "summed_in_windows", "window_key"]
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -88,6 +88,43 @@ def summed(told: Iterable[Told]) -> Told:
             owned.add(key)
     assert total is not None
     return Told(total, value)
+
+
+def summed_in_windows(told: list[Told]) -> Told:
+    """The same, of the entries that any of the chunks has."""
+    if len(told) == 1:
+        return told[0]
+    found: dict[str, Stats] = {}
+    windows: dict[str, tuple[Window, ...]] = {}
+    value = told[0].value
+    for one in told[1:]:
+        value = value + one.value
+    for key in told[0].parts:
+        if not all(key in one.windows for one in told):
+            found[key] = summed(Told({key: one.parts[key]}, 0.0, _only(one.windows, key)) for one in told).parts[key]
+            continue
+        own = [one.windows[key] for one in told]
+        windows[key] = tuple(
+            Window(same[0].axis, np.unique(np.concatenate([window.levels for window in same])), same[0].size)
+            for same in zip(*own, strict=True)
+        )
+        inside = [_inside(mine, windows[key]) for mine in own]
+        found[key] = summed(
+            Told({key: one.parts[key]}, 0.0, {key: w}) for one, w in zip(told, inside, strict=True)
+        ).parts[key]
+    return Told(found, value, windows)
+
+
+def _inside(windows: tuple[Window, ...], wider: tuple[Window, ...]) -> tuple[Window, ...]:
+    """Windows as parts of wider ones."""
+    return tuple(
+        Window(own.axis, np.searchsorted(wide.levels, own.levels), len(wide.levels))
+        for own, wide in zip(windows, wider, strict=True)
+    )
+
+
+def _only(windows: Mapping[str, tuple[Window, ...]], key: str) -> dict[str, tuple[Window, ...]]:
+    return {key: windows[key]} if key in windows else {}
 
 
 def _places(part: Array, windows: tuple[Window, ...]) -> Any:

@@ -1,80 +1,35 @@
-"""A plan with a factor for each hidden node in; the same with some Gaussian nodes in one factor, out.
+"""A plan with a factor for each hidden node in; the same with some nodes in one factor, out.
 
 E_q[log p] of independent factors has E[a] E[b] where a and b meet; with one factor for both it is E[a b], an entry of the
-second moment of a vector. So nothing is declared anew: in every monomial the statistics of members are replaced by entries of
-those of the joint vector, their priors become one term, and everything below (targets, bound, sweeps) goes on as with any
-MultivariateNormal.
+second moment of a vector, or, where b is a precision, a statistic of the law of both. So nothing is declared anew: in every
+monomial the statistics of members are replaced by those of the joint factor, their priors become one term, and everything below
+(targets, bound, sweeps) goes on as with any node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from natgrad import families
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.inference.problem import Block
+from natgrad.network.compile.joint_node import PRECISIONS, JointNode, Member, in_joint_statistics
 from natgrad.network.compile.plan import Plan, PlannedTerm, merged_monomials
-from natgrad.network.compile.polynomial import Axis, Factor, Label, Mark, Monomial, Polynomial, Take
-from natgrad.network.language.expressions import REAL, VECTOR
+from natgrad.network.compile.polynomial import Label, Mark, Monomial
+from natgrad.network.language.expressions import MATRIX, POSITIVE, REAL, VECTOR
 from natgrad.network.language.nodes import Node
-from natgrad.network.language.scope import Reading, Scope
+from natgrad.network.language.scope import Reading
 
-__all__ = ["JointNode", "Member", "auto_groups", "checked_joint", "joined_plan", "with_joint_factors"]
+__all__ = ["auto_groups", "checked_joint", "full_groups", "joined_plan", "with_joint_factors"]
 
+GAUSSIAN = ("Normal", "MultivariateNormal")
 # Numbers that scalars may have together to be joined by default: a covariance of that size costs nothing beside a sweep.
 MOST_AUTO = 32
-
-
-@dataclass(frozen=True)
-class Member:
-    """Where a node is in its joint factor: a number, or a run of numbers for a vector."""
-
-    joint: str
-    begin: int
-    size: int | None
-
-    @property
-    def place(self) -> int | slice:
-        """The index of its numbers in the vector."""
-        return self.begin if self.size is None else slice(self.begin, self.begin + self.size)
-
-
-class JointNode(Node):
-    """Several Gaussian nodes as one vector; it stands in a plan for its members."""
-
-    family = families.MultivariateNormal()
-    kind = VECTOR
-    slots_of = ()
-
-    def __init__(self, name: str, members: Sequence[Node]) -> None:
-        self.members = tuple(members)
-        super().__init__(name, {}, members[0].plates, None, None)
-
-    def _event_size(self, observed: Any) -> int | None:
-        return sum(node.size or 1 for node in self.members)
-
-    def log_density(self, scope: Scope) -> Polynomial:
-        """Nothing: the terms of the members are in the plan."""
-        return Polynomial()
-
-    def parents(self) -> list[Node]:
-        """Those of all members, but for members."""
-        found = {parent.name: parent for node in self.members for parent in node.parents()}
-        return [parent for parent in found.values() if parent not in self.members]
-
-    def places(self) -> dict[str, Member]:
-        """Where each member is."""
-        found, begin = {}, 0
-        for node in self.members:
-            found[node.name] = Member(self.name, begin, node.size)
-            begin += node.size or 1
-        return found
 
 
 # -- which nodes --
@@ -82,16 +37,19 @@ class JointNode(Node):
 
 def joined_plan(plan: Plan, joint: Any) -> Plan:
     """The plan with the joint factors that `checked_joint` found."""
-    return plan if joint is None else with_joint_factors(plan, auto_groups(plan) if joint == "auto" else joint)
+    if joint is None:
+        return plan
+    found = {"auto": auto_groups, "full": full_groups}[joint](plan) if isinstance(joint, str) else joint
+    return with_joint_factors(plan, found)
 
 
 def checked_joint(joint: Any, nodes: Mapping[str, Node]) -> Any:
-    """What a user asked for: None, "auto", or groups as names, each of hidden Gaussian nodes of the same plates."""
-    if joint is None or (isinstance(joint, str) and joint == "auto"):
+    """What a user asked for: None, "auto", "full", or groups as names, each of hidden nodes of the same plates."""
+    if joint is None or (isinstance(joint, str) and joint in ("auto", "full")):
         return joint
     if isinstance(joint, str) or not isinstance(joint, Iterable):
         raise TypeError(
-            f'joint must be "auto", None or a list of groups of nodes, such as [("slope", "start")], got {joint!r}'
+            f'joint must be "auto", "full", None or a list of groups of nodes, such as [("slope", "start")], got {joint!r}'
         )
     groups: list[tuple[str, ...]] = []
     taken: set[str] = set()
@@ -120,9 +78,10 @@ def _check_member(name: Any, nodes: Mapping[str, Node]) -> None:
     node = nodes[name]
     if node.is_observed:
         raise ValueError(f"joint: {name!r} is observed, and has no factor")
-    if node.family.name not in ("Normal", "MultivariateNormal") or node.kind not in (REAL, VECTOR):
+    if node.family.name not in GAUSSIAN + PRECISIONS or node.kind not in (REAL, VECTOR, POSITIVE, MATRIX):
         raise NotConjugate(
-            f"joint: {name!r} is a {type(node).__name__}; Normal and MultivariateNormal nodes can be joined"
+            f"joint: {name!r} is a {type(node).__name__}; Normal and MultivariateNormal nodes can be joined, and a Gamma or a "
+            "Wishart that is their children's precision"
         )
 
 
@@ -150,6 +109,29 @@ def auto_groups(plan: Plan) -> list[tuple[str, ...]]:
     return found
 
 
+def full_groups(plan: Plan) -> list[tuple[str, ...]]:
+    """The groups of `auto_groups`, and each precision with the Gaussian nodes on its plates that it is multiplied with.
+
+    As many of these as have a law with it, up to `MOST_AUTO` numbers; a node is in one factor only.
+    """
+    groups = auto_groups(plan)
+    inside = {name for group in groups for name in group}
+    found = [*groups, *((name,) for name, b in plan.blocks.items() if b.family.name in GAUSSIAN and name not in inside)]
+    for name, block in plan.blocks.items():
+        if block.family.name not in PRECISIONS or plan.nodes[name].is_auxiliary:
+            continue
+        near = {f.source for term in plan.terms_of(name) for m in term.touching(name) for f in m.factors if not f.known}
+        whole: tuple[str, ...] = ()
+        for group in [g for g in found if near.intersection(g)]:
+            size = sum(plan.nodes[n].size or 1 for n in whole + group)
+            if size <= MOST_AUTO and _fits(plan, (*whole, *group, name)):
+                whole += group
+        if whole:
+            found = [group for group in found if not set(group) & set(whole)]
+            found.append((*whole, name))
+    return [group for group in found if len(group) > 1]
+
+
 def _meeting(term: PlannedTerm, scalars: set[str]) -> list[tuple[str, str]]:
     met = ([f.source for f in m.factors if not f.known and f.stat == 0 and f.source in scalars] for m in term.monomials)
     return [pair for names in met for pair in pairwise(names) if pair[0] != pair[1]]
@@ -160,10 +142,11 @@ def _merged(
 ) -> list[tuple[str, ...]]:
     """Groups of names that pairs connect, as long as each is good."""
     group_of: dict[str, tuple[str, ...]] = {name: (name,) for name in names}
+    place = {name: number for number, name in enumerate(names)}
     for first, second in pairs:
         one, two = group_of[first], group_of[second]
-        if one != two:
-            merged = tuple(name for name in names if name in one or name in two)
+        if one is not two:
+            merged = tuple(sorted((*one, *two), key=place.__getitem__))
             if good(merged):
                 group_of.update(dict.fromkeys(merged, merged))
     return [group for group in dict.fromkeys(group_of.values()) if len(group) > 1]
@@ -188,6 +171,10 @@ def with_joint_factors(plan: Plan, groups: Sequence[tuple[str, ...]]) -> Plan:
 
 
 def _joined(plan: Plan, group: tuple[str, ...]) -> Plan:
+    first = plan.nodes[group[0]]
+    for name in group:
+        if plan.nodes[name].plates != first.plates:
+            raise PlateMismatch(f"joint: {first!r} and {plan.nodes[name]!r} lie on different plates")
     node = JointNode("+".join(group), [plan.nodes[name] for name in group])
     if node.name in plan.nodes:
         raise ValueError(f"joint: there is a node called {node.name!r} already")
@@ -198,11 +185,10 @@ def _joined(plan: Plan, group: tuple[str, ...]) -> Plan:
             )
     known = dict(plan.known)
     places, indices = node.places(), {}
-    for name, member in places.items():
+    for name, begin in node.begins().items():
         indices[name] = f"joint:{node.name}:{name}"
-        known[indices[name]] = np.asarray(np.arange(member.begin, member.begin + (member.size or 1)), np.int32)
-        if member.size is None:
-            known[indices[name]] = known[indices[name]][0]
+        size = plan.nodes[name].size
+        known[indices[name]] = np.asarray(begin if size is None else np.arange(begin, begin + size), np.int32)
     terms = {name: _rewritten(term, node, places, indices, len(node.plates)) for name, term in plan.terms.items()}
     terms[node.name] = _prior(node, [terms.pop(name) for name in group])
     blocks = {name: block for name, block in plan.blocks.items() if name not in group}
@@ -224,28 +210,42 @@ def _joined(plan: Plan, group: tuple[str, ...]) -> Plan:
 
 
 def _sorted(nodes: Mapping[str, Node], group: tuple[str, ...]) -> list[str]:
-    """Parents before children, otherwise as they were."""
+    """Parents before children, those with the longest way from a root last, otherwise as they were."""
     name_of = {
         member.name: node.name for node in nodes.values() if isinstance(node, JointNode) for member in node.members
     }
+    place = {name: number for number, name in enumerate(nodes)}
+    children: dict[str, list[str]] = {name: [] for name in nodes}
+    waiting = dict.fromkeys(nodes, 0)  # parents that are not there yet
+    for name, node in nodes.items():
+        for parent in {name_of.get(p.name, p.name) for p in node.parents()} & nodes.keys():
+            children[parent].append(name)
+            waiting[name] += 1
     found: list[str] = []
-    waiting = {name: {name_of.get(p.name, p.name) for p in node.parents()} for name, node in nodes.items()}
-    while waiting:
-        ready = [name for name, parents in waiting.items() if not parents & waiting.keys()]
-        if not ready:
-            raise NotConjugate(
-                f"joint: a node between members of {'+'.join(group)!r} reads one of them and is read by another"
-            )
+    ready = [name for name, n in waiting.items() if n == 0]
+    while ready:
         found += ready
-        for name in ready:
-            del waiting[name]
+        freed: list[str] = []
+        for child in (child for name in ready for child in children[name]):
+            waiting[child] -= 1
+            if waiting[child] == 0:
+                freed.append(child)
+        ready = sorted(freed, key=place.__getitem__)
+    if len(found) < len(nodes):
+        raise NotConjugate(
+            f"joint: a node between members of {'+'.join(group)!r} reads one of them and is read by another"
+        )
     return found
 
 
 def _origin(plan: Plan, node: JointNode) -> npt.NDArray[np.float64] | None:
-    """The origins of the members, one after the other."""
-    parts = [np.broadcast_to(plan.origins.get(m.name, np.zeros(())), (m.size or 1,)) for m in node.members]
-    return np.concatenate(parts) if any(m.name in plan.origins for m in node.members) else None
+    """The origins of the members in a value of their factor; a precision has none."""
+    if not any(m.name in plan.origins for m in node.members):
+        return None
+    found = np.zeros(node.value_shape()[len(node.plates) :])
+    for name, member in node.places().items():
+        found[member.place] = plan.origins.get(name, 0.0)
+    return found
 
 
 def _rewritten(
@@ -263,7 +263,9 @@ def _rewritten(
         raise NotConjugate(
             f"joint: {term.node!r} reads members of {node.name!r} at different elements, or one of them twice"
         )
-    monomials = tuple(_replaced(m, node.name, places, indices, n_plates, term.node) for m in term.monomials)
+    monomials = tuple(
+        in_joint_statistics(m, node, indices, n_plates, term.node) if _touches(m, places) else m for m in term.monomials
+    )
     readings = {name: found for name, found in term.readings.items() if name not in places}
     if read:
         first = next(iter(read.values()))[0]
@@ -271,26 +273,9 @@ def _rewritten(
     return replace(term, monomials=merged_monomials(monomials), readings=readings)
 
 
-def _replaced(
-    monomial: Monomial, joint: str, places: Mapping[str, Member], indices: Mapping[str, str], n_plates: int, term: str
-) -> Monomial:
-    members = [f for f in monomial.factors if not f.known and f.source in places]
-    if not members:
-        return monomial
-    if sum(1 + f.stat for f in members) > 2:
-        raise NotConjugate(
-            f"joint: {term!r} multiplies members of {joint!r} with one another: a vector's third moments are no statistics of it"
-        )
-    events: list[Axis] = []
-    for factor in members:
-        own = factor.axes[n_plates:]
-        if any(isinstance(axis, Take) for axis in own):
-            raise NotConjugate(f"joint: {term!r} reads entries of {factor.source!r} through an index")
-        wanted = 1 + factor.stat  # a second moment has two entries
-        labels: tuple[tuple[Label, ...], ...] = tuple((axis,) for axis in own) if own else ((),) * wanted  # type: ignore[misc]
-        events += [Take(indices[factor.source], label) for label in labels]
-    joined = Factor(joint, len(events) - 1, (*members[0].axes[:n_plates], *events), known=False)
-    return replace(monomial, factors=(joined, *(f for f in monomial.factors if f not in members)))
+def _touches(monomial: Monomial, names: Container[str]) -> bool:
+    # Of a sum of many terms there are many that do not.
+    return any(factor.source in names and not factor.known for factor in monomial.factors)
 
 
 def _prior(node: JointNode, terms: Sequence[PlannedTerm]) -> PlannedTerm:
@@ -308,7 +293,7 @@ def _prior(node: JointNode, terms: Sequence[PlannedTerm]) -> PlannedTerm:
         sizes |= {renamed.get(label, label): size for label, size in term.sizes.items()}
         gates |= {renamed.get(label, label): name for label, name in term.gates.items()}
         monomials += [
-            replace(m, factors=tuple(factor.relabelled(renamed) for factor in m.factors)) for m in term.monomials
+            m._replace(factors=tuple(factor.relabelled(renamed) for factor in m.factors)) for m in term.monomials
         ]
         for name, found in term.readings.items():
             if name == node.name:

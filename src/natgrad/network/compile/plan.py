@@ -167,6 +167,8 @@ def with_gates(
     monomial: Monomial, gates: Mapping[Label, Polynomial], extra: tuple[Factor, ...]
 ) -> tuple[Monomial, ...]:
     """Multiply in the category behind every gated label; a monomial without the label needs none, as Σ_k E[z_k] = 1."""
+    if not gates:
+        return (Monomial(monomial.coefficient, monomial.factors + extra),)
     found: list[Monomial] = []
     waiting = [(monomial.coefficient, monomial.factors, frozenset[Label]())]
     while waiting:

@@ -39,7 +39,7 @@ def _term(term: PlannedTerm, n: int) -> PlannedTerm:
 
 
 def _factor(factor: Factor) -> Factor:
-    return factor if factor.known else replace(factor, axes=(CHAIN, *factor.axes))
+    return factor if factor.known else factor._replace(axes=(CHAIN, *factor.axes))
 
 
 def _block(block: Block, n: int) -> Block:

@@ -10,7 +10,7 @@ that are read, one with a second moment at one of them (vectors: at two of its e
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,12 +34,13 @@ LARGEST, MOST_ENTRIES = 200, 2_000_000
 MOST_SCATTERED = 200_000
 
 
-def drawn_together(problem: NetworkProblem) -> list[GaussianDraw]:
-    """The groups of Gaussian blocks of a network with chains that are drawn from their joint conditional."""
+def drawn_together(problem: NetworkProblem, apart: Collection[str] = ()) -> list[GaussianDraw]:
+    """The groups of Gaussian blocks of a network with chains that are drawn from their joint conditional; not those ``apart``."""
     weighted = problem.plan.weights
     found = []
     for group in joint_groups(problem):
-        names = [n for n in group if not any(plate in weighted for plate in problem.blocks[n].plates)]
+        names = [n for n in group if n not in apart]
+        names = [n for n in names if not any(plate in weighted for plate in problem.blocks[n].plates)]
         # The largest are left out first: what is left are the globals, whose correlations slow a chain down.
         names.sort(key=lambda name: _size(problem, name))
         while names and sum(_size(problem, name) for name in names) > LARGEST:

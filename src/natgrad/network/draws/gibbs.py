@@ -25,6 +25,7 @@ from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.network.draws.gaussian import GaussianDraw, drawn_together
 from natgrad.network.draws.labels import Relabelling
 from natgrad.network.draws.scales import ScaleDraw, scales_of
+from natgrad.network.draws.softmax import ClassWeights, auxiliaries, class_weights_of
 from natgrad.network.draws.weights import Copies, copies_of
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.execute.updates import choose, take_column
@@ -64,7 +65,10 @@ class Gibbs:
     ) -> None:
         self.problem, self.schedule, self.strides, self.relabel = problem, schedule, strides, relabel
         self.chains = next(iter(problem.blocks.values())).shape[0]
-        self.groups: Sequence[GaussianDraw] = drawn_together(problem) if together else []
+        self.classes: list[ClassWeights] = class_weights_of(problem)
+        self.afresh = auxiliaries(self.classes)
+        by_class = {name for weights in self.classes for name in weights.readers}
+        self.groups: Sequence[GaussianDraw] = drawn_together(problem, by_class) if together else []
         self.copies: dict[str, Copies] = copies_of(problem.plan)
         self.scales: dict[GaussianDraw, list[ScaleDraw]] = {}
         for group in self.groups:
@@ -85,6 +89,10 @@ class Gibbs:
         values: dict[str, Array] = {}
         sums: dict[str, tuple[Array, Array]] = {}
         for name, block in self.problem.blocks.items():
+            if name in self.afresh:
+                values[name] = np.zeros(block.shape)
+                stats[name] = point_stats(block.family, values[name], self.sizes[name])
+                continue
             wide = tuple(np.broadcast_to(part, (self.chains, *np.shape(part))) for part in lam[name])
             with np.errstate(all="ignore"):
                 values[name], stats[name] = self._drawn(block, wide, rng)
@@ -106,7 +114,7 @@ class Gibbs:
         info: dict[str, BlockInfo] = {}
         with np.errstate(all="ignore"):
             for name, block in self.problem.blocks.items():
-                if name in info or name in self._with_group:
+                if name in info or name in self._with_group or name in self.afresh:
                     continue
                 if name in self._group_of:
                     info.update(self._together(self._group_of[name], stats, values, first, second, rng))
@@ -174,13 +182,18 @@ class Gibbs:
     ) -> tuple[Stats, Array, Stats, bool]:
         """Conditionals, values and statistics of a block; the conditional of each element is that at its turn."""
         on, name, here = self.problem.backend, block.name, dict(stats)
+        weights = [entry for entry in self.classes if name in entry.readers]
         if block.n_columns == 1:
+            for entry in weights:
+                entry.refresh(here, None, rng)
             lam = self.conditional(block, here)
             good = bool(np.all(block.family.valid(lam)))
             drawn, fresh = self._drawn(block, lam, rng) if good else (value, stats[name])
             return lam, drawn, fresh, good
         lam, good = tuple(np.zeros_like(part) for part in stats[name]), True
         for number in range(block.n_columns):
+            for entry in weights:
+                entry.refresh(here, None if block.column_axis is None else number, rng)
             if block.column_axis is not None:
                 new = self.conditional(block, here, number)
                 cut = tuple(np.zeros(part.shape) for part in take_column(on, block, stats[name], number))

@@ -17,6 +17,7 @@ from natgrad.network.draws.chains import with_chains
 from natgrad.network.draws.gibbs import Gibbs
 from natgrad.network.draws.labels import Relabelling
 from natgrad.network.draws.predictive import predictive_of_draws
+from natgrad.network.draws.softmax import exact_softmax
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.language.expressions import CATEGORY
@@ -55,15 +56,15 @@ def draw_posterior(
                 f"draws: the concentration of {name.removesuffix('.bound')!r} is learned by a bound of its normaliser, which has "
                 "no conditional to draw from. Declare it as a GammaShape, which has one"
             )
-    for name in (name for name, node in plan.nodes.items() if node.is_bounded):
-        raise NotConjugate(
-            f"draws: the softmax of {name!r} is bounded by one-against-each logits, whose draws would have another posterior. "
-            "Use logits=, which is exact, or linear_response()"
-        )
-    problem = NetworkProblem(with_chains(plan, chains), fit.problem.backend.name if backend is None else backend)
+    exact = exact_softmax(plan)
+    problem = NetworkProblem(with_chains(exact, chains), fit.problem.backend.name if backend is None else backend)
     asked = _checked_names(fit, names)
     relabel = Relabelling(plan, {name: fit.state.mu[name] for name in plan.blocks})
     gibbs = Gibbs(problem, schedule, {}, relabel)
+    if lost := sorted(asked & gibbs.afresh):
+        raise ValueError(
+            f"draws of {lost[0]!r} cannot be kept: it is drawn afresh for each class of a softmax, and not a part of a draw"
+        )
     gibbs.strides = _strides(gibbs, fit, schedule, chains, asked)
     start = gibbs.start(fit.state.lam, settings.seed)
     about = {"names": sorted(asked), "backend": problem.backend.name}

@@ -1,8 +1,10 @@
-"""The quadratic function of some means, for NumPy: what is written out of a network in; its gradient and curvature out."""
+"""Means that are solved together, for NumPy: what is written out of a network in; their joint optimum out (`joint.py`)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,15 +12,76 @@ import numpy as np
 from natgrad.network.compile.polynomial import Monomial
 from natgrad.network.execute.addressing import Piece
 from natgrad.network.execute.backend import Quadratic, squared
+from natgrad.network.execute.joint import MOST, ROUNDING, SHRUNK, SMALL, inverse_of
 from natgrad.network.execute.written_out import Parts, Writer
 
-__all__ = ["InterpretedQuadratic"]
+__all__ = ["InterpretedMeans"]
 
 Array = Any
 Means = dict[str, Array]
 
 
-class InterpretedQuadratic:
+class InterpretedMeans:
+    """The means of a group at their joint optimum. All of them lie in one vector: its sums and products are single calls."""
+
+    def __init__(self, written: Writer, names: tuple[str, ...], pieces: Sequence[Piece]) -> None:
+        blocks = written.program.plan.blocks
+        self.names, self.quadratic = names, _Quadratic(written, names, pieces)
+        self.families = {name: blocks[name].family for name in names}
+        shapes = [written.shapes(name)[0] for name in names]
+        ends = np.cumsum([0, *map(math.prod, shapes)]).tolist()
+        self.places = [(n, slice(*at), s) for n, at, s in zip(names, pairwise(ends), shapes, strict=True)]
+        self.scalars = all(family.name == "Normal" for family in self.families.values())
+
+    def __call__(self, lam: Mapping[str, Any], mu: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], int]:
+        """λ and moments of the group after the solve, and how many gradients it took."""
+        # The second moment of a Gaussian with mean zero is its covariance.
+        spread = {n: f._moments((np.zeros_like(lam[n][0]), lam[n][1]))[0][1] for n, f in self.families.items()}
+        start = {n: mu[n][0] for n in self.names}
+        found, count = self._solved(self.quadratic(start, spread, mu), start)
+        if not np.isfinite(found).all():
+            found = self._joined(start)
+        means = self._apart(found)
+        stats = {n: (m, spread[n] + squared(m, spread[n])) for n, m in means.items()}
+        return {n: f.centred(means[n], lam[n]) for n, f in self.families.items()}, stats, count
+
+    def _solved(self, function: Quadratic, start: Means) -> tuple[Array, int]:
+        """As in `joint.py`: conjugate gradients with the precisions as preconditioner."""
+        precisions = {n: -2.0 * second for n, second in function.by_second.items()}
+        flat = self._joined(precisions) if self.scalars else None
+        factor = None if flat is None else np.where(flat > 0, 1.0 / flat, 0.0)
+        one_by_one = inverse_of(np, precisions, start)
+
+        def inverse(vector: Array) -> Array:
+            return self._joined(one_by_one(self._apart(vector))) if factor is None else factor * vector
+
+        def curvature(vector: Array) -> Array:
+            return self._joined(function.curvature(self._apart(vector)))
+
+        residual, means = self._joined(function.residual), self._joined(start)
+        direction = inverse(residual)
+        size = float(residual @ direction)
+        enough = max(SHRUNK * size, SMALL, -ROUNDING * float(means @ curvature(means)))
+        count = 1
+        while size > enough and count < MOST:
+            curved = curvature(direction)
+            length = -size / float(direction @ curved)
+            means = means + length * direction
+            residual = residual + length * curved
+            scaled = inverse(residual)
+            before, size = size, float(residual @ scaled)
+            direction = scaled + (size / before) * direction
+            count += 1
+        return means, count
+
+    def _joined(self, parts: Means) -> Array:
+        return np.concatenate([parts[name].reshape(-1) for name in self.names])
+
+    def _apart(self, vector: Array) -> Means:
+        return {name: vector[place].reshape(shape) for name, place, shape in self.places}
+
+
+class _Quadratic:
     """∂/∂m = G₁ + 2 G₂ m. Where two means meet, G₁ is linear in them; G₂ has none of them: every term is quadratic."""
 
     def __init__(self, written: Writer, names: tuple[str, ...], pieces: Sequence[Piece]) -> None:
@@ -26,7 +89,7 @@ class InterpretedQuadratic:
         self.whole = {name: written.target_of(written.program.plan.blocks[name], None) for name in names}
         self.lines = {name: Parts(name, mixed, written.known, written.shapes, stats=(0,)) for name in names}
 
-    def __call__(self, start: Means, spread: Means, moments: Mapping[str, Any], known: Any) -> Quadratic:
+    def __call__(self, start: Means, spread: Means, moments: Mapping[str, Any]) -> Quadratic:
         here = {**moments, **{n: (m, spread[n] + squared(m, spread[n])) for n, m in start.items()}}
         found = {n: self.whole[n](here) for n in start}
         second = {n: found[n][1] for n in start}

@@ -16,7 +16,7 @@ from natgrad.inference.problem import Block, BlockInfo, State, SweepResult
 from natgrad.network.compile.plan import ending_terms
 from natgrad.network.execute.addressing import Piece
 from natgrad.network.execute.exact_updates import updated_in_turn
-from natgrad.network.execute.interpreted_joint import InterpretedQuadratic
+from natgrad.network.execute.interpreted_joint import InterpretedMeans
 from natgrad.network.execute.updates import all_valid, choose, settle
 from natgrad.network.execute.written_out import Writer
 
@@ -54,9 +54,15 @@ class Interpreter:
 
         return prior
 
-    def quadratic(self, names: tuple[str, ...], pieces: Sequence[Piece]) -> InterpretedQuadratic:
-        """The bound as a function of some means that meet in these pieces."""
-        return InterpretedQuadratic(self.written, names, pieces)
+    def means(self, names: tuple[str, ...], pieces: Sequence[Piece]) -> Callable[..., Any]:
+        """λ and moments of a group whose means meet in these pieces, after they were solved together."""
+        found = InterpretedMeans(self.written, names, pieces)
+
+        def solved(lam: Any, mu: Any) -> Any:
+            with self.problem.backend.running():
+                return found(lam, mu)
+
+        return solved
 
     def target(self, block: Block, terms: tuple[str, ...] | None, mu: Any) -> Stats:
         """λ^temp of a block without weights from some of its terms, all if None."""

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from natgrad.inference.problem import State
 from natgrad.network.compile.polynomial import Monomial
+from natgrad.network.execute.addressing import Piece
 from natgrad.network.execute.backend import Backend, Quadratic, squared
 
 if TYPE_CHECKING:
     from natgrad.network.execute.jax_backend import JaxBackend
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["JointMeans", "joint_groups"]
+__all__ = ["JointMeans", "inverse_of", "joint_groups"]
 
 Array = Any
 Means = dict[str, Array]
@@ -40,6 +41,7 @@ class JointMeans:
 
     def __init__(self, problem: NetworkProblem) -> None:
         self.problem = problem
+        self._interpreted: dict[tuple[str, ...], Callable[..., Any]] = {}
 
     @cached_property
     def groups(self) -> tuple[tuple[str, ...], ...]:
@@ -55,26 +57,31 @@ class JointMeans:
         """The state with the means of every group at their joint optimum, group after group; what that has read."""
         lam, mu, reads = dict(state.lam), dict(state.mu), 0
         for group, cost in zip(self.groups, self._reads, strict=True):
-            function = self.problem.compiled(("joint", group), partial(self._build, group))
-            new, fresh, gradients = function({name: lam[name] for name in group}, mu)
+            new, fresh, gradients = self._function(group)({name: lam[name] for name in group}, mu)
             lam, mu, reads = {**lam, **new}, {**mu, **fresh}, reads + int(gradients) * cost
         return state._replace(lam=lam, mu=mu), reads
 
-    def _build(self, group: tuple[str, ...]) -> Callable[..., Any]:
-        program, plan = self.problem.program, self.problem.plan
-        families = {name: self.problem.blocks[name].family for name in group}
-        terms = [term for term in plan.terms.values() if term.node in group or set(group) & set(term.readings)]
-
-        on, pieces = program.backend, []
-        for piece in (piece for term in terms for piece in program.pieces(term)):
-            touching = tuple(m for m in piece.monomials if _degree(m, group))
-            pieces.append(piece._replace(monomials=touching))
+    def _function(self, group: tuple[str, ...]) -> Callable[..., Any]:
         interpreter = self.problem.interpreter
-        quadratic: Callable[..., Quadratic]
         if interpreter is None:
-            quadratic = partial(cast("JaxBackend", on).quadratic, pieces)
-        else:
-            quadratic = interpreter.quadratic(group, pieces)
+            return self.problem.compiled(("joint", group), partial(self._build, group))
+        if group not in self._interpreted:
+            self._interpreted[group] = interpreter.means(group, self._pieces(group))
+        return self._interpreted[group]
+
+    def _pieces(self, group: tuple[str, ...]) -> list[Piece]:
+        """The monomials in which means of the group are."""
+        program, plan = self.problem.program, self.problem.plan
+        terms = [term for term in plan.terms.values() if term.node in group or set(group) & set(term.readings)]
+        return [
+            piece._replace(monomials=tuple(m for m in piece.monomials if _degree(m, group)))
+            for term in terms
+            for piece in program.pieces(term)
+        ]
+
+    def _build(self, group: tuple[str, ...]) -> Callable[..., Any]:
+        families, on = {name: self.problem.blocks[name].family for name in group}, self.problem.program.backend
+        quadratic: Callable[..., Quadratic] = partial(cast("JaxBackend", on).quadratic, self._pieces(group))
 
         def function(lam: Any, mu: Any, known: Any) -> Any:
             xp = on.xp
@@ -93,7 +100,7 @@ class JointMeans:
 def _conjugate_gradients(on: Backend, function: Quadratic, start: Means) -> tuple[Means, Array]:
     """The maximum of a concave quadratic function, and how many gradients it took."""
     xp, residual, curvature = on.xp, function.residual, function.curvature
-    inverse = _inverse(xp, {n: -2.0 * second for n, second in function.by_second.items()}, start)
+    inverse = inverse_of(xp, {n: -2.0 * second for n, second in function.by_second.items()}, start)
     first = inverse(residual)
     size = _inner(on, residual, first)
     # The size of what was subtracted to get the residual, at the precision it was computed with.
@@ -117,7 +124,7 @@ def _conjugate_gradients(on: Backend, function: Quadratic, start: Means) -> tupl
     return means, count
 
 
-def _inverse(xp: Any, precisions: Means, like: Means) -> Callable[[Means], Means]:
+def inverse_of(xp: Any, precisions: Means, like: Means) -> Callable[[Means], Means]:
     """Division by the precisions, which are matrices for vectors; elements of weight zero stay where they are."""
 
     def one(precision: Array, is_scalar: bool) -> Callable[[Array], Array]:

@@ -8,7 +8,6 @@ numbers are gathered and added up as fast as rows of 15.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -48,7 +47,7 @@ def packed_factors(
     if found is None or stats(found.matrix).shape[-1] > LONGEST:
         return None
     rest = [labelled(f) for f in monomial.factors if f not in (found.matrix, found.first, found.second)]
-    matrix = replace(found.matrix, axes=(*found.matrix.axes[:-2], PACKED))
+    matrix = found.matrix._replace(axes=(*found.matrix.axes[:-2], PACKED))
     packed = address(_packed(stats(found.matrix)), matrix, known, view)
     return [packed, _squared(labelled(found.first), found.label), *rest]
 

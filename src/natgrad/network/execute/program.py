@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -150,7 +149,7 @@ class Program:
         self.known[name] = np.asarray(array, dtype=np.float64)
         self._recipes[name] = known, kept
         factor = Factor(name, 0, kept, known=True)
-        return replace(monomial, factors=(factor, *rest), counted=frozenset(labels - alive))
+        return monomial._replace(factors=(factor, *rest), counted=frozenset(labels - alive))
 
     def with_data(self, known: Known) -> dict[str, npt.NDArray[Any]]:
         """Other known arrays of the same plan, with all that was folded so far folded from them."""
@@ -321,14 +320,16 @@ def _with_places(
     found: dict[str, tuple[Monomial, ...]] = {}
     numbers: list[float] = []
     for name, monomials in terms.items():
-        found[name] = tuple(replace(m, place=len(numbers) + n) for n, m in enumerate(monomials))
+        found[name] = tuple(m._replace(place=len(numbers) + n) for n, m in enumerate(monomials))
         numbers += [m.coefficient for m in monomials]
     return found, np.array(numbers, dtype=np.float64)
 
 
 def _without(monomial: Monomial, gone: set[str]) -> Monomial:
     """A monomial without some weights."""
-    return replace(monomial, factors=tuple(f for f in monomial.factors if not (f.known and f.source in gone)))
+    if not gone:
+        return monomial
+    return monomial._replace(factors=tuple(f for f in monomial.factors if not (f.known and f.source in gone)))
 
 
 def _contracted(factors: list[Labelled], kept: tuple[Label, ...]) -> npt.NDArray[Any]:

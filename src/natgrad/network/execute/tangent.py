@@ -8,7 +8,6 @@ which either backend can do. Nothing is approximated, and nothing of the size of
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,10 +103,9 @@ def _moved(monomial: Monomial, least: int = 1) -> list[Monomial]:
     if len(places) < least:
         return []
     return [
-        replace(
-            monomial,
+        monomial._replace(
             factors=tuple(
-                replace(factor, source=_key(factor.source)) if here == place else factor
+                factor._replace(source=_key(factor.source)) if here == place else factor
                 for here, factor in enumerate(monomial.factors)
             ),
         )

@@ -38,6 +38,7 @@ class Reads:
         self.known, self.shapes = known, shapes
         self._readers: dict[Factor, Reader] = {}
         self._places: dict[Factor, int] = {}
+        self._shapes: dict[Factor, tuple[int, ...]] = {}
         self._found: list[tuple[str, int, Callable[[Array], Array] | None]] = []
 
     def reader(self, factor: Factor) -> Reader:
@@ -57,7 +58,11 @@ class Reads:
 
     def shape(self, factor: Factor) -> tuple[int, ...]:
         """The shape of a random factor, gathers carried out."""
-        return self.reader(factor).shape(self.shapes(factor.source)[factor.stat], self.known)
+        found = self._shapes.get(factor)
+        if found is None:
+            whole = self.shapes(factor.source)[factor.stat]
+            found = self._shapes[factor] = self.reader(factor).shape(whole, self.known)
+        return found
 
     def __call__(self, moments: Moments) -> Operands:
         return [
@@ -77,14 +82,15 @@ def written_product(reads: Reads, factors: Sequence[Factor], scale: float, wante
     """The product of some factors of a monomial, summed to the wanted labels."""
     random = [factor for factor in factors if not factor.known]
     readers = [reads.reader(factor) for factor in factors if factor.known]
+    chosen = [reads.reader(factor) for factor in random]
     arrays, labels = (
         [np.asarray(r.array({}, reads.known, FULL), np.float64) for r in readers],
         [r.labels for r in readers],
     )
-    present = {label for factor in factors for label in reads.reader(factor).labels}
+    present = {label for reader in (*readers, *chosen) for label in reader.labels} if wanted else ()
     out = tuple(label for label in wanted if label in present)
-    needed = set(out).union(*(reads.reader(factor).labels for factor in random))
     if arrays:
+        needed = set(out).union(*(reader.labels for reader in chosen))
         arrays, labels, scale = _together(arrays, labels, needed, scale)
     if not random:
         if not arrays:
@@ -93,7 +99,7 @@ def written_product(reads: Reads, factors: Sequence[Factor], scale: float, wante
         found = arrays[0] if contract is None else contract(*arrays)
         return Product(out, found if scale == 1.0 else scale * found, None)
     places = [reads.place(factor) for factor in random]
-    labels += [reads.reader(factor).labels for factor in random]
+    labels += [reader.labels for reader in chosen]
     contract = product_of(out, labels, [*(a.shape for a in arrays), *map(reads.shape, random)])
     return Product(out, None, _bound(contract, arrays, places, scale))
 
@@ -285,13 +291,18 @@ class Writer:
 
     def __init__(self, program: Program, known: Known, lead: tuple[int, ...] = ()) -> None:
         self.program, self.known, self.lead = program, known, lead
+        self._shapes: dict[str, Sequence[tuple[int, ...]]] = {}
         self._parts: dict[tuple[str, str], Parts] = {}
         self._targets: dict[tuple[str, tuple[str, ...] | None], WrittenTarget] = {}
         self._apart: dict[tuple[str, str | None], WrittenValue] = {}
 
     def shapes(self, name: str) -> Sequence[tuple[int, ...]]:
         """The shapes of a node's statistics."""
-        return [(*self.lead, *shape) for shape in self.program.plan.nodes[name].stat_shapes()]
+        found = self._shapes.get(name)
+        if found is None:
+            own = self.program.plan.nodes[name].stat_shapes()
+            found = self._shapes[name] = [(*self.lead, *shape) for shape in own]
+        return found
 
     def parts(self, name: str, term: str) -> Parts:
         """What a term says to a block."""

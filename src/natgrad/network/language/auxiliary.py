@@ -25,6 +25,7 @@ from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
 
 __all__ = [
+    "ClassOffset",
     "ConcentrationBound",
     "LaplaceWeights",
     "LatentExponential",
@@ -66,6 +67,22 @@ class PolyaGamma(ScalarNode):
 
     def log_density(self, scope: Scope) -> Polynomial:
         return known(scope, self.trials) * self.own("trials", scope)
+
+
+@final
+class ClassOffset(ScalarNode):
+    """ω C of a class of a softmax (`links.class_by_class`); whoever draws it sets it."""
+
+    family = families.Normal()
+    kind = REAL
+    slots_of = ()
+    is_auxiliary = True
+
+    def __init__(self, owner: Node, plates: Plates) -> None:
+        super().__init__(f"{owner.name}.offset", {}, plates)
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        return -0.5 * self.own("xx", scope)
 
 
 class _WeightOfPresent(ScalarNode):

@@ -7,6 +7,7 @@ are indices into tables of log probabilities, never one-hot arrays.
 
 from __future__ import annotations
 
+import copy
 from typing import Any, final
 
 import numpy as np
@@ -15,11 +16,12 @@ import numpy.typing as npt
 from natgrad import families
 from natgrad.errors import PlateMismatch
 from natgrad.network.compile.polynomial import Factor, Label, Monomial, Polynomial
-from natgrad.network.language.auxiliary import LogisticBound, PolyaGamma
+from natgrad.network.language.auxiliary import ClassOffset, LogisticBound, PolyaGamma
 from natgrad.network.language.expressions import CATEGORY, COUNT, REAL, SIMPLEX, VECTOR, Access, Constant, Expression
 from natgrad.network.language.links import (
     Stacked,
     chosen_link,
+    class_by_class,
     hidden_stick_density,
     one_against_each,
     refuse_in_part,
@@ -55,7 +57,7 @@ class Categorical(Node):
     It may have ``logits=`` instead: K − 1 real numbers along a plate of their own (or a vector), by stick-breaking: category k is
     taken with probability σ(logit_k) if none before it was. The order of the categories is part of this model. Observed, it may
     have ``softmax=``: K real numbers, in no order, with probabilities exp(s_k) / Σ_j exp(s_j). Its likelihood is bounded from
-    below by one-against-each logits, so that the bound stays one of the evidence; predictions are of the softmax itself.
+    below by one-against-each logits, so that the bound stays one of the evidence; predictions and draws are of the softmax.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class Categorical(Node):
     family = families.Categorical()
     kind = CATEGORY
     slots_of = (Slot("probs", SIMPLEX),)
+    is_by_class = False  # whether a softmax is written class by class, for draws
 
     def __init__(
         self,
@@ -131,6 +134,22 @@ class Categorical(Node):
             reached = asked(self.value[..., None], np.arange(sticks.size)) * self._present()[..., None]
             self.parameters["omega"] = PolyaGamma(self, reached.astype(np.float64), (*self.plates, sticks))
 
+    def class_by_class(self) -> Categorical:
+        """A softmax with auxiliaries for each class given the others, which are exact, and for draws alone."""
+        twin = copy.copy(self)
+        twin.__dict__.pop("_declared", None)
+        scores = self.parameters["softmax"]
+        assert isinstance(scores, Stacked)  # what is refused elsewhere
+        plates = (*self.plates, scores.plate)
+        present = np.broadcast_to(self._present()[..., None], tuple(plate.size for plate in plates))
+        twin.is_bounded, twin.is_by_class = False, True
+        twin.parameters = {
+            "softmax": scores,
+            "omega": PolyaGamma(self, present.astype(np.float64), plates),
+            "offset": ClassOffset(self, plates),
+        }
+        return twin
+
     @property
     def is_unknown(self) -> bool:
         """Whether logits of categories that are hidden, or missing in part, have to be bounded."""
@@ -156,6 +175,10 @@ class Categorical(Node):
     def log_density(self, scope: Scope) -> Polynomial:
         if self.is_unknown:
             return hidden_stick_density(self.parameters["logits"], self.parameters["omega"], self, scope)
+        if self.is_by_class:
+            scores, omega, offset = (self.parameters[name] for name in ("softmax", "omega", "offset"))
+            assert isinstance(scores, Stacked)
+            return class_by_class(scores, omega, offset, np.asarray(self.value), scope)
         if self.link != "probs":
             refuse_in_part(self, scope)
             density = stick_density if self.link == "logits" else one_against_each

@@ -109,14 +109,14 @@ def diagonal_numbers(precision: Expression, size: int) -> npt.NDArray[np.float64
     return None if (value * (1.0 - np.eye(size))).any() else np.diagonal(value).copy()
 
 
-def rows_of(name: str, dynamics: Expression) -> Expression:
-    """Random dynamics as vectors along a plate of rows."""
+def rows_of(name: str, dynamics: Expression, own: tuple[Plate, ...]) -> Expression:
+    """Random dynamics as vectors along a plate of rows; ``own`` are the plates of the chain, one matrix for each element."""
     if dynamics.kind == REAL:
         plates = {
             plate.name: plate
             for access in dynamics.accesses()
             for plate, s in zip(access.node.plates, access.selectors, strict=True)
-            if s is None
+            if s is None and plate.name not in {known.name for known in own}
         }
         if len(plates) < 2:
             raise PlateMismatch(

@@ -9,7 +9,7 @@ multi-linear in the expectations of the neighbours).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Union
 
@@ -18,8 +18,10 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.compile.polynomial import Delta, Label, Polynomial, number
-from natgrad.network.language.advice import instead, no_attribute, of_numpy
+from natgrad.network.language.advice import of_numpy
+from natgrad.network.language.nominal import Nominal
 from natgrad.network.language.plates import Index, Plate
+from natgrad.network.language.refusals import Refusals
 from natgrad.validation import as_index, as_numbers, first, require, where
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ Bind = dict[str, Label]
 Read = tuple[str, tuple[Any, ...]]
 
 
-class Expression(ABC):
+class Expression(Refusals, metaclass=Nominal):
     """Something with expected statistics. ``kind`` says which, ``size`` the length of its event axis (if any)."""
 
     kind: Kind
@@ -68,9 +70,6 @@ class Expression(ABC):
 
     @abstractmethod
     def __str__(self) -> str: ...
-
-    # An index that never ends is not a sequence.
-    __iter__ = None
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """Array-likes on the left ask us, and do not broadcast over us; other functions of NumPy have no closed form."""
@@ -117,6 +116,11 @@ class Expression(ABC):
         raise _ratio("constant", self)
 
     def __pow__(self, other: Any) -> Expression:
+        if self.kind == POSITIVE:
+            raise NotConjugate(
+                f"{self} ** {other}: the expectation of a power has no closed form. A Normal takes a precision: a Gamma, a "
+                f"HalfCauchy and a HalfNormal are precisions as they are, so write {self}"
+            )
         raise NotConjugate(
             f"{self} ** {other}: the expectation of a power has no closed form; only sums, known multiples, products of two "
             "different nodes and dot do. Powers of known numbers are columns: dot(numpy.stack([x, x**2], -1), w)"
@@ -132,43 +136,11 @@ class Expression(ABC):
 
         return transform(other, self)
 
-    def __array__(self, *args: Any, **options: Any) -> npt.NDArray[Any]:
-        raise TypeError(
-            f"{self} is random and cannot become an array: {instead(self, 'for X @ w write natgrad.dot(X, w)')}"
-        )
-
-    def __index__(self) -> int:
-        raise TypeError(f"{self} is random and cannot be an index: {instead(self, 'only categories choose')}")
-
-    def __float__(self) -> float:
-        raise TypeError(
-            f"{self} is random and has no single value: after a fit, fit[{str(self)!r}].mean() is its expectation"
-        )
-
-    def __abs__(self) -> Expression:
-        raise NotConjugate(f"abs({self}): the expectation of an absolute value has no closed form")
-
-    def _compared(self, other: Any) -> bool:
-        raise TypeError(
-            f"{self} is random, and comparing it with {other} is no expression: a component that depends on a condition is "
-            "chosen by a Bernoulli or a Categorical, as in mu[z]"
-        )
-
-    __lt__ = __le__ = __gt__ = __ge__ = _compared
-
     def __getitem__(self, key: Any) -> Expression:
         raise TypeError(f"{self} cannot be indexed: index the nodes inside it instead, as in a[i] + b[j]")
 
-    if not TYPE_CHECKING:  # who checks types must see that there is no such thing
 
-        def __getattr__(self, name: str) -> Any:
-            raise no_attribute(self, name)
-
-    def __bool__(self) -> bool:
-        raise TypeError(f"{self} is random: it has no truth value")
-
-
-class Untyped(ABC):
+class Untyped(metaclass=Nominal):
     """Known numbers that take their kind from the place where they stand, as plain arrays do."""
 
     # Whether they are known only when there is a table (`columns.py`): its own operators then record what is done.
@@ -244,6 +216,7 @@ class Access(Expression):
         self.kind = node.kind
         self.size = node.size
         self.is_known = not node.is_declared
+        self.advice = getattr(node, "advice", "") if node.kind == VECTOR else ""
 
     def accesses(self) -> Iterator[Access]:
         yield self
@@ -322,10 +295,8 @@ def _select(access: Access, key: Any) -> tuple[Selector, ...]:
     selectors = list(access.selectors)
     for position, entry in enumerate(keys):
         plate, old = plates[position], selectors[position]
-        if isinstance(entry, slice):
-            if entry == slice(None):
-                continue
-            entry = np.arange(plate.size)[entry]
+        if isinstance(entry, slice) and entry == slice(None):
+            continue
         if isinstance(old, Access):
             if len(old.node.plates) != 1:
                 raise PlateMismatch(
@@ -334,7 +305,10 @@ def _select(access: Access, key: Any) -> tuple[Selector, ...]:
                 )
             selectors[position] = old._reindexed(entry)  # mu[z][i] is mu[z[i]]
             continue
-        new = _selector(access, plate, entry)
+        length = _length(access, plate, old)
+        if isinstance(entry, slice):
+            entry = np.arange(length)[entry]
+        new = _selector(access, plate, entry, length)
         if isinstance(old, Index):
             if not isinstance(new, Index):
                 raise PlateMismatch(
@@ -345,7 +319,18 @@ def _select(access: Access, key: Any) -> tuple[Selector, ...]:
     return tuple(selectors)
 
 
-def _selector(access: Access, plate: Plate, entry: Any) -> Selector:
+def _length(access: Access, plate: Plate, old: Index | None) -> int:
+    """From how many elements along a plate the next index chooses: all, or those that integers have chosen already."""
+    if old is None:
+        return plate.size
+    if old.values.ndim == 0:
+        raise PlateMismatch(
+            f"{access}: one element of plate {plate.name!r} is chosen already, and there is none to choose from"
+        )
+    return len(old.values)
+
+
+def _selector(access: Access, plate: Plate, entry: Any, length: int) -> Selector:
     if isinstance(entry, Expression):
         gate = as_access(entry)
         categories = None if gate is None or not gate.node.is_declared else gate.node.categories
@@ -362,12 +347,14 @@ def _selector(access: Access, plate: Plate, entry: Any) -> Selector:
         observed = gate.node.observed_index(gate)
         return gate if observed is None else observed
     index = entry if isinstance(entry, Index) else Index(as_index(entry, f"{access.node.name}[…]: index"))
-    outside = (index.values < 0) | (index.values >= plate.size)
+    outside = (index.values < 0) | (index.values >= length)
     if (place := first(outside)) is not None:
         more = f" ({int(outside.sum())} such)" if index.values.ndim else ""
+        read = access.selectors[access.node.plates.index(plate)] is not None
+        what = f"{access}, which was read from plate {plate.name!r}," if read else f"plate {plate.name!r}"
         raise IndexError(
-            f"{access.node.name}[…]: index{where(place)} = {index.values[place]} is outside plate {plate.name!r} with elements "
-            f"0 … {plate.size - 1}{more}"
+            f"{access.node.name}[…]: index{where(place)} = {index.values[place]} is outside {what} with elements "
+            f"0 … {length - 1}{more}"
         )
     return index
 

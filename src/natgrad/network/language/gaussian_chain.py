@@ -92,6 +92,10 @@ class GaussianChain(Node):
                 f"{name!r}: the states of a chain are hidden: give observed= to a Normal that reads them. A chain whose values "
                 "are known is a regression on the values before: ng.Normal(name, ng.dot(previous, a), tau, observed=values)"
             )
+        self.advice = (
+            f". Its states are vectors: one entry of each is {name}[{', '.join(':' * len(as_plates(name, plate)))}, 0], and "
+            f"natgrad.dot(C, {name}) adds them up"
+        )
         plates = as_plates(name, plate)
         if not plates:
             raise PlateMismatch(f"{name!r}: a chain needs a plate of time steps: give plate=Plate('time', n)")
@@ -104,7 +108,7 @@ class GaussianChain(Node):
         given = {"initial_mean": initial_mean, "initial_precision": initial_precision, "dynamics": dynamics}
         given["noise_precision"] = noise_precision
         self._found = _size_of(name, self._size, given, extra)
-        super().__init__(name, _written_out(name, given, self._found, extra), plates)
+        super().__init__(name, _written_out(name, given, self._found, extra, plates), plates)
 
     @property
     def block_plates(self) -> tuple[Plate, ...]:
@@ -286,7 +290,7 @@ def _size_of(name: str, size: int | None, given: dict[str, Any], extra: int) -> 
     return next(iter(found.values()), 1)
 
 
-def _written_out(name: str, given: dict[str, Any], size: int, extra: int) -> dict[str, Any]:
+def _written_out(name: str, given: dict[str, Any], size: int, extra: int, plates: tuple[Plate, ...]) -> dict[str, Any]:
     """Single numbers and Gammas as the matrices that they stand for."""
     parameters = dict(given)
     for slot in ("initial_precision", "noise_precision"):
@@ -295,7 +299,7 @@ def _written_out(name: str, given: dict[str, Any], size: int, extra: int) -> dic
             parameters[slot] = Product(value, Constant(MATRIX, 1.0, size))
     dynamics = given["dynamics"]
     if isinstance(dynamics, Expression):
-        parameters["dynamics"] = rows_of(name, dynamics)
+        parameters["dynamics"] = rows_of(name, dynamics, plates)
     elif not isinstance(dynamics, Untyped) and np.ndim(dynamics) == 0:
         if extra:
             raise PlateMismatch(f"{name!r}: dynamics must be a matrix [{size}, {size + extra}] where there are inputs")

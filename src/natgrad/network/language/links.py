@@ -32,6 +32,7 @@ __all__ = [
     "LINKS",
     "Stacked",
     "chosen_link",
+    "class_by_class",
     "hidden_stick_density",
     "logistic_density",
     "one_against_each",
@@ -117,6 +118,21 @@ def one_against_each(scores: Expression, omega: Any, categories: Array, scope: S
         scores.stat("xx", scope, (k, k)) + scores.stat("xx", scope, (j, j)) - 2.0 * scores.stat("xx", scope, (k, j))
     )
     return linear - 0.5 * pairs * square - LOG_2 * (size - 1)
+
+
+def class_by_class(scores: Stacked, omega: Any, offset: Any, categories: Array, scope: Scope) -> Polynomial:
+    """The logit of each class given the others, up to what does not depend on it: for draws, class after class.
+
+    Σ_k (1{y = k} − ½) ψ_k − ½ ω_k ψ_k² + ω_k C_k ψ_k, with ω_k and ω_k C_k of the values of the moment.
+    """
+    k = scope.fresh("class", scores.plate.size)
+    scope.couple(scores.inner, scores.plate)
+    won = (categories[..., None] == np.arange(scores.plate.size)) * 1.0
+    weight, pull = (aux.stat("x", scope, (), {aux.plates[-1].name: k}) for aux in (omega, offset))
+    score = scores.stat("x", scope, (k,))
+    linear: Polynomial = (Polynomial.of([scope.constant(won - 0.5, (k,))]) + pull) * score
+    square: Polynomial = 0.5 * weight * scores.stat("xx", scope, (k, k))
+    return linear - square
 
 
 def softmax(scores: Array) -> Array:

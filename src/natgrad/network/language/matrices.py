@@ -89,7 +89,8 @@ def _matrix(value: Any, what: str) -> Expression:
     array = as_numbers(value, what)
     check_precision(what, array)
     if array.ndim != 2:
-        raise TypeError(f"{what} must be one matrix, got shape {array.shape}")
+        several = ": several are written one after the other, as in block_diag(A, B)" if "block" in what else ""
+        raise TypeError(f"{what} must be one matrix, got shape {array.shape}{several}")
     return Constant(MATRIX, array, array.shape[-1])
 
 

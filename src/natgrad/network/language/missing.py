@@ -73,7 +73,7 @@ def _reads_missing(child: Node, access: Access, whole: bool) -> bool:
 def seen_values(node: Node) -> tuple[npt.NDArray[np.bool_], npt.NDArray[Any]]:
     """Which values were observed (of a vector, which entries), and the values, anything where they were not; of one shape."""
     assert node.value is not None
-    seen = _seen(node) > 0
+    seen = np.ones(()) > 0 if node.mask is None and node.entries is None else _seen(node) > 0
     return np.broadcast_to(spread(seen, node.value.ndim), node.value.shape).copy(), node.value
 
 

@@ -109,14 +109,14 @@ def observed_index(node: Node, access: Access) -> Index | None:
     values, names = node.value.astype(np.int64), tuple(plate.name for plate in node.plates)
     indices = [selector for selector in access.selectors if isinstance(selector, Index)]
     if not indices:
-        return Index(values, names, (node,))
+        return Index(values, names, (node,), access)
     if len(indices) < len(names) or len({(index.plates, index.values.shape) for index in indices}) > 1:
         raise PlateMismatch(
             f"{access}: an observed category on several plates is read with one index for each of them, all on the same plates; "
             "otherwise index its values"
         )
     chosen = tuple(entry for index in indices for entry in index.categories)
-    return Index(values[tuple(index.values for index in indices)], indices[0].plates, (*chosen, node))
+    return Index(values[tuple(index.values for index in indices)], indices[0].plates, (*chosen, node), access)
 
 
 def check_shape(name: str, slot: str, value: Expression) -> None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.families import Family
 from natgrad.network.compile.polynomial import Factor, Label, Polynomial, Take
-from natgrad.network.language.advice import check_arguments, of_another_kind
+from natgrad.network.language.advice import check_arguments, of_another_kind, of_no_numbers
 from natgrad.network.language.censoring import Censored
 from natgrad.network.language.columns import RecordedNode, is_deferred
 from natgrad.network.language.expressions import (
@@ -51,7 +51,7 @@ class Term(NamedTuple):
 
 
 # What a twin of a node does not have: it may be changed, and has another term.
-KEPT = ("_is_sealed", "_declared")
+KEPT = ("_is_sealed", "_declared", "_parents", "_improper")
 # What is no expression, told without asking all kinds of them.
 PLAIN = (float, int, list, tuple, np.ndarray)
 
@@ -207,11 +207,15 @@ class Node(Expression):
 
     def parents(self) -> list[Node]:
         """The nodes in the parameter slots, hidden and observed categories that choose included, each once."""
+        if "_parents" in self.__dict__:
+            return list(self.__dict__["_parents"])
         found: dict[str, Node] = {}
         accesses = (access for expression in self.parameters.values() for access in expression.accesses())
         for node in (node for access in accesses for node in access.nodes()):
             if found.setdefault(node.name, node) is not node:
                 raise ValueError(f"two different nodes are called {node.name!r}: give each node its own name")
+        if "_is_sealed" in self.__dict__:  # they do not change any more, and are asked for many times
+            self.__dict__["_parents"] = tuple(found.values())
         return list(found.values())
 
     def term(self, known: dict[str, npt.NDArray[Any]], parts: frozenset[str] | None = None) -> Term:
@@ -287,7 +291,8 @@ class Node(Expression):
             )
         self.value = self._clean(value if self.entries is None else np.where(missing, 0.0, value), present)
         self.value.setflags(write=False)
-        self.mask = None if present.all() else present.astype(np.float64)
+        masked = any(self.name in plate.masked for plate in self.plates)
+        self.mask = None if present.all() and not masked else present.astype(np.float64)
 
     def _present(self) -> npt.NDArray[np.bool_]:
         """Which elements were observed."""
@@ -297,10 +302,15 @@ class Node(Expression):
     @property
     def is_improper(self) -> bool:
         """Whether its prior has no integral: a flat one, with known parameters at the border of their range."""
-        return any(
+        if "_improper" in self.__dict__:
+            return bool(self.__dict__["_improper"])
+        found = any(
             slot.least is not None and isinstance(value := self.parameters[slot.name], Constant) and is_flat(value)
             for slot in self.slots_of
         )
+        if "_is_sealed" in self.__dict__:
+            self.__dict__["_improper"] = found
+        return found
 
     def _check_proper(self) -> None:
         """Data need a density; only hidden nodes may have a flat prior."""
@@ -335,6 +345,8 @@ class Node(Expression):
             return self._checked_parent(slot, as_matrix(value) if slot.kind == MATRIX else value)
         if not is_plain and isinstance(value, Untyped) and not slot.fixed:
             return value.of_kind(slot.kind, slot.event_ndim, what)
+        if (not is_plain or isinstance(value, (list, tuple))) and (hint := of_no_numbers(value)):
+            raise TypeError(f"{what} must be numbers, a node or an expression, got {type(value).__name__}{hint}")
         array = as_numbers(value, what, "known numbers" if slot.fixed else "numbers, a node or an expression")
         check_range(what, slot.kind, array, slot.least)
         return Constant(slot.kind, array)

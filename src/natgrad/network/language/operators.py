@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +122,7 @@ def add(left: Expression, right: Any) -> Expression:
     """Left + right; numbers take the kind of the other side, and a node that both sides multiply is written once."""
     other = _as_operand(right, left, "+")
     parts = (*_parts(left), *_parts(other))
-    multiplied = left.kind == other.kind and any(isinstance(part, (_Product, _Dot)) for part in parts)
+    multiplied = left.kind == other.kind and any(isinstance(part, (_Product, _Dot, _Transformed)) for part in parts)
     if multiplied and (found := written_once(parts, reads_of(left) & reads_of(other))):
         total, rest = found
         for part in rest:
@@ -373,7 +372,7 @@ def _summed(polynomial: Polynomial, sizes: dict[Label, int]) -> Polynomial:
     monomials = []
     for monomial in polynomial.monomials:
         times = prod(size for label, size in sizes.items() if label not in monomial.labels)
-        monomials.append(replace(monomial, coefficient=times * monomial.coefficient))
+        monomials.append(monomial._replace(coefficient=times * monomial.coefficient))
     return Polynomial(tuple(monomials))
 
 

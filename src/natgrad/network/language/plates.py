@@ -41,6 +41,8 @@ class Plate:
 
     # Whether its elements are some of many, which come in chunks: in one of them all may be missing.
     is_part: bool = False
+    # Nodes that miss values in some of these chunks: they have a mask in all of them.
+    masked: frozenset[str] = frozenset()
 
     def __init__(self, name: str, size: int | None = None, weight: Any = None, *, grow: bool = False) -> None:
         if not isinstance(name, str) or not name:
@@ -84,12 +86,14 @@ class Plate:
 class Index:
     """Integers that pick elements of a plate; ``plates`` names the axes they live on, if known.
 
-    ``categories`` are the observed nodes whose values they are: ancestors like any other.
+    ``categories`` are the observed nodes whose values they are: ancestors like any other. ``chosen_by`` is the reading of the one
+    that chooses, where its values alone are the integers.
     """
 
     values: npt.NDArray[np.int64]
     plates: tuple[str, ...] | None = None
     categories: tuple[Any, ...] = ()
+    chosen_by: Any = None
 
 
 def as_plates(node: str, plate: Any) -> tuple[Plate, ...]:

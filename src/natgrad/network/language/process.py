@@ -10,18 +10,20 @@ variance k_nn − a_nᵀ a_n that belongs to the prior: the trace term of the bo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, NoReturn, final
 
 import numpy as np
 import numpy.typing as npt
 
 from natgrad.covariance import Covariance, Inducing, factorised
+from natgrad.errors import PlateMismatch
 from natgrad.network.compile.polynomial import Label, Polynomial
 from natgrad.network.language.columns import Recorded, is_deferred
 from natgrad.network.language.continuous import MultivariateNormal
 from natgrad.network.language.expressions import REAL, Access, Bind, Expression
-from natgrad.network.language.node_helpers import known
+from natgrad.network.language.node_helpers import Plates, known
 from natgrad.network.language.operators import dot
+from natgrad.network.language.plates import as_plates
 from natgrad.network.language.scope import Scope
 from natgrad.validation import as_numbers, real_number
 
@@ -31,7 +33,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Function(NamedTuple):
-    """Mean and variance of f at some inputs, both [N]."""
+    """Mean and variance of f at some inputs, both [..., N]."""
 
     mean: Floats
     var: Floats
@@ -48,6 +50,9 @@ class GaussianProcess:
     inducing : array [M, D]
     jitter : float
         Added to the diagonal of K_mm, as a part of its mean.
+    plate : Plate or several, optional
+        Independent functions with this kernel: ``f(X)[z]`` is the one that a category chooses (a mixture of processes),
+        ``f(X)[group_of]`` that of a group.
 
     Examples
     --------
@@ -61,7 +66,9 @@ class GaussianProcess:
     True
     """
 
-    def __init__(self, name: str, kernel: Covariance, *, inducing: Any, jitter: float = 1e-8) -> None:
+    def __init__(
+        self, name: str, kernel: Covariance, *, inducing: Any, jitter: float = 1e-8, plate: Plates = None
+    ) -> None:
         if not isinstance(kernel, Covariance):
             raise TypeError(f"{name!r}: kernel must be a natgrad.covariance function, got {kernel!r}")
         self.kernel, self.inducing, self.jitter = kernel, _inputs(inducing, f"{name!r}: inducing"), jitter
@@ -73,22 +80,32 @@ class GaussianProcess:
             self.factor: Inducing = factorised(kernel(self.inducing), float(jitter))
         except FloatingPointError as error:
             raise FloatingPointError(f"{name!r}: kernel {kernel!r}: {error}") from None
-        size = len(self.inducing)
-        self.node = MultivariateNormal(name, np.zeros(size), np.eye(size))
+        size, plates = len(self.inducing), as_plates(name, plate)
+        if any(entry.is_open for entry in plates):
+            raise PlateMismatch(f"{name!r}: the plate of a GaussianProcess needs a size: Plate('component', 2)")
+        self.node = MultivariateNormal(name, np.zeros(size), np.eye(size), plate=plates)
 
     def __call__(self, X: Any) -> Any:
         """The values of f at rows X [N, D], one for each element of the node that reads it."""
         if is_deferred(X):
             return Recorded("evaluate", (self, X))
         rows, rest = self._rows(X)
-        return _Values(self.node, rows, rest)
+        return _Values(self.node.whole, rows, rest)
+
+    def __getitem__(self, key: Any) -> NoReturn:
+        raise TypeError(
+            f"{self.node.name}[…]: a function is read at inputs first, and chosen then: {self.node.name}(X)[z]"
+        )
 
     def at(self, factor: Any, X: Any) -> Function:
-        """Mean and variance of f at new inputs, given the fitted factor of this node: ``f.at(fit["f"], X)``."""
+        """Mean and variance of f at new inputs, given the fitted factor of this node: ``f.at(fit["f"], X)``.
+
+        Those of functions on plates lie along the first axes.
+        """
         rows, rest = self._rows(X)
         moments = factor.moments
-        mean = rows @ moments["x"]
-        second = np.einsum("ni,ij,nj->n", rows, moments["xx"], rows, optimize=True)
+        mean = moments["x"] @ rows.T
+        second = np.einsum("ni,...ij,nj->...n", rows, moments["xx"], rows, optimize=True)
         return Function(mean, rest + second - mean**2)
 
     def _rows(self, X: Any) -> tuple[Floats, Floats]:
@@ -112,17 +129,34 @@ class _Values(Expression):
 
     kind = REAL
 
-    def __init__(self, node: MultivariateNormal, rows: Floats, rest: Floats) -> None:
-        self.node, self.rest = node, rest
-        self.dot = dot(rows, node)
+    def __init__(self, function: Access, rows: Floats, rest: Floats) -> None:
+        self.function, self.rows, self.rest = function, rows, rest
+        self.dot = dot(rows, function)
+
+    def __getitem__(self, key: Any) -> _Values:
+        """The functions that integers or a category choose; all have the same kernel, and thus the same rest."""
+        count = len(key) if isinstance(key, tuple) else 1
+        if count > len(self.function.node.plates):
+            raise PlateMismatch(
+                f"{self}[…] got {count} indices, and {self.function.node.name!r} has {len(self.function.node.plates)} plate(s): "
+                "give GaussianProcess(plate=) one for the functions to choose from"
+            )
+        return _Values(self.function[key], self.rows, self.rest)
 
     def accesses(self) -> Iterator[Access]:
         yield from self.dot.accesses()
 
     def __str__(self) -> str:
-        return f"{self.node.name}(X)"
+        name = str(self.function)
+        return f"{self.function.node.name}(X){name[len(self.function.node.name) :]}"
 
     def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
+        open_ = {p.name for p, s in zip(self.function.node.plates, self.function.selectors, strict=True) if s is None}
+        if scope.plate_names and scope.plate_names[-1] in open_:
+            raise PlateMismatch(
+                f"{scope.node!r} reads {self}, whose inputs lie along the last plate of {scope.node!r}, and that is "
+                f"{scope.plate_names[-1]!r}, the plate of its functions: put the plate of the inputs last"
+            )
         value = self.dot.stat(name, scope, labels, bind)
         return value if name == "x" else value + known(scope, self.rest)
 

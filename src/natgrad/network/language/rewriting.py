@@ -1,6 +1,7 @@
 """Expressions as people write them in; the same with every node written once, out.
 
     a·b + b·c  =  b·(a + c)        b + a·b  =  b·(1 + a)        dot(X, w) + dot(Z, w)  =  dot(X + Z, w)
+    A w + B w  =  (A + B) w        dot(X, A w) + dot(Z, w)  =  dot(X A + Z, w), as in dot(X, w[:3]) + w[3]
 
 The expectation of (a·b + b·c)² is not what the expectations of its parts say, because b is in both; that of (b·(a + c))² is.
 """
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from natgrad.network.language.expressions import MATRIX, POSITIVE, REAL, VECTOR, Constant, Expression, Read, as_access
 from natgrad.network.language.slots import check_precision
@@ -25,14 +27,24 @@ class _Share(NamedTuple):
     node: Expression
 
 
+class _Map(NamedTuple):
+    """A known matrix times the vector that is shared."""
+
+    matrix: npt.NDArray[np.float64]
+    node: Expression
+
+
 def written_once(parts: Sequence[Expression], shared: frozenset[Read]) -> tuple[Expression, list[Expression]] | None:
     """One part for all that hold a shared reading, and the rest; None if it cannot be taken out of all of them."""
     for key in sorted(shared, key=repr):
         holding = [part for part in parts if key in _keys(part)]
+        rest = [part for part in parts if part not in holding]
         for shares in ([_product(part, key) for part in holding], [_rows(part, key) for part in holding]):
             if len(holding) > 1 and all(share is not None for share in shares):
-                found = [share for share in shares if share is not None]
-                return _together(found), [part for part in parts if part not in holding]
+                return _together([share for share in shares if share is not None]), rest
+        maps = [_map(part, key) for part in holding]
+        if len(holding) > 1 and all(found is not None for found in maps):
+            return _mapped([found for found in maps if found is not None]), rest
     return None
 
 
@@ -82,8 +94,27 @@ def _rows(part: Expression, key: Read) -> _Share | None:
     if not isinstance(part, Dot):
         return None
     for rows, vector in ((part.left, part.right), (part.right, part.left)):
-        if isinstance(rows, Constant) and rows.kind == VECTOR and _is(vector, key):
-            return _Share(rows, vector)
+        mapped = _map(vector, key)
+        if isinstance(rows, Constant) and rows.kind == VECTOR and mapped is not None:
+            value = rows.value if rows.value.ndim else np.full(len(mapped.matrix), rows.value)
+            return _Share(Constant(VECTOR, value @ mapped.matrix, mapped.node.size), mapped.node)
+    return None
+
+
+def _map(part: Expression, key: Read) -> _Map | None:
+    """A known map of a vector, itself included."""
+    from natgrad.network.language.operators import _Product as Product
+    from natgrad.network.language.operators import _Transformed as Transformed
+
+    if part.kind != VECTOR:
+        return None
+    if _is(part, key):
+        return _Map(np.eye(part.size or 0), part)
+    if isinstance(part, Transformed) and (inner := _map(part.vector, key)) is not None:
+        return _Map(part.matrix @ inner.matrix, inner.node)
+    if isinstance(part, Product) and isinstance(part.left, Constant) and part.left.value.ndim == 0:
+        inner = _map(part.right, key)
+        return None if inner is None else _Map(part.left.value * inner.matrix, inner.node)
     return None
 
 
@@ -100,6 +131,12 @@ def _together(shares: Sequence[_Share]) -> Expression:
     if total.kind == VECTOR:  # the scalar is shared, and vectors are added
         return Product(node, total)
     return Product(total, node)
+
+
+def _mapped(maps: Sequence[_Map]) -> Expression:
+    from natgrad.network.language.operators import _Transformed as Transformed
+
+    return Transformed(np.sum([found.matrix for found in maps], axis=0), maps[0].node)
 
 
 def _added(left: Expression, right: Expression) -> Expression:

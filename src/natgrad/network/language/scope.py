@@ -60,6 +60,7 @@ class Scope:
     label for each reading of a category, so that everything it chooses is chosen together);
     ``resized`` plates have another size here than where their nodes were declared (predictions of new elements);
     ``parts`` names the partly observed nodes whose missing elements are inferred, None where it is not known yet who reads them;
+    ``drawn`` names observed nodes whose values are drawn anew, so that they are read as hidden ones are;
     ``coupled`` holds (node, plate) pairs whose elements meet in one child and must be updated in turn.
     """
 
@@ -68,6 +69,7 @@ class Scope:
     known: dict[str, npt.NDArray[Any]]
     resized: frozenset[str] = frozenset()
     parts: frozenset[str] | None = None
+    drawn: frozenset[str] = frozenset()
     sizes: dict[Label, int] = field(default_factory=dict)
     gates: dict[Label, Polynomial] = field(default_factory=dict)
     coupled: dict[str, str] = field(default_factory=dict)
@@ -135,13 +137,17 @@ class Scope:
             self._axis(access, plate, selector, bind)
             for plate, selector in zip(node.plates, access.selectors, strict=True)
         )
-        if node.is_observed and not self.in_part(node):
+        if self.is_data(node):
             return self._observed(node, name, axes, labels)
         occurrence = self._occurrence(access, axes)
-        if node.is_observed:
+        if node.is_observed and node.name not in self.drawn:
             return split_statistic(self, node, name, axes, labels, occurrence)
         stat = node.family.stat_names.index(name)
         return Polynomial.of([Factor(node.name, stat, (*axes, *labels), known=False, occurrence=occurrence)])
+
+    def is_data(self, node: Node) -> bool:
+        """Whether a node stands for its observed values alone."""
+        return node.is_observed and node.name not in self.drawn and not self.in_part(node)
 
     def in_part(self, node: Node) -> bool:
         """Whether a partly observed node is hidden where it was not observed; at its declaration, if somebody else reads it."""
@@ -175,6 +181,8 @@ class Scope:
                 )
             return plate.name
         if isinstance(selector, Index):
+            if selector.chosen_by is not None and selector.chosen_by.node.name in self.drawn:
+                return self._gate(selector.chosen_by, plate.size)  # other values than those that were observed choose
             return Take(self.register(selector.values.astype(np.int32)), self._index_labels(access, selector))
         return self._gate(selector, plate.size)
 
@@ -193,7 +201,7 @@ class Scope:
     def _indicator(self, category: Access, axes: tuple[Axis, ...], label: Label, size: int) -> Polynomial:
         """E[1{category = k}] along the label k."""
         node = category.node
-        if node.is_observed and not self.in_part(node):
+        if self.is_data(node):
             assert node.value is not None
             table = self.register(np.eye(size)[node.value.astype(np.int64)])
             return Polynomial.of([Factor(table, 0, (*axes, label), known=True)])
@@ -261,7 +269,7 @@ class Scope:
         for access in expression.accesses():
             node = access.node
             along = {p.name for p, s in zip(node.plates, access.selectors, strict=True) if s is None}
-            if plate.name not in along or (node.is_observed and not self.in_part(node)):
+            if plate.name not in along or self.is_data(node):
                 continue
             if plate.name not in {p.name for p in node.block_plates}:
                 raise NotConjugate(

@@ -71,7 +71,7 @@ def check_precision(what: str, array: npt.NDArray[Any], semidefinite: bool = Fal
             f"{what} must be a square matrix, got shape {array.shape}; for a diagonal one numpy.diag(values)"
         )
     mirrored = np.swapaxes(array, -1, -2)
-    if (place := first(~np.isclose(array, mirrored))) is not None:
+    if (place := first(np.abs(array - mirrored) > 1e-8 + 1e-5 * np.abs(mirrored))) is not None:
         raise ValueError(
             f"{what} must be symmetric, but its element {where(place)} = {array[place]:g} and "
             f"{where((*place[:-2], place[-1], place[-2]))} = {mirrored[place]:g}: use (m + m.T) / 2"

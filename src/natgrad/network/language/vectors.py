@@ -11,8 +11,8 @@ from natgrad.network.language.columns import records
 from natgrad.network.language.expressions import NOUN, REAL, VECTOR, Access, Constant, Expression
 from natgrad.network.language.operators import _Dot as Dot
 from natgrad.network.language.operators import _Product as Product
-from natgrad.network.language.operators import _Sum as Sum
 from natgrad.network.language.operators import _Transformed as Transformed
+from natgrad.network.language.operators import add
 from natgrad.network.language.plates import Plate
 from natgrad.validation import as_numbers
 
@@ -38,7 +38,7 @@ def entries(vector: Access, key: Any) -> Expression:
 
 
 @records
-def concatenate(parts: Any) -> Expression:
+def concatenate(parts: Any, *more: Any) -> Expression:
     """Vectors, and real numbers as vectors of length one, end to end.
 
     Examples
@@ -48,7 +48,7 @@ def concatenate(parts: Any) -> Expression:
     >>> ng.concatenate([a, w]).size
     3
     """
-    if isinstance(parts, Expression):
+    if isinstance(parts, Expression) or more:
         raise TypeError(f"concatenate takes a list, as in concatenate([a, b]), got {parts}")
     listed = list(parts)
     if not any(isinstance(part, Expression) for part in listed):
@@ -77,7 +77,7 @@ def concatenate(parts: Any) -> Expression:
             piece = Transformed(rows, part)
         else:
             piece = Product(part, Constant(VECTOR, rows[:, 0], total))
-        found = piece if found is None else Sum(found, piece)
+        found = piece if found is None else add(found, piece)
     assert found is not None
     return found
 

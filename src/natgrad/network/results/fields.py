@@ -31,10 +31,14 @@ def field(
     moments: Mapping[str, tuple[Any, ...]],
     n: int | None,
     parts: frozenset[str],
+    drawn: frozenset[str] = frozenset(),
 ) -> Array:
-    """A statistic of a slot as an array [draw, plates, event]; without draws when n is None."""
+    """A statistic of a slot as an array [draw, plates, event]; without draws when n is None.
+
+    ``drawn`` are observed nodes that are read at values of their own, which ``moments`` has, too.
+    """
     known: dict[str, npt.NDArray[Any]] = {}
-    scope = Scope(node.name, node.plates, known, frozenset(plate.name for plate in node.plates), parts)
+    scope = Scope(node.name, node.plates, known, frozenset(plate.name for plate in node.plates), parts, drawn)
     events = {"vector": 1, "matrix": 2, "simplex": 1}.get(expression.kind, 0)
     labels = tuple(scope.fresh("e", expression.size or node.size or 0) for _ in range(events))
     if isinstance(node, MarkovChain):

@@ -16,6 +16,7 @@ from natgrad.inference.schema import check, either, record, refuse
 from natgrad.inference.steppers.group_memory import BatchMemory, GroupMemory
 from natgrad.inference.trace import Stop, Trace
 from natgrad.network.results.fit import Settings
+from natgrad.network.results.members import check_member, members_of
 from natgrad.network.results.records import FormerMemory
 from natgrad.network.results.saved import SavedFit
 from natgrad.posterior.factor import Factor
@@ -36,6 +37,7 @@ FIT: dict[str, Any] = {
     "elbo": "float",
     "auxiliary?": ["text"],  # not in files before 0.2
     "declaration?": dict,
+    "members?": dict,
 }
 
 
@@ -48,7 +50,9 @@ def saved_fit(content: Any) -> SavedFit:
         from natgrad.network.bind.saving import binding_from_data
 
         binding = binding_from_data(declaration, content["factors"])
-    return SavedFit(**{**content, "auxiliary": tuple(content.get("auxiliary", ()))}, binding=binding)
+    members = members_of(content.pop("members", {}), content["factors"])
+    auxiliary = tuple(content.get("auxiliary", ()))
+    return SavedFit(**{**content, "auxiliary": auxiliary}, binding=binding, members=members)
 
 
 def check_fit(content: Any) -> None:
@@ -72,6 +76,8 @@ def check_fit(content: Any) -> None:
         _check_origin(factor, f"factors[{name!r}]")
         _check_seen(factor, plates, f"factors[{name!r}]")
         blocks[name] = factor.family, shapes
+    for name, entry in content.get("members", {}).items():
+        check_member(name, entry, content["factors"])
     check(content["state"], state_table(blocks), where="state")
     for name, factor in content["factors"].items():
         if not all(map(np.array_equal, factor.lam, content["state"].lam[name])):
@@ -82,11 +88,13 @@ def _check_origin(factor: Factor, where: str) -> None:
     """A location is measured from a point of its own kind."""
     if factor.origin is None:
         return
-    if factor.family.name not in ("Normal", "MultivariateNormal"):
+    if factor.family.name not in ("Normal", "MultivariateNormal", "GaussianGamma", "NormalWishart"):
         refuse(where, f"is a {factor.family.name}, which is measured from zero")
     check(factor.origin, f"real {list(np.shape(factor.origin))} in [-1e300, 1e300]", where=f"{where}.origin")
     shape = np.shape(factor.lam[0])
-    if np.broadcast_shapes(np.shape(factor.origin), shape) != shape:
+    if factor.family.event_ndim > np.ndim(factor.origin) or (
+        np.broadcast_shapes(np.shape(factor.family.location(factor.origin)), shape) != shape
+    ):
         refuse(where, f"is measured from a point of shape {list(np.shape(factor.origin))}, and has shape {list(shape)}")
 
 

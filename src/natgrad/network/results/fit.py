@@ -28,7 +28,7 @@ from natgrad.posterior.export import ExportMixin
 from natgrad.posterior.factor import Factor, shifted
 from natgrad.posterior.files.container import write_model
 from natgrad.posterior.files.records import register
-from natgrad.renamed import RENAMED, refuse_old_names
+from natgrad.renamed import RENAMED, OldName, refuse_old_names
 from natgrad.showing import ShowMixin
 
 if TYPE_CHECKING:
@@ -105,6 +105,18 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         if node.is_observed and node.kind != CATEGORY:  # a category that was observed is certain without this
             seen, values = seen_values(node)
         return Factor(name, block.family, block.plates, lam, block.origin, seen, values, self._labels)
+
+    if not TYPE_CHECKING:  # who checks types must see that there is no such thing
+
+        def __getattr__(self, name: str) -> Any:
+            if not name.startswith("_") and "problem" in self.__dict__:
+                if name in self:
+                    raise AttributeError(f"a fit has no {name}: fit[{name!r}] is the factor of that node")
+                if hasattr(Factor, name):
+                    raise AttributeError(
+                        f"a fit has no {name}: each node has, as in fit[{next(iter(self), 'x')!r}].{name}"
+                    )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __iter__(self) -> Iterator[str]:
         plan = self.problem.plan
@@ -240,12 +252,17 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         >>> print(f"{fit['a'].std():.4f} {lr['a'].std():.4f} {lr.correlation('a', 'b'):.4f}")
         0.4472 0.7454 -0.8000
         """
-        from natgrad.network.results.response import linearised
+        from natgrad.network.results.response import linearised, linearised_chunks
         from natgrad.posterior.response.result import LinearResponse
 
-        self._refuse_chunks("linear_response")
+        chunked = self.binding is not None and self.binding.chunk_rows is not None
         chosen = None if names is None else [self[name].name for name in names]
-        at, factors = linearised(self.problem, self.state, self.settings.order), {name: self[name] for name in self}
+        at = (
+            linearised_chunks(self.problem, self.state)
+            if chunked
+            else linearised(self.problem, self.state, self.settings.order)
+        )
+        factors = {name: self[name] for name in self}
         found = LinearResponse(
             at, factors, chosen, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed
         )
@@ -280,9 +297,11 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         options.setdefault("draws", self._drawn)
         return super().summary(names, **options)
 
-    def continue_(self, method: Method | None = None, **options: Any) -> Fit:
+    continue_ = OldName("continue_fit")
+
+    def continue_fit(self, method: Method | None = None, **options: Any) -> Fit:
         """Go on from here for more steps; takes the arguments of ``Network.fit``. The trace continues."""
-        refuse_old_names("continue_", options.keys(), RENAMED.values())
+        refuse_old_names("continue_fit", options.keys(), RENAMED.values())
         return self._resume(self, method, **options)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -305,6 +324,7 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
             "stop": self.stop,
             "settings": self.settings,
             "elbo": self.elbo,
+            "members": {name: member.saved() for name, member in self.problem.plan.members.items()},
         }
         if self.binding is not None:
             try:

@@ -12,11 +12,11 @@ import numpy.typing as npt
 from natgrad import families
 from natgrad.inference.engine import Result
 from natgrad.inference.problem import Block, State
-from natgrad.network.compile.joint_factors import Member
+from natgrad.network.compile.joint_node import PRECISIONS, Member
 from natgrad.network.compile.plan import Plan, make_plan
 from natgrad.network.language.expressions import Constant
 from natgrad.network.language.nodes import Node
-from natgrad.posterior.factor import Factor, shifted
+from natgrad.posterior.factor import Factor, Part, shifted
 
 if TYPE_CHECKING:
     from natgrad.network.results.fit import Fit
@@ -26,21 +26,49 @@ __all__ = ["apart", "correlation", "expanded", "joined_init", "marginal", "part_
 Stats = tuple[Any, ...]
 
 
-def marginal(name: str, member: Member, block: Block, lam: Stats) -> Factor:
-    """The factor of one member: its own mean and covariance out of those of all."""
-    usual = block.family.usual(tuple(np.asarray(part, np.float64) for part in lam))
-    mean, covariance = usual["mean"][..., member.place], np.linalg.inv(usual["precision"])
-    origin = None if block.origin is None else block.origin[..., member.place]
-    family: families.Family
-    if member.size is None:
-        family = families.Normal()
-        precision: Any = 1.0 / covariance[..., member.begin, member.begin]
-    else:
-        family = families.MultivariateNormal()
-        precision = np.linalg.inv(covariance[..., member.place, member.place])
-        precision = 0.5 * (precision + np.swapaxes(precision, -1, -2))
-    natural = tuple(np.asarray(part) for part in family.natural(mean=mean, precision=precision))
-    return Factor(name, family, block.plates, natural, origin)
+def marginal(name: str, member: Member, block: Block | Factor, lam: Stats) -> Factor:
+    """The factor of one member: its own law out of that of all.
+
+    Marginals of Gaussians are Gaussian. Those of numbers beside their precision are not: the factor then has the law of all, and
+    beside it the member of the node's family with the same mean and variance.
+    """
+    whole = tuple(np.asarray(part, np.float64) for part in lam)
+    fixed = block.origin is None or member.family.name in PRECISIONS
+    origin = None if fixed else np.asarray(block.origin)[(..., *member.place)]
+    part = None if block.family.name == "MultivariateNormal" else Part(block.family, whole, member.place)
+    return Factor(name, member.family, block.plates, _matched(member, whole), origin, part=part)
+
+
+def _matched(member: Member, lam: Stats) -> Stats:
+    """λ of the node's own family with the mean and the variance that the node has in its joint factor."""
+    family, usual = member.family, member.whole.usual(lam)
+    if member.whole.name == "NormalWishart":
+        if family.name == "Wishart":
+            return _arrays(family.natural(dof=usual["dof"], rate=usual["rate"]))
+        freedom = usual["dof"] - usual["mean"].shape[-1] - 1
+        spread = usual["scale"] * np.where(freedom > 0, freedom, usual["dof"])  # x may have no variance
+        precision: Any = spread[..., None, None] * np.linalg.inv(usual["rate"])
+        return _arrays(family.natural(mean=usual["mean"], precision=0.5 * (precision + np.swapaxes(precision, -1, -2))))
+    (place,) = member.place
+    mean, covariance = member.whole.mean(lam)[..., place], _covariance(member.whole, lam)[..., place, :][..., place]
+    if member.size is not None:
+        covariance = _covariance(member.whole, lam)[..., place, place]
+        precision = np.linalg.inv(covariance)
+        return _arrays(family.natural(mean=mean, precision=0.5 * (precision + np.swapaxes(precision, -1, -2))))
+    if family.name == "Gamma":
+        return _arrays(family.natural(shape=mean**2 / covariance, rate=mean / covariance))
+    return _arrays(family.natural(mean=mean, precision=1.0 / covariance))
+
+
+def _covariance(family: families.Family, lam: Stats) -> npt.NDArray[np.float64]:
+    """That of the numbers of a joint factor."""
+    if isinstance(family, families.GaussianGamma):
+        return family.value_covariance(lam)
+    return np.asarray(np.linalg.inv(family.usual(lam)["precision"]))
+
+
+def _arrays(stats: Stats) -> Stats:
+    return tuple(np.asarray(part) for part in stats)
 
 
 def correlation(
@@ -54,16 +82,18 @@ def correlation(
         shape = np.broadcast_shapes(*(blocks[m.joint if m else n].shape for m, n in ((one, first), (two, second))))
         return np.zeros(shape)
     if one.size is not None or two.size is not None:
-        raise TypeError(f"correlation is for scalars; of vectors take fit[{one.joint!r}].parameters['precision']")
-    covariance = np.linalg.inv(blocks[one.joint].family.usual(tuple(map(np.asarray, lam[one.joint])))["precision"])
-    i, j = one.begin, two.begin
+        raise TypeError(
+            f"correlation is for scalars; draws of vectors and matrices show theirs: fit[{one.joint!r}].sample()"
+        )
+    covariance = _covariance(one.whole, tuple(map(np.asarray, lam[one.joint])))
+    i, j = one.place[0], two.place[0]
     return covariance[..., i, j] / np.sqrt(covariance[..., i, i] * covariance[..., j, j])
 
 
 def joined_init(init: Any, plan: Plan) -> Any:
     """Starts of members as one of their vector; those that have none begin at the means of their priors."""
     members = plan.members
-    if not isinstance(init, Mapping) or not members:
+    if not members or not isinstance(init, Mapping):
         return init
     by_name: dict[str, Any] = {str(getattr(key, "name", key)): value for key, value in init.items()}
     found = {name: value for name, value in by_name.items() if name not in members}
@@ -79,17 +109,30 @@ def joined_init(init: Any, plan: Plan) -> Any:
                 raise ValueError(f"init: the nodes of {joint!r} are in one factor, and start in the same way")
             found[joint] = values[0]
             continue
-        arrays: list[npt.NDArray[np.float64]] = [
-            np.asarray(value, np.float64)[..., None] if member.size is None else np.asarray(value, np.float64)
-            for value, member in zip(values, group.values(), strict=True)
-        ]
-        plates = np.broadcast_shapes(*(a.shape[:-1] for a in arrays))
-        found[joint] = np.concatenate([np.broadcast_to(a, (*plates, a.shape[-1])) for a in arrays], axis=-1)
+        found[joint] = _packed(plan.nodes[joint], group, values)
+    return found
+
+
+def _packed(node: Node, group: Mapping[str, Member], values: list[Any]) -> npt.NDArray[np.float64]:
+    """Values of the members as those of their factor."""
+    arrays = [np.asarray(value, np.float64) for value in values]
+    events = [member.family.event_ndim for member in group.values()]
+    plates = np.broadcast_shapes(*(a.shape[: a.ndim - e] for a, e in zip(arrays, events, strict=True)))
+    found = np.zeros((*plates, *node.value_shape()[len(node.plates) :]))
+    for member, array in zip(group.values(), arrays, strict=True):
+        found[(..., *member.place)] = array
     return found
 
 
 def _prior_mean(node: Node) -> npt.NDArray[np.float64]:
-    """The mean of a node's prior, where it is known; otherwise 0."""
+    """The mean of a node's prior, where it is known; otherwise 0, and 1 for a precision."""
+    if node.family.name in PRECISIONS:
+        top, rate = (node.parameters.get(name) for name in ("shape" if node.size is None else "dof", "rate"))
+        if not isinstance(rate, Constant) or not isinstance(top, Constant):
+            return np.ones(()) if node.size is None else np.eye(node.size)
+        if node.size is None:
+            return np.asarray(top.value / rate.value)
+        return np.asarray(np.asarray(top.value)[..., None, None] * np.linalg.inv(rate.value))
     mean = node.parameters["mean"]
     zero = np.zeros(() if node.size is None else (node.size,))
     return np.asarray(mean.value, np.float64) + zero if isinstance(mean, Constant) else zero
@@ -131,7 +174,11 @@ def expanded(plan: Plan, lam: Mapping[str, Stats]) -> tuple[dict[str, Stats], di
     own = {
         name: marginal(name, m, plan.blocks[m.joint], lam[m.joint]).lam for name, m in members.items() if m.joint in lam
     }
-    start = {name: origins[m.joint][..., m.place] for name, m in members.items() if m.joint in origins}
+    start = {
+        name: origins[m.joint][(..., *m.place)]
+        for name, m in members.items()
+        if m.joint in origins and m.family.name not in PRECISIONS
+    }
     return {**lam, **own}, {**origins, **start}
 
 
@@ -146,5 +193,5 @@ def part_of_joint(
     """Draws of a node that shares a factor with others: these are drawn together, and kept in ``drawn``."""
     if member.joint not in drawn:
         joint = tuple(np.asarray(part) for part in lam[member.joint])
-        drawn[member.joint] = families.MultivariateNormal().sample(joint, rng, n) + origins.get(member.joint, 0)
-    return np.asarray(drawn[member.joint][..., member.place])
+        drawn[member.joint] = member.whole.sample(joint, rng, n) + origins.get(member.joint, 0)
+    return np.asarray(drawn[member.joint][(..., *member.place)])

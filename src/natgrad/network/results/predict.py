@@ -11,7 +11,7 @@ Only the levels that occur are looked at: one row costs the same, however many u
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from natgrad.network.compile.plan import make_plan
 from natgrad.network.language.columns import Column, Columns, Recorded, RecordedNode, walk
 from natgrad.network.language.gaussian_chain import GaussianChain
 from natgrad.network.language.markov_chain import MarkovChain
+from natgrad.network.language.missing import hidden_in_part
 from natgrad.network.language.nodes import Node
 from natgrad.network.results.predictive import Predictive, hidden_twin
 from natgrad.network.results.stubs import stub
@@ -85,6 +86,13 @@ def predict(
     return Predictions(work.found())
 
 
+class _Gaps(NamedTuple):
+    """Observed nodes of which the new table misses cells that others read, by where these come from."""
+
+    inferred: frozenset[str]
+    drawn: frozenset[str]
+
+
 class _Prediction:
     def __init__(
         self,
@@ -112,21 +120,29 @@ class _Prediction:
             if name in self.factors:
                 self.lam[name], self.made[name] = self.factors[name].lam, node
         for name in self.wanted:
-            if name in self.factors and name not in self.local:
+            if name in self.factors and not self._is_local(self.template.nodes[name]):
                 self._place(self.template.nodes[name])
         plain: dict[str, Any] = dict.fromkeys(
             self.tables
         )  # weights say how often rows count in a fit, not what they are
         kept = [name for name in self.wanted if name in self.local or name in self.targets or name in self.seen]
         nodes = build_nodes(
-            self.template, self.tables, self.domain, made=self.made, left_out=self.targets, weights=plain, only=kept
+            self.template,
+            self.tables,
+            self.domain,
+            made=self.made,
+            left_out=self.targets,
+            weights=plain,
+            only=kept,
+            part=self.rows,
         )
-        informed = self._informed()
-        if informed:
-            self._infer({**self.made, **nodes}, informed)
-        new = {name: nodes[name] for name in self.local if name in nodes and name not in informed}
-        origins = self._origins()
-        return {name: Predictive(hidden_twin(nodes[name]), self.lam, new, origins) for name in self.targets}
+        informed, gaps = self._informed(), self._gaps(nodes)
+        if informed or gaps.inferred:
+            self._infer({**self.made, **nodes}, informed, gaps.inferred)
+        drawn = [*(name for name in self.local if name not in informed), *gaps.drawn]
+        new = {name: hidden_twin(nodes[name]) for name in drawn if name in nodes}
+        origins, parts = self._origins(), gaps.inferred | gaps.drawn
+        return {n: Predictive(hidden_twin(nodes[n]), self.lam, new, origins, parts=parts) for n in self.targets}
 
     # -- levels --
 
@@ -204,14 +220,22 @@ class _Prediction:
         chains = {name for name in self.local if issubclass(self.template.nodes[name].function, CHAINS)}
         return [name for name in self.local if name in self.wanted and (name in above or name in chains)]
 
-    def _infer(self, nodes: Mapping[str, Node], informed: list[str]) -> None:
+    def _gaps(self, nodes: Mapping[str, Node]) -> _Gaps:
+        """Observed nodes that miss cells in the new table which others read: inferred, or drawn where nothing tells of them."""
+        read = {parent.name for node in nodes.values() for parent in node.parents()}
+        lost = [name for name in self.seen if name in read and nodes[name].mask is not None]
+        told = {name for name in lost if name in self._ancestors([other for other in self.seen if other != name])}
+        told |= {name for name in lost if nodes[name].entries is not None}
+        return _Gaps(frozenset(told), frozenset(lost) - told)
+
+    def _infer(self, nodes: Mapping[str, Node], informed: list[str], gaps: frozenset[str]) -> None:
         from natgrad.network.execute.problem import NetworkProblem
 
         inside = [nodes[name] for name in (*informed, *(n for n in self.seen if n in nodes))]
         needed = {parent.name: parent for node in inside for parent in node.parents()}
         needed.update({node.name: node for node in inside})
         ranked = parents_first(needed)
-        problem = NetworkProblem(make_plan(ranked, self._origins()), "numpy")
+        problem = NetworkProblem(make_plan(ranked, self._origins(), read=gaps | hidden_in_part(ranked)), "numpy")
         # What makes an observed leaf conjugate is hidden in its rows, too.
         inside_rows = tuple(name for name in problem.blocks if name in informed or name not in self.lam)
         state = self._state(problem, [name for name in problem.blocks if name not in inside_rows])
@@ -226,7 +250,7 @@ class _Prediction:
             state = result.state
             if max(float(info.relative_change) for info in result.info.values()) < SETTLED:
                 break
-        self.lam.update({name: tuple(map(np.asarray, state.lam[name])) for name in informed})
+        self.lam.update({name: tuple(map(np.asarray, state.lam[name])) for name in (*informed, *gaps)})
 
     def _state(self, problem: Any, names: list[str]) -> State:
         lam = {name: self.lam[name] for name in names}

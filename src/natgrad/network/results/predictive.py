@@ -20,6 +20,7 @@ from natgrad.network.compile.plan import Plan
 from natgrad.network.language.continuous import Dirichlet, Gamma, MultivariateNormal, Normal
 from natgrad.network.language.discrete import Categorical
 from natgrad.network.language.expressions import Constant, Expression
+from natgrad.network.language.links import Stacked
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.slots import checked_categories
@@ -152,7 +153,10 @@ class Predictive:
                 drawn[parent.name] = self._posterior(parent, rng, n)
         found = {}
         for slot in node.slots_of:
-            if isinstance(node, Dirichlet):  # known numbers, one for each category
+            expression = node.parameters[slot.name]
+            if isinstance(node, Dirichlet) and node.entries_plate is not None:
+                expression = Stacked(expression, node.entries_plate)
+            if isinstance(node, Dirichlet) and not node.is_learned:  # known numbers, one for each category
                 shape = (n, *(plate.size for plate in node.plates), node.size or 0)
                 found[slot.name] = np.broadcast_to(node.concentration(), shape)
                 continue
@@ -162,7 +166,7 @@ class Predictive:
                 for parent in node.parents()
                 if not self._is_known(parent)
             }
-            value = field(node, node.parameters[slot.name], statistic, moments, n, self._parts)
+            value = field(node, expression, statistic, moments, n, self._parts)
             found[slot.name] = np.exp(value) if statistic == "log" else value
         return node.conditional(found)
 
@@ -172,7 +176,7 @@ class Predictive:
         return np.asarray(parent.family.sample(lam, rng, n) + self._origins.get(parent.name, 0))
 
     def _is_known(self, parent: Node) -> bool:
-        return parent.is_observed and parent.name not in self._lam
+        return parent.is_observed and parent.name not in self._lam and parent.name not in self._new
 
     # -- exact moments --
 

@@ -140,6 +140,8 @@ def _wanted(plan: Plan, names: Any) -> dict[Variable, str]:
 
 
 def _evidence(plan: Plan, states: Mapping[str, Sequence[str]], given: Mapping[Any, Any]) -> dict[Variable, int]:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"query: given must be states by name, as in given={{'wet': 1}}, got {given!r}")
     found = {}
     for entry, value in given.items():
         variable, text = _variable(plan, entry, "it cannot be given again")

@@ -15,7 +15,7 @@ from natgrad.posterior.response.operator import Linearised
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["linearised"]
+__all__ = ["linearised", "linearised_chunks"]
 
 Stats = tuple[Any, ...]
 
@@ -42,6 +42,23 @@ def linearised(problem: NetworkProblem, state: State, order: tuple[str, ...]) ->
         lambda lam: linearised(problem, State(lam, {}, 1), order),
         {name: (member.joint, member.place) for name, member in problem.plan.members.items()},
     )
+
+
+def linearised_chunks(problem: Any, state: State) -> Linearised:
+    """A network that was read in chunks near a state: what is hidden in rows is solved anew at each product, in two passes."""
+    from natgrad.network.bind.chunked import ChunkedEdges
+    from natgrad.posterior.response.edges import by_differences
+
+    blocks = problem.blocks
+
+    def targets(mu: dict[str, Stats]) -> dict[str, Stats]:
+        if isinstance(problem, ChunkedEdges):
+            return {name: tuple(map(np.asarray, problem.target(b, State({}, mu, 1)))) for name, b in blocks.items()}
+        told = problem.solve(State({}, mu, 1), None, None, 0.0, 0).messages
+        return {name: problem.target_from(block, mu, told) for name, block in blocks.items()}
+
+    found = by_differences(blocks, state.lam, targets)
+    return found._replace(elsewhere=lambda lam: linearised_chunks(problem, State(lam, {}, 1)))
 
 
 def _weight(problem: NetworkProblem, block: Block) -> npt.NDArray[np.float64] | None:

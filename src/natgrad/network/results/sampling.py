@@ -40,7 +40,9 @@ class SamplingMixin:
 
         A factorised q has good means and intervals that are too narrow; draws have neither the one nor the other error, and cost
         hundreds of sweeps. Gaussian nodes that meet in a term are drawn together, chains of states by forward filtering and
-        backward sampling. Where components of a mixture can change places, draws have the labels of the fit.
+        backward sampling. Where components of a mixture can change places, draws have the labels of the fit. A table that was
+        read in chunks is read so again, once for each sweep of all chains (once in all, if rows have no hidden nodes); what is
+        hidden in rows is drawn with them, and not kept.
 
         Parameters
         ----------
@@ -77,7 +79,14 @@ class SamplingMixin:
         from natgrad.network.results.joint import apart
 
         fit = cast("Fit", self)
-        fit._refuse_chunks("draws")
+        if fit.binding is not None and fit.binding.chunk_rows is not None:
+            from natgrad.network.draws.chunked import draw_chunks
+
+            limits = {"max_seconds": max_seconds, "callbacks": callbacks, "verbose": verbose, "keep": keep}
+            found = draw_chunks(fit, n, chains, warmup, thin, seed, names, **limits)
+            found.warn_if_poor()
+            fit._drawn = found
+            return found
         found = draw_posterior(
             apart(fit) if fit.problem.plan.members else fit,
             n,

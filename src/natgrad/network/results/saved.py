@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,9 @@ from natgrad.inference.engine import Result
 from natgrad.inference.problem import Block, State
 from natgrad.inference.schema import Misfit, check
 from natgrad.inference.trace import Stop, Trace
+from natgrad.network.compile.joint_node import Member
 from natgrad.network.results.fit import Fit, Settings
+from natgrad.network.results.joint import marginal
 from natgrad.network.results.table_fit import TableMixin
 from natgrad.posterior.export import ExportMixin
 from natgrad.posterior.factor import Factor, shifted
@@ -44,24 +46,29 @@ class SavedFit(TableMixin, ExportMixin, ShowMixin):
     elbo: float
     auxiliary: tuple[str, ...] = ()  # nodes that others declared: not listed, but there when asked for
     binding: Binding | None = None
+    members: Mapping[str, Member] = field(default_factory=dict)  # nodes that share a factor
 
     @property
     def _labels(self) -> Mapping[str, Any]:  # type: ignore[override]
         return {} if self.binding is None else self.binding.domain.labels(self.binding.template)
 
     def __getitem__(self, name: str) -> Factor:
+        if (member := self.members.get(name)) is not None:
+            joint = self.factors[member.joint]
+            return replace(marginal(name, member, joint, joint.lam), labels=self._labels)
         if name not in self.factors:
             raise KeyError(f"{name!r} is not a hidden node of this fit; these are {', '.join(self)}")
         return replace(self.factors[name], labels=self._labels)
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self.factors if name not in self.auxiliary)
+        for factor in (name for name in self.factors if name not in self.auxiliary):
+            yield from [name for name, member in self.members.items() if member.joint == factor] or [factor]
 
     def __contains__(self, name: object) -> bool:
-        return name in self.factors
+        return name in self.factors or name in self.members
 
     def attach(self, network: Any) -> Fit:
-        """The fit of a network that is declared as it was: predictions, and more steps with ``continue_``.
+        """The fit of a network that is declared as it was: predictions, and more steps with ``continue_fit``.
 
         Parameters
         ----------

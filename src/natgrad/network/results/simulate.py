@@ -8,7 +8,7 @@ from a fit, or from posterior draws, in the place of the prior.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,9 @@ from natgrad.network.execute.problem import NetworkProblem
 from natgrad.network.language.continuous import Dirichlet
 from natgrad.network.language.discrete import Multinomial
 from natgrad.network.language.links import Stacked
+from natgrad.network.language.missing import seen_values
 from natgrad.network.language.nodes import Node
+from natgrad.network.language.plates import Index
 from natgrad.network.results.conditionals import SAMPLE
 from natgrad.network.results.fields import field
 from natgrad.network.results.predictive import STATISTIC
@@ -49,7 +51,7 @@ def simulate_nodes(plan: Plan, seed: int, size: int | None, given: Mapping[str, 
     n = 1 if size is None else whole_number(size, "size")
     rng = generator(whole_number(seed, "seed", least=0), Stream.SIMULATION)
     nodes = plan.nodes
-    covariates = _covariates(nodes)
+    covariates, anew = _covariates(nodes)
     values: Values = {name: np.asarray(value) for name, value in (given or {}).items()}
     values.update({name: np.broadcast_to(v, (n, *v.shape)) for name, v in covariates.items()})
     drawn = _HiddenNodes(plan, n, values)
@@ -57,7 +59,10 @@ def simulate_nodes(plan: Plan, seed: int, size: int | None, given: Mapping[str, 
         if name in values or _is_auxiliary(node):
             continue
         if node.is_observed:
-            values[name] = _drawn_leaf(node, values, rng, n)
+            values[name] = _drawn_leaf(node, values, rng, n, anew.keys())
+            if anew.get(name) is False:  # nothing else depends on it: what was seen stays
+                seen, data = seen_values(node)
+                values[name] = np.where(seen, data, values[name])
         elif given is None:
             # A law with its auxiliaries integrated out is drawn as that of a leaf is.
             by_law = type(node) in SAMPLE and any(_is_auxiliary(parent) for parent in node.parents())
@@ -70,28 +75,39 @@ def _is_auxiliary(node: Node) -> bool:
     return bool(getattr(node, "is_auxiliary", False))
 
 
-def _covariates(nodes: Mapping[str, Node]) -> Values:
-    """Observed nodes that others read: they stay as they are, since what reads them was declared with their values.
-
-    One that depends on something hidden, or is missing in part, would have to be drawn: that is refused.
-    """
-    readers = {parent.name: node.name for node in nodes.values() for parent in node.parents()}
+def _covariates(nodes: Mapping[str, Node]) -> tuple[Values, dict[str, bool]]:
+    """Observed nodes that others read: those that stay as they are, and those to draw (True if what is hidden decides them)."""
+    readers: dict[str, list[Node]] = {}
+    for node in nodes.values():
+        for parent in node.parents():
+            readers.setdefault(parent.name, []).append(node)
     depends: set[str] = set()
     for name, node in nodes.items():
         if not node.is_observed or any(p.name in depends for p in node.parents() if not _is_auxiliary(p)):
             depends.add(name)
-    found = {}
+    kept, anew = {}, {}
     for name, node in nodes.items():
         if not node.is_observed or name not in readers:
             continue
-        if name in depends or node.mask is not None or node.value is None:
-            why = "depends on what is hidden" if name in depends else "is missing in part"
-            raise PlateMismatch(
-                f"simulate: {name!r} is observed, {why}, and is read by {readers[name]!r}, which was declared with its values: "
-                "it cannot be drawn anew. Declare it hidden, or give its values as numbers"
-            )
-        found[name] = node.value
-    return found
+        if name not in depends and node.mask is None and node.entries is None and node.value is not None:
+            kept[name] = node.value
+            continue
+        anew[name] = name in depends
+        for reader in readers[name]:
+            if not reader.is_observed or _reads_as_index(reader, name):
+                why = "depends on what is hidden" if name in depends else "is missing in part"
+                raise PlateMismatch(
+                    f"simulate: {name!r} is observed, {why}, and is read by {reader.name!r}, which was declared with its values: "
+                    "it cannot be drawn anew. Declare it hidden, or give its values as numbers"
+                )
+    return kept, anew
+
+
+def _reads_as_index(reader: Node, name: str) -> bool:
+    """Whether an observed category has become integers in a reader, and can no longer choose by other values."""
+    selectors = [s for e in reader.parameters.values() for access in e.accesses() for s in access.selectors]
+    lost = [s for s in selectors if isinstance(s, Index) and s.chosen_by is None]
+    return any(category.name == name for index in lost for category in index.categories)
 
 
 class _HiddenNodes:
@@ -120,6 +136,11 @@ class _HiddenNodes:
             return function
 
         lam = self.problem.compiled(("given parents", name), build)({**self.stats, name: empty})
+        if self.plan.nodes[name].is_improper:
+            raise ValueError(
+                f"simulate: the prior of {name!r} is flat and has no integral: there is nothing to draw from. Give it a proper "
+                "prior, or draw from the posterior: network.fit().simulate()"
+            )
         value = block.family.sample(tuple(np.asarray(part) for part in lam), rng)
         self._note(name, value)
         return np.asarray(value + self._origin(name))
@@ -132,12 +153,14 @@ class _HiddenNodes:
         return 0 if origin is None else origin
 
 
-def _drawn_leaf(node: Node, values: Mapping[str, Array], rng: np.random.Generator, n: int) -> Array:
-    """Values of an observed node [n, plates, event] given those of its parents."""
+def _drawn_leaf(
+    node: Node, values: Mapping[str, Array], rng: np.random.Generator, n: int, anew: Collection[str] = ()
+) -> Array:
+    """Values of an observed node [n, plates, event] given those of its parents; ``anew`` are observed ones that were drawn."""
     moments = {
         parent.name: parent.family.stats_of(values[parent.name], parent.size)
         for parent in node.parents()
-        if not parent.is_observed and parent.name in values
+        if (not parent.is_observed or parent.name in anew) and parent.name in values
     }
     slots: dict[str, Array] = {}
     for slot in node.slots_of:
@@ -148,7 +171,7 @@ def _drawn_leaf(node: Node, values: Mapping[str, Array], rng: np.random.Generato
             if node.entries_plate is not None:
                 expression = Stacked(expression, node.entries_plate)
         statistic = STATISTIC.get(slot.kind, "x")
-        value = field(node, expression, statistic, moments, n, frozenset())
+        value = field(node, expression, statistic, moments, n, frozenset(), frozenset(anew))
         slots[slot.name] = np.exp(value) if statistic == "log" else value
     shape = (n, *(plate.size for plate in node.plates))
     if type(node) not in SAMPLE:
@@ -170,7 +193,10 @@ def observing(nodes: Mapping[str, Node], data: Mapping[str, Array]) -> list[Node
     read = {parent.name for node in nodes.values() for parent in node.parents()}
     leaves = []
     for name, node in nodes.items():
-        if not node.is_observed or name in read:
+        if not node.is_observed:
+            continue
+        if name in read:
+            _refuse_others(node, data)
             continue
         if any(_is_auxiliary(parent) for parent in node.parents()):
             raise PlateMismatch(
@@ -183,3 +209,15 @@ def observing(nodes: Mapping[str, Node], data: Mapping[str, Array]) -> list[Node
         twin.term({})
         leaves.append(twin)
     return leaves
+
+
+def _refuse_others(node: Node, data: Mapping[str, Array]) -> None:
+    """What reads an observed node was declared with its values: others would be passed over in silence."""
+    if node.name not in data:
+        return
+    seen, values = seen_values(node)
+    if not np.array_equal(np.asarray(data[node.name])[seen], values[seen]):
+        raise PlateMismatch(
+            f"{node.name!r} is observed, and is read by another node, which was declared with its values: it cannot take others. "
+            "Declare the network anew with them"
+        )

@@ -32,7 +32,8 @@ class SimulationMixin:
     def simulate(self, seed: int = 0, size: int | None = None) -> dict[str, npt.NDArray[Any]]:
         """Values of all nodes drawn from the model itself, parents first: what it expects before it sees data.
 
-        Observed nodes that others read are covariates and stay as they are; what is missing of the data is drawn, too.
+        Observed nodes that others read are covariates and stay as they are, unless something hidden decides them: those are
+        drawn like everything else. What is missing of the data is drawn, too.
 
         Parameters
         ----------
@@ -67,7 +68,7 @@ class SimulationMixin:
         return again.with_joint(self._joint)
 
     def with_joint(self, joint: Any) -> Network:
-        """The same network and data with other joint factors: groups of nodes, "auto" or None, as in `Network`."""
+        """The same network and data with other joint factors: groups of nodes, "auto", "full" or None, as in `Network`."""
         again = copy.copy(self)
         again.__dict__.pop("_plan", None)
         again.__dict__.update(_joint=checked_joint(joint, self.nodes), _problems={}, _choices={})

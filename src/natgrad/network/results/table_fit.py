@@ -66,7 +66,7 @@ class TableMixin:
             Learn that part from the new rows, for each hidden node that all rows share: what they contradict is forgotten.
             ``fit.forgotten`` has what was found.
         **options
-            Limits and callbacks, as of ``Fit.continue_``.
+            Limits and callbacks, as of ``Fit.continue_fit``.
 
         Examples
         --------
@@ -97,7 +97,7 @@ class TableMixin:
             With ids, the rows of every table that has the column are forgotten: ``fit.forget({"user": ["ann"]})``. A level
             without rows is gone.
         **options
-            Limits and callbacks, as of ``Fit.continue_``.
+            Limits and callbacks, as of ``Fit.continue_fit``.
         """
         from natgrad.network.bind.updating import forget_rows
 

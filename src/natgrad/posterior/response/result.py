@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,8 @@ class LinearResponse(ExportMixin):
     left : float, nats that Newton's step from here would gain: near 0 at an optimum
     """
 
+    _level: ClassVar[str] = "linear response"
+
     def __init__(
         self,
         at: Linearised,
@@ -62,13 +64,18 @@ class LinearResponse(ExportMixin):
         for name in self._names:
             self._factor(name)
         self._at, self.left = at_optimum(at)
+        # A function is differentiated where the bound is flat: beside it, predictions would change along a rotation.
+        self._there = {
+            name: replace(factor, lam=self._at.lam[name]) if name in self._at.lam else factor
+            for name, factor in self._factors.items()
+        }
         self._solver = Solver(self._at, self._factors, tol, max_iterations)
         self._probes, self._exact, self._seed = probes, exact, seed
         self._variances: dict[str, tuple[Floats, Floats]] = {}
         if self.left > LEFT:
             warnings.warn(
                 f"the fit has not converged: {self.left:.2g} nats are left to gain, and linear response is that of the optimum. "
-                "Go on with fit.continue_(), with a smaller tol",
+                "Call fit.continue_fit(), with a smaller tol",
                 NotConverged,
                 stacklevel=3,
             )
@@ -105,7 +112,7 @@ class LinearResponse(ExportMixin):
         """The variance of each element of a quantity; of a function, by its derivative at the means."""
         if not callable(quantity) or hasattr(quantity, "family"):
             return self._variance(self._factor(quantity).name)[0]
-        found = as_quantities(quantity, self._factors)
+        found = as_quantities(quantity, self._there)
         values = [self._solver.cov(q, q) for q in found.quantities]
         return np.reshape(np.array(values, np.float64), found.value.shape)
 
@@ -129,7 +136,7 @@ class LinearResponse(ExportMixin):
 
     def cov(self, first: Any, second: Any) -> Floats:
         """Covariances of every element of one quantity with every element of another: [first's axes, second's axes]."""
-        one, two = (as_quantities(q, self._factors) for q in (first, second))
+        one, two = (as_quantities(q, self._there) for q in (first, second))
         shape = one.value.shape + two.value.shape
         if len(two.quantities) < len(one.quantities):
             rows = [self._solver.cov_with(q, one.quantities) for q in two.quantities]
@@ -152,7 +159,7 @@ class LinearResponse(ExportMixin):
         """
         if self._at.rows is None:
             raise TypeError("the influence of observations is known for networks only")
-        found = as_quantities(quantity, self._factors)
+        found = as_quantities(quantity, self._there)
         rows = [self._at.rows(self._solver.moved(q)) for q in found.quantities]
         return {
             name: np.stack([r[name] for r in rows]).reshape(found.value.shape + rows[0][name].shape) for name in rows[0]

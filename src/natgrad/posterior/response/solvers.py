@@ -22,6 +22,8 @@ FLAT = 1e-10
 EPSILON = 1e-13
 # The part of a right-hand side along a flat direction that counts as rounding.
 ROUNDING = 1e-6
+# For conjugate gradients: how flat a direction looks from a fit that is not quite there, and what counts as rounding then.
+NEARLY_FLAT, NOT_ALONG = 1e-4, 1e-5
 
 
 class Solution(NamedTuple):
@@ -48,6 +50,7 @@ def conjugate_gradients(
     if first <= 0.0:
         return Solution(b.copy(), 0, 0.0)
     p, v_p, iteration = r, v_r, 0
+    best = x, first
     while size > tol**2 * first and iteration < limit:
         iteration += 1
         bent = p - operator.curvature(v_p)
@@ -56,6 +59,12 @@ def conjugate_gradients(
         noise = EPSILON * float(np.abs(operator.weighed(v_p)) @ (np.abs(p) + np.abs(p - bent)))
         if abs(along) <= noise or (truncate is not None and abs(curvature) <= truncate):
             break  # in the first case the rest is rounding, and no direction means anything
+        if size < best[1]:
+            best = x.copy(), size
+        if abs(curvature) <= NEARLY_FLAT and best[1] <= NOT_ALONG**2 * first:
+            # A function that does not change along a flat direction, but for rounding, which is all that is left: as in `Dense`.
+            x, size = best[0], 0.0
+            break
         check_curvature(operator, curvature, v_p)
         step = size / along
         x += step * p
@@ -75,7 +84,7 @@ def check_curvature(operator: Operator, curvature: float, direction: Floats) -> 
     if curvature < -FLAT:
         raise NotAtMaximum(
             f"the fit is not at a maximum of the bound: it rises along a direction of {where} (curvature {curvature:.2g}; 1 is "
-            "that of independent factors). It stopped at a saddle, or on its way: go on with fit.continue_(), or try other starts"
+            "that of independent factors). It stopped at a saddle, or on its way: call fit.continue_fit(), or try other starts"
         )
     raise NotAtMaximum(
         f"the bound is flat along a direction of {where}: it can be changed without changing what the data say, as factors can "

@@ -79,7 +79,7 @@ class Solver:
         for name in (name for name in quantity if name in views):
             block, place = views[name]
             whole = np.zeros(np.shape(self.factors[block].mean()))
-            whole[..., place] = quantity[name]
+            whole[(..., *place)] = quantity[name]
             found[block] = found[block] + whole if block in found else whole
         return found
 
@@ -160,7 +160,7 @@ class Solver:
             signs = np.asarray(self._unseen(name, rng.choice([-1.0, 1.0], size=own.shape)))
             change = self.solve(self.operator.curvature(self.source({name: signs})), PROBE_TOL)
             moved = found.value_by(self.operator.part(change, block))
-            term = signs * (moved if place is None else moved[..., place])
+            term = signs * (moved if place is None else moved[(..., *place)])
             total += term
             squares += term**2
         mean = total / probes

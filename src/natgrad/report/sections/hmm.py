@@ -12,6 +12,7 @@ from natgrad.report.charts.svg import picture, thinned
 from natgrad.report.format import count, percent, short
 from natgrad.report.html import Html, join, json_block, table, tag
 from natgrad.report.sections.contribution import Fact, Section, Subject
+from natgrad.report.sections.levels import level_note
 
 __all__ = ["facts", "sections"]
 
@@ -101,7 +102,8 @@ def _states(model: Any, path: Path | None) -> Html:
     ]  # fmt: skip
     what = "part of the time in the long run" if path is None else "part of the times"
     head = ("state", what, "expected stay", "stays", "90 % interval")
-    return join([table(head, rows, caption="How long states last", numeric=(1, 2, 3, 4)), matrix])
+    lasting = table(head, rows, caption="How long states last", numeric=(1, 2, 3, 4))
+    return join([lasting, level_note("q of a model"), matrix])
 
 
 def _stationary(A: Floats) -> Floats:

@@ -8,6 +8,7 @@ from natgrad.report.charts.heatmap import means_table
 from natgrad.report.format import count, percent, short
 from natgrad.report.html import join, table
 from natgrad.report.sections.contribution import Fact, Section, Subject
+from natgrad.report.sections.levels import level_note
 
 __all__ = ["facts", "sections"]
 
@@ -36,4 +37,4 @@ def sections(subject: Subject) -> list[Section]:
     words = "Means ± standard deviations of the rows in each component"
     heads = getattr(model, "feature_names_in_", None)
     means = means_table(model.means_[order], model.deviations_[order], names, words, heads)
-    return [Section("components", "Components", join([shares, means]))]
+    return [Section("components", "Components", join([shares, level_note("q of a model"), means]))]

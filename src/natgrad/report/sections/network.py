@@ -11,18 +11,11 @@ from natgrad.report.charts.svg import Axis, bar_chart
 from natgrad.report.format import count, short
 from natgrad.report.html import Html, join, table, tag
 from natgrad.report.sections.contribution import Fact, Section, Subject
+from natgrad.report.sections.levels import level_note
 
 __all__ = ["facts", "sections"]
 
 MOST_NUMBERS, MOST_BARS = 12, 60
-# What is said of the level of the intervals, and of a better one.
-LEVELS = {
-    "q": "Standard deviations and intervals are those of q, which are too narrow where nodes depend on each other. Call "
-    "fit.linear_response(), or fit.draws(), before report() to see better ones here.",
-    "linear response": "Means are those of q; standard deviations and intervals are those of linear response. fit.draws() also "
-    "repairs means that are off.",
-    "draws": "Means, standard deviations and intervals are those of draws from the posterior.",
-}
 
 
 def facts(subject: Subject) -> list[Fact]:
@@ -52,7 +45,7 @@ def sections(subject: Subject) -> list[Section]:
     single = {name: factor for name, factor in factors.items() if np.size(factor.mean()) == 1}
     parts = [_single(single, known, level)] if single else []
     parts += [_factor(f, level if name in known else "q") for name, f in factors.items() if name not in single]
-    parts.append(tag("p", LEVELS[level], class_="note"))
+    parts.append(level_note(level))
     found = [Section("factors", "The posterior", join(parts))]
     if nodes:
         picture = tag(

@@ -86,7 +86,7 @@ def _ended(run: Run) -> Html | None:
     if run.stop is None:
         return None
     state = "converged" if run.stop.converged else "diverged" if run.stop.diverged else "stopped"
-    words = str(run.stop)
+    words = str(run.stop).removeprefix("converged: ")
     words = words[:1].upper() + words[1:] + ("" if words.endswith(".") else ".")
     chosen = run.trace.strategy if run.trace is not None else ""
     how = tag("p", tag("b", "How the steps were taken. "), chosen[:1].upper() + chosen[1:] + ".") if chosen else None

@@ -1,0 +1,216 @@
+"""A fitted sparse Gaussian process in; how well its data determine kernel and noise out: `HyperResponse`.
+
+A fit has one value of each hyper-parameter h (logarithms of the kernel's parameters and of the noise), where the bound, with the
+best q(u) for each h, is largest. That bound is a log marginal likelihood, exact for Gaussian noise and enough inducing inputs;
+its curvature says how far h may move: Cov(h) = (−∇²F)⁻¹, for a prior that is flat in h. ∇F needs no derivative of q, which is
+at its own optimum; ∇²F is taken by differences of it. Inducing inputs are no parameters of the model, and stay.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+
+from natgrad.blas import ONE_BLAS_THREAD
+from natgrad.errors import NotAtMaximum, NotConverged
+from natgrad.families._family import tails
+from natgrad.inference.problem import GroupResult, State
+from natgrad.models.gp import algebra
+from natgrad.models.gp.likelihoods import Gaussian
+from natgrad.models.gp.problem import GPProblem
+from natgrad.models.gp.settings import Settings
+from natgrad.special import ndtri
+
+__all__ = ["HyperFactor", "HyperResponse", "hyper_response"]
+
+Floats = npt.NDArray[np.float64]
+# Steps of differences in a logarithm; of Newton's method, and the nats below which it has arrived; above which the fit had not.
+STEP, MOST_STEPS, NEAR, FAR = 1e-4, 30, 1e-8, 0.1
+# Updates of q at one h, where it is not found at once, and what still moves then.
+MOST_UPDATES, STILL = 500, 1e-9
+NOISE = "noise"
+
+
+@final
+@dataclass(frozen=True)
+class HyperFactor:
+    """One hyper-parameter, whose logarithm is Gaussian: value at the optimum, spread from the curvature there."""
+
+    name: str
+    log_mean: Floats
+    log_std: Floats
+
+    def mean(self) -> Floats:
+        """The value at the optimum of the bound, in the units of the fit's `kernel_` (of noise: of y, squared)."""
+        return np.exp(self.log_mean)
+
+    def std(self) -> Floats:
+        """The standard deviation, by the derivative of exp."""
+        return np.exp(self.log_mean) * self.log_std
+
+    def interval(self, mass: float = 0.9) -> tuple[Floats, Floats]:
+        """The central interval of a log-normal law, with probability ``mass``."""
+        half = ndtri(tails(mass)[1]) * self.log_std
+        return np.exp(self.log_mean - half), np.exp(self.log_mean + half)
+
+
+@final
+@dataclass(frozen=True)
+class HyperResponse(Mapping[str, HyperFactor]):
+    """Standard deviations, intervals and correlations of hyper-parameters: ``lr["RBF.lengthscale"].interval(0.9)``.
+
+    Attributes
+    ----------
+    covariance : array [p, p], of the logarithms of all of them, one after the other
+    left : float, nats that the fit was below the optimum with its inducing inputs held
+    """
+
+    factors: Mapping[str, HyperFactor]
+    covariance: Floats
+    left: float
+    _places: Mapping[str, slice] = field(repr=False, default_factory=dict)
+
+    def __getitem__(self, name: str) -> HyperFactor:
+        if name not in self.factors:
+            raise KeyError(f"{name!r} is no hyper-parameter that was learned; these are {', '.join(self.factors)}")
+        return self.factors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.factors)
+
+    def __len__(self) -> int:
+        return len(self.factors)
+
+    def correlation(self, first: str, second: str) -> Floats:
+        """Of the logarithms of each element of one with each of the other."""
+        one, two = (self._places[self[name].name] for name in (first, second))
+        sd = np.sqrt(np.diagonal(self.covariance))
+        found = self.covariance[one, two] / np.multiply.outer(sd[one], sd[two])
+        return np.asarray(found.reshape(np.shape(self[first].log_mean) + np.shape(self[second].log_mean)))
+
+    def sample(self, rng: np.random.Generator | int | None = None, n: int = 1) -> dict[str, Floats]:
+        """Joint draws [n, …] of all of them: Gaussian in the logarithms."""
+        drawn = np.random.default_rng(rng).multivariate_normal(np.zeros(len(self.covariance)), self.covariance, n)
+        return {
+            name: np.exp(f.log_mean + drawn[:, self._places[name]].reshape((n, *np.shape(f.log_mean))))
+            for name, f in self.factors.items()
+        }
+
+
+def hyper_response(problem: GPProblem, state: State, y_variance: Floats) -> HyperResponse:
+    """The response of all hyper-parameters that the fit learned."""
+    with ONE_BLAS_THREAD:
+        bound = _Collapsed(problem, state)
+        if not len(bound.start):
+            raise ValueError(
+                "no hyper-parameter was learned: learn_kernel and learn_noise are off, and nothing can move"
+            )
+        at, hessian, left = _optimum(bound)
+    if left > FAR:
+        warnings.warn(
+            f"the fit was {left:.2g} nats below the optimum of its hyper-parameters, and these are of the optimum. Fit with a "
+            "smaller tol, or more steps",
+            NotConverged,
+            stacklevel=3,
+        )
+    covariance = np.asarray(np.linalg.inv(-hessian), np.float64)
+    sd, factors = np.sqrt(np.diagonal(covariance)), {}
+    for name, place in bound.places.items():
+        values = at[place].reshape(bound.shapes[name])
+        if name == NOISE:
+            values = np.log([problem.likelihood.variance(float(p)) for p in values] * y_variance)  # type: ignore[attr-defined]
+        factors[name] = HyperFactor(name, np.asarray(values), sd[place].reshape(bound.shapes[name]))
+    return HyperResponse(factors, covariance, left, dict(bound.places))
+
+
+class _Collapsed:
+    """The bound as a function of h alone: q(u) is at its optimum for each."""
+
+    def __init__(self, problem: GPProblem, state: State) -> None:
+        self.problem, self.state = problem, state
+        settings, learned = state.hyper["settings"], problem.learned
+        parts: dict[str, Floats] = {}
+        if learned.kernel:
+            for name, value in zip(problem.kernel.names, settings.theta, strict=True):
+                parts[name] = np.asarray(value, np.float64)
+        self.n_theta = len(parts)
+        if learned.noise:
+            parts[NOISE] = np.asarray(settings.psi, np.float64)
+        self.shapes = {name: np.shape(value) for name, value in parts.items()}
+        ends = np.cumsum([0, *(value.size for value in parts.values())])
+        self.places = {name: slice(int(a), int(b)) for name, a, b in zip(parts, ends[:-1], ends[1:], strict=True)}
+        self.start = np.concatenate([np.ravel(value) for value in parts.values()]) if parts else np.zeros(0)
+
+    def _settings(self, h: Floats) -> Settings:
+        old: Settings = self.state.hyper["settings"]
+        found = [h[place].reshape(self.shapes[name]) for name, place in self.places.items()]
+        theta = tuple(found[: self.n_theta]) if self.n_theta else old.theta
+        return Settings(theta, old.inducing, found[-1] if NOISE in self.places else old.psi, old.adam)
+
+    def __call__(self, h: Floats) -> tuple[float, Floats]:
+        """The bound and its slope."""
+        problem, settings = self.problem, self._settings(h)
+        state = self.state._replace(hyper={"settings": settings})
+        before = -np.inf
+        for _ in range(MOST_UPDATES):
+            found = problem.sweep(state)
+            state, value = found.state, float(found.bound)
+            if problem.conjugate or abs(value - before) < STILL * max(1.0, abs(value)):
+                break
+            before = value
+        else:
+            raise NotConverged(
+                "q(u) does not settle while hyper-parameters are held: linear response has no optimum to start from"
+            )
+        scale = problem.population / problem.n_groups
+        slopes = [np.zeros(np.shape(part)) for part in (*settings.theta, settings.psi)]
+        for batch in problem._pieces(settings):
+            rows = (batch, algebra.totals(batch)) if isinstance(problem.likelihood, Gaussian) else (batch,)
+            gradient = problem.gradient(state, GroupResult(rows, {}, 0.0, 1, len(batch.x)), scale)
+            pulled = problem.matrices.pulled(settings, batch.x, gradient)
+            slopes = [a + np.asarray(b) for a, b in zip(slopes, (*pulled.theta, pulled.psi), strict=True)]
+        chosen = [*(slopes[:-1] if self.n_theta else []), *(slopes[-1:] if NOISE in self.places else [])]
+        return value, np.concatenate([np.ravel(part) for part in chosen])
+
+
+def _optimum(bound: _Collapsed) -> tuple[Floats, Floats, float]:
+    """H at the optimum by Newton's method, the Hessian there, and the nats on the way."""
+    h = bound.start
+    first, slope = value, slope = bound(h)
+    for _ in range(MOST_STEPS):
+        hessian = _hessian(bound, h)
+        curvatures, turn = np.linalg.eigh(hessian)
+        scale = np.maximum(np.abs(curvatures), 1e-6 * np.abs(curvatures).max())
+        step = turn @ ((turn.T @ slope) / scale)
+        gain = 0.5 * float(slope @ step)
+        if gain < NEAR:
+            break
+        length = 1.0
+        while True:
+            trial, new = bound(h + length * step)
+            if trial > value or length < 1e-4:
+                break
+            length *= 0.5
+        if trial <= value:
+            break  # to rounding
+        h, value, slope = h + length * step, trial, new
+    if curvatures[-1] >= -1e-8 * max(1.0, -curvatures[0]):
+        worst = np.abs(turn[:, -1])
+        names = [name for name, place in bound.places.items() if (worst[place] > 0.3).any()]
+        raise NotAtMaximum(
+            f"the bound is flat in, or rises with, {' and '.join(names)}: the data do not determine it, and it has no standard "
+            "deviation. Fix it with learn_kernel=False or learn_noise=False, or leave a column out"
+        )
+    return h, hessian, value - first
+
+
+def _hessian(bound: _Collapsed, h: Floats) -> Floats:
+    """Differences of the slope."""
+    columns = [bound(h + STEP * e)[1] - bound(h - STEP * e)[1] for e in np.eye(len(h))]
+    found = np.array(columns) / (2.0 * STEP)
+    return 0.5 * (found + found.T)

@@ -1,0 +1,116 @@
+"""Linear response of factorisations: that of the network which declares the same model."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import natgrad as ng
+from natgrad.errors import NotConverged
+from natgrad.inference.problem import State
+from natgrad.models.factorization.gibbs import gibbs_problem
+from natgrad.network.results.response import linearised
+from natgrad.posterior.response.edges import linearised_edges, settled
+from natgrad.posterior.response.operator import Operator
+from natgrad.posterior.response.result import LinearResponse
+
+N, M, K = 14, 10, 2
+
+
+def table(seed: int = 0, biases: bool = False) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    full = rng.normal(size=(N, K)) @ rng.normal(size=(K, M)) + 0.5 * rng.normal(size=(N, M))
+    if biases:
+        full = full + rng.normal(size=(N, 1)) + rng.normal(size=M)
+    return np.where(rng.random((N, M)) < 0.6, full, np.nan)
+
+
+def fitted(x: np.ndarray, **options: Any) -> ng.MatrixFactorization:
+    return ng.MatrixFactorization(K, verbose=False, tol=1e-12, max_steps=5000, noise_per=None, **options).fit(x)
+
+
+KNOWN = {"learn_noise": False, "learn_priors": False, "noise_precision": 4.0, "prior_precision": 1.0, "biases": False}
+
+
+@pytest.mark.parametrize("factorized", [False, True])
+def test_known_precisions_equal_the_network(factorized):
+    x = table(4)
+    model = fitted(x, **KNOWN, factorized=factorized)
+    who, what = np.nonzero(np.isfinite(x))
+    user, item, rating = ng.Plate("user", N), ng.Plate("item", M), ng.Plate("r", len(who))
+    if factorized:
+        k = ng.Plate("k", K)
+        u, v = ng.Normal("u", 0.0, 1.0, plate=(user, k)), ng.Normal("v", 0.0, 1.0, plate=(item, k))
+    else:
+        u, v = (ng.MultivariateNormal(n, np.zeros(K), np.eye(K), plate=p) for n, p in (("u", user), ("v", item)))
+    node = ng.Normal("y", ng.dot(u[who], v[what]), 4.0, plate=rating, observed=x[who, what])
+    net = ng.Network(node, joint=None)
+    # At the optimum of the model, for a network that starts there may end at another.
+    lam = {name: model.posterior_[name].lam for name in ("u", "v")}
+    at = linearised(net.problem, State(lam, {}, 1), ("u", "v"))
+    for name, target in at.targets.items():
+        for found, own in zip(target, lam[name], strict=True):
+            np.testing.assert_allclose(found, own, rtol=1e-3, atol=1e-3)
+    factors = {name: model.posterior_[name] for name in lam}
+    wanted = LinearResponse(at, factors, []).std(lambda m: (m["u"][:4] * m["v"][:4]).sum(-1))
+    lr = model.linear_response()
+    pairs = np.arange(4)
+    np.testing.assert_allclose(lr.std(model.expected(pairs, pairs)), wanted, rtol=1e-5)
+    # The derivative that is known is that of differences.
+    again = model.expected(pairs, pairs)
+    np.testing.assert_allclose(lr.std(lambda m: again(m)), wanted, rtol=1e-5)
+    np.testing.assert_allclose(lr.mean(again), model.predict(pairs, pairs), rtol=1e-9)
+    q = np.sqrt(model._predictor.pairs(pairs, pairs)[1] - 0.25)
+    assert not np.allclose(wanted, q, rtol=0.02)
+
+
+def test_it_is_how_the_optimum_moves():
+    """A little more of the prior's rate tilts the log joint by −τ: the optimum itself, found anew, moves as was said."""
+    model = fitted(table(1, biases=True), learn_priors=False, prior_precision=1.0)
+    lr = model.linear_response(names=["noise"])
+    problem = gibbs_problem(model._kind, model.ratings_)
+    moved = []
+    for sign in (1.0, -1.0):
+        other = copy.copy(problem)
+        rate = problem.priors.rate * (1.0 + sign)  # of 1e-3: less would be lost in rounding
+        other.priors = replace(problem.priors, rate=rate)
+        state, _ = settled(other, model.result_.state, problem.order)
+        for _ in range(300):
+            state = other.sweep(state, problem.order).state
+        moved.append((float(state.mu["noise"][0]), model.expected([0, 3], [2, 4])({n: state.mu[n][0] for n in "uv"})))
+    tilt = -2.0 * problem.priors.rate * problem.priors.unit**2
+    np.testing.assert_allclose((moved[0][0] - moved[1][0]) / tilt, lr["noise"].var(), rtol=1e-3)
+    wanted = (moved[0][1] - moved[1][1]) / tilt
+    np.testing.assert_allclose(lr.cov(model.expected([0, 3], [2, 4]), "noise"), wanted, rtol=0.02, atol=1e-4)
+
+
+def test_everything_learned_is_self_adjoint_and_covers_more_than_q():
+    """No network declares learned precisions of a matrix's columns with the same priors: the operator itself is checked."""
+    model = fitted(table(2, biases=True))
+    problem = gibbs_problem(model._kind, model.ratings_)
+    state, gained = settled(problem, model.result_.state, problem.order)
+    assert gained < 1e-3
+    operator = Operator(linearised_edges(problem, state, problem.order))
+    rng = np.random.default_rng(0)
+    a, b = (operator.fisher(rng.normal(size=operator.size)) for _ in range(2))
+    np.testing.assert_allclose(a @ operator.curvature(b), b @ operator.curvature(a), rtol=1e-5)
+    lr = model.linear_response(names=["noise"])
+    assert lr["noise"].std() > model.posterior_["noise"].std()
+    moved = lr.std(model.expected([0, 5], [1, 2]))
+    assert moved.shape == (2,)
+    assert (moved > 0).all()
+
+
+def test_what_cannot_be_had_says_why():
+    x = table()
+    with pytest.raises(TypeError, match='finish="gibbs"'):
+        fitted(x, **KNOWN).draws()
+    likes = (np.nan_to_num(x) > 0).astype(float)
+    model = ng.MatrixFactorization(K, likelihood="bernoulli", verbose=False, max_steps=5, n_negatives=1).fit(likes)
+    with pytest.raises(TypeError, match="linear response is for Gaussian ratings"):
+        model.linear_response()
+    early = ng.MatrixFactorization(K, verbose=False, max_steps=3).fit(x)
+    with pytest.warns(NotConverged, match="has not converged"):
+        early.linear_response()

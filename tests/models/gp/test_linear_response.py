@@ -1,0 +1,99 @@
+"""Hyper-parameters of Gaussian processes: the curvature of the log marginal likelihood, beside the exact one."""
+
+import numpy as np
+import pytest
+
+import natgrad as ng
+from natgrad.covariance import RBF, Linear
+from natgrad.errors import NotAtMaximum
+
+EXACT = {
+    "learn_inducing": False,
+    "standardize": False,
+    "jitter": 1e-10,
+    "max_steps": 3000,
+    "tol": 1e-9,
+    "verbose": False,
+}
+
+
+def data(n: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3, 3, (n, 1))
+    return x, np.sin(2 * x[:, 0]) + 0.2 * rng.normal(size=n)
+
+
+def test_standard_deviations_are_those_of_the_exact_process():
+    """Inducing inputs at the data: the bound is the log marginal likelihood."""
+    x, y = data()
+    model = ng.SparseGPRegressor(inducing=x, **EXACT).fit(x, y)
+    lr = model.linear_response()
+
+    def log_marginal(h: np.ndarray) -> float:
+        k = np.exp(h[0] - 0.5 * (x - x.T) ** 2 / np.exp(2 * h[1])) + np.exp(h[2]) * np.eye(len(x))
+        factor = np.linalg.cholesky(k)
+        z = np.linalg.solve(factor, y - model._offset)
+        return float(-0.5 * z @ z - np.log(np.diag(factor)).sum())
+
+    at = np.concatenate([np.ravel(factor.log_mean) for factor in lr.values()])
+    step, eye = 1e-3, np.eye(3)
+    slope = [(log_marginal(at + step * e) - log_marginal(at - step * e)) / (2 * step) for e in eye]
+    np.testing.assert_allclose(slope, 0.0, atol=1e-3)
+    hessian = [
+        [
+            log_marginal(at + step * (a + b)) - log_marginal(at + step * (a - b))
+            - log_marginal(at - step * (a - b)) + log_marginal(at - step * (a + b))
+            for a in eye
+        ]
+        for b in eye
+    ]  # fmt: skip
+    wanted = np.linalg.inv(-np.array(hessian) / (4 * step**2))
+    np.testing.assert_allclose(lr.covariance, wanted, rtol=1e-3, atol=1e-4)
+    sd = np.sqrt(np.diag(wanted))
+    np.testing.assert_allclose(lr["RBF.lengthscale"].log_std, sd[1:2], rtol=1e-3)
+    np.testing.assert_allclose(
+        lr.correlation("RBF.variance", "RBF.lengthscale"), wanted[:1, 1] / (sd[0] * sd[1]), rtol=1e-3
+    )
+    low, high = lr["noise"].interval(0.9)
+    assert low < 0.04 < high
+    drawn = lr.sample(0, 20_000)
+    np.testing.assert_allclose(np.log(drawn["noise"]).std(), sd[2], rtol=0.03)
+    assert set(lr) == {"RBF.variance", "RBF.lengthscale", "noise"}
+
+
+def test_units_of_outputs_and_the_data_of_the_fit():
+    x, y = data()
+    options = {"inducing": x[:15], "learn_inducing": False, "max_steps": 2000, "tol": 1e-9, "verbose": False}
+    one, ten = (ng.SparseGPRegressor(**options).fit(x, c * y) for c in (1.0, 10.0))
+    first, second = one.linear_response(), ten.linear_response(x, 10.0 * y)
+    np.testing.assert_allclose(second["noise"].mean(), 100 * first["noise"].mean(), rtol=1e-4)
+    np.testing.assert_allclose(second["noise"].log_std, first["noise"].log_std, rtol=1e-4)
+    np.testing.assert_allclose(first["noise"].mean(), one.noise_variance_, rtol=0.05)
+    del one._data
+    with pytest.raises(ValueError, match="give X, y"):
+        one.linear_response()
+    with pytest.raises(KeyError, match="these are RBF"):
+        first["length"]
+    with pytest.raises(TypeError, match=r"sample\(X, n\)"):
+        one.draws()
+
+
+def test_other_likelihoods_and_kernels():
+    x, y = data(80)
+    counts = np.random.default_rng(1).poisson(np.exp(y))
+    model = ng.SparseGPRegressor(likelihood="poisson", n_inducing=10, max_steps=1500, verbose=False).fit(x, counts)
+    lr = model.linear_response()
+    assert (lr["RBF.lengthscale"].log_std > 0).all()
+    assert "noise" not in lr
+    slow = np.sin(2 * x[:, 0]) + 0.3 * np.sin(9 * x[:, 0]) + 0.1 * np.random.default_rng(2).normal(size=80)
+    both = ng.SparseGPRegressor(RBF() + RBF(lengthscale=0.2), inducing=x[:40], **EXACT).fit(x, slow)
+    names = ["RBF.variance:1", "RBF.lengthscale:1", "RBF.variance:2", "RBF.lengthscale:2", "noise"]
+    assert list(both.linear_response()) == names
+    same = ng.SparseGPRegressor(RBF() + RBF(), inducing=x[:20], **{**EXACT, "max_steps": 300}).fit(x, y)
+    with pytest.raises(NotAtMaximum, match="do not determine it"):
+        same.linear_response()
+    fixed = ng.SparseGPRegressor(
+        Linear(), inducing=x[:5], **{**EXACT, "max_steps": 50}, learn_kernel=False, learn_noise=False
+    )
+    with pytest.raises(ValueError, match="no hyper-parameter was learned"):
+        fixed.fit(x, y).linear_response()
