@@ -63,7 +63,7 @@ def measured(name):
     model.fit(x[train], y[train])
     seconds, steps, words = time.process_time() - began, model.n_steps_, model.stop_.message
     at_stop = float(np.mean(density(model, x[test], y[test])))
-    model.set_params(tol=0.0).continue_(x[train], y[train], max_steps=TIMES * steps)
+    model.set_params(tol=0.0).continue_fit(x[train], y[train], max_steps=TIMES * steps)
     later = float(np.mean(density(model, x[test], y[test])))
     return {"rows": len(train), "steps": steps, "cpu": seconds, "at_stop": at_stop, "later": later, "words": words}
 

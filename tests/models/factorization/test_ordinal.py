@@ -171,7 +171,7 @@ def test_kept_grown_folded_and_recommended(model, tmp_path):
     assert folded.recommend(900, n=3).items.tolist() == for_visitor.items.tolist()
     grown = again.partial_fit(visitor)
     assert grown.ratings_.n_users == 81
-    assert grown.continue_(max_steps=5).elbo_ > -np.inf
+    assert grown.continue_fit(max_steps=5).elbo_ > -np.inf
     assert model.recommend(0, n=2, quantile=0.2).items.shape == (2,)
     with pytest.raises(ValueError, match=r"2.5 is none of the levels that were fitted \(1, 2, 3, 4, 5\)"):
         again.fold_in(ng.data.Ratings([901], [1], [2.5]))

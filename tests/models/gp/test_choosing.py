@@ -88,7 +88,7 @@ def test_units_seeds_files_and_time(tmp_path):
     loaded = ng.load(tmp_path / "gp.natgrad")
     np.testing.assert_array_equal(loaded.predict(x[:5]), model.predict(x[:5]))
     assert loaded.n_inducing == "auto"
-    assert len(loaded.continue_(x, y, max_steps=5).inducing_) == len(model.inducing_)
+    assert len(loaded.continue_fit(x, y, max_steps=5).inducing_) == len(model.inducing_)
     hurried = ng.SparseGPRegressor("auto", 20, max_seconds=1e-9, max_steps=3, verbose=False).fit(x, y)
     assert type(hurried.kernel_).__name__ == "RBF"  # no time to try others
     classes = ng.SparseGPClassifier(n_inducing="auto", max_steps=30, verbose=False).fit(x, (y > 0).astype(int))
