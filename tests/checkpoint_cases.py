@@ -39,6 +39,7 @@ def factors(values: str = "normal", **settings: Any) -> Callable[..., Any]:
         "normal": rng.normal(size=(30, 20)),
         "likes": np.ones((30, 20)),
         "counts": rng.poisson(1.0, (30, 20)) + 1.0,
+        "stars": np.random.default_rng(6).integers(1, 6, (30, 20)) * 1.0,
     }
     kept = np.where(rng.random((30, 20)) < 0.5, np.nan, table[values])
     return lambda **keep: ng.MatrixFactorization(2, **{"max_steps": 24, "tol": 0, **settings}).fit(kept, **keep)
@@ -101,6 +102,7 @@ CASES: dict[str, Callable[..., Any]] = {
     "MF, messages of a batch": factors(method=ng.GlobalBatch(20), **KNOWN),
     "MF, Robbins–Monro": factors(method=ng.Children(2), step=ng.RobbinsMonro(first=0.02, forgetting=0.6), **KNOWN),
     "MF, likes alone": factors("likes", likelihood="bernoulli", n_negatives=4.0),
+    "MF, stars": factors("stars", likelihood="ordinal"),
     "MF, counts": factors("counts", likelihood="poisson"),
     "HMM, Gaussian": chains(ng.GaussianHMM, "real"),
     "HMM, categories": chains(ng.CategoricalHMM, "codes", sticky=2.0),

@@ -243,6 +243,7 @@ CASES = {
     "ratings, paper": factors(STARS, factorized=True, **BARE),
     "ratings, messages": factors(STARS, factorized=True, method=ng.Children(2), **BARE),
     "ratings, guarded": factors(STARS, method=ng.Children(2), noise_per="both"),
+    "stars": factors(np.sign(STARS), likelihood="ordinal"),
     "likes": factors((STARS > 0) * 1.0, likelihood="bernoulli"),
     "likes alone": factors(np.ones(len(STARS)), likelihood="bernoulli", n_negatives=4.0, max_steps=25),
     "likes, all pairs": factors(np.ones(len(STARS)), likelihood="bernoulli"),

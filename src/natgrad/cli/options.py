@@ -159,7 +159,9 @@ def _option(name: str, kind: str, default: Any, words: str) -> click.Option:
     if kind.startswith("Literal["):
         choices = ast.literal_eval(f"({kind[len('Literal[') : -1]},)")
         return click.Option([flag], type=click.Choice([str(choice) for choice in choices]), **settings)
-    if kind == "int | Literal['auto']" and name.startswith("n_"):  # --topics auto
+    if (
+        kind == "int | Literal['auto']" and name.startswith("n_") and name != "n_inducing"
+    ):  # --topics auto; --inducing are inputs
         return click.Option([name, flag, "--" + name[2:].replace("_", "-")], type=Value(), **settings)
     types: dict[str, Any] = {"int": click.INT, "float": click.FLOAT, "str": click.STRING}
     return click.Option([flag], type=types.get(kind, Value()), **settings)

@@ -227,7 +227,7 @@ def test_mixtures_are_the_bits_of_threads(cluster, rng):
 BARE = {"biases": False, "learn_noise": False, "learn_priors": False}
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "poisson", "bare"])
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "ordinal", "poisson", "bare"])
 def test_factors_are_the_bits_of_threads(cluster, likelihood, monkeypatch):
     from natgrad.models.factorization import parts as rating_parts
 
@@ -236,6 +236,7 @@ def test_factors_are_the_bits_of_threads(cluster, likelihood, monkeypatch):
     values = {
         "gaussian": ratings.values,
         "bernoulli": (ratings.values > np.median(ratings.values)) * 1.0,
+        "ordinal": np.clip(ratings.values, -3.0, 3.0),
         "poisson": np.abs(ratings.values),
     }
     kind = BARE if likelihood == "bare" else {"likelihood": likelihood}

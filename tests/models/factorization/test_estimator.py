@@ -196,7 +196,7 @@ MISTAKES = [
     (lambda: model(learn_noise=True).fit(table()), ValueError,
      "factorized=True is the paper's model, with known precisions and no biases: learn_noise=True needs factorized=False"),
     (lambda: full(likelihood="normal").fit(table()), ValueError,
-     'likelihood must be "gaussian", "bernoulli" or "poisson", got \'normal\''),
+     'likelihood must be "gaussian", "bernoulli", "ordinal" or "poisson", got \'normal\''),
     (lambda: full(noise_per="users").fit(table()), ValueError,
      'noise_per must be None, "auto", "user", "item" or "both", got \'users\''),
     (lambda: full(n_negatives=0).fit(table()), ValueError, "n_negatives must be > 0 and finite, got 0"),

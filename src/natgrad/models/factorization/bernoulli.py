@@ -25,7 +25,6 @@ from natgrad.inference.methods import VB, Method
 from natgrad.inference.problem import Block, BlockInfo, ChildSet, EdgeProblem, Sampled, State, SweepResult
 from natgrad.inference.rotation import Rotation
 from natgrad.kernels.factorization.gather import sum_rows
-from natgrad.kernels.factorization.pairs import logistic_bound
 from natgrad.models.factorization.blending import owned
 from natgrad.models.factorization.likelihoods import (
     ROUNDS,
@@ -37,6 +36,7 @@ from natgrad.models.factorization.likelihoods import (
     narrowed,
     with_fresh_rows,
 )
+from natgrad.models.factorization.logistic import Link, linked
 from natgrad.models.factorization.parts import Likes as SentLikes
 from natgrad.models.factorization.parts import PlacedRows
 from natgrad.models.factorization.predictors import BernoulliPredictor, Predictor
@@ -55,14 +55,15 @@ DEFAULT_NEGATIVES = 4.0
 
 @final
 class LikesProblem(EdgeProblem):
-    """Likes and dislikes.
+    """Likes and dislikes, or levels.
 
     Parameters
     ----------
-    ratings : Ratings of 1 and 0
+    ratings : Ratings of 1 and 0, or on the scale of the cutpoints
     n_factors : int, K
     priors : RatingPriors, with known noise 1
-    offset : float, m
+    link : float or Cuts
+        m of likes, or the cutpoints of levels.
     hold, features : as in `FullRatingsProblem`
     """
 
@@ -75,11 +76,11 @@ class LikesProblem(EdgeProblem):
         ratings: Ratings,
         n_factors: int,
         priors: RatingPriors,
-        offset: float,
+        link: Link,
         hold: bool = False,
         features: Mapping[str, Floats] | None = None,
     ) -> None:
-        self.ratings, self.priors, self.offset = ratings, priors, offset
+        self.ratings, self.priors, self.link = ratings, priors, link
         self.inner = FullRatingsProblem(ratings, n_factors, priors, hold, features)
         self.order = self.inner.order
         self.n_factors, self.size = n_factors, self.inner.size
@@ -169,7 +170,8 @@ class LikesProblem(EdgeProblem):
         user, item = (packed(owned(state.mu[name])) for name in OTHER)
         mean, square = side.pair_moments(user, item, self.size, of_users=True)
         by_user, values, trust, rest = np.empty((2, n)), np.empty(n), np.empty(n), np.empty(n)
-        logistic_bound(mean, square, self.offset, side.rows.place, self.ratings.values, *by_user, values, trust, rest)
+        out = (by_user[0], by_user[1], values, trust)
+        linked(self.link, (mean, square), side.rows.place, self.ratings.values, out, rest)
         rows, items = side.rows, self.inner.sides["v"].rows
         sides = {
             "u": SideRatings(rows._replace(values=by_user[0]), self.priors.biases, trust=by_user[1]),
@@ -185,7 +187,7 @@ class LikesProblem(EdgeProblem):
         tell, sides, asked = {name: packed(owned(state.mu[name])) for name in OTHER}, {}, {}
         for name, other in OTHER.items():
             rows = self.inner.sides[name].rows
-            asked[name] = SentLikes(tell[name], tell[other], name == "u", self.offset, np.empty(len(tell[name])))
+            asked[name] = SentLikes(tell[name], tell[other], name == "u", self.link, np.empty(len(tell[name])))
             sides[name] = SideRatings(rows, self.priors.biases)
             sides[name].elsewhere = PlacedRows(self.placed, self.inner.cuts[name], asked[name])
         return self.inner.at(sides, self.ratings.values, np.ones(1)), asked["u"]

@@ -2,6 +2,7 @@
 
     gaussian    r_n ~ N(m + u_i · v_j + b_i + c_j, 1/τ)
     bernoulli   r_n ~ Bernoulli(σ(m + u_i · v_j + b_i + c_j))
+    ordinal     r_n is the level of N(u_i · v_j + b_i + c_j, 1) between learned cutpoints
     poisson     r_n ~ Poisson(θ_i · β_j), Gamma factors
 
 With known precisions and no biases, the first is the model of Paquet (2014), section 3. The loop, the samplers, the steps and
@@ -41,7 +42,7 @@ from natgrad.renamed import OldName, says_new_names
 __all__ = ["Factors", "MatrixFactorization", "as_ratings"]
 
 Floats = npt.NDArray[np.float64]
-Likelihood = Literal["gaussian", "bernoulli", "poisson"]
+Likelihood = Literal["gaussian", "bernoulli", "ordinal", "poisson"]
 # Sweeps over everything for a new chunk of ratings, and of new users alone for their vectors.
 PARTIAL_STEPS = 4
 
@@ -54,8 +55,9 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
     ----------
     n_factors : int
         The length K of the vectors of users and items; with learned priors an upper bound.
-    likelihood : "gaussian", "bernoulli" or "poisson"
-        Ratings; likes (1) and dislikes (0), or likes alone; counts, where what is not stored is a zero.
+    likelihood : "gaussian", "bernoulli", "ordinal" or "poisson"
+        Ratings; likes (1) and dislikes (0), or likes alone; ratings on an ordered scale of few levels, such as stars, whose
+        distances are learned; counts, where what is not stored is a zero.
     biases : bool
         A number for each user and item besides the vectors, and a mean.
     factorized : bool
@@ -113,6 +115,7 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         None where all pairs of likes are counted
     user_biases_, item_biases_ : mean and sd [rows]; None without biases
     offset_ : float, m
+    levels_ : array, the levels of an ordinal scale; None of other likelihoods. `predict_proba` has the probability of each
     noise_per_ : None, "user", "item" or "both", as given or as found
     posterior_ : {name: Factor}; the last number of a vector of "u" and "v" is its bias
     ratings_ : Ratings, what was fitted

@@ -15,7 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad import special
-from natgrad.models.factorization.predictors import BernoulliPredictor, GaussianPredictor, ScalarGaussianPredictor
+from natgrad.models.factorization.predictors import (
+    BernoulliPredictor,
+    GaussianPredictor,
+    ScalarGaussianPredictor,
+    StarsPredictor,
+)
 from natgrad.models.factorization.sides import pair_moments
 from natgrad.validation import real_number, whole_number
 
@@ -45,7 +50,7 @@ class Vectors(NamedTuple):
 
 
 class ExportMixin:
-    """Vectors of a factorisation for others; of the estimator it needs ``ratings_`` and ``_predictor``."""
+    """Levels, and vectors of a factorisation for others; of the estimator it needs ``ratings_`` and ``_predictor``."""
 
     if TYPE_CHECKING:
         ratings_: Ratings
@@ -57,6 +62,28 @@ class ExportMixin:
         item_biases_: Any
 
         def _check_fitted(self) -> None: ...
+
+        def _pairs(self, users: Any, items: Any) -> tuple[Ints, Ints]: ...
+
+    def predict_proba(self, users: Any, items: Any) -> npt.NDArray[np.float64]:
+        """The probability of each level of an ordinal scale [n, levels], in the order of `levels_`.
+
+        Parameters
+        ----------
+        users, items : ids as they were given to `fit`, of the same length
+
+        Examples
+        --------
+        >>> import natgrad as ng
+        >>> ratings = ng.data.Ratings([0, 0, 1, 1, 2, 2], list("ababab"), [5, 1, 4, 2, 5, 2])
+        >>> model = ng.MatrixFactorization(2, likelihood="ordinal").fit(ratings)
+        >>> model.predict_proba([0], ["a"]).shape == (1, len(model.levels_))
+        True
+        """
+        self._check_fitted()
+        if not isinstance(self._predictor, StarsPredictor):
+            raise TypeError('predict_proba needs an ordinal scale, likelihood="ordinal"; `predict` gives means')
+        return self._predictor.probabilities(*self._pairs(users, items))
 
     def vectors(self) -> Vectors:
         """Vectors whose inner products are the scores that `recommend` ranks by.
@@ -119,7 +146,9 @@ class ExportMixin:
         if quantile is not None and draw is not None:
             raise ValueError("quantile= and draw= are two ways to rank: give one of them")
         users = np.arange(self.ratings_.n_users) if rows is None else rows
-        if not isinstance(self._predictor, (GaussianPredictor, ScalarGaussianPredictor, BernoulliPredictor)):
+        if not isinstance(
+            self._predictor, (GaussianPredictor, ScalarGaussianPredictor, BernoulliPredictor, StarsPredictor)
+        ):
             raise TypeError(
                 "quantile= and draw= need Gaussian factors of users and items: ratings, or likes with n_negatives=, and no finish"
             )

@@ -29,7 +29,7 @@ __all__ = ["RatingFiles", "run_table"]
 # What is fitted; the kind of a fit has the same, as it was then.
 OF_THE_KIND: dict[str, Any] = {
     "n_factors": "size factor",
-    "likelihood": "'gaussian' | 'bernoulli' | 'poisson'",
+    "likelihood": "'gaussian' | 'bernoulli' | 'ordinal' | 'poisson'",
     "biases": "flag",
     "factorized": "flag",
     "learn_noise": "flag",
@@ -64,6 +64,7 @@ FEATURES = {"u?": "real [user_row, user_feature]", "v?": "real [item_row, item_f
 # What was taken from the data, by likelihood.
 LEARNED: dict[str, Any] = {
     "gaussian": {"offset": "real", "variance": "positive", "features?": FEATURES},
+    "ordinal": {"offset": "real", "levels": "real [level]", "cuts": "real [cut]", "features?": FEATURES},
     "bernoulli": {
         "offset": "real",
         "one_class": "flag",
@@ -242,6 +243,8 @@ class RatingFiles(Estimator):
             check(fitted["ratings"], RATINGS, sizes, "ratings")
             _check_values(fitted["ratings"].values, kind["likelihood"])
             _check_learned(kept, sizes)
+            if "levels" in learned and not np.isin(fitted["ratings"].values, learned["levels"]).all():
+                refuse("ratings", "are not all on the levels of the scale")
             rest = {"ratings": Ratings, "posterior": dict, "kind?": dict, "noise?": "positive", "drawn?": DRAWN}
             check(value, {"state": _state(kind, learned), **rest, **ALONG}, sizes, where)
             _check_posterior(value["posterior"], blocks_of(kind, learned), value["state"].lam)
@@ -266,7 +269,7 @@ def _equal(wanted: Any) -> Any:
 
 
 def _check_values(values: Any, likelihood: str) -> None:
-    if likelihood != "gaussian" and not ((values >= 0) & (values == np.round(values))).all():
+    if likelihood not in ("gaussian", "ordinal") and not ((values >= 0) & (values == np.round(values))).all():
         refuse("ratings", f"are no whole numbers ≥ 0, which {likelihood!r} takes")
     if likelihood == "bernoulli" and values.max() > 1:
         refuse("ratings", "are not all likes (1) or dislikes (0)")
@@ -281,6 +284,10 @@ def _check_learned(kept: Mapping[str, Any], sizes: dict[str, int]) -> None:
         return
     check(learned, LEARNED[settings["likelihood"]], sizes, "learned")
     assert learned is not None
+    if "levels" in learned:
+        levels, cuts = (np.asarray(learned[name]) for name in ("levels", "cuts"))
+        if len(cuts) != len(levels) - 1 or not ((np.diff(levels) > 0).all() and (np.diff(cuts) > 0).all()):
+            refuse("learned", "has levels or cutpoints that do not increase, or not one cutpoint less than levels")
     if learned.get("one_class") and learned["popularity"] is None:
         refuse("learned", "has likes alone, and no popularity of items")
     if len({name in learned for name in ("ridge", "items", "basis")}) > 1:

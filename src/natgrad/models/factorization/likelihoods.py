@@ -126,6 +126,10 @@ def likelihood_of(
 
             return ItemLikes(settings, ratings, learned, seed)
         return Likes(settings, ratings, learned, features)
+    if settings.likelihood == "ordinal":
+        from natgrad.models.factorization.ordinal import Stars
+
+        return Stars(settings, ratings, learned, features, seed)
     if learned is None and len(ratings) > 1 and (ratings.values == 1.0).all():
         warnings.warn(
             'all ratings are 1, so that there is nothing to tell apart; for likes alone use likelihood="bernoulli"',

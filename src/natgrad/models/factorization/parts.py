@@ -19,7 +19,7 @@ from natgrad.data.io.ratings import read_run
 from natgrad.data.ratings import Ratings, RatingsRows
 from natgrad.inference.executors.threads import BroadcastArgument, Call, PlacedShards, ShardSpec, even_cuts
 from natgrad.kernels.factorization.gather import unpack
-from natgrad.models.factorization.logistic import likes_as_ratings
+from natgrad.models.factorization.logistic import Link, likes_as_ratings
 from natgrad.models.factorization.sides import Moved, SideRatings, SweepInputs, aligned, empty_rows, packed, unpacked
 
 __all__ = ["CutRows", "Likes", "PlacedRows", "cut_sides", "shards_of"]
@@ -63,7 +63,7 @@ class PreviousMoments(NamedTuple):
 
     own: Floats
     of_users: bool
-    offset: float
+    link: Link
 
     @property
     def nbytes(self) -> int:
@@ -112,7 +112,7 @@ def _as_ratings(
     if before is None or others is None:
         return shard, np.zeros(shard.n_rows)
     tell = before.own, others.spread()[0]
-    return likes_as_ratings(shard, *tell, size=size, of_users=before.of_users, offset=before.offset)
+    return likes_as_ratings(shard, *tell, size=size, of_users=before.of_users, link=before.link)
 
 
 class CutRows(NamedTuple):
@@ -174,7 +174,7 @@ class Likes:
     own: Floats
     others: Floats
     of_users: bool
-    offset: float
+    link: Link
     rest: Floats
 
 
@@ -222,7 +222,7 @@ class PlacedRows(NamedTuple):
         likes, borders = self.likes, self.cut.borders
         told = self._told(likes.others, np.empty(len(likes.others)))
         return lambda number: (
-            PreviousMoments(likes.own[borders[number] : borders[number + 1]], likes.of_users, likes.offset),
+            PreviousMoments(likes.own[borders[number] : borders[number + 1]], likes.of_users, likes.link),
             told(number),
         )
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad import special
+from natgrad.models.factorization.cutpoints import Cuts, level_numbers, level_probabilities
 from natgrad.models.factorization.sides import pair_moments
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "PoissonPredictor",
     "Predictor",
     "ScalarGaussianPredictor",
+    "StarsPredictor",
     "augmented",
     "probit_mean",
 ]
@@ -153,6 +155,43 @@ class BernoulliPredictor(NamedTuple):
         if not len(self.log_popular):
             return users, items
         return np.column_stack([users, np.ones(len(users))]), np.column_stack([items, self.log_popular])
+
+
+@final
+class StarsPredictor(NamedTuple):
+    """Levels: a mean over their probabilities."""
+
+    user: Pair
+    item: Pair
+    biased: bool
+    cuts: Cuts
+    offset: float = 0.0
+
+    def probabilities(self, rows: Ints, columns: Ints) -> Floats:
+        """Of every level [n, levels]."""
+        return level_probabilities(self.cuts, *pair_moments(rows, columns, self.user, self.item, self.biased))
+
+    def pairs(self, rows: Ints, columns: Ints) -> Pair:
+        """Mean and variance of a new rating."""
+        chance, levels = self.probabilities(rows, columns), self.cuts.levels
+        mean = chance @ levels
+        return mean, np.maximum(chance @ levels**2 - mean**2, 0.0)
+
+    def interval(self, rows: Ints, columns: Ints, mass: float) -> Pair:
+        """The levels at which the tails end."""
+        below, tail = np.cumsum(self.probabilities(rows, columns), axis=1), 0.5 * (1.0 - mass)
+        last = len(self.cuts.levels) - 1
+        low, high = (np.minimum((below < level).sum(1), last) for level in (tail, 1.0 - tail))
+        return self.cuts.levels[low], self.cuts.levels[high]
+
+    def log_density(self, rows: Ints, columns: Ints, values: Floats) -> Floats:
+        """The logarithm of the probability of each level."""
+        chance = self.probabilities(rows, columns)[np.arange(len(rows)), level_numbers(self.cuts, values, "X")]
+        return np.log(np.maximum(chance, np.finfo(np.float64).tiny))
+
+    def vectors(self) -> Pair:
+        """As for ratings: the higher the hidden number, the higher the level."""
+        return augmented(self.user[0], self.item[0], self.biased, self.offset)
 
 
 @final

@@ -88,6 +88,7 @@ class PublishedFactors:
         self.offset_ = kind.offset
         self.noise_per_: str | None = kind.saved()["settings"]["noise_per"]
         self._predictor: Any = kind.predictor(result.state, ratings)
+        self.levels_ = (kind.saved().get("learned") or {}).get("levels")
         self._kept_draws = None
         if hasattr(self, "draws_"):
             del self.draws_

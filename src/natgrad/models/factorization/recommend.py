@@ -169,7 +169,7 @@ class RecommendMixin(ExportMixin):
         """
         self._check_fitted()
         places = self.ratings_.find_items(liked, "liked")
-        if self._kind.sides and self._kind.saved()["settings"]["likelihood"] == "gaussian":
+        if self._kind.sides and self._kind.saved()["settings"]["likelihood"] in ("gaussian", "ordinal"):
             values = as_numbers(ratings, "ratings")
             if values.shape != places.shape:
                 raise ValueError(

@@ -20,7 +20,7 @@ from natgrad.inference.problem import State
 from natgrad.inference.steppers.groups import FOLLOWING, ExactPass, GroupStepper
 from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.models.base import register
-from natgrad.models.clusters import spread_rows
+from natgrad.models.gp import choosing
 from natgrad.models.gp.files import GPFiles, state_table
 from natgrad.models.gp.likelihoods import Likelihood
 from natgrad.models.gp.predictor import Predictor
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["SparseGP"]
 
 Floats = npt.NDArray[np.float64]
-# Inducing inputs are chosen among this many rows for each of them, and at most so many.
-ROWS_PER_INDUCING, MOST_STARTING_ROWS = 20, 20_000
+# Rows that the offset is taken from.
+MOST_STARTING_ROWS = 20_000
 MOST_JOINT_ROWS = 5_000
 # Fitted attributes that a file keeps as they are; the rest follows from the state.
 KEPT = ("n_features_in_", "feature_names_in_", "classes_", "elbo_", "trace_", "stop_", "n_rows_seen_", "_flat")
@@ -169,18 +169,52 @@ class SparseGP(GPFiles):
         self, rows: Rows, likelihood: Likelihood, seed: int, population: float | None = None
     ) -> tuple[GPProblem, Settings]:
         """The problem and the settings it starts with."""
+        sample = rows.take(None if len(rows) <= MOST_STARTING_ROWS else np.arange(MOST_STARTING_ROWS))[1]
+        offset = np.array([likelihood.offset(column) for column in sample.T])
+        if self.kernel == "auto" or self.n_inducing == "auto":
+            kernel, settings = self._chosen(rows, likelihood, seed, offset)
+        else:
+            kernel = self._first_kernel(rows)
+            settings = self._first_settings(kernel, self._first_inducing(rows, seed), rows, likelihood)
+        return self._problem(rows, kernel, likelihood, len(settings.inducing), offset, population), settings
+
+    def _first_kernel(self, rows: Rows) -> Covariance:
         kernel = (
             RBF(lengthscale=np.full(rows.n_columns, np.sqrt(rows.n_columns))) if self.kernel is None else self.kernel
         )
         if not isinstance(kernel, Covariance):
-            raise TypeError(f"kernel must be a natgrad.covariance function or None, got {kernel!r}")
+            raise TypeError(f'kernel must be a natgrad.covariance function, "auto" or None, got {kernel!r}')
         kernel.check(rows.n_columns)
-        inducing = self._first_inducing(rows, seed)
-        sample = rows.take(None if len(rows) <= MOST_STARTING_ROWS else np.arange(MOST_STARTING_ROWS))[1]
-        offset = np.array([likelihood.offset(column) for column in sample.T])
-        psi = np.full(rows.n_outputs, likelihood.start(float(self.noise_variance)))
-        problem = self._problem(rows, kernel, likelihood, len(inducing), offset, population)
-        return problem, Settings(kernel.theta, inducing, psi)
+        return kernel
+
+    def _first_settings(self, kernel: Covariance, inducing: Floats, rows: Rows, likelihood: Likelihood) -> Settings:
+        return Settings(kernel.theta, inducing, np.full(rows.n_outputs, likelihood.start(float(self.noise_variance))))
+
+    def _chosen(self, rows: Rows, likelihood: Likelihood, seed: int, offset: Floats) -> tuple[Covariance, Settings]:
+        """Kernel, where it is "auto", and inducing inputs, by short fits to some rows."""
+        numbers = generator(seed, Stream.START, 2).permutation(len(rows))[: choosing.ROWS]
+        few = Rows(*rows.take(np.sort(numbers)))  # standardised already
+
+        def make(kernel: Covariance, n_inducing: int) -> GPProblem:
+            return self._problem(few, kernel, likelihood, n_inducing, offset, None)
+
+        def first(kernel: Covariance, wanted: int) -> Settings:
+            return self._first_settings(kernel, choosing.spread_inducing(few, seed, wanted), few, likelihood)
+
+        if self.kernel == "auto":
+            kernel, settings = choosing.chosen_kernel(
+                make, rows.n_columns, first, seed, None if self.max_seconds is None else float(self.max_seconds) / 3.0
+            )
+        else:
+            kernel = self._first_kernel(rows)
+            settings = choosing.tried(make, kernel, first, seed)[2]
+        if self.inducing is not None:
+            return kernel, settings._replace(inducing=self._first_inducing(rows, seed))
+        wanted = None if self.n_inducing == "auto" else whole_number(self.n_inducing, "n_inducing")
+        rng = generator(seed, Stream.START, 3)
+        return kernel, settings._replace(
+            inducing=choosing.greedy_inducing(rows, kernel, settings, likelihood, wanted, rng)
+        )
 
     def _problem(
         self,
@@ -206,14 +240,7 @@ class SparseGP(GPFiles):
                     f"inducing must be finite numbers [M, {rows.n_columns}], got an array of shape {given.shape}"
                 )
             return rows.x_scaling.apply(given)
-        wanted = whole_number(self.n_inducing, "n_inducing")
-        rng = generator(seed, Stream.START)
-        most = min(len(rows), max(ROWS_PER_INDUCING * wanted, 2_000), MOST_STARTING_ROWS)
-        numbers = np.sort(rng.choice(len(rows), most, replace=False, shuffle=False))
-        candidates = np.unique(rows.take(numbers)[0], axis=0)
-        if len(candidates) <= wanted:
-            return candidates
-        return np.unique(spread_rows(candidates, wanted, rng), axis=0)
+        return choosing.spread_inducing(rows, seed, whole_number(self.n_inducing, "n_inducing"))
 
     def _publish(self, problem: GPProblem, state: State) -> None:
         settings = state.hyper["settings"]
@@ -231,7 +258,8 @@ class SparseGP(GPFiles):
     def _check_settings(self) -> None:
         self._check_choices(besides=("likelihood",))
         for name in ("n_inducing", "batch_size"):
-            whole_number(getattr(self, name), name)
+            if name == "batch_size" or self.n_inducing != "auto":
+                whole_number(getattr(self, name), name)
         for name in ("noise_variance", "learning_rate"):
             if not 0 < real_number(getattr(self, name), name) < np.inf:
                 raise ValueError(f"{name} must be > 0, got {getattr(self, name)!r}")

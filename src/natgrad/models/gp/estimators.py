@@ -37,11 +37,12 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
 
     Parameters
     ----------
-    kernel : natgrad.covariance function, optional
+    kernel : natgrad.covariance function or "auto", optional
         In units of the standardised inputs and outputs; its values are where learning starts. By default an RBF with a length
-        scale for each column.
-    n_inducing : int
-        The number of inducing inputs, M: more are slower and nearer to the exact process.
+        scale for each column. "auto" takes the one of RBF, Matérns and sums of them with linear functions and functions of
+        single columns that has the largest bound after a short fit (a third of ``max_seconds`` at most); `kernel_` says which.
+    n_inducing : int or "auto"
+        Their number, M: more are slower and nearer to the exact process. "auto": as leave 0.01 nats a row to gain, up to 500.
     likelihood : "gaussian", "student_t" or "poisson"
         Poisson has the rate exp(f).
     batch_size : int
@@ -88,8 +89,8 @@ class SparseGPRegressor(RegressorMixin, SparseGP):
 
     def __init__(
         self,
-        kernel: Covariance | None = None,
-        n_inducing: int = 200,
+        kernel: Covariance | Literal["auto"] | None = None,
+        n_inducing: int | Literal["auto"] = 200,
         likelihood: str = "gaussian",
         *,
         batch_size: int = 512,
@@ -282,8 +283,8 @@ tol, validation_fraction, standardize, jitter, seed, verbose : as in `SparseGPRe
 
     def __init__(
         self,
-        kernel: Covariance | None = None,
-        n_inducing: int = 200,
+        kernel: Covariance | Literal["auto"] | None = None,
+        n_inducing: int | Literal["auto"] = 200,
         *,
         batch_size: int = 512,
         inducing: Any = None,

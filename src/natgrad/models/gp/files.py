@@ -30,14 +30,14 @@ def _kernel(value: Any, sizes: dict[str, int], where: str) -> None:
 
 
 def _kernel_or_none(value: Any, sizes: dict[str, int], where: str) -> None:
-    if value is not None:
+    if value is not None and not (isinstance(value, str) and value == "auto"):
         _kernel(value, sizes, where)
 
 
 SETTINGS: dict[str, Any] = {
     **{name: rule for name, rule in RUN.items() if name != "n_jobs"},
     "kernel": _kernel_or_none,
-    "n_inducing": "natural",
+    "n_inducing": "'auto' | natural",
     "batch_size": "natural",
     "inducing": "none | real list [_, column]",
     "learn_kernel": "flag",

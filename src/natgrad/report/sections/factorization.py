@@ -104,7 +104,7 @@ def _calibration(model: Any, judged: Judged) -> Html:
     kind = getattr(model, "likelihood", "gaussian")
     if kind == "gaussian":
         return join([verdict(judged), tag("div", coverage(judged), class_="charts")])
-    what = "share of likes" if kind == "bernoulli" else "count"
+    what = {"bernoulli": "share of likes", "ordinal": "rating"}.get(kind, "count")
     return tag("div", reliability(judged, what), class_="charts")
 
 

@@ -1,0 +1,109 @@
+"""Kernels and inducing inputs chosen by the bound: greedy variances, how many are enough, rough functions, sums, files."""
+
+import numpy as np
+import pytest
+
+import natgrad as ng
+from natgrad import covariance
+from natgrad.data.rows import Rows
+from natgrad.models.gp import choosing
+from natgrad.models.gp.likelihoods import Gaussian
+from natgrad.models.gp.settings import Settings
+
+
+def smooth(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-3, 3, (n, 1))
+    return x, np.sin(x[:, 0]) + 0.1 * rng.normal(size=n)
+
+
+def test_each_inducing_input_is_where_the_variance_given_those_before_is_largest(rng):
+    x = rng.normal(size=(60, 2))
+    kernel = covariance.RBF(lengthscale=[0.7, 1.3])
+    settings = Settings(kernel.theta, x[:1], np.array([np.log(0.01)]))
+    rows = Rows(x, np.zeros((60, 1)))
+    found = choosing.greedy_inducing(rows, kernel, settings, Gaussian(), 7, rng)
+    chosen, k = [], kernel(np.unique(x, axis=0))
+    for _ in range(7):
+        inner = np.linalg.pinv(k[np.ix_(chosen, chosen)]) if chosen else np.zeros((0, 0))
+        left = np.diag(k) - np.einsum("ni,ij,nj->n", k[:, chosen], inner, k[:, chosen])
+        left[chosen] = -1.0
+        chosen.append(int(np.argmax(left)))
+    np.testing.assert_array_equal(found, np.unique(x, axis=0)[np.sort(chosen)])
+
+
+def test_as_many_as_leave_less_than_a_hundredth_of_a_nat(rng):
+    x, kernel = rng.uniform(0, 10, (300, 1)), covariance.RBF(lengthscale=0.5)
+    rows = Rows(x, np.zeros((300, 1)))
+    sizes = []
+    for noise in (1.0, 0.01, 1e-4):
+        psi = np.array([Gaussian().start(noise)])
+        z = choosing.greedy_inducing(rows, kernel, Settings(kernel.theta, x[:1], psi), Gaussian(), None, rng)
+        k_mm, k_nm = kernel(z), kernel(x, z)
+        left = 1.0 - np.einsum("nm,mn->n", k_nm, np.linalg.solve(k_mm + 1e-12 * np.eye(len(z)), k_nm.T))
+        assert left.mean() / (2 * noise) < choosing.ENOUGH * 1.05
+        sizes.append(len(z))
+    assert sizes[0] <= sizes[1] < sizes[2] < 100
+    equal = Rows(np.ones((50, 1)), np.zeros((50, 1)))
+    assert len(choosing.greedy_inducing(equal, kernel, Settings(kernel.theta, x[:1], psi), Gaussian(), None, rng)) == 1
+
+
+def test_a_few_are_enough_for_a_smooth_function_and_lose_nothing():
+    x, y = smooth()
+    chosen = ng.SparseGPRegressor(n_inducing="auto", max_steps=200, verbose=False).fit(x, y)
+    many = ng.SparseGPRegressor(n_inducing=100, max_steps=200, verbose=False).fit(x, y)
+    assert len(chosen.inducing_) <= 32
+    assert chosen.elbo_ > many.elbo_ - 0.01 * len(y)
+
+
+def test_a_rough_function_has_a_rough_kernel_and_more_of_the_bound_than_the_default():
+    rng = np.random.default_rng(3)
+    x = np.sort(rng.uniform(0, 10, 500))[:, None]
+    walk = np.cumsum(rng.normal(size=500) * np.sqrt(np.diff(x[:, 0], prepend=0.0)))
+    rough = ng.SparseGPRegressor("auto", 100, max_steps=100, verbose=False).fit(x, walk)
+    assert "Matern" in str(rough.kernel_)
+    assert rough.elbo_ > ng.SparseGPRegressor(n_inducing=100, max_steps=400, verbose=False).fit(x, walk).elbo_
+
+
+def test_a_sum_is_taken_where_it_gains():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, (600, 4))
+    y = np.sin(3 * x).sum(1) + 0.05 * rng.normal(size=600)  # each column alone
+    model = ng.SparseGPRegressor("auto", 60, max_steps=60, verbose=False).fit(x, y)
+    assert isinstance(model.kernel_, covariance.Sum)
+    single = ng.SparseGPRegressor(None, 60, max_steps=60, verbose=False).fit(x, y)
+    assert model.elbo_ > single.elbo_
+
+
+def test_units_seeds_files_and_time(tmp_path):
+    x, y = smooth()
+    settings = {"n_inducing": "auto", "max_steps": 60, "verbose": False}
+    model = ng.SparseGPRegressor(**settings).fit(x, y)
+    again = ng.SparseGPRegressor(**settings).fit(x, y)
+    np.testing.assert_array_equal(again.inducing_, model.inducing_)
+    scaled = ng.SparseGPRegressor(**settings).fit(1e6 * x + 1e7, 1e-3 * y)
+    assert abs(len(scaled.inducing_) - len(model.inducing_)) <= 1
+    np.testing.assert_allclose(scaled.predict(1e6 * x[:5] + 1e7), 1e-3 * model.predict(x[:5]), atol=2e-5)
+    model.save(tmp_path / "gp.natgrad")
+    loaded = ng.load(tmp_path / "gp.natgrad")
+    np.testing.assert_array_equal(loaded.predict(x[:5]), model.predict(x[:5]))
+    assert loaded.n_inducing == "auto"
+    assert len(loaded.continue_fit(x, y, max_steps=5).inducing_) == len(model.inducing_)
+    hurried = ng.SparseGPRegressor("auto", 20, max_seconds=1e-9, max_steps=3, verbose=False).fit(x, y)
+    assert type(hurried.kernel_).__name__ == "RBF"  # no time to try others
+    classes = ng.SparseGPClassifier(n_inducing="auto", max_steps=30, verbose=False).fit(x, (y > 0).astype(int))
+    assert 16 <= len(classes.inducing_) <= 100
+    given = ng.SparseGPRegressor(
+        "auto", inducing=[[0.0], [1.0], [2.0]], max_seconds=1e-9, max_steps=3, learn_inducing=False
+    )
+    np.testing.assert_allclose(given.fit(x, y).inducing_, [[0.0], [1.0], [2.0]], atol=1e-9)
+
+
+def test_what_is_neither_is_refused():
+    x, y = smooth(20)
+    with pytest.raises(
+        TypeError, match='kernel must be a natgrad.covariance function, "auto" or None'.replace(".", r"\.")
+    ):
+        ng.SparseGPRegressor("best").fit(x, y)
+    with pytest.raises((TypeError, ValueError), match="n_inducing"):
+        ng.SparseGPRegressor(n_inducing="many").fit(x, y)
