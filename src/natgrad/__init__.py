@@ -128,7 +128,7 @@ _ELSEWHERE = {
 def __getattr__(name: str) -> Any:
     """A namespace, an estimator, or a name of a namespace."""
     if name in _NAMESPACES:
-        found: Any = import_module(_NAMESPACES[name])
+        value: Any = import_module(_NAMESPACES[name])
     elif name not in __all__ and name not in _ELSEWHERE:
         raise AttributeError(f"module 'natgrad' has no attribute {name!r}")
     else:
@@ -139,9 +139,9 @@ def __getattr__(name: str) -> Any:
         module = _HOMES.get(name) or _ELSEWHERE.get(name) or "natgrad.network.language"
         if module.startswith("natgrad.network"):
             _import_networks()
-        found = getattr(import_module(module), name)
-    globals()[name] = found
-    return found
+        value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
 
 
 def _import_networks() -> None:

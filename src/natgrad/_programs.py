@@ -127,13 +127,13 @@ class _Loaded:
         import jax
 
         try:
-            found = self._program(*arguments)
+            outputs = self._program(*arguments)
         except jax.errors.JaxRuntimeError:
             with compiling():
                 self._program = self._lowered.compile()
-            found = self._program(*arguments)
+            outputs = self._program(*arguments)
         self._lowered = None
-        return found
+        return outputs
 
 
 PROGRAMS = Programs()
@@ -183,8 +183,8 @@ def cache_folder() -> Path | None:
     try:
         folder = _chosen_folder() / "programs"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-        if hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o022):
+        status = folder.stat()
+        if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
             return None
         return folder if os.access(folder, os.W_OK | os.X_OK) else None
     except (OSError, RuntimeError):
@@ -213,12 +213,12 @@ def _load(name: str, in_tree: Any, out_tree: Any) -> Callable[..., Any] | None:
         digest, payload = payload[:32], payload[32:]
         if hashlib.sha256(payload).digest() != digest:
             return None
-        found: Callable[..., Any] = serialize_executable.deserialize_and_load(payload, in_tree, out_tree)
+        program: Callable[..., Any] = serialize_executable.deserialize_and_load(payload, in_tree, out_tree)
     except Exception:  # no file, a damaged one, or one that this JAX cannot read: any error at all
         return None
     with suppress(OSError):
         os.utime(path)  # was used just now
-    return found
+    return program
 
 
 def _save(name: str, program: Any) -> None:
@@ -254,8 +254,8 @@ def _shrink(folder: Path) -> None:
     files = []
     for entry in os.scandir(folder):
         with suppress(OSError):
-            found = entry.stat()
-            files.append((found.st_mtime, found.st_size, entry.path))
+            status = entry.stat()
+            files.append((status.st_mtime, status.st_size, entry.path))
     total = sum(size for _, size, _ in files)
     for _, size, path in sorted(files):
         if total <= most:

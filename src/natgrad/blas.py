@@ -24,11 +24,11 @@ def _libraries(linalg: bool) -> tuple[list[Any], list[Any]]:
 
     import natgrad.special  # noqa: F401 - brings SciPy's own library, which must be there to be found
 
-    found = ThreadpoolController().select(user_api="blas").lib_controllers
-    for library in found:
+    libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+    for library in libraries:
         library.num_threads  # noqa: B018 - the first time looks for the function, which is not for a fit to wait for
-    by_thread = [library for library in found if getattr(library, "threading_layer", "") == "openmp"]
-    return [library for library in found if library not in by_thread], by_thread
+    by_thread = [library for library in libraries if getattr(library, "threading_layer", "") == "openmp"]
+    return [library for library in libraries if library not in by_thread], by_thread
 
 
 def _set(numbers: list[tuple[Any, int]]) -> None:
@@ -86,8 +86,8 @@ class _OneThread:
         _set(self._own.found)
 
     def _restore(self) -> None:
-        found, self._found = self._found, []
-        _set(found)
+        before, self._found = self._found, []
+        _set(before)
 
     def _after_fork(self) -> None:
         """A child has none of the threads that are inside, and its lock may never be released."""

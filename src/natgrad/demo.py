@@ -314,12 +314,15 @@ PACKAGES = ["asyncio", "email", "jax", "matplotlib", "numpy", "scipy", "sklearn"
 
 def write_page(path: Path, limit: int = 3000, n_topics: int = 20) -> ng.LDA:
     """Topics of docstrings, which every machine has, and the page of the fit."""
-    found = ng.data.load_docstrings(limit=limit, packages=PACKAGES)
+    docstrings = ng.data.load_docstrings(limit=limit, packages=PACKAGES)
     counter = CountVectorizer(stop_words="english", min_df=5, max_df=0.3, token_pattern="[a-zA-Z]{3,}")
-    counts = counter.fit_transform(found.texts)
+    counts = counter.fit_transform(docstrings.texts)
     model = ng.LDA(n_topics, seed=0, verbose=False).fit(counts, vocabulary=counter.get_feature_names_out())
     model.report(
-        path, data=counts, names=_snippets(found.names, found.texts), title="What Python's docstrings are about"
+        path,
+        data=counts,
+        names=_snippets(docstrings.names, docstrings.texts),
+        title="What Python's docstrings are about",
     )
     return model
 

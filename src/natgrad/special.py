@@ -84,7 +84,7 @@ def _extension() -> ModuleType:
             sys.modules[name] = module_from_spec(spec)
             sys.modules[name].__class__ = _Unrun
     try:
-        found = import_module(f"{_PACKAGE}._ufuncs")
+        module = import_module(f"{_PACKAGE}._ufuncs")
     except Exception:  # whatever a SciPy of another build raises: it is imported as everybody does
         for name in unrun:
             sys.modules.pop(name, None)
@@ -92,12 +92,12 @@ def _extension() -> ModuleType:
     for name in unrun:
         if type(sys.modules.get(name)) is _Unrun:
             del sys.modules[name].__path__
-    return found
+    return module
 
 
 def _function(name: str) -> Any:
-    found = getattr(_UFUNCS, name, None)
-    return getattr(import_module(_PACKAGE), name) if found is None else found
+    ufunc = getattr(_UFUNCS, name, None)
+    return getattr(import_module(_PACKAGE), name) if ufunc is None else ufunc
 
 
 _UFUNCS = _extension()

@@ -171,8 +171,8 @@ def as_index(value: Any, what: str) -> npt.NDArray[np.int64]:
         raise ValueError(f"{what} is empty: give one integer for each element of the node that reads it")
     if array.dtype.kind not in "iu":
         lost = first(np.isnan(array)) if array.dtype.kind == "f" else None
-        found = CONTENTS[array.dtype.kind] + (f" with nan at {list(lost)}" if lost is not None else "")
-        raise TypeError(f"{what} must be integers, got {found}{hint}")
+        contents = CONTENTS[array.dtype.kind] + (f" with nan at {list(lost)}" if lost is not None else "")
+        raise TypeError(f"{what} must be integers, got {contents}{hint}")
     return _signed(array, what, hint.removeprefix(": "))
 
 
@@ -197,8 +197,10 @@ def _copied(value: Any, what: str, wanted: str, hint: str) -> npt.NDArray[Any]:
         return array
     if hasattr(value, "toarray"):
         raise TypeError(f"{what} must be {wanted}, got a sparse matrix: give its .toarray()")
-    found = _named(value) if array.ndim == 0 else CONTENTS.get(array.dtype.kind, f"dtype {array.dtype}")
-    raise TypeError(f"{what} must be {wanted}, got {found}{hint if array.dtype.kind in 'USO' and array.ndim else ''}")
+    contents = _named(value) if array.ndim == 0 else CONTENTS.get(array.dtype.kind, f"dtype {array.dtype}")
+    raise TypeError(
+        f"{what} must be {wanted}, got {contents}{hint if array.dtype.kind in 'USO' and array.ndim else ''}"
+    )
 
 
 def _from_objects(value: Any, array: npt.NDArray[Any]) -> npt.NDArray[Any]:

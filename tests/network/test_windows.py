@@ -8,7 +8,7 @@ import pytest
 
 import natgrad as ng
 from natgrad.network.bind import windows
-from natgrad.network.bind.windows import Told, Window, summed, summed_in_windows
+from natgrad.network.bind.windows import ChunkSums, Window, summed, summed_in_windows
 
 N = 240
 RNG = np.random.default_rng(0)
@@ -128,7 +128,10 @@ def test_windows_are_left_where_a_chunk_reads_most_levels(monkeypatch):
 
 def test_sums_own_what_they_add_to():
     whole, part = np.zeros(4), np.array([1.0, 2.0])
-    first, second = Told({"a": (whole,)}, 1.0), Told({"a": (part,)}, 2.0, {"a": (Window(0, np.array([0, 3]), 4),)})
+    first, second = (
+        ChunkSums({"a": (whole,)}, 1.0),
+        ChunkSums({"a": (part,)}, 2.0, {"a": (Window(0, np.array([0, 3]), 4),)}),
+    )
     total = summed([first, second, second])
     np.testing.assert_array_equal(total.parts["a"][0], [2.0, 0.0, 0.0, 4.0])
     assert total.value == 5.0
@@ -142,14 +145,14 @@ def test_sums_of_runs_keep_the_windows_of_their_chunks(rng):
     for n in (5, 20, 1):
         levels = np.sort(rng.choice(size, n, replace=False))
         part = rng.normal(size=(n, 3))
-        told.append(Told({"a": (part,), "b": (part.sum(0),)}, float(n), {"a": (Window(0, levels, size),)}))
+        told.append(ChunkSums({"a": (part,), "b": (part.sum(0),)}, float(n), {"a": (Window(0, levels, size),)}))
         whole[levels] += part
     run = summed_in_windows(told)
     (window,) = run.windows["a"]
     assert len(window.levels) < size
     np.testing.assert_array_equal(run.whole()["a"][0], whole)
     assert run.value == 26.0
-    plain = Told({"a": (np.ones((size, 3)),), "b": (np.ones(3),)}, 1.0)
+    plain = ChunkSums({"a": (np.ones((size, 3)),), "b": (np.ones(3),)}, 1.0)
     mixed = summed_in_windows([*told, plain])
     assert not mixed.windows
     np.testing.assert_array_equal(mixed.parts["a"][0], whole + 1.0)

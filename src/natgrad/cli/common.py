@@ -105,10 +105,10 @@ def output_option(words: str) -> Callable[..., Any]:
     return click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help=words)
 
 
-def emit(found: dict[str, Any], shown: Any, as_json: bool) -> None:
+def emit(answer: dict[str, Any], shown: Any, as_json: bool) -> None:
     """Print the result: as JSON, or what people are shown (lines of text, or a table)."""
     if as_json:
-        click.echo(json.dumps(found, ensure_ascii=False, default=_plain))
+        click.echo(json.dumps(answer, ensure_ascii=False, default=_plain))
         return
     console = Console(highlight=False, markup=False)
     for part in shown if isinstance(shown, list) else [shown]:

@@ -31,20 +31,20 @@ def compare(
     The best is first: by its held-out score if there is one, otherwise by the bound with log of the labellings added.
     """
     fits = {path.name: load_model(path) for path in models}
-    found = compared(fits)
+    table = compared(fits)
     if held_out is not None:
         scores = {name: fit.score(*model_of(fit).read(held_out, options, fit).arguments) for name, fit in fits.items()}
-        by_score = np.array([scores[name] for name in found.names])
+        by_score = np.array([scores[name] for name in table.names])
         order = np.argsort(-by_score, kind="stable")
-        columns = {**found.columns, "held_out": by_score}
-        found = type(found)(tuple(found.names[i] for i in order), {n: v[order] for n, v in columns.items()})
+        columns = {**table.columns, "held_out": by_score}
+        table = type(table)(tuple(table.names[i] for i in order), {n: v[order] for n, v in columns.items()})
     if picture is not None:
-        found.draw().save(picture)
+        table.draw().save(picture)
     rows = [
         {
             "model": name,
-            **{column: float(values[i]) for column, values in found.columns.items() if values[i] == values[i]},
+            **{column: float(values[i]) for column, values in table.columns.items() if values[i] == values[i]},
         }
-        for i, name in enumerate(found.names)
+        for i, name in enumerate(table.names)
     ]
-    emit({"models": rows}, str(found), as_json)
+    emit({"models": rows}, str(table), as_json)

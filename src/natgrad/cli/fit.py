@@ -172,7 +172,7 @@ def tell(
     """Say how a fit ended: for people, or as JSON."""
     stop = fitted.stop_
     ended = in_options(str(stop), click.get_current_context())
-    found = {
+    answer = {
         "model": type(fitted).__name__,
         "data": words,
         "elbo": fitted.elbo_,
@@ -190,4 +190,4 @@ def tell(
         *([] if held_out is None else [f"held-out score {short(held_out, 6)}"]),
         f"model: {output}" + ("" if report is None else f"   page: {report}"),
     ]
-    emit(found, shown, as_json)
+    emit(answer, shown, as_json)

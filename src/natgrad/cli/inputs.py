@@ -60,8 +60,8 @@ class Model(NamedTuple):
 
     def load(self) -> type:
         """The estimator's class; imported only when it is needed."""
-        found: type = model_class(self.estimator)
-        return found
+        estimator: type = model_class(self.estimator)
+        return estimator
 
 
 def model_of(fitted: Any) -> Model:
@@ -235,29 +235,29 @@ def _chosen(options: dict[str, Any]) -> list[str] | None:
 def _read_sequences(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     options = remembered(fitted, options)
     name = options.get("sequence")
-    found = read_numbers(path, _chosen(options), [name] if name else [], encoding=options.get("encoding"))
-    lengths = run_lengths(found.apart[name]) if name else np.array([len(found.rows)])
-    words = f"{count(len(found.rows))} times in {count(len(lengths))} sequences, columns {', '.join(found.names)}"
-    columns: dict[str, Any] = {"columns": found.names, **({"sequence": name} if name else {})}
-    names = [str(found.apart[name][start]) for start in np.cumsum(lengths) - lengths] if name else None
-    return Input((found.rows, lengths), (found.rows, lengths), None, words, columns, names)
+    numbers = read_numbers(path, _chosen(options), [name] if name else [], encoding=options.get("encoding"))
+    lengths = run_lengths(numbers.apart[name]) if name else np.array([len(numbers.rows)])
+    words = f"{count(len(numbers.rows))} times in {count(len(lengths))} sequences, columns {', '.join(numbers.names)}"
+    columns: dict[str, Any] = {"columns": numbers.names, **({"sequence": name} if name else {})}
+    names = [str(numbers.apart[name][start]) for start in np.cumsum(lengths) - lengths] if name else None
+    return Input((numbers.rows, lengths), (numbers.rows, lengths), None, words, columns, names)
 
 
 def _read_rows(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     options = remembered(fitted, options)
     target, columns, encoding = options.get("target"), _chosen(options), options.get("encoding")
     target = column_names(path, encoding=encoding)[-1] if target is None else target
-    found = read_numbers(path, columns, [target], encoding=encoding)
-    words = f"{count(len(found.rows))} rows, {target} from {', '.join(found.names)}"
-    pair = (found.rows, found.apart[target])
-    return Input(pair, pair, None, words, {"columns": found.names, "target": target})
+    numbers = read_numbers(path, columns, [target], encoding=encoding)
+    words = f"{count(len(numbers.rows))} rows, {target} from {', '.join(numbers.names)}"
+    pair = (numbers.rows, numbers.apart[target])
+    return Input(pair, pair, None, words, {"columns": numbers.names, "target": target})
 
 
 def _read_table(path: Path, options: dict[str, Any], fitted: Any) -> Input:
     options = remembered(fitted, options)
-    found = read_numbers(path, _chosen(options), encoding=options.get("encoding"))
-    words = f"{count(len(found.rows))} rows, columns {', '.join(found.names)}"
-    return Input((found.rows,), found.rows, None, words, {"columns": found.names})
+    numbers = read_numbers(path, _chosen(options), encoding=options.get("encoding"))
+    words = f"{count(len(numbers.rows))} rows, columns {', '.join(numbers.names)}"
+    return Input((numbers.rows,), numbers.rows, None, words, {"columns": numbers.names})
 
 
 MODELS = {

@@ -50,9 +50,9 @@ def update(model: Path, file: Path, output: Path, forgetting: float | None, forc
         fitted.partial_fit(*source.arguments).save(output, overwrite=force)
         click.echo(f"{source.words}\n{output}: updated")
         return
-    found = _with_declaration(fitted, "update").update(str(file), forgetting=forgetting, verbose=False)
-    found.save(output, overwrite=force)
-    click.echo(f"{output}: {found.stop}")
+    updated = _with_declaration(fitted, "update").update(str(file), forgetting=forgetting, verbose=False)
+    updated.save(output, overwrite=force)
+    click.echo(f"{output}: {updated.stop}")
 
 
 def predict_table(fitted: SavedFit, file: Path, output: Path | None) -> None:

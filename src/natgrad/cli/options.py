@@ -82,33 +82,33 @@ def estimator_options(estimator: type) -> list[click.Option]:
     for kind in reversed(estimator.__mro__):
         words |= _descriptions(kind)
     words |= SHARED
-    found = []
+    options = []
     for name, parameter in parameters_of(estimator).items():
         annotation = _without_none(str(parameter.annotation))
         if annotation:
-            found.append(_option(name, annotation, parameter.default, words.get(name, "")))
-    return found
+            options.append(_option(name, annotation, parameter.default, words.get(name, "")))
+    return options
 
 
 def parameters_of(estimator: type) -> dict[str, inspect.Parameter]:
     """The parameters of the estimator, and those that it passes on to the class it derives from."""
-    found: dict[str, inspect.Parameter] = {}
+    parameters: dict[str, inspect.Parameter] = {}
     passed_on = True
     for kind in estimator.__mro__:
         if not passed_on or "__init__" not in vars(kind) or kind is object:
             continue
         own = inspect.signature(kind.__init__).parameters  # type: ignore[misc]
         plain = [p for p in own.values() if p.name != "self" and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-        found |= {p.name: p for p in plain if p.name not in found}
+        parameters |= {p.name: p for p in plain if p.name not in parameters}
         passed_on = any(p.kind is p.VAR_KEYWORD for p in own.values())
-    return found
+    return parameters
 
 
 def given_parameters(estimator: type, values: dict[str, Any]) -> dict[str, Any]:
     """Takes the parameters of the estimator out of a command's values, without those that were not given."""
     names = [name for name in parameters_of(estimator) if name in values]
-    found = {name: values.pop(name) for name in names}
-    return {name: value for name, value in found.items() if value is not None}
+    settings = {name: values.pop(name) for name in names}
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def config_option() -> click.Option:
@@ -182,7 +182,7 @@ def _descriptions(estimator: type) -> dict[str, str]:
     lines = inspect.cleandoc(estimator.__doc__ or "").splitlines()
     if "Parameters" not in lines:
         return {}
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     names: list[str] = []
     for line in lines[lines.index("Parameters") + 2 :]:
         if line and not line.startswith(" "):
@@ -190,13 +190,13 @@ def _descriptions(estimator: type) -> dict[str, str]:
             if not colon:
                 break
             names = [name.strip() for name in head.split(",")]
-            found.update(dict.fromkeys(names, kind.strip()))
+            descriptions.update(dict.fromkeys(names, kind.strip()))
             fresh = True
         elif line.strip() and names:
             for name in names:
-                found[name] = line.strip() if fresh else f"{found[name]} {line.strip()}"
+                descriptions[name] = line.strip() if fresh else f"{descriptions[name]} {line.strip()}"
             fresh = False
-    return {name: _first_sentence(text.replace("`", "")) for name, text in found.items()}
+    return {name: _first_sentence(text.replace("`", "")) for name, text in descriptions.items()}
 
 
 def _first_sentence(text: str) -> str:

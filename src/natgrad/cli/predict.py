@@ -48,15 +48,15 @@ def score(model: Path, file: Path, as_json: bool, **options: Any) -> None:
     """
     fitted = load_model(model)
     source = model_of(fitted).read(file, options, fitted)
-    found: dict[str, Any] = {"model": type(fitted).__name__, "score": fitted.score(*source.arguments)}
+    scores: dict[str, Any] = {"model": type(fitted).__name__, "score": fitted.score(*source.arguments)}
     if type(fitted).__name__ == "LDA":
-        found["perplexity"] = float(np.exp(-found["score"]))
-        found["coherence"] = float(np.mean(fitted.coherence(source.arguments[0])))
+        scores["perplexity"] = float(np.exp(-scores["score"]))
+        scores["coherence"] = float(np.mean(fitted.coherence(source.arguments[0])))
     if type(fitted).__name__ == "MatrixFactorization":
         ratings = source.arguments[0]
         guess = fitted.predict(ratings.user_ids[ratings.users], ratings.item_ids[ratings.items])
-        found["rmse"] = float(np.sqrt(np.mean((ratings.values - guess) ** 2)))
-    emit(found, "   ".join(f"{name} {short(value, 6)}" for name, value in found.items() if name != "model"), as_json)
+        scores["rmse"] = float(np.sqrt(np.mean((ratings.values - guess) ** 2)))
+    emit(scores, "   ".join(f"{name} {short(value, 6)}" for name, value in scores.items() if name != "model"), as_json)
 
 
 @click.command(cls=Command, example="natgrad predict ratings.natgrad pairs.csv -o predicted.csv")
@@ -92,9 +92,9 @@ def _predict_rows(fitted: Any, numbers: Numbers, output: Path | None) -> None:
         probability = fitted.predict_proba(numbers.rows)
         best = probability.argmax(1)
         names = fitted.classes_[best] if hasattr(fitted, "classes_") else best
-        found = zip(names, probability[np.arange(len(best)), best], strict=True)
+        labelled = zip(names, probability[np.arange(len(best)), best], strict=True)
         head = ["class" if hasattr(fitted, "classes_") else "component", "probability"]
-        ends = [[str(name), f"{p:.5f}"] for name, p in found]
+        ends = [[str(name), f"{p:.5f}"] for name, p in labelled]
     else:
         mean, sd = (np.reshape(part, (len(rows), -1)) for part in fitted.predict(numbers.rows, return_std=True))
         suffixes = [""] if mean.shape[1] == 1 else [f" {p}" for p in range(mean.shape[1])]
@@ -159,16 +159,16 @@ def topics(model: Path, n: int, by: Any, texts: Path | None, as_json: bool) -> N
     )
     share = counts / counts.sum()
     order = np.argsort(-share, kind="stable").tolist()
-    found = {"topics": [{"topic": k, "share": float(share[k]), "words": words[k]} for k in order]}
+    answer = {"topics": [{"topic": k, "share": float(share[k]), "words": words[k]} for k in order]}
     rows = [[str(k), percent(float(share[k])), " ".join(words[k])] for k in order]
     head = ["topic", "size", "words"]
     if texts is not None:
         together = fitted.coherence(model_of(fitted).read(texts, {}, fitted).arguments[0], n=n)
-        for entry, row in zip(found["topics"], rows, strict=True):
+        for entry, row in zip(answer["topics"], rows, strict=True):
             entry["coherence"] = float(together[int(row[0])])
             row.insert(2, f"{entry['coherence']:.3f}")
         head.insert(2, "coherence")
-    emit(found, make_table(head, rows, numeric=tuple(range(len(head) - 1))), as_json)
+    emit(answer, make_table(head, rows, numeric=tuple(range(len(head) - 1))), as_json)
 
 
 @click.command(cls=Command, example="natgrad decode series.natgrad series.csv --columns level -o states.csv")

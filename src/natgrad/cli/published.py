@@ -57,13 +57,13 @@ def reproduce_paquet(path: Path | None, output: Path, quick: bool, seed: int, jo
         console.print(line, soft_wrap=True)
     try:
         with _bar(console, progress) as watch:
-            found = paquet.run_experiment(ratings, plan, output / "runs", jobs=jobs or _cores(), watch=watch)
+            findings = paquet.run_experiment(ratings, plan, output / "runs", jobs=jobs or _cores(), watch=watch)
     except KeyboardInterrupt:
         words = f"Interrupted. Finished runs are in {output / 'runs'}: the same call goes on from there."
         console.print(words, soft_wrap=True)
         raise SystemExit(130) from None
-    written = _write(found, settings, prior_bound(ratings), output)
-    console.print(_shown(paquet_table.claims(found)))
+    written = _write(findings, settings, prior_bound(ratings), output)
+    console.print(_shown(paquet_table.claims(findings)))
     console.print(f"{', '.join(str(p) for p in written)}; {time.perf_counter() - begin:.0f} s", soft_wrap=True)
 
 
@@ -83,10 +83,10 @@ def reproduce_hmm(output: Path, quick: bool, jobs: int | None, progress: bool) -
     except OSError as error:
         raise UserError(f"--output {output}: cannot be made a folder ({error.strerror})") from None
     with _bar(console, progress) as watch:
-        found = hmm.run_chains(plan, jobs, watch)
-    table, figure = output / "table.md", hmm.draw_chains(found, plan, output / "chains.png")
-    table.write_text(hmm.chain_table(found, plan), encoding="utf-8")
-    console.print(hmm.chain_table(found, plan), soft_wrap=True)
+        runs = hmm.run_chains(plan, jobs, watch)
+    table, figure = output / "table.md", hmm.draw_chains(runs, plan, output / "chains.png")
+    table.write_text(hmm.chain_table(runs, plan), encoding="utf-8")
+    console.print(hmm.chain_table(runs, plan), soft_wrap=True)
     console.print(f"{table}, {figure}; {time.perf_counter() - begin:.0f} s", soft_wrap=True)
 
 
@@ -123,15 +123,15 @@ def _bar(console: Console, wanted: bool) -> Iterator[paquet.Watch | None]:
         yield watch
 
 
-def _write(found: paquet.Findings, settings: Sequence[str], prior: float, output: Path) -> list[Path]:
+def _write(findings: paquet.Findings, settings: Sequence[str], prior: float, output: Path) -> list[Path]:
     written = [output / "table.md"]
-    written[0].write_text(paquet_table.markdown(found, settings, prior), encoding="utf-8")
+    written[0].write_text(paquet_table.markdown(findings, settings, prior), encoding="utf-8")
     for algorithm, number in ((1, 2), (2, 3)):
         for tuned in (False, True):
             start = "the largest ρ₁ = 2^−j that converges" if tuned else "ρ₁ = 1"
             title = f"Figure {number}: Alg. {algorithm} from {start}"
             name = output / f"figure{number}{'-tuned' if tuned else ''}.png"
-            written.append(draw_figure(found, algorithm, tuned=tuned, title=title, notes=settings, path=name))
+            written.append(draw_figure(findings, algorithm, tuned=tuned, title=title, notes=settings, path=name))
     return written
 
 

@@ -118,12 +118,12 @@ def data_digest(arguments: tuple[Any, ...]) -> str:
         else:
             arrays = [part]
         for array in arrays:
-            found = np.ascontiguousarray([] if array is None else array)
-            digest.update(f"{found.dtype.kind}{found.shape}".encode())
-            if found.dtype.kind == "O":
-                digest.update("\0".join(map(repr, found.ravel().tolist())).encode("utf-8", "surrogatepass"))
+            contiguous = np.ascontiguousarray([] if array is None else array)
+            digest.update(f"{contiguous.dtype.kind}{contiguous.shape}".encode())
+            if contiguous.dtype.kind == "O":
+                digest.update("\0".join(map(repr, contiguous.ravel().tolist())).encode("utf-8", "surrogatepass"))
             else:
-                digest.update(found.tobytes())
+                digest.update(contiguous.tobytes())
     return digest.hexdigest()
 
 
@@ -153,12 +153,12 @@ def resume(folder: Path, file: Path | None, output: Path | None, **options: Any)
             ["natgrad continue", shlex.quote(str(folder)), *([shlex.quote(str(file))] if file else []), "-o NEW"]
         )
         raise UserError(f"resume takes a folder of checkpoints, and {folder} is a file. To go on with a model: {meant}")
-    found = known_call(folder)
-    if found is None:
+    call = known_call(folder)
+    if call is None:
         raise UserError(f"{folder} has no {CALL}: natgrad fit MODEL FILE -o OUT --checkpoint {folder} makes one")
     if file is None or output is None:
         raise click.UsageError(f"name the data and the output anew: natgrad resume {folder} FILE -o OUT")
-    name, kept, _ = found
+    name, kept, _ = call
     _check_sizes(folder, kept)
     from natgrad.cli.fit import fit_command
 

@@ -213,9 +213,9 @@ def _from_texts(texts: list[Any], vocabulary: Words | None, vectoriser: Any, ana
     if vectoriser is None:
         plain = analyzer == "word" and all(type(text) is str for text in texts)
         if plain or analyzer is _as_they_are:
-            found = count_words(texts, vocabulary, words_of if plain else _as_they_are)
-            if found is not None:
-                return _from_sparse(found[0], np.array(found[1], dtype=object))
+            counted = count_words(texts, vocabulary, words_of if plain else _as_they_are)
+            if counted is not None:
+                return _from_sparse(counted[0], np.array(counted[1], dtype=object))
         from sklearn.feature_extraction.text import CountVectorizer  # has words for what is wrong
 
         vectoriser = CountVectorizer(vocabulary=None if vocabulary is None else list(vocabulary), analyzer=analyzer)

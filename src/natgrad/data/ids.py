@@ -40,10 +40,10 @@ class Ids(Sequence[Any]):
     def find(self, wanted: Any, argument: str) -> npt.NDArray[np.int64]:
         """The number of each wanted id; an unknown one is an error that shows it and its place."""
         values = as_ids(wanted, argument)
-        found = self.places(values)
-        if (unknown := np.flatnonzero(found < 0)).size:
+        numbers_of = self.places(values)
+        if (unknown := np.flatnonzero(numbers_of < 0)).size:
             raise ValueError(self._unknown(values, unknown, argument))
-        return found
+        return numbers_of
 
     def places(self, values: Array) -> npt.NDArray[np.int64]:
         """The number of each of some ids, −1 for one that is not there."""
@@ -66,8 +66,8 @@ class Ids(Sequence[Any]):
         if self._order is None:
             self._order = np.argsort(self.array, kind="stable")
         places = np.searchsorted(self.array, values, sorter=self._order)
-        found = self._order[np.minimum(places, len(self.array) - 1)]
-        return np.where(self.array[found] == values, found, -1).astype(np.int64)
+        nearest = self._order[np.minimum(places, len(self.array) - 1)]
+        return np.where(self.array[nearest] == values, nearest, -1).astype(np.int64)
 
     def _unknown(self, values: Array, unknown: Array, argument: str) -> str:
         shown = ", ".join(repr(key) for key in self.array[:3].tolist()) + (", …" if len(self.array) > 3 else "")
@@ -192,13 +192,13 @@ def _refuse(missing: npt.NDArray[np.bool_], array: Array, argument: str) -> None
 def joined_ids(ids: Array, more: Array) -> tuple[Array, npt.NDArray[np.int64]]:
     """All ids, the old ones first, and the number of each of the second in it."""
     numbers = {key: number for number, key in enumerate(ids.tolist())}
-    found = np.array([numbers.setdefault(key, len(numbers)) for key in more.tolist()], dtype=np.int64)
+    places = np.array([numbers.setdefault(key, len(numbers)) for key in more.tolist()], dtype=np.int64)
     fresh = list(numbers)[len(ids) :]
     if not fresh:
-        return ids, found
+        return ids, places
     new = as_ids(fresh, "ids")
     if new.dtype.kind == ids.dtype.kind and ids.dtype.kind in "iuUS":
-        return np.concatenate([ids, new]), found
+        return np.concatenate([ids, new]), places
     mixed = np.empty(len(numbers), dtype=object)
     mixed[:] = list(numbers)
-    return mixed, found
+    return mixed, places

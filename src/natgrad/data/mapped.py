@@ -25,17 +25,17 @@ class FileIdentity(NamedTuple):
 def file_identity(path: str) -> FileIdentity | None:
     """The file of this name here; None if there is none."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return FileIdentity(path, found.st_size, found.st_mtime_ns)
+    return FileIdentity(path, status.st_size, status.st_mtime_ns)
 
 
 def check_file(file: FileIdentity) -> None:
     """An error if it is not here as it was when the fit began."""
-    found = file_identity(file.path)
-    if found != file:
-        what = "is not there" if found is None else f"has {found.size} bytes, {file.size} expected, or was changed"
+    present = file_identity(file.path)
+    if present != file:
+        what = "is not there" if present is None else f"has {present.size} bytes, {file.size} expected, or was changed"
         raise FileNotFoundError(
             f"{file.path} {what}: all workers must see the file that the data are in, as it was when the fit began. Put it where "
             "all machines see it, or give the data themselves: np.load(file)"

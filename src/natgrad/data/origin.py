@@ -64,4 +64,4 @@ def origin_of(reader: Any, rows: range | Ints) -> Origin | None:
 
 def identities(paths: Iterable[Path]) -> tuple[FileIdentity, ...]:
     """Those of files that are there, by names that hold in any folder."""
-    return tuple(found for path in paths if (found := file_identity(str(Path(path).absolute()))) is not None)
+    return tuple(identity for path in paths if (identity := file_identity(str(Path(path).absolute()))) is not None)

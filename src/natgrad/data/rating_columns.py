@@ -87,18 +87,18 @@ def rating_columns(
         raise ValueError(f"{where}user, item and value must be different columns, got {user!r}, {item!r} and {value!r}")
     if not chosen and are_unnamed(there) and len(there) > 1:
         return Columns(*(*there[: 3 if rated else 2], None)[:3])
-    found: dict[str, Any] = {"value": None}
+    column_of: dict[str, Any] = {"value": None}
     for role in ("user", "item", "value") if rated else ("user", "item"):
         meant = [name for name in there if _plain(name) in NAMES[role] and name not in chosen]
         if given[role] is None and len(meant) > 1:
             raise ValueError(f"{where}{' and '.join(map(repr, meant))} may both be the {role} among {shown}: {ASK}")
-        found[role] = given[role] if given[role] is not None else next(iter(meant), None)
-    missing = [role for role, column in found.items() if column is None and (rated or role != "value")]
+        column_of[role] = given[role] if given[role] is not None else next(iter(meant), None)
+    missing = [role for role, column in column_of.items() if column is None and (rated or role != "value")]
     if missing and not (missing == ["value"] and len(there) == 2):
         likes = "; or, if these are likes alone, leave out all other columns" if missing == ["value"] else ""
         asked = " or the ".join(role for role in given if role in missing)
         raise ValueError(f"{where}cannot tell which column is the {asked} among {shown}: {ASK}{likes}")
-    return Columns(**found)
+    return Columns(**column_of)
 
 
 def are_unnamed(names: Sequence[Any]) -> bool:

@@ -52,8 +52,8 @@ def as_ratings(X: Any, y: Any = None, duplicates: Duplicates = "error") -> Ratin
         chunks = [as_ratings(chunk) for chunk in X]
         if not chunks:
             raise ValueError("the iterator of ratings gave nothing")
-        found = chunks[0]
+        ratings = chunks[0]
         for chunk in chunks[1:]:
-            found = found.extended(chunk)
-        return found
+            ratings = ratings.extended(chunk)
+        return ratings
     return Ratings.from_dense(X)

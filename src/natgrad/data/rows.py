@@ -140,18 +140,18 @@ def validated(estimator: Any, X: Any, *targets: Any, **checks: Any) -> Any:
     """What scikit-learn's ``validate_data`` gives; masked entries are refused, which it reads as if there were no mask."""
     for values, argument in zip((X, *targets), ("X", "y"), strict=False):
         refuse_masked(values, argument, "and a row must be whole: leave out rows with missing entries")
-    found = checked_arrays(estimator, X, *targets, **checks)
+    arrays = checked_arrays(estimator, X, *targets, **checks)
     # Rows that a model is fitted to; a single one to predict at may lie as near to zero as it likes.
-    for array, argument in zip(found if targets else (), ("X", "y"), strict=False):
+    for array, argument in zip(arrays if targets else (), ("X", "y"), strict=False):
         if array.dtype.kind == "f":
             check_unit(array, argument)
-    return found
+    return arrays
 
 
 def checked_arrays(estimator: Any, X: Any, *targets: Any, **checks: Any) -> Any:
     """What scikit-learn's ``validate_data`` gives, without importing it for plain arrays that nothing is to be said about."""
-    if (found := _plain_arrays(estimator, X, *targets, **checks)) is not None:
-        return found if targets else found[0]
+    if (plain := _plain_arrays(estimator, X, *targets, **checks)) is not None:
+        return plain if targets else plain[0]
     from sklearn.utils.validation import validate_data
 
     return validate_data(estimator, X, *targets, **checks)
@@ -165,18 +165,18 @@ def _plain_arrays(
     if not of_numbers or type(X) is not np.ndarray or X.ndim != 2 or 0 in X.shape or X.dtype.str not in NUMBERS:
         return None
     order = checks.get("order")
-    found = [np.asarray(X, order=order) if X.dtype.kind == "f" else X.astype(np.float64)]
+    arrays = [np.asarray(X, order=order) if X.dtype.kind == "f" else X.astype(np.float64)]
     for y in targets:
         if type(y) is not np.ndarray or y.ndim != 1 or len(y) != len(X) or y.dtype.kind not in "fiubU":
             return None
-        found.append(y)
-    if ensure_all_finite and not all(np.isfinite(array).all() for array in found if array.dtype.kind == "f"):
+        arrays.append(y)
+    if ensure_all_finite and not all(np.isfinite(array).all() for array in arrays if array.dtype.kind == "f"):
         return None
     if hasattr(estimator, "feature_names_in_") or not (reset or estimator.n_features_in_ == X.shape[1]):
         return None
     if reset:
         estimator.n_features_in_ = X.shape[1]
-    return found
+    return arrays
 
 
 def open_rows(source: Any, target: Any, check: Callable[[Any, Any], tuple[Any, Any]]) -> Rows:

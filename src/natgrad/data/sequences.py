@@ -161,14 +161,14 @@ def as_ends(lengths: Any, n_times: int) -> Ints:
     """Where sequences end; checked against the number of times."""
     if lengths is None:
         return np.array([0, n_times], dtype=np.int64)
-    found = np.atleast_1d(np.asarray(lengths))
-    if found.ndim != 1 or found.dtype.kind not in "iu":
+    counts = np.atleast_1d(np.asarray(lengths))
+    if counts.ndim != 1 or counts.dtype.kind not in "iu":
         raise TypeError(f"lengths must be whole numbers, one for each sequence, got {lengths!r}")
-    if (bad := np.flatnonzero(found < 1)).size:
-        raise ValueError(f"lengths[{bad[0]}] = {found[bad[0]]} must be ≥ 1: leave out sequences without observations")
-    if found.sum() != n_times:
-        raise ValueError(f"lengths sum to {found.sum()}, but X has {n_times} rows")
-    return np.concatenate([[0], np.cumsum(found)]).astype(np.int64)
+    if (bad := np.flatnonzero(counts < 1)).size:
+        raise ValueError(f"lengths[{bad[0]}] = {counts[bad[0]]} must be ≥ 1: leave out sequences without observations")
+    if counts.sum() != n_times:
+        raise ValueError(f"lengths sum to {counts.sum()}, but X has {n_times} rows")
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def as_labels(labels: Any, n_times: int, n_states: int) -> npt.NDArray[np.int32]:
@@ -176,15 +176,15 @@ def as_labels(labels: Any, n_times: int, n_states: int) -> npt.NDArray[np.int32]
     if labels is None:
         return np.zeros(0, np.int32)
     several = isinstance(labels, (list, tuple)) and all(np.ndim(part) == 1 for part in labels)
-    found = np.concatenate(labels) if several and labels else np.asarray(labels)
-    if found.dtype.kind not in "iu" or found.shape != (n_times,):
+    joined = np.concatenate(labels) if several and labels else np.asarray(labels)
+    if joined.dtype.kind not in "iu" or joined.shape != (n_times,):
         raise ValueError(
             f"labels must be whole numbers, one for each of {n_times} rows (−1 where the state is unknown), got an array "
-            f"of {found.dtype} with shape {found.shape}"
+            f"of {joined.dtype} with shape {joined.shape}"
         )
-    if (bad := np.flatnonzero((found < -1) | (found >= n_states))).size:
-        raise ValueError(f"labels[{bad[0]}] = {found[bad[0]]} must lie between −1 (unknown) and {n_states - 1}")
-    return found.astype(np.int32)
+    if (bad := np.flatnonzero((joined < -1) | (joined >= n_states))).size:
+        raise ValueError(f"labels[{bad[0]}] = {joined[bad[0]]} must lie between −1 (unknown) and {n_states - 1}")
+    return joined.astype(np.int32)
 
 
 def chunks_of(array: Array) -> Iterator[tuple[int, Array]]:

@@ -146,8 +146,8 @@ class ArraySource(RowSource):
     @property
     def files(self) -> tuple[Path, ...]:  # type: ignore[override]
         """Those that the array is mapped from."""
-        found = [Mapped.of(part) for part in _parts_of(self.array)]
-        return tuple({Path(part.file.path): None for part in found if part is not None})
+        mapped = [Mapped.of(part) for part in _parts_of(self.array)]
+        return tuple({Path(part.file.path): None for part in mapped if part is not None})
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process: of what is mapped from files, where it lies."""

@@ -88,7 +88,7 @@ def _phrases(documents: list[list[str]], longest: int, left_out: set[str]) -> se
     for document in documents:
         pairs.update(pairwise(document))
     n_words, n_pairs = sum(single.values()), max(1, sum(pairs.values()))
-    found = set[tuple[str, ...]]()
+    phrases = set[tuple[str, ...]]()
     for (first, second), count in pairs.items():
         if count < LEAST_PAIRS or first == second or first in left_out or second in left_out:
             continue
@@ -97,8 +97,8 @@ def _phrases(documents: list[list[str]], longest: int, left_out: set[str]) -> se
         chance = single[first] / n_words * single[second] / n_words
         information = math.log(count / n_pairs / chance) / -math.log(count / (n_pairs + 1))
         if information >= LEAST_INFORMATION:
-            found.add((first, second))
-    return found
+            phrases.add((first, second))
+    return phrases
 
 
 def _stop_words(documents: list[list[str]], given: Any) -> set[str]:

@@ -39,13 +39,13 @@ def words_of(text: str) -> list[str]:
     lower = text.lower()
     if lower.isascii() or _UNSPACED.search(lower) is None:
         return _WORD.findall(lower)
-    found: list[str] = []
+    words: list[str] = []
     for run in _RUN.findall(lower):
         if _UNSPACED.match(run):
-            found += [run[place : place + 2] for place in range(max(1, len(run) - 1))]
+            words += [run[place : place + 2] for place in range(max(1, len(run) - 1))]
         elif len(run) > 1:
-            found.append(run)
-    return found
+            words.append(run)
+    return words
 
 
 def analyser_of(
@@ -66,14 +66,14 @@ def analyser_of(
 
 def joined(words: list[str], phrases: Collection[tuple[str, ...]]) -> list[str]:
     """Words with the longest phrase that begins at each of them in its place."""
-    longest, found, place = max(map(len, phrases), default=1), list[str](), 0
+    longest, merged, place = max(map(len, phrases), default=1), list[str](), 0
     while place < len(words):
         for length in range(min(longest, len(words) - place), 0, -1):
             if length == 1 or tuple(words[place : place + length]) in phrases:
-                found.append(" ".join(words[place : place + length]))
+                merged.append(" ".join(words[place : place + length]))
                 place += length
                 break
-    return found
+    return merged
 
 
 def count_words(

@@ -93,8 +93,8 @@ class GaussianChain(Family):
 
     def usual(self, lam: Stats) -> dict[str, Array]:
         """`mean`, `covariance` and `lagged` (of each time with the one before): what a reader wants to see."""
-        found = self._smoothed(lam)
-        return {"mean": found.mean, "covariance": found.covariance, "lagged": found.lagged}
+        smoothed = self._smoothed(lam)
+        return {"mean": smoothed.mean, "covariance": smoothed.covariance, "lagged": smoothed.lagged}
 
     # -- forwards and backwards --
 
@@ -130,8 +130,8 @@ class GaussianChain(Family):
             return (inverse, mean), _Filtered(inverse, logdet, mean, v)
 
         zero = ops.zeros(diagonal[0]), ops.zeros(h[0])
-        found: _Filtered = _scan(step, zero, (h, diagonal, beside))
-        return found
+        filtered: _Filtered = _scan(step, zero, (h, diagonal, beside))
+        return filtered
 
     def _smoothed(self, lam: Stats) -> _Smoothed:
         """Forwards and backwards: by a compiled kernel for long NumPy arrays, step by step otherwise."""
@@ -190,17 +190,17 @@ class GaussianChain(Family):
         return mean, covariance, lagged
 
     def _moments(self, lam: Stats) -> tuple[Stats, Array]:
-        found = self._smoothed(lam)
-        n_times, size = found.mean.shape[-2:]
-        a = 0.5 * (found.quadratic - found.logdet + n_times * size * ops.LOG_2PI)
-        return self._statistics(found.mean, found.covariance, found.lagged), a
+        smoothed = self._smoothed(lam)
+        n_times, size = smoothed.mean.shape[-2:]
+        a = 0.5 * (smoothed.quadratic - smoothed.logdet + n_times * size * ops.LOG_2PI)
+        return self._statistics(smoothed.mean, smoothed.covariance, smoothed.lagged), a
 
     def _moments_entropy(self, lam: Stats) -> tuple[Stats, Array]:
-        found = self._smoothed(lam)
-        n_times, size = found.mean.shape[-2:]
+        smoothed = self._smoothed(lam)
+        n_times, size = smoothed.mean.shape[-2:]
         # Without the squares of means, as for a single Normal.
-        entropy = 0.5 * (n_times * size * (1.0 + ops.LOG_2PI) - found.logdet)
-        return self._statistics(found.mean, found.covariance, found.lagged), entropy
+        entropy = 0.5 * (n_times * size * (1.0 + ops.LOG_2PI) - smoothed.logdet)
+        return self._statistics(smoothed.mean, smoothed.covariance, smoothed.lagged), entropy
 
     def _inside(self, lam: Stats) -> Array:
         return ops.namespace(*lam).isfinite(self._filtered(*self._time_first(lam)).logdet).all(0)
@@ -280,11 +280,11 @@ def _scan(step: Any, carry: Any, xs: tuple[Array, ...], reverse: bool = False) -
 
         return lax.scan(step, carry, xs, reverse=reverse)[1]
     n_times = len(xs[0])
-    found: Any = None
+    outputs: Any = None
     for t in range(n_times - 1, -1, -1) if reverse else range(n_times):
         carry, out = step(carry, tuple(x[t] for x in xs))
-        if found is None:
-            found = [np.empty((n_times, *np.shape(part))) for part in out]
-        for array, part in zip(found, out, strict=True):
+        if outputs is None:
+            outputs = [np.empty((n_times, *np.shape(part))) for part in out]
+        for array, part in zip(outputs, out, strict=True):
             array[t] = part
-    return type(out)(*found) if hasattr(out, "_fields") else tuple(found)
+    return type(out)(*outputs) if hasattr(out, "_fields") else tuple(outputs)

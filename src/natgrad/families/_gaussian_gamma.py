@@ -174,8 +174,8 @@ class GaussianGamma(Family):
         given, chance, a = self._grid(lam)
         second = given.covariance + ops.outer(given.mean, given.mean)
         scaled = chance * given.tau
-        found = [part for weight in (chance, scaled) for part in _averaged(weight, given.mean, second)]
-        return (*found, scaled.sum(-1), (chance * xp.log(given.tau)).sum(-1)), a
+        averages = [part for weight in (chance, scaled) for part in _averaged(weight, given.mean, second)]
+        return (*averages, scaled.sum(-1), (chance * xp.log(given.tau)).sum(-1)), a
 
     def _inside(self, lam: Stats) -> Array:
         return self._inside_but_definite(lam) & ops.namespace(*lam).isfinite(ops.spd_logdet(-2.0 * (lam[1] + lam[3])))
@@ -202,8 +202,8 @@ class GaussianGamma(Family):
             along = (linear * mean).sum(-1) + ops.trace_product(square, second) + wide[4] * tau + wide[5] * log
             along = along - (chance * along).sum(-1, keepdims=True)
             first, both = moved + along[..., None] * mean, spread + along[..., None, None] * second
-            found = [part for weight in (chance, chance * tau) for part in _averaged(weight, first, both)]
-            return (*found, (chance * tau * along).sum(-1), (chance * log * along).sum(-1))
+            averages = [part for weight in (chance, chance * tau) for part in _averaged(weight, first, both)]
+            return (*averages, (chance * tau * along).sum(-1), (chance * log * along).sum(-1))
 
         return times
 
@@ -212,13 +212,13 @@ class GaussianGamma(Family):
         given, chance, _ = self._grid(ops.align(numpy_stats(lam), self.stat_ndims))
         mean = np.concatenate([given.mean, given.tau[..., None]], axis=-1)
         away = mean - (chance[..., None] * mean).sum(-2, keepdims=True)
-        found = np.einsum("...m,...mi,...mj->...ij", chance, away, away)
+        covariance = np.einsum("...m,...mi,...mj->...ij", chance, away, away)
         spread = (chance[..., None, None] * given.covariance).sum(-3)
         size = given.mean.shape[-1]
         # Where the spread of x grows faster than the density of t falls, the integral has no end.
         outer = chance[..., len(NODES) - 1, None, None] * given.covariance[..., len(NODES) - 1, :, :]
-        found[..., :size, :size] += np.where(np.abs(outer) > 1e-8 * np.abs(spread), np.inf, spread)
-        return np.asarray(found)
+        covariance[..., :size, :size] += np.where(np.abs(outer) > 1e-8 * np.abs(spread), np.inf, spread)
+        return np.asarray(covariance)
 
     def stats_of(self, value: Array, size: int | None = None) -> Stats:
         """(x, xxᵀ, τx, τxxᵀ, τ, log τ) of [..., D + 1]; log 0 = −inf."""
@@ -302,8 +302,8 @@ class GaussianGamma(Family):
         total = np.concatenate([np.zeros((*steps.shape[:-1], 1)), np.cumsum(steps, -1)], -1)
         total = (total / total[..., -1:]).reshape(-1, t.shape[-1])
         flat, wide = t.reshape(-1, t.shape[-1]), chances.reshape(-1, len(total))
-        found = np.stack([np.interp(wide[:, i], total[i], flat[i]) for i in range(len(flat))], -1)
-        return np.asarray(np.exp(found)).reshape(chances.shape)
+        log_quantiles = np.stack([np.interp(wide[:, i], total[i], flat[i]) for i in range(len(flat))], -1)
+        return np.asarray(np.exp(log_quantiles)).reshape(chances.shape)
 
 
 def _spread_out(lam: Stats) -> Stats:

@@ -120,20 +120,20 @@ def largest(x: Array) -> Array:
     """The maximum along the last axis; NaN for any NaN."""
     if is_jax(x) or not 0 < x.shape[-1] <= FEW or x.ndim == 1:
         return namespace(x).max(x, axis=-1)
-    found = x[..., 0]
+    maximum = x[..., 0]
     for k in range(1, x.shape[-1]):
-        found = np.maximum(found, x[..., k])  # NumPy reduces a short last axis row by row
-    return found
+        maximum = np.maximum(maximum, x[..., k])  # NumPy reduces a short last axis row by row
+    return maximum
 
 
 def summed(x: Array) -> Array:
     """The sum along the last axis."""
     if is_jax(x) or not 0 < x.shape[-1] <= FEW or x.ndim == 1:
         return x.sum(-1)
-    found = x[..., 0]
+    total = x[..., 0]
     for k in range(1, x.shape[-1]):
-        found = found + x[..., k]
-    return found
+        total = total + x[..., k]
+    return total
 
 
 def logsumexp(x: Array, axis: int = -1) -> Array:

@@ -156,8 +156,10 @@ class PositiveByQuadrature(Family):
         plates = t.shape[:-1]
         flat_t, flat_c, flat_d = (part.reshape(-1, t.shape[-1]) for part in (t, cumulative, density))
         wide = chances.reshape(-1, len(flat_t))
-        found = np.stack([_between(wide[:, i], flat_t[i], flat_c[i], flat_d[i]) for i in range(len(flat_t))], -1)
-        return np.asarray(np.exp(found)).reshape((*chances.shape[: chances.ndim - len(plates)], *plates))
+        log_quantiles = np.stack(
+            [_between(wide[:, i], flat_t[i], flat_c[i], flat_d[i]) for i in range(len(flat_t))], -1
+        )
+        return np.asarray(np.exp(log_quantiles)).reshape((*chances.shape[: chances.ndim - len(plates)], *plates))
 
     def sample(self, lam: Stats, rng: np.random.Generator, n: int | None = None) -> NDArray[Any]:
         """Draws [n, ...], by the inverse of the distribution function on 2,049 points."""

@@ -290,10 +290,10 @@ def _integrals(xp: Any, mode: Array, low: Array, high: Array) -> tuple[Array, Ar
     """∫ exp(−½ s² − mode · s) ds over [low, high], and the means of s and s² under it."""
     if xp is np and np.size(mode) > CHUNK:
         parts = [np.ravel(part) for part in np.broadcast_arrays(mode, low, high)]
-        found = [
+        integrals = [
             _integrals(xp, *(part[start : start + CHUNK] for part in parts)) for start in range(0, len(parts[0]), CHUNK)
         ]
-        joined = (np.concatenate(pieces).reshape(np.shape(mode)) for pieces in zip(*found, strict=True))
+        joined = (np.concatenate(pieces).reshape(np.shape(mode)) for pieces in zip(*integrals, strict=True))
         return tuple(joined)  # type: ignore[return-value]
     half, middle = 0.5 * (high - low), 0.5 * (high + low)
     s = middle[..., None] + half[..., None] * NODES

@@ -79,11 +79,13 @@ def covariances(family: Family, lam: Stats) -> Covariances:
     def first(weights: Array) -> Stats:
         return (np.asarray(weights, np.float64), *(np.zeros_like(part) for part in lam[1:]))
 
-    found = Covariances(
+    products = Covariances(
         times, lambda change: times(change)[0], lambda weights: times(first(weights)), lambda a: times(first(a))[0]
     )
     return (
-        found if family.name not in ("Categorical", "MarkovChain") else found._replace(centred=_centring(family, lam))
+        products
+        if family.name not in ("Categorical", "MarkovChain")
+        else products._replace(centred=_centring(family, lam))
     )
 
 
@@ -342,8 +344,8 @@ def _compiled(family: Family) -> Callable[[Stats, Stats], Stats]:
         return family.moments(family.project(lam))[0]
 
     def product(lam: Stats, change: Stats) -> Stats:
-        found: Stats = jax.jvp(moments, (lam,), (change,))[1]
-        return found
+        tangent: Stats = jax.jvp(moments, (lam,), (change,))[1]
+        return tangent
 
     compiled: Any = jax.jit(product)
     return compiled  # type: ignore[no-any-return]

@@ -210,20 +210,20 @@ def _shared_out(
     problem: EdgeProblem, method: Method | None, step: Control, order: tuple[str, ...], executor: Executor
 ) -> Choice:
     """Memoised VB, whose batches are visited in parts."""
-    found = method
+    sampled = method
     if method is None and problem.grouping is not None:
-        found = problem.grouping.best(order, OBSERVATIONS["expensive"])
-    if problem.grouping is None or not isinstance(found, SVI) or not isinstance(step, Auto):
+        sampled = problem.grouping.best(order, OBSERVATIONS["expensive"])
+    if problem.grouping is None or not isinstance(sampled, SVI) or not isinstance(step, Auto):
         raise TypeError(
             f"executor={executor!r} shares out batches of independent groups, SVI({{plate: size}}) without step=; here are "
-            f"method={method!r}, step={step!r}{'' if found else ', and no plate has enough groups'}. Data that come by name, "
+            f"method={method!r}, step={step!r}{'' if sampled else ', and no plate has enough groups'}. Data that come by name, "
             "observed=Column(…), are shared out whatever the network and the method; or leave executor= out"
         )
     try:
-        memoised = _remembered(problem, found, order, executor)
+        memoised = _remembered(problem, sampled, order, executor)
     except NotAdditive as reason:
         raise TypeError(f"executor={executor!r}: {reason}; leave executor= out") from None
-    words = f"memoised VB in {memoised.n_batches} batches of {found.plate!r}, shared out by {executor!r}"
+    words = f"memoised VB in {memoised.n_batches} batches of {sampled.plate!r}, shared out by {executor!r}"
     return Choice(WholePasses(memoised) if method is None else memoised, words)
 
 

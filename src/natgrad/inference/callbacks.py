@@ -43,8 +43,8 @@ class Progress(NamedTuple):
     def metrics(self) -> dict[str, float]:
         """The numbers that are known at this step, by name."""
         last = self.trace.last
-        found = {name: float(getattr(last, name)) for name in Trace.columns if name != "t"}
-        return {name: value for name, value in found.items() if math.isfinite(value)}
+        values = {name: float(getattr(last, name)) for name in Trace.columns if name != "t"}
+        return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
 Callback = Callable[[Progress], Any]
@@ -53,9 +53,9 @@ Callback = Callable[[Progress], Any]
 def as_callbacks(callbacks: Any) -> tuple[Callback, ...]:
     """Functions of `Progress`, of functions and trackers."""
     if isinstance(callbacks, tuple) or isinstance(callbacks, Iterable):  # noqa: SIM101  (the second asks many classes)
-        found = [_as_callback(callback) for callback in callbacks]
-        if all(found):
-            return tuple(callback for callback in found if callback is not None)
+        adapted = [_as_callback(callback) for callback in callbacks]
+        if all(adapted):
+            return tuple(callback for callback in adapted if callback is not None)
     raise TypeError(
         f"callbacks must be a list of functions, got {callbacks!r}: a function of the progress, or an object with log_metrics, "
         "log_metric or add_scalar"

@@ -256,10 +256,10 @@ class _Loop:
         made = start if isinstance(start, Starts) else start()
         if isinstance(made, State):
             return made
-        found = best_start(made, self.seed, lambda: self.monitor.out_of_time() is not None)
-        self.monitor.charge(found.read)
-        self.monitor.trace.starts = found.records
-        return found.state
+        best = best_start(made, self.seed, lambda: self.monitor.out_of_time() is not None)
+        self.monitor.charge(best.read)
+        self.monitor.trace.starts = best.records
+        return best.state
 
     def _enter(self, phase: Phase | Stop, state: State) -> tuple[State, Stop | None]:
         """The state at the beginning of a phase; why there is none, if so."""
@@ -326,10 +326,10 @@ class _Loop:
         trials = tried(problem, stepper, settled, monitor.bounds, order, self.seed, monitor.limits.nats)
         read = sum(trial.messages_read for trial in trials)
         if trials and trials[-1].higher:
-            found = trials[-1].state._replace(t=state.t + 1)
+            higher = trials[-1].state._replace(t=state.t + 1)
             info: StepInfo = trials[-1].info._replace(messages_read=read)
-            monitor.record(found, info)
-            return self.tell(found) or monitor.ended(found), found
+            monitor.record(higher, info)
+            return self.tell(higher) or monitor.ended(higher), higher
         monitor.charge(read)
         return stop, state
 
@@ -341,13 +341,13 @@ class _Loop:
             return stop, state
         late = lambda: monitor.out_of_time() is not None  # noqa: E731
         search = Round(self.phase.moves, self.stepper, self.seed, monitor.limits.nats, late)
-        found = search.first(self.stepper.finish(state), monitor.bounds[-1], trace.moves)
-        if found is None:
+        accepted = search.first(self.stepper.finish(state), monitor.bounds[-1], trace.moves)
+        if accepted is None:
             monitor.charge(search.messages_read)
             return stop, state
         # Whole passes were made, so that the batches of the next one are in their order.
-        after = found.state._replace(t=state.t + self.stepper.steps_per_pass)
-        monitor.record(after, found.info._replace(messages_read=search.messages_read))
+        after = accepted.state._replace(t=state.t + self.stepper.steps_per_pass)
+        monitor.record(after, accepted.info._replace(messages_read=search.messages_read))
         return self.tell(after) or monitor.ended(after), after
 
 

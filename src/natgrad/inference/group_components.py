@@ -78,9 +78,9 @@ class GroupComponents(Components):
         """What every one of the split was told, shared out as its own birth has it."""
         after = {name: tuple(np.array(part) for part in parts) for name, parts in self.told(state).items()}
         for k, birth in births.items():
-            found = self.told(birth.state)
+            born = self.told(birth.state)
             for name, axes in self.axes.items():
-                for part, own, other in zip(after[name], axes, found[name], strict=True):
+                for part, own, other in zip(after[name], axes, born[name], strict=True):
                     for axis in own:
                         places = [k, *birth.born]
                         np.moveaxis(part, axis, 0)[places] = np.moveaxis(other, axis, 0)[places]
@@ -122,8 +122,8 @@ class GroupComponents(Components):
         total = np.zeros(1)
         for name, parts in told.items():
             lam = tuple(np.asarray(p + m, np.float64) for p, m in zip(self._prior(name), parts, strict=True))
-            found = np.asarray(self.problem.blocks[name].family.log_normalizer(lam))
-            total = total + found.reshape(len(found), -1).sum(1)
+            log_normalizer = np.asarray(self.problem.blocks[name].family.log_normalizer(lam))
+            total = total + log_normalizer.reshape(len(log_normalizer), -1).sum(1)
         return total
 
     def _changed(self, state: State, change: Callable[[Any, int], None]) -> State:

@@ -130,13 +130,13 @@ class Moves(NamedTuple):
     keep: bool = False
 
 
-def checked_moves(parts: tuple[Components, ...], moves: Any, found: str = "") -> Moves:
+def checked_moves(parts: tuple[Components, ...], moves: Any, auto_setting: str = "") -> Moves:
     """What ``moves=`` of a fit asks for; ``found`` is the setting that has the number found, if there is one."""
     if moves not in (None, "keep"):
         raise ValueError(f'moves must be "keep" or None, got {moves!r}')
-    if moves == "keep" and found:
+    if moves == "keep" and auto_setting:
         raise ValueError(
-            f'moves="keep" keeps the number of components, which {found} asks to be found: leave out one of them'
+            f'moves="keep" keeps the number of components, which {auto_setting} asks to be found: leave out one of them'
         )
     return Moves(parts, keep=moves == "keep")
 
@@ -196,7 +196,7 @@ def _births(
     seed: int,
 ) -> Iterator[Proposal]:
     """Births, several at once where they can be, and then one by one, the one that gains most on its own data first."""
-    found = []
+    ranked = []
     good: dict[int, Birth] = {}
     left = empty
     for k in sorted(np.flatnonzero(active).tolist(), key=lambda k: -held[k]):
@@ -208,13 +208,13 @@ def _births(
         # By what they gain, then by what they hold; last, those that are not worth a try.
         rank = (2, 0.0) if not worth else (0, -gain) if np.isfinite(gain) else (1, -held[k])
         born = (empty[0],) if birth is None else birth.born
-        found.append(
+        ranked.append(
             (rank, Proposal("birth", part, (k, *born), held[k], birth.state if birth and worth else None, gain))
         )
         if part.at_once and birth is not None and left and gain > 0.0:
             good[k], left = birth, [place for place in left if place not in birth.born]
     yield from _several_births(part, state, held, good, own)
-    yield from (proposal for _, proposal in sorted(found, key=lambda pair: pair[0]))
+    yield from (proposal for _, proposal in sorted(ranked, key=lambda pair: pair[0]))
 
 
 def _several_births(
@@ -240,10 +240,10 @@ def _anew(
     ladder = [min(FIRST_STEP << n, part.size) for n in range(part.size.bit_length())]
     for size in sorted({step for step in ladder if step > active.sum()})[:2]:
         if (size,) not in tried:
-            found = part.anew(state, size, seed)
-            if found is None:
+            proposed = part.anew(state, size, seed)
+            if proposed is None:
                 return
-            yield Proposal("anew", part, (size,), float(held.sum()), found, n_born=size - int(active.sum()))
+            yield Proposal("anew", part, (size,), float(held.sum()), proposed, n_born=size - int(active.sum()))
 
 
 def _merges(part: Components, state: State, held: Floats, alike: Floats, own: list[MoveRecord]) -> Iterator[Proposal]:

@@ -225,9 +225,9 @@ class GroupProblem(Problem):
             total += float(np.sum(family.inner(slack, mu[name]) + normalizers))
         return total
 
-    def batch_bound(self, state: State, found: GroupResult, messages: Any, scale: float) -> float:
+    def batch_bound(self, state: State, solved: GroupResult, messages: Any, scale: float) -> float:
         """The bound as some groups, standing for ``scale`` times as many, estimate it."""
-        return scale * found.rest + self.global_bound(state.lam, state.mu, messages)
+        return scale * solved.rest + self.global_bound(state.lam, state.mu, messages)
 
     def scaled(self, messages: Any, scale: float) -> Any:
         """Messages of some groups that stand for ``scale`` times as many."""
@@ -239,14 +239,14 @@ class GroupProblem(Problem):
     def bound(self, state: State) -> float:
         """The evidence lower bound, with every local variable optimised afresh."""
         here = self if self.hyper is None else self.hyper.at(state)
-        found = here.solve_all(state)
-        return float(found.rest + here.global_bound(state.lam, state.mu, found.messages))
+        solved = here.solve_all(state)
+        return float(solved.rest + here.global_bound(state.lam, state.mu, solved.messages))
 
     def sweep(self, state: State, order: tuple[str, ...] = (), rho: float = 1.0) -> SweepResult:
         """All groups afresh, then all blocks; they do not read one another."""
-        found = self.solve_all(state)
-        after, info, bound = self.global_step(state, found.messages, rho)
-        total = found.rest + (self.global_bound(after.lam, after.mu, found.messages) if bound is None else bound)
+        solved = self.solve_all(state)
+        after, info, bound = self.global_step(state, solved.messages, rho)
+        total = solved.rest + (self.global_bound(after.lam, after.mu, solved.messages) if bound is None else bound)
         return SweepResult(after._replace(t=state.t + 1, memory={}), float(total), info)
 
     # -- local variables that are part of the state; ready models have none --
@@ -264,7 +264,7 @@ class GroupProblem(Problem):
         length = self.n_groups if groups is None else len(groups)
         return all(len(part) == length for part in rows)
 
-    def write_rows(self, state: State, groups: Ints | None, found: GroupResult) -> State:
+    def write_rows(self, state: State, groups: Ints | None, solved: GroupResult) -> State:
         """The state with the local variables that were just found."""
         return state
 

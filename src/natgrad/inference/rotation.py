@@ -58,8 +58,8 @@ def rotate_pair(
     may leave alone blocks that are not among ``needed``: the next sweep updates them before it reads them.
     """
     if problem.rotate_pair is not None:
-        found: Rotation | None = problem.rotate_pair(pair, state, needed)
-        return found
+        rotation: Rotation | None = problem.rotate_pair(pair, state, needed)
+        return rotation
     return rotate_product(problem, pair, state)
 
 
@@ -85,8 +85,8 @@ def rotate_product(problem: EdgeProblem, pair: tuple[str, str], state: State) ->
 def rotated(problem: EdgeProblem, state: State) -> State:
     """The state with every gauge of the problem in its best position."""
     for pair in problem.gauges:
-        found = rotate_pair(problem, pair, state)
-        state = state if found is None else found.state
+        rotation = rotate_pair(problem, pair, state)
+        state = state if rotation is None else rotation.state
     return state
 
 

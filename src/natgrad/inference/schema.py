@@ -164,10 +164,10 @@ def pair_of(
 
 def like(rule: str) -> tuple[str, ...]:
     """The table of arrays with the shapes of a family's natural parameters: messages, sums of statistics."""
-    found = FAMILY.fullmatch(rule)
-    assert found is not None
+    match = FAMILY.fullmatch(rule)
+    assert match is not None
     ndims = _family(rule).stat_ndims
-    return tuple(f"real [{', '.join([*_dims(found[2]), *(found[3] or '_',) * ndim])}]" for ndim in ndims)
+    return tuple(f"real [{', '.join([*_dims(match[2]), *(match[3] or '_',) * ndim])}]" for ndim in ndims)
 
 
 def point_of(rule: str) -> Rule:
@@ -226,20 +226,20 @@ def _parsed(text: str) -> Callable[[Any, Sizes, str], Any]:
         return _is(text, lambda value: type(value) is str and value == text.strip("'"))
     if text.startswith("size "):
         return lambda value, sizes, where: _size(value, text.removeprefix("size "), sizes, where)
-    if found := FAMILY.fullmatch(text):
-        family, plates, event = _family(text), _dims(found[2]), found[3]
+    if match := FAMILY.fullmatch(text):
+        family, plates, event = _family(text), _dims(match[2]), match[3]
         return lambda value, sizes, where: _natural(value, family, plates, event, sizes, where)
-    found = NUMBER.fullmatch(text)
+    match = NUMBER.fullmatch(text)
     others = {"names": _names, "ids": _ids, "flag": _flags}
-    if found is None or (found[1] not in KINDS and found[1] not in others):
+    if match is None or (match[1] not in KINDS and match[1] not in others):
         raise ValueError(f"{text!r} is no rule of a table")
-    dims = None if found[3] is None else _dims(found[3])
-    if found[1] in others:
-        return lambda value, sizes, where: others[found[1]](value, dims or (), sizes, where)
-    allowed = _Range(found[1], *(found.group(4, 5, 6, 7) if found[4] else (None, "", "", None)))
+    dims = None if match[3] is None else _dims(match[3])
+    if match[1] in others:
+        return lambda value, sizes, where: others[match[1]](value, dims or (), sizes, where)
+    allowed = _Range(match[1], *(match.group(4, 5, 6, 7) if match[4] else (None, "", "", None)))
     if dims is None:
         return lambda value, sizes, where: _number(value, allowed, sizes, where)
-    return lambda value, sizes, where: _array(value, allowed, dims, found[2] is not None, sizes, where)
+    return lambda value, sizes, where: _array(value, allowed, dims, match[2] is not None, sizes, where)
 
 
 def _dims(text: str) -> tuple[str, ...]:
@@ -248,9 +248,9 @@ def _dims(text: str) -> tuple[str, ...]:
 
 @cache
 def _family(text: str) -> families.Family:
-    found = FAMILY.fullmatch(text)
-    assert found is not None
-    made: families.Family = getattr(families, found[1])()
+    match = FAMILY.fullmatch(text)
+    assert match is not None
+    made: families.Family = getattr(families, match[1])()
     return made
 
 

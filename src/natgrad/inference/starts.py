@@ -74,16 +74,16 @@ def best_start(starts: Starts, seed: int, time_is_up: Callable[[], bool]) -> Bes
         while True:
             steps = starts.rounds[min(n_rounds, 1)]
             tasks = [(starts, trial, steps, seed) for trial in trials]
-            found = list(pool.map(_improved, tasks)) if starts.n_threads > 1 else list(map(_improved, tasks))
-            found.sort(key=lambda trial: -trial.bounds[-1])
-            ended.update((trial.number, trial) for trial in found)
+            ranked = list(pool.map(_improved, tasks)) if starts.n_threads > 1 else list(map(_improved, tasks))
+            ranked.sort(key=lambda trial: -trial.bounds[-1])
+            ended.update((trial.number, trial) for trial in ranked)
             n_rounds += 1
-            left = found[: len(found) // 2]
+            left = ranked[: len(ranked) // 2]
             if starts.patience:
-                left = _going_on(starts, found, n_rounds)
+                left = _going_on(starts, ranked, n_rounds)
             if not left or time_is_up():
                 total = sum(trial.read for trial in ended.values())
-                return BestStart(starts.finish(found[0].make()), total, _records(starts, found[0], ended))
+                return BestStart(starts.finish(ranked[0].make()), total, _records(starts, ranked[0], ended))
             trials = left
 
 
@@ -105,18 +105,18 @@ def _improved(task: tuple[Starts, _Trial, int, int]) -> _Trial:
     return trial._replace(make=lambda: state, bounds=tuple(bounds or [float("-inf")]), read=read)
 
 
-def _going_on(starts: Starts, found: list[_Trial], n_rounds: int) -> list[_Trial]:
+def _going_on(starts: Starts, ranked: list[_Trial], n_rounds: int) -> list[_Trial]:
     """Of the better half, and of those that are owed more patience, who may overtake the first; nobody if nobody may."""
     kinds = starts.kinds or tuple(map(str, range(len(starts.candidates))))
     best: dict[str, _Trial] = {}
-    for trial in found:
+    for trial in ranked:
         best.setdefault(kinds[trial.number], trial)
-    asked = {trial.number for trial in found[: len(found) // 2]}
+    asked = {trial.number for trial in ranked[: len(ranked) // 2]}
     if n_rounds <= starts.patience:
-        asked |= {trial.number for trial in (*best.values(), *found[:2])}
+        asked |= {trial.number for trial in (*best.values(), *ranked[:2])}
     asked |= starts.lasting if n_rounds <= LONGEST else frozenset()
-    others = [trial for trial in found[1:] if trial.number in asked and _may_overtake(trial, found[0])]
-    return [found[0], *others] if others else []
+    others = [trial for trial in ranked[1:] if trial.number in asked and _may_overtake(trial, ranked[0])]
+    return [ranked[0], *others] if others else []
 
 
 def _may_overtake(second: _Trial, first: _Trial) -> bool:

@@ -102,15 +102,15 @@ def _unseen(gains: list[float], moves: list[float], noise: float) -> float | Non
 
 def _rest(gains: list[float], noise: float) -> float:
     """The rest of the series, by the slowest of the rates."""
-    found = 0.0
+    remaining = 0.0
     for length in LENGTHS:
         if len(gains) < 2 * length:
             break
         now, before = sum(gains[-length:]), sum(gains[-2 * length : -length])
         if now <= noise:
             continue
-        found = max(found, now * now / (before - now) if now < before else math.inf)
-    return found
+        remaining = max(remaining, now * now / (before - now) if now < before else math.inf)
+    return remaining
 
 
 def left_to_gain_noisy(bounds: Sequence[float]) -> Left | None:

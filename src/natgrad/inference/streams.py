@@ -77,9 +77,9 @@ class StreamPhases:
 
     def first(self) -> GroupProblem:
         """The problem of the first chunk, from which a run starts."""
-        found = self._next(0)
-        assert isinstance(found, Phase)
-        self._waiting = found
+        phase = self._next(0)
+        assert isinstance(phase, Phase)
+        self._waiting = phase
         return self.problem
 
     @property
@@ -92,8 +92,8 @@ class StreamPhases:
         """The next chunk; why there is none, when the stream was read."""
         if self._waiting is None:
             return self._next(t)
-        found, self._waiting = self._waiting, None
-        return found
+        phase, self._waiting = self._waiting, None
+        return phase
 
     def _next(self, t: int) -> Phase | Stop:
         while True:

@@ -365,9 +365,9 @@ def with_new_names(settings: Any, known: Collection[str]) -> Any:
     """Settings as files before 0.2 called them under the names of today; of two that became one, the one that was changed."""
     if not isinstance(settings, dict):
         return settings
-    found = {name: value for name, value in settings.items() if name in known or RENAMED.get(name) not in known}
+    renamed = {name: value for name, value in settings.items() if name in known or RENAMED.get(name) not in known}
     for name, value in settings.items():
         said = name not in FORMER_DEFAULTS or value != FORMER_DEFAULTS[name]
-        if name not in found and said:
-            found.setdefault(RENAMED[name], value)
-    return found
+        if name not in renamed and said:
+            renamed.setdefault(RENAMED[name], value)
+    return renamed

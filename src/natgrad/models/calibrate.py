@@ -53,15 +53,15 @@ def calibrate_model(
             other.__dict__.update(model._with_same_priors(), seed=number, verbose=False)
             try:
                 other.fit(X)
-                found = _ranks(other, X, truth, z, level, n_ranks, rng, {"seed": number, **draws_options})
+                own_ranks = _ranks(other, X, truth, z, level, n_ranks, rng, {"seed": number, **draws_options})
             except (FloatingPointError, ValueError):
                 failed += 1
                 continue
-            for name, own in found.items():
+            for name, own in own_ranks.items():
                 ranks.setdefault(name, []).append(own)
             trace.append(StepRecord(number + 1, np.nan, np.nan, np.nan, 0.0, 0, 0.0))
             bar(trace)
-    return Calibration({name: np.stack(found) for name, found in ranks.items()}, n_ranks, level, failed)
+    return Calibration({name: np.stack(own_ranks) for name, own_ranks in ranks.items()}, n_ranks, level, failed)
 
 
 def _ranks(

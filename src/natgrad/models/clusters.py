@@ -153,8 +153,8 @@ def spread_rows(rows: Floats, n: int, rng: np.random.Generator) -> Floats:
 
 def nearest_of(rows: Floats, centres: Floats) -> Ints:
     """The number of the centre that is nearest to each row."""
-    found: Ints = np.argmin((centres**2).sum(1) - 2.0 * rows @ centres.T, axis=1)
-    return found
+    nearest: Ints = np.argmin((centres**2).sum(1) - 2.0 * rows @ centres.T, axis=1)
+    return nearest
 
 
 def scaled_natural(problem: GroupProblem, state: State, factor: float) -> dict[str, tuple[Any, ...]]:

@@ -303,19 +303,19 @@ def statistics(values: Array, by_column: bool) -> Floats:
     """
     n_rows, width = values.shape
     if by_column:
-        found = np.empty((width, 3, n_rows))
+        rows = np.empty((width, 3, n_rows))
         missing = np.isnan(values.T)
-        np.logical_not(missing, out=found[:, 0])
-        found[:, 1] = np.where(missing, 0.0, values.T)
-        np.square(found[:, 1], out=found[:, 2])
-        return found.reshape(3 * width, n_rows)
-    found = np.empty((n_statistics(width, by_column), n_rows))
-    found[0], found[1 : 1 + width] = 1.0, values.T
+        np.logical_not(missing, out=rows[:, 0])
+        rows[:, 1] = np.where(missing, 0.0, values.T)
+        np.square(rows[:, 1], out=rows[:, 2])
+        return rows.reshape(3 * width, n_rows)
+    rows = np.empty((n_statistics(width, by_column), n_rows))
+    rows[0], rows[1 : 1 + width] = 1.0, values.T
     place = 1 + width
     for d in range(width):
-        np.multiply(found[1 + d], found[1 + d : 1 + width], out=found[place : place + width - d])
+        np.multiply(rows[1 + d], rows[1 + d : 1 + width], out=rows[place : place + width - d])
         place += width - d
-    return found
+    return rows
 
 
 # -- parts --

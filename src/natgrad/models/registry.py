@@ -25,6 +25,6 @@ MODELS = {
 
 def model_class(name: str) -> Any:
     """The class of a ready model; its module is imported when it is asked for."""
-    found = getattr(import_module(MODELS[name]), name)
+    model = getattr(import_module(MODELS[name]), name)
     import_module("natgrad.models.scikit").join_if_loaded()
-    return found
+    return model

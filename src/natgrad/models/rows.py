@@ -231,8 +231,8 @@ class RowEstimator(_Fitted, Estimator, ABC):
         if method is None and self.step is None and len(x) <= FEW_ROWS:
             method = VB()
         problem = self._problem(model, x, weight, batch_size=-(-len(x) // BATCHES) if len(x) > FEW_ROWS else None)
-        found = state is not None or not self._finds_number  # an update keeps the number that was found
-        moves = None if keep is None and found else self._moves(problem, keep)
+        number_known = state is not None or not self._finds_number  # an update keeps the number that was found
+        moves = None if keep is None and number_known else self._moves(problem, keep)
         phase = Phase(problem, method, checked_step(self.step, method, problem), tuple(problem.blocks), moves=moves)
         result = self._run(
             phase, (lambda: self._starts(problem)) if state is None else state, self._limits(problem.total_weight), model,
@@ -335,7 +335,7 @@ class RowEstimator(_Fitted, Estimator, ABC):
         return {**cls._settings_table(), **own}, {"model": table, "state": group_state(problem), **FITTED}
 
     def _saved(self) -> dict[str, Any]:
-        found = {
+        fields = {
             "state": self._state,
             "model": self._model_._asdict(),
             "n_rows_seen": self.n_rows_seen_,
@@ -344,7 +344,7 @@ class RowEstimator(_Fitted, Estimator, ABC):
             "run": {name: getattr(self, name) for name in OF_A_RUN if hasattr(self, name)},
         }
         names = getattr(self, "feature_names_in_", None)
-        return found if names is None else {**found, "feature_names": names}
+        return fields if names is None else {**fields, "feature_names": names}
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
         self.n_features_in_ = saved["n_features"]
@@ -361,10 +361,10 @@ def _checked_weight(weight: Any, n_rows: int) -> Floats | None:
     if weight is None:
         return None
     try:
-        found = np.array(np.broadcast_to(np.asarray(weight, dtype=np.float64), (n_rows,)))
+        weights = np.array(np.broadcast_to(np.asarray(weight, dtype=np.float64), (n_rows,)))
     except (TypeError, ValueError):
         raise ValueError(
             f"sample_weight must be numbers ≥ 0, one for each of {n_rows} rows, got shape {np.shape(weight)}"
         ) from None
-    require(np.isfinite(found) & (found >= 0), found, "sample_weight", "finite and ≥ 0")
-    return found
+    require(np.isfinite(weights) & (weights >= 0), weights, "sample_weight", "finite and ≥ 0")
+    return weights

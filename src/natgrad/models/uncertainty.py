@@ -77,11 +77,11 @@ class UncertaintyMixin:
                 stacklevel=2,
             )
         factors = {name: self.posterior_[name] for name in at.blocks}
-        found = LinearResponse(
+        response = LinearResponse(
             at, factors, names, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed
         )
-        found._axes, found._labels = self.posterior_._axes, self.posterior_._labels
-        return found
+        response._axes, response._labels = self.posterior_._axes, self.posterior_._labels
+        return response
 
     def _linearised(self, X: Any, **data: Any) -> tuple[Linearised, float]:
         """The problem near its optimum, and the nats that exact sweeps to it gained."""
@@ -162,12 +162,12 @@ class UncertaintyMixin:
             return Draws(shown, settings, relabelled, axes=self.posterior_._axes, labels=self.posterior_._labels)
 
         with at_most(getattr(self, "n_jobs", None)):
-            found = draw_groups(
+            draws = draw_groups(
                 problem, self._state, n, chains, warmup, thin, seed, names, made, max_seconds=max_seconds,
                 callbacks=callbacks, verbose=verbose, keep=cast(CheckpointOptions, keep),
             )  # fmt: skip
-        found.warn_if_poor()
-        return found
+        draws.warn_if_poor()
+        return draws
 
     def calibrate(
         self,
@@ -229,24 +229,24 @@ class UncertaintyMixin:
 
 def with_locations(factors: dict[str, DrawnFactor], name: str, gaussians: Any, plate: str) -> dict[str, DrawnFactor]:
     """The draws, and those of the means and covariances (of columns or of all: variances) that Gaussian components pack."""
-    factor, found = factors[name], dict(factors)
+    factor, located = factors[name], dict(factors)
     family, by_column = factor.family, gaussians.by_column
     if family.name == "NormalGamma":
-        found["means"] = derived(factor, "means", (plate, "column"), lambda x: x[..., 0])
-        found["covariances"] = derived(factor, "covariances", (plate, "column"), lambda x: 1.0 / x[..., 1])
+        located["means"] = derived(factor, "means", (plate, "column"), lambda x: x[..., 0])
+        located["covariances"] = derived(factor, "covariances", (plate, "column"), lambda x: 1.0 / x[..., 1])
     elif family.name == "NormalWishart":
-        found["means"] = derived(factor, "means", (plate, "column"), lambda x: x[..., 0])
-        found["covariances"] = derived(factor, "covariances", (plate,), lambda x: np.linalg.inv(x[..., 1:]))
+        located["means"] = derived(factor, "means", (plate, "column"), lambda x: x[..., 0])
+        located["covariances"] = derived(factor, "covariances", (plate,), lambda x: np.linalg.inv(x[..., 1:]))
     elif by_column:
-        found["means"] = derived(factor, "means", (plate, "column"), lambda x: x[..., 0, :-1])
-        found["covariances"] = derived(factor, "covariances", (plate,), lambda x: 1.0 / x[..., 0, -1])
+        located["means"] = derived(factor, "means", (plate, "column"), lambda x: x[..., 0, :-1])
+        located["covariances"] = derived(factor, "covariances", (plate,), lambda x: 1.0 / x[..., 0, -1])
     else:
         width = gaussians.n_columns
-        found["means"] = derived(
+        located["means"] = derived(
             factor, "means", (plate, "column"), lambda x: np.swapaxes(x[:, :, 0, :, :-width], -1, -2)
         )
-        found["covariances"] = derived(factor, "covariances", (), lambda x: np.linalg.inv(x[:, :, 0, :, -width:]))
-    return found
+        located["covariances"] = derived(factor, "covariances", (), lambda x: np.linalg.inv(x[:, :, 0, :, -width:]))
+    return located
 
 
 def drawn_from_priors(problem: GroupProblem, rng: np.random.Generator) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def check_roots(roots: Iterable[Any]) -> None:
 
 def collected(roots: Iterable[Node]) -> dict[str, Node]:
     """Every ancestor, parents before children."""
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
     met: dict[str, Node] = {}
     for root in roots:
         # A chain of nodes may be longer than Python's stack: what waits is kept in a list, not in calls.
@@ -53,13 +53,13 @@ def collected(roots: Iterable[Node]) -> dict[str, Node]:
             node, parents = waiting[-1]
             if met.setdefault(node.name, node) is not node:
                 raise ValueError(f"two different nodes are called {node.name!r}: give each node its own name")
-            parent = None if node.name in found else next(parents, None)
+            parent = None if node.name in nodes else next(parents, None)
             if parent is None:
-                found.setdefault(node.name, node)
+                nodes.setdefault(node.name, node)
                 waiting.pop()
             else:
                 waiting.append((parent, iter(parent.parents())))
-    return found
+    return nodes
 
 
 def check_plates(nodes: Iterable[Node]) -> None:

@@ -52,13 +52,13 @@ class Calibration:
 
         Elements of one simulation depend on one another, so each counts as a part of one: the value is a rough one.
         """
-        found = {}
+        p_values = {}
         for name, ranks in self.ranks.items():
             counts = self._counts(name, bins)
             expected = counts.sum() / bins
             weight = len(ranks) / max(1, ranks.size)
-            found[name] = float(scipy.stats.chi2.sf(weight * ((counts - expected) ** 2 / expected).sum(), bins - 1))
-        return found
+            p_values[name] = float(scipy.stats.chi2.sf(weight * ((counts - expected) ** 2 / expected).sum(), bins - 1))
+        return p_values
 
     def plot(self, path: Any = None, names: Sequence[str] | None = None, bins: int = 10) -> Any:
         """Histograms of the ranks with the band in which 95 % of the bars should lie; a matplotlib figure.

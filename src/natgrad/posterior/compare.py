@@ -189,5 +189,5 @@ def _loo(fit: Any) -> float:
         from arviz_stats import loo
     except ImportError:
         raise ImportError("LOO needs arviz-stats: pip install 'natgrad[arviz]'") from None
-    found = loo(fit)
-    return float(getattr(found, "elpd", getattr(found, "elpd_loo", math.nan)))
+    estimate = loo(fit)
+    return float(getattr(estimate, "elpd", getattr(estimate, "elpd_loo", math.nan)))

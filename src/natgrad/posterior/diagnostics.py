@@ -47,12 +47,12 @@ def worst(draws: Array) -> Diagnosis | None:
     if flat.shape[2] > MOST_ELEMENTS:
         flat = flat[:, :, np.linspace(0, flat.shape[2] - 1, MOST_ELEMENTS).astype(np.int64)]
     try:
-        found = r_hat(flat), ess(flat), ess(flat, "tail")
+        measures = r_hat(flat), ess(flat), ess(flat, "tail")
     except ImportError:
         return None
-    if np.isnan(found[0]).all():
+    if np.isnan(measures[0]).all():
         return None
-    return Diagnosis(float(np.nanmax(found[0])), float(np.nanmin(found[1])), float(np.nanmin(found[2])))
+    return Diagnosis(float(np.nanmax(measures[0])), float(np.nanmin(measures[1])), float(np.nanmin(measures[2])))
 
 
 def _stats() -> Any:

@@ -58,7 +58,7 @@ def run_chains(
     start: State,
     settings: DrawsSettings,
     about: dict[str, Any],
-    found: Callable[[State], Draws],
+    draws_at: Callable[[State], Draws],
     *,
     max_seconds: float | None = None,
     callbacks: Sequence[Any] = (),
@@ -71,7 +71,7 @@ def run_chains(
     result = run(
         Phase(problem, stepper=stepper, bound_every="never", why="Gibbs sampling"), start,
         limits=Limits(schedule.sweeps, 0.0, max_seconds, advice="make more draws"), seed=settings.seed,
-        callbacks=as_callbacks(callbacks), verbose=verbose, trace=Trace(), model_at=found,
+        callbacks=as_callbacks(callbacks), verbose=verbose, trace=Trace(), model_at=draws_at,
         checkpointer=checkpointer_of(keep or {}, about, lambda: (_table(start), {})),
     )  # fmt: skip
     if result.stop.diverged:
@@ -80,7 +80,7 @@ def run_chains(
             f"sweep {result.state.t + 1} met a conditional that is no distribution ({reason}): priors may "
             "be improper, or numbers far apart in size. Give proper priors, or measure in other units"
         )
-    return found(result.state)
+    return draws_at(result.state)
 
 
 def draw_groups(

@@ -214,8 +214,8 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
     @cached_property
     def diagnosis(self) -> dict[str, Diagnosis]:
         """R̂ and effective sample sizes of the worst element of each node; empty without arviz-stats."""
-        found = {name: factor.worst() for name, factor in self.factors.items()}
-        return {name: entry for name, entry in found.items() if entry is not None}
+        entries = {name: factor.worst() for name, factor in self.factors.items()}
+        return {name: entry for name, entry in entries.items() if entry is not None}
 
     @cached_property
     def message(self) -> str:
@@ -289,8 +289,8 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
             factor = self[name]
             size = factor.mean().size
             ordered = factor.kept is not None and factor.family.name not in CATEGORIES
-            found = (factor.r_hat(), factor.ess(), factor.ess("tail")) if ordered else (np.full(size, np.nan),) * 3
-            for column, values in zip(columns.values(), found, strict=True):
+            measures = (factor.r_hat(), factor.ess(), factor.ess("tail")) if ordered else (np.full(size, np.nan),) * 3
+            for column, values in zip(columns.values(), measures, strict=True):
                 column.append(values.ravel())
         return table.assign(**{name: np.concatenate(parts) if parts else [] for name, parts in columns.items()})
 
@@ -327,14 +327,14 @@ class Draws(ExportMixin, Mapping[str, DrawnFactor]):
         poor = self._poor()
         worst = max(self.diagnosis, key=lambda name: self.diagnosis[name].r_hat)
         least = min(self.diagnosis, key=lambda name: self.diagnosis[name].ess_bulk)
-        found = (
+        text = (
             f"largest R̂ {self.diagnosis[worst].r_hat:.3f} ({worst}), smallest effective sample size "
             f"{self.diagnosis[least].ess_bulk:.0f} ({least})"
         )
         if not poor:
-            return f"the chains agree: {found}"
+            return f"the chains agree: {text}"
         return (
-            f"the chains do not agree yet on {', '.join(poor)}: {found}. Make more draws (n=, thin=) or a longer warm-up; do not "
+            f"the chains do not agree yet on {', '.join(poor)}: {text}. Make more draws (n=, thin=) or a longer warm-up; do not "
             "rely on their intervals"
         )
 

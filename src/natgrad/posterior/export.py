@@ -60,16 +60,16 @@ class ExportMixin:
             Probability of the intervals.
         """
         xarray = _imported("xarray", "to_xarray", "arviz")
-        found: dict[str, tuple[tuple[str, ...], Array]] = {}
+        variables: dict[str, tuple[tuple[str, ...], Array]] = {}
         for name in self._chosen(names):
             for suffix, values in _summary(self[name], mass).items():
                 key = name if suffix == "mean" else f"{name}_{suffix}"
-                if key in found:
+                if key in variables:
                     raise ValueError(f"{key!r} is the name of two variables of the dataset: choose nodes with names=")
-                found[key] = (self._dims(name, values.ndim), values)
+                variables[key] = (self._dims(name, values.ndim), values)
         return xarray.Dataset(
-            _apart(found),
-            self._coordinates(found),
+            _apart(variables),
+            self._coordinates(variables),
             {"library": "natgrad", "version": __version__, "mass": mass},
         )
 
@@ -146,13 +146,15 @@ class ExportMixin:
             if asked is not None and group not in asked:
                 continue
             lead = () if group == "observed_data" else ("chain", "draw")
-            found = {name: ((*lead, *self._apart_of(name, dims)), values) for name, (dims, values) in variables.items()}
-            coordinates = self._coordinates(found)
-            if lead and found:
-                chains, draws = next(iter(found.values()))[1].shape[:2]
+            placed = {
+                name: ((*lead, *self._apart_of(name, dims)), values) for name, (dims, values) in variables.items()
+            }
+            coordinates = self._coordinates(placed)
+            if lead and placed:
+                chains, draws = next(iter(placed.values()))[1].shape[:2]
                 coordinates["chain"] = np.arange(chains)
                 coordinates["draw"] = numbers if draws == len(numbers) else np.arange(draws)
-            sets[group] = xarray.Dataset(_apart(found), coordinates, attributes)
+            sets[group] = xarray.Dataset(_apart(placed), coordinates, attributes)
         tree = xarray.DataTree.from_dict(sets)
         tree.attrs.update({f"without_{group}": why for group, why in missing.items()})
         return tree
@@ -203,7 +205,7 @@ class ExportMixin:
             marks = [self._marks(dim, size) for dim, size in zip(self._dims(name, len(shape)), shape, strict=True)]
             return [_row(name, place, marks) for place in np.ndindex(shape)]
 
-        return summarise(chosen, {key: found for key, found in levels.items() if found is not None}, mass, labels)
+        return summarise(chosen, {key: level for key, level in levels.items() if level is not None}, mass, labels)
 
     def _draws(self, names: Sequence[str], rng: np.random.Generator, n: int) -> dict[str, Array]:
         """``n`` draws of each variable."""
@@ -225,8 +227,8 @@ class ExportMixin:
         events = own if len(own) == rest else tuple(f"{name}_dim_{i}" for i in range(rest))
         return self._apart_of(name, (*plates, *events))
 
-    def _coordinates(self, found: Mapping[str, tuple[tuple[str, ...], Array]]) -> dict[str, Any]:
-        sizes = {dim: size for dims, values in found.values() for dim, size in zip(dims, values.shape, strict=True)}
+    def _coordinates(self, variables: Mapping[str, tuple[tuple[str, ...], Array]]) -> dict[str, Any]:
+        sizes = {dim: size for dims, values in variables.values() for dim, size in zip(dims, values.shape, strict=True)}
         return {dim: self._marks(dim, size) for dim, size in sizes.items() if dim not in ("chain", "draw")}
 
     def _marks(self, dim: str, size: int) -> Array:
@@ -307,17 +309,17 @@ def element_frame(factor: Factor, mass: float) -> Any:
 
 
 def _summary(factor: Factor, mass: float) -> dict[str, Array]:
-    found = {"mean": factor.mean(), "sd": factor.std()}
+    columns = {"mean": factor.mean(), "sd": factor.std()}
     with suppress(TypeError):  # categories have no order, hence no interval
-        found["lower"], found["upper"] = factor.interval(mass)
-    return found
+        columns["lower"], columns["upper"] = factor.interval(mass)
+    return columns
 
 
-def _apart(found: Mapping[str, tuple[tuple[str, ...], Array]]) -> dict[str, tuple[tuple[str, ...], Array]]:
+def _apart(variables: Mapping[str, tuple[tuple[str, ...], Array]]) -> dict[str, tuple[tuple[str, ...], Array]]:
     """The same with the axes of each array told apart: xarray takes no name twice."""
     return {
         name: (tuple(dim if dim not in dims[:i] else f"{dim}_{i}" for i, dim in enumerate(dims)), values)
-        for name, (dims, values) in found.items()
+        for name, (dims, values) in variables.items()
     }
 
 

@@ -120,9 +120,9 @@ class Factor:
         """Mean, variance, interval or draws of the family; of a part of a joint law, of that part."""
         if self.part is None:
             return getattr(self.family, what)(self.lam, *options)
-        found = getattr(self.part.family, what)(self.part.lam, *options)
+        value = getattr(self.part.family, what)(self.part.lam, *options)
         place = (..., *self.part.place)
-        return tuple(end[place] for end in found) if isinstance(found, tuple) else found[place]
+        return tuple(end[place] for end in value) if isinstance(value, tuple) else value[place]
 
     def _known(self, array: Array, value: Any) -> Array:
         """An array over values, with those that were observed in their places."""

@@ -77,13 +77,13 @@ def all_or_nothing(method: Callable[P, T]) -> Callable[P, T]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
         (estimator, *_), before = args, dict(vars(args[0]))
         try:
-            found = method(*args, **kwargs)
+            result = method(*args, **kwargs)
         except BaseException:
             estimator.__dict__ = before
             raise
         if method.__name__ != "partial_fit":  # which takes some steps, and does not ask to converge
             warn_if_ran_out(vars(estimator)["stop_"])
-        return found
+        return result
 
     return wrapped
 

@@ -104,8 +104,8 @@ def summarise(
         mean = np.asarray(levels[best][name].mean(), np.float64)
         rows += labels(name, mean.shape)
         add("mean", mean, mean.size)
-        for level, found in levels.items():
-            add(f"sd ({level})", found[name].std(), mean.size)
+        for level, entries in levels.items():
+            add(f"sd ({level})", entries[name].std(), mean.size)
         low = high = np.full(mean.shape, np.nan)
         with suppress(TypeError):  # categories have no order, hence no interval
             low, high = levels[best][name].interval(mass)
@@ -114,7 +114,7 @@ def summarise(
         if best == "draws":
             add("R̂", levels[best][name].r_hat(), mean.size)
             add("ESS", levels[best][name].ess(), mean.size)
-    return Summary(tuple(rows), {name: np.concatenate(found) for name, found in parts.items()}, best, mass)
+    return Summary(tuple(rows), {name: np.concatenate(entries) for name, entries in parts.items()}, best, mass)
 
 
 def _text(column: str, value: float) -> str:

@@ -90,8 +90,8 @@ def log_ticks(low: float, high: float, most: int = 6) -> Floats:
     """Powers of ten from low to high, evenly thinned; for less than a decade, round numbers."""
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
     if last - first < 1:
-        found = ticks(low, high, most)
-        return found[found > 0]
+        places = ticks(low, high, most)
+        return places[places > 0]
     stride = -(-(last - first) // (most - 1))
     return 10.0 ** np.arange(first, last + 1, stride, dtype=np.float64)
 
@@ -106,12 +106,12 @@ def tick_labels(values: Any) -> list[str]:
     >>> tick_labels([0.0, 2.5, 5.0])
     ['0.0', '2.5', '5.0']
     """
-    found = np.asarray(values, dtype=np.float64)
-    largest = float(np.abs(found).max(initial=0.0))
-    gap = float(np.min(np.diff(found))) if len(found) > 1 else largest
+    numbers = np.asarray(values, dtype=np.float64)
+    largest = float(np.abs(numbers).max(initial=0.0))
+    gap = float(np.min(np.diff(numbers))) if len(numbers) > 1 else largest
     if largest and (largest >= 1e15 or largest < 1e-3):
         digits = max(2, 2 + math.floor(math.log10(largest)) - math.floor(math.log10(gap)))
-        return [f"{value:.{digits}g}".replace("-", MINUS) for value in found]
+        return [f"{value:.{digits}g}".replace("-", MINUS) for value in numbers]
     scale, unit = next((pair for pair in UNITS if largest >= 10 * pair[0]), (1.0, ""))
     if largest >= 1e6:
         scale, unit = next(pair for pair in UNITS if largest >= pair[0])
@@ -119,4 +119,4 @@ def tick_labels(values: Any) -> list[str]:
     decimals = max(0, min(8, -math.floor(math.log10(step) + 1e-9)))
     if abs(step * 10**decimals - round(step * 10**decimals)) > 1e-6:
         decimals += 1
-    return [f"{value / scale:.{decimals}f}{unit}".replace("-", MINUS) for value in found]
+    return [f"{value / scale:.{decimals}f}{unit}".replace("-", MINUS) for value in numbers]

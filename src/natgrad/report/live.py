@@ -34,8 +34,8 @@ class Going:
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
         """The settings of the model."""
-        found: dict[str, Any] = self._model.get_params(deep=deep)
-        return found
+        settings: dict[str, Any] = self._model.get_params(deep=deep)
+        return settings
 
 
 class LivePage:
@@ -111,11 +111,11 @@ def _handler(page: LivePage) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             host = (self.headers.get("Host") or "").rsplit(":", 1)[0]
-            found = page.answer(self.path.split("?", 1)[0]) if host in ("127.0.0.1", "localhost") else None
-            if found is None:
+            answer = page.answer(self.path.split("?", 1)[0]) if host in ("127.0.0.1", "localhost") else None
+            if answer is None:
                 self.send_error(404)
                 return
-            body, kind = found[0].encode(), found[1]
+            body, kind = answer[0].encode(), answer[1]
             self.send_response(200)
             for name, value in (
                 ("Content-Type", kind),

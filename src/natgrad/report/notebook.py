@@ -63,9 +63,9 @@ def _factors(model: Any) -> Html | None:
     for name in list(model)[:MOST_FACTORS]:
         factor = model[name]
         mean = np.asarray(factor.mean())
-        found = f"{mean:.4g} ± {np.asarray(factor.std()):.2g}" if mean.ndim == 0 else f"array {list(mean.shape)}"
+        shown = f"{mean:.4g} ± {np.asarray(factor.std()):.2g}" if mean.ndim == 0 else f"array {list(mean.shape)}"
         where = " × ".join(factor.plates)
-        rows.append(tag("tr", tag("td", tag("code", name)), [tag("td", t) for t in (factor.family.name, where, found)]))
+        rows.append(tag("tr", tag("td", tag("code", name)), [tag("td", t) for t in (factor.family.name, where, shown)]))
     more = len(list(model)) - len(rows)
     head = tag("tr", [tag("th", text, style="text-align:left") for text in ("factor", "family", "plates", "mean")])
     note = tag("div", f"and {more} more", style=QUIET) if more else None

@@ -60,7 +60,7 @@ class ChainRun(NamedTuple):
 def run_chains(plan: ChainPlan, jobs: int | None = None, watch: Watch | None = None) -> list[ChainRun]:
     """All fits of a plan."""
     cases = [(task, emissions, seed) for task in TASKS for emissions in EMISSIONS for seed in plan.seeds]
-    found: list[ChainRun] = []
+    runs: list[ChainRun] = []
     for done, (task, emissions, seed) in enumerate(cases):
         data = paper_chain(task, emissions, plan.n_times + plan.n_test, seed)
         truth = _true_score(data, plan.n_times)
@@ -68,10 +68,10 @@ def run_chains(plan: ChainPlan, jobs: int | None = None, watch: Watch | None = N
             model = _model(how, length, plan, seed, jobs).fit(data.observations[: plan.n_times])
             held_out = model.score(data.observations[plan.n_times :]) / plan.n_test
             error = _error(model, data, plan.n_times)
-            found.append(ChainRun(task, emissions, how, length, seed, error, held_out, truth))
+            runs.append(ChainRun(task, emissions, how, length, seed, error, held_out, truth))
         if watch is not None:
             watch(done + 1, len(cases), f"{NAMES[task]}, {emissions}")
-    return found
+    return runs
 
 
 def _model(how: str, length: int, plan: ChainPlan, seed: int, jobs: int | None) -> Any:
@@ -110,7 +110,7 @@ def _true_score(data: ChainTask, n_times: int) -> float:
     return total / len(part)
 
 
-def chain_table(found: Sequence[ChainRun], plan: ChainPlan) -> str:
+def chain_table(runs: Sequence[ChainRun], plan: ChainPlan) -> str:
     """Means over seeds as Markdown."""
     lines = [
         f"T = {plan.n_times:,}, {len(plan.seeds)} seeds, {plan.passes:g} passes of subchains, {PER_STEP} observations a step.",
@@ -120,7 +120,7 @@ def chain_table(found: Sequence[ChainRun], plan: ChainPlan) -> str:
     ]
     for task in TASKS:
         for emissions in EMISSIONS:
-            case = [run for run in found if run.task == task and run.emissions == emissions]
+            case = [run for run in runs if run.task == task and run.emissions == emissions]
             truth = np.mean([run.truth for run in case])
             for length in plan.lengths:
                 cells = [_mean(case, how, length, what) for what in ("error", "held_out") for how in ("none", "grow")]
@@ -145,7 +145,7 @@ def _behind_truth(run: ChainRun) -> float:
     return run.held_out - run.truth
 
 
-def draw_chains(found: Sequence[ChainRun], plan: ChainPlan, path: Path) -> Path:
+def draw_chains(runs: Sequence[ChainRun], plan: ChainPlan, path: Path) -> Path:
     """Transition error (above) and held-out score less that of the truth (below) against L; bars span the seeds."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -154,7 +154,7 @@ def draw_chains(found: Sequence[ChainRun], plan: ChainPlan, path: Path) -> Path:
     FigureCanvasAgg(figure)
     axes = figure.subplots(2, 4, sharex=True)
     for column, (task, emissions) in enumerate((t, e) for t in TASKS for e in EMISSIONS):
-        case = [run for run in found if run.task == task and run.emissions == emissions]
+        case = [run for run in runs if run.task == task and run.emissions == emissions]
         axes[0, column].set_title(f"{NAMES[task]}, {emissions}", fontsize=9)
         for row, value in enumerate((_error_of, _behind_truth)):
             axis = axes[row, column]

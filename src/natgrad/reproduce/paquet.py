@@ -115,12 +115,12 @@ def findings(outcomes: Mapping[Trial, Outcome], prior: float) -> Findings:
     by_setting: dict[Setting, dict[int, Outcome]] = {}
     for trial in sorted(outcomes, key=lambda t: (t.setting.algorithm, t.setting.size, t.setting.option, t.halvings)):
         by_setting.setdefault(trial.setting, {})[trial.halvings] = outcomes[trial]
-    found = {}
+    summaries = {}
     for setting, runs in by_setting.items():
         good = [j for j, run in runs.items() if verdict(run, prior) == "converged"]
         calm = [j for j in good if steady(runs[j])]
-        found[setting] = Finding(setting, runs, min(good, default=None), min(calm, default=None))
-    return found
+        summaries[setting] = Finding(setting, runs, min(good, default=None), min(calm, default=None))
+    return summaries
 
 
 def run_experiment(

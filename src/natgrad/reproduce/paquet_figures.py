@@ -24,7 +24,7 @@ REACH = (10.0, 1.05, 0.1)
 
 
 def draw_figure(
-    found: Mapping[Setting, Finding], algorithm: int, *, tuned: bool, title: str, notes: Sequence[str], path: Path
+    findings: Mapping[Setting, Finding], algorithm: int, *, tuned: bool, title: str, notes: Sequence[str], path: Path
 ) -> Path:
     """Draw Figure 2 (Alg. 1) or Figure 3 (Alg. 2) and save it.
 
@@ -45,8 +45,8 @@ def draw_figure(
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
 
-    full = found[Setting(0)].runs[0]
-    lines = _lines(found, algorithm, tuned)
+    full = findings[Setting(0)].runs[0]
+    lines = _lines(findings, algorithm, tuned)
     sizes = [setting.size for setting, _ in lines]
     colour = ScalarMappable(Normalize(min(sizes, default=0), max(sizes, default=1)), "turbo")
     best = max(float(run.bound.max()) for run in [full, *(run for _, run in lines)])
@@ -83,8 +83,8 @@ def draw_figure(
     return path
 
 
-def _lines(found: Mapping[Setting, Finding], algorithm: int, tuned: bool) -> list[tuple[Setting, Outcome]]:
-    chosen = [(s, f.tuned if tuned else f.runs[0]) for s, f in found.items() if s.algorithm == algorithm]
+def _lines(findings: Mapping[Setting, Finding], algorithm: int, tuned: bool) -> list[tuple[Setting, Outcome]]:
+    chosen = [(s, f.tuned if tuned else f.runs[0]) for s, f in findings.items() if s.algorithm == algorithm]
     return [(setting, run) for setting, run in chosen if run is not None]
 
 

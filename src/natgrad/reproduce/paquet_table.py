@@ -38,24 +38,24 @@ def notes(ratings: Ratings, plan: Plan, source: str) -> list[str]:
     ]
 
 
-def claims(found: Mapping[Setting, Finding]) -> list[Claim]:
+def claims(findings: Mapping[Setting, Finding]) -> list[Claim]:
     """The paper's statements against the findings."""
     lines = []
     for option in OPTIONS:
-        some = {s.size: f for s, f in found.items() if s.algorithm == 1 and s.option == option}
+        some = {s.size: f for s, f in findings.items() if s.algorithm == 1 and s.option == option}
         gone = [size for size, finding in some.items() if lost(finding.runs[0])]
         here = _diverging("C", gone)
         same = bool(gone) and min(some) in gone and max(some) not in gone
         lines.append(Claim(f"Alg. 1 ({option}) from ρ₁ = 1", "small C diverges", here, same))
     for option, wanted in zip(OPTIONS, (9, 6), strict=True):
-        finding = found.get(Setting(1, option, 1))
+        finding = findings.get(Setting(1, option, 1))
         if finding is not None:
             here = f"{rate(finding.largest)}; without a fall {rate(finding.steady)}"
             # The paper does not say what counts as converging; its value should lie between the two that can be meant.
             low, high = finding.largest, finding.steady
             same = low is not None and high is not None and low <= wanted <= high
             lines.append(Claim(f"Alg. 1 ({option}), C = 1: largest ρ₁", rate(wanted), here, same))
-    batches = {(s.option, s.size): f for s, f in found.items() if s.algorithm == 2}
+    batches = {(s.option, s.size): f for s, f in findings.items() if s.algorithm == 2}
     if batches:
         gone = [size for (option, size), finding in batches.items() if option == "a" and lost(finding.runs[0])]
         here = _diverging("C_global", gone)
@@ -67,17 +67,17 @@ def claims(found: Mapping[Setting, Finding]) -> list[Claim]:
     return lines
 
 
-def markdown(found: Mapping[Setting, Finding], settings: Sequence[str], prior: float) -> str:
+def markdown(findings: Mapping[Setting, Finding], settings: Sequence[str], prior: float) -> str:
     """The whole report: statements, one table for each algorithm, the settings."""
-    full = found[Setting(0)].runs[0]
+    full = findings[Setting(0)].runs[0]
     parts = ["| | paper | here | |", "|---|---|---|---|"]
     parts += [
-        f"| {c.what} | {c.paper} | {c.here} | {'as in the paper' if c.same else 'differs'} |" for c in claims(found)
+        f"| {c.what} | {c.paper} | {c.here} | {'as in the paper' if c.same else 'differs'} |" for c in claims(findings)
     ]
     for algorithm, name in ((1, "C"), (2, "C_global")):
-        sizes = sorted({s.size for s in found if s.algorithm == algorithm})
+        sizes = sorted({s.size for s in findings if s.algorithm == algorithm})
         if sizes:
-            parts += ["", f"Algorithm {algorithm}:", "", *_rows(found, algorithm, name, sizes)]
+            parts += ["", f"Algorithm {algorithm}:", "", *_rows(findings, algorithm, name, sizes)]
     parts += [
         "",
         f"The bound is {full.start:,.0f} at the start and {prior:,.0f} at the prior; full VB ends at {full.end:,.0f}. "
@@ -95,14 +95,14 @@ def rate(halvings: int | None) -> str:
     return "none" if halvings is None else "1" if halvings == 0 else f"1/{2**halvings}"
 
 
-def _rows(found: Mapping[Setting, Finding], algorithm: int, name: str, sizes: Sequence[int]) -> list[str]:
+def _rows(findings: Mapping[Setting, Finding], algorithm: int, name: str, sizes: Sequence[int]) -> list[str]:
     columns = ("from ρ₁ = 1", "largest ρ₁", "without a fall", "bound from the largest ρ₁")
     header = [name, *(f"({option}) {column}" for option in OPTIONS for column in columns)]
     rows = ["| " + " | ".join(header) + " |", "|" + "---:|" * len(header)]
     for size in sizes:
         cells = [str(size)]
         for option in OPTIONS:
-            finding = found.get(Setting(algorithm, option, size))
+            finding = findings.get(Setting(algorithm, option, size))
             cells += _cells(finding) if finding is not None else [""] * len(columns)
         rows.append("| " + " | ".join(cells) + " |")
     return rows

@@ -53,7 +53,7 @@ def load_table(name: str) -> Table:
         raise ValueError(f"name must be one of {', '.join(TABLES)}; got {name!r}")
     from sklearn import datasets
 
-    found = getattr(datasets, f"load_{name.replace('-', '_')}")()
-    classes = tuple(str(word) for word in getattr(found, "target_names", ()))
-    names = tuple(str(word) for word in found.feature_names)
-    return Table(np.asarray(found.data, dtype=np.float64), np.asarray(found.target), names, classes)
+    bunch = getattr(datasets, f"load_{name.replace('-', '_')}")()
+    classes = tuple(str(word) for word in getattr(bunch, "target_names", ()))
+    names = tuple(str(word) for word in bunch.feature_names)
+    return Table(np.asarray(bunch.data, dtype=np.float64), np.asarray(bunch.target), names, classes)

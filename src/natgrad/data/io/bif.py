@@ -55,11 +55,11 @@ class _Tokens:
 
     def until(self, end: str) -> list[str]:
         """The words up to ``end``, which is passed; commas are left out."""
-        found = []
+        words = []
         while (word := self.next()) != end:
             if word != ",":
-                found.append(word)
-        return found
+                words.append(word)
+        return words
 
     def wrong(self, words: str) -> ValueError:
         """An error at this place."""
@@ -77,7 +77,7 @@ def read_bif(path: str | os.PathLike[str]) -> dict[str, Variable]:
     with open_text(Path(path)) as file:
         tokens = _Tokens(file.read(), str(path))
     states: dict[str, tuple[str, ...]] = {}
-    found: dict[str, Variable] = {}
+    variables: dict[str, Variable] = {}
     while tokens.peek():
         kind = tokens.next()
         if kind == "network":
@@ -89,14 +89,14 @@ def read_bif(path: str | os.PathLike[str]) -> dict[str, Variable]:
             states[name] = _states(tokens, name)
         elif kind == "probability":
             name, variable = _probability(tokens, states)
-            found[name] = variable
+            variables[name] = variable
         else:
             raise tokens.wrong(f"a block starts with 'network', 'variable' or 'probability', found {kind!r}")
-    if missing := [name for name in states if name not in found]:
+    if missing := [name for name in states if name not in variables]:
         raise ValueError(f"{path}: there is no probability block for {missing[0]!r}")
-    if not found:
+    if not variables:
         raise ValueError(f"{path}: there is no variable in this file")
-    return _parents_first(found, str(path))
+    return _parents_first(variables, str(path))
 
 
 def _without_comments(text: str) -> str:
@@ -114,7 +114,7 @@ def _skip(tokens: _Tokens) -> None:
 
 def _states(tokens: _Tokens, name: str) -> tuple[str, ...]:
     tokens.next("{")
-    found: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
     while (word := tokens.next()) != "}":
         if word == "property":
             tokens.until(";")
@@ -125,13 +125,13 @@ def _states(tokens: _Tokens, name: str) -> tuple[str, ...]:
             size = tokens.next()
             tokens.next("]")
             tokens.next("{")
-            found = tuple(tokens.until("}"))
+            states = tuple(tokens.until("}"))
             tokens.next(";")
-            if size != str(len(found)):
-                raise tokens.wrong(f"{name!r} has {size} states, but {len(found)} are listed")
+            if size != str(len(states)):
+                raise tokens.wrong(f"{name!r} has {size} states, but {len(states)} are listed")
         else:
             raise tokens.wrong(f"'type' or 'property' is expected in variable {name!r}, found {word!r}")
-    return found
+    return states
 
 
 def _probability(tokens: _Tokens, states: dict[str, tuple[str, ...]]) -> tuple[str, Variable]:
@@ -210,9 +210,9 @@ def _checked(
     return np.asarray(table / total)
 
 
-def _parents_first(found: dict[str, Variable], path: str) -> dict[str, Variable]:
+def _parents_first(variables: dict[str, Variable], path: str) -> dict[str, Variable]:
     ordered: dict[str, Variable] = {}
-    waiting = dict(found)
+    waiting = dict(variables)
     while waiting:
         ready = [name for name, variable in waiting.items() if all(parent in ordered for parent in variable.parents)]
         if not ready:

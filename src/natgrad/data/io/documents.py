@@ -70,16 +70,16 @@ def read_documents(
         raise FileNotFoundError(f"{where}: there is no such file or folder (looked for {where.absolute()})")
     if kind is not None and kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
-    found = kind or _kind(where, encoding)
-    if found == "folder":
+    form = kind or _kind(where, encoding)
+    if form == "folder":
         return _from_folder(where, pattern, encoding)
-    if found == "lines":
+    if form == "lines":
         return _from_lines(where, encoding)
-    if found in ("csv", "tsv", "jsonl", "parquet"):
+    if form in ("csv", "tsv", "jsonl", "parquet"):
         return _from_table(where, column, encoding)
     words = None if vocabulary is None else _words(Path(vocabulary), encoding)
     readers: dict[str, Callable[..., Corpus]] = {"lda-c": read_ldac, "docword": read_docword}
-    corpus = _from_npz(where, words) if found == "npz" else readers[found](where, words, encoding=encoding)
+    corpus = _from_npz(where, words) if form == "npz" else readers[form](where, words, encoding=encoding)
     return Documents([f"document {d}" for d in range(len(corpus))], None, corpus)
 
 

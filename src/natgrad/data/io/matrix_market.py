@@ -66,12 +66,12 @@ def _read_head(file: TextIO) -> _Head:
     sizes, wanted = text.split(), 3 if banner[2] == "coordinate" else 2
     if len(sizes) != wanted or not all(size.isdecimal() and int(size) <= MOST for size in sizes):
         raise ValueError(f"line {number}: expected {wanted} whole numbers, the sizes, got {text.strip()[:40]!r}")
-    found = _Head(banner[2], banner[3], MIRRORED[banner[4]], [int(size) for size in sizes], number)
-    if found.mirrored and found.sizes[0] != found.sizes[1]:
+    head = _Head(banner[2], banner[3], MIRRORED[banner[4]], [int(size) for size in sizes], number)
+    if head.mirrored and head.sizes[0] != head.sizes[1]:
         raise ValueError(f"line {number}: a symmetric matrix has as many rows as columns, got {text.strip()[:40]!r}")
-    if found.format == "array" and (found.field == "pattern" or found.mirrored):
+    if head.format == "array" and (head.field == "pattern" or head.mirrored):
         raise ValueError("line 1: an array must be general, with values")
-    return found
+    return head
 
 
 def _sparse(path: Path, file: TextIO, head: _Head) -> Any:

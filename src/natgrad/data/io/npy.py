@@ -29,11 +29,11 @@ def load_array(path: str | Path, mmap_mode: Literal["r"] | None = None) -> Array
     with warnings.catch_warnings():
         # NumPy remarks that a header was written by Python 2, and reads it all the same.
         warnings.filterwarnings("ignore", "Reading `.npy`", UserWarning)
-        found = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
-    if not isinstance(found, np.ndarray):
-        found.close()
+        array = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+    if not isinstance(array, np.ndarray):
+        array.close()
         raise ValueError(f"{path}: expected one array, got an archive of several")
-    return found
+    return array
 
 
 @final
@@ -98,8 +98,8 @@ class RowWriter:
         """The array; of a file, its rows mapped into memory, read-only."""
         if self._path is None:
             return self._array
-        found: Array = np.load(self._path, mmap_mode="r", allow_pickle=False)
-        return found
+        rows: Array = np.load(self._path, mmap_mode="r", allow_pickle=False)
+        return rows
 
 
 def _checked(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

@@ -115,10 +115,10 @@ def _as_floats(path: Path, name: str, values: list[Any]) -> Floats:
 
 def _number(value: Any) -> float:
     """A number; text must look like one, "nan" too."""
-    found = number_in(value) if isinstance(value, str) else float(value)
-    if found != found and isinstance(value, str) and value.strip().lower().lstrip("+-") != "nan":
+    number = number_in(value) if isinstance(value, str) else float(value)
+    if number != number and isinstance(value, str) and value.strip().lower().lstrip("+-") != "nan":
         raise ValueError(value)
-    return found
+    return number
 
 
 def _plain(values: list[Any]) -> npt.NDArray[Any]:

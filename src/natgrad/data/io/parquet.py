@@ -149,10 +149,14 @@ class ParquetSource(RowSource):
         from pyarrow import types
 
         for name in self.columns:
-            found = self._table.type_of(name)
-            if not (types.is_integer(found) or types.is_floating(found) or types.is_boolean(found)):
+            type_of_column = self._table.type_of(name)
+            if not (
+                types.is_integer(type_of_column)
+                or types.is_floating(type_of_column)
+                or types.is_boolean(type_of_column)
+            ):
                 raise TypeError(
-                    f"{self._table.path}: column {name!r} is {found}, not numbers: choose others with columns="
+                    f"{self._table.path}: column {name!r} is {type_of_column}, not numbers: choose others with columns="
                 )
         self.files = self._table.files
         super().__init__(self._table.n_rows, size, shuffle)

@@ -98,7 +98,7 @@ class BedSource(RowSource):
 
     def _fields(self, suffix: str) -> list[list[str]]:
         """The six fields of every line of the table beside the file."""
-        path, found = self.path.with_suffix(suffix), []
+        path, lines = self.path.with_suffix(suffix), []
         if not path.exists():
             raise FileNotFoundError(f"{path}: there is no such file; a .bed comes with .bim and .fam beside it")
         with open_text(path) as file:
@@ -109,10 +109,10 @@ class BedSource(RowSource):
                         f"{path}, line {number}, column {len(line.rstrip()) + 1}: expected 6 fields ({FIELDS[suffix]}), got "
                         f"{len(fields)}"
                     )
-                found += [fields] if fields else []
-        if not found:
+                lines += [fields] if fields else []
+        if not lines:
             raise ValueError(f"{path}: there are no lines in it; expected 6 fields ({FIELDS[suffix]})")
-        return found
+        return lines
 
 
 def _opened(path: Path, size: int, shuffle: int | None) -> BedSource:

@@ -88,9 +88,9 @@ def read_ratings(
         pieces = list(reader.pieces(PIECE))
     except OSError as error:
         raise ValueError(f"{where}: cannot be read ({error.strerror or error})") from None
-    found = _ratings(where, _joined(where, pieces))
-    found.origin = origin_of(reader, range(len(found)))
-    return found
+    ratings = _ratings(where, _joined(where, pieces))
+    ratings.origin = origin_of(reader, range(len(ratings)))
+    return ratings
 
 
 class RatingsReader(NamedTuple):
@@ -124,8 +124,8 @@ def read_run(origin: Origin, of_users: bool, own_ids: Array, other_ids: Array) -
     for file in origin.files:
         check_file(file)
     assert isinstance(origin.rows, range)
-    found = origin.reader.pieces(PIECE, origin.rows)
-    columns = ((p.user, p.item, p.rating) if of_users else (p.item, p.user, p.rating) for p in found)
+    pieces = origin.reader.pieces(PIECE, origin.rows)
+    columns = ((p.user, p.item, p.rating) if of_users else (p.item, p.user, p.rating) for p in pieces)
     return sorted_run(columns, own_ids, other_ids)
 
 
@@ -210,10 +210,10 @@ class RatingsSource:
             raise ValueError(
                 f"{self.path}, chunk {number}: ratings of user {who!r} do not stand together; sort the file by user"
             )
-        found = _ratings(self.path, piece)
+        ratings = _ratings(self.path, piece)
         if self._reader.can_jump:
-            found.origin = origin_of(self._reader, range(int(piece.place[0]), int(piece.place[-1]) + 1))
-        return found
+            ratings.origin = origin_of(self._reader, range(int(piece.place[0]), int(piece.place[-1]) + 1))
+        return ratings
 
 
 class _Piece(NamedTuple):

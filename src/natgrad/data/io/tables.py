@@ -76,11 +76,11 @@ def read_table(path: str | Path, columns: Sequence[str] | None = None, *, encodi
         With the columns that exist if one is asked for that does not, and with the line of the first row that is wrong.
     """
     chunks = table_chunks(path, columns, encoding=encoding)
-    found = next(chunks)
+    table = next(chunks)
     for chunk in chunks:
         for name, values in chunk.items():
-            found[name] += values
-    return found
+            table[name] += values
+    return table
 
 
 def column_names(path: str | Path, *, encoding: str | None = None) -> list[str]:

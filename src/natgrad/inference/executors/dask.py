@@ -51,17 +51,17 @@ class DaskShards:
         """As `natgrad.inference.executors.threads.PlacedShards` says; results are fetched as they come, whatever their order."""
         self.step += 1
         self._common = {}
-        made, begun, found = [], {}, {}
+        made, begun, results = [], {}, {}
         for number, call in enumerate(calls):
             made.append(call)
             begun[number] = self._tried(function, call, number)
         losses = 0
         for number in range(len(made)):
-            while number not in found:
+            while number not in results:
                 arrived, lost = self._arrived(begun)
                 if not arrived and not lost:
                     lost = self._stranded({n: made[n][0] for n in begun})
-                found.update(arrived)
+                results.update(arrived)
                 losses = losses + 1 if lost and not arrived else 0
                 if losses == ATTEMPTS:
                     raise RuntimeError(
@@ -70,7 +70,7 @@ class DaskShards:
                     )
                 begun = {n: future for n, future in begun.items() if n not in arrived}
                 begun.update(self._again(function, {n: made[n] for n in lost}))
-            yield found.pop(number)
+            yield results.pop(number)
 
     def _stranded(self, shards: dict[int, int]) -> list[int]:
         """Calls whose worker is gone: the scheduler would wait for it, if there was no other one when they were to begin."""
@@ -150,8 +150,8 @@ class DaskShards:
         """Whether all workers see the files as they are here; asked once for each."""
         unknown = [file for file in files if file not in self._seen]
         if unknown:
-            found = self.dask.client.run(_stamps, [file.path for file in unknown], on_error="ignore").values()
-            self._seen |= {file: all(stamps[n] == file for stamps in found) for n, file in enumerate(unknown)}
+            seen_by_workers = self.dask.client.run(_stamps, [file.path for file in unknown], on_error="ignore").values()
+            self._seen |= {file: all(stamps[n] == file for stamps in seen_by_workers) for n, file in enumerate(unknown)}
         return all(self._seen[file] for file in files)
 
     def _arrived(self, begun: dict[int, Any]) -> tuple[dict[int, Any], list[int]]:
@@ -173,15 +173,15 @@ class DaskShards:
         for future in ended.values():
             if future.status == "error" and not isinstance(future.exception(), _losses()):
                 future.result()
-        found = self._gathered({n: future for n, future in ended.items() if future.status == "finished"})
-        return found, lost + [number for number in ended if number not in found]
+        results = self._gathered({n: future for n, future in ended.items() if future.status == "finished"})
+        return results, lost + [number for number in ended if number not in results]
 
     def _gathered(self, finished: dict[int, Any]) -> dict[int, Any]:
         """Results, all at once; if a worker went away with its own, one by one."""
         gone: tuple[type[Exception], ...] = (OSError, TimeoutError, *_losses())
         try:
-            found: dict[int, Any] = self.dask.client.gather(finished, direct=self.dask.direct)
-            return found
+            results: dict[int, Any] = self.dask.client.gather(finished, direct=self.dask.direct)
+            return results
         except gone as error:
             self.dask.check_scheduler(error)
         if len(finished) == 1:

@@ -62,11 +62,11 @@ class ShardSpec(NamedTuple):
 
 def shard_in_files(make: Callable[..., Any], *parts: Any) -> Any:
     """``make(*parts)``; if arrays among these are mapped from files, a recipe that names the bytes instead of sending them."""
-    found = [Mapped.of(part) if isinstance(part, np.ndarray) else None for part in parts]
-    files = tuple(dict.fromkeys(part.file for part in found if part is not None))
+    mapped = [Mapped.of(part) if isinstance(part, np.ndarray) else None for part in parts]
+    files = tuple(dict.fromkeys(part.file for part in mapped if part is not None))
     if not files:
         return make(*parts)
-    named = tuple(part if where is None else where for part, where in zip(parts, found, strict=True))
+    named = tuple(part if where is None else where for part, where in zip(parts, mapped, strict=True))
     return ShardSpec(_opened_parts, (make, *named), files, make(*parts))
 
 
@@ -256,12 +256,12 @@ class Dask:
         until = time.monotonic() + self.patience
         while True:
             try:
-                found = {str(address): int(threads) for address, threads in self.client.nthreads().items()}
+                n_threads = {str(address): int(threads) for address, threads in self.client.nthreads().items()}
             except (OSError, TimeoutError) as error:
                 self.check_scheduler(error)
-                found = {}
-            if found:
-                return found
+                n_threads = {}
+            if n_threads:
+                return n_threads
             if time.monotonic() > until:
                 raise RuntimeError(
                     f"{self!r} has had no worker for {self.patience:g} seconds: start some, or raise patience="

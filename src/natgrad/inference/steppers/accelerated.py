@@ -96,7 +96,7 @@ class AcceleratedStepper(NothingToFinish):
             (0 if self.use_rotation else WARM_UP) if here is None else max(0, here.rest - 1),
             0 if here is None else here.failures,
         )
-        messages_read = len(results) * self.messages_read + sum(found.reads for found in results)
+        messages_read = len(results) * self.messages_read + sum(swept.reads for swept in results)
         info = StepInfo(result.info, 1.0, messages_read, result.bound, final=self.final)
         return result.state._replace(memory={KEY: after}), info
 
@@ -129,9 +129,9 @@ class AcceleratedStepper(NothingToFinish):
             )
         length = 1.0
         for _ in range(MOST_HALVINGS):
-            found = self._moved(state, history.end, moves, length)
-            if found is not None:
-                return found
+            extrapolated = self._moved(state, history.end, moves, length)
+            if extrapolated is not None:
+                return extrapolated
             length /= 2
         return None
 
@@ -153,22 +153,22 @@ class AcceleratedStepper(NothingToFinish):
     def _rotated(self, state: State, past: History) -> tuple[State, History]:
         """The state and its history with every gauge in its best position."""
         for pair in self.problem.gauges if past.use_rotation else ():
-            found = rotate_pair(self.problem, pair, state, self.carried)
-            if found is not None:
-                state = found.state
-                start, end, before = (self._along(p, found) for p in (past.start, past.end, past.before))
+            rotation = rotate_pair(self.problem, pair, state, self.carried)
+            if rotation is not None:
+                state = rotation.state
+                start, end, before = (self._along(p, rotation) for p in (past.start, past.end, past.before))
                 assert start is not None
                 assert end is not None
                 past = past._replace(start=start, end=end, before=before)
         return state, past
 
-    def _along(self, point: Point | None, found: Rotation) -> Point | None:
+    def _along(self, point: Point | None, rotation: Rotation) -> Point | None:
         if point is None:
             return None
-        blocks, matrices, shifts = self.problem.blocks, found.matrices, found.shifts
+        blocks, matrices, shifts = self.problem.blocks, rotation.matrices, rotation.shifts
         return {
-            name: found.coordinates[name](part)
-            if name in found.coordinates
+            name: rotation.coordinates[name](part)
+            if name in rotation.coordinates
             else (apply_rotation(blocks[name], part[0], matrices[name]) + shifts.get(name, 0.0),)
             if name in matrices
             else part

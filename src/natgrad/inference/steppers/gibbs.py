@@ -62,11 +62,11 @@ def point_stats(family: Family, value: Array, size: int | None) -> Stats:
 
 def room_for(values: Mapping[str, Array], strides: Mapping[str, int], schedule: Schedule) -> dict[str, Array]:
     """Zeros for the draws that are kept of each block [chain, draw, …]."""
-    found = {}
+    arrays = {}
     for name, stride in strides.items():
         chains, *shape = values[name].shape
-        found[name] = np.zeros((chains, -(-schedule.n // stride), *shape), dtype=values[name].dtype)
-    return found
+        arrays[name] = np.zeros((chains, -(-schedule.n // stride), *shape), dtype=values[name].dtype)
+    return arrays
 
 
 def keep_draw(
@@ -155,15 +155,15 @@ class GroupGibbs:
             for chain in range(self.chains):
                 rng = generator(seed, Stream.DRAWS, state.t, 1 + chain)
                 here = State({}, {name: tuple(part[chain] for part in parts) for name, parts in stats.items()}, 0)
-                found = self.sampler.draw(here, rng, counts and bool(self.averaged))
-                order = self._order(found.values)
+                drawn = self.sampler.draw(here, rng, counts and bool(self.averaged))
+                order = self._order(drawn.values)
                 moved[chain] = order is not None
                 for name in blocks:
-                    messages[name].append(self._message(name, found, order))
-                for name, own in found.values.items():
+                    messages[name].append(self._message(name, drawn, order))
+                for name, own in drawn.values.items():
                     values[name][chain] = own if order is None else np.argsort(order)[own]
                     if counts and name in self.averaged:
-                        first[name][0] += self._chances(found, name, order) / self.chains
+                        first[name][0] += self._chances(drawn, name, order) / self.chains
             rng = generator(seed, Stream.DRAWS, state.t, 0)
             info = {name: self._drawn(name, messages[name], rng, values, first, second) for name in blocks}
         done = StepInfo(info, float("nan"), self.problem.n_messages, unbounded=True)
@@ -173,9 +173,9 @@ class GroupGibbs:
         keep_draw(memory, self.schedule, self.strides, state.t, first, second)
         return State({}, {}, state.t + 1, memory), done
 
-    def _message(self, name: str, found: GroupDraw, order: Array | None) -> Stats:
+    def _message(self, name: str, drawn: GroupDraw, order: Array | None) -> Stats:
         """What the local variables of one chain tell a block, with the labels of q."""
-        message = found.messages[name]
+        message = drawn.messages[name]
         return message if order is None else self.sampler.renumbered_message(name, message, order)
 
     def _drawn(
@@ -195,11 +195,11 @@ class GroupGibbs:
             first[name], second[name] = mean, family.var(lam) + mean**2
         return BlockInfo(True, 0.0)
 
-    def _chances(self, found: GroupDraw, name: str, order: Array | None) -> Array:
+    def _chances(self, drawn: GroupDraw, name: str, order: Array | None) -> Array:
         """The probabilities that local variables had; where they are not at hand, what was drawn."""
-        chances = found.chances.get(name)
+        chances = drawn.chances.get(name)
         if chances is None:
-            chances = np.eye(self.sampler.n_labels)[found.values[name]]
+            chances = np.eye(self.sampler.n_labels)[drawn.values[name]]
         return np.asarray(chances if order is None else chances[..., order])
 
     def finish(self, state: State) -> State:

@@ -76,22 +76,22 @@ def cut_of(seed: int, n_groups: int, n_batches: int) -> list[Ints | None]:
     return [np.sort(part) for part in np.array_split(shuffled, n_batches)]
 
 
-def replace_batch(memory: GroupMemory, number: int, found: GroupResult) -> GroupMemory:
+def replace_batch(memory: GroupMemory, number: int, solved: GroupResult) -> GroupMemory:
     """The old contribution of a batch taken out, the new one put in; of a single batch only the sums are kept."""
     old = memory.batches[number]
     alone = len(memory.batches) == 1
-    kept = BatchMemory(found.rows, {} if alone else found.messages, found.rest)
+    kept = BatchMemory(solved.rows, {} if alone else solved.messages, solved.rest)
     batches = (*memory.batches[:number], kept, *memory.batches[number + 1 :])
     if alone or not memory.messages:
-        return memory._replace(messages=found.messages, rest=found.rest, batches=batches)
+        return memory._replace(messages=solved.messages, rest=solved.rest, batches=batches)
     messages = {
         name: tuple(
             _swapped(total, new, None if old is None else old.messages[name][place])
-            for place, (total, new) in enumerate(zip(parts, found.messages[name], strict=True))
+            for place, (total, new) in enumerate(zip(parts, solved.messages[name], strict=True))
         )
         for name, parts in memory.messages.items()
     }
-    rest = memory.rest + found.rest - (0.0 if old is None else old.rest)
+    rest = memory.rest + solved.rest - (0.0 if old is None else old.rest)
     return memory._replace(messages=messages, rest=rest, batches=batches)
 
 

@@ -130,20 +130,20 @@ class GroupStepper:
             state, before = self.problem.begin(state)
         hyper = self.problem.hyper
         problem = self.problem if hyper is None else hyper.at(state)
-        found = problem.solve(state, chosen, problem.rows_in(state, chosen), self.tol, self.limit)
+        solved = problem.solve(state, chosen, problem.rows_in(state, chosen), self.tol, self.limit)
         scale = problem.population / _length(chosen, problem.n_groups)
         rho = float(np.mean(schedule.rate(state.t + 1, scale)))
-        messages = problem.scaled(found.messages, scale)
-        result, rho = _checked_step(problem, state, found, messages, scale, rho)
+        messages = problem.scaled(solved.messages, scale)
+        result, rho = _checked_step(problem, state, solved, messages, scale, rho)
         after = result.state
         if result.bound is None:
-            estimate = problem.batch_bound(after, found, messages, scale)
+            estimate = problem.batch_bound(after, solved, messages, scale)
         else:
-            estimate = scale * found.rest + result.bound
+            estimate = scale * solved.rest + result.bound
         if hyper is not None and state.t >= hyper.after:
-            after = _hyper(problem).step(after, found, messages, scale, rho)
-        after = problem.write_rows(after, chosen, found)
-        info = StepInfo(result.info, rho, before + found.reads, estimate=estimate)
+            after = _hyper(problem).step(after, solved, messages, scale, rho)
+        after = problem.write_rows(after, chosen, solved)
+        info = StepInfo(result.info, rho, before + solved.reads, estimate=estimate)
         return after._replace(t=state.t + 1, memory={}), info
 
     def _drawn(self, t: int, seed: int) -> Ints | None:
@@ -171,13 +171,13 @@ class GroupStepper:
         number = self._next(state, seed)
         before = memory.batches[number]
         rows = problem.rows_in(state, batches[number]) if before is None else before.rows
-        found = problem.solve(state, batches[number], rows, self.tol, self.limit)
+        solved = problem.solve(state, batches[number], rows, self.tol, self.limit)
         if (
-            memory.messages and memory.messages.keys() != found.messages.keys()
+            memory.messages and memory.messages.keys() != solved.messages.keys()
         ):  # priors that were not learned then are now
             memory = self._nothing(seed)
-        self._mine = memory = replace_batch(memory, number, found)
-        reads += found.reads
+        self._mine = memory = replace_batch(memory, number, solved)
+        reads += solved.reads
         seen = sum(_length(b, n_groups) for b, kept in zip(batches, memory.batches, strict=True) if kept is not None)
         if problem.leading and seen < n_groups:
             return state._replace(t=state.t + 1, memory={KEY: memory}), StepInfo({}, 1.0, reads, unbounded=True)
@@ -190,7 +190,7 @@ class GroupStepper:
         result = problem.global_step(state, messages, rho)
         after, bound = result.state, result.bound
         if hyper is not None and seen == n_groups and state.t >= self.n_batches:
-            after = _hyper(problem).step(after, found, messages, 1.0, rho)
+            after = _hyper(problem).step(after, solved, messages, 1.0, rho)
             problem, bound = hyper.at(after), None
         if bound is None:
             bound = problem.global_bound(after.lam, after.mu, messages)
@@ -202,13 +202,13 @@ class GroupStepper:
 
     def _said_before(self, state: State, seen: int) -> Any:
         """After a forgotten pass, what the globals held when remembering began."""
-        found = state.memory.get(BEFORE)
-        if found is None and self.first is not None and seen < self.problem.n_groups:
+        remembered = state.memory.get(BEFORE)
+        if remembered is None and self.first is not None and seen < self.problem.n_groups:
             return {
                 name: tuple(a - b for a, b in zip(state.lam[name], self.problem.prior_of(name), strict=True))
                 for name in self.problem.blocks
             }
-        return found
+        return remembered
 
     def _begin(self, state: State, batches: list[Ints | None], seed: int) -> tuple[State, GroupMemory, int]:
         """Nothing seen; or, going on from another fit, what the local variables of its state say."""
@@ -221,8 +221,8 @@ class GroupStepper:
             rows = self.problem.rows_in(state, groups)
             if rows is None:
                 return state, empty, 0
-            found = self.problem.solve(state, groups, rows, self.tol, 0)
-            memory, reads = replace_batch(memory, number, found), reads + found.reads
+            solved = self.problem.solve(state, groups, rows, self.tol, 0)
+            memory, reads = replace_batch(memory, number, solved), reads + solved.reads
         return self.problem.global_step(state, memory.messages).state, memory, reads
 
     def _nothing(self, seed: int) -> GroupMemory:
@@ -250,12 +250,12 @@ class GroupStepper:
                 return anew
             if not self.problem.summarises:
                 continue
-            found = self.problem.solve(state, groups, kept.rows, self.tol, 0)
-            anew = replace_batch(anew, number, found)
-            size = {key: np.abs(value[0]) for key, value in found.messages.items()}
+            solved = self.problem.solve(state, groups, kept.rows, self.tol, 0)
+            anew = replace_batch(anew, number, solved)
+            size = {key: np.abs(value[0]) for key, value in solved.messages.items()}
             sizes = {key: sizes.get(key, 0.0) + part for key, part in size.items()}
             # Of a single batch only the sums are kept.
-            close &= len(batches) == 1 or near(kept, found, size, where)
+            close &= len(batches) == 1 or near(kept, solved, size, where)
         if not self.problem.summarises:
             return memory
         return memory if near(memory, anew, sizes, "what was remembered") and close else anew
@@ -306,15 +306,15 @@ class ExactPass:
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         """All groups, then the globals; the number of steps stays."""
         problem = self.problem
-        found = problem.solve_all(state)
-        messages = problem.scaled(found.messages, problem.population / problem.n_groups)
+        solved = problem.solve_all(state)
+        messages = problem.scaled(solved.messages, problem.population / problem.n_groups)
         lengths = (1.0,) if problem.conjugate else (1.0, 0.5, 0.25)
         before = None if problem.conjugate else problem.bound(state)
         for rho in lengths:
             after, info, _ = problem.global_step(state, messages, rho)
             if before is None or problem.bound(after) >= before:
-                return after, StepInfo(info, rho, found.reads, unbounded=True)
-        return state, StepInfo({}, 0.0, found.reads, unbounded=True)
+                return after, StepInfo(info, rho, solved.reads, unbounded=True)
+        return state, StepInfo({}, 0.0, solved.reads, unbounded=True)
 
     def finish(self, state: State) -> State:
         """The state itself."""
@@ -322,16 +322,16 @@ class ExactPass:
 
 
 def _checked_step(
-    problem: GroupProblem, state: State, found: GroupResult, messages: Any, scale: float, rho: float
+    problem: GroupProblem, state: State, solved: GroupResult, messages: Any, scale: float, rho: float
 ) -> tuple[GlobalResult, float]:
     """The natural step of the globals, and how long it was; zero if no length was accepted."""
     if problem.conjugate:
         return problem.global_step(state, messages, rho), rho
-    before = problem.batch_bound(state, found, messages, scale)
+    before = problem.batch_bound(state, solved, messages, scale)
     for _ in range(MOST_HALVINGS):
         result = problem.global_step(state, messages, rho)
         if all(info.valid for info in result.info.values()):
-            now = problem.batch_bound(result.state, found, messages, scale)
+            now = problem.batch_bound(result.state, solved, messages, scale)
             if now >= before - ROUNDING * abs(before):
                 return result, rho
         rho *= 0.5

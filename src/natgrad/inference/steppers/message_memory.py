@@ -78,7 +78,7 @@ class MessageStepper:
         for name in order:
             (self.sets[name],) = problem.child_sets(name)
         self.sweep_messages = problem.n_messages
-        self.n_edges = {name: len(found.children) for name, found in self.sets.items()}
+        self.n_edges = {name: len(edges.children) for name, edges in self.sets.items()}
         self.omega = {name: 1 + len(problem.neighbours(name)) for name in order}
         if isinstance(method, Children):
             wanted = sum(int(method.counts(s.degree).sum()) for s in self.sets.values())
@@ -123,15 +123,15 @@ class MessageStepper:
 
     def finish(self, state: State) -> State:
         """The state of the last check, if the bound fell since then."""
-        found = live(state).memory.get(KEY)
-        return state if found is None else higher(self.problem, live(state), found[1].lam, found[1].mu, found[1].bound)
+        kept = live(state).memory.get(KEY)
+        return state if kept is None else higher(self.problem, live(state), kept[1].lam, kept[1].mu, kept[1].bound)
 
     # -- memory --
 
     def _mine(self, state: State) -> tuple[State, Any, Checked, int]:
         """The arrays of this run: begun, or copied from an earlier run so that its state stays as it is."""
-        found = state.memory.get(KEY)
-        if found is None:
+        remembered = state.memory.get(KEY)
+        if remembered is None:
             here, reads = _copied(state), 0
             self._empty_to_prior(here)
             self._owned = memory = self.messages.begin(here)
@@ -140,7 +140,7 @@ class MessageStepper:
             if state.t > 0:  # going on from another method: remember where it ended
                 here, reads = self._read_all(here, memory), self.sweep_messages
             return here, memory, last, reads
-        memory, last = found
+        memory, last = remembered
         if memory is self._owned:
             return state, memory, last, 0
         memory = {name: {key: np.array(value) for key, value in part.items()} for name, part in memory.items()}
@@ -172,8 +172,8 @@ class MessageStepper:
             children, rng = self.sets[block], generator(seed, Stream.CHILD_ORDER, self.order.index(block))
             shuffled = np.lexsort((rng.random(len(children.children)), children.key_of_child))
             self._shuffled[key] = shuffled, rng.random(len(children.degree))
-        found: tuple[Ints, npt.NDArray[np.float64]] = self._shuffled[key]
-        return found
+        rows: tuple[Ints, npt.NDArray[np.float64]] = self._shuffled[key]
+        return rows
 
     def _batch(self, turn: int, seed: int) -> Ints:
         """The next observations of a shuffled list that is shuffled again in each pass."""
@@ -189,8 +189,8 @@ class MessageStepper:
         if (seed, epoch) not in self._shuffled:
             self._shuffled.pop((seed, epoch - 2), None)
             self._shuffled[seed, epoch] = generator(seed, Stream.OBSERVATION_ORDER, epoch).permutation(total)
-        found: Ints = self._shuffled[seed, epoch]
-        return found
+        order: Ints = self._shuffled[seed, epoch]
+        return order
 
     # -- moves --
 

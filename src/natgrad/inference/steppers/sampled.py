@@ -122,10 +122,10 @@ class GlobalBatchStepper(NothingToFinish):
     def __init__(self, problem: EdgeProblem, method: GlobalBatch, step: Step, order: tuple[str, ...]) -> None:
         self.problem, self.method, self.schedule, self.order = problem, method, step, order
         sets = {name: problem.child_sets(name) for name in order}
-        self.sets = {name: [s for s in found if s.observed] for name, found in sets.items()}
-        hidden = {name: [s for s in found if not s.observed] for name, found in sets.items()}
-        self.whole = {name: (name, *dict.fromkeys(s.term for s in found)) for name, found in hidden.items()}
-        self.hidden_reads = {name: sum(s.n_reads for s in found) for name, found in hidden.items()}
+        self.sets = {name: [s for s in own if s.observed] for name, own in sets.items()}
+        hidden = {name: [s for s in own if not s.observed] for name, own in sets.items()}
+        self.whole = {name: (name, *dict.fromkeys(s.term for s in own)) for name, own in hidden.items()}
+        self.hidden_reads = {name: sum(s.n_reads for s in own) for name, own in hidden.items()}
         self.observed = problem.observed
         self.n_observed = sum(len(elements) for elements in self.observed.values())
         if method.size > self.n_observed:

@@ -95,11 +95,11 @@ def _solve_few(
     few = np.flatnonzero((least > 0) & (limit > rounds + 1) & (active.sum(1) <= FEW * len(alpha)))
     if not len(few):
         return
-    found, active, number = _rounds_of_few(
+    solved, active, number = _rounds_of_few(
         entries.of(few), gamma[few], alpha, active[few], least[few], limit - rounds[few] - 1, tol * len(alpha)
     )
-    gamma[few] = np.where(active, found, alpha)
-    t[few] = np.where(active, _exp_digamma(found), _exp_digamma(alpha))
+    gamma[few] = np.where(active, solved, alpha)
+    t[few] = np.where(active, _exp_digamma(solved), _exp_digamma(alpha))
     rounds[few] += number
     least[few] = np.minimum(least[few], TIGHT * tol)
 
@@ -108,10 +108,10 @@ def _rounds_of_few(
     entries: _Entries, gamma: Any, alpha: Any, active: Any, least: Any, limit: Any, enough: float
 ) -> tuple[Any, Any, Any]:
     """γ that the last rounds found, the topics that are left, and the numbers of rounds."""
-    found, step, number = gamma.copy(), np.zeros_like(gamma), np.zeros(len(gamma), np.int64)
+    last, step, number = gamma.copy(), np.zeros_like(gamma), np.zeros(len(gamma), np.int64)
     live = np.arange(len(gamma))
     while len(live):
-        here, on, before = gamma[live], active[live], found[live]
+        here, on, before = gamma[live], active[live], last[live]
         w = np.where(on, _exp_digamma(here), 0)
         new = np.where(on, alpha + w * entries.of(live).round(w)[0] - here, 0)
         difference = np.where(on, new - step[live], 0)
@@ -121,13 +121,13 @@ def _rounds_of_few(
         further = np.where((number[live] > 1) & (square > 0), further, 0)[:, None].astype(gamma.dtype)
         there = here + new
         ahead = np.maximum(there + further * (there - before), alpha + LEFT * (there - alpha))
-        gamma[live], found[live], step[live] = np.where(on, ahead, here), there, new
+        gamma[live], last[live], step[live] = np.where(on, ahead, here), there, new
         stay = on & (there - alpha >= least[live][:, None])
         kept, had = -(-stay.sum(1) // TOPICS), -(-on.sum(1) // TOPICS)
         shrinks = (change > enough) & (kept > 0) & (kept < had)
         active[live] = np.where(shrinks[:, None], stay, on)
         live = live[(change > enough) & (number[live] < limit[live])]
-    return found, active, number
+    return last, active, number
 
 
 def _exp_digamma(x: Any) -> Any:

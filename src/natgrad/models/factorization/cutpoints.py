@@ -51,14 +51,14 @@ def first_cuts(values: Floats) -> Cuts:
 
 def level_numbers(cuts: Cuts, values: Floats, argument: str = "ratings") -> Ints:
     """The number of each rating's level."""
-    found = np.minimum(np.searchsorted(cuts.levels, values), len(cuts.levels) - 1)
-    if (wrong := np.flatnonzero(cuts.levels[found] != values)).size:
+    numbers = np.minimum(np.searchsorted(cuts.levels, values), len(cuts.levels) - 1)
+    if (wrong := np.flatnonzero(cuts.levels[numbers] != values)).size:
         known = ", ".join(f"{level:g}" for level in cuts.levels[:10])
         raise ValueError(
             f"{argument}: {values[wrong[0]]:g} is none of the levels that were fitted ({known}); "
             'likelihood="gaussian" takes any number'
         )
-    return found
+    return numbers
 
 
 def levels_as_ratings(
@@ -86,12 +86,12 @@ def better_cuts(cuts: Cuts, mean: Floats, values: Floats) -> Cuts:
         step, length = np.linalg.solve(curvature - 1e-9 * len(mean) * np.eye(len(points)), -slope), 1.0
         while length > 1e-6:
             tried = points + length * step
-            if (np.diff(tried) > APART).all() and (found := _bound(tried, level, mean)) > at:
+            if (np.diff(tried) > APART).all() and (higher := _bound(tried, level, mean)) > at:
                 break
             length *= 0.5
         else:
             break
-        gained, points, at = found - at, tried, found
+        gained, points, at = higher - at, tried, higher
         if gained < SETTLED * len(mean):
             break
     return cuts._replace(points=points)

@@ -116,11 +116,11 @@ def _quantile(means: Floats, deviations: Floats, level: float) -> Floats:
 def draws_of(kept: KeptDraws, sweeps: int, seed: int, version: str) -> Draws:
     """The draws as users read them: one chain; "noise" is the precision τ."""
     n = len(kept.noise)
-    found = {}
+    factors = {}
     for name, plate, values in (("u", "user", kept.user), ("v", "item", kept.item)):
         first, second = values.sum(0, dtype=np.float64), np.square(values, dtype=np.float64).sum(0)
-        found[name] = DrawnFactor(name, MultivariateNormal(), (plate,), values[None], first[None], second[None], n, 1)
+        factors[name] = DrawnFactor(name, MultivariateNormal(), (plate,), values[None], first[None], second[None], n, 1)
     tau = 1.0 / kept.noise
-    found["noise"] = DrawnFactor("noise", Gamma(), (), tau[None], tau.sum()[None], (tau**2).sum()[None], n, 1)
+    factors["noise"] = DrawnFactor("noise", Gamma(), (), tau[None], tau.sum()[None], (tau**2).sum()[None], n, 1)
     settings = DrawsSettings(n, 1, sweeps // 2, 1, seed, version)
-    return Draws(found, settings, np.zeros(1, dtype=np.int64))
+    return Draws(factors, settings, np.zeros(1, dtype=np.int64))

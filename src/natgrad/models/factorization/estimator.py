@@ -335,13 +335,15 @@ class MatrixFactorization(RecommendMixin, RatingUncertainty, PublishedFactors, R
         every, subject = checked_every(self.bound_every), Subject(kind, ratings)
 
         def phase(t: int) -> Phase | Stop:
-            found = kind.phase(ratings, seed, t, method, growing)
-            if isinstance(found, Stop) and not hasattr(subject, "problem"):  # a run that had ended is looked at again
-                found = kind.phase(ratings, seed, 0, method, growing)
-            if isinstance(found, Stop):
-                return found
-            subject.problem = found.problem
-            return replace(found, step=checked_step(self.step, method, found.problem), bound_every=every)
+            upcoming = kind.phase(ratings, seed, t, method, growing)
+            if isinstance(upcoming, Stop) and not hasattr(
+                subject, "problem"
+            ):  # a run that had ended is looked at again
+                upcoming = kind.phase(ratings, seed, 0, method, growing)
+            if isinstance(upcoming, Stop):
+                return upcoming
+            subject.problem = upcoming.problem
+            return replace(upcoming, step=checked_step(self.step, method, upcoming.problem), bound_every=every)
 
         sampler = None
         if self.finish == "gibbs" and not growing:

@@ -116,11 +116,11 @@ class ExportMixin:
             raise ImportError(
                 'export_factors writes Parquet, which needs PyArrow: pip install "natgrad[data]"'
             ) from None
-        where, found = Path(folder), self.vectors()
+        where, named = Path(folder), self.vectors()
         where.mkdir(parents=True, exist_ok=True)
         sides = (
-            ("users", found.user_ids, found.users, self.user_factors_, self.user_biases_),
-            ("items", found.item_ids, found.items, self.item_factors_, self.item_biases_),
+            ("users", named.user_ids, named.users, self.user_factors_, self.user_biases_),
+            ("items", named.item_ids, named.items, self.item_factors_, self.item_biases_),
         )
         paths = []
         for name, ids, vectors, factors, biases in sides:

@@ -21,7 +21,7 @@ def known_features(ratings: Ratings, users: Any, items: Any) -> tuple[Ratings, d
 
     ``users``, ``items``: an array with a row for each id in order, a table with ids as its index, {id: numbers}, or None.
     """
-    found: dict[str, Floats] = {}
+    tables: dict[str, Floats] = {}
     for side, given, argument in (("u", users, "user_features"), ("v", items, "item_features")):
         if given is None:
             continue
@@ -33,10 +33,10 @@ def known_features(ratings: Ratings, users: Any, items: Any) -> tuple[Ratings, d
                     f"{argument} must have a row for each of the {expected} {argument[:4]}s in order, got {len(table)} rows: "
                     "give a table with ids as its index, or {id: numbers}"
                 )
-            found[side] = table
+            tables[side] = table
             continue
-        ratings, found[side] = _placed(ratings, side, ids, table)
-    return ratings, found
+        ratings, tables[side] = _placed(ratings, side, ids, table)
+    return ratings, tables
 
 
 def padded_features(table: Floats, n_rows: int) -> Floats:

@@ -111,17 +111,17 @@ def blocks_of(kind: Mapping[str, Any], learned: Mapping[str, Any]) -> dict[str, 
     gaussian = kind["likelihood"] == "gaussian"
     if gaussian and is_bare(kind) and kind["factorized"]:
         return {"u": "Normal [user, factor]", "v": "Normal [item, factor]"}
-    found = {"u": "MultivariateNormal [user; number]", "v": "MultivariateNormal [item; number]"}
+    blocks = {"u": "MultivariateNormal [user; number]", "v": "MultivariateNormal [item; number]"}
     for side, name in (("u", "user"), ("v", "item")):
         if kind["learn_priors"]:
-            found[f"{name}_precision"] = "Gamma [number]"
+            blocks[f"{name}_precision"] = "Gamma [number]"
         if side in features:
-            found[f"{name}_map"] = f"MultivariateNormal [number; {name}_feature]"
+            blocks[f"{name}_map"] = f"MultivariateNormal [number; {name}_feature]"
         if gaussian and kind["noise_per"] in (name, "both"):
-            found[f"{name}_noise"] = f"Gamma [{name}]"
+            blocks[f"{name}_noise"] = f"Gamma [{name}]"
     if gaussian and kind["learn_noise"]:
-        found["noise"] = "Gamma []"
-    return found
+        blocks["noise"] = "Gamma []"
+    return blocks
 
 
 def is_bare(kind: Mapping[str, Any]) -> bool:

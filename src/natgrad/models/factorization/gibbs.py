@@ -62,8 +62,8 @@ def gibbs_problem(kind: Any, ratings: Ratings) -> FullRatingsProblem:
             biases=False, precision=kind.prior, noise=kind.noise, learn_precision=False, learn_noise=False
         )
         return FullRatingsProblem(ratings, kind.n_factors, priors)
-    found: FullRatingsProblem = kind._problem(ratings)
-    return found
+    problem: FullRatingsProblem = kind._problem(ratings)
+    return problem
 
 
 class RatingGibbs:

@@ -63,8 +63,8 @@ class ItemRidge(NamedTuple):
     def rate(self, likes_of: Floats) -> Floats:
         """The diagonal of the prior rate, for items with so many likes; a bias is shrunk as little as one like can."""
         counts = np.maximum(likes_of, 1.0)
-        found = self.ridge * counts.mean() + self.share * counts
-        return np.append(found, 1.0) if self.bias else found
+        rate = self.ridge * counts.mean() + self.share * counts
+        return np.append(rate, 1.0) if self.bias else rate
 
 
 def user_weights(likes: Likes, evenness: float) -> Floats:
@@ -100,9 +100,9 @@ def inverse_and_log_det(matrix: Floats) -> tuple[Floats, float]:
 
 def item_weights(precision: Floats) -> Float32s:
     """B [items, items] with E[x_j | the others] = Σ_i x_i B_ij, from a precision: −Λ_ij/Λ_jj, and zero on the diagonal."""
-    found = (precision * (-1.0 / np.diagonal(precision))).astype(np.float32)
-    np.fill_diagonal(found, 0.0)
-    return found
+    weights = (precision * (-1.0 / np.diagonal(precision))).astype(np.float32)
+    np.fill_diagonal(weights, 0.0)
+    return weights
 
 
 def popular_scale(likes_of: Floats, power: float) -> Float32s:
@@ -137,13 +137,13 @@ def leading(likes: Likes, rank: int, flatness: float, rng: np.random.Generator) 
     scaled.data *= popular_scale(likes_of, flatness)[likes.indices]
     rank = min(rank + 1, *likes.shape)
     turned = scaled.T.tocsr()
-    found = rng.standard_normal((likes.shape[1], min(rank + BEYOND, *likes.shape)), dtype=np.float32)
+    basis = rng.standard_normal((likes.shape[1], min(rank + BEYOND, *likes.shape)), dtype=np.float32)
     for _ in range(ROUNDS):
-        found = np.linalg.qr(turned @ (scaled @ found))[0]
-    told = scaled @ found
+        basis = np.linalg.qr(turned @ (scaled @ basis))[0]
+    told = scaled @ basis
     squares, turn = np.linalg.eigh(told.T @ told)
     values = np.sqrt(np.maximum(squares[::-1], 0.0))
-    return Leading((found @ turn[:, ::-1])[:, :rank], values[:rank])
+    return Leading((basis @ turn[:, ::-1])[:, :rank], values[:rank])
 
 
 def with_bias(counts: Floats, n_users: float) -> Floats:

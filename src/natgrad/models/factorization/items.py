@@ -66,10 +66,10 @@ def likes_matrix(ratings: Ratings) -> Any:
     """The likes as a sparse matrix of ones [users, items]; a pair that comes twice is one."""
     rows = ratings.sorted_by_user
     parts = np.ones(len(rows.other)), rows.other.copy(), rows.start.copy()  # ours to change
-    found = scipy.sparse.csr_matrix(parts, shape=ratings.shape)
-    found.sum_duplicates()
-    found.data[:] = 1.0
-    return found
+    likes = scipy.sparse.csr_matrix(parts, shape=ratings.shape)
+    likes.sum_duplicates()
+    likes.data[:] = 1.0
+    return likes
 
 
 @final
@@ -103,9 +103,9 @@ class ItemsProblem(GroupProblem):
 
     @cached_property
     def _all_messages(self) -> Floats:
-        found = self._counts(self.likes, self.weight)
-        found *= -0.5
-        return found
+        counts = self._counts(self.likes, self.weight)
+        counts *= -0.5
+        return counts
 
     def _counts(self, likes: Any, weight: Floats) -> Floats:
         counts = count_together(likes, weight)
@@ -239,21 +239,21 @@ class ItemPredictor(NamedTuple):
 
     def _to(self, item: int) -> Floats:
         """Weights of all items in the score of one."""
-        found: Floats = (self.left @ self.right[item]).astype(np.float64) * self.part[item]
+        contributions: Floats = (self.left @ self.right[item]).astype(np.float64) * self.part[item]
         where = np.flatnonzero(self.places == item)
         if len(where) and len(self.weights):
-            found[self.places] += self.weights[:, where[0]]
-        found[item] = 0.0
-        return found
+            contributions[self.places] += self.weights[:, where[0]]
+        contributions[item] = 0.0
+        return contributions
 
     def _from(self, item: int) -> Floats:
         """Weights of one item in the scores of all."""
-        found: Floats = (self.right @ self.left[item]).astype(np.float64) * self.part
+        contributions: Floats = (self.right @ self.left[item]).astype(np.float64) * self.part
         where = np.flatnonzero(self.places == item)
         if len(where) and len(self.weights):
-            found[self.places] += self.weights[where[0]]
-        found[item] = 0.0
-        return found
+            contributions[self.places] += self.weights[where[0]]
+        contributions[item] = 0.0
+        return contributions
 
     def pairs(self, rows: Ints, columns: Ints) -> Pair:
         """The probability of a like among all pairs, and p (1 − p)."""
@@ -282,9 +282,9 @@ class ItemPredictor(NamedTuple):
     def likeness(self, item: int) -> Floats:
         """Weights from one item to every other, both ways on average."""
         there, back = self._from(item), self._to(item)
-        found = np.sign(there) * np.sqrt(np.maximum(there * back, 0.0))  # −Λ_ij/√(Λ_ii Λ_jj) where nothing is mixed
-        found[item] = -np.inf
-        return found
+        likeness = np.sign(there) * np.sqrt(np.maximum(there * back, 0.0))  # −Λ_ij/√(Λ_ii Λ_jj) where nothing is mixed
+        likeness[item] = -np.inf
+        return likeness
 
 
 @final
@@ -299,17 +299,17 @@ class ItemLikes:
         self.settings, self.n_factors = settings, settings.n_factors
         if learned is None:
             likes = likes_matrix(ratings)
-            found = learned_ridge(likes, seed)
-            able = (INVERSE * likes.nnz) ** (1.0 / 3.0) if found.mix < 1.0 else 0.0  # nobody asks for the regression
+            ridge = learned_ridge(likes, seed)
+            able = (INVERSE * likes.nnz) ** (1.0 / 3.0) if ridge.mix < 1.0 else 0.0  # nobody asks for the regression
             most = np.clip(able, min(FEWEST_ITEMS, MOST_ITEMS), MOST_ITEMS)
             learned = {
                 "one_class": True,
                 "offset": 0.0,
                 "popularity": np.maximum(np.bincount(likes.indices, minlength=likes.shape[1]), 0.5),
                 "items": most_liked(likes, int(most)),
-                "ridge": found._asdict(),
-                "basis": leading(likes, found.rank, found.flatness, generator(seed, Stream.NEGATIVES, 1)).basis(
-                    found.rank
+                "ridge": ridge._asdict(),
+                "basis": leading(likes, ridge.rank, ridge.flatness, generator(seed, Stream.NEGATIVES, 1)).basis(
+                    ridge.rank
                 ),
             }
         self.learned, self.offset = dict(learned), 0.0

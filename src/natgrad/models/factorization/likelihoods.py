@@ -283,12 +283,12 @@ def features_of(
     known: Mapping[str, Floats], ratings: Ratings, rows: npt.NDArray[np.int64] | None = None
 ) -> dict[str, Floats]:
     """The features of every user and item of some ratings; ``rows`` says which users these are."""
-    found = {}
+    features = {}
     for side, table in known.items():
         wanted = ratings.n_items if side == "v" else ratings.n_users if rows is None else int(rows.max()) + 1
         longer = padded_features(table, wanted)
-        found[side] = longer if side == "v" or rows is None else longer[rows]
-    return found
+        features[side] = longer if side == "v" or rows is None else longer[rows]
+    return features
 
 
 def mean_inverse(lam: Any) -> Floats:
@@ -326,12 +326,12 @@ def with_fresh_rows(state: State, ratings: Ratings, start: Callable[[Ratings], S
     fresh = start(Ratings.numbered(one, one, np.ones(1), *ids))
     joined: list[dict[str, Any]] = []
     for old, few in ((state.lam, fresh.lam), (state.mu, fresh.mu)):
-        found = dict(old)
+        longer = dict(old)
         for name, n in (("u", new[0]), ("user_noise", new[0]), ("v", new[1]), ("item_noise", new[1])):
-            if n and name in found:
+            if n and name in longer:
                 pairs = zip(old[name], few[name], strict=True)
-                found[name] = tuple(np.concatenate([a, np.asarray(b)[1:]]) for a, b in pairs)
-        joined.append(found)
+                longer[name] = tuple(np.concatenate([a, np.asarray(b)[1:]]) for a, b in pairs)
+        joined.append(longer)
     return State(joined[0], joined[1], state.t)
 
 
@@ -340,17 +340,17 @@ def narrowed(some: Ratings, state: State) -> tuple[Ratings, State]:
     items, places = np.unique(some.items, return_inverse=True)
     few = Ratings.numbered(some.users, places, some.values, some.user_ids, some.item_ids[items])
     parts: list[dict[str, Any]] = [dict(state.lam), dict(state.mu)]
-    for found in parts:
-        for name in {"v", "item_noise"} & found.keys():
-            found[name] = tuple(np.ascontiguousarray(np.asarray(part)[items]) for part in found[name])
+    for blocks in parts:
+        for name in {"v", "item_noise"} & blocks.keys():
+            blocks[name] = tuple(np.ascontiguousarray(np.asarray(part)[items]) for part in blocks[name])
     return few, State(parts[0], parts[1], state.t)
 
 
 def folded_users(state: State, near: State) -> State:
     """A state with the users of another."""
     parts = [
-        {**whole, **{name: found[name] for name in {"u", "user_noise"} & whole.keys()}}
-        for whole, found in ((state.lam, near.lam), (state.mu, near.mu))
+        {**whole, **{name: new[name] for name in {"u", "user_noise"} & whole.keys()}}
+        for whole, new in ((state.lam, near.lam), (state.mu, near.mu))
     ]
     return State(parts[0], parts[1], state.t)
 
@@ -364,12 +364,12 @@ def folded_state(
         lam[name], mu[name] = (tuple(np.asarray(part)[rows] for part in parts[name]) for parts in (lam, mu))
     stepper = ExactStepper(problem, VB(), Constant(1.0), order)
     part = take_steps(problem, stepper, State(lam, mu, state.t), steps, 0).state
-    found: list[dict[str, Any]] = []
+    joined: list[dict[str, Any]] = []
     for whole, pieces in ((dict(state.lam), part.lam), (dict(state.mu), part.mu)):
         for name in order:
             whole[name] = tuple(_put(old, new, rows) for old, new in zip(whole[name], pieces[name], strict=True))
-        found.append(whole)
-    return State(found[0], found[1], state.t)
+        joined.append(whole)
+    return State(joined[0], joined[1], state.t)
 
 
 def _put(whole: Any, pieces: Any, rows: npt.NDArray[np.int64]) -> Any:

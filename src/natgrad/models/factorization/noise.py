@@ -70,8 +70,8 @@ def noise_gain(errors: Floats, counts: Any, tau: float, nu: float) -> float:
     """What the bound gains, summed over the rows of a side."""
     half, shape = 0.5 * nu, 0.5 * (nu + np.asarray(counts, dtype=np.float64))
     known = half * np.log(half) - scipy.special.gammaln(half)
-    found = known + scipy.special.gammaln(shape) - shape * np.log(0.5 * (nu + tau * errors)) + 0.5 * tau * errors
-    return float(found.sum())
+    gains = known + scipy.special.gammaln(shape) - shape * np.log(0.5 * (nu + tau * errors)) + 0.5 * tau * errors
+    return float(gains.sum())
 
 
 def rescaled_noise(problem: FullRatingsProblem, state: State) -> State:

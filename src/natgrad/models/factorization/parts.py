@@ -87,8 +87,8 @@ def sweep_shard(
     shard, rest = _as_ratings(shard, size, before, others)
     tell, weight = told.spread()
     old = (np.zeros((n_rows, size)), np.zeros((n_rows, size, size))) if lam is None else unpacked(lam, size)
-    found = shard.swept(sent._replace(tell=tell, other_weight=weight), old)
-    return packed(found.lam), packed(found.mu), found.log_det, found.errors, rest
+    swept = shard.swept(sent._replace(tell=tell, other_weight=weight), old)
+    return packed(swept.lam), packed(swept.mu), swept.log_det, swept.errors, rest
 
 
 def errors_of_shard(
@@ -126,7 +126,7 @@ class CutRows(NamedTuple):
 
 def cut_sides(sides: Mapping[str, RatingsRows], n_threads: int) -> dict[str, CutRows]:
     """Each side for so many threads, in runs of about equally many ratings; shards are numbered through."""
-    found, first = {}, 0
+    cut, first = {}, 0
     for name, rows in sides.items():
         borders = even_cuts(np.diff(rows.start), _n_parts(len(rows.values), n_threads))
         runs = []
@@ -134,26 +134,26 @@ def cut_sides(sides: Mapping[str, RatingsRows], n_threads: int) -> dict[str, Cut
             inside = slice(rows.start[a], rows.start[b])
             start = rows.start[a : b + 1] - rows.start[a]
             runs.append(RatingsRows(start, rows.other[inside], rows.values[inside], rows.place[:0]))
-        found[name] = CutRows(first, runs, [np.unique(run.other).astype(np.int64) for run in runs], borders)
+        cut[name] = CutRows(first, runs, [np.unique(run.other).astype(np.int64) for run in runs], borders)
         first += len(runs)
-    return found
+    return cut
 
 
 def shards_of(
     ratings: Ratings, cuts: Mapping[str, CutRows], make: Mapping[str, Callable[[RatingsRows], Any]]
 ) -> list[Any]:
     """The runs of both sides as ``make`` wants them; of ratings in a file, as whoever sees it reads them."""
-    found: list[Any] = []
+    shards: list[Any] = []
     for name, cut in cuts.items():
         own, other = (ratings.user_ids, ratings.item_ids)[:: 1 if name == "u" else -1]
         for run, (a, b) in zip(cut.runs, pairwise(cut.borders), strict=True):
             held = make[name](run)
             if ratings.origin is None:
-                found.append(held)
+                shards.append(held)
             else:
                 recipe = make[name], ratings.origin, name == "u", own[a:b], other
-                found.append(ShardSpec(_read, recipe, ratings.origin.files, held))
-    return found
+                shards.append(ShardSpec(_read, recipe, ratings.origin.files, held))
+    return shards
 
 
 def _read(make: Callable[[RatingsRows], Any], *run: Any) -> Any:
@@ -163,8 +163,8 @@ def _read(make: Callable[[RatingsRows], Any], *run: Any) -> Any:
 
 def _n_parts(n_ratings: int, n_threads: int) -> int:
     """Equally many for every thread, if there are enough ratings to have one for each."""
-    found = min(n_ratings // PART, EACH * n_threads)
-    return max(1, found - found % n_threads if found > n_threads else found)
+    n_parts = min(n_ratings // PART, EACH * n_threads)
+    return max(1, n_parts - n_parts % n_threads if n_parts > n_threads else n_parts)
 
 
 @dataclass
@@ -197,12 +197,12 @@ class PlacedRows(NamedTuple):
                 yield self.cut.first + number, (told(number), part, old, *before(number))
 
         out = empty_rows(*lam[0].shape)
-        for (a, b), found in zip(pairwise(self.cut.borders), self.placed.run(sweep_shard, calls()), strict=True):
-            for whole, part in zip((out.lam, out.mu), found[:2], strict=True):
+        for (a, b), swept in zip(pairwise(self.cut.borders), self.placed.run(sweep_shard, calls()), strict=True):
+            for whole, part in zip((out.lam, out.mu), swept[:2], strict=True):
                 unpack(aligned(part), whole[0][a:b], whole[1][a:b])
-            out.log_det[a:b], out.errors[a:b] = found[2:4]
+            out.log_det[a:b], out.errors[a:b] = swept[2:4]
             if self.likes is not None:
-                self.likes.rest[a:b] = found[4]
+                self.likes.rest[a:b] = swept[4]
         return out
 
     def errors_told(self, own: Pair, tell: Floats, other_weight: Floats) -> Floats:

@@ -66,11 +66,11 @@ class CountsProblem(EdgeProblem):
     @cached_property
     def blocks(self) -> Mapping[str, Block]:  # type: ignore[override]
         """Rates of both sides, and their factors."""
-        found, rows = {}, {"u": self.ratings.n_users, "v": self.ratings.n_items}
+        blocks, rows = {}, {"u": self.ratings.n_users, "v": self.ratings.n_items}
         for side in OTHER:
-            found[RATE[side]] = Block(RATE[side], GAMMA, (PLATE[side],), (rows[side],))
-            found[side] = Block(side, GAMMA, (PLATE[side], "factor"), (rows[side], self.n_factors))
-        return found
+            blocks[RATE[side]] = Block(RATE[side], GAMMA, (PLATE[side],), (rows[side],))
+            blocks[side] = Block(side, GAMMA, (PLATE[side], "factor"), (rows[side], self.n_factors))
+        return blocks
 
     @cached_property
     def observed(self) -> Mapping[str, npt.NDArray[np.int64]]:
@@ -79,18 +79,18 @@ class CountsProblem(EdgeProblem):
 
     @cached_property
     def _child_sets(self) -> dict[str, list[ChildSet]]:
-        found = {}
+        sets = {}
         rows = {"u": self.ratings.by_user, "v": self.ratings.by_item}
         for name, block in self.blocks.items():
             if name in rows:
                 sizes, group = {"rating": len(self.ratings)}, rows[name]
-                found[name] = [ChildSet("r", True, 0, block, (0,), sizes, group.place, group.start)]
+                sets[name] = [ChildSet("r", True, 0, block, (0,), sizes, group.place, group.start)]
             else:
                 n = block.shape[0] * self.n_factors
                 sizes = {PLATE[SIDE[name]]: block.shape[0], "factor": self.n_factors}
                 start = np.arange(0, n + 1, self.n_factors)
-                found[name] = [ChildSet(SIDE[name], False, 0, block, (0,), sizes, np.arange(n), start)]
-        return found
+                sets[name] = [ChildSet(SIDE[name], False, 0, block, (0,), sizes, np.arange(n), start)]
+        return sets
 
     def child_sets(self, name: str) -> list[ChildSet]:
         """The counts of a row; of a rate, the factors of its row."""
@@ -134,13 +134,13 @@ class CountsProblem(EdgeProblem):
         mu = {name: self.moments(self.blocks[name], state.lam[name]) for name in self.blocks}
         logs = self._shared("u", mu)[1]
         zeros = float(mu["u"][0].sum(0) @ mu["v"][0].sum(0))
-        found = self.constant + float(logs.sum()) - zeros
+        bound = self.constant + float(logs.sum()) - zeros
         for side, rate in RATE.items():
-            found -= float(np.sum(GAMMA.kl(state.lam[rate], self._prior(rate))))
+            bound -= float(np.sum(GAMMA.kl(state.lam[rate], self._prior(rate))))
             (x, log_x), (xi, log_xi) = mu[side], mu[rate]
             density = SHAPE * log_xi[:, None] - special.gammaln(SHAPE) + (SHAPE - 1.0) * log_x - xi[:, None] * x
-            found += float(density.sum() + np.sum(GAMMA.entropy(state.lam[side])))
-        return found
+            bound += float(density.sum() + np.sum(GAMMA.entropy(state.lam[side])))
+        return bound
 
     def target(
         self,

@@ -223,8 +223,10 @@ class PoissonPredictor(NamedTuple):
         """Of the negative binomial with this mean and variance."""
         size, chance = _negative_binomial(*self.pairs(rows, columns))
         log_choose = special.gammaln(values + size) - special.gammaln(size)
-        found: Floats = log_choose - special.gammaln(values + 1.0) + size * np.log(chance) + values * np.log1p(-chance)
-        return found
+        log_density: Floats = (
+            log_choose - special.gammaln(values + 1.0) + size * np.log(chance) + values * np.log1p(-chance)
+        )
+        return log_density
 
     def vectors(self) -> Pair:
         """The means."""
@@ -242,8 +244,8 @@ def augmented(users: Floats, items: Floats, biased: bool, offset: float) -> Pair
 
 def probit_mean(mean: Floats, variance: Floats) -> Floats:
     """E[σ(x)] of a Gaussian x, by MacKay's σ(m / √(1 + π v / 8)); within .02 of the integral."""
-    found: Floats = special.expit(mean / np.sqrt(1.0 + np.pi * variance / 8.0))
-    return found
+    probability: Floats = special.expit(mean / np.sqrt(1.0 + np.pi * variance / 8.0))
+    return probability
 
 
 def _gaussian_interval(mean: Floats, variance: Floats, mass: float) -> Pair:

@@ -150,19 +150,19 @@ class FullRatingsProblem(EdgeProblem):
     @cached_property
     def blocks(self) -> Mapping[str, Block]:  # type: ignore[override]
         """Those that are learned, parents first."""
-        found, own, rows = {}, self.priors, {"u": self.ratings.n_users, "v": self.ratings.n_items}
+        blocks, own, rows = {}, self.priors, {"u": self.ratings.n_users, "v": self.ratings.n_items}
         for side in ("u", "v"):
             if own.learn_precision:
-                found[PRECISION[side]] = Block(PRECISION[side], GAMMA, ("factor",), (self.size,))
+                blocks[PRECISION[side]] = Block(PRECISION[side], GAMMA, ("factor",), (self.size,))
             if side in self.features:
-                found[MAP[side]] = Block(MAP[side], VECTOR, ("factor",), (self.size,))
-            found[side] = Block(side, VECTOR, (PLATE[side],), (rows[side],))
+                blocks[MAP[side]] = Block(MAP[side], VECTOR, ("factor",), (self.size,))
+            blocks[side] = Block(side, VECTOR, (PLATE[side],), (rows[side],))
         for side, nu in (("v", own.item_noise), ("u", own.user_noise)):
             if nu is not None:
-                found[NOISE[side]] = Block(NOISE[side], GAMMA, (PLATE[side],), (rows[side],))
+                blocks[NOISE[side]] = Block(NOISE[side], GAMMA, (PLATE[side],), (rows[side],))
         if own.learn_noise:
-            found["noise"] = Block("noise", GAMMA, (), ())
-        return found
+            blocks["noise"] = Block("noise", GAMMA, (), ())
+        return blocks
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -188,7 +188,7 @@ class FullRatingsProblem(EdgeProblem):
 
     @cached_property
     def _child_sets(self) -> dict[str, list[ChildSet]]:
-        found = {}
+        sets = {}
         rows = {"u": self.ratings.by_user, "v": self.ratings.by_item}
         for name, block in self.blocks.items():
             if name in PRECISION.values() or name in MAP.values():
@@ -201,8 +201,8 @@ class FullRatingsProblem(EdgeProblem):
             group = rows.get(SIDE.get(name, name)) if axes else None
             children = np.arange(n) if group is None else group.place
             start = np.array([0, n]) if group is None else group.start
-            found[name] = [ChildSet(term, term == "r", 0, block, axes, sizes, children, start)]
-        return found
+            sets[name] = [ChildSet(term, term == "r", 0, block, axes, sizes, children, start)]
+        return sets
 
     @property
     def n_messages(self) -> int:

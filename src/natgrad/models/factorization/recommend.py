@@ -142,8 +142,8 @@ class RecommendMixin(ExportMixin):
         allowed = self._allowed(only, exclude)
         alone = users is not None and (isinstance(users, (str, bytes)) or not hasattr(users, "__len__"))
         rows = None if users is None else self.ratings_.find_users([users] if alone else users)
-        found, scores = self._best(rows, n, exclude_seen, allowed, self._exploring(rows, quantile, draw))
-        return self._named(found, scores, alone)
+        items, scores = self._best(rows, n, exclude_seen, allowed, self._exploring(rows, quantile, draw))
+        return self._named(items, scores, alone)
 
     def recommend_for(
         self, liked: Any, n: int = 10, *, ratings: Any = None, only: Any = None, exclude: Any = None
@@ -226,10 +226,10 @@ class RecommendMixin(ExportMixin):
             allowed[self.ratings_.find_items(exclude, "exclude")] = False
         return allowed
 
-    def _named(self, found: Ints, scores: npt.NDArray[np.float32], alone: bool) -> Recommendations:
+    def _named(self, items: Ints, scores: npt.NDArray[np.float32], alone: bool) -> Recommendations:
         ids = self.ratings_.item_ids
-        named = ids[found] if (found >= 0).all() else ids.astype(object)[found]
-        named[found < 0] = None if named.dtype == object else named[found < 0]
+        named = ids[items] if (items >= 0).all() else ids.astype(object)[items]
+        named[items < 0] = None if named.dtype == object else named[items < 0]
         return Recommendations(named[0], scores[0]) if alone else Recommendations(named, scores)
 
     def similar_items(self, item: Any, n: int = 10) -> Recommendations:
@@ -278,13 +278,13 @@ class RecommendMixin(ExportMixin):
             parts = list(halves(self._kind, self.result_.state, self.ratings_.item_ids, held))
         else:
             parts = [(*self._found(held), held.values)]
-        found = [
+        by_chunk = [
             predictor.log_density(rows, columns, values)
             if metric == "log_likelihood"
             else values - predictor.pairs(rows, columns)[0]
             for predictor, rows, columns, values in parts
         ]
-        each = np.concatenate(found)
+        each = np.concatenate(by_chunk)
         if metric == "log_likelihood":
             return float(np.mean(each))
         return float(np.sqrt(np.mean(each**2)) if metric == "rmse" else np.mean(np.abs(each)))

@@ -34,15 +34,15 @@ class Expected(NamedTuple):
 
     def derivatives(self, means: Any) -> list[dict[str, Floats]]:
         """Of each pair, by the numbers of all vectors."""
-        u, v, found = means["u"], means["v"], []
+        u, v, derivatives = means["u"], means["v"], []
         for user, item in zip(self.users, self.items, strict=True):
             own = {"u": np.zeros_like(u), "v": np.zeros_like(v)}
             own["u"][user, : self.n_factors], own["v"][item, : self.n_factors] = (
                 v[item, : self.n_factors], u[user, : self.n_factors],
             )  # fmt: skip
             own["u"][user, self.n_factors :] = own["v"][item, self.n_factors :] = 1.0
-            found.append(own)
-        return found
+            derivatives.append(own)
+        return derivatives
 
 
 class RatingUncertainty:

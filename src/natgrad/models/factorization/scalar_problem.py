@@ -65,12 +65,12 @@ class RatingsProblem(EdgeProblem):
     @cached_property
     def blocks(self) -> Mapping[str, Block]:  # type: ignore[override]
         """Of the users, u; of the items, v."""
-        found = {}
+        blocks = {}
         for name, plate, size in (("u", "user", self.ratings.n_users), ("v", "item", self.ratings.n_items)):
             scalar = self.law.column_axis is not None
             plates, shape = ((plate, "factor"), (size, self.n_factors)) if scalar else ((plate,), (size,))
-            found[name] = Block(name, self.law.family, plates, shape, self.law.column_axis)
-        return found
+            blocks[name] = Block(name, self.law.family, plates, shape, self.law.column_axis)
+        return blocks
 
     @cached_property
     def observed(self) -> Mapping[str, npt.NDArray[np.int64]]:

@@ -72,14 +72,14 @@ class RatingSweep:
         """Σ E[(x − W f)²] over the rows of a side, or Σ weight E[(x − W f)²] over some."""
         mean, second = self.mu[side]
         mean, second = (mean, second) if rows is None else (mean[rows], second[rows])
-        found = np.einsum("rdd->rd", second)
+        squares = np.einsum("rdd->rd", second)
         prior = self.prior_mean(side)
         if prior is not None:
             known = self.problem.features[side]
             spread = np.einsum("rf,dfg,rg->rd", known, self.mu[MAP[side]][1], known, optimize=True)
             prior, spread = (prior, spread) if rows is None else (prior[rows], spread[rows])
-            found = found - 2.0 * mean * prior + spread
-        return np.asarray(found.sum(0) if weight is None else weight @ found)
+            squares = squares - 2.0 * mean * prior + spread
+        return np.asarray(squares.sum(0) if weight is None else weight @ squares)
 
     def error(self, side: str) -> Floats:
         """Σ_n E[t] E[(r − …)²] of each row of a side, not weighted by its own noise."""
@@ -209,7 +209,7 @@ class RatingSweep:
 
     def parts(self) -> dict[str, float]:
         """E[log p] and entropy by node."""
-        found = {
+        parts = {
             name: self._rows_part(name) if name in OTHER else self._prior_part(name) for name in self.problem.blocks
         }
         tau, log_tau = self.tau
@@ -217,7 +217,7 @@ class RatingSweep:
         for side in OTHER:
             if NOISE[side] in self.mu:
                 logs += float(np.diff(self.problem.sides[side].rows.start) @ self.mu[NOISE[side]][1])
-        return {**found, "r": 0.5 * logs - 0.5 * tau * self.total_error()}
+        return {**parts, "r": 0.5 * logs - 0.5 * tau * self.total_error()}
 
     def _rows_part(self, side: str) -> float:
         """½ Σ (E[log α] + 1 − E[α] E[x²]) − ½ log |Λ|."""

@@ -71,8 +71,8 @@ def completed(kind: LikelihoodModel, state: State, item_ids: npt.NDArray[Any], X
     mean, variance = np.empty((n_rows, n_items)), np.empty((n_rows, n_items))
     for some in np.array_split(np.arange(n_rows), -(-n_rows * n_items // SLICE)):
         pairs = n_users + np.repeat(some, n_items), np.tile(np.arange(n_items), len(some))
-        for out, found in zip((mean, variance), predictor.pairs(*pairs), strict=True):
-            out[some] = found.reshape(len(some), n_items)
+        for out, predicted in zip((mean, variance), predictor.pairs(*pairs), strict=True):
+            out[some] = predicted.reshape(len(some), n_items)
     return mean, variance
 
 
@@ -100,17 +100,17 @@ def with_new(kind: LikelihoodModel, state: State, new_users: int, new_items: int
             precision = np.asarray(mu[name][0])
             lam[side] = _put_behind(lam[side], known, (np.zeros_like(precision), np.diag(-0.5 * precision)))
             mu[side] = _put_behind(mu[side], known, (np.zeros_like(precision), np.diag(1.0 / precision)))
-    found: Predictor = kind.predictor(State(lam, mu, state.t), nothing)
-    return found
+    predictor: Predictor = kind.predictor(State(lam, mu, state.t), nothing)
+    return predictor
 
 
 def visitor_scores(kind: LikelihoodModel, state: State, item_ids: Any, items: Ints, values: Floats) -> Any:
     """What orders all items for a new user with these ratings [1, items]: one row is fitted, from the items that it has rated."""
     nobody = np.zeros(1, dtype=np.int64)
     parts: list[dict[str, Any]] = [dict(state.lam), dict(state.mu)]
-    for found in parts:
-        for name in {"u", "user_noise"} & found.keys():
-            found[name] = tuple(np.ascontiguousarray(np.asarray(part)[nobody]) for part in found[name])
+    for part_of_state in parts:
+        for name in {"u", "user_noise"} & part_of_state.keys():
+            part_of_state[name] = tuple(np.ascontiguousarray(np.asarray(part)[nobody]) for part in part_of_state[name])
     if "user_noise" in parts[1]:  # of the row before its ratings only the noise is read: it begins at 1
         parts[1]["user_noise"] = np.ones(1), np.zeros(1)
     ratings = Ratings.numbered(np.zeros(len(items), dtype=np.int64), items, values, np.arange(1), item_ids)
@@ -126,8 +126,8 @@ def with_users_behind(kind: LikelihoodModel, state: State, some: Ratings, seed: 
     """The state with the users of ``some``, all of them new, behind the others; all items are known."""
     theirs = [name for name in ("u", "user_noise", "user_rate") if name in state.lam]
     parts: list[dict[str, Any]] = [dict(state.lam), dict(state.mu)]
-    for found in parts:
-        found.update({name: tuple(np.asarray(part)[:0] for part in found[name]) for name in theirs})
+    for blocks in parts:
+        blocks.update({name: tuple(np.asarray(part)[:0] for part in blocks[name]) for name in theirs})
     alone = kind.extended(State(parts[0], parts[1], state.t), some, seed)
     alone = kind.folded(alone, some, np.arange(some.n_users), FOLD_STEPS)
     joined: list[dict[str, Any]] = []

@@ -183,13 +183,13 @@ class GPProblem(GroupProblem):
             first, second = first + part[0], second + part[1]
         return GroupResult((), {"v": (first, second)}, 0.0, 1, self.n_groups)
 
-    def batch_bound(self, state: State, found: GroupResult, messages: Any, scale: float) -> float:
+    def batch_bound(self, state: State, solved: GroupResult, messages: Any, scale: float) -> float:
         """Scale Σ_n E[log p(y_n | f_n)] − KL."""
         q, psi = self.posterior(state.lam["v"]), _psi(state)
         if isinstance(self.likelihood, Gaussian):
-            value = self._valued(found.rows[1], q, psi)[0]
+            value = self._valued(solved.rows[1], q, psi)[0]
         else:
-            value = self._evaluated(state, found.rows[0]).value
+            value = self._evaluated(state, solved.rows[0]).value
         return scale * value - algebra.divergence(q) - self._units
 
     def bound(self, state: State) -> float:
@@ -201,22 +201,22 @@ class GPProblem(GroupProblem):
             value = sum(self._evaluated(state, batch).value for batch in self._pieces(settings))
         return self.population / self.n_groups * value - algebra.divergence(q) - self._units
 
-    def gradient(self, state: State, found: GroupResult, scale: float) -> Gradient:
+    def gradient(self, state: State, solved: GroupResult, scale: float) -> Gradient:
         """Slopes of `batch_bound` in the kernel's matrices and the noise."""
-        q, batch = self.posterior(state.lam["v"]), found.rows[0]
+        q, batch = self.posterior(state.lam["v"]), solved.rows[0]
         if isinstance(self.likelihood, Gaussian):
-            sums, psi = found.rows[1], _psi(state)
+            sums, psi = solved.rows[1], _psi(state)
             squares = self._valued(sums, q, psi)[1]
             return algebra.conjugate_gradient(batch, sums, q, self.likelihood, psi, scale, squares)
         return algebra.general_gradient(batch, self._evaluated(state, batch), q, scale)
 
-    def _tuned(self, state: State, found: GroupResult, messages: Any, scale: float, rho: float) -> State:
+    def _tuned(self, state: State, solved: GroupResult, messages: Any, scale: float, rho: float) -> State:
         """Adam on the slope of `batch_bound`."""
         if not any(self.learned):
             return state
-        gradient = self.gradient(state, found, scale)
+        gradient = self.gradient(state, solved, scale)
         settings = state.hyper["settings"]
-        after = self.matrices.moved(self.learned, self.rate, settings, found.rows[0].x, gradient)
+        after = self.matrices.moved(self.learned, self.rate, settings, solved.rows[0].x, gradient)
         return state._replace(hyper={**state.hyper, "settings": after})
 
     def sweep(self, state: State, order: tuple[str, ...] = (), rho: float = 1.0) -> SweepResult:
@@ -245,13 +245,13 @@ class GPProblem(GroupProblem):
         if self._last_inducing is None or self._last_inducing[0] is not settings:
             k_mm = self.matrices.square(settings) if k_mm is None else k_mm
             try:
-                found = factorised(k_mm, self.jitter)
+                inducing = factorised(k_mm, self.jitter)
             except FloatingPointError as error:
                 at = self.kernel.at([np.asarray(part) for part in settings.theta])
                 raise FloatingPointError(f"kernel {at!r}: {error}") from None
-            self._last_inducing = settings, found
-            self.jitter_used = max(self.jitter_used, found.part)
-            self.jitter_raised += found.raised > 0
+            self._last_inducing = settings, inducing
+            self.jitter_used = max(self.jitter_used, inducing.part)
+            self.jitter_raised += inducing.raised > 0
         return self._last_inducing[1]
 
     def _conjugate(self, settings: Settings, sums: algebra.Totals) -> Stats:

@@ -90,8 +90,8 @@ class HyperResponse(Mapping[str, HyperFactor]):
         """Of the logarithms of each element of one with each of the other."""
         one, two = (self._places[self[name].name] for name in (first, second))
         sd = np.sqrt(np.diagonal(self.covariance))
-        found = self.covariance[one, two] / np.multiply.outer(sd[one], sd[two])
-        return np.asarray(found.reshape(np.shape(self[first].log_mean) + np.shape(self[second].log_mean)))
+        correlation = self.covariance[one, two] / np.multiply.outer(sd[one], sd[two])
+        return np.asarray(correlation.reshape(np.shape(self[first].log_mean) + np.shape(self[second].log_mean)))
 
     def sample(self, rng: np.random.Generator | int | None = None, n: int = 1) -> dict[str, Floats]:
         """Joint draws [n, …] of all of them: Gaussian in the logarithms."""
@@ -148,9 +148,9 @@ class _Collapsed:
 
     def _settings(self, h: Floats) -> Settings:
         old: Settings = self.state.hyper["settings"]
-        found = [h[place].reshape(self.shapes[name]) for name, place in self.places.items()]
-        theta = tuple(found[: self.n_theta]) if self.n_theta else old.theta
-        return Settings(theta, old.inducing, found[-1] if NOISE in self.places else old.psi, old.adam)
+        arrays = [h[place].reshape(self.shapes[name]) for name, place in self.places.items()]
+        theta = tuple(arrays[: self.n_theta]) if self.n_theta else old.theta
+        return Settings(theta, old.inducing, arrays[-1] if NOISE in self.places else old.psi, old.adam)
 
     def __call__(self, h: Floats) -> tuple[float, Floats]:
         """The bound and its slope."""
@@ -158,8 +158,8 @@ class _Collapsed:
         state = self.state._replace(hyper={"settings": settings})
         before = -np.inf
         for _ in range(MOST_UPDATES):
-            found = problem.sweep(state)
-            state, value = found.state, float(found.bound)
+            swept = problem.sweep(state)
+            state, value = swept.state, float(swept.bound)
             if problem.conjugate or abs(value - before) < STILL * max(1.0, abs(value)):
                 break
             before = value
@@ -212,5 +212,5 @@ def _optimum(bound: _Collapsed) -> tuple[Floats, Floats, float]:
 def _hessian(bound: _Collapsed, h: Floats) -> Floats:
     """Differences of the slope."""
     columns = [bound(h + STEP * e)[1] - bound(h - STEP * e)[1] for e in np.eye(len(h))]
-    found = np.array(columns) / (2.0 * STEP)
-    return 0.5 * (found + found.T)
+    differences = np.array(columns) / (2.0 * STEP)
+    return 0.5 * (differences + differences.T)

@@ -145,9 +145,9 @@ class Matrices:
     def all(self, settings: Settings, x: Floats) -> tuple[Floats, Floats, Floats]:
         """K_mm, K_nm and k_nn of a batch, in one call."""
         if self._direct is not None:
-            found = self._direct.evaluate(settings.theta, settings.inducing, x)
-            self._last = settings, x, found
-            return found[:3]
+            matrices = self._direct.evaluate(settings.theta, settings.inducing, x)
+            self._last = settings, x, matrices
+            return matrices[:3]
         k_mm, k_nm, k_nn = self._in_64_bits(self._all, settings.theta, settings.inducing, x)
         return k_mm, k_nm, k_nn
 

@@ -69,9 +69,9 @@ class HMMComponents(GroupComponents):
             labels = nearest_of(near, centres_of(near[seen], size, rng))
             if len(np.unique(labels[own])) < size:
                 continue
-            bound, found = settled(part, _split_state(part, states, places, labels), SWEEPS, LITTLE)
+            bound, settled_state = settled(part, _split_state(part, states, places, labels), SWEEPS, LITTLE)
             if best is None or bound > best[0]:
-                best = bound, found, places
+                best = bound, settled_state, places
         if best is None:
             return None
         after = whole.at(scaled_natural(part, best[1], 1.0 / factor), state.t)
@@ -89,9 +89,9 @@ class HMMComponents(GroupComponents):
         data = sliced(whole.data, rng)
         part = SequenceProblem(data, whole.model, n_jobs=whole.n_jobs, truncated=True)
         here = part.at(scaled_natural(part, state, data.n_times / whole.data.n_times), state.t)
-        found = part, _marginals(part, here), rows_at(data), settled(part, here, SWEEPS, LITTLE)[0]
-        self._last = (state, found) if data is whole.data else None
-        return found
+        looked_at = part, _marginals(part, here), rows_at(data), settled(part, here, SWEEPS, LITTLE)[0]
+        self._last = (state, looked_at) if data is whole.data else None
+        return looked_at
 
 
 def _marginals(part: SequenceProblem, state: State) -> Floats:

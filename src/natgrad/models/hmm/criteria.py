@@ -41,18 +41,18 @@ class HMMCriteria:
     def n_parameters_(self) -> int:
         """Free numbers of the model: probabilities that may move, and parameters of the emissions."""
         self._check_fitted()
-        found = sum(int(_open(self._model_, part, getattr(self, name))) for part, name in CHAIN)
+        of_chain = sum(int(_open(self._model_, part, getattr(self, name))) for part, name in CHAIN)
         for attribute, _, simplex in NAMED:
             if (values := getattr(self, attribute, None)) is not None:
-                return found + int(values.size) - (len(values) if simplex else 0)
+                return of_chain + int(values.size) - (len(values) if simplex else 0)
         means, spread = np.asarray(self.means_), np.asarray(self.covars_)  # type: ignore[attr-defined]
         matrices: bool = (
             spread.ndim >= 2 and spread.shape[-1] == spread.shape[-2] == means.shape[1] and self._has_matrices
         )
         if matrices:
             d = int(means.shape[1])
-            return found + int(means.size) + (int(spread.size) // d**2) * d * (d + 1) // 2
-        return found + int(means.size) + int(spread.size)
+            return of_chain + int(means.size) + (int(spread.size) // d**2) * d * (d + 1) // 2
+        return of_chain + int(means.size) + int(spread.size)
 
     @property
     def _has_matrices(self) -> bool:

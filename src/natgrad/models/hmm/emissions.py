@@ -275,5 +275,5 @@ def _numbered(column: Array, n_codes: int, unseen: bool = False) -> Array:
 
 
 def _largest(X: Array) -> float:
-    found = [float(part[part == part].max()) for _, part in chunks_of(X) if (part == part).any()]
-    return max(found, default=0.0)
+    maxima = [float(part[part == part].max()) for _, part in chunks_of(X) if (part == part).any()]
+    return max(maxima, default=0.0)

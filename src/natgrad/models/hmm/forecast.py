@@ -170,8 +170,8 @@ class _StudentT(_Columns):
     def ends(self, q: float) -> tuple[Floats, Floats]:
         import scipy.special
 
-        found = self.mean + self.scale * scipy.special.stdtrit(self.dof, q)
-        return found.min(0) - self.scale.min(0), found.max(0) + self.scale.min(0)
+        quantiles = self.mean + self.scale * scipy.special.stdtrit(self.dof, q)
+        return quantiles.min(0) - self.scale.min(0), quantiles.max(0) + self.scale.min(0)
 
 
 class _NegativeBinomial(_Columns):

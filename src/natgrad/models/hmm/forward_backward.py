@@ -184,19 +184,19 @@ def count(weights: Weights, windows: Windows, n_sums: int, n_jobs: int, out: Row
     log_z = np.zeros(n_windows)
 
     def task(first: int) -> Counts:
-        found = Counts(np.zeros(n_states), np.zeros((n_states, n_states)), np.zeros((n_sums, n_states)), 0.0)
+        counts = Counts(np.zeros(n_states), np.zeros((n_states, n_states)), np.zeros((n_sums, n_states)), 0.0)
         last = min(first + TASK, n_windows)
         if first == last:  # no windows at all
-            return found
+            return counts
         begin, end = int(windows.begin[first]), int(windows.begin[last - 1] + windows.spans[last - 1, 1])
         states = np.empty((0 if out is None else end - begin, n_states))
         (_plain_windows if weights.little else _run_windows)(
             *weights.emission, weights.transition, windows.begin, windows.length, windows.before, windows.behind,
-            windows.spans, first, last, found.pairs, found.sums, found.heads, log_z, states, begin,
+            windows.spans, first, last, counts.pairs, counts.sums, counts.heads, log_z, states, begin,
         )  # fmt: skip
         if out is not None:
             out.write(begin, states)
-        return found
+        return counts
 
     parts = in_threads(task, range(0, max(1, n_windows), TASK), n_jobs)
     total = parts[0]
@@ -212,16 +212,16 @@ def grown(
 ) -> Buffers:  # fmt: skip
     """Buffers of subchains, each grown until what lies beyond it can change q(x_S) by no more than ``tol``."""
     n, n_states = len(begin), len(weights.initial)
-    found = Buffers(np.empty((n, n_states)), np.empty((n, n_states)), np.empty(n, np.int64), np.empty(n))
+    buffers = Buffers(np.empty((n, n_states)), np.empty((n, n_states)), np.empty(n, np.int64), np.empty(n))
 
     def task(first: int) -> None:
         _grow_buffers(
             *weights.logs, weights.transition, weights.initial, stationary, begin, length, low, high, unit, tol, most, first,
-            min(first + TASK // 4, n), *found,
+            min(first + TASK // 4, n), *buffers,
         )  # fmt: skip
 
     in_threads(task, range(0, n, TASK // 4), n_jobs)
-    return found
+    return buffers
 
 
 def viterbi(weights: Weights, data: Sequences, n_jobs: int, out: RowWriter) -> float:

@@ -40,14 +40,14 @@ def is_several(X: Any) -> bool:
 
 def as_categories(given: Any) -> Array:
     """The labels that the user names, all different."""
-    found = np.empty(len(given), dtype=object)
-    found[:] = list(given)
-    if not len(found):
+    categories = np.empty(len(given), dtype=object)
+    categories[:] = list(given)
+    if not len(categories):
         raise ValueError("categories is empty: name the labels that may occur")
-    if len(seen := dict.fromkeys(found.tolist())) < len(found):
-        twice = next(v for v in seen if found.tolist().count(v) > 1)
+    if len(seen := dict.fromkeys(categories.tolist())) < len(categories):
+        twice = next(v for v in seen if categories.tolist().count(v) > 1)
         raise ValueError(f"categories names {twice!r} twice: labels differ")
-    return found
+    return categories
 
 
 def categories_in(X: Array) -> Array:

@@ -110,8 +110,8 @@ def _windows(weights: Weights, chosen: SubchainBatch, how: Subchains, at_rest: F
     behind = np.ones((len(start), n_states))
     if how.buffer == "grow":
         lengths = np.full(len(start), how.length)
-        found = grown(weights, at_rest, start, lengths, low, high, how.unit, how.tol, how.most, n_jobs)
-        before, behind = found.before, found.behind
+        buffers = grown(weights, at_rest, start, lengths, low, high, how.unit, how.tol, how.most, n_jobs)
+        before, behind = buffers.before, buffers.behind
     spans = np.zeros((len(start), 4), np.int64)
     spans[:, 0], spans[:, 1], spans[:, 2] = start - begin, start - begin + how.length, how.length - 1
     windows = Windows(begin, end - begin, before, behind, spans)

@@ -63,5 +63,5 @@ def stationary(transition: Floats) -> Floats:
     n_states = len(transition)
     rows = np.vstack([np.eye(n_states) - transition.T, np.ones(n_states)])
     wanted = np.append(np.zeros(n_states), 1.0)
-    found = np.maximum(np.linalg.lstsq(rows, wanted, rcond=None)[0], 1e-12)
-    return np.asarray(found / found.sum())
+    shares = np.maximum(np.linalg.lstsq(rows, wanted, rcond=None)[0], 1e-12)
+    return np.asarray(shares / shares.sum())

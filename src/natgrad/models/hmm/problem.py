@@ -186,16 +186,16 @@ class SequenceProblem(GroupProblem):
         ]
         return np.flatnonzero(np.logical_or.reduce(differ))
 
-    def _spread(self, found: Counts, places: Ints) -> Counts:
+    def _spread(self, counts: Counts, places: Ints) -> Counts:
         """Counts of some states among those of all."""
         n_states = self.model.n_states
         heads, pairs, sums = (
             np.zeros(n_states),
             np.zeros((n_states, n_states)),
-            np.zeros((len(found.sums), n_states)),
+            np.zeros((len(counts.sums), n_states)),
         )
-        heads[places], pairs[np.ix_(places, places)], sums[:, places] = found.heads, found.pairs, found.sums
-        return Counts(heads, pairs, sums, found.log_z)
+        heads[places], pairs[np.ix_(places, places)], sums[:, places] = counts.heads, counts.pairs, counts.sums
+        return Counts(heads, pairs, sums, counts.log_z)
 
     def at_point(self, state: State) -> Weights:
         """The model itself at the mean of q."""
@@ -219,14 +219,14 @@ class SequenceProblem(GroupProblem):
         sent, calls = self._sent(state), []
         for shard, part, first in self._parts(numbers):
             calls.append((shard, (sent, self.data.ends[part] - first, self.data.lengths[part], self.n_sums)))
-        found = self._possible(sum_counts(self._counted(count_sequences, calls)))
+        counts = self._possible(sum_counts(self._counted(count_sequences, calls)))
         if self.truncated:
-            found = self._spread(found, self.places(state))
-        messages = self._messages(found)
+            counts = self._spread(counts, self.places(state))
+        messages = self._messages(counts)
         times = int(self.data.lengths[numbers].sum())
         base = self.data.base * (1.0 if groups is None else times / self.data.n_times)
         return GroupResult(
-            (), messages, found.log_z + base - self._inner_with_moments(messages, state), 1, self._reads(times)
+            (), messages, counts.log_z + base - self._inner_with_moments(messages, state), 1, self._reads(times)
         )
 
     # -- shards --
@@ -268,14 +268,14 @@ class SequenceProblem(GroupProblem):
 
     # -- parts --
 
-    def _messages(self, found: Counts, heads: float = 1.0, pairs: float = 1.0, times: float = 1.0) -> dict[str, Stats]:
+    def _messages(self, counts: Counts, heads: float = 1.0, pairs: float = 1.0, times: float = 1.0) -> dict[str, Stats]:
         """What counts tell each block, each kind of them multiplied."""
-        sums = found.sums
+        sums = counts.sums
         if len(self.data.codes) and self.data.patterns is not None:
             sums = pattern_statistics(self.data.patterns).T @ sums
         return {
-            "initial": (found.heads * heads,),
-            "transition": (found.pairs * pairs,),
+            "initial": (counts.heads * heads,),
+            "transition": (counts.pairs * pairs,),
             "emission": tuple(part * times for part in self.model.emission.message(sums)),
         }
 
@@ -288,14 +288,14 @@ class SequenceProblem(GroupProblem):
     def _reads(self, times: int) -> int:
         return 2 * self.model.n_states * times
 
-    def _possible(self, found: Counts) -> Counts:
+    def _possible(self, counts: Counts) -> Counts:
         """The counts, if some path is possible."""
-        if not np.isfinite(found.log_z):
+        if not np.isfinite(counts.log_z):
             raise ValueError(
-                f"no path of states is possible: log Z is {found.log_z}. Labels contradict the transitions that "
+                f"no path of states is possible: log Z is {counts.log_z}. Labels contradict the transitions that "
                 "transition_prior forbids (zeros), or X has values beyond what floats can hold"
             )
-        return found
+        return counts
 
 
 class SubchainProblem(SequenceProblem):
@@ -331,10 +331,10 @@ class SubchainProblem(SequenceProblem):
             here = self._chosen(own, first, head if start in part else None)
             calls.append((shard, (sent, here, self.subchains, at_rest, self.n_sums)))
         parts = self._counted(count_subchains, calls)
-        found, short = (self._possible(sum_counts([part[place] for part in parts])) for place in (0, 1))
+        counts, short = (self._possible(sum_counts([part[place] for part in parts])) for place in (0, 1))
         scale = len(chosen) / self.n_groups
-        messages = self._messages(found, len(self.data) * scale, 1.0 / (length - 1), 1.0 / length)
-        rest = (found.log_z - self._inner_with_moments(self._messages(found, 0.0), state)) / length
+        messages = self._messages(counts, len(self.data) * scale, 1.0 / (length - 1), 1.0 / length)
+        rest = (counts.log_z - self._inner_with_moments(self._messages(counts, 0.0), state)) / length
         if (self.data.lengths[self._number(chosen)] < length).any():
             more = self._messages(short, 0.0)
             rest += short.log_z - self._inner_with_moments(more, state)

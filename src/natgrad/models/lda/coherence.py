@@ -59,8 +59,8 @@ def of_windows(words: Ints, texts: Sequence[str], vocabulary: Any, size: int = W
     for text in texts:
         tokens = list(cut(text))
         n_windows = max(1, len(tokens) - size + 1)
-        found = [(place, chosen[token]) for place, token in enumerate(tokens) if token in chosen]
-        for place, word in found:
+        occurrences = [(place, chosen[token]) for place, token in enumerate(tokens) if token in chosen]
+        for place, word in occurrences:
             first, last = max(0, place - size + 1), min(place, n_windows - 1)
             rows.append(np.arange(begin + first, begin + last + 1))
             columns.append(np.full(last - first + 1, word))

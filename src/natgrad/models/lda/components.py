@@ -112,9 +112,9 @@ class TopicComponents(GroupComponents):
         one = _fitted(words, np.array([alpha[k]]), beta, rng)[0]
         for size in (n for n in sizes if n <= len(empty) + 1):
             # Parts of a share have its concentration together, as parts of any Dirichlet share do.
-            found = _fitted(words, np.full(size, alpha[k] / size), beta, rng)
-            if best is None or found[0] > best[0]:
-                best = found
+            candidate = _fitted(words, np.full(size, alpha[k] / size), beta, rng)
+            if best is None or candidate[0] > best[0]:
+                best = candidate
         if best is None or best[0] < one - BEHIND:
             return None
         places = [k, *empty[: len(best[1]) - 1]]
@@ -141,10 +141,10 @@ class TopicComponents(GroupComponents):
         part = self.problem.with_prior(alpha).restricted(np.arange(size))
         part.placed = None  # shards of the run are cut for its own batches
         stepper, _ = choose(part, None, Auto(), ("phi",))
-        found = take_steps(part, stepper, part.start(seed), PASSES * stepper.steps_per_pass, seed).state
-        alpha[:size], beta = found.hyper["doc_prior"], found.hyper["topic_prior"]
+        fitted = take_steps(part, stepper, part.start(seed), PASSES * stepper.steps_per_pass, seed).state
+        alpha[:size], beta = fitted.hyper["doc_prior"], fitted.hyper["topic_prior"]
         topics = np.full((self.size, self.problem.corpus.n_words), beta)
-        topics[:size] = np.asarray(found.lam["phi"][0]) + 1.0
+        topics[:size] = np.asarray(fitted.lam["phi"][0]) + 1.0
         hyper = {"doc_prior": alpha, "topic_prior": beta}
         return self.problem.at(topics, state.t)._replace(hyper=hyper, memory={BEFORE: {"phi": (topics - beta,)}})
 

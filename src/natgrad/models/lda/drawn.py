@@ -79,24 +79,24 @@ class TopicMoments:
 
     def kept(self) -> dict[str, Any]:
         """Plain arrays, as a model keeps them."""
-        draws = {name: np.stack(found) for name, found in self.draws.items() if found}
+        draws = {name: np.stack(values) for name, values in self.draws.items() if values}
         return {"count": self.count, **self.sums, "strides": {n: self.strides[n] for n in draws}, "draws": draws}
 
 
 def drawn_factors(kept: dict[str, Any]) -> dict[str, DrawnFactor]:
     """The posteriors of topics, and of documents if they were kept."""
     plates = {"phi": ("topic",), "theta": ("doc",)}
-    found = {}
+    factors = {}
     for name, axes in plates.items():
         if name in kept:
             first, second = kept[name]
             draws = kept["draws"][name][None] if name in kept["draws"] else None
             stride = kept["strides"].get(name, 1)
             # Never "all draws": means are those of the conditionals, which vary less.
-            found[name] = DrawnFactor(
+            factors[name] = DrawnFactor(
                 name, Dirichlet(), axes, draws, first[None], second[None], kept["count"], max(stride, 2)
             )
-    return found
+    return factors
 
 
 def deviations(corpus: Corpus, mean: Floats, topics: Floats, alpha: Floats, seed: int) -> Floats:

@@ -48,8 +48,8 @@ class EmptyTopics:
 
     def _at_prior(self, state: State, messages: Any) -> State:
         """With the β that was learned: empty topics are at it, and what was told is λ less this prior, at every state."""
-        found = self.at(np.asarray(messages["phi"][0], np.float64) + state.hyper["topic_prior"], state.t)
-        return found._replace(memory=state.memory, hyper=state.hyper)
+        moved = self.at(np.asarray(messages["phi"][0], np.float64) + state.hyper["topic_prior"], state.t)
+        return moved._replace(memory=state.memory, hyper=state.hyper)
 
     def restricted(self, places: Ints) -> LDAProblem:
         """The same documents with some of the topics alone."""
@@ -85,16 +85,16 @@ class EmptyTopics:
         places = self.places(state)
         part = self.restricted(places)
         warm = None if rows is None else (np.ascontiguousarray(rows[0][:, places]),)
-        found = part.solve(part.state_of(state, places), groups, warm, tol, limit)
-        (counts,) = found.messages["phi"]
+        solved = part.solve(part.state_of(state, places), groups, warm, tol, limit)
+        (counts,) = solved.messages["phi"]
         wide = np.zeros((self.corpus.n_words, self.n_topics), counts.dtype)
         wide[:, places] = np.asarray(counts).T
         messages: dict[str, Stats] = {"phi": (wide.T,)}
-        if "theta" in found.messages:
+        if "theta" in solved.messages:
             sums = np.zeros(self.n_topics)
-            sums[places] = found.messages["theta"][0]
-            messages["theta"] = (sums, found.messages["theta"][1])
-        gamma = np.empty((len(found.rows[0]), self.n_topics), found.rows[0].dtype)
+            sums[places] = solved.messages["theta"][0]
+            messages["theta"] = (sums, solved.messages["theta"][1])
+        gamma = np.empty((len(solved.rows[0]), self.n_topics), solved.rows[0].dtype)
         gamma[:] = self.doc_prior
-        gamma[:, places] = found.rows[0]
-        return found._replace(rows=(gamma,), messages=messages)
+        gamma[:, places] = solved.rows[0]
+        return solved._replace(rows=(gamma,), messages=messages)

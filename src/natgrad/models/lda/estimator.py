@@ -216,7 +216,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
     def continue_fit(self, X: Any, max_passes: int | None = None) -> Self:
         """Go on from where the last fit ended, on the same documents; the trace continues."""
         self._check_fitted()
-        problem = self._problem(as_corpus(X, self._names, len(self.vocabulary_)), found=True)
+        problem = self._problem(as_corpus(X, self._names, len(self.vocabulary_)), number_known=True)
         passes = whole_number(self.max_passes if max_passes is None else max_passes, "max_passes")
         self._optimise(problem, self._resumed(problem), Trace(list(self.trace_.records)), passes)
         self._data = HeldDocuments(problem.corpus)
@@ -245,7 +245,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
         if not hasattr(self, "_state") and self.n_topics == "auto":  # the number is found in the first documents
             return cast("Self", self._begun_with(self.fit(corpus)))
         seen = getattr(self, "n_documents_seen_", 0) + len(corpus)
-        problem = self._problem(corpus, float(max(seen, n_documents or 0)), found=hasattr(self, "_state"))
+        problem = self._problem(corpus, float(max(seen, n_documents or 0)), number_known=hasattr(self, "_state"))
         state = grown(problem, self._resumed(problem)) if hasattr(self, "_state") else problem.start(int(self.seed))
         with self._threads():
             result = self._step_once(problem, state)
@@ -308,8 +308,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDASt
             )
         if method is None and problem.truncated and len(problem.corpus.words) <= FEW_ENTRIES:
             method = VB()  # a few topics of few documents need no batches
-        found = 'n_topics="auto"' if problem.truncated else ""
-        return method, checked_moves((TopicComponents(problem),), keep, found)
+        auto_setting = 'n_topics="auto"' if problem.truncated else ""
+        return method, checked_moves((TopicComponents(problem),), keep, auto_setting)
 
     def _publish(self, problem: LDAProblem, state: State, seed: int | None = None) -> None:
         if problem.truncated:

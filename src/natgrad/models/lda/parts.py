@@ -152,12 +152,12 @@ def infer_view(view: View, topics: Topics, local: Local, start: Any, warm: bool,
 
 def solve_view(view: View, topics: Topics, local: Local, start: Any, warm: bool, tol: float, limit: int) -> PartResult:
     """Solve the documents of a view, and count."""
-    found = infer_view(view, topics, local, start, warm, tol, limit)
+    inferred = infer_view(view, topics, local, start, warm, tol, limit)
     counts: Floats = np.empty((view.corpus.n_words, len(topics.doc_prior)), local.dtype)
     count: Any = plain.topic_counts if view.little else topic_counts
     with threads_for(len(view.place) * len(topics.doc_prior)):
-        count(view.word_start, view.place, view.documents, found.ratio, found.weight, topics.weights, counts)
-    return PartResult(found.gamma, counts, float(found.bound.sum()), int(found.rounds.max(initial=0)))
+        count(view.word_start, view.place, view.documents, inferred.ratio, inferred.weight, topics.weights, counts)
+    return PartResult(inferred.gamma, counts, float(inferred.bound.sum()), int(inferred.rounds.max(initial=0)))
 
 
 def shard_of(documents: Corpus) -> Corpus | ShardSpec:

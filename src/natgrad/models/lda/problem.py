@@ -172,7 +172,7 @@ class LDAProblem(EmptyTopics, GroupProblem):
         """The priors, where they are learned."""
         return Hyper(self.with_hyper, self._learned, LEARN_AFTER) if self.learn else None
 
-    def _learned(self, state: State, found: GroupResult, messages: Any, scale: float, rho: float) -> State:
+    def _learned(self, state: State, solved: GroupResult, messages: Any, scale: float, rho: float) -> State:
         """Newton for α given Σ_d E[log θ_d], and for β given Σ E[log φ]."""
         alpha, beta = self.doc_prior, self.topic_prior
         if "doc" in self.learn:
@@ -251,24 +251,24 @@ class LDAProblem(EmptyTopics, GroupProblem):
             start = self._shares if groups is None else self._shares[groups]
         if self.placed is None:
             view = self._view(groups, keep=warm)
-            found = solve_view(view, self._topics(elog), self.local, start, warm, tol, limit)
+            solved = solve_view(view, self._topics(elog), self.local, start, warm, tol, limit)
         else:
-            found = self._solve_placed(elog, groups, start, (self.local, warm, tol, limit, self._little))
+            solved = self._solve_placed(elog, groups, start, (self.local, warm, tol, limit, self._little))
         inner = np.empty(self.corpus.n_words)
-        with threads_for(found.counts.size):
-            row_products(found.counts, by_word(elog), inner)
-        rest = float(found.bound - inner.sum())
+        with threads_for(solved.counts.size):
+            row_products(solved.counts, by_word(elog), inner)
+        rest = float(solved.bound - inner.sum())
         # Words are gathered once for a document, however many rounds it takes.
         sizes = np.diff(self.corpus.start)
         reads = int((sizes if groups is None else sizes[groups]).sum()) * self.n_topics
-        messages: dict[str, Stats] = {"phi": (found.counts.T,)}
+        messages: dict[str, Stats] = {"phi": (solved.counts.T,)}
         if "doc" in self.learn:
             # Σ E[log θ] and the number of documents: what α is learned from; its own term is no longer a part of the rest.
             filled = (self.corpus.lengths if groups is None else self.corpus.lengths[groups]) > 0
-            sums, n_filled = log_shares(found.gamma[filled]), float(filled.sum())
+            sums, n_filled = log_shares(solved.gamma[filled]), float(filled.sum())
             messages["theta"] = (sums, np.array([n_filled]))
             rest -= log_prior(self.doc_prior, sums, n_filled)
-        return GroupResult((found.gamma,), messages, rest, found.rounds, reads)
+        return GroupResult((solved.gamma,), messages, rest, solved.rounds, reads)
 
     def shards(self, size: int) -> list[Corpus | ShardSpec]:
         """The documents cut so that batches of this many have enough in each shard; a function of the data alone."""
@@ -299,10 +299,10 @@ class LDAProblem(EmptyTopics, GroupProblem):
 
         counts: Floats = np.zeros((corpus.n_words, self.n_topics), self.local.dtype)
         bound, rounds, gamma = 0.0, 0, []
-        for number, found in enumerate(self.placed.run(solve_shard, calls())):
-            counts[words_of[number]] += found.counts
-            gamma.append(found.gamma)
-            bound, rounds = bound + found.bound, max(rounds, found.rounds)
+        for number, solved in enumerate(self.placed.run(solve_shard, calls())):
+            counts[words_of[number]] += solved.counts
+            gamma.append(solved.gamma)
+            bound, rounds = bound + solved.bound, max(rounds, solved.rounds)
         return PartResult(np.concatenate(gamma), counts, bound, rounds)
 
     def of(self, corpus: Corpus, state: State, exact: bool = False) -> LDAProblem:
@@ -348,13 +348,13 @@ class LDAProblem(EmptyTopics, GroupProblem):
         total: dict[str, Stats] = {}
         for begin in range(0, self.n_groups, SLICE):
             groups = np.arange(begin, min(begin + SLICE, self.n_groups))
-            found = here.solve(state, None if len(groups) == self.n_groups else groups, None, *self.local_limits)
-            rest += found.rest
+            solved = here.solve(state, None if len(groups) == self.n_groups else groups, None, *self.local_limits)
+            rest += solved.rest
             total = {
                 name: tuple(
                     part + more for part, more in zip(total.get(name, (0.0,) * len(messages)), messages, strict=True)
                 )
-                for name, messages in found.messages.items()
+                for name, messages in solved.messages.items()
             }
         return rest + here.global_bound(state.lam, state.mu, total)
 

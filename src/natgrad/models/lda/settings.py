@@ -73,7 +73,7 @@ def check_settings(model: Any) -> None:
             whole_number(value, name)
 
 
-def problem_of(model: Any, corpus: Corpus, population: float | None = None, found: bool = False) -> LDAProblem:
+def problem_of(model: Any, corpus: Corpus, population: float | None = None, number_known: bool = False) -> LDAProblem:
     """The problem that an `LDA` is, with its settings checked, on documents that stand for so many.
 
     ``found``: of an `LDA` whose number of topics was found, with these.
@@ -83,9 +83,9 @@ def problem_of(model: Any, corpus: Corpus, population: float | None = None, foun
     alpha, learn = checked_priors(model)
     check_settings(model)
     local = Local(model.local, model.local_tol, model.local_steps, float(model.skip_below), np.dtype(model.dtype).type)
-    finds = model.n_topics == "auto" and not found
+    finds = model.n_topics == "auto" and not number_known
     beta = model.topic_prior
-    if found and model.n_topics == "auto":
+    if number_known and model.n_topics == "auto":
         alpha, beta = np.asarray(model.doc_prior_, np.float64), model.topic_prior_
     return LDAProblem(
         corpus, alpha, beta, local, batch_size=model.batch_size, population=population, learn=learn,

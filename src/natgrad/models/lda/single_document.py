@@ -42,8 +42,8 @@ class OneDocument:
         words, counts = self._read(document)
         start = np.array([0, len(words)], dtype=np.int64)
         gamma = self.problem.infer_few(Corpus(start, words, counts, self.n_words), self.state, tol, limit)[0]
-        found: Floats = gamma.astype(np.float64)
-        shares: Floats = found / found.sum()
+        concentration: Floats = gamma.astype(np.float64)
+        shares: Floats = concentration / concentration.sum()
         return shares
 
     def _read(self, document: Any) -> Pairs:
@@ -73,8 +73,8 @@ class OneDocument:
         if self._numbers is None or self._analyser is None:
             self._numbers = {word: place for place, word in enumerate(self.names.tolist())}
             self._analyser = analyser_of(self.names.tolist())
-        found = self._analyser(text) if isinstance(text, str) else text
-        known = [self._numbers[word] for word in found if word in self._numbers]
+        tokens = self._analyser(text) if isinstance(text, str) else text
+        known = [self._numbers[word] for word in tokens if word in self._numbers]
         words, counts = np.unique(np.array(known, dtype=np.int64), return_counts=True)
         return words.astype(np.int32), counts.astype(np.float64)
 

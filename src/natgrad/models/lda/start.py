@@ -58,12 +58,12 @@ def _seed_documents(corpus: Corpus, n: int, rng: np.random.Generator) -> Floats:
 
 def _far_apart(roots: Any, n: int, rng: np.random.Generator) -> list[int]:
     """Rows drawn in proportion to their squared Hellinger distance, 1 − Σ_v √(p q), from the nearest one drawn before."""
-    found = [int(rng.integers(roots.shape[0]))]
+    chosen = [int(rng.integers(roots.shape[0]))]
     nearest = np.ones(roots.shape[0])
     for _ in range(n - 1):
-        here = roots[[found[-1]]].toarray()[0]
+        here = roots[[chosen[-1]]].toarray()[0]
         nearest = np.minimum(nearest, np.maximum(1.0 - roots @ here, 0.0))
         # Rounding leaves 1e-16 between equal rows; with fewer kinds of documents than topics, any will do.
         weight = nearest if nearest.sum() > 1e-9 else np.ones(len(nearest))
-        found.append(int(rng.choice(len(weight), p=weight / weight.sum())))
-    return found
+        chosen.append(int(rng.choice(len(weight), p=weight / weight.sum())))
+    return chosen

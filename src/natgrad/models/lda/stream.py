@@ -48,8 +48,8 @@ class LDAStream:
     _names: Any
     _data: Any
 
-    def _problem(self, corpus: Corpus, population: float | None = None, found: bool = False) -> LDAProblem:
-        return problem_of(self, corpus, population, found)
+    def _problem(self, corpus: Corpus, population: float | None = None, number_known: bool = False) -> LDAProblem:
+        return problem_of(self, corpus, population, number_known)
 
     def _threads(self) -> AbstractContextManager[None]:
         from natgrad.models.threads import at_most
@@ -75,7 +75,7 @@ class LDAStream:
                 corpus = corpus.only(used)
                 grown_ones = np.full((len(components), held.corpus.n_words - components.shape[1]), self.topic_prior_)
                 components = np.hstack([components, grown_ones])[:, used]
-        problem = self._problem(corpus, found=True)
+        problem = self._problem(corpus, number_known=True)
         start = grown(problem, problem.at(components, state.t)._replace(hyper=state.hyper))
         method = VB() if self.method is None else None
         self._optimise(problem, start, Trace(), whole_number(self.max_passes, "max_passes"), method=method)
@@ -182,7 +182,7 @@ class _Documents:
 
         def problem(population: float) -> LDAProblem:
             owner = self.model if self.found is None else self.found
-            self.problem = owner._problem(corpus, population, found=self.found is not None)
+            self.problem = owner._problem(corpus, population, number_known=self.found is not None)
             return self.problem
 
         return Chunk(problem, len(corpus), corpus.n_tokens, lambda state: grown(self.problem, state))

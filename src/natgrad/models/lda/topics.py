@@ -64,9 +64,9 @@ def aligned(topics: Floats, others: Floats) -> Alignment:
     distance = np.array([0.5 * np.abs(others - topic).sum(1) for topic in topics])
     rows, columns = linear_sum_assignment(distance)
     other = np.full(len(topics), -1)
-    found = np.full(len(topics), np.nan)
-    other[rows], found[rows] = columns, distance[rows, columns]
-    return Alignment(other, found)
+    distances = np.full(len(topics), np.nan)
+    other[rows], distances[rows] = columns, distance[rows, columns]
+    return Alignment(other, distances)
 
 
 def shared_words(vocabulary: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[Ints, Ints]:

@@ -87,13 +87,14 @@ class Mixture(DensityMixin, RowEstimator, ABC):
 
     def _concentration(self) -> Floats:
         """α [K], checked; of "auto" that of the most components."""
-        found = bool(self._finds_number)
-        if found and self.n_components != "auto":
+        finds_number = bool(self._finds_number)
+        if finds_number and self.n_components != "auto":
             raise ValueError(f'n_components must be a whole number ≥ 1, or "auto", got {self.n_components!r}')
         n = whole_number(
-            self.max_components if found else self.n_components, "max_components" if found else "n_components"
+            self.max_components if finds_number else self.n_components,
+            "max_components" if finds_number else "n_components",
         )
-        shapes: list[tuple[int, ...]] = [()] if found else [(), (n,)]
+        shapes: list[tuple[int, ...]] = [()] if finds_number else [(), (n,)]
         alpha = finite_numbers(1.0 / n if self.weight_prior is None else self.weight_prior, "weight_prior", shapes)
         require(alpha > 0, alpha, "weight_prior", "> 0")
         return np.full(n, alpha)

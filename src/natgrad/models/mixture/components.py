@@ -63,9 +63,12 @@ class MixtureComponents(GroupComponents):
         best = self._best_way(problem.data.x[chosen], weight[chosen] * (held[k] / weight[chosen].sum()), sizes, rng)
         if best is None:
             return None
-        gain, part, found = best
+        gain, part, split_state = best
         # Of every row that k holds, the parts that the components take.
-        taken = share * problem.by_row(lambda x, sent: sent.spread(memberships(x, sent)[1])[:-1].T, part.sent(found)).T
+        taken = (
+            share
+            * problem.by_row(lambda x, sent: sent.spread(memberships(x, sent)[1])[:-1].T, part.sent(split_state)).T
+        )
         places = [k, *empty[: len(taken) - 1]]
         new, old = problem.clustered(taken, places), self.told(state)
         after = {
@@ -79,7 +82,7 @@ class MixtureComponents(GroupComponents):
     ) -> tuple[float, MixtureProblem, State] | None:
         """The problem and the state of several components of these rows, and how much higher its bound is than that of one."""
         problem, rows = self.problem, standard_columns(np.asarray(x, np.float64), weight)
-        found: list[tuple[float, MixtureProblem, State]] = []
+        ways: list[tuple[float, MixtureProblem, State]] = []
         for way, size in enumerate(sizes):
             labels = None if size == 0 else _labels(rows, weight, size, rng, along_axis=way == 0)
             if labels is None:
@@ -91,8 +94,8 @@ class MixtureComponents(GroupComponents):
             alone = part.sweep(part.updated(part.clustered(np.ones((1, len(rows))), [0]))).bound
             member = (labels == np.arange(size)[:, None]).astype(np.float64)
             bound, state = settled(part, part.updated(part.clustered(member, list(range(size)))), SWEEPS, LITTLE)
-            found.append((bound - alone, part, state))
-        return max(found, key=lambda one: one[0]) if found else None
+            ways.append((bound - alone, part, state))
+        return max(ways, key=lambda one: one[0]) if ways else None
 
 
 def found_components(problem: MixtureProblem, state: State) -> tuple[Any, State]:

@@ -47,36 +47,36 @@ def open_tables(template: Template, data: Any, what: str = "the table", partial:
             raise PlateMismatch(
                 f"tables are given by plate, and {unknown[0]!r} is none that has columns: {', '.join(map(repr, plates))}"
             )
-        found = {plate: as_table(value, f"the table of {plate!r}") for plate, value in data.items()}
+        tables = {plate: as_table(value, f"the table of {plate!r}") for plate, value in data.items()}
     else:
         if len(plates) > 1:
             raise PlateMismatch(
                 f"columns are read on plates {', '.join(map(repr, plates))}: give a table for each, as in "
                 f"fit({{{', '.join(f'{plate!r}: …' for plate in plates)}}})"
             )
-        found = {plates[0]: as_table(data, what)}
-    lacking = [plate for plate in plates if plate not in found]
+        tables = {plates[0]: as_table(data, what)}
+    lacking = [plate for plate in plates if plate not in tables]
     if lacking and not partial:
-        raise PlateMismatch(f"there is no table for plate {lacking[0]!r}; given are {', '.join(map(repr, found))}")
+        raise PlateMismatch(f"there is no table for plate {lacking[0]!r}; given are {', '.join(map(repr, tables))}")
     if not partial:
-        for plate, table in found.items():
+        for plate, table in tables.items():
             from natgrad.data.io.columns import choose_columns
 
             choose_columns(table.where, table.names, template.columns_on(plate))
-    return found
+    return tables
 
 
 def held(template: Template, tables: Rows, wanted: Mapping[str, Any] | None = None) -> dict[str, Table]:
     """The tables in memory, those columns that are read."""
-    found = {}
+    held_tables = {}
     for plate, table in tables.items():
         names = [name for name in (*template.columns_on(plate), *_id_columns(template, plate)) if name in table]
         names = list(dict.fromkeys(names)) if wanted is None else list(wanted[plate])
-        found[plate] = table.whole(names) if isinstance(table, TableChunks) else table.only(names)
-        check_rows(found[plate], plate)
+        held_tables[plate] = table.whole(names) if isinstance(table, TableChunks) else table.only(names)
+        check_rows(held_tables[plate], plate)
         if plate not in template.level_plates:
-            check_plate(template, plate, found[plate].n_rows)
-    return found
+            check_plate(template, plate, held_tables[plate].n_rows)
+    return held_tables
 
 
 def find_domain(template: Template, tables: Mapping[str, Table], before: Domain | None = None) -> Domain:
@@ -98,7 +98,7 @@ def find_domain(template: Template, tables: Mapping[str, Table], before: Domain 
 
 def aligned(template: Template, tables: Mapping[str, Table], domain: Domain) -> dict[str, Table]:
     """The tables, side information in the order of the levels: what a level lacks is missing."""
-    found = dict(tables)
+    by_plate = dict(tables)
     for plate, levels in domain.levels.items():
         if plate in tables:
             table = tables[plate]
@@ -109,8 +109,8 @@ def aligned(template: Template, tables: Mapping[str, Table], domain: Domain) -> 
                 raise ValueError(f"{table.where}: column {name!r}: {twice!r} is there twice; give every id one row")
             rows = np.full(len(levels), -1)
             rows[codes] = np.arange(len(codes))
-            found[plate] = _gathered(table, rows)
-    return found
+            by_plate[plate] = _gathered(table, rows)
+    return by_plate
 
 
 def id_column(template: Template, plate: str, table: Table | TableChunks) -> str:
@@ -126,8 +126,8 @@ def id_column(template: Template, plate: str, table: Table | TableChunks) -> str
 
 
 def _id_columns(template: Template, plate: str) -> tuple[str, ...]:
-    found = (use.column.name for use in template.level_plates.get(plate, ()))
-    return tuple(dict.fromkeys((*found, plate))) if plate in template.level_plates else ()
+    columns = (use.column.name for use in template.level_plates.get(plate, ()))
+    return tuple(dict.fromkeys((*columns, plate))) if plate in template.level_plates else ()
 
 
 def _of(template: Template, use: Use) -> str:
@@ -138,19 +138,19 @@ def _of(template: Template, use: Use) -> str:
 
 def _categories(template: Template, tables: Mapping[str, Table]) -> dict[str, Levels]:
     """Values of a category that are names, or that the size of something counts."""
-    found: dict[str, Levels] = {}
+    levels: dict[str, Levels] = {}
     counted = {use.column.name for use in template.uses if use.role == "size"}
     for use in template.uses:
         node: RecordedNode = template.nodes[use.node]
-        if use.role != "observed" or use.column.name in found or not issubclass(node.function, Categorical):
+        if use.role != "observed" or use.column.name in levels or not issubclass(node.function, Categorical):
             continue
         table, name = tables[_of(template, use)], use.column.name
         if name in counted or not _is_number(table, name):
-            found[name] = Levels.of([ids_of(table.take(~table.missing(name)), name)])
-    for name in counted - set(found):
+            levels[name] = Levels.of([ids_of(table.take(~table.missing(name)), name)])
+    for name in counted - set(levels):
         table = next(tables[_of(template, u)] for u in template.uses if u.column.name == name and u.role != "size")
-        found[name] = Levels.of([ids_of(table, name)])
-    return found
+        levels[name] = Levels.of([ids_of(table, name)])
+    return levels
 
 
 def _is_number(table: Table, name: str) -> bool:

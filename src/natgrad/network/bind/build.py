@@ -68,8 +68,8 @@ class Domain(NamedTuple):
 
     def labels(self, template: Template) -> dict[str, Array]:
         """What the elements of plates are called, where they have names."""
-        found = {plate: levels.ids for plate, levels in self.levels.items()}
-        return {**found, **{plate: np.array(names) for plate, names in template.column_plates.items()}}
+        ids = {plate: levels.ids for plate, levels in self.levels.items()}
+        return {**ids, **{plate: np.array(names) for plate, names in template.column_plates.items()}}
 
 
 def build_nodes(
@@ -341,8 +341,8 @@ class _Builder:
         cells = table.cells(name)
         levels = self.domain.categories[name]
         codes = np.full(len(lost), np.nan)
-        codes[~lost] = found = levels.find(ids_of(table.take(~lost), name)).astype(np.float64)
-        if (unknown := np.flatnonzero(found < 0)).size:
+        codes[~lost] = numbers = levels.find(ids_of(table.take(~lost), name)).astype(np.float64)
+        if (unknown := np.flatnonzero(numbers < 0)).size:
             cell = cells[~lost][unknown[0]]
             shown = ", ".join(map(repr, levels.ids[:8].tolist()))
             raise ValueError(

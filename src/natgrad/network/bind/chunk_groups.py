@@ -13,7 +13,7 @@ from natgrad.inference.problem import Block, GlobalResult, GroupProblem, GroupRe
 from natgrad.network.bind.chunk_program import ChunkProgram
 from natgrad.network.bind.chunked import Chunked, ChunkedEdges
 from natgrad.network.bind.chunks import Chunks
-from natgrad.network.bind.windows import Told, summed
+from natgrad.network.bind.windows import ChunkSums, summed
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend
 from natgrad.network.execute.updates import blended_block
@@ -44,7 +44,7 @@ class ChunkGroups(Chunked, GroupProblem):
         self.group_plate, self.batch_size = chunks.plate, 1
         self.n_groups, self.population = chunks.n_chunks, float(chunks.n_chunks)
         # What each chunk told last, by its key, and how many were read; without hidden nodes they tell the same for ever.
-        self.told: dict[Any, Told] = {}
+        self.told: dict[Any, ChunkSums] = {}
         self.n_read = 0
 
     @property
@@ -76,7 +76,7 @@ class ChunkGroups(Chunked, GroupProblem):
         reads = int(self.reads() * len(unread) / self.n_groups)
         return GroupResult([], told.parts, told.value, 1, reads)
 
-    def _noted(self, key: Any, told: Told) -> Told:
+    def _noted(self, key: Any, told: ChunkSums) -> ChunkSums:
         """What a chunk tells, kept as long as there is room for that of all."""
         self.n_read += 1
         if self.n_groups * told.nbytes <= TOLD:
@@ -106,16 +106,16 @@ class ChunkGroups(Chunked, GroupProblem):
 
         def build() -> Callable[..., Any]:
             def function(mu: Any, stats: Any, column: Any, known: Any) -> Stats:
-                found: Stats = summary._target(block, mu, {**known, **stats}, column)
-                return found
+                target: Stats = summary._target(block, mu, {**known, **stats}, column)
+                return target
 
             return function
 
         sums = {key: value[0] for key, value in told.items()}
         number = None if column is None else np.int32(column)
         key = ("target", block.name, column is not None)
-        found = program.call(key, build, dict(mu), sums, number, program.problem.known_arrays)
-        return tuple(np.asarray(part) for part in found)
+        target = program.call(key, build, dict(mu), sums, number, program.problem.known_arrays)
+        return tuple(np.asarray(part) for part in target)
 
     def _moved(self, state: State, messages: Any, rho: float, names: tuple[str, ...]) -> GlobalResult:
         program, summary = self.program, self.program.summary

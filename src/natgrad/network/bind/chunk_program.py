@@ -15,7 +15,7 @@ import numpy as np
 from natgrad.inference.problem import Sampled
 from natgrad.inference.steppers.gibbs import point_stats
 from natgrad.network.bind.chunks import Known
-from natgrad.network.bind.windows import Told, Window, Windows
+from natgrad.network.bind.windows import ChunkSums, Window, Windows
 from natgrad.network.compile.plan import Plan, weight_key
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.exact_updates import updated_in_turn
@@ -38,9 +38,9 @@ class ReadyChunk(NamedTuple):
     arrays: dict[str, Any]
     keys: tuple[str, ...]
 
-    def tell(self, function: str, *arguments: Any) -> Told:
+    def tell(self, function: str, *arguments: Any) -> ChunkSums:
         """What it tells."""
-        told: Told = getattr(self.program, function)(self.arrays, *arguments)
+        told: ChunkSums = getattr(self.program, function)(self.arrays, *arguments)
         return told
 
 
@@ -132,7 +132,7 @@ class ChunkProgram:
         order = tuple(name for name in self.plan.blocks if name not in self.local)
         return Summary(self.problem, self.local, order, plate_of)
 
-    def statistics(self, known: Known, mu: Moments) -> Told:
+    def statistics(self, known: Known, mu: Moments) -> ChunkSums:
         """S of a chunk, given its `arrays`, and the entropy of what is hidden in its rows."""
 
         def build() -> Callable[..., Any]:
@@ -152,16 +152,16 @@ class ChunkProgram:
 
     # -- drawn --
 
-    def hidden(self, known: Known, mu: Moments) -> Told:
+    def hidden(self, known: Known, mu: Moments) -> ChunkSums:
         """Moments of the hidden nodes of a chunk's rows, given the globals."""
 
         def build() -> Callable[..., Any]:
             return lambda mu, known: self.solved(self.windows.moments(mu, known, self.on.xp), known)[0]
 
-        found = self.call("hidden", build, mu, known)
-        return Told({name: tuple(map(np.asarray, stats)) for name, stats in found.items()}, 0.0)
+        moments = self.call("hidden", build, mu, known)
+        return ChunkSums({name: tuple(map(np.asarray, stats)) for name, stats in moments.items()}, 0.0)
 
-    def drawn(self, known: Known, number: int, seed: int, t: int, chains: tuple[Moments, ...]) -> Told:
+    def drawn(self, known: Known, number: int, seed: int, t: int, chains: tuple[Moments, ...]) -> ChunkSums:
         """S of a chunk for each chain, with hidden nodes of rows drawn given its globals; the first chunk tells these, too."""
 
         def conditionals() -> Callable[..., Any]:
@@ -180,8 +180,8 @@ class ChunkProgram:
         plates = self.summary.plates
         for chain, mu in enumerate(chains):
             rng, local = generator(seed, Stream.DRAWS, t, 1 + chain, 1 + number), {}
-            found = self.call("conditionals", conditionals, mu, known) if self.local else {}
-            for name, lam in found.items():
+            natural = self.call("conditionals", conditionals, mu, known) if self.local else {}
+            for name, lam in natural.items():
                 block, node = self.plan.blocks[name], self.plan.nodes[name]
                 value = block.family.sample(tuple(map(np.asarray, lam)), rng)
                 local[name] = point_stats(block.family, value, node.size)
@@ -203,7 +203,7 @@ class ChunkProgram:
         column: int | None,
         valued: bool,
         terms: tuple[str, ...] | None = None,
-    ) -> Told:
+    ) -> ChunkSums:
         """What a chunk's rows tell some globals; with ``valued``, the terms that these do not touch, and entropies, too.
 
         ``terms`` are those that speak, all of the rows by default. Moments that nobody reads may be left out.
@@ -233,16 +233,18 @@ class ChunkProgram:
 
     def _blank(self, names: tuple[str, ...], known: Any) -> dict[str, Stats]:
         """Zeros as large as what is told to some globals: of their own moments only the shapes are asked for."""
-        widths, found = self.windows.widths(known), {}
+        widths, zeros = self.windows.widths(known), {}
         for name in names:
             cut = {axis: widths[plate] for plate, axis in self.windows.axes.get(name, {}).items() if plate in widths}
             shapes = self.plan.nodes[name].stat_shapes()
-            found[name] = tuple(
+            zeros[name] = tuple(
                 self.on.xp.zeros(tuple(cut.get(axis, size) for axis, size in enumerate(shape))) for shape in shapes
             )
-        return found
+        return zeros
 
-    def sampled(self, known: Mapping[str, Any], mu: Moments, name: str, sample: Sampled, column: int | None) -> Told:
+    def sampled(
+        self, known: Mapping[str, Any], mu: Moments, name: str, sample: Sampled, column: int | None
+    ) -> ChunkSums:
         """What some elements of a term of rows tell a global."""
         layout = sample.layout
 
@@ -261,7 +263,7 @@ class ChunkProgram:
         return _told({name: self.windows.trimmed(name, parts, known)}, 0.0)
 
 
-def _told(found: Mapping[str, tuple[Stats, tuple[Window, ...]]], value: float) -> Told:
+def _told(trimmed: Mapping[str, tuple[Stats, tuple[Window, ...]]], value: float) -> ChunkSums:
     """Arrays with their windows, as what a chunk tells."""
-    windows = {key: own for key, (_, own) in found.items() if own}
-    return Told({key: stats for key, (stats, _) in found.items()}, value, windows)
+    windows = {key: own for key, (_, own) in trimmed.items() if own}
+    return ChunkSums({key: stats for key, (stats, _) in trimmed.items()}, value, windows)

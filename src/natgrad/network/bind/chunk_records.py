@@ -61,24 +61,24 @@ class Arrays(NamedTuple):
 
 def scan_chunk(template: Template, plate: str, tables: dict[str, Table]) -> Scan:
     """What occurs in a chunk."""
-    table, found = tables[plate], find_domain(template, tables)
+    table, domain = tables[plate], find_domain(template, tables)
     lost = frozenset(
         use.node
         for use in template.uses
         if use.role == "mask" or (use.role == "observed" and table.missing(use.column.name).any())
         if template.plate_of(use) == plate
     )
-    levels, categories = ({name: part.ids for name, part in kept.items()} for kept in found)
+    levels, categories = ({name: part.ids for name, part in kept.items()} for kept in domain)
     return Scan(levels, categories, lost)
 
 
 def kept_levels(scans: list[Scan], before: Domain | None) -> Domain:
     """The levels of all chunks: those that were there before in their order, and after them those that are new."""
-    found: dict[str, list[Array]] = {}
+    by_name: dict[str, list[Array]] = {}
     for scan in scans:
         for name, ids in scan.levels.items():
-            found.setdefault(name, []).append(ids)
-    levels = {name: Levels.of(parts) for name, parts in found.items()}
+            by_name.setdefault(name, []).append(ids)
+    levels = {name: Levels.of(parts) for name, parts in by_name.items()}
     if before is not None:
         # The values of categories stay: they are what a vector of probabilities is about.
         return Domain({n: _in_order(own, before.levels.get(n)) for n, own in levels.items()}, before.categories)

@@ -32,7 +32,7 @@ from natgrad.inference.problem import (
 from natgrad.network.bind.chunk_program import ChunkProgram
 from natgrad.network.bind.chunks import Chunks
 from natgrad.network.bind.sharing import shards_of, visit_runs
-from natgrad.network.bind.windows import Told, summed, summed_in_windows
+from natgrad.network.bind.windows import ChunkSums, summed, summed_in_windows
 from natgrad.network.compile.incidence import present_elements
 from natgrad.network.execute.updates import blended_block, choose, put_column, take_column
 
@@ -93,7 +93,7 @@ class Chunked:
         self.n_parts = min(-(-self.chunks.n_chunks // self.run_length), PARTS * size)
         return shards_of(self.chunks, self.program, self.run_length, self.n_parts)
 
-    def visit(self, function: str, *arguments: Any, numbers: Any = None) -> Iterator[Told]:
+    def visit(self, function: str, *arguments: Any, numbers: Any = None) -> Iterator[ChunkSums]:
         """What every chunk, or some of them, tells, in order; of runs, their sums."""
         chosen = range(self.chunks.n_chunks) if numbers is None else sorted(int(n) for n in numbers)
         runs = [(run, list(some)) for run, some in groupby(chosen, lambda number: number // self.run_length)]
@@ -102,8 +102,8 @@ class Chunked:
             dealt = [[pair for pair in runs if pair[0] % self.n_parts == part] for part in range(self.n_parts)]
             calls = [(part, (common, [some for _, some in own])) for part, own in enumerate(dealt) if own]
             back = zip((own for own in dealt if own), self.placed.run(visit_runs, calls), strict=True)
-            found = {run: told for own, answers in back for (run, _), told in zip(own, answers, strict=True)}
-            yield from (found.pop(run) for run, _ in runs)
+            by_run = {run: told for own, answers in back for (run, _), told in zip(own, answers, strict=True)}
+            yield from (by_run.pop(run) for run, _ in runs)
             return
         told = self.chunks.map(lambda chunk: chunk.tell(function, *arguments), numbers)
         for _, some in runs:
@@ -174,7 +174,7 @@ class ChunkedEdges(Chunked, EdgeProblem):
         valued: bool = False,
         terms: tuple[str, ...] | None = None,
         numbers: Any = None,
-    ) -> Told:
+    ) -> ChunkSums:
         """What the rows of all chunks, or of some, tell some globals, added up; chunks are handed the moments that they read."""
         if not self.program.local:
             before = {}  # where hidden nodes of rows are solved

@@ -129,9 +129,9 @@ class Chunks:
         arrays = Numbered(self._keys)
         plan = make_plan(nodes, self._origins, arrays, self.read)
         self._check_layout(table, arrays.calls)
-        found = Known(arrays)
-        found.plan = replace(plan, known={}, blocks={**plan.blocks, **self._coloured})
-        return found
+        chunk = Known(arrays)
+        chunk.plan = replace(plan, known={}, blocks={**plan.blocks, **self._coloured})
+        return chunk
 
     def map(self, function: Callable[[Any], Any], numbers: Any = None, numbered: bool = False) -> Iterator[Any]:
         """The function of every chunk, or of some by number, as `use` hands them out, in order; what fits stays in memory.
@@ -142,8 +142,8 @@ class Chunks:
 
         waiting: list[Any] = []
         window = max(AHEAD, n_threads())
-        found = self._all() if numbers is None else self.some(numbers)
-        for known in enumerate(found) if numbered else found:
+        chunks = self._all() if numbers is None else self.some(numbers)
+        for known in enumerate(chunks) if numbered else chunks:
             waiting.append(known)
             if len(waiting) == window:
                 yield from in_order(function, waiting)
@@ -214,16 +214,16 @@ class Chunks:
             self.lost |= self.before.lost
             done = set(self.before.keys)
         while self.lost:
-            found = self.read
+            read = self.read
             for table in self.tables():
-                if table.key in done and found == self.read:
+                if table.key in done and read == self.read:
                     continue
                 nodes, _ = self._nodes(table)
-                found = hidden_in_part(nodes, found)
+                read = hidden_in_part(nodes, read)
                 self.in_parts.update(node.name for node in nodes if node.entries is not None)
-            if found == self.read:
+            if read == self.read:
                 break
-            self.read = found
+            self.read = read
         self.parts = self.read | self.in_parts
 
     def _learn(self) -> None:
@@ -307,13 +307,13 @@ class Chunks:
 
     def _counted(self, nodes: list[Node], n_rows: int) -> dict[str, int]:
         """The observations of a chunk that are there, by node."""
-        found = {}
+        counts = {}
         for node in nodes:
             if node.name in self.n_present and node.name in self.inside:
                 axis = [plate.name for plate in node.plates].index(self.plate)
                 mask = np.ones([plate.size for plate in node.plates]) if node.mask is None else node.mask
-                found[node.name] = int(np.moveaxis(mask, axis, 0)[:n_rows].sum())
-        return found
+                counts[node.name] = int(np.moveaxis(mask, axis, 0)[:n_rows].sum())
+        return counts
 
     def _colour(self) -> None:
         """Elements that meet in any chunk have different colours."""

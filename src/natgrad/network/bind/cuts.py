@@ -85,13 +85,13 @@ class Cuts:
         self._check_files()
         rows = self._rows[number]
         parts = [part.only(self.names) for part in self.source.read(self.names, self.size, rows)]
-        found = Table.joined(parts, self.source.where) if len(parts) > 1 else parts[0]
-        if found.n_rows != len(rows):
+        table = Table.joined(parts, self.source.where) if len(parts) > 1 else parts[0]
+        if table.n_rows != len(rows):
             raise ValueError(
                 f"{self.source.where} changed meanwhile: rows {rows.start} … {rows.stop - 1} are not there"
             )
-        found.first, found.key = rows.start, (self.source.number, self.size, number)
-        return found
+        table.first, table.key = rows.start, (self.source.number, self.size, number)
+        return table
 
     def _check_files(self) -> None:
         for before, path in zip(self._files, self.source.files, strict=True):
@@ -142,7 +142,7 @@ class Cuts:
 
 def sequences_along(template: Template, plate: str) -> tuple[str, ...]:
     """The columns that say which rows are one sequence, of chains along a plate."""
-    found = []
+    columns = []
     for name, node in template.nodes.items():
         if not issubclass(node.function, (GaussianChain, MarkovChain)) or node.plates[-1].name != plate:
             continue
@@ -152,8 +152,8 @@ def sequences_along(template: Template, plate: str) -> tuple[str, ...]:
                 f"{name!r} is one chain along all rows of {plate!r}, which cannot be cut into chunks: say which rows are one "
                 "sequence, lengths=Column(…), leave chunk_rows= out, or use one of the hidden Markov models, which stream"
             )
-        found += own
-    return tuple(dict.fromkeys(found))
+        columns += own
+    return tuple(dict.fromkeys(columns))
 
 
 def run_starts(table: Table, columns: Sequence[str]) -> Ints:

@@ -56,9 +56,9 @@ LARGEST_SIZE, DEEPEST = 10**7, 60
 
 def to_data(template: Template) -> dict[str, Any]:
     """The declaration as data; a TypeError names what a file cannot hold."""
-    found = {name: node for name, node in made_parents(template).items() if not node.is_auxiliary}
+    made = {name: node for name, node in made_parents(template).items() if not node.is_auxiliary}
     smooth = processes(template)
-    every: list[Any] = [*found.values(), *template.nodes.values()]
+    every: list[Any] = [*made.values(), *template.nodes.values()]
     plates: dict[str, Plate] = {p.name: p for node in every for p in node.plates}
     return {
         "plates": {
@@ -71,7 +71,7 @@ def to_data(template: Template) -> dict[str, Any]:
             | ({"plates": [plate.name for plate in p.node.plates]} if p.node.plates else {})
             for name, p in smooth.items()
         ],
-        "made": [_made(node) for node in found.values() if node.name not in smooth],
+        "made": [_made(node) for node in made.values() if node.name not in smooth],
         "nodes": [
             {
                 "kind": _kind(node.function),
@@ -171,8 +171,8 @@ def _expression(value: Any) -> Any:
     if isinstance(value, _Product):
         return _call("multiply", _value(value.left), _value(value.right))
     if isinstance(value, _Dot):
-        found = _call("dot", _value(value.left), _value(value.right))
-        return found if value.over is None else {**found, "options": {"over": {"plate": value.over.name}}}
+        call = _call("dot", _value(value.left), _value(value.right))
+        return call if value.over is None else {**call, "options": {"over": {"plate": value.over.name}}}
     if isinstance(value, _Transformed):
         return _call("transform", value.matrix, _value(value.vector))
     if isinstance(value, _Diag):
@@ -187,8 +187,8 @@ def _expression(value: Any) -> Any:
 def _rate(part: Part) -> Any:
     if part.right is None:
         return _value(part.left)
-    found = _call("dot", _value(part.left), _value(part.right))
-    return found if part.over is None else {**found, "options": {"over": {"plate": part.over.name}}}
+    call = _call("dot", _value(part.left), _value(part.right))
+    return call if part.over is None else {**call, "options": {"over": {"plate": part.over.name}}}
 
 
 def _call(name: str, *arguments: Any) -> dict[str, Any]:

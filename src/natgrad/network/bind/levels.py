@@ -48,8 +48,8 @@ class Levels:
         if ids.dtype.kind in "iu" and self._places is not None:
             low, places = self._places
             inside = (ids >= low) & (ids < low + len(places))
-            found = places[np.where(inside, ids, low).astype(np.int64) - low]
-            return np.where(inside, found, -1)
+            by_place = places[np.where(inside, ids, low).astype(np.int64) - low]
+            return np.where(inside, by_place, -1)
         if not self._numbers:
             self._numbers = {key: number for number, key in enumerate(self.ids.tolist())}
         numbers = self._numbers

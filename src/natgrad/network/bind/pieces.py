@@ -42,8 +42,8 @@ class Pieces(NamedTuple):
     def of(cls, template: Template, plate: str, size: int, table: Table | TableChunks) -> Pieces:
         """Those of a table that was fitted."""
         source = as_chunks(table)
-        found: Pieces | None = source.pieces
-        return cls(template, plate, size, (source,), {}) if found is None else found
+        earlier: Pieces | None = source.pieces
+        return cls(template, plate, size, (source,), {}) if earlier is None else earlier
 
     def table(self) -> TableChunks:
         """As one table."""
@@ -51,9 +51,9 @@ class Pieces(NamedTuple):
         gone = sum(map(len, self.gone.values()))
         total = None if None in counts else sum(count for count in counts if count is not None) - gone
         files = [path for part in self.parts for path in part.files]
-        found = TableChunks(self.read, first.names, first.where, total, files, is_cut=True)
-        found.pieces = self
-        return found
+        table = TableChunks(self.read, first.names, first.where, total, files, is_cut=True)
+        table.pieces = self
+        return table
 
     def with_rows(self, more: Table | TableChunks) -> Pieces:
         """With another table after the others."""

@@ -103,8 +103,8 @@ def fit_remembering(
         return make.fit(dict.fromkeys(spread, 1.0 - forgetting), options)
     loud = [name for name, (message, _) in told.items() if _speaks(message)]
     quick = {**options, "max_steps": FEW, "verbose": False, "callbacks": ()}
-    found = [_learned(make, told, start, quick) for start in _starts(list(spread), loud)]
-    kept, _ = max(found, key=lambda pair: pair[1])
+    learned = [_learned(make, told, start, quick) for start in _starts(list(spread), loud)]
+    kept, _ = max(learned, key=lambda pair: pair[1])
     fit = make.fit(kept, options)
     fit.forgotten = {name: 1.0 - kept[name] for name in loud}
     return fit
@@ -212,14 +212,14 @@ def _told(binding: Binding, factors: Mapping[str, Factor], rows: Mapping[str, Ta
     problem = NetworkProblem(make_plan(list(nodes.values()), _origins(factors)), "numpy")
     lam = {name: factors[name].lam for name in problem.blocks}
     state = State(lam, {name: problem.moments(problem.blocks[name], lam[name]) for name in lam}, 0)
-    found = {}
+    messages = {}
     for name, block in problem.blocks.items():
         if problem.plan.nodes[name].is_auxiliary:  # no row speaks to it
             continue
         said = problem.target(block, state)
         message = tuple(np.asarray(a) - np.asarray(b) for a, b in zip(lam[name], said, strict=True))
-        found[name] = message, tuple(map(np.asarray, said))
-    return found
+        messages[name] = message, tuple(map(np.asarray, said))
+    return messages
 
 
 def _in_rows(binding: Binding, name: str) -> bool:

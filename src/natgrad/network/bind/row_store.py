@@ -121,8 +121,8 @@ class RowStore:
 
     def child_sets(self, name: str) -> list[ChildSet]:
         """The children of a global. What is hidden in rows is solved with them: its terms are read like data."""
-        found = child_sets(self.plan, self.plan.blocks[name])
-        return [replace(c, observed=True) if c.term in self.drawn else c for c in found]
+        sets = child_sets(self.plan, self.plan.blocks[name])
+        return [replace(c, observed=True) if c.term in self.drawn else c for c in sets]
 
     @cached_property
     def drawn(self) -> frozenset[str]:
@@ -188,15 +188,15 @@ class RowStore:
 
 def _row_axes(plan: Plan, plate: str) -> dict[str, int]:
     """For each known array that has the rows as an axis, which one."""
-    found: dict[str, int] = {}
+    axis_of: dict[str, int] = {}
 
     def note(factor: Factor) -> None:
         for position, axis in enumerate(factor.axes):
             if isinstance(axis, Take):
                 if plate in axis.labels:
-                    found[axis.index] = axis.labels.index(plate)
+                    axis_of[axis.index] = axis.labels.index(plate)
             elif factor.known and axis == plate:
-                found[factor.source] = position
+                axis_of[factor.source] = position
 
     for term in plan.terms.values():
         for monomial in term.monomials:
@@ -205,7 +205,7 @@ def _row_axes(plan: Plan, plate: str) -> dict[str, int]:
         for name, readings in term.readings.items():
             for reading in readings:
                 note(Factor(name, 0, tuple(reading.axes), known=False))
-    return found
+    return axis_of
 
 
 def restricted(sample: Any, plate: str, rows: Ints) -> tuple[Mapping[str, Array], Array] | None:

@@ -28,7 +28,7 @@ from natgrad.network.bind.chunk_program import ChunkProgram
 from natgrad.network.bind.chunked import Chunked, ChunkedEdges
 from natgrad.network.bind.chunks import Chunks
 from natgrad.network.bind.row_store import RowStore, restricted
-from natgrad.network.bind.windows import Told, summed
+from natgrad.network.bind.windows import ChunkSums, summed
 
 __all__ = ["ChunkBatches", "SampledEdges"]
 
@@ -95,7 +95,7 @@ class SampledEdges(ChunkedEdges):
                 if part is not None:
                     here = Sampled(sample.term, sample.occurrence, *part)
                     told = chunk.program.sampled(chunk.arrays, mu, block.name, here, column)
-                    total = summed([Told({block.name: total}, 0.0), told]).parts[block.name]
+                    total = summed([ChunkSums({block.name: total}, 0.0), told]).parts[block.name]
         return total
 
 

@@ -15,7 +15,7 @@ from natgrad.inference.executors.threads import BroadcastArgument, ShardSpec
 from natgrad.network.bind.chunk_program import ChunkProgram
 from natgrad.network.bind.chunks import Chunks, Known
 from natgrad.network.bind.tables import Table
-from natgrad.network.bind.windows import Told, summed_in_windows
+from natgrad.network.bind.windows import ChunkSums, summed_in_windows
 from natgrad.network.compile.plan import Plan
 from natgrad.network.execute.backend import BackendName
 
@@ -58,13 +58,13 @@ class Shard:
     def __reduce__(self) -> Any:
         return Shard, (self.spec, self.known)
 
-    def visit(self, function: str, arguments: tuple[Any, ...]) -> Told:
+    def visit(self, function: str, arguments: tuple[Any, ...]) -> ChunkSums:
         """What the chunk tells."""
         program = self.spec.made(self.known)
         if self._arrays is None:
             self._arrays = program.arrays(self.known)
-        found: Told = getattr(program, function)(self._arrays, *arguments)
-        return found
+        statistics: ChunkSums = getattr(program, function)(self._arrays, *arguments)
+        return statistics
 
 
 def shards_of(chunks: Chunks, program: ChunkProgram, run_length: int, n_parts: int) -> list[ShardSpec]:
@@ -86,7 +86,7 @@ def shards_of(chunks: Chunks, program: ChunkProgram, run_length: int, n_parts: i
     return [ShardSpec(dict, ({number: made[number] for number in part},), None) for part in parts]
 
 
-def visit_runs(shards: dict[int, Shard], common: tuple[str, tuple[Any, ...]], runs: list[list[int]]) -> list[Told]:
+def visit_runs(shards: dict[int, Shard], common: tuple[str, tuple[Any, ...]], runs: list[list[int]]) -> list[ChunkSums]:
     """On a worker: what the chunks of some runs tell, added up for each run."""
     function, arguments = common
     first = shards[runs[0][0]]

@@ -21,6 +21,7 @@ from natgrad.inference.trace import Reason, Stop, Trace
 from natgrad.inference.unsettled import warn_if_ran_out
 from natgrad.network.bind.bound import Binding, Rows, held
 from natgrad.network.bind.build import Domain
+from natgrad.network.bind.carried_sums import carry_over, with_memory
 from natgrad.network.bind.chunk_groups import ChunkGroups, chunked_problem
 from natgrad.network.bind.chunked import ChunkedEdges
 from natgrad.network.bind.chunks import Chunks
@@ -28,7 +29,6 @@ from natgrad.network.bind.cuts import sequences_along
 from natgrad.network.bind.sampled import ChunkBatches, SampledEdges
 from natgrad.network.bind.tables import CHUNK, Table, TableChunks, as_chunks
 from natgrad.network.bind.template import Template
-from natgrad.network.bind.told import carry_over, with_memory
 from natgrad.network.results.files import shapes_of, state_table
 from natgrad.network.results.fit import Fit, Settings
 from natgrad.network.start.initial import make_start, started_nodes, symmetry_watch
@@ -98,12 +98,12 @@ def go_on(
     backend = old.backend.name if before is not None else None
     run = _Run(template, chunks, {"backend": backend, "init": None, "order": settings.order}, tables)
     carry_over(old, run.problem)
-    found = start(run.problem, chunks.domain)
+    state = start(run.problem, chunks.domain)
     stepper, _ = run._stepper(run.problem, settings.method, settings.step)
-    found = with_memory(run.problem, stepper, found, settings.seed)
+    state = with_memory(run.problem, stepper, state, settings.seed)
     stop = Stop(Reason.CALLBACK, "the run goes on")
     problem: Any = run.problem
-    return run.resume(Fit(problem, Result(found, Trace(), stop), settings, run.resume), None, **options)
+    return run.resume(Fit(problem, Result(state, Trace(), stop), settings, run.resume), None, **options)
 
 
 class _Run:

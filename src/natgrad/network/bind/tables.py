@@ -241,9 +241,9 @@ def as_chunks(table: Table | TableChunks) -> TableChunks:
     def read(names: Sequence[str], size: int) -> Iterator[Table]:
         yield Table({name: table.cells(name) for name in names}, table.where, table.is_text)
 
-    found = TableChunks(read, table.names, table.where, table.n_rows)
-    found.number = table.key
-    return found
+    chunks = TableChunks(read, table.names, table.where, table.n_rows)
+    chunks.number = table.key
+    return chunks
 
 
 def is_missing(cell: Any) -> bool:
@@ -323,10 +323,10 @@ def _part(table: Table, begin: int, end: int, first: int) -> Table:
 
 def _named_parts(parts: Iterable[Any], where: str) -> Iterator[Table]:
     for number, part in enumerate(parts):
-        found = as_table(part, f"{where}, chunk {number}")
-        if isinstance(found, TableChunks):
+        table = as_table(part, f"{where}, chunk {number}")
+        if isinstance(table, TableChunks):
             raise TypeError(f"{where}, chunk {number}: a chunk must be in memory, got {type(part).__name__}")
-        yield found
+        yield table
 
 
 def _of_parts(begin: Callable[[], Iterable[Any]], where: str) -> TableChunks:
@@ -344,17 +344,17 @@ def _of_parts(begin: Callable[[], Iterable[Any]], where: str) -> TableChunks:
 
 def _held(parts: Iterator[Any], where: str) -> Table:
     """What comes once, in memory."""
-    found = [part for part in _named_parts(parts, where) if part.n_rows]
-    if not found:
+    tables = [part for part in _named_parts(parts, where) if part.n_rows]
+    if not tables:
         raise ValueError(f"{where} has no rows: there is nothing to learn from")
-    return Table.joined(found, where)
+    return Table.joined(tables, where)
 
 
 def _of_files(name: str | Path) -> TableChunks:
     path = Path(name)
     paths = [path]
     if any(mark in str(name) for mark in "*?[") and not path.exists():
-        paths = [Path(found) for found in sorted(glob.glob(str(name)))]
+        paths = [Path(name_of_file) for name_of_file in sorted(glob.glob(str(name)))]
         if not paths:
             raise FileNotFoundError(f"{str(name)!r}: no file is called like this")
     for path in paths:

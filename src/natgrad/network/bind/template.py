@@ -96,8 +96,8 @@ class Template:
     @property
     def tables(self) -> tuple[str, ...]:
         """Plates whose elements are rows of a table."""
-        found = (self.plate_of(use) for use in self.uses)
-        return tuple(dict.fromkeys(plate for plate in found if plate is not None))
+        plates = (self.plate_of(use) for use in self.uses)
+        return tuple(dict.fromkeys(plate for plate in plates if plate is not None))
 
     def observed(self) -> tuple[str, ...]:
         """Names of the nodes whose values are columns."""
@@ -126,15 +126,15 @@ class Template:
                 waiting.append((parent, iter(_parents(parent))))
 
     def _collect_plates(self) -> dict[str, Plate]:
-        found: dict[str, Plate] = {}
+        plates: dict[str, Plate] = {}
         for node in self.nodes.values():
             for plate in node.plates:
-                other = found.setdefault(plate.name, plate)
+                other = plates.setdefault(plate.name, plate)
                 if other is not plate and (other.is_open or plate.is_open or other.size != plate.size):
                     raise PlateMismatch(
                         f"{node.name!r}: there are two plates called {plate.name!r}; use one Plate for both, or two names"
                     )
-        return found
+        return plates
 
     def _row_plate(self, node: RecordedNode) -> str | None:
         """The plate of a node that is the rows of a table: of those without a size the first one that no index makes."""
@@ -153,7 +153,7 @@ class Template:
         )
 
     def _find_column_plates(self) -> dict[str, tuple[str, ...]]:
-        found: dict[str, tuple[str, ...]] = {}
+        names_of: dict[str, tuple[str, ...]] = {}
         rows = set(self.row_plates.values())
         for node in self.nodes.values():
             for part in walk((node.options.get("observed"), node.options.get("mean")), inside=False):
@@ -167,11 +167,11 @@ class Template:
                     ):
                         if plate.name in rows and any(u for u in self.uses if self.plate_of(u) == plate.name):
                             continue
-                        found.setdefault(plate.name, part.names)
+                        names_of.setdefault(plate.name, part.names)
         for name, own in list(self.row_plates.items()):
-            if own in found:  # a hidden node along the columns: not along rows
+            if own in names_of:  # a hidden node along the columns: not along rows
                 del self.row_plates[name]
-        return found
+        return names_of
 
     def _check(self) -> None:
         known = {*self.level_plates, *self.column_plates, *self.tables}
@@ -267,24 +267,24 @@ def _parts(template: Template) -> Iterator[Any]:
 
 def made_parents(template: Template) -> Mapping[str, Node]:
     """The nodes that need no table and stand in the declaration, by name, parents first."""
-    found: dict[str, Node] = {name: process.node for name, process in processes(template).items()}
+    nodes: dict[str, Node] = {name: process.node for name, process in processes(template).items()}
     for part in _parts(template):
         accesses = part.accesses() if isinstance(part, Expression) else ()
         for node in (node for access in accesses for node in access.nodes()):
-            found.setdefault(node.name, node)
-    return {node.name: node for node in parents_first(found)}
+            nodes.setdefault(node.name, node)
+    return {node.name: node for node in parents_first(nodes)}
 
 
 def parents_first(nodes: Mapping[str, Node]) -> list[Node]:
     """Nodes and their ancestors, parents before children; of two with one name the given one."""
-    found: dict[str, Node] = {}
+    ordered: dict[str, Node] = {}
     for root in nodes.values():
         waiting = [root]
         while waiting:
             node = waiting[-1]
-            missing = [parent for parent in node.parents() if parent.name not in found]
-            if missing and node.name not in found:
+            missing = [parent for parent in node.parents() if parent.name not in ordered]
+            if missing and node.name not in ordered:
                 waiting += [nodes.get(parent.name, parent) for parent in missing]
             else:
-                found.setdefault(node.name, waiting.pop())
-    return list(found.values())
+                ordered.setdefault(node.name, waiting.pop())
+    return list(ordered.values())

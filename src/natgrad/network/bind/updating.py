@@ -109,9 +109,9 @@ def forget_rows(binding: Binding, factors: Factors, settings: Settings, t: int, 
         if not len(rows):
             raise ValueError(f"forget: no row of plate {plate!r} would be left")
     tables = {plate: table.take(kept[plate]) for plate, table in old.items()}
-    found = find_domain(binding.template, tables)
+    remaining = find_domain(binding.template, tables)
     # The values of categories stay: they are what a vector of probabilities is about.
-    domain = Domain(found.levels, binding.domain.categories)
+    domain = Domain(remaining.levels, binding.domain.categories)
     return _again(binding, factors, settings, t, tables, domain, kept, options)
 
 
@@ -200,14 +200,14 @@ def _codes(plate: str, before: Domain, after: Domain, maps: Mapping[str, Ints]) 
 
 def _joined(binding: Binding, old: Mapping[str, Table], new: Mapping[str, Table]) -> dict[str, Table]:
     """Rows after rows; of a table with a row for each id, the new row takes the place of the old one."""
-    found = dict(old)
+    tables = dict(old)
     for plate, table in new.items():
         before = old[plate]
         if plate in binding.template.level_plates:
             name = id_column(binding.template, plate, table)
             before = before.take(~np.isin(before.cells(name), table.cells(name)))
-        found[plate] = Table.joined([before, table], before.where) if before.n_rows else table
-    return found
+        tables[plate] = Table.joined([before, table], before.where) if before.n_rows else table
+    return tables
 
 
 def _kept(tables: Mapping[str, Table], what: Any) -> dict[str, npt.NDArray[np.bool_]]:
@@ -257,20 +257,20 @@ def _appended(binding: Binding, tables: Mapping[str, Any], new: Mapping[str, Any
     rows, pieces = _pieces(binding, tables)
     side = {plate: table for plate, table in new.items() if plate != rows}
     old = held(binding.template, {plate: tables[plate] for plate in side})
-    found = {**tables, **_joined(binding, old, held(binding.template, side))}
+    joined = {**tables, **_joined(binding, old, held(binding.template, side))}
     if rows in new:
-        found[rows] = pieces.with_rows(new[rows]).table()
-    return found
+        joined[rows] = pieces.with_rows(new[rows]).table()
+    return joined
 
 
 def _without(binding: Binding, tables: Mapping[str, Any], what: Any) -> dict[str, Any]:
     """The same tables, read without some rows."""
-    found = dict(tables)
+    remaining = dict(tables)
     rows, pieces = _pieces(binding, tables)
     if not isinstance(what, Mapping):
         flags = _row_flags(what, binding.problem.chunks.n_rows)
-        found[rows] = pieces.without((), lambda part, first: flags[first : first + part.n_rows]).table()
-        return found
+        remaining[rows] = pieces.without((), lambda part, first: flags[first : first + part.n_rows]).table()
+        return remaining
     wanted = {c: [ids] if isinstance(ids, str) or np.ndim(ids) == 0 else list(ids) for c, ids in what.items()}
     names = sorted({name for table in tables.values() for name in table.names})
     for column in wanted:
@@ -289,15 +289,15 @@ def _without(binding: Binding, tables: Mapping[str, Any], what: Any) -> dict[str
     for plate, table in tables.items():
         columns = [column for column in wanted if column in table]
         if columns and plate == rows:
-            found[plate] = pieces.without(columns, partial(gone, columns)).table()
+            remaining[plate] = pieces.without(columns, partial(gone, columns)).table()
         elif columns:
             whole = held(binding.template, {plate: table})[plate] if isinstance(table, TableChunks) else table
-            found[plate] = whole.take(~gone(columns, whole))
+            remaining[plate] = whole.take(~gone(columns, whole))
     for column, ids in wanted.items():
         for one in ids:
             if (column, one) not in seen:
                 raise ValueError(f"forget: no row has {column} = {one!r}")
-    return found
+    return remaining
 
 
 def _row_flags(what: Any, n_rows: int) -> npt.NDArray[np.bool_]:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from natgrad.network.compile.plan import Plan
 from natgrad.network.compile.polynomial import Factor, Take
 
-__all__ = ["Told", "Window", "Windows", "summed", "summed_in_windows", "window_key"]
+__all__ = ["ChunkSums", "Window", "Windows", "summed", "summed_in_windows", "window_key"]
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -38,7 +38,7 @@ class Window(NamedTuple):
     size: int
 
 
-class Told(NamedTuple):
+class ChunkSums(NamedTuple):
     """What a chunk tells: arrays by name, a number (entropies and values of terms), and of which entries, where not of all."""
 
     parts: dict[str, Stats]
@@ -58,18 +58,18 @@ class Told(NamedTuple):
         windows = self.windows.get(key, ())
         if not windows:
             return self.parts[key]
-        found = []
+        arrays = []
         for part in self.parts[key]:
             shape = list(part.shape)
             for window in windows:
                 shape[window.axis] = window.size
             array = np.zeros(shape, part.dtype)
             array[_places(part, windows)] = part
-            found.append(array)
-        return tuple(found)
+            arrays.append(array)
+        return tuple(arrays)
 
 
-def summed(told: Iterable[Told]) -> Told:
+def summed(told: Iterable[ChunkSums]) -> ChunkSums:
     """What some chunks tell, added up in their order: of all entries."""
     total: dict[str, Stats] | None = None
     value, owned = 0.0, set[str]()
@@ -87,21 +87,23 @@ def summed(told: Iterable[Told]) -> Told:
                     whole[_places(cut, one.windows[key])] += cut  # the levels of a window differ
             owned.add(key)
     assert total is not None
-    return Told(total, value)
+    return ChunkSums(total, value)
 
 
-def summed_in_windows(told: list[Told]) -> Told:
+def summed_in_windows(told: list[ChunkSums]) -> ChunkSums:
     """The same, of the entries that any of the chunks has."""
     if len(told) == 1:
         return told[0]
-    found: dict[str, Stats] = {}
+    totals: dict[str, Stats] = {}
     windows: dict[str, tuple[Window, ...]] = {}
     value = told[0].value
     for one in told[1:]:
         value = value + one.value
     for key in told[0].parts:
         if not all(key in one.windows for one in told):
-            found[key] = summed(Told({key: one.parts[key]}, 0.0, _only(one.windows, key)) for one in told).parts[key]
+            totals[key] = summed(ChunkSums({key: one.parts[key]}, 0.0, _only(one.windows, key)) for one in told).parts[
+                key
+            ]
             continue
         own = [one.windows[key] for one in told]
         windows[key] = tuple(
@@ -109,10 +111,10 @@ def summed_in_windows(told: list[Told]) -> Told:
             for same in zip(*own, strict=True)
         )
         inside = [_inside(mine, windows[key]) for mine in own]
-        found[key] = summed(
-            Told({key: one.parts[key]}, 0.0, {key: w}) for one, w in zip(told, inside, strict=True)
+        totals[key] = summed(
+            ChunkSums({key: one.parts[key]}, 0.0, {key: w}) for one, w in zip(told, inside, strict=True)
         ).parts[key]
-    return Told(found, value, windows)
+    return ChunkSums(totals, value, windows)
 
 
 def _inside(windows: tuple[Window, ...], wider: tuple[Window, ...]) -> tuple[Window, ...]:
@@ -205,7 +207,7 @@ class Windows:
 
     def cut(self, known: dict[str, Array]) -> dict[str, Array]:
         """Known arrays whose index arrays point into windows, and these; as they are where that is done, or would not pay."""
-        found = dict(known)
+        arrays = dict(known)
         for plate, keys in self.keys.items():
             if window_key(plate) in known:
                 continue
@@ -214,17 +216,17 @@ class Windows:
             if width > MOST_SHARE * self.sizes[plate]:
                 continue
             for key in keys:
-                found[key] = np.searchsorted(levels, known[key]).astype(known[key].dtype)
-            found[window_key(plate)] = np.pad(levels, (0, width - len(levels)), mode="edge").astype(np.int32)
-        return found
+                arrays[key] = np.searchsorted(levels, known[key]).astype(known[key].dtype)
+            arrays[window_key(plate)] = np.pad(levels, (0, width - len(levels)), mode="edge").astype(np.int32)
+        return arrays
 
     def moments(self, mu: Mapping[str, Stats], known: Mapping[str, Any], xp: Any) -> dict[str, Stats]:
         """Moments of the levels in a chunk's windows; to be traced. Nobody reads the entries behind them."""
-        found = dict(mu)
+        moments = dict(mu)
         for name, plate, axis in self._cut_axes(known):
-            if name in found:
-                found[name] = tuple(xp.take(stat, known[window_key(plate)], axis=axis) for stat in found[name])
-        return found
+            if name in moments:
+                moments[name] = tuple(xp.take(stat, known[window_key(plate)], axis=axis) for stat in moments[name])
+        return moments
 
     def widths(self, known: Mapping[str, Any]) -> dict[str, int]:
         """How long the windows of a chunk are, by plate."""
@@ -245,12 +247,12 @@ class Windows:
                 padded = np.asarray(known[window_key(plate)])
                 levels = padded[: np.searchsorted(padded, padded[-1]) + 1].astype(np.int64)
                 windows.append(Window(axis, levels, self.sizes[plate]))
-        found = []
+        trimmed = []
         for stat in map(np.asarray, stats):
             for window in windows:
                 stat = stat[(slice(None),) * window.axis + (slice(len(window.levels)),)]
-            found.append(stat)
-        return tuple(found), tuple(windows)
+            trimmed.append(stat)
+        return tuple(trimmed), tuple(windows)
 
     def _cut_axes(self, known: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
         for name, axes in self.axes.items():

@@ -71,7 +71,7 @@ def _latent_labels(plan: Plan, monomial: Monomial, name: str) -> list[Label] | N
     node = plan.nodes[name]
     axis = len(node.plates) if node.kind == VECTOR else _rotatable_axis(plan, name)
     assert axis is not None
-    found: list[Label] = []
+    latent: list[Label] = []
     for factor in monomial.factors:
         if factor.known or factor.source != name:
             continue
@@ -79,8 +79,8 @@ def _latent_labels(plan: Plan, monomial: Monomial, name: str) -> list[Label] | N
         for label in labels:
             if isinstance(label, Take):
                 return None
-            found.append(label)
-    return found
+            latent.append(label)
+    return latent
 
 
 def _from(factor: Factor, axis: int) -> list[Axis]:

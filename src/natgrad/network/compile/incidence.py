@@ -22,11 +22,11 @@ Ints = npt.NDArray[np.int64]
 
 def child_sets(plan: Plan, block: Block) -> list[ChildSet]:
     """One set for every term that reads the block and every way in which it does."""
-    found = []
+    sets = []
     for term in plan.terms_of(block.name):
         for occurrence, reading in enumerate(term.readings.get(block.name, ())):
-            found.append(_child_set(plan, block, term, occurrence, reading))
-    return found
+            sets.append(_child_set(plan, block, term, occurrence, reading))
+    return sets
 
 
 def n_reads(plan: Plan, block: Block) -> int:

@@ -39,8 +39,8 @@ def joined_plan(plan: Plan, joint: Any) -> Plan:
     """The plan with the joint factors that `checked_joint` found."""
     if joint is None:
         return plan
-    found = {"auto": auto_groups, "full": full_groups}[joint](plan) if isinstance(joint, str) else joint
-    return with_joint_factors(plan, found)
+    chosen = {"auto": auto_groups, "full": full_groups}[joint](plan) if isinstance(joint, str) else joint
+    return with_joint_factors(plan, chosen)
 
 
 def checked_joint(joint: Any, nodes: Mapping[str, Node]) -> Any:
@@ -97,7 +97,7 @@ def auto_groups(plan: Plan) -> list[tuple[str, ...]]:
         if block.family.name == "Normal" and not block.shape and not plan.nodes[name].is_improper
     ]
     pairs = dict.fromkeys(pair for term in plan.terms.values() for pair in _meeting(term, set(scalars)))
-    found: list[tuple[str, ...]] = []
+    groups: list[tuple[str, ...]] = []
     for whole in _merged(scalars, pairs, lambda group: True):
         for begin in range(0, len(whole), MOST_AUTO):
             part = set(whole[begin : begin + MOST_AUTO])
@@ -105,8 +105,8 @@ def auto_groups(plan: Plan) -> list[tuple[str, ...]]:
             for group in _merged([name for name in whole if name in part], inside, lambda group: True):
                 # All of them at once, or else as far as it goes.
                 own = [pair for pair in inside if pair[0] in group]
-                found += [group] if _fits(plan, group) else _merged(group, own, lambda part: _fits(plan, part))
-    return found
+                groups += [group] if _fits(plan, group) else _merged(group, own, lambda part: _fits(plan, part))
+    return groups
 
 
 def full_groups(plan: Plan) -> list[tuple[str, ...]]:
@@ -116,20 +116,23 @@ def full_groups(plan: Plan) -> list[tuple[str, ...]]:
     """
     groups = auto_groups(plan)
     inside = {name for group in groups for name in group}
-    found = [*groups, *((name,) for name, b in plan.blocks.items() if b.family.name in GAUSSIAN and name not in inside)]
+    merged = [
+        *groups,
+        *((name,) for name, b in plan.blocks.items() if b.family.name in GAUSSIAN and name not in inside),
+    ]
     for name, block in plan.blocks.items():
         if block.family.name not in PRECISIONS or plan.nodes[name].is_auxiliary:
             continue
         near = {f.source for term in plan.terms_of(name) for m in term.touching(name) for f in m.factors if not f.known}
         whole: tuple[str, ...] = ()
-        for group in [g for g in found if near.intersection(g)]:
+        for group in [g for g in merged if near.intersection(g)]:
             size = sum(plan.nodes[n].size or 1 for n in whole + group)
             if size <= MOST_AUTO and _fits(plan, (*whole, *group, name)):
                 whole += group
         if whole:
-            found = [group for group in found if not set(group) & set(whole)]
-            found.append((*whole, name))
-    return [group for group in found if len(group) > 1]
+            merged = [group for group in merged if not set(group) & set(whole)]
+            merged.append((*whole, name))
+    return [group for group in merged if len(group) > 1]
 
 
 def _meeting(term: PlannedTerm, scalars: set[str]) -> list[tuple[str, str]]:
@@ -221,31 +224,31 @@ def _sorted(nodes: Mapping[str, Node], group: tuple[str, ...]) -> list[str]:
         for parent in {name_of.get(p.name, p.name) for p in node.parents()} & nodes.keys():
             children[parent].append(name)
             waiting[name] += 1
-    found: list[str] = []
+    ordered: list[str] = []
     ready = [name for name, n in waiting.items() if n == 0]
     while ready:
-        found += ready
+        ordered += ready
         freed: list[str] = []
         for child in (child for name in ready for child in children[name]):
             waiting[child] -= 1
             if waiting[child] == 0:
                 freed.append(child)
         ready = sorted(freed, key=place.__getitem__)
-    if len(found) < len(nodes):
+    if len(ordered) < len(nodes):
         raise NotConjugate(
             f"joint: a node between members of {'+'.join(group)!r} reads one of them and is read by another"
         )
-    return found
+    return ordered
 
 
 def _origin(plan: Plan, node: JointNode) -> npt.NDArray[np.float64] | None:
     """The origins of the members in a value of their factor; a precision has none."""
     if not any(m.name in plan.origins for m in node.members):
         return None
-    found = np.zeros(node.value_shape()[len(node.plates) :])
+    origin = np.zeros(node.value_shape()[len(node.plates) :])
     for name, member in node.places().items():
-        found[member.place] = plan.origins.get(name, 0.0)
-    return found
+        origin[member.place] = plan.origins.get(name, 0.0)
+    return origin
 
 
 def _rewritten(
@@ -266,7 +269,7 @@ def _rewritten(
     monomials = tuple(
         in_joint_statistics(m, node, indices, n_plates, term.node) if _touches(m, places) else m for m in term.monomials
     )
-    readings = {name: found for name, found in term.readings.items() if name not in places}
+    readings = {name: readings_of_one for name, readings_of_one in term.readings.items() if name not in places}
     if read:
         first = next(iter(read.values()))[0]
         readings[node.name] = (Reading(node.name, first.axes[:n_plates], first.key),)
@@ -295,10 +298,10 @@ def _prior(node: JointNode, terms: Sequence[PlannedTerm]) -> PlannedTerm:
         monomials += [
             m._replace(factors=tuple(factor.relabelled(renamed) for factor in m.factors)) for m in term.monomials
         ]
-        for name, found in term.readings.items():
+        for name, own in term.readings.items():
             if name == node.name:
                 continue
-            if name in readings and readings[name][0].axes != found[0].axes:
+            if name in readings and readings[name][0].axes != own[0].axes:
                 raise NotConjugate(f"joint: members of {node.name!r} read {name!r} at different elements")
-            readings.setdefault(name, found)
+            readings.setdefault(name, own)
     return PlannedTerm(node.name, terms[0].plates, sizes, merged_monomials(tuple(monomials)), readings, None, gates)

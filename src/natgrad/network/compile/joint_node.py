@@ -79,16 +79,16 @@ class JointNode(Node):
 
     def parents(self) -> list[Node]:
         """Those of all members, but for members."""
-        found = {parent.name: parent for node in self.members for parent in node.parents()}
-        return [parent for parent in found.values() if parent not in self.members]
+        parents = {parent.name: parent for node in self.members for parent in node.parents()}
+        return [parent for parent in parents.values() if parent not in self.members]
 
     def begins(self) -> dict[str, int]:
         """Where the numbers of each Gaussian member begin."""
-        found, begin = {}, 0
+        begins, begin = {}, 0
         for node in self.located:
-            found[node.name] = begin
+            begins[node.name] = begin
             begin += node.size or 1
-        return found
+        return begins
 
     def places(self) -> dict[str, Member]:
         """Where each member is."""

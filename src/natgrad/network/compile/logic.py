@@ -53,11 +53,11 @@ class Tie(NamedTuple):
 
 def warn_of_ties(plan: Plan) -> None:
     """One warning for all tables that a factorised q cannot follow, where `fit` was called."""
-    found = ties_of(plan)
-    if not found:
+    ties = ties_of(plan)
+    if not ties:
         return
-    shown = "; ".join(f"{' and '.join(map(repr, tie.hidden))} by the table of {tie.node!r}" for tie in found[:3])
-    more = f" ({len(found)} such tables)" if len(found) > 3 else ""
+    shown = "; ".join(f"{' and '.join(map(repr, tie.hidden))} by the table of {tie.node!r}" for tie in ties[:3])
+    more = f" ({len(ties)} such tables)" if len(ties) > 3 else ""
     warnings.warn(
         f"hidden categories are tied by tables with probabilities (near) 0 or 1: {shown}{more}. q is a product of independent "
         "factors, so their probabilities may be far off, and the bound is only a bound. network.query() is exact where all "
@@ -69,7 +69,7 @@ def warn_of_ties(plan: Plan) -> None:
 
 def ties_of(plan: Plan) -> list[Tie]:
     """The tables that tie hidden categories, in the order of declaration."""
-    found = []
+    ties = []
     for term in plan.terms.values():
         if type(plan.nodes[term.node]) not in WITH_TABLES:
             continue
@@ -84,8 +84,8 @@ def ties_of(plan: Plan) -> list[Tie]:
             nats = max((_strength(plan, term, hidden, some) for hidden, some in groups.items()), default=0.0)
         if nats >= STRONG:
             names = dict.fromkeys(f.source for hidden in groups for f in hidden)
-            found.append(Tie(tuple(names), term.node, nats))
-    return found
+            ties.append(Tie(tuple(names), term.node, nats))
+    return ties
 
 
 def _is_category(node: Node | None) -> bool:

@@ -66,12 +66,12 @@ def find_origins(nodes: Sequence[Node], parts: Collection[str] = ()) -> dict[str
     mixed |= {a.node.name for node in others for slot in node.parameters.values() for a in slot.accesses()}
     hidden = [node for node in located if not node.is_observed and node.name not in mixed]
     # What is hidden in part has one origin for data and q, and none where it is multiplied with what is random.
-    found = {node.name: _centre(node)[0] for node in seen}
-    found.update(
-        {node.name: np.zeros_like(found[node.name]) for node in seen if node.name in parts and node.name in mixed}
+    origins = {node.name: _centre(node)[0] for node in seen}
+    origins.update(
+        {node.name: np.zeros_like(origins[node.name]) for node in seen if node.name in parts and node.name in mixed}
     )
-    found.update(_solved(seen, hidden, found))
-    return {name: origin for name, origin in found.items() if np.any(origin)}
+    origins.update(_solved(seen, hidden, origins))
+    return {name: origin for name, origin in origins.items() if np.any(origin)}
 
 
 def placed(node: Node, origins: Origins, parts: Collection[str] = ()) -> Node:
@@ -307,12 +307,12 @@ def _solved(seen: Sequence[Node], hidden: Sequence[Node], origins: Origins) -> d
     norms = np.sqrt((table**2).sum(0))
     norms[norms == 0] = 1.0
     inverse = np.linalg.pinv(table / norms, rcond=1e-12)
-    found = np.zeros(ends[-1])
+    solution = np.zeros(ends[-1])
     for repeat in range(REPEATS):
         # Hidden terms count once; from then on they only hold together what moves.
-        missing = goal - table @ found
-        found += inverse @ (missing if repeat == 0 else np.where(link, 0.0, missing)) / norms
-    parts = [scale * found[places[node.name]] for node in hidden]
+        missing = goal - table @ solution
+        solution += inverse @ (missing if repeat == 0 else np.where(link, 0.0, missing)) / norms
+    parts = [scale * solution[places[node.name]] for node in hidden]
     return {n.name: part if n.kind == VECTOR else np.asarray(part[0]) for n, part in zip(hidden, parts, strict=True)}
 
 

@@ -78,8 +78,8 @@ class Plan:
 
     def in_factor(self, name: str) -> tuple[Node, ...]:
         """The declared nodes that a node of the plan stands for: itself, or the members of a joint factor."""
-        found: tuple[Node, ...] = getattr(self.nodes[name], "members", None) or (self.nodes[name],)
-        return found
+        members: tuple[Node, ...] = getattr(self.nodes[name], "members", None) or (self.nodes[name],)
+        return members
 
     @cached_property
     def declared(self) -> dict[str, Node]:
@@ -88,17 +88,17 @@ class Plan:
 
     def parents_of(self, name: str) -> list[str]:
         """The names of a node's parents in this plan; a joint factor in place of its members."""
-        found = (parent.name for parent in self.nodes[name].parents())
-        return list(dict.fromkeys(self.members[n].joint if n in self.members else n for n in found))
+        parents = (parent.name for parent in self.nodes[name].parents())
+        return list(dict.fromkeys(self.members[n].joint if n in self.members else n for n in parents))
 
     @cached_property
     def _terms_of(self) -> dict[str, list[PlannedTerm]]:
-        found = {name: [term] for name, term in self.terms.items()}
+        terms = {name: [term] for name, term in self.terms.items()}
         for term in self.terms.values():
             for name in term.readings:
-                if name != term.node and name in found:
-                    found[name].append(term)
-        return found
+                if name != term.node and name in terms:
+                    terms[name].append(term)
+        return terms
 
 
 def weight_key(plate: str) -> str:
@@ -131,8 +131,8 @@ def make_plan(
     read = hidden_in_part(nodes) if read is None else read
     parts = read.union(node.name for node in nodes if node.entries is not None)
     origins = find_origins(nodes, parts) if origins is None else origins
-    found = [placed(node, origins, parts) for node in nodes]
-    declared = {node.name: node.declared_term(known, read) if keep else node.term(known, read) for node in found}
+    centred = [placed(node, origins, parts) for node in nodes]
+    declared = {node.name: node.declared_term(known, read) if keep else node.term(known, read) for node in centred}
     terms: dict[str, PlannedTerm] = {}
     coupled: dict[str, set[str]] = {}
     for node in nodes:
@@ -144,7 +144,7 @@ def make_plan(
             whole for m in term.polynomial.monomials for whole in with_gates(m.settled(), scope.gates, extra)
         )
         present = None if term.mask is None or node.mask is None else node.mask.astype(bool)
-        readings = {name: tuple(found) for name, found in scope.readings.items() if name != node.name}
+        readings = {name: tuple(centred) for name, centred in scope.readings.items() if name != node.name}
         terms[node.name] = PlannedTerm(
             node.name, scope.plate_names, dict(scope.sizes), merged_monomials(monomials), readings, present,
             {label: f.source for label, gate in scope.gates.items() for m in gate.monomials for f in m.factors if not f.known},
@@ -169,17 +169,17 @@ def with_gates(
     """Multiply in the category behind every gated label; a monomial without the label needs none, as Σ_k E[z_k] = 1."""
     if not gates:
         return (Monomial(monomial.coefficient, monomial.factors + extra),)
-    found: list[Monomial] = []
+    gated: list[Monomial] = []
     waiting = [(monomial.coefficient, monomial.factors, frozenset[Label]())]
     while waiting:
         coefficient, factors, done = waiting.pop(0)
         missing = [label for label in _labels(factors) if label in gates and label not in done]
         if not missing:
-            found.append(Monomial(coefficient, factors + extra))
+            gated.append(Monomial(coefficient, factors + extra))
             continue
         for m in gates[missing[0]].monomials:
             waiting.append((coefficient * m.coefficient, factors + m.factors, done | {missing[0]}))
-    return tuple(found)
+    return tuple(gated)
 
 
 def _labels(factors: tuple[Factor, ...]) -> list[Label]:

@@ -49,8 +49,8 @@ class StateSpace(NamedTuple):
 
 def find_state_spaces(plan: Plan) -> tuple[StateSpace, ...]:
     """The state spaces of a plan that can be rotated."""
-    found = (_state_space(plan, node) for node in plan.nodes.values() if isinstance(node, GaussianChain))
-    return tuple(space for space in found if space is not None)
+    spaces = (_state_space(plan, node) for node in plan.nodes.values() if isinstance(node, GaussianChain))
+    return tuple(space for space in spaces if space is not None)
 
 
 def _state_space(plan: Plan, chain: GaussianChain) -> StateSpace | None:
@@ -83,7 +83,9 @@ def _state_space(plan: Plan, chain: GaussianChain) -> StateSpace | None:
         return None
     if any(np.any(plan.origins.get(block, 0.0)) for block in (chain.name, name, loadings[0])):
         return None
-    relevances = {owner: found for owner in (name, loadings[0]) if (found := _relevance(plan, plan.nodes[owner]))}
+    relevances = {
+        owner: relevance for owner in (name, loadings[0]) if (relevance := _relevance(plan, plan.nodes[owner]))
+    }
     precision = known[1] * np.eye(size) if known[1].ndim == 0 else known[1]
     mean = np.broadcast_to(known[0], (size,))
     inside = chain.inside_times

@@ -31,8 +31,8 @@ def with_chains(plan: Plan, n: int) -> Plan:
 
 def _term(term: PlannedTerm, n: int) -> PlannedTerm:
     readings = {
-        name: tuple(replace(reading, axes=(CHAIN, *reading.axes)) for reading in found)
-        for name, found in term.readings.items()
+        name: tuple(replace(reading, axes=(CHAIN, *reading.axes)) for reading in plain)
+        for name, plain in term.readings.items()
     }
     monomials = tuple(Monomial(m.coefficient, tuple(map(_factor, m.factors))) for m in term.monomials)
     return replace(term, sizes={**term.sizes, CHAIN: n}, monomials=monomials, readings=readings)

@@ -160,11 +160,11 @@ class ChunkedGibbs:
                 rng = generator(seed, Stream.DRAWS, state.t, 0, chain)
                 here = {name: tuple(part[chain] for part in parts) for name, parts in stats.items()}
                 for name, block in self.problem.blocks.items():
-                    found = self._drawn(block, here, values[name][chain], told, chain, rng)
-                    info[name] = BlockInfo(found is not None, 0.0)
-                    if found is None:
+                    drawn = self._drawn(block, here, values[name][chain], told, chain, rng)
+                    info[name] = BlockInfo(drawn is not None, 0.0)
+                    if drawn is None:
                         return state, StepInfo(info, float("nan"), self.problem.n_messages, unbounded=True)
-                    lam, value, here[name] = found
+                    lam, value, here[name] = drawn
                     values[name][chain] = value
                     mean = value if self.strides.get(name) == 1 else block.family.mean(lam)
                     spread = 0.0 if self.strides.get(name) == 1 else block.family.var(lam)
@@ -236,8 +236,8 @@ class ChunkedGibbs:
         """The natural parameter of a block of one chain given values of the other globals and of the rows."""
         problem = self.problem
         if isinstance(problem, ChunkedEdges):
-            found = problem.target(block, State({}, dict(here), 0), column=column)
-            return tuple(np.asarray(part) for part in found)
+            target = problem.target(block, State({}, dict(here), 0), column=column)
+            return tuple(np.asarray(part) for part in target)
         head = f"{chain} "
         own = {key[len(head) :]: value for key, value in told.items() if key.startswith(head)}
         return problem.target_from(block, here, {k: v for k, v in own.items() if k not in self.local}, column)

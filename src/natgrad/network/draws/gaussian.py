@@ -37,7 +37,7 @@ MOST_SCATTERED = 200_000
 def drawn_together(problem: NetworkProblem, apart: Collection[str] = ()) -> list[GaussianDraw]:
     """The groups of Gaussian blocks of a network with chains that are drawn from their joint conditional; not those ``apart``."""
     weighted = problem.plan.weights
-    found = []
+    groups = []
     for group in joint_groups(problem):
         names = [n for n in group if n not in apart]
         names = [n for n in names if not any(plate in weighted for plate in problem.blocks[n].plates)]
@@ -49,8 +49,8 @@ def drawn_together(problem: NetworkProblem, apart: Collection[str] = ()) -> list
         if len(names) > 1 or any(problem.blocks[name].n_columns > 1 for name in names):
             draw = GaussianDraw(problem, tuple(names))
             if draw.n_entries <= MOST_ENTRIES:
-                found.append(draw)
-    return found
+                groups.append(draw)
+    return groups
 
 
 def _size(problem: NetworkProblem, name: str) -> int:
@@ -210,7 +210,7 @@ def _with_chains(problem: NetworkProblem, chains: int, name: str) -> list[tuple[
 
 
 def _flat(places: Sequence[Array], shape: tuple[int, ...]) -> Array:
-    found: Any = np.zeros((), dtype=np.int64)
+    flat: Any = np.zeros((), dtype=np.int64)
     for place, size in zip(places, shape, strict=True):
-        found = found * size + place
-    return np.asarray(found)
+        flat = flat * size + place
+    return np.asarray(flat)

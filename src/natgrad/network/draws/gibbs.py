@@ -139,10 +139,10 @@ class Gibbs:
         x: Array | None = None
         for scale in self.scales[group]:
             n = scale.name
-            found = scale.sample(stats, values[n], self.conditional, rng)
-            if found is None:
+            together = scale.sample(stats, values[n], self.conditional, rng)
+            if together is None:
                 return {n: BlockInfo(False, 0.0)}
-            values[n], sample = found
+            values[n], sample = together
             stats[n] = point_stats(self.problem.blocks[n].family, values[n], self.sizes[n])
             first[n], second[n], info[n] = values[n], values[n] ** 2, BlockInfo(bool(np.isfinite(values[n]).all()), 0.0)
         if info:
@@ -165,8 +165,8 @@ class Gibbs:
             return self._writer.target_of(block, None)(stats)
         function = self.problem.compiled(("conditional", block.name, column is not None), partial(self._build, block))
         near = {name: stats[name] for name in self._near[block.name]}
-        found = function(near, None if column is None else np.int32(column))
-        return tuple(np.asarray(part) for part in found)
+        lam = function(near, None if column is None else np.int32(column))
+        return tuple(np.asarray(part) for part in lam)
 
     def _is_weighted(self, block: Block) -> bool:
         return any(plate in self.problem.plan.weights for plate in block.plates)
@@ -223,8 +223,8 @@ class Gibbs:
         if block.name in self.copies:
             copies, size = self.copies[block.name], self.sizes[block.name]
             parts = [tuple(part[chain] for part in lam) for chain in range(self.chains)]
-            found = [copies.drawn(block.family, own, rng, size) for own in parts]
-            stats = tuple(np.stack(entries) for entries in zip(*found, strict=True))
+            by_chain = [copies.drawn(block.family, own, rng, size) for own in parts]
+            stats = tuple(np.stack(entries) for entries in zip(*by_chain, strict=True))
             return stats[0], stats
         value = block.family.sample(lam, rng)
         return value, point_stats(block.family, value, self.sizes[block.name])
@@ -263,9 +263,9 @@ class Gibbs:
 
 
 def _put(block: Block, arrays: Stats, pieces: Stats, number: int) -> Stats:
-    found = []
+    updated = []
     for array, piece in zip(arrays, pieces, strict=True):
         new = np.array(array)
         new[(slice(None),) * (block.column_axis or 0) + (number,)] = piece
-        found.append(new)
-    return tuple(found)
+        updated.append(new)
+    return tuple(updated)

@@ -45,7 +45,7 @@ def exchangeable_axes(plan: Plan) -> list[Exchangeable]:
     for term in plan.terms.values():
         for monomial in term.monomials:
             _link(plan, monomial, sets)
-    found = []
+    exchangeable = []
     for root, keys in sets.classes().items():
         categories = tuple(n for n, axis in keys if axis == EVENT and _is_category(plan, n))
         if root in sets.fixed or not categories:
@@ -55,8 +55,8 @@ def exchangeable_axes(plan: Plan) -> list[Exchangeable]:
             axes[name] = (*axes.get(name, ()), axis)
         size = plan.nodes[categories[0]].size or 0
         if size > 1:
-            found.append(Exchangeable(size, categories, axes))
-    return found
+            exchangeable.append(Exchangeable(size, categories, axes))
+    return exchangeable
 
 
 def _is_category(plan: Plan, name: str) -> bool:
@@ -87,19 +87,19 @@ class _Sets:
     @property
     def fixed(self) -> set[Key]:
         """Sets along which elements are told apart, by data or by numbers that change when all axes of the set are renumbered."""
-        found = {self.find(key) for key in self._fixed}
+        roots = {self.find(key) for key in self._fixed}
         for array, keys in self.known:
             for root in {self.find(key) for key in keys.values()}:
                 axes = [axis for axis, key in keys.items() if self.find(key) == root]
-                if root not in found and not _is_invariant(array, axes):
-                    found.add(root)
-        return found
+                if root not in roots and not _is_invariant(array, axes):
+                    roots.add(root)
+        return roots
 
     def classes(self) -> dict[Key, list[Key]]:
-        found: dict[Key, list[Key]] = {}
+        members: dict[Key, list[Key]] = {}
         for key in self.parent:
-            found.setdefault(self.find(key), []).append(key)
-        return found
+            members.setdefault(self.find(key), []).append(key)
+        return members
 
 
 def _link(plan: Plan, monomial: Monomial, sets: _Sets) -> None:
@@ -165,25 +165,25 @@ class Relabelling:
 
     def in_question(self, stats: Mapping[str, Stats]) -> npt.NDArray[np.int64]:
         """The chains in which some component agrees better with another one of q than with its own; others need no look."""
-        found: Any = False
+        doubtful: Any = False
         for entry in self.sets:
             agree: Any = 0.0
             for n in entry.categories:
                 rows = stats[n][0].reshape(len(stats[n][0]), -1, entry.size)
                 agree = agree + np.swapaxes(rows, 1, 2) @ self.wanted[n]
             own = np.einsum("cii->ci", agree)
-            found = found | (agree.max(1) > own).any(1)
-        return np.flatnonzero(found)
+            doubtful = doubtful | (agree.max(1) > own).any(1)
+        return np.flatnonzero(doubtful)
 
     def orders(self, stats: Mapping[str, Stats], chain: int) -> list[Array | None]:
         """For each set, which element comes first, second, …; None where all are where they belong."""
-        found: list[Array | None] = []
+        orders: list[Array | None] = []
         for entry in self.sets:
             agree = np.sum([self.wanted[n].T @ _rows(stats[n][0][chain]) for n in entry.categories], axis=0)
             _, order = linear_sum_assignment(agree, maximize=True)
             gain = agree[np.arange(entry.size), order].sum() - np.trace(agree)
-            found.append(order if gain > 1e-9 * (1.0 + np.trace(agree)) else None)
-        return found
+            orders.append(order if gain > 1e-9 * (1.0 + np.trace(agree)) else None)
+        return orders
 
     def apply(
         self, order: Array, entry: Exchangeable, chain: int, stats: dict[str, Stats], values: dict[str, Array],
@@ -220,8 +220,8 @@ class Relabelling:
 
 def _places(axes: tuple[int, ...], n_plates: int, ndim: int) -> list[int]:
     """Axes of one chain's array: plates as they are, and all axes of the event."""
-    found = [axis for axis in axes if axis != EVENT and axis < n_plates]
-    return [*found, *(range(n_plates, ndim) if EVENT in axes else ())]
+    on_plates = [axis for axis in axes if axis != EVENT and axis < n_plates]
+    return [*on_plates, *(range(n_plates, ndim) if EVENT in axes else ())]
 
 
 def _renumbered(array: Array, chain: int, axes: list[int], order: Array) -> Array:

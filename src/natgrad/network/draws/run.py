@@ -82,7 +82,7 @@ def _checked_names(fit: Fit, names: Sequence[str] | None) -> set[str]:
 
 def _strides(gibbs: Gibbs, fit: Fit, schedule: Schedule, chains: int, asked: set[str]) -> dict[str, int]:
     """Every how many draws of each node one is kept: powers of two, so that those of the rarest are draws of all."""
-    found = {}
+    strides = {}
     for name in fit.problem.blocks:
         if fit.problem.plan.nodes[name].is_auxiliary and name not in asked:
             continue
@@ -94,8 +94,8 @@ def _strides(gibbs: Gibbs, fit: Fit, schedule: Schedule, chains: int, asked: set
             continue
         family, shapes = fit.problem.blocks[name].family, fit.problem.plan.nodes[name].stat_shapes()
         numbers = math.prod(shapes[0][:-1] if family.name in ("Categorical", "MarkovChain") else shapes[0])
-        found[name] = 1 if name in asked else stride_of(numbers, schedule, chains, MOST_KEPT)
-    return found
+        strides[name] = 1 if name in asked else stride_of(numbers, schedule, chains, MOST_KEPT)
+    return strides
 
 
 def _collected(fit: Fit, gibbs: Gibbs, state: State, settings: DrawsSettings) -> Draws:

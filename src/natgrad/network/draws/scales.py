@@ -34,14 +34,14 @@ WIDTH, MOST_STEPS, MOST_SHRINKS = 2.0, 8, 40
 
 def scales_of(problem: NetworkProblem, group: GaussianDraw, taken: Sequence[str]) -> list[ScaleDraw]:
     """The precisions of members of a group: single numbers whose effects are all in it."""
-    found = []
+    scales = []
     for name, block in problem.blocks.items():
         if block.family.name != "Gamma" or len(block.shape) != 1 or name in taken or group.size > LARGEST:
             continue
         children = [term.node for term in problem.plan.terms.values() if name in term.readings]
         if any(node in group.names for node in children):
-            found.append(ScaleDraw(block, group))
-    return found
+            scales.append(ScaleDraw(block, group))
+    return scales
 
 
 class ScaleDraw:
@@ -134,14 +134,14 @@ def _sliced(density: Callable[[Array], Array], start: Array, rng: np.random.Gene
             end += np.where(going, sign * WIDTH, 0.0)
             taken += going
             going &= taken < steps
-    found, open_ = start.copy(), np.ones(n, dtype=bool)
+    points, open_ = start.copy(), np.ones(n, dtype=bool)
     for _ in range(MOST_SHRINKS):
         point = low + (high - low) * rng.random(n)
         inside = density(point) > height
-        found = np.where(open_ & inside, point, found)
+        points = np.where(open_ & inside, point, points)
         open_ &= ~inside
         if not open_.any():
             break
         low = np.where(open_ & (point < start), point, low)
         high = np.where(open_ & (point >= start), point, high)
-    return found
+    return points

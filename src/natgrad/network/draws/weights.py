@@ -49,7 +49,7 @@ class Copies(NamedTuple):
 
 def copies_of(plan: Plan, left_out: Collection[str] = ()) -> dict[str, Copies]:
     """The blocks whose elements stand for several values; a weight that is no whole number is refused. Not those ``left_out``."""
-    found = {}
+    copies = {}
     for name, block in plan.blocks.items():
         if name in left_out:
             continue
@@ -71,8 +71,8 @@ def copies_of(plan: Plan, left_out: Collection[str] = ()) -> dict[str, Copies]:
         for axis, plate in enumerate(plates):
             if plate in plan.weights:
                 counts = counts * plan.weights[plate].reshape([-1 if i == axis else 1 for i in range(len(plates))])
-        found[name] = Copies(counts.astype(np.int64))
-    return found
+        copies[name] = Copies(counts.astype(np.int64))
+    return copies
 
 
 def _check_alone(plan: Plan, name: str, plate: str) -> None:

@@ -94,7 +94,7 @@ def _work(plan: Plan) -> _Work:
 
 def _reads(term: PlannedTerm) -> dict[str, _Reads]:
     """By the node that is updated; of a sum of many terms the monomials are many, and gone through once."""
-    found: dict[str, _Reads] = {}
+    reads: dict[str, _Reads] = {}
     for monomial in term.monomials:
         random = [factor for factor in monomial.factors if not factor.known]
         # What only known factors have is summed once and for all.
@@ -102,10 +102,10 @@ def _reads(term: PlannedTerm) -> dict[str, _Reads]:
         volume = math.prod(term.sizes[label] for label in labels)
         taken = [factor for factor in random if any(isinstance(axis, Take) for axis in factor.axes)]
         for factor in random:
-            products, numbers, gathered = found.get(factor.source, (0, 0, set()))
+            products, numbers, gathered = reads.get(factor.source, (0, 0, set()))
             gathered.update(taken)
-            found[factor.source] = _Reads(products + 1, numbers + volume, gathered)
-    return found
+            reads[factor.source] = _Reads(products + 1, numbers + volume, gathered)
+    return reads
 
 
 def _taken(factor: Factor) -> set[Label]:

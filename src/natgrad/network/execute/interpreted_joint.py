@@ -38,10 +38,10 @@ class InterpretedMeans:
         # The second moment of a Gaussian with mean zero is its covariance.
         spread = {n: f._moments((np.zeros_like(lam[n][0]), lam[n][1]))[0][1] for n, f in self.families.items()}
         start = {n: mu[n][0] for n in self.names}
-        found, count = self._solved(self.quadratic(start, spread, mu), start)
-        if not np.isfinite(found).all():
-            found = self._joined(start)
-        means = self._apart(found)
+        solution, count = self._solved(self.quadratic(start, spread, mu), start)
+        if not np.isfinite(solution).all():
+            solution = self._joined(start)
+        means = self._apart(solution)
         stats = {n: (m, spread[n] + squared(m, spread[n])) for n, m in means.items()}
         return {n: f.centred(means[n], lam[n]) for n, f in self.families.items()}, stats, count
 
@@ -91,14 +91,14 @@ class _Quadratic:
 
     def __call__(self, start: Means, spread: Means, moments: Mapping[str, Any]) -> Quadratic:
         here = {**moments, **{n: (m, spread[n] + squared(m, spread[n])) for n, m in start.items()}}
-        found = {n: self.whole[n](here) for n in start}
-        second = {n: found[n][1] for n in start}
+        targets = {n: self.whole[n](here) for n in start}
+        second = {n: targets[n][1] for n in start}
 
         def curvature(means: Means) -> Means:
             here = {**moments, **{n: (m, spread[n]) for n, m in means.items()}}
             return {n: self.lines[n](here)[0] + _twice(second[n], m) for n, m in means.items()}
 
-        residual = {n: found[n][0] + _twice(second[n], m) for n, m in start.items()}
+        residual = {n: targets[n][0] + _twice(second[n], m) for n, m in start.items()}
         return Quadratic(second, residual, curvature)
 
 

@@ -39,10 +39,10 @@ class Interpreter:
     def sweep(self, state: State, order: tuple[str, ...]) -> SweepResult:
         """Every block once, exactly."""
         with self.problem.backend.running():
-            found = self._sweeps.get(order)
-            if found is None:
-                found = self._sweeps[order] = InterpretedSweep(self.problem, order, self.written)
-            return found(state)
+            compiled = self._sweeps.get(order)
+            if compiled is None:
+                compiled = self._sweeps[order] = InterpretedSweep(self.problem, order, self.written)
+            return compiled(state)
 
     def prior_of(self, block: Block) -> Callable[[Any], Stats]:
         """λ of a block as a function of the moments of its parents alone."""
@@ -56,11 +56,11 @@ class Interpreter:
 
     def means(self, names: tuple[str, ...], pieces: Sequence[Piece]) -> Callable[..., Any]:
         """λ and moments of a group whose means meet in these pieces, after they were solved together."""
-        found = InterpretedMeans(self.written, names, pieces)
+        solve = InterpretedMeans(self.written, names, pieces)
 
         def solved(lam: Any, mu: Any) -> Any:
             with self.problem.backend.running():
-                return found(lam, mu)
+                return solve(lam, mu)
 
         return solved
 

@@ -96,10 +96,10 @@ class Reader:
                 continue
             names.append(position)
         self.gathers: list[_Gather] = []
-        for new, found in entries.items():
-            places = [names.index(position) for position, _ in found]
+        for new, indexed in entries.items():
+            places = [names.index(position) for position, _ in indexed]
             others = [i for i in range(len(names)) if i not in places]
-            self.gathers.append(_Gather((*places, *others), tuple(index for _, index in found)))
+            self.gathers.append(_Gather((*places, *others), tuple(index for _, index in indexed)))
             names = [*new, *(names[i] for i in others)]
         self.labels: Labels = tuple(names)
         self.distinct: Labels = tuple(dict.fromkeys(names))
@@ -172,11 +172,11 @@ class Reader:
 
     def _way_back(self, shape: tuple[int, ...], indices: list[tuple[Array, ...]]) -> _WayBack:
         steps, start = [], shape
-        for (order, _), found in zip(self.gathers, indices, strict=True):
+        for (order, _), own in zip(self.gathers, indices, strict=True):
             permuted = [shape[axis] for axis in order]
-            dims, rest = permuted[: len(found)], permuted[len(found) :]
+            dims, rest = permuted[: len(own)], permuted[len(own) :]
             flat = np.zeros((), dtype=np.int64)
-            for index, size in zip(found, dims, strict=True):
+            for index, size in zip(own, dims, strict=True):
                 flat = flat * size + index
             width, shape = math.prod(rest), (*flat.shape, *rest)
             rows = flat.reshape(-1, 1) * width + np.arange(width)
@@ -239,8 +239,8 @@ class _Product:
         if shapes != self._shapes:
             self._shapes, self._contraction = shapes, Contraction(self.out, labels, shapes)
         assert self._contraction is not None
-        found = self._contraction(operands)
-        return found if scale == 1.0 else scale * found
+        product = self._contraction(operands)
+        return product if scale == 1.0 else scale * product
 
     def _constant(self, known: Known, view: View) -> tuple[list[Array], list[Labels], float]:
         """The known factors: multiplied with one another, and with the scale, where they are read in full."""
@@ -273,13 +273,13 @@ class _Product:
 
 def _cut(arrays: list[Array], labels: list[Labels], label: Label, number: Array) -> tuple[list[Array], list[Labels]]:
     """One element of a label, everywhere."""
-    found = [
+    cut = [
         (a[tuple(number if x == label else slice(None) for x in names)], tuple(x for x in names if x != label))
         if label in names
         else (a, names)
         for a, names in zip(arrays, labels, strict=True)
     ]
-    return [a for a, _ in found], [names for _, names in found]
+    return [a for a, _ in cut], [names for _, names in cut]
 
 
 def scale_of(monomial: Monomial, readers: Sequence[Reader], piece: Piece, zipped: Collection[str]) -> float:
@@ -394,6 +394,6 @@ class Slopes(_Reading):
                 waiting[key] = waiting[key] + slope if key in waiting else np.asarray(slope)
         for (reader, whole), slope in waiting.items():
             stat = reader.stat
-            found = reader.scattered(slope, shapes[stat] if whole else small[stat], known, view)
-            total[stat] += np.take(found, number, axis=self.axis) if whole else found
+            scattered = reader.scattered(slope, shapes[stat] if whole else small[stat], known, view)
+            total[stat] += np.take(scattered, number, axis=self.axis) if whole else scattered
         return tuple(total)

@@ -167,10 +167,10 @@ def joint_groups(problem: NetworkProblem) -> tuple[tuple[str, ...], ...]:
             merged = group_of[first] | group_of[second]
             if all(_degree(m, merged) <= 2 for m in curved):
                 group_of.update(dict.fromkeys(merged, merged))
-    found = dict.fromkeys(group_of[name] for name in gaussian)
+    groups = dict.fromkeys(group_of[name] for name in gaussian)
     return tuple(
         tuple(name for name in gaussian if name in group)
-        for group in found
+        for group in groups
         if len(group) > 1 or any(problem.blocks[name].n_columns > 1 for name in group)
     )
 

@@ -39,10 +39,10 @@ class NumpyBackend:
 
     def value(self, piece: Piece, moments: Moments, known: Known, view: View = FULL) -> Array:
         key = (id(piece), layout_of(view))
-        found = self._values.get(key)
-        if found is None:
-            found = self._values[key] = Values(piece, view)
-        return found(moments, known, view)
+        values = self._values.get(key)
+        if values is None:
+            values = self._values[key] = Values(piece, view)
+        return values(moments, known, view)
 
     def gradient(
         self,
@@ -57,10 +57,10 @@ class NumpyBackend:
         axis, number = (None, None) if column is None else column
         occurrence = occurrence if column is None else None
         key = (id(piece), name, layout_of(view), axis, occurrence)
-        found = self._slopes.get(key)
-        if found is None:
-            found = self._slopes[key] = Slopes(piece, name, view, axis, occurrence)
-        return found(moments, known, view, number)
+        slopes = self._slopes.get(key)
+        if slopes is None:
+            slopes = self._slopes[key] = Slopes(piece, name, view, axis, occurrence)
+        return slopes(moments, known, view, number)
 
     def contract(self, out: tuple[Label, ...], factors: list[Labelled]) -> Array:
         labels = tuple(factor.labels for factor in factors)

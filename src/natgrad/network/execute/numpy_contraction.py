@@ -106,7 +106,7 @@ class Contraction:
         assert self._chunk is not None
         label, length = self._chunk
         size = self.sizes[label]
-        found, total = [], None
+        pieces, total = [], None
         for start in range(0, size, length):
             part = slice(start, min(start + length, size))
             cut = [
@@ -119,10 +119,10 @@ class Contraction:
                 self._parts[n]._chunk = None
             piece = self._parts[n]._call(cut)
             if label in self.out:
-                found.append(piece)
+                pieces.append(piece)
             else:
                 total = piece if total is None else total + piece
-        return total if total is not None else np.concatenate(found, axis=self.out.index(label))
+        return total if total is not None else np.concatenate(pieces, axis=self.out.index(label))
 
 
 def product_of(out: Labels, inputs: Sequence[Labels], shapes: Sequence[tuple[int, ...]]) -> Callable[..., Array] | None:
@@ -138,8 +138,8 @@ def product_of(out: Labels, inputs: Sequence[Labels], shapes: Sequence[tuple[int
     if len(inputs) == 1:
         return None if inputs[0] == out else _alone(inputs[0], out)
     if len(inputs) == 2:
-        found = _two(inputs[0], inputs[1], out)
-        return _by_contraction(out, inputs, shapes) if found is None else found
+        of_two = _two(inputs[0], inputs[1], out)
+        return _by_contraction(out, inputs, shapes) if of_two is None else of_two
     if () in inputs:
         return _with_numbers(out, inputs, shapes)
     return _by_contraction(out, inputs, shapes)
@@ -256,7 +256,7 @@ def _order(parts: Sequence[Labels], out: Labels, sizes: Mapping[Label, int]) -> 
     def best(left: list[frozenset[Label]]) -> tuple[int, list[tuple[int, int]]]:
         if len(left) == 1:
             return 0, []
-        found: tuple[int, list[tuple[int, int]]] | None = None
+        cheapest: tuple[int, list[tuple[int, int]]] | None = None
         pairs = [(i, j) for i in range(len(left)) for j in range(i + 1, len(left))]
         if len(left) > MOST_COMPARED:
             pairs = [min(pairs, key=lambda p: union(left[p[0]] | left[p[1]]))]
@@ -264,10 +264,10 @@ def _order(parts: Sequence[Labels], out: Labels, sizes: Mapping[Label, int]) -> 
             then, both = after(left, i, j)
             cost, order = best(then)
             cost += union(both)
-            if found is None or cost < found[0]:
-                found = cost, [(i, j), *order]
-        assert found is not None
-        return found
+            if cheapest is None or cost < cheapest[0]:
+                cheapest = cost, [(i, j), *order]
+        assert cheapest is not None
+        return cheapest
 
     start = [frozenset(part) for part in parts]
     order = best(start)[1]

@@ -43,13 +43,13 @@ def packed_factors(
     labelled: Callable[[Factor], Labelled],
 ) -> list[Labelled] | None:
     """The factors of a monomial as labelled arrays, a square and its matrix packed; None where there is no square."""
-    found = _find_square(monomial, symmetric)
-    if found is None or stats(found.matrix).shape[-1] > LONGEST:
+    square = _find_square(monomial, symmetric)
+    if square is None or stats(square.matrix).shape[-1] > LONGEST:
         return None
-    rest = [labelled(f) for f in monomial.factors if f not in (found.matrix, found.first, found.second)]
-    matrix = found.matrix._replace(axes=(*found.matrix.axes[:-2], PACKED))
-    packed = address(_packed(stats(found.matrix)), matrix, known, view)
-    return [packed, _squared(labelled(found.first), found.label), *rest]
+    rest = [labelled(f) for f in monomial.factors if f not in (square.matrix, square.first, square.second)]
+    matrix = square.matrix._replace(axes=(*square.matrix.axes[:-2], PACKED))
+    packed = address(_packed(stats(square.matrix)), matrix, known, view)
+    return [packed, _squared(labelled(square.first), square.label), *rest]
 
 
 def _find_square(monomial: Monomial, symmetric: Symmetric) -> _Square | None:

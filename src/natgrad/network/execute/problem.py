@@ -145,8 +145,10 @@ class NetworkProblem(EdgeProblem):
         for name, block in self.blocks.items():
             parents = {parent: mu[parent] for parent in self.plan.parents_of(name) if parent in mu}
             own = None if self._is_weighted(block) else self.interpreter
-            found = self.compiled(("prior", name), partial(self._prior, block)) if own is None else own.prior_of(block)
-            lam[name] = found(parents)
+            prior_of = (
+                self.compiled(("prior", name), partial(self._prior, block)) if own is None else own.prior_of(block)
+            )
+            lam[name] = prior_of(parents)
             node = self.plan.nodes[name]
             if node.is_improper or node.is_auxiliary or node.has_no_mean:
                 lam[name] = block.family.proper(lam[name])

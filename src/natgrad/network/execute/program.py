@@ -82,11 +82,11 @@ class Program:
             return [Piece(monomials, term.sizes, term.plates, symmetric=self.symmetric)]
         chunk = min(max(CHUNK_NUMBERS // width, SHORTEST_CHUNK), LONGEST_CHUNK)
         short = tuple(m for m in monomials if longest not in m.labels)
-        found = [
+        pieces = [
             Piece(long, term.sizes, term.plates, longest, chunk, self.symmetric),
             Piece(short, term.sizes, term.plates, symmetric=self.symmetric),
         ]
-        return [piece for piece in found if piece.monomials]
+        return [piece for piece in pieces if piece.monomials]
 
     def dropped(self, block: Block, term: PlannedTerm) -> frozenset[str]:
         """Weighted plates that the block shares element by element with the term: in its target they cancel."""
@@ -317,12 +317,12 @@ def _with_places(
     Some are numbers of the declaration, and a loop over priors must not compile again. They are not told apart from those of
     the densities by their values: a program that depended on which prior is 1 would be compiled for each such case.
     """
-    found: dict[str, tuple[Monomial, ...]] = {}
+    placed: dict[str, tuple[Monomial, ...]] = {}
     numbers: list[float] = []
     for name, monomials in terms.items():
-        found[name] = tuple(m._replace(place=len(numbers) + n) for n, m in enumerate(monomials))
+        placed[name] = tuple(m._replace(place=len(numbers) + n) for n, m in enumerate(monomials))
         numbers += [m.coefficient for m in monomials]
-    return found, np.array(numbers, dtype=np.float64)
+    return placed, np.array(numbers, dtype=np.float64)
 
 
 def _without(monomial: Monomial, gone: set[str]) -> Monomial:

@@ -30,8 +30,8 @@ class Repeated:
             for name, block in plan.blocks.items()
             if block.n_columns == 1 and not any(plate in plan.weights for plate in block.plates)
         }
-        found = {name: program.shared_plates(block) for name, block in at_once.items()}
-        self.plates = {name: shared for name, shared in found.items() if any(shared)}
+        by_block = {name: program.shared_plates(block) for name, block in at_once.items()}
+        self.plates = {name: shared for name, shared in by_block.items() if any(shared)}
 
     def shortened(self, name: str, lam: Stats) -> Stats:
         """λ of one block, one element in place of all that share it."""

@@ -45,8 +45,8 @@ class Tangent:
                 name: self._target(name, mu, {**mu, **_renamed(direction)}, known) for name in blocks
             }
 
-        found: dict[str, Stats] = self.problem.compiled("tangent", build)(dict(mu), dict(direction))
-        return {name: tuple(np.asarray(part) for part in stats) for name, stats in found.items()}
+        changes: dict[str, Stats] = self.problem.compiled("tangent", build)(dict(mu), dict(direction))
+        return {name: tuple(np.asarray(part) for part in stats) for name, stats in changes.items()}
 
     def _target(self, name: str, mu: Moments, moments: Moments, known: Any) -> Stats:
         program, block = self.program, self.problem.blocks[name]
@@ -82,8 +82,8 @@ class Tangent:
 
             return function
 
-        found = self.problem.compiled("tangent rows", build)(dict(mu), dict(direction))
-        return {name: np.asarray(rows) for name, rows in found.items()}
+        changes = self.problem.compiled("tangent rows", build)(dict(mu), dict(direction))
+        return {name: np.asarray(rows) for name, rows in changes.items()}
 
     def _rows(self, term: PlannedTerm, moments: Moments, known: Any) -> Array:
         on, sizes = self.program.backend, tuple(term.sizes[plate] for plate in term.plates)

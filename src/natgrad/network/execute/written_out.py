@@ -43,26 +43,26 @@ class Reads:
 
     def reader(self, factor: Factor) -> Reader:
         """How a factor is read."""
-        found = self._readers.get(factor)
-        if found is None:
-            found = self._readers[factor] = Reader(factor, (), {})
-        return found
+        reader = self._readers.get(factor)
+        if reader is None:
+            reader = self._readers[factor] = Reader(factor, (), {})
+        return reader
 
     def place(self, factor: Factor) -> int:
         """Where the array of a random factor stands among the operands."""
-        found = self._places.get(factor)
-        if found is None:
-            found = self._places[factor] = len(self._found)
+        place = self._places.get(factor)
+        if place is None:
+            place = self._places[factor] = len(self._found)
             self._found.append((factor.source, factor.stat, self.reader(factor).gather(self.known)))
-        return found
+        return place
 
     def shape(self, factor: Factor) -> tuple[int, ...]:
         """The shape of a random factor, gathers carried out."""
-        found = self._shapes.get(factor)
-        if found is None:
+        shape = self._shapes.get(factor)
+        if shape is None:
             whole = self.shapes(factor.source)[factor.stat]
-            found = self._shapes[factor] = self.reader(factor).shape(whole, self.known)
-        return found
+            shape = self._shapes[factor] = self.reader(factor).shape(whole, self.known)
+        return shape
 
     def __call__(self, moments: Moments) -> Operands:
         return [
@@ -96,8 +96,8 @@ def written_product(reads: Reads, factors: Sequence[Factor], scale: float, wante
         if not arrays:
             return Product(out, scale, None)
         contract = product_of(out, labels, [a.shape for a in arrays])
-        found = arrays[0] if contract is None else contract(*arrays)
-        return Product(out, found if scale == 1.0 else scale * found, None)
+        constant = arrays[0] if contract is None else contract(*arrays)
+        return Product(out, constant if scale == 1.0 else scale * constant, None)
     places = [reads.place(factor) for factor in random]
     labels += [reader.labels for reader in chosen]
     contract = product_of(out, labels, [*(a.shape for a in arrays), *map(reads.shape, random)])
@@ -158,13 +158,13 @@ class Parts:
         self.shapes, self.reads, self.stats = shapes(name), Reads(known, shapes), stats
         self.known: list[Array] = [0.0 for _ in self.shapes]
         self.spots: list[_Spot] = []
-        found: dict[Any, tuple[_Spot, list[Array]]] = {}
+        spots: dict[Any, tuple[_Spot, list[Array]]] = {}
         for piece in pieces:
             for monomial in piece.monomials:
                 for place, factor in enumerate(monomial.factors):
                     if factor.source == name and not factor.known and (stats is None or factor.stat in stats):
-                        self._add(piece, monomial, place, found)
-        for spot, constants in found.values():
+                        self._add(piece, monomial, place, spots)
+        for spot, constants in spots.values():
             if constants:
                 total = constants[0]
                 for constant in constants[1:]:
@@ -174,20 +174,20 @@ class Parts:
             if spot.functions:
                 self.spots.append(spot)
 
-    def _add(self, piece: Piece, monomial: Monomial, place: int, found: dict[Any, tuple[_Spot, list[Array]]]) -> None:
+    def _add(self, piece: Piece, monomial: Monomial, place: int, spots: dict[Any, tuple[_Spot, list[Array]]]) -> None:
         factor, reads = monomial.factors[place], self.reads
         others = (*monomial.factors[:place], *monomial.factors[place + 1 :])
         reader = reads.reader(factor)
         scale = scale_of(monomial, [reads.reader(f) for f in monomial.factors], piece, ())
         product = written_product(reads, others, scale, reader.distinct)
         key = (factor.stat, product.out) if reader.plain else (reader, product.out)
-        if key not in found:
+        if key not in spots:
             spread = _spread(reader, product.out, self.shapes[factor.stat], reads.known)
-            found[key] = _Spot(factor.stat, [], spread), []
+            spots[key] = _Spot(factor.stat, [], spread), []
         if product.function is None:
-            found[key][1].append(product.constant)
+            spots[key][1].append(product.constant)
         else:
-            found[key][0].functions.append(product.function)
+            spots[key][0].functions.append(product.function)
 
     def __call__(self, moments: Moments) -> Stats:
         """The derivative by the moments of the node, every statistic that is wanted in full."""
@@ -298,11 +298,11 @@ class Writer:
 
     def shapes(self, name: str) -> Sequence[tuple[int, ...]]:
         """The shapes of a node's statistics."""
-        found = self._shapes.get(name)
-        if found is None:
+        shapes = self._shapes.get(name)
+        if shapes is None:
             own = self.program.plan.nodes[name].stat_shapes()
-            found = self._shapes[name] = [(*self.lead, *shape) for shape in own]
-        return found
+            shapes = self._shapes[name] = [(*self.lead, *shape) for shape in own]
+        return shapes
 
     def parts(self, name: str, term: str) -> Parts:
         """What a term says to a block."""
@@ -314,9 +314,9 @@ class Writer:
     def target(self, block: Block, ending: Iterable[str] = ()) -> WrittenTarget:
         """λ^temp of a block, from all its terms."""
         names = [term.node for term in self.program.plan.terms_of(block.name)]
-        found = {node: self.parts(block.name, node) for node in names}
-        last = [found[node] for node in names if node in set(ending)]
-        return WrittenTarget(block.family, last, [found[node] for node in names if node not in set(ending)])
+        parts = {node: self.parts(block.name, node) for node in names}
+        last = [parts[node] for node in names if node in set(ending)]
+        return WrittenTarget(block.family, last, [parts[node] for node in names if node not in set(ending)])
 
     def target_of(self, block: Block, terms: tuple[str, ...] | None) -> Callable[[Moments], Stats]:
         """λ^temp of a block from some of its terms, all if None."""

@@ -48,7 +48,7 @@ class Groups:
                 raise ValueError(f"SVI: {name!r} is local and reads itself twice; sample another plate")
         self.plate_of = {name: self._group_plate(term) for name, term in plan.terms.items()}
         self.grouped = tuple(t for t in plan.terms.values() if self.plate_of[t.node] is not None)
-        self.whole = tuple(name for name, found in self.plate_of.items() if found is None)
+        self.whole = tuple(name for name, own in self.plate_of.items() if own is None)
         self._check_inside()
 
     def __len__(self) -> int:
@@ -189,12 +189,12 @@ class Groups:
                     )
 
     def _group_plate(self, term: PlannedTerm) -> str | None:
-        found = [label for label in term.plates if label in self.grouping.members]
-        if len(found) > 1:
+        labels = [label for label in term.plates if label in self.grouping.members]
+        if len(labels) > 1:
             raise ValueError(
-                f"SVI: {term.node!r} lies on plates {found}, which all follow from {self.plate!r}; a batch would need one"
+                f"SVI: {term.node!r} lies on plates {labels}, which all follow from {self.plate!r}; a batch would need one"
             )
-        return found[0] if found else None
+        return labels[0] if labels else None
 
     def _batch_axis(self, name: str) -> tuple[int, str]:
         plates = self.problem.blocks[name].plates

@@ -211,9 +211,9 @@ class NetworkGroups(GroupProblem):
                     refuse(f"{where}[{name!r}]", "is outside the natural parameters of its family")
         return True
 
-    def write_rows(self, state: State, groups: Ints | None, found: GroupResult) -> State:
+    def write_rows(self, state: State, groups: Ints | None, solved: GroupResult) -> State:
         """The local variables of a batch put back among all of them."""
-        read: ReadBatch = found.messages
+        read: ReadBatch = solved.messages
         lam, mu = dict(state.lam), dict(state.mu)
         for name in self.groups.local:
             for new, out in ((read.local.lam, lam), (read.local.mu, mu)):

@@ -142,7 +142,7 @@ class Summary:
 
     def statistics(self, local: Moments, samples: Sequence[Sampled], known: Mapping[str, Array]) -> dict[str, Array]:
         """S of a batch, from the moments of its local variables."""
-        on, found = self.problem.backend, {}
+        on, arrays = self.problem.backend, {}
         for sample in samples:
             view = View(dict(sample.zipped), Labelled(sample.weight, (SAMPLE,)), None, dict(sample.moved))
             (plate,) = sample.zipped
@@ -157,8 +157,8 @@ class Summary:
                     rows = on.contract((SAMPLE, *entry.kept), factors)
                     elements = sample.zipped[plate]
                     array = on.segment_sum(rows, elements if index is None else known[index][elements], size)
-                found[_key(sample.term, number)] = array
-        return found
+                arrays[_key(sample.term, number)] = array
+        return arrays
 
     @property
     def plates(self) -> dict[str, str]:
@@ -174,7 +174,7 @@ class Summary:
         self, local: Moments, known: Mapping[str, Array], widths: Mapping[str, int] | None = None
     ) -> dict[str, Array]:
         """S of all elements that a plan has; ``widths`` are the elements of plates that are cut to those read here."""
-        on, found = self.problem.backend, {}
+        on, arrays = self.problem.backend, {}
         for term, entries in self.entries.items():
             plate = self.plate_of[term]
             assert plate is not None
@@ -191,8 +191,8 @@ class Summary:
                     size = size if widths is None or entry.plate is None else widths.get(entry.plate, size)
                     rows = on.contract((plate, *entry.kept), factors)
                     array = rows if index is None else on.segment_sum(rows, known[index], size)
-                found[_key(term, number)] = array
-        return found
+                arrays[_key(term, number)] = array
+        return arrays
 
     def update(
         self, block: Block, lam: dict[str, Stats], mu: dict[str, Stats], stats: Mapping[str, Array], known: Any
@@ -253,5 +253,5 @@ def _moments_entropy(on: Any, block: Block, lam: Stats) -> tuple[Stats, Array]:
         return block.family.moments_entropy(lam)
     from jax import lax
 
-    found: tuple[Stats, Array] = lax.map(block.family.moments_entropy, lam, batch_size=ELEMENTS)
-    return found
+    both: tuple[Stats, Array] = lax.map(block.family.moments_entropy, lam, batch_size=ELEMENTS)
+    return both

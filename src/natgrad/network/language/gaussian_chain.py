@@ -143,19 +143,19 @@ class GaussianChain(Node):
             return
         super()._check_slot_size(slot)
 
-    def _check_shape(self, slot: Slot, found: tuple[int, ...]) -> None:
+    def _check_shape(self, slot: Slot, shape: tuple[int, ...]) -> None:
         size = self.size or 0
         events = {VECTOR: (size,), MATRIX: (size, size)}[slot.kind] if slot.name != "dynamics" else (size, self._width)
         plates = self.block_plates if slot.name.startswith("initial") else self.plates
         wanted = tuple(plate.size for plate in plates) + events
-        lead = len(found) - len(events)
-        fits = lead >= 0 and found[lead:] == events and lead <= len(plates)
-        if not found or (
-            fits and all(n in (1, m) for n, m in zip(found[:lead][::-1], wanted[: len(plates)][::-1], strict=False))
+        lead = len(shape) - len(events)
+        fits = lead >= 0 and shape[lead:] == events and lead <= len(plates)
+        if not shape or (
+            fits and all(n in (1, m) for n, m in zip(shape[:lead][::-1], wanted[: len(plates)][::-1], strict=False))
         ):
             return
         raise PlateMismatch(
-            f"{self.name!r}: {slot.name} has shape {found}, but {wanted if plates else events} is needed "
+            f"{self.name!r}: {slot.name} has shape {shape}, but {wanted if plates else events} is needed "
             f"({plates_in_words(plates)}); leading axes may be left out or be 1"
         )
 
@@ -270,7 +270,7 @@ def _checked_inputs(name: str, inputs: Any, plates: tuple[Plate, ...]) -> Floats
 
 def _size_of(name: str, size: int | None, given: dict[str, Any], extra: int) -> int:
     """D, from whatever tells it."""
-    found = {} if size is None else {"size": size}
+    lengths = {} if size is None else {"size": size}
     for slot, value in given.items():
         if isinstance(value, Expression):
             length = value.size if value.kind in (VECTOR, MATRIX) else None
@@ -282,12 +282,12 @@ def _size_of(name: str, size: int | None, given: dict[str, Any], extra: int) -> 
             shape = np.shape(value)
             length = None if not shape else int(shape[-2]) if slot == "dynamics" and len(shape) > 1 else int(shape[-1])
         if length is not None:
-            found[slot] = length
-    if len(set(found.values())) > 1:
+            lengths[slot] = length
+    if len(set(lengths.values())) > 1:
         raise PlateMismatch(
-            f"{name!r}: the length of the states is not clear: {', '.join(f'{k} says {v}' for k, v in found.items())}"
+            f"{name!r}: the length of the states is not clear: {', '.join(f'{k} says {v}' for k, v in lengths.items())}"
         )
-    return next(iter(found.values()), 1)
+    return next(iter(lengths.values()), 1)
 
 
 def _written_out(name: str, given: dict[str, Any], size: int, extra: int, plates: tuple[Plate, ...]) -> dict[str, Any]:

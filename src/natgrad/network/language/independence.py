@@ -12,9 +12,9 @@ __all__ = ["check_independent", "reads_of"]
 
 def reads_of(expression: Expression) -> frozenset[Read]:
     """The readings of hidden nodes inside, but for categories: what these choose shares one label and is counted once."""
-    found: frozenset[Read] | None = getattr(expression, "reads", None)  # a sum knows its own
-    if found is not None:
-        return found
+    own: frozenset[Read] | None = getattr(expression, "reads", None)  # a sum knows its own
+    if own is not None:
+        return own
     hidden = (
         a
         for a in expression.accesses()

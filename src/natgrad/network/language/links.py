@@ -49,11 +49,11 @@ LINKS = {"logit": Slot("logit", REAL), "probit": Slot("probit", REAL)}
 
 def chosen_link(name: str, kind: str, given: dict[str, Any]) -> tuple[str, Any]:
     """The one parameter of several ways to give a probability that was given."""
-    found = [(way, value) for way, value in given.items() if value is not None]
-    if len(found) != 1:
-        what = " and ".join(way for way, _ in found) + " were given" if found else "nothing was given"
+    chosen = [(way, value) for way, value in given.items() if value is not None]
+    if len(chosen) != 1:
+        what = " and ".join(way for way, _ in chosen) + " were given" if chosen else "nothing was given"
         raise TypeError(f"{name!r}: a {kind} takes one of {', '.join(given)}, but {what}")
-    return found[0]
+    return chosen[0]
 
 
 def refuse_in_part(node: Node, scope: Scope) -> None:

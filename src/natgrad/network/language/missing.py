@@ -37,21 +37,21 @@ Floats = npt.NDArray[np.float64]
 LOG_2PI = float(np.log(2.0 * np.pi))
 
 
-def hidden_in_part(nodes: Iterable[Node], found: frozenset[str] = frozenset()) -> frozenset[str]:
+def hidden_in_part(nodes: Iterable[Node], known: frozenset[str] = frozenset()) -> frozenset[str]:
     """The names of partly observed nodes whose missing elements some other node reads; ``found`` are some of them."""
     nodes = list(nodes)
     while True:
         # What becomes hidden is a reader of its own parents where it was masked before.
-        more = found.union(
+        more = known.union(
             access.node.name
             for node in nodes
             for expression in node.parameters.values()
             for access in expression.accesses()
-            if access.node.mask is not None and _reads_missing(node, access, node.name in found)
+            if access.node.mask is not None and _reads_missing(node, access, node.name in known)
         )
-        if more == found:
-            return found
-        found = more
+        if more == known:
+            return known
+        known = more
 
 
 def _reads_missing(child: Node, access: Access, whole: bool) -> bool:

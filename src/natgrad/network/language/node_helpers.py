@@ -133,12 +133,12 @@ def check_shape(name: str, slot: str, value: Expression) -> None:
 def left_over(value: Expression, plates: tuple[Plate, ...], reader: str = "its reader") -> Plate | None:
     """The plate along which an expression repeats and its reader does not, if there is one."""
     own = {plate.name for plate in plates}
-    found = {
+    extra = {
         plate.name: plate
         for access in value.accesses()
         for plate, selector in zip(access.node.plates, access.selectors, strict=True)
         if selector is None and plate.name not in own
     }
-    if len(found) > 1:
-        raise PlateMismatch(f"{value} repeats over {sorted(found)}, of which {reader} has none: index all but one")
-    return next(iter(found.values()), None)
+    if len(extra) > 1:
+        raise PlateMismatch(f"{value} repeats over {sorted(extra)}, of which {reader} has none: index all but one")
+    return next(iter(extra.values()), None)

@@ -209,14 +209,14 @@ class Node(Expression):
         """The nodes in the parameter slots, hidden and observed categories that choose included, each once."""
         if "_parents" in self.__dict__:
             return list(self.__dict__["_parents"])
-        found: dict[str, Node] = {}
+        parents: dict[str, Node] = {}
         accesses = (access for expression in self.parameters.values() for access in expression.accesses())
         for node in (node for access in accesses for node in access.nodes()):
-            if found.setdefault(node.name, node) is not node:
+            if parents.setdefault(node.name, node) is not node:
                 raise ValueError(f"two different nodes are called {node.name!r}: give each node its own name")
         if "_is_sealed" in self.__dict__:  # they do not change any more, and are asked for many times
-            self.__dict__["_parents"] = tuple(found.values())
-        return list(found.values())
+            self.__dict__["_parents"] = tuple(parents.values())
+        return list(parents.values())
 
     def term(self, known: dict[str, npt.NDArray[Any]], parts: frozenset[str] | None = None) -> Term:
         """The node's expected log density and everything that is needed to evaluate it.
@@ -304,13 +304,13 @@ class Node(Expression):
         """Whether its prior has no integral: a flat one, with known parameters at the border of their range."""
         if "_improper" in self.__dict__:
             return bool(self.__dict__["_improper"])
-        found = any(
+        improper = any(
             slot.least is not None and isinstance(value := self.parameters[slot.name], Constant) and is_flat(value)
             for slot in self.slots_of
         )
         if "_is_sealed" in self.__dict__:
-            self.__dict__["_improper"] = found
-        return found
+            self.__dict__["_improper"] = improper
+        return improper
 
     def _check_proper(self) -> None:
         """Data need a density; only hidden nodes may have a flat prior."""
@@ -384,8 +384,8 @@ class Node(Expression):
             expression.value = np.full(self.size or 0, float(expression.value))
         self._check_shape(slot, expression.value.shape)
 
-    def _check_shape(self, slot: Slot, found: tuple[int, ...]) -> None:
-        check_slot_shape(self.name, slot, found, self.block_plates, self.size)
+    def _check_shape(self, slot: Slot, shape: tuple[int, ...]) -> None:
+        check_slot_shape(self.name, slot, shape, self.block_plates, self.size)
 
 
 def category_take(node: Node, scope: Scope) -> Take:

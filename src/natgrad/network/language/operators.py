@@ -123,8 +123,8 @@ def add(left: Expression, right: Any) -> Expression:
     other = _as_operand(right, left, "+")
     parts = (*_parts(left), *_parts(other))
     multiplied = left.kind == other.kind and any(isinstance(part, (_Product, _Dot, _Transformed)) for part in parts)
-    if multiplied and (found := written_once(parts, reads_of(left) & reads_of(other))):
-        total, rest = found
+    if multiplied and (factored := written_once(parts, reads_of(left) & reads_of(other))):
+        total, rest = factored
         for part in rest:
             total = add(total, part)
         return total
@@ -270,18 +270,18 @@ class _Dot(Expression):
             None if side.is_known else {p.name: p for a in side.accesses() for p in a.leftover(scope)}
             for side in (self.left, self.right)
         )
-        found = left if right is None else right if left is None else {n: p for n, p in left.items() if n in right}
-        found = found or {}
+        shared = left if right is None else right if left is None else {n: p for n, p in left.items() if n in right}
+        shared = shared or {}
         if self.over is not None:
-            found = {name: plate for name, plate in found.items() if name == self.over.name}
-        if len(found) != 1:
+            shared = {name: plate for name, plate in shared.items() if name == self.over.name}
+        if len(shared) != 1:
             asked = "one plate" if self.over is None else f"plate {self.over.name!r}, one"
-            advice = "Say which with dot(a, b, over=plate)" if found else "Multiply with * if no sum is meant"
+            advice = "Say which with dot(a, b, over=plate)" if shared else "Multiply with * if no sum is meant"
             raise PlateMismatch(
                 f"{scope.node!r}: {self} must be summed over {asked} that both sides have and {scope.node!r} has not; found "
-                f"{sorted(found) or 'none'}. {advice}"
+                f"{sorted(shared) or 'none'}. {advice}"
             )
-        return next(iter(found.values()))
+        return next(iter(shared.values()))
 
 
 class _Transformed(Expression):
@@ -301,10 +301,10 @@ class _Transformed(Expression):
 
     def stat(self, name: str, scope: Scope, labels: tuple[Label, ...] = (), bind: Bind | None = None) -> Polynomial:
         inner = tuple(scope.fresh("i", self.matrix.shape[1]) for _ in labels)
-        found = self.vector.stat(name, scope, inner, bind)
+        polynomial = self.vector.stat(name, scope, inner, bind)
         for outside, inside in zip(labels, inner, strict=True):
-            found = Polynomial.of([scope.constant(self.matrix, (outside, inside))]) * found
-        return found
+            polynomial = Polynomial.of([scope.constant(self.matrix, (outside, inside))]) * polynomial
+        return polynomial
 
 
 class _Diag(Expression):

@@ -94,8 +94,8 @@ class RateSum(Expression):
 
     def sizes(self, plates: tuple[Plate, ...], node: str) -> list[int]:
         """The number of elements of each part, for a reader on ``plates``."""
-        found = [part.plate(plates, node) for part in self.parts]
-        return [1 if plate is None else plate.size for plate in found]
+        along = [part.plate(plates, node) for part in self.parts]
+        return [1 if plate is None else plate.size for plate in along]
 
     def exchangeable(self, plates: tuple[Plate, ...], node: str) -> npt.NDArray[np.bool_]:
         """For each element of each part, whether nothing tells it from the others of its part."""

@@ -43,8 +43,8 @@ def written_once(parts: Sequence[Expression], shared: frozenset[Read]) -> tuple[
             if len(holding) > 1 and all(share is not None for share in shares):
                 return _together([share for share in shares if share is not None]), rest
         maps = [_map(part, key) for part in holding]
-        if len(holding) > 1 and all(found is not None for found in maps):
-            return _mapped([found for found in maps if found is not None]), rest
+        if len(holding) > 1 and all(rewritten is not None for rewritten in maps):
+            return _mapped([rewritten for rewritten in maps if rewritten is not None]), rest
     return None
 
 
@@ -136,7 +136,7 @@ def _together(shares: Sequence[_Share]) -> Expression:
 def _mapped(maps: Sequence[_Map]) -> Expression:
     from natgrad.network.language.operators import _Transformed as Transformed
 
-    return Transformed(np.sum([found.matrix for found in maps], axis=0), maps[0].node)
+    return Transformed(np.sum([one.matrix for one in maps], axis=0), maps[0].node)
 
 
 def _added(left: Expression, right: Expression) -> Expression:

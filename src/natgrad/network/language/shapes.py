@@ -15,36 +15,36 @@ __all__ = ["check_observed_shape", "check_slot_shape", "checked_mask"]
 
 
 def check_slot_shape(
-    name: str, slot: Slot, found: tuple[int, ...], plates: tuple[Plate, ...], size: int | None
+    name: str, slot: Slot, shape: tuple[int, ...], plates: tuple[Plate, ...], size: int | None
 ) -> None:
     """Numbers in a slot broadcast over the plates, and have the node's size where they are vectors."""
     sizes = tuple(plate.size for plate in plates)
-    events = (size or 0,) * slot.event_ndim if found else ()
+    events = (size or 0,) * slot.event_ndim if shape else ()
     wanted = sizes + events
-    short = len(found) < len(events) or len(found) > len(wanted)
-    ends = zip(found[::-1], wanted[::-1], strict=False)
+    short = len(shape) < len(events) or len(shape) > len(wanted)
+    ends = zip(shape[::-1], wanted[::-1], strict=False)
     # A concentration of length 1 is the same for all categories; other event axes are written out.
     if not short and all(n == m or (n == 1 and (i >= len(events) or slot.fixed)) for i, (n, m) in enumerate(ends)):
         return
     reason = f"({plates_in_words(plates)}); leading axes may be left out or be 1"
     if not sizes:
-        reason = "" if events else f"as {name!r} has no plates: give plate=Plate('name', {found[0]})"
+        reason = "" if events else f"as {name!r} has no plates: give plate=Plate('name', {shape[0]})"
     raise PlateMismatch(
-        f"{name!r}: {slot.name} has shape {found}, but {wanted or 'one number'} is needed {reason}".rstrip()
+        f"{name!r}: {slot.name} has shape {shape}, but {wanted or 'one number'} is needed {reason}".rstrip()
     )
 
 
 def check_observed_shape(
-    name: str, found: tuple[int, ...], plates: tuple[Plate, ...], event_ndim: int, size: int | None
+    name: str, shape: tuple[int, ...], plates: tuple[Plate, ...], event_ndim: int, size: int | None
 ) -> None:
     """Observations have every axis of the plates, and then those of the events."""
     wanted = (*(plate.size for plate in plates), *(size or 0,) * event_ndim)
-    if found == wanted:
+    if shape == wanted:
         return
     event = ("", f", vectors of length {size}", f", matrices of size {size}")[event_ndim]
-    advice = f": give plate=Plate('name', {found[0]})" if not plates and len(found) == 1 + event_ndim else ""
+    advice = f": give plate=Plate('name', {shape[0]})" if not plates and len(shape) == 1 + event_ndim else ""
     raise PlateMismatch(
-        f"{name!r}: observed has shape {found}, but {wanted or 'one number'} is needed "
+        f"{name!r}: observed has shape {shape}, but {wanted or 'one number'} is needed "
         f"({plates_in_words(plates)}{event}){advice}"
     )
 

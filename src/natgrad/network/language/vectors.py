@@ -65,7 +65,7 @@ def concatenate(parts: Any, *more: Any) -> Expression:
             lengths.append(part.size or 0 if part.kind == VECTOR else 1)
         else:
             lengths.append(int(np.atleast_1d(as_numbers(part, "concatenate: a known part")).shape[-1]))
-    total, end, found = sum(lengths), 0, None
+    total, end, joined = sum(lengths), 0, None
     for part, length in zip(listed, lengths, strict=True):
         rows = np.eye(total)[:, end : end + length]
         end += length
@@ -77,9 +77,9 @@ def concatenate(parts: Any, *more: Any) -> Expression:
             piece = Transformed(rows, part)
         else:
             piece = Product(part, Constant(VECTOR, rows[:, 0], total))
-        found = piece if found is None else add(found, piece)
-    assert found is not None
-    return found
+        joined = piece if joined is None else add(joined, piece)
+    assert joined is not None
+    return joined
 
 
 @records

@@ -69,7 +69,7 @@ def network_groups(
     }
     prior = _Prior(plan, drawn.n, seed)
     makers |= {"prior": prior.hidden, "prior_predictive": prior.data}
-    found: dict[str, Variables] = {}
+    groups: dict[str, Variables] = {}
     missing: dict[str, str] = {}
     size = drawn.n * sum(np.asarray(node.value).size for node in leaves.values())
     without = [name for name in read_by_data(plan) if name not in values]
@@ -82,12 +82,12 @@ def network_groups(
                 f"to_arviz: {group!r} needs draws of {without[0]!r}, which were not kept: draws(names=…)"
             )
         try:
-            found[group] = makers[group]()
+            groups[group] = makers[group]()
         except (PlateMismatch, TypeError) as reason:
             if asked is not None:
                 raise
             missing[group] = str(reason)
-    return found, missing
+    return groups, missing
 
 
 def read_by_data(plan: Plan) -> list[str]:

@@ -61,15 +61,15 @@ def calibrate_network(
             other = network.observing(values)
             try:
                 fit = other.fit(**{"verbose": False, "seed": number, **fit_options})
-                found = _ranks(fit, level, values, chosen, n_ranks, number, draws_options)
+                own = _ranks(fit, level, values, chosen, n_ranks, number, draws_options)
             except FloatingPointError:
                 failed += 1
                 continue
             for name in chosen:
-                ranks[name].append(found[name])
+                ranks[name].append(own[name])
             trace.append(StepRecord(number + 1, np.nan, np.nan, np.nan, 0.0, 0, 0.0))
             bar(trace)
-    return Calibration({name: np.stack(found) for name, found in ranks.items()}, n_ranks, level, failed)
+    return Calibration({name: np.stack(own) for name, own in ranks.items()}, n_ranks, level, failed)
 
 
 def _checked_names(network: Network, names: Sequence[str] | None) -> list[str]:

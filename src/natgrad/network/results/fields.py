@@ -66,7 +66,7 @@ def evaluated(
 
 
 def _settled(polynomial: Polynomial, scope: Scope, labels: tuple[Label, ...]) -> list[tuple[tuple[Factor, ...], float]]:
-    found = []
+    products = []
     for monomial in polynomial.monomials:
         if monomial.deltas and labels:
             # A diagonal matrix is wanted as a matrix here: an explicit identity carries the two labels.
@@ -74,8 +74,8 @@ def _settled(polynomial: Polynomial, scope: Scope, labels: tuple[Label, ...]) ->
                 key = scope.register(np.eye(scope.sizes[delta.first]))
                 identity = Factor(key, 0, (delta.first, delta.second), known=True)
                 monomial = type(monomial)(monomial.coefficient, (*monomial.factors, identity))
-        found += [(whole.factors, whole.coefficient) for whole in with_gates(monomial.settled(), scope.gates, ())]
-    return found
+        products += [(whole.factors, whole.coefficient) for whole in with_gates(monomial.settled(), scope.gates, ())]
+    return products
 
 
 def _drawn(factor: Factor, n: int | None) -> Factor:

@@ -263,11 +263,11 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
             else linearised(self.problem, self.state, self.settings.order)
         )
         factors = {name: self[name] for name in self}
-        found = LinearResponse(
+        response = LinearResponse(
             at, factors, chosen, tol=tol, max_iterations=max_iterations, probes=probes, exact=exact, seed=seed
         )
-        found._labels, self._response = self._labels, found
-        return found
+        response._labels, self._response = self._labels, response
+        return response
 
     def correlation(self, first: str | Node, second: str | Node) -> Any:
         """The correlation of two nodes under q: 0 unless they are in one factor (``Network(joint=…)``).

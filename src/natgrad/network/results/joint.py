@@ -95,7 +95,7 @@ def joined_init(init: Any, plan: Plan) -> Any:
     if not members or not isinstance(init, Mapping):
         return init
     by_name: dict[str, Any] = {str(getattr(key, "name", key)): value for key, value in init.items()}
-    found = {name: value for name, value in by_name.items() if name not in members}
+    joined = {name: value for name, value in by_name.items() if name not in members}
     for joint in dict.fromkeys(members[name].joint for name in by_name if name in members):
         group = {name: member for name, member in members.items() if member.joint == joint}
         given = next(by_name[name] for name in group if name in by_name)
@@ -106,10 +106,10 @@ def joined_init(init: Any, plan: Plan) -> Any:
         if any(isinstance(value, str) for value in values):
             if any(not isinstance(value, str) or value != values[0] for value in values):
                 raise ValueError(f"init: the nodes of {joint!r} are in one factor, and start in the same way")
-            found[joint] = values[0]
+            joined[joint] = values[0]
             continue
-        found[joint] = _packed(plan.nodes[joint], group, values)
-    return found
+        joined[joint] = _packed(plan.nodes[joint], group, values)
+    return joined
 
 
 def _packed(node: Node, group: Mapping[str, Member], values: list[Any]) -> npt.NDArray[np.float64]:
@@ -117,10 +117,10 @@ def _packed(node: Node, group: Mapping[str, Member], values: list[Any]) -> npt.N
     arrays = [np.asarray(value, np.float64) for value in values]
     events = [member.family.event_ndim for member in group.values()]
     plates = np.broadcast_shapes(*(a.shape[: a.ndim - e] for a, e in zip(arrays, events, strict=True)))
-    found = np.zeros((*plates, *node.value_shape()[len(node.plates) :]))
+    packed = np.zeros((*plates, *node.value_shape()[len(node.plates) :]))
     for member, array in zip(group.values(), arrays, strict=True):
-        found[(..., *member.place)] = array
-    return found
+        packed[(..., *member.place)] = array
+    return packed
 
 
 def _prior_mean(node: Node) -> npt.NDArray[np.float64]:

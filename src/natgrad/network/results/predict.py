@@ -45,8 +45,8 @@ CHAINS = (GaussianChain, MarkovChain)
 class Predictions(Mapping[str, Predictive]):
     """Predictive distributions by the name of a node, or the node itself."""
 
-    def __init__(self, found: Mapping[str, Predictive]) -> None:
-        self._found = dict(found)
+    def __init__(self, predictives: Mapping[str, Predictive]) -> None:
+        self._found = dict(predictives)
 
     def __getitem__(self, key: Any) -> Predictive:
         name = key.name if isinstance(key, (Node, RecordedNode)) else key
@@ -320,18 +320,18 @@ def _levels_that_occur(template: Template, rows: Mapping[str, Table], fitted: Do
             continue
         only = Template.__new__(Template)
         only.__dict__.update({**template.__dict__, "level_plates": {plate: uses}})
-        found = find_domain(only, rows, Domain({plate: Levels(fitted.levels[plate].ids[:0])}, fitted.categories))
-        levels[plate] = found.levels[plate]
+        domain = find_domain(only, rows, Domain({plate: Levels(fitted.levels[plate].ids[:0])}, fitted.categories))
+        levels[plate] = domain.levels[plate]
     return Domain(levels, fitted.categories)
 
 
 def _read_whole(template: Template) -> set[str]:
     """Plates of levels of which some node reads all, not those that its index names."""
-    found: set[str] = set()
+    plates: set[str] = set()
 
     def look(value: Any, own: set[str]) -> None:
         if isinstance(value, RecordedNode):
-            found.update(p.name for p in value.plates if p.name in template.level_plates and p.name not in own)
+            plates.update(p.name for p in value.plates if p.name in template.level_plates and p.name not in own)
         elif isinstance(value, Recorded) and value.function == "read":
             target, key = value.arguments
             keys = key if isinstance(key, tuple) else (key,)
@@ -349,7 +349,7 @@ def _read_whole(template: Template) -> set[str]:
     for node in template.nodes.values():
         for value in node.options.values():
             look(value, {plate.name for plate in node.plates})
-    return found
+    return plates
 
 
 def needs_binding(what: str) -> PlateMismatch:

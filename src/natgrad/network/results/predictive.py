@@ -151,14 +151,14 @@ class Predictive:
                 drawn[parent.name] = part_of_joint(self._members[parent.name], self._lam, self._origins, rng, n, drawn)
             else:
                 drawn[parent.name] = self._posterior(parent, rng, n)
-        found = {}
+        slots = {}
         for slot in node.slots_of:
             expression = node.parameters[slot.name]
             if isinstance(node, Dirichlet) and node.entries_plate is not None:
                 expression = Stacked(expression, node.entries_plate)
             if isinstance(node, Dirichlet) and not node.is_learned:  # known numbers, one for each category
                 shape = (n, *(plate.size for plate in node.plates), node.size or 0)
-                found[slot.name] = np.broadcast_to(node.concentration(), shape)
+                slots[slot.name] = np.broadcast_to(node.concentration(), shape)
                 continue
             statistic = STATISTIC.get(slot.kind, "x")
             moments = {
@@ -167,8 +167,8 @@ class Predictive:
                 if not self._is_known(parent)
             }
             value = field(node, expression, statistic, moments, n, self._parts)
-            found[slot.name] = np.exp(value) if statistic == "log" else value
-        return node.conditional(found)
+            slots[slot.name] = np.exp(value) if statistic == "log" else value
+        return node.conditional(slots)
 
     def _posterior(self, parent: Node, rng: np.random.Generator, n: int) -> Array:
         """Draws of a hidden node."""
@@ -286,13 +286,13 @@ def _found_size(node: Node, filled: Mapping[str, Expression]) -> dict[str, int]:
 
 
 def _walk(expression: Expression) -> list[Expression]:
-    found = [expression]
+    parts = [expression]
     for side in ("left", "right", "entries", "inner"):
         if isinstance(inner := getattr(expression, side, None), Expression):
-            found += _walk(inner)
+            parts += _walk(inner)
     for part in getattr(expression, "parts", ()):
-        found += _walk(part)
-    return found
+        parts += _walk(part)
+    return parts
 
 
 def _resized(node: Node, sizes: Mapping[str, int], filled: Mapping[str, Expression]) -> Node:

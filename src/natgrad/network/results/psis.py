@@ -103,8 +103,8 @@ def _smoothed(raw: Floats, top: float, array_stats: Any) -> tuple[Floats, float]
     # It takes minus the log weights, as of a leave-one-out density; all but the largest come back as they were, but scaled.
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found, shape = array_stats.psislw(-np.maximum(raw, top - FLOOR))
-    smooth, k_hat = np.asarray(found, dtype=np.float64), float(shape)
+        log_weights, shape = array_stats.psislw(-np.maximum(raw, top - FLOOR))
+    smooth, k_hat = np.asarray(log_weights, dtype=np.float64), float(shape)
     if not np.isfinite(k_hat) or not np.isfinite(smooth).all():
         return plain, np.inf
     smooth = smooth + float(np.median(np.maximum(raw, top - FLOOR) - smooth)) - top

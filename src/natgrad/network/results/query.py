@@ -142,7 +142,7 @@ def _wanted(plan: Plan, names: Any) -> dict[Variable, str]:
 def _evidence(plan: Plan, states: Mapping[str, Sequence[str]], given: Mapping[Any, Any]) -> dict[Variable, int]:
     if not isinstance(given, Mapping):
         raise TypeError(f"query: given must be states by name, as in given={{'wet': 1}}, got {given!r}")
-    found = {}
+    evidence = {}
     for entry, value in given.items():
         variable, text = _variable(plan, entry, "it cannot be given again")
         known, size = states.get(variable[0]), _size(plan, variable)
@@ -154,8 +154,8 @@ def _evidence(plan: Plan, states: Mapping[str, Sequence[str]], given: Mapping[An
         number = int(value) if np.ndim(value) == 0 and value == np.round(value) else -1
         if not 0 <= number < size:
             raise ValueError(f"query: given {text} = {value!r}, but its states are 0 … {size - 1}")
-        found[variable] = number
-    return found
+        evidence[variable] = number
+    return evidence
 
 
 # -- elimination --
@@ -163,11 +163,11 @@ def _evidence(plan: Plan, states: Mapping[str, Sequence[str]], given: Mapping[An
 
 def _conditioned(tables: Iterable[Potential], evidence: Mapping[Variable, int]) -> list[Potential]:
     """The tables at the evidence."""
-    found = []
+    reduced = []
     for names, table in tables:
         index = tuple(evidence.get(name, slice(None)) for name in names)
-        found.append(Potential(tuple(name for name in names if name not in evidence), table[index]))
-    return found
+        reduced.append(Potential(tuple(name for name in names if name not in evidence), table[index]))
+    return reduced
 
 
 def _order(tables: Sequence[Potential], kept: set[Variable]) -> tuple[list[Variable], int]:

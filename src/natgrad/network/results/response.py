@@ -57,8 +57,8 @@ def linearised_chunks(problem: Any, state: State) -> Linearised:
         told = problem.solve(State({}, mu, 1), None, None, 0.0, 0).messages
         return {name: problem.target_from(block, mu, told) for name, block in blocks.items()}
 
-    found = by_differences(blocks, state.lam, targets)
-    return found._replace(elsewhere=lambda lam: linearised_chunks(problem, State(lam, {}, 1)))
+    linearised = by_differences(blocks, state.lam, targets)
+    return linearised._replace(elsewhere=lambda lam: linearised_chunks(problem, State(lam, {}, 1)))
 
 
 def _weight(problem: NetworkProblem, block: Block) -> npt.NDArray[np.float64] | None:

@@ -83,11 +83,11 @@ class SamplingMixin:
             from natgrad.network.draws.chunked import draw_chunks
 
             limits = {"max_seconds": max_seconds, "callbacks": callbacks, "verbose": verbose, "keep": keep}
-            found = draw_chunks(fit, n, chains, warmup, thin, seed, names, **limits)
-            found.warn_if_poor()
-            fit._drawn = found
-            return found
-        found = draw_posterior(
+            draws = draw_chunks(fit, n, chains, warmup, thin, seed, names, **limits)
+            draws.warn_if_poor()
+            fit._drawn = draws
+            return draws
+        draws = draw_posterior(
             apart(fit) if fit.problem.plan.members else fit,
             n,
             chains,
@@ -101,9 +101,9 @@ class SamplingMixin:
             verbose,
             keep,
         )
-        found.warn_if_poor()
-        fit._drawn = found
-        return found
+        draws.warn_if_poor()
+        fit._drawn = draws
+        return draws
 
     def simulate(self, seed: int = 0, size: int | None = None) -> dict[str, npt.NDArray[Any]]:
         """Values of all nodes under the posterior: hidden ones drawn from q, data given these (posterior predictive draws).

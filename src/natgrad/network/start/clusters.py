@@ -60,14 +60,14 @@ def cluster_starts(
     points = data.rows[data.whole]
     if len(points) > MOST_POINTS:
         points = points[rng.choice(len(points), MOST_POINTS, replace=False)]
-    found = []
+    starts = []
     for n in _counts(size) if fewer else [size]:
         centres = spread_out(points, n, rng) if seeds else k_means(points, n, rng)
         values = _clustered(problem, gate, data, points, centres, None if alike else prior)
         if not alike and score is not None and size <= MOST_EXCHANGED:
             values = _exchanged(gate, values, size, score)
-        found.append((f"{n} {'points' if seeds else 'clusters'}", values))
-    return found
+        starts.append((f"{n} {'points' if seeds else 'clusters'}", values))
+    return starts
 
 
 def _counts(size: int) -> list[int]:
@@ -128,9 +128,9 @@ def _exchanged(gate: str, values: Values, size: int, score: Score) -> Values:
             order = np.arange(size)
             order[[first, second]] = second, first
             other = {name: order[value] if name == gate else value[order] for name, value in best.items()}
-            found = score(other, 1)
-            if found > bound + 1e-9 * abs(bound):
-                best, bound, risen = other, found, True
+            higher = score(other, 1)
+            if higher > bound + 1e-9 * abs(bound):
+                best, bound, risen = other, higher, True
     return best
 
 

@@ -86,12 +86,12 @@ class NetworkComponents(Components):
 
     def likeness(self, state: State) -> Floats:
         """The cosine of two components' memberships, added up over the categories."""
-        found = np.zeros((self.size, self.size))
+        likeness = np.zeros((self.size, self.size))
         for gate in self.gates:
             flat = self._members(state, gate).reshape(-1, self.size)
             length = np.sqrt((flat**2).sum(0)) + LEAST
-            found += flat.T @ flat / np.outer(length, length)
-        return found
+            likeness += flat.T @ flat / np.outer(length, length)
+        return likeness
 
     def split(self, state: State, k: int, empty: Sequence[int], number: int, seed: int) -> Birth | None:
         """The best of some ways to split, by the bound after some rounds in which only the elements of ``k`` choose."""
@@ -105,9 +105,9 @@ class NetworkComponents(Components):
             places = [k, *empty[: size - 1]]
             if len(places) < size or held < LEAST_HELD * size:
                 continue
-            found = self._split_into(state, k, places, rows, rng)
-            if found is not None and (best is None or found[0] > best[0]):
-                best = (*found, places)
+            candidate = self._split_into(state, k, places, rows, rng)
+            if candidate is not None and (best is None or candidate[0] > best[0]):
+                best = (*candidate, places)
         return None if best is None else Birth(best[1], float("nan"), tuple(best[2][1:]))
 
     # -- parts --
@@ -166,11 +166,11 @@ class NetworkComponents(Components):
 
     def _weights(self, gate: str) -> Any:
         """How often each element counts."""
-        found = np.ones([plate.size for plate in self.problem.plan.nodes[gate].plates])
+        weights = np.ones([plate.size for plate in self.problem.plan.nodes[gate].plates])
         for place, plate in enumerate(self.problem.plan.nodes[gate].plates):
             if plate.weight is not None:
-                found = found * plate.weight.reshape([-1] + [1] * (found.ndim - place - 1))
-        return found
+                weights = weights * plate.weight.reshape([-1] + [1] * (weights.ndim - place - 1))
+        return weights
 
     def _axes(self, gate: str) -> tuple[tuple[int, ...], ...]:
         """The axes of its statistics along which categories lie; of a chain, those of pairs are two."""
@@ -211,8 +211,8 @@ def _clusters(data: tuple[Floats, Floats], n: int, rng: np.random.Generator) -> 
     if len(own) < n:
         return None
     chosen = own if len(own) <= MOST_ROWS else rng.choice(own, MOST_ROWS, replace=False)
-    found: npt.NDArray[np.int64] = nearest(rows, k_means(rows[chosen], n, rng))
-    return found if len(set(found[own].tolist())) == n else None
+    cluster_of: npt.NDArray[np.int64] = nearest(rows, k_means(rows[chosen], n, rng))
+    return cluster_of if len(set(cluster_of[own].tolist())) == n else None
 
 
 def moves_of(problem: NetworkProblem, asked: Any, order: tuple[str, ...]) -> Moves | None:

@@ -46,14 +46,14 @@ class Rows(NamedTuple):
 
 def choices_of(problem: NetworkProblem) -> dict[str, list[tuple[str, str, int]]]:
     """For every hidden category: (term, node it chooses from, axis of that node)."""
-    found: dict[str, list[tuple[str, str, int]]] = {}
+    choices: dict[str, list[tuple[str, str, int]]] = {}
     for term in problem.plan.terms.values():
         for name, readings in term.readings.items() if term.gates else ():
             for reading in readings:
                 for position, axis in enumerate(reading.axes):
                     if not isinstance(axis, Take) and axis in term.gates:
-                        found.setdefault(term.gates[axis], []).append((term.node, name, position))
-    return found
+                        choices.setdefault(term.gates[axis], []).append((term.node, name, position))
+    return choices
 
 
 def rows_of(problem: NetworkProblem, gate: str, known: Values) -> Rows:

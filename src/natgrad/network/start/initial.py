@@ -72,16 +72,16 @@ def make_starts(
     given = _given(problem, init)
     # Of several categories the one that is clustered first sees the data, the others what it leaves.
     gates = given.gates[::-1] if number % 2 else given.gates
-    found: list[tuple[str, Values]] = [
+    candidates: list[tuple[str, Values]] = [
         ("values" if given.values else "draws" if given.drawn else "priors", given.values)
     ]
     rng = generator(seed, Stream.START, *((RESTART + number,) if number else ())) if gates else None
     for gate in gates:
         assert rng is not None
         score = functools.partial(_trial, problem, given, seed) if len(gates) == 1 else None
-        found = [
+        candidates = [
             (name, {**new, **values})
-            for _, values in found
+            for _, values in candidates
             for name, new in cluster_starts(
                 problem, gate, values, problem.prior({}), rng, score, fewer=len(gates) == 1, seeds=seeds
             )
@@ -93,7 +93,7 @@ def make_starts(
         check_proper(problem, state)
         return state
 
-    return [(name, functools.partial(made, values)) for name, values in found]
+    return [(name, functools.partial(made, values)) for name, values in candidates]
 
 
 def _given(problem: NetworkProblem, init: Init) -> Given:
@@ -283,12 +283,12 @@ def symmetry_watch(problem: NetworkProblem) -> Callable[[Progress], None]:
 
 def _components(problem: NetworkProblem) -> dict[str, list[tuple[str, int]]]:
     """For every category that chooses among more than one: the hidden nodes that it chooses from, and along which axis."""
-    found, apart = {}, told_apart(problem.plan)
+    components, apart = {}, told_apart(problem.plan)
     for gate, choices in choices_of(problem).items():
         hidden = [(name, axis) for _, name, axis in choices if name in problem.blocks]
         if hidden and gate not in apart and (problem.plan.nodes[gate].categories or 0) > 1:
-            found[gate] = list(dict.fromkeys(hidden))
-    return found
+            components[gate] = list(dict.fromkeys(hidden))
+    return components
 
 
 def _alike(state: State, name: str, axis: int) -> bool:

@@ -56,10 +56,10 @@ def spread_out(points: Floats, n_clusters: int, rng: np.random.Generator) -> Flo
     while len(chosen) < n_clusters:
         total = distance.sum()
         weight = distance / total if total > 0 else np.full(len(points), 1.0 / len(points))
-        found = rng.choice(len(points), draws, p=weight)
-        shorter = np.minimum(distance[:, None], _squared(points, points[found]))
+        drawn = rng.choice(len(points), draws, p=weight)
+        shorter = np.minimum(distance[:, None], _squared(points, points[drawn]))
         best = int(shorter.sum(0).argmin())
-        chosen.append(int(found[best]))
+        chosen.append(int(drawn[best]))
         distance = shorter[:, best]
     return points[chosen]
 
@@ -114,5 +114,5 @@ def _least(squared: Floats) -> tuple[Ints, Floats]:
 
 
 def _squared(points: Floats, centres: Floats) -> Floats:
-    found = (points**2).sum(1)[:, None] - 2.0 * points @ centres.T + (centres**2).sum(1)
-    return np.asarray(np.maximum(found, 0.0), dtype=np.float64)
+    squares = (points**2).sum(1)[:, None] - 2.0 * points @ centres.T + (centres**2).sum(1)
+    return np.asarray(np.maximum(squares, 0.0), dtype=np.float64)

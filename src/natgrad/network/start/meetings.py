@@ -27,7 +27,7 @@ WIDTH, ROUNDS, MOST = 10, 6, 5_000_000
 def meeting_rows(problem: NetworkProblem, gate: str) -> Floats | None:
     """A row for each element of a category, from observed terms that read it beside another category; None if there are none."""
     plan, shape = problem.plan, problem.blocks[gate].shape
-    size, found = math.prod(shape), list[Floats]()
+    size, tables = math.prod(shape), list[Floats]()
     for term in plan.terms.values():
         child = plan.nodes[term.node]
         if gate not in term.readings or child.value is None or np.ndim(child.value) != len(term.plates):
@@ -47,11 +47,11 @@ def meeting_rows(problem: NetworkProblem, gate: str) -> Floats | None:
                     if (name, number) != (gate, place) and size * width <= MOST and width > 1:
                         table = np.zeros((size, width))
                         np.add.at(table, (own, other), value)
-                        found.append(table)
-    if not found:
+                        tables.append(table)
+    if not tables:
         return None
     return _leading(
-        np.hstack([np.add.reduce([t for t in found if t.shape == s]) for s in sorted({t.shape for t in found})])
+        np.hstack([np.add.reduce([t for t in tables if t.shape == s]) for s in sorted({t.shape for t in tables})])
     )
 
 

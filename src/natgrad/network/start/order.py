@@ -73,14 +73,14 @@ def factors_of_products(plan: Plan) -> dict[str, set[str]]:
 
     The square of a product has the second moments of both factors in one monomial; that of a sum has not.
     """
-    found: dict[str, set[str]] = {}
+    partners: dict[str, set[str]] = {}
     for term in plan.terms.values():
         for monomial in term.monomials:
             squares = {f.source for f in monomial.factors if not f.known and f.stat == 1 and f.source != term.node}
             names = {name for name in squares if _is_mean(plan, name)}
             for name in names if len(names) > 1 else ():
-                found.setdefault(name, set()).update(names - {name})
-    return found
+                partners.setdefault(name, set()).update(names - {name})
+    return partners
 
 
 def _stage(plan: Plan, name: str, started: Collection[str]) -> int:

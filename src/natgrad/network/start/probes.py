@@ -71,8 +71,8 @@ def _merging(problem: NetworkProblem) -> dict[str, list[tuple[str, str, int]]]:
         for position, axis in enumerate(reading.axes)
         if isinstance(axis, Take)
     }
-    found = {gate: [c for c in choices if c[1:] not in told] for gate, choices in choices_of(problem).items()}
-    return {gate: choices for gate, choices in found.items() if choices}
+    undecided = {gate: [c for c in choices if c[1:] not in told] for gate, choices in choices_of(problem).items()}
+    return {gate: choices for gate, choices in undecided.items() if choices}
 
 
 def split_components(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:

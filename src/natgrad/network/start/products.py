@@ -117,14 +117,14 @@ def _children(problem: NetworkProblem, name: str) -> list[Any]:
 
 def _ancestors(problem: NetworkProblem, names: set[str]) -> set[str]:
     """Hidden nodes above these: what governs their priors."""
-    found: set[str] = set()
+    ancestors: set[str] = set()
     waiting = list(names)
     while waiting:
         for parent in problem.plan.parents_of(waiting.pop()):
-            if parent in problem.blocks and parent not in found:
-                found.add(parent)
+            if parent in problem.blocks and parent not in ancestors:
+                ancestors.add(parent)
                 waiting.append(parent)
-    return found
+    return ancestors
 
 
 def _stretch(problem: NetworkProblem, state: State, group: tuple[str, ...]) -> float:

@@ -80,18 +80,18 @@ def find_start(
     if problem.interpreter is None and problem.n_messages <= LARGE:
         # Starts are few sweeps in many orders: compiling each would take longer, and every backend begins with the same bits.
         problem = problem.interpreted()
-    found = _candidates(problem, init, seed, n_init)
-    if len(found) == 1:
-        return found[0].make()
+    candidates = _candidates(problem, init, seed, n_init)
+    if len(candidates) == 1:
+        return candidates[0].make()
     return Starts(
-        [candidate.make for candidate in found],
-        lambda number: _Sweeps(problem, found[number].order),
+        [candidate.make for candidate in candidates],
+        lambda number: _Sweeps(problem, candidates[number].order),
         SWEEPS,
         lambda state: state._replace(t=0, memory={}),
         patience=ROUNDS,
-        names=tuple(candidate.name for candidate in found),
-        kinds=tuple(candidate.kind for candidate in found),
-        lasting=frozenset(n for n, candidate in enumerate(found) if candidate.lasts),
+        names=tuple(candidate.name for candidate in candidates),
+        kinds=tuple(candidate.kind for candidate in candidates),
+        lasting=frozenset(n for n, candidate in enumerate(candidates) if candidate.lasts),
     )
 
 
@@ -101,12 +101,12 @@ def _candidates(problem: NetworkProblem, init: Init, seed: int, n_init: int | No
             first = make_start(problem, None, seed)
         except SymmetricStart:
             return _automatic(problem, seed, n_init)
-        found = [_Candidate("priors", "priors", lambda: first, _order(problem, None))]
+        candidates = [_Candidate("priors", "priors", lambda: first, _order(problem, None))]
     else:
-        found = _of(problem, init, seed, 0)
+        candidates = _of(problem, init, seed, 0)
     for number in range(1, n_init or 1):
-        found += _of(problem, _opened(problem, init), seed, number)
-    return found
+        candidates += _of(problem, _opened(problem, init), seed, number)
+    return candidates
 
 
 def _automatic(problem: NetworkProblem, seed: int, n_init: int | None) -> list[_Candidate]:
@@ -114,18 +114,18 @@ def _automatic(problem: NetworkProblem, seed: int, n_init: int | None) -> list[_
     is_large = problem.n_messages > LARGE
     wanted = (FEWER if is_large else STARTS) if n_init is None else n_init
     try:
-        found = _of(problem, "kmeans", seed, 0)
+        candidates = _of(problem, "kmeans", seed, 0)
     except ValueError:
         return [candidate for number in range(wanted) for candidate in _of(problem, "random", seed, number)]
     for number in range(1, wanted):
         if number % 2 or is_large:  # draws go in another order, which would be compiled, too
-            found += _of(problem, "kmeans", seed, number, seeds=True)[:1]
+            candidates += _of(problem, "kmeans", seed, number, seeds=True)[:1]
         else:
-            found += _of(problem, "random", seed, number - 2)
+            candidates += _of(problem, "random", seed, number - 2)
     if is_large:
-        return found
+        return candidates
     # What init="kmeans" and init="random" would begin with last: whoever leaves the choice to us should not end lower.
-    return [candidate._replace(lasts="again" not in candidate.name) for candidate in found]
+    return [candidate._replace(lasts="again" not in candidate.name) for candidate in candidates]
 
 
 def _of(problem: NetworkProblem, init: Init, seed: int, number: int, seeds: bool = False) -> list[_Candidate]:

@@ -32,7 +32,7 @@ def revived_factors(problem: NetworkProblem, state: State, order: tuple[str, ...
     """The state with the columns of products that explain nothing started again; None where there are none."""
     if not problem.products:
         return None
-    found = None
+    revived = None
     for number, pair in enumerate(problem.products):
         large, small = sorted(pair, key=default_order(problem.plan).index)
         power = [_power(problem, state, name) for name in (large, small)]
@@ -43,9 +43,9 @@ def revived_factors(problem: NetworkProblem, state: State, order: tuple[str, ...
         rng = generator(seed, Stream.REVIVAL, state.t, number)
         draw = rng.standard_normal(np.asarray(state.mu[small][0]).shape) * np.sqrt(spread / len(dead))
         value = np.where(_along(problem, small, dead), draw, np.asarray(state.mu[small][0]))
-        started = at_points(problem, state if found is None else found, {small: value})
-        found = before_relevance(problem, started, governors(problem, set(pair))[1])
-    return None if found is None else found._replace(t=state.t, memory={})
+        started = at_points(problem, state if revived is None else revived, {small: value})
+        revived = before_relevance(problem, started, governors(problem, set(pair))[1])
+    return None if revived is None else revived._replace(t=state.t, memory={})
 
 
 def _axis(problem: NetworkProblem, name: str) -> int:

@@ -35,10 +35,10 @@ def shares_anew(problem: NetworkProblem, state: State, order: tuple[str, ...], s
 
 def _shares(problem: NetworkProblem) -> list[tuple[str, str]]:
     """Hidden categories that choose a component, and the simplices of groups that their probabilities are read from."""
-    found = []
+    pairs = []
     for gate in sorted(set(choices_of(problem)) & set(problem.blocks)):
         for name, readings in problem.plan.terms[gate].readings.items():
             through = any(isinstance(axis, Take) for reading in readings for axis in reading.axes)
             if through and name in problem.blocks and problem.blocks[name].family.name == "Dirichlet":
-                found.append((gate, name))
-    return found
+                pairs.append((gate, name))
+    return pairs

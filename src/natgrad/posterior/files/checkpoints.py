@@ -153,10 +153,10 @@ class Checkpoints:
     def begin(self, about: dict[str, Any]) -> RunState | None:
         """The state to go on with, None to begin; a later part of the same run begins."""
         self._about = {**about, **self.settings}
-        found = self._found
-        if found is None:
+        earlier = self._found
+        if earlier is None:
             return None
-        run, of_file, path = found
+        run, of_file, path = earlier
         self.__dict__["_found"] = None
         if of_file != self._about:
             differs = [
@@ -256,8 +256,8 @@ def _in_words(value: Any) -> str:
 
 def _checked_every(every: Any) -> tuple[int, float]:
     if isinstance(every, str):
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h)", every.strip())
-        if found is None:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h)", every.strip())
+        if match is None:
             raise ValueError(f'every must be a number of steps, or a time such as "60s", "5min" or "1h", got {every!r}')
-        return 0, float(found[1]) * {"s": 1.0, "min": 60.0, "h": 3600.0}[found[2]]
+        return 0, float(match[1]) * {"s": 1.0, "min": 60.0, "h": 3600.0}[match[2]]
     return whole_number(every, "every"), 0.0

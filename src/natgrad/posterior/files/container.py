@@ -199,19 +199,19 @@ def _checked_bytes(place: Path) -> tuple[bytes, dict[str, str]]:
 def _metadata(place: Path, header: bytes) -> dict[str, str]:
     try:
         metadata = json.loads(header)["__metadata__"]
-        found = {key: metadata[key] for key in ("format", "schema", "version", "kind", "payload", "content")}
-        if not all(isinstance(part, str) for part in found.values()) or found["format"] != "natgrad":
+        fields = {key: metadata[key] for key in ("format", "schema", "version", "kind", "payload", "content")}
+        if not all(isinstance(part, str) for part in fields.values()) or fields["format"] != "natgrad":
             raise ValueError("not ours")
-        schema = int(found["schema"])
+        schema = int(fields["schema"])
     except (LookupError, TypeError, ValueError, RecursionError):
         raise _refused(place, "its header cannot be read; it was damaged or changed") from None
     if not 1 <= schema <= SCHEMA:
         raise _refused(
             place,
-            f"it has schema {schema}, written by natgrad {found['version'][:20]}, and this natgrad {__version__} reads up to "
+            f"it has schema {schema}, written by natgrad {fields['version'][:20]}, and this natgrad {__version__} reads up to "
             f"{SCHEMA}: install a newer natgrad",
         )
-    return found
+    return fields
 
 
 def _refused(place: Path, why: str) -> ModelFileError:

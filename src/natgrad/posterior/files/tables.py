@@ -124,7 +124,7 @@ def group_state(problem: GroupProblem) -> Any:
 
         return of
 
-    said = {name: tuple(f"real {list(shape)}" for shape in found) for name, found in shapes.items()}
+    said = {name: tuple(f"real {list(shape)}" for shape in own) for name, own in shapes.items()}
     return state_of(
         {name: natural(name) for name in shapes},
         memory=groups_of(said, ()),

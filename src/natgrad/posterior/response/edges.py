@@ -28,8 +28,8 @@ def settled(problem: EdgeProblem, state: State, order: tuple[str, ...]) -> tuple
     """The state after exact sweeps, and the nats that they gained."""
     first = bound = problem.bound(state)
     for _ in range(SWEEPS):
-        found = problem.sweep(state, order)
-        state, gain, bound = found.state, float(found.bound) - bound, float(found.bound)
+        swept = problem.sweep(state, order)
+        state, gain, bound = swept.state, float(swept.bound) - bound, float(swept.bound)
         if abs(gain) < NEAR:
             break
     return state, bound - first
@@ -45,8 +45,8 @@ def linearised_edges(problem: EdgeProblem, state: State, order: tuple[str, ...])
 
     def sweep(lam: dict[str, Stats]) -> dict[str, Stats]:
         moments = {name: problem.moments(block, lam[name]) for name, block in blocks.items()}
-        found: dict[str, Stats] = problem.sweep(State(dict(lam), moments, 1), order).state.lam
-        return found
+        natural: dict[str, Stats] = problem.sweep(State(dict(lam), moments, 1), order).state.lam
+        return natural
 
     return by_differences(blocks, state.lam, targets)._replace(
         sweep=sweep, elsewhere=lambda lam: linearised_edges(problem, State(lam, {}, 1), order)

@@ -33,11 +33,11 @@ def swept(problem: GroupProblem, state: State) -> tuple[State, float]:
     """
     gained, first = 0.0, None
     for _ in range(SWEEPS):
-        found = problem.solve(state, None, None, LOCAL_TOL, LOCAL_ROUNDS)
-        bound = float(found.rest + problem.global_bound(state.lam, state.mu, found.messages))
+        solved = problem.solve(state, None, None, LOCAL_TOL, LOCAL_ROUNDS)
+        bound = float(solved.rest + problem.global_bound(state.lam, state.mu, solved.messages))
         first = bound if first is None else first
         gained = bound - first
-        new = problem.global_step(state, found.messages).state
+        new = problem.global_step(state, solved.messages).state
         if sum(_nats(problem, name, state, new) for name in problem.blocks) < NEAR:
             break
         state = new
@@ -59,8 +59,8 @@ def linearised_groups(problem: GroupProblem, state: State) -> Linearised:
 
     def messages(moments: dict[str, Stats]) -> dict[str, Stats]:
         moved = state._replace(lam=lam, mu=moments)
-        found: dict[str, Stats] = problem.solve(moved, None, rows, LOCAL_TOL, LOCAL_ROUNDS).messages
-        return found
+        sums: dict[str, Stats] = problem.solve(moved, None, rows, LOCAL_TOL, LOCAL_ROUNDS).messages
+        return sums
 
     def sweep(lam: dict[str, Stats]) -> dict[str, Stats]:
         moments = {name: problem.moments(block, lam[name]) for name, block in blocks.items()}

@@ -45,16 +45,16 @@ def matched_quantile(family: Family, mean: Floats, sd: Floats, probability: Any)
                     PoorApproximation,
                     stacklevel=3,
                 )
-            found = sp.betaincinv(mean * total, (1.0 - mean) * total, probability)
+            quantile = sp.betaincinv(mean * total, (1.0 - mean) * total, probability)
         elif family.name in ("Gamma", "Poisson"):
-            found = sp.gammaincinv((mean / sd) ** 2, probability) * sd**2 / mean
+            quantile = sp.gammaincinv((mean / sd) ** 2, probability) * sd**2 / mean
         elif family.name == "Wishart":  # elements on the diagonal are Gammas
             diagonal = np.eye(mean.shape[-1], dtype=bool)
             positive = sp.gammaincinv((mean / sd) ** 2, probability) * sd**2 / mean
-            found = np.where(diagonal, positive, mean + sd * sp.ndtri(probability))
+            quantile = np.where(diagonal, positive, mean + sd * sp.ndtri(probability))
         elif family.name == "NormalGamma":  # a mean beside its precision
             positive = sp.gammaincinv((mean / sd) ** 2, probability) * sd**2 / mean
-            found = np.where(np.arange(2) == 1, positive, mean + sd * sp.ndtri(probability))
+            quantile = np.where(np.arange(2) == 1, positive, mean + sd * sp.ndtri(probability))
         else:
-            found = mean + sd * sp.ndtri(probability)
-    return np.asarray(found, np.float64)
+            quantile = mean + sd * sp.ndtri(probability)
+    return np.asarray(quantile, np.float64)

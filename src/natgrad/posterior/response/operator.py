@@ -80,15 +80,15 @@ class Operator:
         """The weight of the element that each number belongs to; None if all are one."""
         if not self.at.weights:
             return None
-        found = np.ones(self.size)
+        weights = np.ones(self.size)
         for name, weight in self.at.weights.items():
             family, n_plates = self.at.blocks[name].family, np.ndim(weight)
             parts = []
             for shape, ndim in zip(self.shapes[name], family.stat_ndims, strict=True):
                 wide = np.reshape(weight, np.shape(weight) + (1,) * ndim)
                 parts.append(np.broadcast_to(wide, (*shape[:n_plates], *shape[len(shape) - ndim :])).ravel())
-            found[self.places[name]] = np.concatenate(parts)
-        return found
+            weights[self.places[name]] = np.concatenate(parts)
+        return weights
 
     def pack(self, stats: Mapping[str, Stats]) -> Floats:
         """One vector; zeros for blocks that are not there."""
@@ -114,7 +114,9 @@ class Operator:
 
     def fisher(self, change: Floats) -> Floats:
         """V dλ."""
-        return self.pack({name: found.times(self.part(change, name)) for name, found in self.covariances.items()})
+        return self.pack(
+            {name: covariance.times(self.part(change, name)) for name, covariance in self.covariances.items()}
+        )
 
     def curvature(self, direction: Floats) -> Floats:
         """J dμ."""

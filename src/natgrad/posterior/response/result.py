@@ -112,9 +112,9 @@ class LinearResponse(ExportMixin):
         """The variance of each element of a quantity; of a function, by its derivative at the means."""
         if not callable(quantity) or hasattr(quantity, "family"):
             return self._variance(self._factor(quantity).name)[0]
-        found = as_quantities(quantity, self._there)
-        values = [self._solver.cov(q, q) for q in found.quantities]
-        return np.reshape(np.array(values, np.float64), found.value.shape)
+        asked = as_quantities(quantity, self._there)
+        values = [self._solver.cov(q, q) for q in asked.quantities]
+        return np.reshape(np.array(values, np.float64), asked.value.shape)
 
     def std(self, quantity: str | Callable[..., Any]) -> Floats:
         """The standard deviation of each element of a node, or of any differentiable function of the means.
@@ -159,10 +159,10 @@ class LinearResponse(ExportMixin):
         """
         if self._at.rows is None:
             raise TypeError("the influence of observations is known for networks only")
-        found = as_quantities(quantity, self._there)
-        rows = [self._at.rows(self._solver.moved(q)) for q in found.quantities]
+        asked = as_quantities(quantity, self._there)
+        rows = [self._at.rows(self._solver.moved(q)) for q in asked.quantities]
         return {
-            name: np.stack([r[name] for r in rows]).reshape(found.value.shape + rows[0][name].shape) for name in rows[0]
+            name: np.stack([r[name] for r in rows]).reshape(asked.value.shape + rows[0][name].shape) for name in rows[0]
         }
 
     @cached_property
@@ -209,8 +209,8 @@ class LinearResponse(ExportMixin):
             size = self._factor(name).mean().size
             exact = size <= EXACT if self._exact is None else self._exact
             if exact:
-                found = self._solver.variances(name)
-                self._variances[name] = found, np.zeros_like(found)
+                variance = self._solver.variances(name)
+                self._variances[name] = variance, np.zeros_like(variance)
             else:
                 self._variances[name] = self._solver.probed(
                     name, self._probes, np.random.default_rng([self._seed, size])
@@ -270,8 +270,8 @@ class ResponseFactor:
 
     def sample(self, rng: np.random.Generator | int | None = None, n: int | None = None) -> Any:
         """Draws with the covariances of linear response; ``lr.sample`` draws several nodes together."""
-        found = self.response.sample(rng, 1 if n is None else n, [self.name])[self.name]
-        return found[0] if n is None else found
+        draws = self.response.sample(rng, 1 if n is None else n, [self.name])[self.name]
+        return draws[0] if n is None else draws
 
     def __repr__(self) -> str:
         return f"<linear response of {self.factor!r}>"
@@ -283,5 +283,5 @@ def _shaped(factor: Factor, mean: Floats, sd: Floats, normal: Floats) -> Floats:
         return np.asarray(mean + sd * normal)
     from natgrad.special import ndtr
 
-    found = matched_quantile(factor.family, mean, sd, ndtr(normal))
-    return found / found.sum(-1, keepdims=True) if factor.family.name == "Dirichlet" else found
+    quantile = matched_quantile(factor.family, mean, sd, ndtr(normal))
+    return quantile / quantile.sum(-1, keepdims=True) if factor.family.name == "Dirichlet" else quantile

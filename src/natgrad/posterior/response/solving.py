@@ -46,16 +46,16 @@ class Solver:
         self.expect(1)
         if self._dense is not None:
             return self._dense.solve(b).x
-        found = conjugate_gradients(self.operator, b, tol, self._limit)
-        self._iterations = 0.5 * (self._iterations + found.iterations)
-        if found.residual > 100 * tol:
+        cg = conjugate_gradients(self.operator, b, tol, self._limit)
+        self._iterations = 0.5 * (self._iterations + cg.iterations)
+        if cg.residual > 100 * tol:
             warnings.warn(
-                f"conjugate gradients stopped after {found.iterations} products with {found.residual:.1g} of the right-hand side "
+                f"conjugate gradients stopped after {cg.iterations} products with {cg.residual:.1g} of the right-hand side "
                 "left: these covariances are not right to more than that. Raise max_iterations, or use draws",
                 NotConverged,
                 stacklevel=6,
             )
-        return found.x
+        return cg.x
 
     def expect(self, solves: int) -> None:
         """Make the matrix if that takes fewer products than so many solves by conjugate gradients, or than were made so far.
@@ -75,13 +75,13 @@ class Solver:
         quantity = {name: self._unseen(name, weights) for name, weights in quantity.items()}
         if not any(name in views for name in quantity):
             return quantity
-        found = {name: weights for name, weights in quantity.items() if name not in views}
+        by_block = {name: weights for name, weights in quantity.items() if name not in views}
         for name in (name for name in quantity if name in views):
             block, place = views[name]
             whole = np.zeros(np.shape(self.factors[block].mean()))
             whole[(..., *place)] = quantity[name]
-            found[block] = found[block] + whole if block in found else whole
-        return found
+            by_block[block] = by_block[block] + whole if block in by_block else whole
+        return by_block
 
     def _unseen(self, name: str, weights: Any) -> Any:
         """Weights of the elements that are not data."""
@@ -89,13 +89,13 @@ class Solver:
 
     def source(self, quantity: Quantity) -> Floats:
         """Cov_q(φ, g), of one copy where an element stands for several."""
-        found = {}
+        stats_of = {}
         for name, weights in self._by_block(quantity).items():
             stats = self.operator.covariances[name].stats_by(np.asarray(weights, np.float64))
             if name in self.operator.at.weights:
                 stats = _shared(stats, self.operator.at.weights[name], name, weights)
-            found[name] = stats
-        return self.operator.pack(found)
+            stats_of[name] = stats
+        return self.operator.pack(stats_of)
 
     def change(self, quantity: Quantity) -> Floats:
         """The change dλ for a tilt by the quantity, kept for single elements."""
@@ -116,10 +116,10 @@ class Solver:
         """Cov_q(h, g) + Cov_q(h, φ)·dλ."""
         total, of = 0.0, self._by_block(of)
         for name, weights in self._by_block(quantity).items():
-            found = self.operator.covariances[name]
-            value = found.value_by(self.operator.part(change, name))
+            covariance = self.operator.covariances[name]
+            value = covariance.value_by(self.operator.part(change, name))
             if name in of:
-                value = value + found.own(np.asarray(of[name], np.float64))
+                value = value + covariance.own(np.asarray(of[name], np.float64))
             total += float(np.vdot(weights, value))
         return total
 
@@ -153,13 +153,13 @@ class Solver:
         """
         own = np.asarray(self.factors[name].var(), np.float64)
         block, place = self.operator.at.views.get(name, (name, None))
-        found = self.operator.covariances[block]
+        covariance = self.operator.covariances[block]
         total, squares = np.zeros_like(own), np.zeros_like(own)
         self.expect(probes)
         for _ in range(probes):
             signs = np.asarray(self._unseen(name, rng.choice([-1.0, 1.0], size=own.shape)))
             change = self.solve(self.operator.curvature(self.source({name: signs})), PROBE_TOL)
-            moved = found.value_by(self.operator.part(change, block))
+            moved = covariance.value_by(self.operator.part(change, block))
             term = signs * (moved if place is None else moved[(..., *place)])
             total += term
             squares += term**2
@@ -187,14 +187,14 @@ def at_optimum(at: Linearised) -> tuple[Linearised, float]:
     A fit ends some way before the optimum, at which linear response is defined; along a direction in which the bound is flat,
     that way would look like curvature.
     """
-    found = float("nan")
+    first_gain = float("nan")
     for turn in range(STEPS):
         operator = Operator(at)
         residual = operator.residual()
         length = operator.inner(residual, operator.fisher(residual))
         step = conjugate_gradients(operator, residual, NEWTON_TOL, 200, truncate=FLAT + 10.0 * length**0.5).x
         gain = 0.5 * operator.inner(residual, operator.fisher(step))
-        found = gain if turn == 0 else found
+        first_gain = gain if turn == 0 else first_gain
         if at.elsewhere is None or not SETTLED < gain <= LEFT:
             break
         new = {
@@ -206,7 +206,7 @@ def at_optimum(at: Linearised) -> tuple[Linearised, float]:
         if not all(np.all(block.family.valid(new[name])) for name, block in at.blocks.items()):
             break
         at = at.elsewhere(new)
-    return at, found
+    return at, first_gain
 
 
 def _key(quantity: Quantity) -> Any:

@@ -12,17 +12,17 @@ from natgrad.report.charts.svg import Axis, Line, line_chart
 __all__ = ["draw_comparison"]
 
 
-def draw_comparison(found: Any) -> Drawing:
+def draw_comparison(table: Any) -> Drawing:
     """The bound and the corrected bound of each fit against its K, or its place in the table."""
-    size = found["K"]
-    x, label = (size, "K") if not np.isnan(size).any() else (np.arange(1.0, len(found) + 1), "place")
+    size = table["K"]
+    x, label = (size, "K") if not np.isnan(size).any() else (np.arange(1.0, len(table) + 1), "place")
     order = np.argsort(x, kind="stable")
     lines = [
-        Line(x[order], found[name][order], kind=kind)
+        Line(x[order], table[name][order], kind=kind)
         for name, kind in (("corrected", "line"), ("bound", "second"))
-        if not np.isnan(found[name]).all()
+        if not np.isnan(table[name]).all()
     ]
-    words = f"{found.best} is first of {len(found)}. The first line is corrected for labellings, the second the bound itself."
+    words = f"{table.best} is first of {len(table)}. The first line is corrected for labellings, the second the bound itself."
     return Drawing(
         line_chart(lines, Axis(label), Axis("bound (nats)"), title=f"Bounds against {label}", description=words)
     )

@@ -126,8 +126,8 @@ def _forest(
 
     def grown(own: frozenset[str]) -> Cluster:
         rows: dict[int, list[str]] = {}
-        for name, found in plates.items():
-            if found == own:
+        for name, around in plates.items():
+            if around == own:
                 rows.setdefault(rank[name], []).append(name)
         label = " × ".join(f"{plate} {sizes[plate]:,}" for plate in sorted(own - (outer[own] or frozenset())))
         return Cluster(own, label, rows, tuple(grown(other) for other in sets if outer[other] == own))
@@ -145,7 +145,7 @@ def _orders(clusters: tuple[Cluster, ...]) -> Iterable[tuple[Cluster, ...]]:
 
 def _columns(clusters: Iterable[Cluster], widths: Mapping[str, float], begin: float = 0.0) -> dict[str, float]:
     """The centre of every node: sets from left to right, the nodes of a row centred in their set."""
-    found: dict[str, float] = {}
+    ends: dict[str, float] = {}
     at = begin
     for cluster in clusters:
         pad = PAD if cluster.plates else 0.0
@@ -154,15 +154,15 @@ def _columns(clusters: Iterable[Cluster], widths: Mapping[str, float], begin: fl
         for row, length in zip(cluster.rows.values(), rows, strict=True):
             place = at + pad + (wide - length) / 2
             for name in row:
-                found[name] = place + widths[name]
+                ends[name] = place + widths[name]
                 place += 2 * widths[name] + GAP
         end = at + pad + wide
         if cluster.inner:
             inside = _columns(cluster.inner, widths, end + GAP)
-            found |= inside
+            ends |= inside
             end = max(inside[name] + widths[name] for name in inside) + PAD
         at = end + pad + GAP
-    return found
+    return ends
 
 
 def _length(x: Mapping[str, float], parents: Mapping[str, Sequence[str]]) -> float:

@@ -219,10 +219,10 @@ class Plots:
         return values[there], simulated.reshape(n, -1)[:, there.ravel()]
 
 
-def _densities(found: Any, names: Sequence[str]) -> Any:
+def _densities(fit: Any, names: Sequence[str]) -> Any:
     """Of each element of each node: points, densities there, and whether they are bars."""
     for name in names:
-        factor = found[name]
+        factor = fit[name]
         if (values := getattr(factor, "values", None)) is not None:
             flat = np.asarray(values, np.float64).reshape(values.shape[0] * values.shape[1], -1)
             for column in flat.T:

@@ -30,10 +30,10 @@ def route(first: Ellipse, last: Ellipse, boxes: Sequence[Rectangle]) -> Route:
     wide = [(a - CLEAR, b - CLEAR, c + CLEAR, d + CLEAR) for a, b, c, d in boxes]
     best: tuple[int, Route] | None = None
     for bend in BENDS:
-        found = _curve(first, last, bend)
-        met = hits(found.points, wide)
+        curve = _curve(first, last, bend)
+        met = hits(curve.points, wide)
         if best is None or met < best[0]:
-            best = met, found
+            best = met, curve
         if best[0] == 0:
             break
     assert best is not None

@@ -72,14 +72,14 @@ def places(distance: Floats) -> Floats:
 def relevant_words(topics: Floats, overall: Floats, n: int) -> list[Ints]:
     """For each topic the words that are among the n most relevant at any position of the slider."""
     log_topic, log_overall = np.log(topics), np.log(overall)
-    found = []
+    words = []
     for row in log_topic:
         chosen: set[int] = set()
         for weight in SLIDER:
             score = row - (1.0 - weight) * log_overall
             chosen.update(np.argpartition(-score, min(n, len(score)) - 1)[:n].tolist())
-        found.append(np.array(sorted(chosen), dtype=np.int64))
-    return found
+        words.append(np.array(sorted(chosen), dtype=np.int64))
+    return words
 
 
 def sizes_from_shares(mean: Floats, sd: Floats, lengths: Floats) -> Sizes:

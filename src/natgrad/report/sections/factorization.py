@@ -26,39 +26,39 @@ MOST_JUDGED, USERS, ITEMS = 200_000, 6, 5
 def facts(subject: Subject) -> list[Fact]:
     """How many ratings, users and items; the score on held-out ratings."""
     model = subject.model
-    found = []
+    facts_shown = []
     ratings = _ratings(subject)
     if ratings is not None:
-        found = [
+        facts_shown = [
             Fact("ratings", count(len(ratings.values))),
             Fact("users", count(ratings.n_users)),
             Fact("items", count(ratings.n_items)),
         ]
-    found += [Fact("factors", count(model.n_factors)), Fact("seed", str(model.seed))]
+    facts_shown += [Fact("factors", count(model.n_factors)), Fact("seed", str(model.seed))]
     if subject.held_out is not None:
         judged = _judged(subject)
         error = float(np.sqrt(np.mean((judged.values - judged.mean) ** 2))) if judged else float("nan")
         score = model.score(subject.held_out)
-        found.append(Fact("held-out", f"{short(score)} nats a rating, root mean square error {short(error)}"))
-    return found
+        facts_shown.append(Fact("held-out", f"{short(score)} nats a rating, root mean square error {short(error)}"))
+    return facts_shown
 
 
 def sections(subject: Subject) -> list[Section]:
     """Factors, calibration and examples."""
     factors = subject.model.user_factors_ is not None
-    found = [Section("factors", "Factors", _factors(subject.model))] if factors else []
+    shown = [Section("factors", "Factors", _factors(subject.model))] if factors else []
     judged = _judged(subject)
     if judged is not None:
-        found.append(Section("calibration", "Calibration", _calibration(subject.model, judged)))
+        shown.append(Section("calibration", "Calibration", _calibration(subject.model, judged)))
     ratings = _ratings(subject)
     if ratings is not None:
-        found.append(Section("examples", "Examples", _examples(subject.model, ratings)))
-    return found
+        shown.append(Section("examples", "Examples", _examples(subject.model, ratings)))
+    return shown
 
 
 def _ratings(subject: Subject) -> Ratings | None:
-    found = getattr(subject.model, "ratings_", None)
-    return found if isinstance(found, Ratings) else None
+    ratings = getattr(subject.model, "ratings_", None)
+    return ratings if isinstance(ratings, Ratings) else None
 
 
 # -- how much each factor carries --

@@ -30,7 +30,7 @@ class Rows(NamedTuple):
 def facts(subject: Subject) -> list[Fact]:
     """How much was read, what was learned, and how well other rows are predicted."""
     model = subject.model
-    found = [
+    facts_shown = [
         Fact("rows", count(model.n_rows_seen_)),
         Fact("inputs", count(model.n_features_in_)),
         Fact("inducing inputs", count(len(model.inducing_))),
@@ -39,24 +39,24 @@ def facts(subject: Subject) -> list[Fact]:
     ]
     if subject.held_out is not None:
         X, y = subject.held_out
-        found.append(Fact("held-out score", short(float(model.score(X, y)))))
-    return found
+        facts_shown.append(Fact("held-out score", short(float(model.score(X, y)))))
+    return facts_shown
 
 
 def sections(subject: Subject) -> list[Section]:
     """With rows: the fit and its calibration. Always: the inputs that matter."""
     rows = _rows(subject)
-    found = []
+    shown = []
     if rows is not None:
         if hasattr(subject.model, "classes_"):
-            found.append(Section("classes", "Classes", _classes(subject.model, rows)))
+            shown.append(Section("classes", "Classes", _classes(subject.model, rows)))
         elif rows.y.ndim == 1:
             judged = _judged(subject.model, rows)
-            found.append(Section("fit", "The fit", _fit(subject.model, rows, judged)))
+            shown.append(Section("fit", "The fit", _fit(subject.model, rows, judged)))
             figures = tag("div", coverage(judged), class_="charts")
-            found.append(Section("calibration", "Calibration", join([verdict(judged), figures])))
-    found.append(Section("inputs", "Inputs", _inputs(subject.model)))
-    return found
+            shown.append(Section("calibration", "Calibration", join([verdict(judged), figures])))
+    shown.append(Section("inputs", "Inputs", _inputs(subject.model)))
+    return shown
 
 
 def _rows(subject: Subject) -> Rows | None:

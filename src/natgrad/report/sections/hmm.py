@@ -41,7 +41,7 @@ class Path(NamedTuple):
 def facts(subject: Subject) -> list[Fact]:
     """How much was read, and how well other sequences are predicted."""
     model = subject.model
-    found = [
+    facts_shown = [
         Fact("times", count(getattr(model, "n_times_seen_", 0))),
         Fact("states", count(len(model.startprob_))),
         Fact("columns", count(model.n_features_in_)),
@@ -50,21 +50,21 @@ def facts(subject: Subject) -> list[Fact]:
     if subject.held_out is not None:
         X, lengths = _parts(subject.held_out)
         score = model.score(X, lengths) / len(X)
-        found.append(Fact("held-out", f"{short(score)} nats a time"))
-    return found
+        facts_shown.append(Fact("held-out", f"{short(score)} nats a time"))
+    return facts_shown
 
 
 def sections(subject: Subject) -> list[Section]:
     """States, emissions and, with data, the path."""
     model = subject.model
     path = _path(subject)
-    found = [
+    shown = [
         Section("states", "States", _states(model, path)),
         Section("emissions", "Emissions", _emissions(model)),
     ]
     if path is not None:
-        found.append(Section("path", "The path of states", _path_section(path, len(model.startprob_)), "path.js"))
-    return found
+        shown.append(Section("path", "The path of states", _path_section(path, len(model.startprob_)), "path.js"))
+    return shown
 
 
 def _parts(data: Any) -> tuple[Any, Any]:
@@ -109,8 +109,8 @@ def _states(model: Any, path: Path | None) -> Html:
 def _stationary(A: Floats) -> Floats:
     """The left eigenvector of the transitions for 1, as shares."""
     values, vectors = np.linalg.eig(A.T)
-    found = np.abs(np.real(vectors[:, np.argmin(np.abs(values - 1.0))]))
-    return np.asarray(found / found.sum())
+    shares = np.abs(np.real(vectors[:, np.argmin(np.abs(values - 1.0))]))
+    return np.asarray(shares / shares.sum())
 
 
 # -- emissions --

@@ -47,7 +47,7 @@ class Documents(NamedTuple):
 def facts(subject: Subject) -> list[Fact]:
     """How much was read, and how well other documents are predicted."""
     model: LDA = subject.model
-    found = [
+    facts_shown = [
         Fact("documents", count(model.n_documents_seen_)),
         Fact("vocabulary", f"{count(model.topics_.shape[1])} words"),
         Fact("topics", count(len(model.topics_))),
@@ -55,11 +55,13 @@ def facts(subject: Subject) -> list[Fact]:
     ]
     corpus = _corpus_of_fit(model)
     if corpus is not None:
-        found.insert(1, Fact("words read", count(corpus.n_tokens)))
+        facts_shown.insert(1, Fact("words read", count(corpus.n_tokens)))
     if subject.held_out is not None:
         score = model.score(subject.held_out)
-        found.append(Fact("held-out bound", f"{short(score)} nats a word (perplexity {short(float(np.exp(-score)))})"))
-    return found
+        facts_shown.append(
+            Fact("held-out bound", f"{short(score)} nats a word (perplexity {short(float(np.exp(-score)))})")
+        )
+    return facts_shown
 
 
 def sections(subject: Subject) -> list[Section]:
@@ -95,9 +97,9 @@ def _documents(subject: Subject) -> Documents | None:
 
 
 def _corpus_of_fit(model: LDA) -> Corpus | None:
-    found = getattr(getattr(model, "_fitted", None), "corpus", None)
-    there = isinstance(found, Corpus) and len(found) == model.n_documents_seen_ and found.n_tokens > 0
-    return found if there else None  # a model that was loaded from a file has forgotten the words
+    corpus = getattr(getattr(model, "_fitted", None), "corpus", None)
+    there = isinstance(corpus, Corpus) and len(corpus) == model.n_documents_seen_ and corpus.n_tokens > 0
+    return corpus if there else None  # a model that was loaded from a file has forgotten the words
 
 
 def _texts(subject: Subject, corpus: Corpus, vocabulary: npt.NDArray[Any]) -> list[str]:

@@ -19,10 +19,10 @@ def facts(subject: Subject) -> list[Fact]:
     """How much was read, and how well other rows are predicted."""
     model = subject.model
     sizes = {"rows": round(model.n_rows_seen_), "components": len(model.weights_), "columns": model.n_features_in_}
-    found = [Fact(name, count(size)) for name, size in sizes.items()] + [Fact("seed", str(model.seed))]
+    facts_shown = [Fact(name, count(size)) for name, size in sizes.items()] + [Fact("seed", str(model.seed))]
     if subject.held_out is not None:
-        found.append(Fact("held-out", f"{short(model.score(subject.held_out))} nats a row"))
-    return found
+        facts_shown.append(Fact("held-out", f"{short(model.score(subject.held_out))} nats a row"))
+    return facts_shown
 
 
 def sections(subject: Subject) -> list[Section]:

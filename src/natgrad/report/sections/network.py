@@ -22,17 +22,19 @@ def facts(subject: Subject) -> list[Fact]:
     """Sizes of the network."""
     fit = subject.model
     hidden = [name for name in fit]
-    found = [Fact("hidden variables", ", ".join(hidden))]
+    facts_shown = [Fact("hidden variables", ", ".join(hidden))]
     nodes = _nodes(fit)
     if nodes:
         observed = [name for name, node in nodes.items() if node.is_observed]
-        found.append(Fact("observed", ", ".join(observed)))
+        facts_shown.append(Fact("observed", ", ".join(observed)))
         plates = {plate.name: plate.size for node in nodes.values() for plate in node.plates}
-        found.append(Fact("plates", ", ".join(f"{name} {count(size)}" for name, size in plates.items()) or "none"))
-    found.append(Fact("seed", str(fit.settings.seed)))
+        facts_shown.append(
+            Fact("plates", ", ".join(f"{name} {count(size)}" for name, size in plates.items()) or "none")
+        )
+    facts_shown.append(Fact("seed", str(fit.settings.seed)))
     if (response := getattr(fit, "_response", None)) is not None and np.isfinite(response.contraction):
-        found.append(Fact("a plain sweep leaves", f"{response.contraction:.3g} of the distance to the optimum"))
-    return found
+        facts_shown.append(Fact("a plain sweep leaves", f"{response.contraction:.3g} of the distance to the optimum"))
+    return facts_shown
 
 
 def sections(subject: Subject) -> list[Section]:
@@ -46,13 +48,13 @@ def sections(subject: Subject) -> list[Section]:
     parts = [_single(single, known, level)] if single else []
     parts += [_factor(f, level if name in known else "q") for name, f in factors.items() if name not in single]
     parts.append(level_note(level))
-    found = [Section("factors", "The posterior", join(parts))]
+    shown = [Section("factors", "The posterior", join(parts))]
     if nodes:
         picture = tag(
             "figure", Html(draw_network(nodes)), tag("figcaption", "Shaded: observed. Boxes: plates."), class_="drawing"
         )
-        found.append(Section("network", "The network", picture))
-    return found
+        shown.append(Section("network", "The network", picture))
+    return shown
 
 
 def _single(factors: dict[str, Any], known: set[str], level: str) -> Html:
@@ -70,8 +72,8 @@ def _single(factors: dict[str, Any], known: set[str], level: str) -> Html:
 def _level(fit: Any) -> tuple[str, Any]:
     """The best that was computed of this fit: draws, linear response, or the factors themselves."""
     for level, attribute in (("draws", "_drawn"), ("linear response", "_response")):
-        if (found := getattr(fit, attribute, None)) is not None:
-            return level, found
+        if (estimate := getattr(fit, attribute, None)) is not None:
+            return level, estimate
     return "q", fit
 
 

@@ -210,20 +210,20 @@ def _numbers(trace: Trace) -> Html:
 
 def _range(values: Floats) -> tuple[float, float]:
     """From where the bound was after a tenth of its way to its highest point, with a margin: the first plunge is left out."""
-    found = values[np.isfinite(values)]
-    if not len(found):
+    finite = values[np.isfinite(values)]
+    if not len(finite):
         return 0.0, 1.0
-    low, high = float(found[len(found) // 10 :].min()), float(found.max())
+    low, high = float(finite[len(finite) // 10 :].min()), float(finite.max())
     # A bound that rounding alone has moved is drawn as what it is, a flat line.
     margin = max(0.05 * (high - low), 1e-6 * (abs(high) or 1.0))
     return low - margin, high + margin
 
 
 def _in_words(values: Floats) -> str:
-    found = values[np.isfinite(values)]
-    if not len(found):
+    finite = values[np.isfinite(values)]
+    if not len(finite):
         return "It was never evaluated."
-    first, last = (short(float(value), 6) for value in found[[0, -1]])
+    first, last = (short(float(value), 6) for value in finite[[0, -1]])
     return f"From {first} at the first step to {last} at the last, over {len(values)} steps."
 
 
@@ -237,8 +237,8 @@ def _settings(run: Run) -> Html:
 
 
 def _parameters(model: Any) -> list[Fact]:
-    found = model.get_params(deep=False) if hasattr(model, "get_params") else {}
-    return [Fact(name, _shown(value)) for name, value in found.items()]
+    settings = model.get_params(deep=False) if hasattr(model, "get_params") else {}
+    return [Fact(name, _shown(value)) for name, value in settings.items()]
 
 
 def _fields(made: Any) -> list[Fact]:

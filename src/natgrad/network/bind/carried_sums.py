@@ -16,7 +16,7 @@ from natgrad.inference.steppers.group_memory import KEY, GroupMemory, cut_of, re
 from natgrad.inference.steppers.groups import GroupStepper, WholePasses
 from natgrad.network.bind.build import Domain
 from natgrad.network.bind.chunk_groups import ChunkGroups
-from natgrad.network.bind.windows import Told, Window
+from natgrad.network.bind.windows import ChunkSums, Window
 
 __all__ = ["carry_over", "with_memory"]
 
@@ -43,17 +43,17 @@ def _alike(old: ChunkGroups, new: ChunkGroups) -> bool:
 
 def _level_axes(problem: ChunkGroups) -> dict[str, str] | None:
     """The plate of the first axis of each sum by an index; None if levels are an axis in any other way."""
-    levels, found = problem.chunks.domain.levels, {}
+    levels, plate_of = problem.chunks.domain.levels, {}
     for term, entries in problem.program.summary.entries.items():
         for number, entry in enumerate(entries):
             if any(label in levels for label in entry.kept):
                 return None
             if entry.plate is not None and entry.plate in levels:
-                found[problem.program.summary.key(term, number)] = entry.plate
-    return found
+                plate_of[problem.program.summary.key(term, number)] = entry.plate
+    return plate_of
 
 
-def _moved(told: Told, axes: dict[str, str], before: Domain, after: Domain) -> Told:
+def _moved(told: ChunkSums, axes: dict[str, str], before: Domain, after: Domain) -> ChunkSums:
     parts, windows = {}, {}
     for key, (array,) in told.parts.items():
         if key in told.windows:
@@ -65,7 +65,7 @@ def _moved(told: Told, axes: dict[str, str], before: Domain, after: Domain) -> T
             if len(codes) != len(array) or not np.array_equal(codes, np.arange(len(array))):
                 array = np.where((codes >= 0).reshape(-1, *(1,) * (array.ndim - 1)), array[np.maximum(codes, 0)], 0.0)
         parts[key] = (array,)
-    return Told(parts, told.value, windows)
+    return ChunkSums(parts, told.value, windows)
 
 
 def with_memory(problem: Any, stepper: Any, state: State, seed: int) -> State:
