@@ -76,3 +76,22 @@ def test_precisions_that_rows_share_travel_once(rng):
     assert short["w"] is state.lam["w"]  # a sweep of x alone leaves it as it is
     for part, whole in zip(repeated.for_all(short, ("x",))["x"], state.lam["x"], strict=True):
         np.testing.assert_allclose(part, whole, rtol=1e-13)
+
+
+def test_columns_of_vectors_are_packed_with_the_column_that_is_differentiated():
+    """Classes of a softmax are updated in turn; what is packed once ignored which one, and the bound of compiled sweeps fell."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(9, 2)), rng.integers(0, 3, 9)
+
+    def fit(backend):
+        w = ng.MultivariateNormal("w", 0.0, 1.0, size=2, plate=ng.Plate("kind", 3))
+        leaf = ng.Categorical("y", softmax=ng.dot(w, x), plate=ng.Plate("row", 9), observed=y)
+        return ng.Network(leaf).fit(ng.VB(), backend=backend, max_steps=3, tol=0)
+
+    compiled, interpreted = fit("jax"), fit("numpy")
+    np.testing.assert_allclose(compiled.trace["elbo"], interpreted.trace["elbo"], rtol=1e-12)
+    block, state = interpreted.problem.blocks["w"], interpreted.state
+    for number in range(3):
+        pair = (one.problem.target(block, state, column=number) for one in (compiled, interpreted))
+        for ours, twin in zip(*pair, strict=True):
+            np.testing.assert_allclose(ours, twin, rtol=1e-11, atol=1e-13)

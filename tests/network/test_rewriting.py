@@ -157,4 +157,5 @@ def test_arrays_on_the_left_are_operands():
     assert bound(np.float64(2.0) * a + np.ones(6)) == pytest.approx(bound(a * 2.0 + 1.0), abs=1e-12)
     assert bound(Y - a) == pytest.approx(bound(-1.0 * a + Y), abs=1e-12)
     assert bound(np.add(a, b)) == pytest.approx(bound(a + b), abs=1e-12)
-    assert (np.ones(2) == a) is False
+    with pytest.raises(TypeError, match="comparing it with"):
+        _ = np.ones(2) == a

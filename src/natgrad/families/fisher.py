@@ -312,8 +312,7 @@ def _gaussian_gamma(family: GaussianGamma, lam: Stats) -> Covariances:
 
 # -- by differentiation --
 
-# Values that pack a mean beside its precision.
-_PACKED = ("NormalGamma", "NormalWishart", "TiedNormalWishart")
+_PACKED = ("NormalGamma", "NormalWishart", "TiedNormalWishart")  # values that have a mean beside its precision
 
 
 def _by_quadrature(covariance: NDArray[np.float64]) -> Times:
@@ -392,8 +391,7 @@ def _packed_value(family: Family) -> tuple[Callable[..., Array], Callable[..., S
         usual = family.usual(family.project(lam))
         if family.name == "NormalGamma":
             return jnp.stack([usual["mean"], usual["shape"] / usual["rate"]], axis=-1)
-        location = usual["mean"]
-        columns = location[..., None] if family.name == "NormalWishart" else jnp.swapaxes(location, -1, -2)
+        columns = usual["mean"][..., None] if family.name == "NormalWishart" else jnp.swapaxes(usual["mean"], -1, -2)
         precision = usual["dof"][..., None, None] * jnp.linalg.inv(usual["rate"])
         return jnp.concatenate([columns, precision], axis=-1)
 

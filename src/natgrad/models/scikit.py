@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -26,6 +26,7 @@ __all__ = [
     "ClassNamePrefixFeaturesOutMixin",
     "ClassifierMixin",
     "DensityMixin",
+    "OnlyWhere",
     "RegressorMixin",
     "TransformerMixin",
     "check_is_fitted",
@@ -44,6 +45,43 @@ OF_SCIKIT_LEARN = {
     "_repr_mimebundle_",
 }
 _LOCK = threading.RLock()
+
+
+class OnlyWhere:
+    """A decorator: a method that an estimator has with some settings alone, as scikit-learn asks; an error says with which.
+
+    Examples
+    --------
+    >>> class Model:
+    ...     scale = None
+    ...
+    ...     @OnlyWhere(lambda model: model.scale is not None, "needs scale=")
+    ...     def levels(self):
+    ...         return [self.scale]
+    >>> Model().levels
+    Traceback (most recent call last):
+        ...
+    AttributeError: levels needs scale=
+    """
+
+    def __init__(self, condition: Callable[[Any], bool], reason: str) -> None:
+        self.condition, self.reason = condition, reason
+
+    def __call__(self, method: Callable[..., Any]) -> Any:
+        self.method = method
+        return self
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self.method
+        if not self.condition(instance):
+            raise self.error(instance)
+        return self.method.__get__(instance, owner)
+
+    def error(self, instance: Any) -> AttributeError:
+        """What is said where the settings are others."""
+        name = self.method.__name__
+        return AttributeError(f"{name} {self.reason}", name=name, obj=instance)
 
 
 def join() -> None:
@@ -137,7 +175,7 @@ else:
                 return getattr(self, name)
             # Errors of descriptors end here, too.
             old = next((vars(cls)[name] for cls in type(self).__mro__ if name in vars(cls)), None)
-            if isinstance(old, OldName):
+            if isinstance(old, OldName | OnlyWhere):
                 raise old.error(self)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 

@@ -200,5 +200,5 @@ def test_what_is_no_scale_is_refused(model):
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="got 100 different values"):
         ng.MatrixFactorization(likelihood="ordinal").fit(rng.normal(size=(10, 10)))
-    with pytest.raises(TypeError, match="predict_proba needs an ordinal scale"):
+    with pytest.raises(AttributeError, match="predict_proba needs an ordinal scale"):
         ng.MatrixFactorization(2, max_steps=2, verbose=False).fit(stars()[0]).predict_proba([0], [0])

@@ -22,6 +22,7 @@ from natgrad.models.factorization.predictors import (
     StarsPredictor,
 )
 from natgrad.models.factorization.sides import pair_moments
+from natgrad.models.scikit import OnlyWhere
 from natgrad.validation import real_number, whole_number
 
 if TYPE_CHECKING:
@@ -65,6 +66,10 @@ class ExportMixin:
 
         def _pairs(self, users: Any, items: Any) -> tuple[Ints, Ints]: ...
 
+    @OnlyWhere(
+        lambda model: model.likelihood == "ordinal",
+        'needs an ordinal scale, likelihood="ordinal"; `predict` gives means',
+    )
     def predict_proba(self, users: Any, items: Any) -> npt.NDArray[np.float64]:
         """The probability of each level of an ordinal scale [n, levels], in the order of `levels_`.
 
@@ -81,9 +86,8 @@ class ExportMixin:
         True
         """
         self._check_fitted()
-        if not isinstance(self._predictor, StarsPredictor):
-            raise TypeError('predict_proba needs an ordinal scale, likelihood="ordinal"; `predict` gives means')
-        return self._predictor.probabilities(*self._pairs(users, items))
+        predictor: StarsPredictor = self._predictor
+        return predictor.probabilities(*self._pairs(users, items))
 
     def vectors(self) -> Vectors:
         """Vectors whose inner products are the scores that `recommend` ranks by.

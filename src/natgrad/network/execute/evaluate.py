@@ -56,7 +56,8 @@ def evaluate(
         return cache[factor]
 
     def stats(factor: Factor) -> Array:
-        return _stats(factor, moments, reading)[factor.stat]
+        own = _stats(factor, moments, reading)[factor.stat]
+        return own if column is None or column.node != factor.source else _with_column(own, factor.stat, column)
 
     total: Array = 0.0
     for monomial in monomials:
@@ -71,6 +72,10 @@ def evaluate(
         scale = repeats * (monomial.coefficient if monomial.place is None else known[COEFFICIENTS][monomial.place])
         total = total + scale * (contract((), factors) if factors else 1.0)
     return total
+
+
+def _with_column(array: Array, stat: int, column: Column) -> Array:
+    return lax.dynamic_update_index_in_dim(array, column.stats[stat], column.number, column.axis)
 
 
 def _read(
@@ -90,8 +95,7 @@ def _read(
         return whole
     if len(set(whole.labels)) < len(whole.labels):
         # A label on two axes, the diagonal of a table: the column goes in before anything is gathered.
-        own = lax.dynamic_update_index_in_dim(stats[factor.stat], column.stats[factor.stat], column.number, column.axis)
-        return address(own, factor, known, view)
+        return address(_with_column(stats[factor.stat], factor.stat, column), factor, known, view)
     # Gather the column and the rest apart: the gradient then scatters one column instead of all of them.
     axes = (*factor.axes[: column.axis], *factor.axes[column.axis + 1 :])
     moved = {(s, p - (p > column.axis)): index for (s, p), index in view.moved.items() if p != column.axis}

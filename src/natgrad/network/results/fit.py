@@ -116,6 +116,8 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
                     raise AttributeError(
                         f"a fit has no {name}: each node has, as in fit[{next(iter(self), 'x')!r}].{name}"
                     )
+            if isinstance(old := vars(type(self)).get(name), OldName):  # errors of descriptors end here, too
+                raise old.error(self)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __iter__(self) -> Iterator[str]:
