@@ -159,7 +159,7 @@ def test_what_cannot_be_drawn_says_why():
         weighted.draws(n=5, verbose=False)
 
 
-@pytest.mark.parametrize("backend", ["numpy", "jax"])
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("jax", marks=pytest.mark.slow)])
 def test_linear_response_is_that_of_rows_in_memory(backend):
     table = {"x": X, "y": Y}
     options = {"tol": 1e-10, "backend": backend}

@@ -83,7 +83,7 @@ def regression_evidence(x: np.ndarray, y: np.ndarray, precision: float) -> float
     return float(log.max() + np.log(np.exp(log - log.max()).sum() * (t[1] - t[0])))
 
 
-@pytest.mark.parametrize("backend", ["numpy", "jax"])
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("jax", marks=pytest.mark.slow)])
 def test_regressions_are_exact(backend):
     """Scalars, a vector, and both; more coefficients than rows."""
     rng = np.random.default_rng(0)
@@ -195,7 +195,7 @@ def components(joint: Any, order: Any = (0, 1)) -> ng.Network:
     return ng.Network(ng.Normal("y", mu[z], tau[z], plate=n, observed=y), joint=joint)
 
 
-@pytest.mark.parametrize("backend", ["numpy", "jax"])
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("jax", marks=pytest.mark.slow)])
 def test_components_of_a_mixture(backend):
     init = {"mu": [-3.0, 2.0]}
     apart = components(None).fit(init=init, tol=1e-9)

@@ -5,7 +5,7 @@ The steps are those of any run; what they read is counted by the run that begins
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -20,6 +20,8 @@ __all__ = ["Starts", "best_start"]
 WORTH = 0.01
 # Rounds after which nobody waits any longer.
 LONGEST = 40
+# Bounds that differ by this part of themselves are equal: a sum of a million terms loses as much.
+ROUNDING = 1e-10
 
 
 class Starts(NamedTuple):
@@ -74,8 +76,7 @@ def best_start(starts: Starts, seed: int, time_is_up: Callable[[], bool]) -> Bes
         while True:
             steps = starts.rounds[min(n_rounds, 1)]
             tasks = [(starts, trial, steps, seed) for trial in trials]
-            ranked = list(pool.map(_improved, tasks)) if starts.n_threads > 1 else list(map(_improved, tasks))
-            ranked.sort(key=lambda trial: -trial.bounds[-1])
+            ranked = _ranked(pool.map(_improved, tasks) if starts.n_threads > 1 else map(_improved, tasks))
             ended.update((trial.number, trial) for trial in ranked)
             n_rounds += 1
             left = ranked[: len(ranked) // 2]
@@ -103,6 +104,23 @@ def _improved(task: tuple[Starts, _Trial, int, int]) -> _Trial:
         state = new
         bounds.append(bound)
     return trial._replace(make=lambda: state, bounds=tuple(bounds or [float("-inf")]), read=read)
+
+
+def _ranked(trials: Iterable[_Trial]) -> list[_Trial]:
+    """The best first; of those that differ by rounding alone, the one that was given first.
+
+    Starts that reach the same optimum with other labels have equal bounds but for their last digits, which depend on the machine
+    and on whether a kernel was compiled or read from a cache: labels must not.
+    """
+    ordered = sorted(trials, key=lambda trial: -trial.bounds[-1])
+    groups: list[list[_Trial]] = []
+    for trial in ordered:
+        top = groups[-1][0].bounds[-1] if groups else float("-inf")
+        if groups and top - trial.bounds[-1] <= ROUNDING * abs(top):  # no inequality holds of two infinities
+            groups[-1].append(trial)
+        else:
+            groups.append([trial])
+    return [trial for group in groups for trial in sorted(group, key=lambda trial: trial.number)]
 
 
 def _going_on(starts: Starts, ranked: list[_Trial], n_rounds: int) -> list[_Trial]:

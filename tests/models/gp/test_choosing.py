@@ -56,6 +56,7 @@ def test_a_few_are_enough_for_a_smooth_function_and_lose_nothing():
     assert chosen.elbo_ > many.elbo_ - 0.01 * len(y)
 
 
+@pytest.mark.slow
 def test_a_rough_function_has_a_rough_kernel_and_more_of_the_bound_than_the_default():
     rng = np.random.default_rng(3)
     x = np.sort(rng.uniform(0, 10, 500))[:, None]
@@ -65,6 +66,7 @@ def test_a_rough_function_has_a_rough_kernel_and_more_of_the_bound_than_the_defa
     assert rough.elbo_ > ng.SparseGPRegressor(n_inducing=100, max_steps=400, verbose=False).fit(x, walk).elbo_
 
 
+@pytest.mark.slow
 def test_a_sum_is_taken_where_it_gains():
     rng = np.random.default_rng(0)
     x = rng.uniform(-2, 2, (600, 4))

@@ -78,6 +78,7 @@ def test_units_of_outputs_and_the_data_of_the_fit():
         one.draws()
 
 
+@pytest.mark.slow
 def test_other_likelihoods_and_kernels():
     x, y = data(80)
     counts = np.random.default_rng(1).poisson(np.exp(y))
