@@ -55,7 +55,9 @@ def models() -> dict[str, Any]:
             rng.normal(size=(5000, 2))
         ),
         "factorization, 20000 ratings": lambda: ng.MatrixFactorization(5, max_steps=3, verbose=False).fit(
-            ng.data.Ratings(rng.integers(0, 500, 20_000), rng.integers(0, 400, 20_000), rng.normal(size=20_000))
+            ng.data.Ratings(
+                rng.integers(0, 500, 20_000), rng.integers(0, 400, 20_000), rng.normal(size=20_000), duplicates="keep"
+            )
         ),
     }
 
