@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from random_moves import random_move
 
 import natgrad as ng
 from natgrad.network.results.fit import Fit
@@ -111,15 +112,7 @@ def test_statistics_after_random_moves_are_those_of_the_graph(n_moves: int) -> N
     (parts,), state, rng, kinds = moves.parts, fit.state, np.random.default_rng(0), set()
     assert isinstance(parts, NetworkComponents)
     for number in range(n_moves):
-        active = np.flatnonzero(parts.active(state))
-        kind = int(rng.integers(3)) if 1 < len(active) < 5 else 0 if len(active) < 5 else 1
-        k = int(rng.choice(active))
-        if kind == 0:
-            birth = parts.split(state, k, np.flatnonzero(~parts.active(state)).tolist()[:1], number, 0)
-            state = state if birth is None else birth.state
-        else:
-            other = int(rng.choice(active[active != k]))
-            state = parts.merge(state, k, other) if kind == 1 else parts.delete(state, k)
+        state, kind = random_move(parts, state, number, rng, 5)
         kinds.add(kind)
         before = np.asarray(state.mu["z"][0])
         state = fit.problem.sweep(state, parts.order).state  # the memberships last: the others are told what they were

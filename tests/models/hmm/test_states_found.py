@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from random_moves import random_move
 
 import natgrad as ng
 
@@ -109,15 +110,7 @@ def test_statistics_after_random_moves_are_those_of_the_sequences(n_moves: int) 
     stepper = GroupStepper(problem, 2, 0.0, 1, remember=True)
     rng, kinds = np.random.default_rng(0), set()
     for number in range(n_moves):
-        active = np.flatnonzero(parts.active(state))
-        kind = int(rng.integers(3)) if 1 < len(active) < 5 else 0 if len(active) < 5 else 1
-        k = int(rng.choice(active))
-        if kind == 0:
-            birth = parts.split(state, k, np.flatnonzero(~parts.active(state)).tolist()[:1], number, 0)
-            state = state if birth is None else birth.state
-        else:
-            other = int(rng.choice(active[active != k]))
-            state = parts.merge(state, k, other) if kind == 1 else parts.delete(state, k)
+        state, kind = random_move(parts, state, number, rng, 5)
         kinds.add(kind)
         for _ in range(2 * stepper.n_batches):
             state = stepper.step(state, 0)[0]
