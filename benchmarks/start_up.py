@@ -132,8 +132,8 @@ def commands(folder: Path, source: Path) -> dict[str, list[str]]:
         "predict of ratings": ["predict", at["mf"], at["ratings.csv"], "-o", out],
         "decode": ["decode", at["hmm"], at["series.csv"], "-o", out],
         "predict of a mixture": ["predict", at["mixture"], at["rows.csv"], "-o", out],
-        "report of topics": ["report", at["lda"], "-o", f"{out}.html"],
-        "report of ratings": ["report", at["mf"], "-o", f"{out}.html"],
+        "report of topics": ["report", at["lda"], "-o", f"{out}.html", "--force"],
+        "report of ratings": ["report", at["mf"], "-o", f"{out}.html", "--force"],
     }  # fmt: skip
 
 
