@@ -21,6 +21,7 @@ from natgrad.inference.engine import Phase
 from natgrad.inference.methods import VB, Method
 from natgrad.inference.step_sizes import Step
 from natgrad.inference.trace import Trace
+from natgrad.models.lda.ensemble import EnsembleMixin
 from natgrad.models.lda.files import LDAFiles, state_table
 from natgrad.models.lda.queries import TopicQueries
 from natgrad.models.lda.settings import LearnPriors
@@ -46,7 +47,7 @@ FEW_ENTRIES = 5_000_000
 
 
 @says_new_names
-class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, LDAStream, LDAFiles):
+class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TopicQueries, EnsembleMixin, LDAStream, LDAFiles):
     """Latent Dirichlet allocation: topics of documents, by variational inference.
 
     Parameters
