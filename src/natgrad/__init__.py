@@ -86,6 +86,7 @@ _NAMESPACES = {
     "families": "natgrad.families",
     "inference": "natgrad.inference",
     "language": "natgrad.network.language",
+    "topics": "natgrad.topics",
 }
 _HOMES = {
     "compare": "natgrad.posterior.compare",
@@ -115,6 +116,7 @@ _ELSEWHERE = {
     "Ratings": "natgrad.data",
     "RobbinsMonro": "natgrad.inference",
     "concatenate": "natgrad.network.language",
+    "frequencies": "natgrad.network.language",
     "sum_over": "natgrad.network.language",
     "StickBreaking": "natgrad.network.language",
     "StudentT": "natgrad.network.language",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["MODELS", "model_class"]
+__all__ = ["MODELS", "NETWORK_MODELS", "model_class"]
 
 MODELS = {
     "BernoulliHMM": "natgrad.models.hmm.models",
@@ -21,10 +21,15 @@ MODELS = {
     "SparseGPClassifier": "natgrad.models.gp.estimators",
     "SparseGPRegressor": "natgrad.models.gp.estimators",
 }
+# Models that are declared networks: in namespaces, and known to `load`.
+NETWORK_MODELS = {
+    "CorrelatedTopics": "natgrad.topics.correlated",
+    "SupervisedLDA": "natgrad.topics.supervised",
+}
 
 
 def model_class(name: str) -> Any:
     """The class of a ready model; its module is imported when it is asked for."""
-    model = getattr(import_module(MODELS[name]), name)
+    model = getattr(import_module({**MODELS, **NETWORK_MODELS}[name]), name)
     import_module("natgrad.models.scikit").join_if_loaded()
     return model

@@ -1,0 +1,6 @@
+"""Topic models beyond LDA, `ng.topics`: each is a declared network with a thin estimator."""
+
+from natgrad.topics.correlated import CorrelatedTopics
+from natgrad.topics.supervised import SupervisedLDA
+
+__all__ = ["CorrelatedTopics", "SupervisedLDA"]
