@@ -23,7 +23,7 @@ def drawn(n_documents: int, seed: int = 0, n_words: int = 60):
 @pytest.fixture(scope="module")
 def fitted():
     counts, topics, shares = drawn(150)
-    return ng.topics.CorrelatedTopics(4, max_steps=60, tol=0).fit(counts), counts, topics, shares
+    return ng.topics.CorrelatedTopics(4, max_steps=40, tol=0).fit(counts), counts, topics, shares
 
 
 def test_it_has_the_bound_of_its_network_and_the_bound_never_falls(fitted) -> None:

@@ -23,7 +23,9 @@ MODELS = {
 }
 # Models that are declared networks: in namespaces, and known to `load`.
 NETWORK_MODELS = {
+    "AuthorTopics": "natgrad.topics.authors",
     "CorrelatedTopics": "natgrad.topics.correlated",
+    "DynamicTopics": "natgrad.topics.dynamic",
     "SupervisedLDA": "natgrad.topics.supervised",
 }
 

@@ -17,10 +17,8 @@ import numpy.typing as npt
 from natgrad.data.corpus import Corpus, as_corpus, with_words
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
-from natgrad.models.lda.coherence import How, coherence
 from natgrad.models.lda.estimator import LDA
 from natgrad.models.lda.problem import LDAProblem, Local
-from natgrad.models.lda.topics import By, completion, ranked_words
 from natgrad.network.network import Network
 from natgrad.network.results.fit import Fit
 from natgrad.posterior.export import Posterior
@@ -31,9 +29,9 @@ __all__ = ["TopicNetwork"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-# What the first topics cost: a pass of `LDA` and sweeps of Gibbs sampling, which part topics that variational steps would merge;
+# What the first topics cost: so many fits, each a pass of `LDA` and sweeps of Gibbs sampling, which part topics that variational steps would merge;
 # passes alone where counts are not whole.
-FIRST_SWEEPS, FIRST_PASSES = 50, 10
+FIRST_FITS, FIRST_SWEEPS, FIRST_PASSES = 4, 50, 10
 # Documents are read with the mean topics until γ changes by less, in so many rounds at most.
 READ_TOL, READ_ROUNDS = 1e-4, 1000
 SETTINGS: dict[str, Any] = {
@@ -88,7 +86,7 @@ class TopicNetwork(Estimator, ABC):
     def _publish_fit(self, fit: Any, side: Any) -> None:
         """Set what users of the model expect, and nothing that follows from it."""
 
-    def _start(self, first: LDA, corpus: Corpus) -> dict[str, Any]:
+    def _start(self, first: LDA, corpus: Corpus, side: Any) -> dict[str, Any]:
         """Where the network starts, given the first topics."""
         return {"phi": first.topics_}
 
@@ -103,7 +101,7 @@ class TopicNetwork(Estimator, ABC):
         network = self._network(corpus, side)
         first = self._first_topics(corpus)
         fit = network.fit(
-            init=self._start(first, corpus), max_steps=self.max_steps or 1000, max_seconds=self.max_seconds,
+            init=self._start(first, corpus, side), max_steps=self.max_steps or 1000, max_seconds=self.max_seconds,
             tol=self.tol * n_tokens, seed=self.seed, verbose=self.verbose, **keep,
         )  # fmt: skip
         self._names, self._n_words = corpus.vocabulary, corpus.n_words
@@ -115,13 +113,18 @@ class TopicNetwork(Estimator, ABC):
         self._publish_fit(fit, side)
 
     def _first_topics(self, corpus: Corpus) -> LDA:
-        """A short fit of LDA, which is cheap."""
+        """The best of some short fits of LDA, which are cheap."""
         topics, beta = whole_number(self.n_topics, "n_topics"), real_number(self.topic_prior, "topic_prior")
-        model = LDA(topics, topic_prior=beta, max_passes=FIRST_PASSES, tol=0, seed=self.seed, verbose=False)
-        if (corpus.counts == np.round(corpus.counts)).all():
-            sampled: dict[str, Any] = {"local": "map", "finish": "gibbs", "finish_sweeps": FIRST_SWEEPS}
-            model.set_params(max_passes=1, learn_priors="doc", **sampled)
-        return model.fit(corpus)
+        settings: dict[str, Any] = {"max_passes": FIRST_PASSES}
+        sampled = bool((corpus.counts == np.round(corpus.counts)).all())
+        if sampled:
+            settings = {"max_passes": 1, "local": "map", "learn_priors": "doc"}
+            settings |= {"finish": "gibbs", "finish_sweeps": FIRST_SWEEPS}
+        models = [
+            LDA(topics, topic_prior=beta, tol=0, seed=self.seed + number, verbose=False, **settings).fit(corpus)
+            for number in range(FIRST_FITS)
+        ]
+        return max(models, key=lambda model: float(model.log_likelihood_[-1]) if sampled else model.elbo_)
 
     @property
     def vocabulary_(self) -> npt.NDArray[Any]:
@@ -136,44 +139,6 @@ class TopicNetwork(Estimator, ABC):
     def _new_documents(self, X: Any) -> Corpus:
         self._check_fitted()
         return as_corpus(X, self._names, self._n_words)
-
-    # -- what topics and documents are asked --
-
-    @abstractmethod
-    def transform(self, X: Any) -> Floats:
-        """The expected topic shares of documents [D, K]."""
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """The mean log probability of a word of a random half of each document, given the shares of its other half."""
-        rng = np.random.default_rng([int(self.seed), 1])
-        return completion(self._shares, self._topics_now(), self._new_documents(X), rng)
-
-    def perplexity(self, X: Any) -> float:
-        """The exponential of minus `score`; lower is better."""
-        return float(np.exp(-self.score(X)))
-
-    def top_words(self, n: int = 10, by: By = "probability") -> list[list[Any]]:
-        """The n first words of each topic: the likeliest, the most typical ("lift"), or both ("relevance")."""
-        words = ranked_words(self._topics_now(), self._topic_sizes(), n, by)
-        return [self.vocabulary_[row].tolist() for row in words]
-
-    def coherence(self, X: Any, n: int = 10, how: How = "npmi") -> Floats:
-        """How well each topic's n likeliest words go together [K], as in `LDA.coherence`."""
-        corpus = self._new_documents(X)
-        words = ranked_words(self._topics_now(), self._topic_sizes(), n, "probability")
-        return coherence(words, X, corpus, self.vocabulary_, how)
-
-    def _topics_now(self) -> Floats:
-        self._check_fitted()
-        return self.topics_
-
-    def _topic_sizes(self) -> Floats:
-        """How common topics are, for the lift of words."""
-        return np.full(len(self._topics_now()), 1.0 / len(self.topics_))
-
-    @abstractmethod
-    def _shares(self, corpus: Corpus) -> Floats:
-        """Topic shares of a corpus."""
 
     def __getstate__(self) -> Any:
         """For pickles: the model, without the network and its data."""

@@ -20,7 +20,8 @@ from natgrad.network.language import Categorical, Dirichlet, MultivariateNormal,
 from natgrad.network.language.links import stick_probabilities
 from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.topics.base import TopicNetwork, cells_of
+from natgrad.topics.base import cells_of
+from natgrad.topics.queries import FixedTopics
 from natgrad.validation import whole_number
 
 __all__ = ["CorrelatedTopics"]
@@ -35,7 +36,7 @@ READ_SWEEPS, READ_TOL = 200, 1e-3
 
 
 @final
-class CorrelatedTopics(TopicNetwork):
+class CorrelatedTopics(FixedTopics):
     """Topics whose shares are correlated: a document about one is likelier to be about another.
 
     Parameters
@@ -103,10 +104,6 @@ class CorrelatedTopics(TopicNetwork):
         self._fit_network(self._documents(X, vocabulary), None, keep)
         return self
 
-    def transform(self, X: Any) -> Floats:
-        """The expected topic shares of documents [D, K]."""
-        return self._shares(self._new_documents(X))
-
     # -- what the base asks --
 
     def _network(self, corpus: Corpus, side: None) -> Network:
@@ -126,7 +123,7 @@ class CorrelatedTopics(TopicNetwork):
         z = Categorical("z", logits=psi[cell.index(docs)], plate=cell)
         return Network(Categorical("w", words_of(z), plate=cell, observed=words))
 
-    def _start(self, first: LDA, corpus: Corpus) -> dict[str, Any]:
+    def _start(self, first: LDA, corpus: Corpus, side: Any) -> dict[str, Any]:
         order = np.argsort(-first.components_.sum(1), kind="stable")
         shares = np.maximum(first.transform(corpus)[:, order], LEAST_SHARE)
         rest = np.cumsum(shares[:, ::-1], axis=1)[:, ::-1][:, 1:]

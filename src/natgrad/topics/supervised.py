@@ -30,7 +30,8 @@ from natgrad.network.language import (
 )
 from natgrad.network.network import Network
 from natgrad.posterior.fit_options import FitOptions, all_or_nothing
-from natgrad.topics.base import TopicNetwork, as_tokens, read_documents
+from natgrad.topics.base import as_tokens, read_documents
+from natgrad.topics.queries import FixedTopics
 from natgrad.validation import require
 
 __all__ = ["SupervisedLDA"]
@@ -39,7 +40,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @final
-class SupervisedLDA(TopicNetwork):
+class SupervisedLDA(FixedTopics):
     """Topics of documents that also predict a response of each: a number, or yes and no.
 
     Parameters
@@ -132,10 +133,6 @@ class SupervisedLDA(TopicNetwork):
             raise AttributeError('predict_proba is for response="bernoulli"; numbers are predicted by predict')
         chance = _chance(*self._predictor(X))
         return np.stack([1.0 - chance, chance], axis=1)
-
-    def transform(self, X: Any) -> Floats:
-        """The expected topic shares of documents [D, K], by their words alone."""
-        return self._shares(self._new_documents(X))
 
     # -- what the base asks --
 
