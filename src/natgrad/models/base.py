@@ -202,7 +202,7 @@ class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
         self._check_fitted()
         return self.posterior_.summary(names, **options)
 
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False, compact: bool = False) -> None:
         """Write the fitted model to one file, which `natgrad.load` reads; the file is there as a whole, or not at all.
 
         Parameters
@@ -210,6 +210,10 @@ class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
         path : where to; the folder must exist
         overwrite : bool
             Whether a file that is there may be replaced; otherwise it is a FileExistsError.
+        compact : bool
+            Whether to leave out what a method remembers between steps: of LDA, what each batch of documents said, and the topic
+            shares of the documents of the fit (`transform` computes them again). A compact file is smaller and predicts as before.
+            `continue_fit` on it reads all data first, and does not take exactly the steps that the fit would have taken.
         """
         self._check_fitted()
         settings = self.get_params(deep=False)
@@ -218,7 +222,10 @@ class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
         settings = {
             name: np.asarray(v) if hasattr(v, "__array__") and np.ndim(v) else v for name, v in settings.items()
         }
-        content = {"settings": settings, "fitted": self._saved()}
+        fitted = self._saved()
+        if compact and "state" in fitted:
+            fitted["state"] = fitted["state"]._replace(memory={})
+        content = {"settings": settings, "fitted": fitted}
         if self.columns_ is not None:
             content["columns"] = dict(self.columns_)
         try:
