@@ -212,7 +212,7 @@ class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
             Whether a file that is there may be replaced; otherwise it is a FileExistsError.
         compact : bool
             Whether to leave out what a method remembers between steps: of LDA, what each batch of documents said, and the topic
-            shares of the documents of the fit (`transform` computes them again). A compact file is smaller and predicts as before.
+            shares of the documents of the fit (`transform` computes them again). A compact file predicts as before.
             `continue_fit` on it reads all data first, and does not take exactly the steps that the fit would have taken.
         """
         self._check_fitted()
