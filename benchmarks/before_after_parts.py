@@ -34,7 +34,8 @@ def hmm(cache: Path) -> dict[str, float]:
     program.write = lambda task, lines, found: rows.extend(found)
     program.speed(SimpleNamespace(hmmlearn=None, dynamax=None))
     return {
-        f"{name.removeprefix('natgrad, ').removesuffix(', 1 threads')}, {covariance} covariance, ns a symbol": 1e9 / rate
+        f"{name.removeprefix('natgrad, ').removesuffix(', 1 threads')}, {covariance} covariance, ns a symbol": 1e9
+        / rate
         for name, covariance, rate in rows
         if name.endswith(" 1 threads")
     }
