@@ -25,7 +25,7 @@ from natgrad import special as sp
 from natgrad.families import _ops as ops
 from natgrad.families._family import Family, Param, draws, numpy_stats, tails
 from natgrad.families._ops import Array, Stats
-from natgrad.kernels.small import is_little
+from natgrad.threads import is_little
 
 __all__ = ["GaussianChain"]
 

@@ -99,6 +99,7 @@ class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
     max_passes: float | None = None
     max_seconds: float | None = None
     max_messages: int | None = None
+    executor: Any = None
 
     def _limits(self, share: float | None = None, advice: str = "raise max_passes", **others: Any) -> Limits:
         """The limits of the settings, or those of a call; ``share`` is the number of observations that ``tol`` counts for."""
@@ -120,11 +121,11 @@ class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
     ) -> Result:
         """One run of the engine; ``subject`` is what `_publish` takes along with a state, ``table`` what a state may hold."""
         callbacks, checkpoint = split_options(options or {})
-        checkpointer = checkpointer_of(checkpoint, run_settings(self), table)
+        checkpointer = checkpointer_of(checkpoint, lambda: run_settings(self), table)
         self.trace_: Trace = Trace() if trace is None else trace
         result = run(
             phases, start, limits=limits, seed=whole_number(self.seed, "seed", least=0), callbacks=callbacks,
-            verbose=self.verbose, trace=self.trace_, executor=getattr(self, "executor", None),
+            verbose=self.verbose, trace=self.trace_, executor=self.executor,
             checkpointer=checkpointer, model_at=estimator_at(self, subject), closing=closing,
         )  # fmt: skip
         self.stop_: Stop = result.stop
@@ -179,7 +180,7 @@ class Estimator(UpdateMixin, UncertaintyMixin, ShowMixin, BaseEstimator):
         """One forgotten step from all groups of a problem, as ``partial_fit`` takes it."""
         step = ONE_PASS if self.step is None else self.step
         stepper = GroupStepper(problem, problem.n_groups, *problem.local_limits, step, remember=False)
-        return take_steps(problem, stepper, start, 1, int(self.seed), getattr(self, "executor", None))
+        return take_steps(problem, stepper, start, 1, int(self.seed), self.executor)
 
     def summary(self, names: Sequence[str] | None = None, **options: Any) -> Summary:
         """A table of means, standard deviations and intervals of the parameters: prints, and converts with ``.to_pandas()``.

@@ -138,7 +138,7 @@ class Chunks:
 
         With ``numbered`` the function gets (number, chunk).
         """
-        from natgrad.kernels._threads import in_order, n_threads  # Numba takes a while to import
+        from natgrad.threads import in_order, n_threads  # Numba takes a while to import
 
         waiting: list[Any] = []
         window = max(AHEAD, n_threads())

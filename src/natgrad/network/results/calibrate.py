@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch
-from natgrad.inference.progress import progress_bar
+from natgrad.inference.callbacks import progress_bar
 from natgrad.inference.trace import StepRecord, Trace
 from natgrad.network.draws.gibbs import point_stats
 from natgrad.network.draws.labels import Relabelling
