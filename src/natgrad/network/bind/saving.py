@@ -9,7 +9,8 @@ import numpy as np
 
 from natgrad.inference.schema import check, refuse
 from natgrad.network.bind.bound import Binding
-from natgrad.network.bind.build import Domain, check_makes
+from natgrad.network.bind.build import Domain
+from natgrad.network.bind.checking import check_makes
 from natgrad.network.bind.declaration import from_data, to_data
 from natgrad.network.bind.levels import Levels
 from natgrad.posterior.factor import Factor
