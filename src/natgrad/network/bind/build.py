@@ -15,7 +15,7 @@ from natgrad.network.bind.tables import Table
 from natgrad.network.bind.template import Template
 from natgrad.network.language.binary import Binomial
 from natgrad.network.language.censoring import censored
-from natgrad.network.language.columns import LONGEST, Column, Columns, Recorded, RecordedNode, walk
+from natgrad.network.language.columns import LONGEST, Column, Columns, Recorded, RecordedNode
 from natgrad.network.language.counts import NegativeBinomial
 from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.expressions import Expression

@@ -1,7 +1,7 @@
 """A declaration from a file in; an error if no table could make it out.
 
-What reads no column is made as it is. What reads columns is made with tables that stand in for those of the fit, and only its
-shapes are looked at: whether a column's numbers fit is for the new table to say.
+What reads no column is made as it is. What reads columns is made with tables that stand in for those of the fit: of several
+sizes and numbers, since the file has no rows. A declaration is refused if none of them will do.
 """
 
 from __future__ import annotations
@@ -12,39 +12,32 @@ from typing import Any
 
 import numpy as np
 
-from natgrad.errors import PlateMismatch
 from natgrad.network.bind.build import Builder, Domain
 from natgrad.network.bind.tables import Table
 from natgrad.network.bind.template import Template
 from natgrad.network.language.columns import Column, Columns, Recorded, RecordedNode, walk
-from natgrad.network.language.expressions import Constant
-from natgrad.network.language.plates import Index
 
 __all__ = ["check_makes"]
 
-# Of whole numbers; what is larger is no float, or no size.
-MOST = 2**63
-# Sizes of the tables that are tried before a declaration is taken as it is.
-MOST_SIZES = 64
+# What stands in columns: something that a precision, a probability or a count may be.
+NUMBERS = (1.0, 0.5, 0.0)
+# Tables that are tried before a declaration is taken as it is.
+MOST_TABLES = 99
 
 
-def check_makes(template: Template, domain: Domain) -> None:
-    """Make every node on tables of a few rows; an error of a node or an operator is one of the declaration."""
-    parts = (part for node in template.nodes.values() for part in walk(tuple(node.options.values()), inside=False))
-    if any(isinstance(part, int) and abs(part) > MOST for part in parts):
-        raise ValueError("it has a whole number of more than 19 digits")
+def check_makes(template: Template, domain: Domain, data: Any) -> None:
+    """Make every node on tables of a few rows; an error of a node or an operator is one of the declaration, given as ``data``."""
     _without_columns(template, domain)
-    first: PlateMismatch | None = None
-    for tried, sizes in enumerate(_sizes(template, domain)):
+    tables = itertools.product(_sizes(template, domain, data), NUMBERS)
+    first: Exception | None = None
+    for sizes, number in itertools.islice(tables, MOST_TABLES):
         try:
-            _with_columns(template, domain, sizes)
-        except PlateMismatch as error:
+            _with_columns(template, domain, sizes, number)
+        except (TypeError, ValueError, ArithmeticError) as error:
             first = first or error
         else:
             return
-        if tried == MOST_SIZES:
-            return
-    if first is not None:
+    if first is not None and next(tables, None) is None:
         raise first
 
 
@@ -66,22 +59,12 @@ def _without_columns(template: Template, domain: Domain) -> None:
                 builder.value(node, part, "number")
 
 
-def _with_columns(template: Template, domain: Domain, sizes: Mapping[str, int]) -> None:
-    """The terms of all nodes on tables of these sizes; a PlateMismatch if their shapes do not go together."""
-    rows = {plate: _stand_in(template, domain, plate, size) for plate, size in sizes.items()}
+def _with_columns(template: Template, domain: Domain, sizes: Mapping[str, int], number: float) -> None:
+    """The terms of all nodes on tables of these sizes that are full of one number."""
+    rows = {plate: _stand_in(template, domain, plate, size, number) for plate, size in sizes.items()}
     builder = _builder(template, rows, domain, frozenset(template.observed()))
-    unmade: set[str] = set()
     for node in template.nodes.values():
-        parts = walk(tuple(node.options.values()), inside=False)
-        if any(part.name in unmade for part in parts if isinstance(part, RecordedNode)):
-            unmade.add(node.name)
-            continue
-        try:
-            builder.node(node).term({})
-        except PlateMismatch:
-            raise
-        except (TypeError, ValueError, ArithmeticError, LookupError):  # the numbers do not fit, which are none of the file's
-            unmade.add(node.name)
+        builder.node(node).term({})
 
 
 def _builder(
@@ -90,7 +73,7 @@ def _builder(
     return Builder(template, rows, domain, {}, left_out, dict.fromkeys(rows), frozenset(), frozenset())
 
 
-def _stand_in(template: Template, domain: Domain, plate: str, size: int) -> Table:
+def _stand_in(template: Template, domain: Domain, plate: str, size: int, number: float) -> Table:
     columns: dict[str, Any] = {"": np.zeros(size)}
     for use in template.uses:
         if template.plate_of(use) == plate and (use.role == "index" or use.column.name not in columns):
@@ -98,26 +81,30 @@ def _stand_in(template: Template, domain: Domain, plate: str, size: int) -> Tabl
             columns[use.column.name] = (
                 np.repeat(levels.ids[:1], size)
                 if use.role == "index" and levels is not None
-                else np.full(size, 0 if use.role == "index" else 1)
+                else np.full(size, 0 if use.role == "index" else number)
             )
     return Table(columns, "the rows of a file")
 
 
-def _sizes(template: Template, domain: Domain) -> Iterator[dict[str, int]]:
+def _sizes(template: Template, domain: Domain, data: Any) -> Iterator[dict[str, int]]:
     """How many rows the tables may have: one, or as many as some array of the declaration says."""
-    lengths = {1}
-    for node in template.nodes.values():
-        for part in walk(tuple(node.options.values()), inside=False):
-            array = part.value if isinstance(part, Constant) else part.values if isinstance(part, Index) else part
-            if isinstance(array, (np.ndarray, list, tuple)):  # the lists inside a list come of themselves
-                lengths.update(array.shape if isinstance(array, np.ndarray) else [len(array)])
+    lengths, waiting = {1}, [data]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, np.ndarray):
+            lengths.update(part.shape)
+        elif isinstance(part, dict):
+            waiting += part.values()
+        elif isinstance(part, (list, tuple)):
+            lengths.add(len(part))
+            waiting += part
     plates = dict.fromkeys((*template.tables, *template.row_plates.values()))
     choices = [
         [len(domain.levels[name])]
         if name in domain.levels
         else [template.plates[name].size]
         if not template.plates[name].is_open
-        else sorted(lengths)
+        else sorted(lengths - {0})
         for name in plates
     ]
     return (dict(zip(plates, sizes, strict=True)) for sizes in itertools.product(*choices))
