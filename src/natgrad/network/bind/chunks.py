@@ -2,8 +2,8 @@
 
 A plan's structure follows from the declaration alone: every chunk registers its arrays in the same order. Two registrations share
 a key only if their arrays are equal in every chunk. A chunk that is short is filled up with copies of its first row, of weight 0.
-A chain along the rows has a factor for each of its sequences: chunks are then whole sequences, nothing is filled up, and each has
-a plan of its own, equal to the others in all that is said to the globals.
+A chain along the rows has a factor for each of its sequences: chunks are then whole sequences, or stretches of one that share a
+row (`carried_chains.py`), nothing is filled up, and each has a plan of its own, equal to the others in all that globals are told.
 
 Before the first sweep the table is read twice: once for the levels of plates, once for what chunks have in common; and once or
 twice more if values are missing that others read.
@@ -24,8 +24,9 @@ from natgrad.data.stream import prefetch
 from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.bind.bound import aligned
 from natgrad.network.bind.build import Domain, build_nodes
+from natgrad.network.bind.carried_chains import NUMBER, check_alone, check_chains
 from natgrad.network.bind.chunk_records import Arrays, Known, Later, Scan, kept_levels, same_codes, scan_chunk
-from natgrad.network.bind.cuts import Cuts, sequences_along
+from natgrad.network.bind.cuts import Cuts, chains_along
 from natgrad.network.bind.tables import Table, TableChunks
 from natgrad.network.bind.template import Template, made_parents, parents_first
 from natgrad.network.compile.origins import find_origins, placed
@@ -80,9 +81,10 @@ class Chunks:
         self.domain: Domain
         self._origins: dict[str, npt.NDArray[np.float64]] | None = None
         inside = [name for name, node in template.nodes.items() if any(p.name == plate for p in node.plates)]
-        groups = sequences_along(template, plate)
-        self.chained = bool(groups)
-        self.cuts = Cuts(source, template.columns_on(plate), size, groups)
+        chains = chains_along(template, plate)
+        check_chains(template, plate, chains, size)
+        self.chained, self.carried = any(chains), chains.carried
+        self.cuts = Cuts(source, template.columns_on(plate), size, chains.sequences, bool(chains.carried))
         if plate in template.level_plates:
             raise PlateMismatch(f"rows of plate {plate!r} are read by their ids: they cannot come in chunks")
         self.inside = frozenset(inside)
@@ -130,6 +132,8 @@ class Chunks:
         plan = make_plan(nodes, self._origins, arrays, self.read)
         self._check_layout(table, arrays.calls)
         chunk = Known(arrays)
+        if self.carried:
+            chunk[NUMBER] = np.array(table.key[-1])
         chunk.plan = replace(plan, known={}, blocks={**plan.blocks, **self._coloured})
         return chunk
 
@@ -246,7 +250,7 @@ class Chunks:
             if own is None:
                 calls = self._registered(nodes)
                 marks = [hashlib.blake2b(call.tobytes(), digest_size=12).digest() for call in calls]
-                own = Arrays(calls, marks, weight, self._counted(nodes, table.n_rows))
+                own = Arrays(calls, marks, weight, self._counted(nodes, weight[: table.n_rows]))
             self._layout = self._layout or self._layout_of(own.calls)
             self._check_layout(table, own.calls)
             numbers: dict[Any, int] = {}
@@ -270,6 +274,7 @@ class Chunks:
         self.local = tuple(
             name for name, node in self.plan.nodes.items() if name in self.plan.blocks and self._in_rows(node)
         )
+        check_alone(self.plan, self.local, self.carried)
         above = {node.name for node in parents_first(self.made)}
         for name in self.plan.blocks:
             if name not in self.local and name not in above:
@@ -305,14 +310,15 @@ class Chunks:
             return {}
         return old.arrays if (old.lost, old.parts) == (self.lost, self.parts) else {}
 
-    def _counted(self, nodes: list[Node], n_rows: int) -> dict[str, int]:
+    def _counted(self, nodes: list[Node], weight: Array) -> dict[str, int]:
         """The observations of a chunk that are there, by node."""
         counts = {}
         for node in nodes:
             if node.name in self.n_present and node.name in self.inside:
                 axis = [plate.name for plate in node.plates].index(self.plate)
                 mask = np.ones([plate.size for plate in node.plates]) if node.mask is None else node.mask
-                counts[node.name] = int(np.moveaxis(mask, axis, 0)[:n_rows].sum())
+                first = int(bool(self.carried) and not weight[0])  # a row that was counted before
+                counts[node.name] = int(np.moveaxis(mask, axis, 0)[first : len(weight)].sum())
         return counts
 
     def _colour(self) -> None:
@@ -353,7 +359,9 @@ class Chunks:
     def _nodes(self, table: Table) -> tuple[list[Node], Array]:
         """The nodes of a network whose rows are those of a chunk, parents first, and how often each row counts."""
         if self.chained:
-            padded, weight, weights = table, np.ones(table.n_rows), {}
+            padded, weight = table, np.ones(table.n_rows)
+            weight[0] = table.first == 0 or not self.carried
+            weights = {self.plate: weight} if self.carried else {}
         else:
             padded = table if table.n_rows == self.size else table.repeated(self.size)
             weight = (np.arange(self.size) < table.n_rows).astype(np.float64)
@@ -362,7 +370,7 @@ class Chunks:
             weights = {self.plate: weight}
         made = build_nodes(
             self.template, {self.plate: padded}, self.domain, made=self.made, weights=weights, only=self.inside,
-            part=(self.plate,), masked=self.lost,
+            part=(self.plate,), masked=self.lost, begins=weight[0] if self.carried else None,
         )  # fmt: skip
         nodes = parents_first({**self.made, **made})
         for node in nodes:
