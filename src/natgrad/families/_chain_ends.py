@@ -1,7 +1,7 @@
 """Stretches of one chain in; what each says of its first and last time, and what the others say to it there, out.
 
 A chain is cut into stretches that share a time: the first of one is the last of the one before. Whatever is between the two ends
-of a stretch is summed or integrated out, in any order of the stretches (`condensed_path`, `condensed_states`). The ends are a short
+of a stretch is summed or integrated out, stretches in any order (`condensed_path`, `condensed_states`). The ends are a short
 chain of their own, whose messages (`gaussian_messages`, `state_messages`) make every stretch what it is in the whole:
 
     q(stretch k) ∝ before_k(first) · exp⟨λ_k, φ⟩ · after_k(last),   H[q] = Σ_k H[q(stretch k)] − Σ_{k>0} H[q(first time of k)]
@@ -36,7 +36,7 @@ class EndMessages(NamedTuple):
 
 def added_at(array: Array, time: int, message: Array, events: int) -> Array:
     """An array [..., T, events…] with something added at one time."""
-    place = (..., time, *(slice(None),) * events)
+    place: Any = (..., time, *(slice(None),) * events)
     if ops.is_jax(array, message):
         xp = ops.namespace(array, message)
         return xp.asarray(array).at[place].add(message)

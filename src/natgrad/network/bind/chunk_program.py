@@ -103,7 +103,7 @@ class ChunkProgram:
         return isinstance(node, (GaussianChain, MarkovChain)) and node.plates[-1].begins is not None
 
     def solved(self, mu: Moments, known: Any, ends: Any = None) -> tuple[dict[str, Stats], Any]:
-        """Moments of the hidden nodes of a chunk's rows, given the globals and what its ends are told, and their entropy; traced."""
+        """Moments of the hidden nodes of a chunk's rows, given the globals and what its ends are told; their entropy; traced."""
         xp, here, lam = self.on.xp, dict(mu), {}
         for name in self.local:
             block, shapes = self.plan.blocks[name], self.plan.nodes[name].stat_shapes()
@@ -148,14 +148,13 @@ class ChunkProgram:
 
         def build() -> Callable[..., Any]:
             def function(mu: Any, known: Any) -> Any:
-                here, families = dict(self.windows.moments(mu, known, self.on.xp)), {}
+                here, parts = dict(self.windows.moments(mu, known, self.on.xp)), {}
                 for name in self.carried:
+                    block = self.plan.blocks[name]
                     here[name] = tuple(self.on.xp.zeros(shape) for shape in self.plan.nodes[name].stat_shapes())
-                    families[name] = self.plan.blocks[name].family
-                return {
-                    name: family.condensed(self.program.target(self.plan.blocks[name], here, known))
-                    for name, family in families.items()
-                }
+                    family: Any = block.family
+                    parts[name] = family.condensed(self.program.target(block, here, known))
+                return parts
 
             return function
 

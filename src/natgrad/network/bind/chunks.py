@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,18 @@ from natgrad.errors import NotConjugate, PlateMismatch
 from natgrad.network.bind.bound import aligned
 from natgrad.network.bind.build import Domain, build_nodes
 from natgrad.network.bind.carried_chains import NUMBER, check_alone, check_chains
-from natgrad.network.bind.chunk_records import Arrays, Known, Later, Scan, kept_levels, same_codes, scan_chunk
+from natgrad.network.bind.chunk_records import (
+    Arrays,
+    Known,
+    Later,
+    Scan,
+    check_hidden,
+    counted,
+    kept_levels,
+    same_codes,
+    scan_chunk,
+    split,
+)
 from natgrad.network.bind.cuts import Cuts, chains_along
 from natgrad.network.bind.tables import Table, TableChunks
 from natgrad.network.bind.template import Template, made_parents, parents_first
@@ -121,19 +134,21 @@ class Chunks:
     def known(self, table: Table) -> Known:
         """The known arrays of a chunk, under the keys of the plan."""
         nodes, weight = self._nodes(table)
-        if self.chained:
+        if self._has_plan(table):
             return self._with_plan(table, nodes)
         calls = self._registered(nodes)
         self._check_layout(table, calls)
-        return self._under_keys(calls, weight)
+        return self._under_keys(calls, weight, table.key)
+
+    def _has_plan(self, table: Table) -> bool:
+        """Whether a chunk needs a plan of its own: sequences have any length, stretches of a chain one, but for the last."""
+        return self.chained and not (self.carried and table.n_rows == self.first_rows)
 
     def _with_plan(self, table: Table, nodes: list[Node]) -> Known:
         arrays = Numbered(self._keys)
         plan = make_plan(nodes, self._origins, arrays, self.read)
         self._check_layout(table, arrays.calls)
-        chunk = Known(arrays)
-        if self.carried:
-            chunk[NUMBER] = np.array(table.key[-1])
+        chunk = self._placed(Known(arrays), table.key)
         chunk.plan = replace(plan, known={}, blocks={**plan.blocks, **self._coloured})
         return chunk
 
@@ -250,7 +265,10 @@ class Chunks:
             if own is None:
                 calls = self._registered(nodes)
                 marks = [hashlib.blake2b(call.tobytes(), digest_size=12).digest() for call in calls]
-                own = Arrays(calls, marks, weight, self._counted(nodes, weight[: table.n_rows]))
+                present = counted(
+                    nodes, self.n_present, self.plate, table.n_rows, bool(self.carried) and table.first > 0
+                )
+                own = Arrays(calls, marks, weight, present)
             self._layout = self._layout or self._layout_of(own.calls)
             self._check_layout(table, own.calls)
             numbers: dict[Any, int] = {}
@@ -259,7 +277,11 @@ class Chunks:
             for name, count in own.present.items():
                 self.n_present[name] += count
             n_bytes += sum(call.nbytes for call in own.calls)
-            kept = (table, nodes) if self.chained else (own.calls, own.weight)
+            # What a chain is told at each of its times is as long as what it tells.
+            n_bytes += sum(8 * math.prod(s) for n in nodes if n.name in self.carried for s in n.stat_shapes())
+            kept = partial(self._with_plan, table, nodes)
+            if not self._has_plan(table):
+                kept = partial(self._under_keys, own.calls, own.weight, table.key)
             calls_held = None if calls_held is None or n_bytes > HELD else [*calls_held, kept]
             if calls_held is not None:
                 self.arrays[table.key] = own
@@ -267,27 +289,17 @@ class Chunks:
             self.arrays = {}
         self._keys = [f"known:{number}" for number in classes]
         known = Numbered(self._keys)
-        if not self.chained:
+        if self.carried or not self.chained:
             known[weight_key(self.plate)] = first_weight
         self.plan = make_plan(first, self._origins, known, self.read)
         # What was declared hidden, what is missing and read, and what makes a leaf conjugate (`language/auxiliary.py`).
-        self.local = tuple(
-            name for name, node in self.plan.nodes.items() if name in self.plan.blocks and self._in_rows(node)
-        )
+        in_rows = (name for name, node in self.plan.nodes.items() if any(p.name == self.plate for p in node.plates))
+        self.local = tuple(name for name in in_rows if name in self.plan.blocks)
         check_alone(self.plan, self.local, self.carried)
-        above = {node.name for node in parents_first(self.made)}
-        for name in self.plan.blocks:
-            if name not in self.local and name not in above:
-                raise PlateMismatch(
-                    f"{name!r} is hidden in the rows of {self.plate!r}, but not one for each of them: leave chunk_rows= out"
-                )
+        check_hidden(self.plan, {*self.local, *(node.name for node in parents_first(self.made))}, self.plate)
         if calls_held is not None:
-            make = self._with_plan if self.chained else self._under_keys
-            self._held = [Later(_as_is, make(*entry)) for entry in calls_held]
+            self._held = [Later(_as_is, make()) for make in calls_held]
         self._colour()
-
-    def _in_rows(self, node: Node) -> bool:
-        return any(plate.name == self.plate for plate in node.plates)
 
     def _check_layout(self, table: Table, calls: list[Array]) -> None:
         if self._layout_of(calls) != self._layout:
@@ -300,8 +312,15 @@ class Chunks:
         # Sequences of a chunk are as long as they are.
         return [(call.dtype.str, call.ndim if self.chained else call.shape) for call in calls]
 
-    def _under_keys(self, calls: list[Array], weight: Array) -> Known:
-        return Known({**dict(zip(reversed(self._keys), reversed(calls), strict=True)), weight_key(self.plate): weight})
+    def _under_keys(self, calls: list[Array], weight: Array, key: Any) -> Known:
+        keyed = Known(zip(reversed(self._keys), reversed(calls), strict=True))
+        keyed[weight_key(self.plate)] = weight
+        return self._placed(keyed, key)
+
+    def _placed(self, chunk: Known, key: Any) -> Known:
+        if self.carried:
+            chunk[NUMBER] = np.array(key[-1])
+        return chunk
 
     def _arrays_before(self) -> Mapping[Any, Arrays]:
         """Of chunks that stayed, if ids are numbered as they were and nothing else is seen in another way."""
@@ -309,17 +328,6 @@ class Chunks:
         if old is None or old.size != self.size or not same_codes(old.domain, self.domain):
             return {}
         return old.arrays if (old.lost, old.parts) == (self.lost, self.parts) else {}
-
-    def _counted(self, nodes: list[Node], weight: Array) -> dict[str, int]:
-        """The observations of a chunk that are there, by node."""
-        counts = {}
-        for node in nodes:
-            if node.name in self.n_present and node.name in self.inside:
-                axis = [plate.name for plate in node.plates].index(self.plate)
-                mask = np.ones([plate.size for plate in node.plates]) if node.mask is None else node.mask
-                first = int(bool(self.carried) and not weight[0])  # a row that was counted before
-                counts[node.name] = int(np.moveaxis(mask, axis, 0)[first : len(weight)].sum())
-        return counts
 
     def _colour(self) -> None:
         """Elements that meet in any chunk have different colours."""
@@ -375,18 +383,8 @@ class Chunks:
         nodes = parents_first({**self.made, **made})
         for node in nodes:
             if node.name in getattr(self, "in_parts", ()):
-                self._split(node)
+                split(node)
         return nodes, weight
-
-    def _split(self, node: Node) -> None:
-        """Where any chunk has vectors that are known in part, all have.
-
-        Readers have a hold of the node itself, which was made for this chunk: no twin would do.
-        """
-        if node.entries is None:
-            assert node.size is not None
-            assert node.mask is not None
-            node.__dict__["entries"] = np.repeat(node.mask[..., None], node.size, axis=-1)
 
     def _registered(self, nodes: list[Node]) -> list[Array]:
         known = Numbered()

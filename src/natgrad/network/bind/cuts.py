@@ -2,7 +2,7 @@
 
     rows       chunks of a fixed length, but for the last one
     groups     whole runs of equal ids, as many as fit: a sequence is never cut, and one that is longer is a chunk of its own
-    one chain  as rows, but each begins with the last row of the chunk before: neighbours in time share one
+    one chain  as rows, but each begins with the last row of the chunk before: neighbours share it
     as read    the source has cut already: rows came or went since (`natgrad.network.bind.updating`)
 
 What differs from the first pass is an error: a row more or less, a file that was written meanwhile, a group that comes twice.
@@ -69,19 +69,16 @@ class Cuts:
             parts = self.source.chunks(self.names, self.size)
         elif self.groups:
             parts = self._whole_groups()
+        elif self.overlap:
+            parts = self._overlapping()
         else:
             parts = self.source.chunks(self.names, self.size)
-        last: Table | None = None
         for chunk in parts:
-            begin, n_rows = seen - (last is not None), chunk.n_rows
-            if last is not None:
-                own, chunk = chunk, Table.joined([last, chunk])
-                chunk.first, chunk.key = begin, own.key
-            last = _rows(chunk, chunk.n_rows - 1, chunk.n_rows) if self.overlap else None
             if chunk.key is None:
                 chunk.key = (self.source.number, self.size, count)
-            bounds.append(range(begin, seen + n_rows))
-            seen, count = seen + n_rows, count + 1
+            begin = chunk.first if self.overlap else seen
+            bounds.append(range(begin, begin + chunk.n_rows))
+            seen, count = begin + chunk.n_rows, count + 1
             yield chunk
         self._check_files()
         if self.n_rows is None:
@@ -116,6 +113,19 @@ class Cuts:
                     f"{str(path)!r} was written while it was read: what chunks told before no longer fits to it. Fit again, from "
                     "a file that stays as it is"
                 )
+
+    def _overlapping(self) -> Iterator[Table]:
+        """Chunks of ``size`` rows, the last of which is the first of the next."""
+        waiting: Table | None = None
+        for part in self.source.chunks(self.names, self.size - 1):
+            if waiting is not None:
+                chunk = Table.joined([waiting, part.take(slice(0, 1))])
+                chunk.first = waiting.first
+                yield chunk
+            waiting = part
+        # One row alone is the last of the chunk before.
+        if waiting is not None and (waiting.n_rows > 1 or not waiting.first):
+            yield waiting
 
     def _whole_groups(self) -> Iterator[Table]:
         """As many groups as fit into a chunk, at least one."""
