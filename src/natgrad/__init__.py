@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from natgrad._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from natgrad import covariance, data, errors, families, inference
+    from natgrad import covariance, data, errors, families, inference, topics
     from natgrad.inference import SVI, VB, Auto, Children, HeldOut
     from natgrad.models.base import load
     from natgrad.models.factorization.estimator import MatrixFactorization
@@ -54,7 +54,6 @@ __all__ = [
     "HeldOut",
     "MarkovChain",
     "MatrixFactorization",
-    "Multinomial",
     "MultivariateNormal",
     "Network",
     "Normal",
@@ -75,6 +74,7 @@ __all__ = [
     "language",
     "load",
     "table",
+    "topics",
 ]
 
 # Everything is imported when it is first asked for: a command that shows its help, or a worker that sums ratings, needs no
@@ -110,6 +110,7 @@ _ELSEWHERE = {
     "Laplace": "natgrad.network.language",
     "LogNormal": "natgrad.network.language",
     "ModelFileError": "natgrad.errors",
+    "Multinomial": "natgrad.network.language",
     "NegativeBinomial": "natgrad.network.language",
     "Ordinal": "natgrad.network.language",
     "PerNode": "natgrad.inference",
@@ -134,11 +135,9 @@ def __getattr__(name: str) -> Any:
     elif name not in __all__ and name not in _ELSEWHERE:
         raise AttributeError(f"module 'natgrad' has no attribute {name!r}")
     else:
-        from natgrad.models.registry import MODELS, model_class
+        from natgrad.models.registry import MODELS
 
-        if name in MODELS:
-            return model_class(name)  # each time: scikit-learn may have been imported since
-        module = _HOMES.get(name) or _ELSEWHERE.get(name) or "natgrad.network.language"
+        module = MODELS.get(name) or _HOMES.get(name) or _ELSEWHERE.get(name) or "natgrad.network.language"
         if module.startswith("natgrad.network"):
             _import_networks()
         value = getattr(import_module(module), name)
