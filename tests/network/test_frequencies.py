@@ -83,6 +83,6 @@ def test_what_frequencies_refuse() -> None:
         frequencies(z, answer, np.ones(3))
     with pytest.raises(ValueError, match=r"frequencies: weights.*finite"):
         frequencies(z, answer, [np.nan, 1.0])
+    mean, y = ng.dot(frequencies(z, answer), eta), np.zeros((3, 2))
     with pytest.raises(PlateMismatch, match="'y' lies on plate 'answer', and frequencies"):
-        y = np.zeros((3, 2))
-        ng.Normal("y", ng.dot(frequencies(z, answer), eta), 1.0, plate=(person, answer), observed=y)
+        ng.Normal("y", mean, 1.0, plate=(person, answer), observed=y)

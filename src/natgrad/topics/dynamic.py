@@ -11,6 +11,7 @@ message is conjugate, normaliser included (`Categorical(weights=)`): no Gaussian
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Self, Unpack, final
 
 import numpy as np
@@ -124,7 +125,7 @@ class DynamicTopics(TopicNetwork):
             part = corpus.documents(np.flatnonzero(slices == t))
             weight = float(part.counts.sum())
             if weight > 1:
-                total += weight * completion(lambda half, t=t: self._read(half, t), self.topics_[t], part, rng)
+                total += weight * completion(partial(self._read, t=int(t)), self.topics_[t], part, rng)
                 tokens += weight
         if not tokens:
             raise ValueError("X has too few words to predict any")
@@ -197,7 +198,7 @@ class DynamicTopics(TopicNetwork):
 
     def _read(self, corpus: Corpus, t: int) -> Floats:
         gamma = read_documents(corpus, self.topics_[t], np.full(self.n_topics, float(self.doc_prior)))
-        return gamma / gamma.sum(1, keepdims=True)
+        return np.asarray(gamma / gamma.sum(1, keepdims=True))
 
     @classmethod
     def _own_settings(cls) -> Mapping[str, Any]:
