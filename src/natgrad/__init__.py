@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from natgrad.inference import SVI, VB, Auto, Children, HeldOut
     from natgrad.models.base import load
     from natgrad.models.factorization.estimator import MatrixFactorization
-    from natgrad.models.gp.estimators import SparseGPClassifier, SparseGPRegressor
+    from natgrad.models.gp.classifier import SparseGPClassifier
+    from natgrad.models.gp.regressor import SparseGPRegressor
     from natgrad.models.hmm.models import BernoulliHMM, CategoricalHMM, GaussianHMM, PoissonHMM
     from natgrad.models.lda.estimator import LDA
     from natgrad.models.mixture.estimator import GaussianMixture

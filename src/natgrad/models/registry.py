@@ -18,8 +18,8 @@ MODELS = {
     "LDA": "natgrad.models.lda.estimator",
     "MatrixFactorization": "natgrad.models.factorization.estimator",
     "PoissonHMM": "natgrad.models.hmm.models",
-    "SparseGPClassifier": "natgrad.models.gp.estimators",
-    "SparseGPRegressor": "natgrad.models.gp.estimators",
+    "SparseGPClassifier": "natgrad.models.gp.classifier",
+    "SparseGPRegressor": "natgrad.models.gp.regressor",
 }
 
 
