@@ -182,6 +182,7 @@ STRUCTURES = {
     ),
     "shared weights": shared_weights,
     "Pitman–Yor": lambda: sticks(concentration=1.0, discount=0.2),
+    "Pitman–Yor, learned": lambda: sticks(concentration=gamma("alpha"), discount=0.2),
     "Dirichlet process": lambda: sticks(concentration=gamma("alpha")),
     "left to right": lambda: seen(
         ng.Normal("mu", [-1.0, 0.0, 1.0], 0.1, plate=components(3))[
