@@ -188,7 +188,7 @@ class StickBound(ScalarNode):
     slots_of = ()
     is_auxiliary = True
 
-    def __init__(self, owner: Node, offsets: npt.NDArray[np.float64]) -> None:
+    def __init__(self, owner: Node, offsets: npt.NDArray[Any]) -> None:
         self.offsets = offsets
         super().__init__(f"{owner.name}.bound", {}, owner.plates)
 
