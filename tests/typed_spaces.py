@@ -137,6 +137,7 @@ families_classes: list[Any] = [
     ng.families.Poisson,
     ng.families.PolyaGamma,
     ng.families.Shares,
+    ng.families.StickBound,
     ng.families.Sticks,
     ng.families.TiedNormalWishart,
     ng.families.TruncatedExponential,
