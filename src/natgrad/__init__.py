@@ -103,6 +103,7 @@ _ELSEWHERE = {
     "GammaShape": "natgrad.network.language",
     "GaussianChain": "natgrad.network.language",
     "GlobalBatch": "natgrad.inference",
+    "HMM": "natgrad.models.hmm",
     "HalfCauchy": "natgrad.network.language",
     "HalfNormal": "natgrad.network.language",
     "HoldThenDecay": "natgrad.inference",

@@ -1,1 +1,28 @@
-"""Hidden Markov models."""
+"""Hidden Markov models: `HMM` and the kinds of its emissions. The four models of one kind are at the top of natgrad.
+
+Each name is imported when it is first asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from natgrad.models.hmm.general import HMM
+    from natgrad.models.hmm.kinds import Bernoulli, Categorical, Gaussian, Mixture, Poisson, StudentT
+
+__all__ = ["HMM", "Bernoulli", "Categorical", "Gaussian", "Mixture", "Poisson", "StudentT"]
+
+
+def __getattr__(name: str) -> Any:
+    """A kind of emission, or the model."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "HMM":
+        from natgrad.models.registry import model_class
+
+        return model_class(name)
+    return getattr(import_module("natgrad.models.hmm.kinds"), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

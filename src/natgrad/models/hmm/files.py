@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from natgrad import families as natgrad_families
 from natgrad.families import Dirichlet, TiedNormalWishart
 from natgrad.inference.schema import check, either, like, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
 from natgrad.models.gaussian_prior import ARGUMENTS, prior_tables
 from natgrad.models.hmm.criteria import HMMCriteria
+from natgrad.models.hmm.tracks import Tracks
 from natgrad.posterior.files.tables import RUN, groups_of
 
 if TYPE_CHECKING:
@@ -111,18 +113,36 @@ KINDS = {
 }
 
 
-def state_table(emission: str) -> Any:
-    """The table of a state with emissions of this kind; q(x) is never remembered."""
+def state_table(emission: str, tracks: list[Mapping[str, Any]] | None = None) -> Any:
+    """The table of a state with emissions of this kind, or of these tracks; q(x) is never remembered."""
     blocks: dict[str, Any] = {"initial": "Dirichlet [; state]", "transition": "Dirichlet [state; state]"}
-    said = {name: like(rule) for name, rule in blocks.items()}
-    if emission in SHAPES:
-        blocks["emission"], said["emission"] = _tied_natural(SHAPES[emission]), SHAPES[emission]
-        return state_of(blocks, memory=groups_of(said, ()), moments=_moments)
-    blocks["emission"] = KINDS[emission].family
-    return state_of(blocks, memory=groups_of({**said, "emission": like(blocks["emission"])}, ()))
+    said: dict[str, Any] = {name: like(rule) for name, rule in blocks.items()}
+    tied: set[str] = set()
+    if tracks is not None:
+        from natgrad.models.hmm.track_files import tracks_table
+
+        own, told, tied, _ = tracks_table(tracks)
+        blocks, said = {**blocks, **own}, {**said, **told}
+    elif emission in SHAPES:
+        blocks["emission"], said["emission"] = tied_natural(SHAPES[emission]), SHAPES[emission]
+        tied.add("emission")
+    else:
+        blocks["emission"] = KINDS[emission].family
+        said["emission"] = like(blocks["emission"])
+    families = {name: _family_of(rule) for name, rule in blocks.items()}
+
+    def moments(name: str, lam: Any) -> Any:
+        return (TiedNormalWishart() if name in tied else families[name]).expected_stats(lam)
+
+    return state_of(blocks, memory=groups_of(said, ()), moments=moments if tied else None)
 
 
-def _tied_natural(shapes: tuple[str, ...]) -> Any:
+def _family_of(rule: Any) -> Any:
+    """The family that a rule names; of others, whose shapes are checked apart, any."""
+    return getattr(natgrad_families, rule.split()[0])() if isinstance(rule, str) else Dirichlet()
+
+
+def tied_natural(shapes: tuple[str, ...]) -> Any:
     """The table of natural parameters of these shapes."""
 
     def of(value: Any, sizes: Any, where: str) -> None:
@@ -137,16 +157,48 @@ def _tied_natural(shapes: tuple[str, ...]) -> Any:
     return of
 
 
-def _moments(name: str, lam: Any) -> Any:
-    family = TiedNormalWishart() if name == "emission" else Dirichlet()
-    return family.expected_stats(lam)
-
-
 def run_table(model: HMMModel) -> tuple[Any, dict[str, int]]:
     """The table of a state of a run, and its sizes."""
+    if isinstance(model.emission, Tracks):
+        return state_table("Tracks", model.emission.arguments["tracks"]), {"state": model.n_states}
     sizes = {"state": model.n_states, "column": getattr(model.emission, "n_columns", 1)}
     sizes["category"] = getattr(model.emission, "n_categories", 1)
     return state_table(type(model.emission).__name__), sizes
+
+
+def _declared(value: Any, sizes: Any, where: str) -> None:
+    """Kinds of emissions, or nothing; whether they are those of the fit is asked later."""
+    from natgrad.models.hmm.kinds import EmissionKind
+
+    kinds = list(value.values()) if isinstance(value, dict) else [value]
+    if value is not None and not (kinds and all(isinstance(kind, EmissionKind) for kind in kinds)):
+        refuse(where, f"= {value!r} is no kind of emission, nor {{column: kind}}")
+
+
+def _general_tables(settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Those of `HMM`: a plain emission, or tracks."""
+    from natgrad.models.hmm.track_files import check_emissions, checked_tracks, tracks_table
+
+    name, width = fitted.get("emission"), fitted.get("n_features")
+    check(name, " | ".join(f"'{kind}'" for kind in (*KINDS, "Tracks")), where="fitted['emission']")
+    check(width, "whole in [1, 1e6]", where="fitted['n_features']")
+    tracks = checked_tracks(fitted.get("arguments")) if name == "Tracks" else None
+    _declared(settings["emissions"], {}, "settings['emissions']")
+    check_emissions(settings["emissions"], tracks, str(name), int(width))  # type: ignore[arg-type]
+    arguments = KINDS[str(name)].arguments if tracks is None else tracks_table(tracks)[3]
+    table = {"state": state_table(str(name), tracks), "emission": "text", "arguments": arguments, **FITTED}
+    table |= {"categories?": _named_labels}
+    if tracks is not None:
+        table["n_features"] = f"whole in [{width}, {width}]"
+    return {**SETTINGS, "emissions": _declared}, table
+
+
+def _named_labels(value: Any, sizes: Any, where: str) -> None:
+    """{track: labels}, as many as the track has categories."""
+    check(value, dict, sizes, where)
+    for name, labels in value.items():
+        check(name, "text", sizes, where)
+        check(labels, "ids [_]", sizes, f"{where}[{name!r}]")
 
 
 class HMMFiles(HMMCriteria, Estimator):
@@ -164,6 +216,8 @@ class HMMFiles(HMMCriteria, Estimator):
 
     @classmethod
     def _settings_table(cls) -> Mapping[str, Any]:
+        if cls.__name__ == "HMM":
+            return {**SETTINGS, "emissions": _declared}
         kinds = [kind.settings for kind in KINDS.values() if kind.model == cls.__name__]
         own = {name: " | ".join(dict.fromkeys(rules[name] for rules in kinds)) for name in kinds[0]}
         return {**SETTINGS, **own}
@@ -171,6 +225,8 @@ class HMMFiles(HMMCriteria, Estimator):
     @classmethod
     def _tables(cls, settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> tuple[Any, Any]:
         name = fitted.get("emission")
+        if cls.__name__ == "HMM":
+            return _general_tables(settings, fitted)
         check(name, " | ".join(f"'{kind}'" for kind in KINDS), where="fitted['emission']")
         kind = KINDS[str(name)]
         if kind.model != cls.__name__:
@@ -183,7 +239,7 @@ class HMMFiles(HMMCriteria, Estimator):
     def _saved(self) -> dict[str, Any]:
         model, named = self._model_, getattr(self, "categories_", None)
         return {
-            **({} if named is None else {"categories": named}),
+            **({"categories": named} if named is not None and len(named) else {}),
             "state": self._state,
             "initial": model.initial,
             "transition": model.transition,
@@ -201,7 +257,8 @@ class HMMFiles(HMMCriteria, Estimator):
 
         if "categories" in saved:
             self.categories_ = saved["categories"]
-        emission = EMISSIONS[saved["emission"]](**saved["arguments"])
+        kind: Any = Tracks if saved["emission"] == "Tracks" else EMISSIONS[saved["emission"]]
+        emission = kind(**saved["arguments"])
         self._publish(HMMModel(saved["initial"], saved["transition"], emission), saved["state"])
         self.n_times_seen_, self.n_features_in_ = saved["n_times_seen"], saved["n_features"]
         self.elbo_ = saved["elbo"]

@@ -22,8 +22,12 @@ from natgrad.kernels.hmm.emissions import BY_COLUMN, TABLE
 from natgrad.kernels.hmm.lanes import TINY
 from natgrad.kernels.small import is_little
 from natgrad.models.hmm.files import HMMFiles
-from natgrad.models.hmm.forecast import Forecast, predictive_columns
+from natgrad.models.hmm.forecast import Forecast, columns_of
 from natgrad.models.hmm.forward_backward import weights_of
+from natgrad.models.hmm.parts import Segment
+from natgrad.models.hmm.track_counts import TrackWeights
+from natgrad.models.hmm.track_forecast import TrackForecast, track_forecast
+from natgrad.models.hmm.tracks import Tracks, observed, own_of
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
@@ -79,7 +83,7 @@ class LiveHMM(HMMFiles):
             live._after(columns)
         return live
 
-    def forecast(self, n: int = 1, X: Any = None) -> Forecast:
+    def forecast(self, n: int = 1, X: Any = None) -> Forecast | TrackForecast:
         """The distribution of the next ``n`` observations: means, intervals, states.
 
         Parameters
@@ -123,16 +127,17 @@ class LiveHMM(HMMFiles):
     def _drawn_from(self, first: Floats, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """A sequence whose first state has these probabilities."""
         states = walk(np.cumsum(np.vstack([first, self.transmat_]), axis=1), rng.random(n))
-        return self._named_values(self._model_.emission.draw(self._state.lam["emission"], states, rng)), states
+        emission = self._model_.emission
+        return self._named_values(emission.draw(own_of(emission, self._state.lam), states, rng)), states
 
     # -- hooks --
 
     def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]:
         raise NotImplementedError
 
-    def _observe(self, emission: Emission, columns: Array, held_out: bool) -> Observed:
+    def _observe(self, emission: Emission, columns: Array, ends: Array, held_out: bool) -> Observed:
         """Checked data; ``held_out`` if nothing is learned from them."""
-        return emission.observe(columns)
+        return observed(emission, columns, ends, held_out)
 
     def _named_values(self, drawn: Array) -> Array:
         """Observations as the user writes them."""
@@ -160,19 +165,25 @@ class StateFilter:
     def __init__(self, model: LiveHMM) -> None:
         emission: Any = model._model_.emission
         self._model, self._emission = model, emission
-        forms = self._emission.weights(self._emission.point(model._state.lam["emission"]))
-        self._forms = np.ascontiguousarray(forms)
         self._transition = np.ascontiguousarray(model.transmat_)
+        self._point = emission.point(own_of(emission, model._state.lam))
+        self._width = model.n_features_in_
+        self._simple = not isinstance(emission, Tracks)
+        if self._simple:
+            self._columns = columns_of(emission, model._state.lam["emission"])
+            self._begin_rows(model)
+        self.reset()
+
+    def _begin_rows(self, model: LiveHMM) -> None:
+        """What a row of a plain emission needs."""
+        self._forms = np.ascontiguousarray(self._emission.weights(self._point))
         self._kind = self._emission.kind
         origin: Any = self._emission.origin
         self._origin = None
         if origin is not None:
             self._origin = np.asarray(self._emission.family.location(origin)).reshape(-1, model.n_features_in_)[0]
-        self._width = model.n_features_in_
         self._pairs = np.triu_indices(self._width)
         self._family = self._emission.family.name
-        self._columns = predictive_columns(model)
-        self.reset()
 
     def reset(self) -> None:
         """Forget what was seen: the next row is the first of a sequence."""
@@ -189,6 +200,9 @@ class StateFilter:
 
     def update(self, rows: Any) -> Floats:
         """Probabilities of the state after a row [K], or after each of several rows [n, K]."""
+        if not self._simple:
+            one = np.ndim(rows) == 1
+            return np.asarray(self._several(np.asarray(rows)[None])[0]) if one else self._several(rows)
         if self._kind == TABLE:
             if np.ndim(rows) > 0:
                 return self._several(rows)
@@ -202,12 +216,14 @@ class StateFilter:
             return np.asarray(self._several(row[None])[0])
         return self._stepped(self._forms @ statistics, base, row[None])
 
-    def forecast(self, n: int = 1) -> Forecast:
+    def forecast(self, n: int = 1) -> Forecast | TrackForecast:
         """The distribution of the next ``n`` observations given what was seen."""
         states = np.empty((whole_number(n, "n"), len(self.states)))
         states[0] = self.next_states
         for step in range(1, len(states)):
             states[step] = states[step - 1] @ self._transition
+        if not self._simple:
+            return track_forecast(states, self._model)
         return Forecast(states, self._model, self._columns)
 
     # -- parts --
@@ -261,9 +277,14 @@ class StateFilter:
 
     def _taken(self, columns: Array) -> Floats:
         """Checked rows, in pieces."""
-        seen = self._model._observe(self._emission, columns, held_out=True)
-        data = Sequences(seen.codes, seen.values, np.array([0, len(columns)]), seen.patterns)
-        weights = weights_of(self._emission, data, self.states, self._transition, self._forms)
+        ends = np.array([0, len(columns)])
+        seen = self._model._observe(self._emission, columns, ends, held_out=True)
+        if isinstance(self._emission, Tracks):
+            sent = TrackWeights(self.states, self._transition, self._emission, self._point)
+            weights = sent.on(Segment(seen.codes, seen.values, np.zeros(0, np.int32)))
+        else:
+            data = Sequences(seen.codes, seen.values, ends, seen.patterns)
+            weights = weights_of(self._emission, data, self.states, self._transition, self._forms)
         out = np.empty((len(columns), len(self.states)))
         states, ahead, log_prob = self.states, self.next_states, seen.base
         little = is_little(plain.work_of(len(columns), len(self.states)))

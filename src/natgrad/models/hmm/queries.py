@@ -12,7 +12,6 @@ from natgrad.data.io.npy import RowWriter
 if TYPE_CHECKING:
     from natgrad.data.sequences import Sequences
     from natgrad.inference.problem import State
-    from natgrad.models.hmm.emissions import Emission
     from natgrad.models.hmm.problem import HMMModel, SequenceProblem
 
 __all__ = ["StateQueries"]
@@ -31,7 +30,7 @@ class StateQueries:
         def _check_fitted(self) -> None: ...
         def _columns(self, X: Any, y: Any, lengths: Any, fresh: bool = False) -> tuple[Array, Any]: ...
         def _sequences(
-            self, columns: Array, lengths: Any, labels: Any, emission: Emission, held_out: bool = False
+            self, columns: Array, lengths: Any, labels: Any, emission: Any, held_out: bool = False
         ) -> Sequences: ...
 
     def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:

@@ -16,8 +16,8 @@ from natgrad.inference.problem import Block, State
 from natgrad.inference.sampler import GroupDraw
 from natgrad.kernels.hmm.paths import draw_paths
 from natgrad.kernels.hmm.plain import log_weights
-from natgrad.models.hmm.emissions import reordered, state_axes
 from natgrad.models.hmm.forward_backward import Counts, Weights, count, whole_sequences
+from natgrad.models.hmm.tracks import Tracks, reordered
 
 if TYPE_CHECKING:
     from natgrad.models.hmm.problem import SequenceProblem
@@ -52,14 +52,18 @@ class PathSampler:
         initial, transition = (np.ascontiguousarray(state.mu[name][0])[None] for name in ("initial", "transition"))
         z = np.empty((1, n_times), dtype=np.int64)
         _draw_paths(logs, initial, transition, self._starts, rng.random((1, n_times)), z)
-        return GroupDraw(problem._messages(self._counts(z[0], weights)), {"states": z[0]}, {})
+        return GroupDraw(problem._messages(self._counts(z[0], weights, state, rng)), {"states": z[0]}, {})
 
-    def _counts(self, z: Array, weights: Any) -> Counts:
+    def _counts(self, z: Array, weights: Any, state: State, rng: np.random.Generator) -> Counts:
         """First states, pairs and sums of statistics along paths."""
         n, problem = self.n_labels, self.problem
         heads = np.bincount(z[self._starts], minlength=n).astype(np.float64)
         inner = ~self._starts[1:]
         pairs = np.bincount(z[:-1][inner] * n + z[1:][inner], minlength=n * n).reshape(n, n).astype(np.float64)
+        emission = problem.model.emission
+        if isinstance(emission, Tracks):
+            told = emission.drawn(problem.data.values, state.mu, z, rng)
+            return Counts(heads, pairs, emission.flat(told), 0.0)
         if len(problem.data.codes):
             codes = problem.data.codes.astype(np.int64)
             sums = np.bincount(codes * n + z, minlength=problem.n_sums * n).reshape(-1, n).astype(np.float64)
@@ -84,8 +88,8 @@ class PathSampler:
 
     def renumbered_message(self, name: str, message: Stats, order: Array) -> Stats:
         """What is told parameters with the states in another order."""
-        if name == "emission":
-            return reordered(self.problem.model.emission, message, order)
+        if name in self.problem.emitted:
+            return reordered(self.problem.emitted[name], message, order)
         rows = tuple(np.asarray(part[order]) for part in message)
         return tuple(part[:, order] for part in rows) if name == "transition" else rows
 
@@ -116,8 +120,8 @@ def _is_exchangeable(problem: SequenceProblem) -> bool:
     """Whether priors stay as they are when states are renumbered, and no state is known."""
     model, n = problem.model, problem.model.n_states
     off = model.transition[~np.eye(n, dtype=bool)]
-    parts = zip(model.emission.prior, state_axes(model.emission), strict=True)
-    rows = [np.moveaxis(np.asarray(part), own[0], 0) for part, own in parts if own]
+    priors = [pair for part in problem.emitted.values() for pair in zip(part.prior, part.axes, strict=True)]
+    rows = [np.moveaxis(np.asarray(part), own[0], 0) for part, own in priors if own]
     return bool(
         (problem.data.labels < 0).all()
         and np.ptp(model.initial) == 0
