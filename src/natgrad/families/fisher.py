@@ -312,7 +312,8 @@ def _gaussian_gamma(family: GaussianGamma, lam: Stats) -> Covariances:
 
 # -- by differentiation --
 
-_PACKED = ("NormalGamma", "NormalWishart", "TiedNormalWishart")  # values that have a mean beside its precision
+# Values that have a mean beside its precision.
+_PACKED = ("NormalGamma", "NormalWishart", "TiedNormalWishart", "MatrixNormalWishart")
 
 
 def _by_quadrature(covariance: NDArray[np.float64]) -> Times:
@@ -351,7 +352,7 @@ def _compiled(family: Family) -> Callable[[Stats, Stats], Stats]:
 
 
 def _packed(family: Family, lam: Stats, times: Times) -> Covariances:
-    """Of [x | Λ]: Cov(x, φ) by differentiation; x and Λ are uncorrelated, and so are the means that share a Λ."""
+    """Of [x | Λ]: Cov(x, φ) by differentiation; x and Λ are uncorrelated."""
     value, adjoint = _packed_value(family)
 
     def value_by(change: Stats) -> Array:
@@ -372,11 +373,13 @@ def _packed(family: Family, lam: Stats, times: Times) -> Covariances:
     with np.errstate(divide="ignore"):
         spread = rate / np.maximum(dof - size - 1, 0.0)[..., None, None]
     each = scale[..., None, None] if width == 1 and family.name == "NormalWishart" else scale[..., None, :]
+    between = ops.spd_inverse_logdet(scale)[0] if family.name == "MatrixNormalWishart" else None
 
     def own(weights: Array) -> Array:
         weights = np.asarray(weights, np.float64)
-        means, precisions = weights[..., :width], weights[..., width:]
-        return np.concatenate([spread @ means / each, wishart((precisions, np.zeros(dof.shape)))[0]], axis=-1)
+        means, precisions = spread @ weights[..., :width], weights[..., width:]
+        of_means = means / each if between is None else means @ between
+        return np.concatenate([of_means, wishart((precisions, np.zeros(dof.shape)))[0]], axis=-1)
 
     return Covariances(times, value_by, stats_by, own)
 

@@ -10,9 +10,11 @@ import scipy.special as sp
 from sklearn.base import clone
 
 import natgrad as ng
+from natgrad.data.sequences import Sequences, as_ends
 from natgrad.models import hmm
 from natgrad.models.hmm.forward_backward import count, whole_sequences
-from natgrad.models.hmm.problem import SequenceProblem
+from natgrad.models.hmm.problem import HMMModel, SequenceProblem
+from natgrad.models.hmm.tracks import Tracks
 
 LENGTHS, SWEEPS = [4, 3], 4
 
@@ -51,6 +53,9 @@ SINGLE = {
     "mixture": hmm.Mixture(hmm.Gaussian(), 2),
     "mixture of students": hmm.Mixture(hmm.StudentT("diag", dof=3.0), 2, weight_prior=0.7),
     "mixture of spheres": hmm.Mixture(hmm.Gaussian("spherical"), 2),
+    "autoregressive": hmm.Autoregressive(1),
+    "autoregressive student": hmm.Autoregressive(2, dof=4.0),
+    "mixture of autoregressions": hmm.Mixture(hmm.Autoregressive(1), 2),
 }
 
 
@@ -117,6 +122,42 @@ def of_network(fit, as_they_are, with_column):
     lam |= {name: tuple(np.asarray(part)[:, None] for part in fit[name].lam) for name in with_column}
     lam["column0"] = tuple(np.reshape(part, (-1, 1)) for part in fit.state.lam["mu+tau"][2:])
     return lam
+
+
+def test_an_autoregression_is_the_declared_network(rng):
+    n, lengths = 30, [18, 12]
+    x = np.cumsum(rng.normal(size=n))
+    since = np.concatenate([np.arange(length) for length in lengths])
+    lag = np.where(since > 0, np.roll(x, 1), 0.0)
+    time, state = ng.Plate("time", n), ng.Plate("state", 2)
+    rows = ng.Dirichlet("transition", [[3.0, 1.0]] * 2, plate=state)
+    z = ng.MarkovChain("z", ng.Dirichlet("initial", 1.5, size=2), rows, plate=time, lengths=np.array(lengths))
+    tau = ng.Gamma("tau", 2.0, 1.5, plate=state)
+    a, b = ng.Normal("a", 0.0, 0.5 * tau, plate=state), ng.Normal("b", 0.0, 0.7 * tau, plate=state)
+    y = ng.Normal("y", a[z] + b[z] * lag, tau[z], plate=time, observed=x, mask=since > 0)
+    net, order = ng.Network(y, joint=[("a", "b", "tau")]), ["z", "initial", "transition", "a", "b", "tau"]
+    start = {"a": np.array([-1.0, 1.0])}
+    one, all_ = (net.fit(ng.VB(), max_steps=n, tol=0, init=start, order=order) for n in (1, 1 + SWEEPS))
+    prior = {"n_states": 2, "order": 1, "centre": np.zeros(1), "scale": np.array([0.5, 0.7]), "dof": 4.0}
+    arguments = {**prior, "rate": np.array([[3.0]])}
+    emission = Tracks(2, [{"name": "y", "columns": [0], "kind": "Autoregressions", "arguments": arguments}])
+    ends = as_ends(lengths, n)
+    seen = emission.observe(x[:, None], ends)
+    model = HMMModel(np.full(2, 1.5), np.array([[3.0, 1.0]] * 2), emission)
+    problem = SequenceProblem(Sequences(seen.codes, seen.values, ends), model)
+
+    def lam(fit):
+        _, _, scaled, squares, rate, shape = fit.state.lam["a+b+tau"]
+        own = {"y": (scaled[..., None], squares, rate[:, None, None], shape)}
+        return own | {name: tuple(np.asarray(p) for p in fit[name].lam) for name in ("initial", "transition")}
+
+    state = problem.at(lam(one))
+    for sweep in range(SWEEPS):
+        state, bound, *_ = problem.sweep(state)
+        np.testing.assert_allclose(bound, all_.trace["elbo"][1 + sweep], rtol=1e-9)
+    for name, parts in lam(all_).items():
+        for ours, theirs in zip(state.lam[name], parts, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("kind", ["student", "mixture"])
@@ -238,7 +279,7 @@ def test_messages_are_derivatives_of_log_z_and_the_bound_never_falls(name, rng):
     for block in problem.blocks:
         away = tuple(1e-5 * (1.0 + np.abs(part)) * rng.normal(size=np.shape(part)) for part in state.mu[block])
         if block == "emission":  # moments of matrices are symmetric
-            away = tuple(a + np.swapaxes(a, -1, -2) if a.shape[-2:] == (2, 2) and a.ndim > 2 else a for a in away)
+            away = tuple(a + np.swapaxes(a, -1, -2) if a.ndim > 2 and a.shape[-1] == a.shape[-2] else a for a in away)
         ends = []
         for sign in (1.0, -1.0):
             moved = tuple(part + sign * a for part, a in zip(state.mu[block], away, strict=True))
@@ -277,6 +318,26 @@ def test_a_single_kind_is_the_model_of_that_kind(rng):
     assert track.n_parameters_ == plain.n_parameters_
     words = hmm.HMM(2, emissions=hmm.Categorical(), n_init=1).fit(["a", "b", "b", "a"] * 10)
     assert words.elbo_ == ng.CategoricalHMM(2, n_init=1).fit(["a", "b", "b", "a"] * 10).elbo_
+
+
+def test_an_autoregression_continues_where_a_sequence_stands(rng):
+    """Filter, forecast and sample know the last rows; large offsets do no harm."""
+    states, y = np.repeat([0, 1, 0, 1], 40), np.zeros((160, 1))
+    for t in range(1, 160):
+        y[t] = (0.95 if states[t] else -0.9) * y[t - 1] + 0.3 * rng.normal()
+    y = 1e6 + 100.0 * y
+    model = hmm.HMM(2, emissions=hmm.Autoregressive(1), n_init=4, seed=0).fit(y)
+    assert max(np.mean(model.predict(y) == states), np.mean(model.predict(y) != states)) > 0.85
+    live = model.filter()
+    for row in y[:5]:
+        live.update(row)
+    live.update(y[5:])
+    np.testing.assert_allclose(live.log_prob, model.score(y), rtol=1e-10)
+    ahead, named = live.forecast(1), model.emission_parameters()["emission"]
+    wanted = live.next_states @ (named["intercepts"][:, 0] + named["coefficients"][:, 0, 0, 0] * y[-1])
+    assert abs(ahead.mean()[0, 0] - wanted) < 5 * ahead.std()[0, 0] / np.sqrt(2000)
+    drawn, _ = model.sample(2000, seed=1, after=y)
+    assert abs(drawn[0, 0] - wanted) < 6 * ahead.std()[0, 0]
 
 
 # -- promises --
@@ -398,6 +459,7 @@ def test_labels_of_some_states_are_kept(rng):
         (lambda: hmm.Mixture(hmm.Gaussian("tied")), "tied"),
         (lambda: hmm.Gaussian("round"), "covariance must be"),
         (lambda: hmm.Poisson((1.0, -1.0)), "rate_prior must be two numbers"),
+        (lambda: hmm.Autoregressive(0), "order must be"),
     ],
 )
 def test_mistakes_are_named(make, words):

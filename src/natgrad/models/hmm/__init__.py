@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from natgrad.models.hmm.general import HMM
-    from natgrad.models.hmm.kinds import Bernoulli, Categorical, Gaussian, Mixture, Poisson, StudentT
+    from natgrad.models.hmm.kinds import Autoregressive, Bernoulli, Categorical, Gaussian, Mixture, Poisson, StudentT
 
-__all__ = ["HMM", "Bernoulli", "Categorical", "Gaussian", "Mixture", "Poisson", "StudentT"]
+__all__ = ["HMM", "Autoregressive", "Bernoulli", "Categorical", "Gaussian", "Mixture", "Poisson", "StudentT"]
 
 
 def __getattr__(name: str) -> Any:

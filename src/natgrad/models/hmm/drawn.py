@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.models.hmm.live import walk
+from natgrad.models.hmm.priors import walk
 from natgrad.models.hmm.tracks import own_of
 from natgrad.models.uncertainty import as_means, drawn_from_priors, with_locations
 

@@ -31,6 +31,7 @@ from natgrad.models.gaussians import (
     as_floats,
     require_rows,
 )
+from natgrad.models.hmm.autoregression import Autoregressions
 
 __all__ = [
     "EMISSIONS",
@@ -240,7 +241,8 @@ class Categories:
 EMISSIONS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
-        FullGaussians, IndependentGaussians, TiedGaussians, SphericalGaussians, Poissons, Bernoullis, Categories
+        FullGaussians, IndependentGaussians, TiedGaussians, SphericalGaussians, Poissons, Bernoullis, Categories,
+        Autoregressions,
     )
 }  # fmt: skip
 

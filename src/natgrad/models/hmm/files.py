@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from natgrad import families as natgrad_families
-from natgrad.families import Dirichlet, TiedNormalWishart
+from natgrad.families import TiedNormalWishart
 from natgrad.inference.schema import check, either, like, refuse, state_of
 from natgrad.inference.trace import Stop, Trace
 from natgrad.models.base import Estimator
@@ -57,7 +57,11 @@ PAIR = "none | positive list [2]"
 SHAPES = {
     "TiedGaussians": ("real [1, state, column]", "real [1, state]", "real [1, column, column]", "real [1]"),
     "SphericalGaussians": ("real [state, column, 1]", "real [state, column]", "real [state, 1, 1]", "real [state]"),
-}
+    "Autoregressions": (
+        "real [state, regressor, column]", "real [state, regressor, regressor]", "real [state, column, column]",
+        "real [state]",
+    ),
+}  # fmt: skip
 
 
 class Kind(NamedTuple):
@@ -84,6 +88,19 @@ KINDS = {
     ),
     "TiedGaussians": Kind("", {**GAUSSIAN, **TIED[1]}, "GaussianHMM", TIED[0]),
     "SphericalGaussians": Kind("", {**GAUSSIAN, **SPHERICAL[1]}, "GaussianHMM", SPHERICAL[0]),
+    "Autoregressions": Kind(
+        "",
+        {
+            "n_states": "size state",
+            "order": "whole in [1, 1e6]",
+            "centre": ARGUMENTS["mean"],
+            "scale": "positive [regressor]",
+            "dof": ARGUMENTS["dof"],
+            "rate": "real [column, column]",
+        },
+        "HMM",
+        {},
+    ),
     "Poissons": Kind(
         "Gamma [state, column]",
         {"n_states": "size state", "n_columns": "size column", "shape": "positive", "rate": "positive"},
@@ -117,42 +134,51 @@ def state_table(emission: str, tracks: list[Mapping[str, Any]] | None = None) ->
     """The table of a state with emissions of this kind, or of these tracks; q(x) is never remembered."""
     blocks: dict[str, Any] = {"initial": "Dirichlet [; state]", "transition": "Dirichlet [state; state]"}
     said: dict[str, Any] = {name: like(rule) for name, rule in blocks.items()}
-    tied: set[str] = set()
+    tied: dict[str, Any] = {}
     if tracks is not None:
         from natgrad.models.hmm.track_files import tracks_table
 
         own, told, tied, _ = tracks_table(tracks)
         blocks, said = {**blocks, **own}, {**said, **told}
     elif emission in SHAPES:
-        blocks["emission"], said["emission"] = tied_natural(SHAPES[emission]), SHAPES[emission]
-        tied.add("emission")
+        blocks["emission"], said["emission"] = tied_natural(emission, SHAPES[emission]), SHAPES[emission]
+        tied["emission"] = family_of(emission)
     else:
         blocks["emission"] = KINDS[emission].family
         said["emission"] = like(blocks["emission"])
-    families = {name: _family_of(rule) for name, rule in blocks.items()}
+    families = {name: tied[name] if name in tied else named_family(rule) for name, rule in blocks.items()}
 
     def moments(name: str, lam: Any) -> Any:
-        return (TiedNormalWishart() if name in tied else families[name]).expected_stats(lam)
+        return families[name].expected_stats(lam)
 
     return state_of(blocks, memory=groups_of(said, ()), moments=moments if tied else None)
 
 
-def _family_of(rule: Any) -> Any:
-    """The family that a rule names; of others, whose shapes are checked apart, any."""
-    return getattr(natgrad_families, rule.split()[0])() if isinstance(rule, str) else Dirichlet()
+def named_family(rule: str) -> Any:
+    """The family that a rule names."""
+    return getattr(natgrad_families, rule.split()[0])()
 
 
-def tied_natural(shapes: tuple[str, ...]) -> Any:
+def family_of(emission: str) -> Any:
+    """The family of an emission whose shapes are in `SHAPES`."""
+    return natgrad_families.MatrixNormalWishart() if emission == "Autoregressions" else TiedNormalWishart()
+
+
+def tied_natural(emission: str, shapes: tuple[str, ...]) -> Any:
     """The table of natural parameters of these shapes."""
+    family = family_of(emission)
 
     def of(value: Any, sizes: Any, where: str) -> None:
         check(value, tuple(f"{shape} in [-1e150, 1e150]" for shape in shapes), sizes, where)
-        rate = value[2]
-        off = np.abs(rate - np.swapaxes(rate, -1, -2)).max(initial=0.0)
-        if any(part.dtype != np.float64 for part in value) or not off <= 1e-6 * np.abs(rate).max(initial=0.0):
-            refuse(where, "must be of double precision, and symmetric if it is a matrix")
-        if not np.all(TiedNormalWishart().valid(value)):
-            refuse(where, "is outside the natural parameters of a TiedNormalWishart")
+        matrices = [part for part, symmetric in zip(value, family.symmetric, strict=True) if symmetric]
+        for part in matrices:
+            off = np.abs(part - np.swapaxes(part, -1, -2)).max(initial=0.0)
+            if not off <= 1e-6 * np.abs(part).max(initial=0.0):
+                refuse(where, "must be symmetric if it is a matrix")
+        if any(part.dtype != np.float64 for part in value):
+            refuse(where, "must be of double precision")
+        if not np.all(family.valid(value)):
+            refuse(where, f"is outside the natural parameters of a {family.name}")
 
     return of
 

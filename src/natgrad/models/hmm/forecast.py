@@ -53,9 +53,9 @@ class Forecast:
 
     def __init__(
         self, states: Floats, model: LiveHMM, columns: Columns | None, leaves: Floats | None = None,
-        chances: Floats | None = None, names: Array | None = None,
+        chances: Floats | None = None, names: Array | None = None, before: Array | None = None,
     ) -> None:  # fmt: skip
-        self.states, self._model, self._columns = states, model, columns
+        self.states, self._model, self._columns, self._before = states, model, columns, before
         # Of mixtures the probabilities of all components [n, L]; of a track of categories its own chances and names.
         self._leaves = states if leaves is None else leaves
         self._chances, self._own_names = chances, model._names() if chances is None else names
@@ -95,8 +95,8 @@ class Forecast:
         """``n`` ways in which the sequence may go on [n, steps, D], at the mean of q: steps depend on each other."""
         rng = np.random.default_rng(seed)
         steps = len(self.states)
-        drawn = [self._model._drawn_from(self.states[0], steps, rng)[0] for _ in range(whole_number(n, "n"))]
-        return np.stack(drawn)
+        ways = range(whole_number(n, "n"))
+        return np.stack([self._model._drawn_from(self.states[0], steps, rng, self._before)[0] for _ in ways])
 
     def frame(self, mass: float = 0.9) -> Any:
         """A pandas table: a row for each step and column, with mean, std and interval; of categories their probabilities."""

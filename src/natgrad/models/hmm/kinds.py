@@ -1,4 +1,4 @@
-"""What states emit, as users declare it: `Gaussian`, `Poisson`, `Bernoulli`, `Categorical`, `StudentT`, `Mixture`.
+"""What users declare: `Gaussian`, `StudentT`, `Autoregressive`, `Poisson`, `Bernoulli`, `Categorical`, `Mixture`.
 
 Each is a record of settings. With columns of data it becomes an emission (`natgrad.models.hmm.emissions`), or a track of
 several (`natgrad.models.hmm.tracks`); priors that were left open follow from the data.
@@ -18,6 +18,7 @@ from natgrad.posterior.files.records import register
 from natgrad.validation import check_counts, real_number, require, whole_number
 
 __all__ = [
+    "Autoregressive",
     "Bernoulli",
     "Categorical",
     "EmissionKind",
@@ -138,6 +139,60 @@ class StudentT(_Normal):
 
     def extras(self) -> dict[str, Any]:
         return {"dof": float(self.dof)}
+
+
+@final
+@dataclass(frozen=True)
+class Autoregressive(EmissionKind):
+    """Real vectors that follow from those before: y_t ~ N(a_k + Σ_lag B_k,lag y_{t−lag}, Λ_k⁻¹), a regression for each state.
+
+    The first ``order`` observations of a sequence are given, and so is what follows a missing one within ``order`` times.
+
+    Parameters
+    ----------
+    order : int, p
+        How many observations before count.
+    mean_scale : float, κ
+        How many observations the prior of the coefficients, which are zero a priori, is worth.
+    dof_prior : float, optional
+        ν of the Wishart prior of the noise's precision; by default D + 2.
+    scale_prior : array [D, D], optional
+        Its R; by default the variance of each column divided by K^(2/D).
+    dof : float, optional
+        Degrees of freedom, if the noise is Student's t.
+    """
+
+    order: int = 1
+    mean_scale: float = 0.01
+    dof_prior: float | None = None
+    scale_prior: Any = None
+    dof: float | None = None
+    plain: ClassVar[bool] = False
+    covariance: ClassVar[str] = "full"
+    mean_prior: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        whole_number(self.order, "order")
+        _positive(self.mean_scale, "mean_scale")
+        for name in ("dof_prior", "dof"):
+            if getattr(self, name) is not None:
+                _positive(getattr(self, name), name)
+        object.__setattr__(self, "scale_prior", _as_tuples(self.scale_prior))
+
+    @property
+    def kind(self) -> str:
+        return "Autoregressions"
+
+    def extras(self) -> dict[str, Any]:
+        return {} if self.dof is None else {"dof": float(self.dof)}
+
+    def emission(self, X: Array, n_states: int, categories: Array | None = None) -> Any:
+        from natgrad.models.hmm.autoregression import Autoregressions
+
+        prior = gaussian_prior(self, X, n_states)
+        _, variance = mean_and_variance(X, words=False)
+        scale = prior.scale * np.concatenate([[1.0], np.tile(variance, int(self.order))])
+        return Autoregressions(n_states, int(self.order), prior.origin, scale, prior.dof, prior.rate)
 
 
 @final
@@ -304,7 +359,7 @@ class Mixture(EmissionKind):
         return self.emission_of.emission(X, n_states, categories)
 
 
-for _class in (Gaussian, StudentT, Poisson, Bernoulli, Categorical, Mixture):
+for _class in (Gaussian, StudentT, Autoregressive, Poisson, Bernoulli, Categorical, Mixture):
     register(_class, f"hmm.{_class.__name__}", lambda kind: {f.name: getattr(kind, f.name) for f in fields(kind)})
 
 

@@ -25,15 +25,16 @@ from natgrad.models.hmm.files import HMMFiles
 from natgrad.models.hmm.forecast import Forecast, columns_of
 from natgrad.models.hmm.forward_backward import weights_of
 from natgrad.models.hmm.parts import Segment
+from natgrad.models.hmm.priors import walk
 from natgrad.models.hmm.track_counts import TrackWeights
 from natgrad.models.hmm.track_forecast import TrackForecast, track_forecast
-from natgrad.models.hmm.tracks import Tracks, observed, own_of
+from natgrad.models.hmm.tracks import Tracks, observed_by, own_of
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:
     from natgrad.models.hmm.emissions import Emission, Observed
 
-__all__ = ["LiveHMM", "StateFilter", "walk"]
+__all__ = ["LiveHMM", "StateFilter"]
 
 Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
@@ -119,16 +120,20 @@ class LiveHMM(HMMFiles):
         """
         self._check_fitted()
         rng = np.random.default_rng(seed)
-        first = self.startprob_
-        if after is not None:
-            first = (after if isinstance(after, StateFilter) else self.filter(after)).next_states
-        return self._drawn_from(first, whole_number(n, "n"), rng)
+        if after is None:
+            return self._drawn_from(self.startprob_, whole_number(n, "n"), rng)
+        live = after if isinstance(after, StateFilter) else self.filter(after)
+        return self._drawn_from(live.next_states, whole_number(n, "n"), rng, live._before)
 
-    def _drawn_from(self, first: Floats, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """A sequence whose first state has these probabilities."""
+    def _drawn_from(
+        self, first: Floats, n: int, rng: np.random.Generator, before: Array | None = None
+    ) -> tuple[Array, Array]:
+        """A sequence whose first state has these probabilities; rows ``before`` it matter to autoregressions."""
         states = walk(np.cumsum(np.vstack([first, self.transmat_]), axis=1), rng.random(n))
         emission = self._model_.emission
-        return self._named_values(emission.draw(own_of(emission, self._state.lam), states, rng)), states
+        if isinstance(emission, Tracks):
+            return self._named_values(emission.draw(self._state.lam, states, rng, before)), states
+        return self._named_values(emission.draw(self._state.lam["emission"], states, rng)), states
 
     # -- hooks --
 
@@ -137,7 +142,7 @@ class LiveHMM(HMMFiles):
 
     def _observe(self, emission: Emission, columns: Array, ends: Array, held_out: bool) -> Observed:
         """Checked data; ``held_out`` if nothing is learned from them."""
-        return observed(emission, columns, ends, held_out)
+        return observed_by(emission, columns, ends, held_out)
 
     def _named_values(self, drawn: Array) -> Array:
         """Observations as the user writes them."""
@@ -190,12 +195,13 @@ class StateFilter:
         self.states: Floats = self._model.startprob_.copy()
         self.next_states: Floats = self._model.startprob_.copy()
         self.log_prob, self.n_seen = 0.0, 0
+        self._before: Array = np.zeros((0, self._width))  # rows that the next one still depends on
 
     def copy(self) -> StateFilter:
         """Another filter that stands where this one does."""
         other = StateFilter(self._model)
         other.states, other.next_states = self.states.copy(), self.next_states.copy()
-        other.log_prob, other.n_seen = self.log_prob, self.n_seen
+        other.log_prob, other.n_seen, other._before = self.log_prob, self.n_seen, self._before
         return other
 
     def update(self, rows: Any) -> Floats:
@@ -223,7 +229,7 @@ class StateFilter:
         for step in range(1, len(states)):
             states[step] = states[step - 1] @ self._transition
         if not self._simple:
-            return track_forecast(states, self._model)
+            return track_forecast(states, self._model, self._before)
         return Forecast(states, self._model, self._columns)
 
     # -- parts --
@@ -277,9 +283,9 @@ class StateFilter:
 
     def _taken(self, columns: Array) -> Floats:
         """Checked rows, in pieces."""
-        ends = np.array([0, len(columns)])
-        seen = self._model._observe(self._emission, columns, ends, held_out=True)
-        if isinstance(self._emission, Tracks):
+        ends, tracks = np.array([0, len(columns)]), isinstance(self._emission, Tracks)
+        seen = self._seen_tracks(columns) if tracks else self._model._observe(self._emission, columns, ends, True)
+        if tracks:
             sent = TrackWeights(self.states, self._transition, self._emission, self._point)
             weights = sent.on(Segment(seen.codes, seen.values, np.zeros(0, np.int32)))
         else:
@@ -302,12 +308,14 @@ class StateFilter:
         self.states, self.next_states = states, ahead
         self.log_prob += float(log_prob)
         self.n_seen += len(columns)
+        if tracks:
+            kept = np.vstack([self._before, columns])
+            self._before = kept[len(kept) - min(self._emission.order, len(kept)) :]
         return out
 
-
-def walk(rows: Floats, uniforms: Floats) -> Array:
-    """A path of states; ``rows`` are cumulative probabilities of the first one, and of the next after each."""
-    states, here = np.empty(len(uniforms), np.int64), -1
-    for t, u in enumerate(uniforms):
-        here = states[t] = min(int(np.searchsorted(rows[here + 1], u, side="right")), rows.shape[1] - 1)
-    return states
+    def _seen_tracks(self, columns: Array) -> Observed:
+        """Rows that know those before them."""
+        n, before = len(self._before), self._before
+        seen: Observed = self._emission.observe(np.vstack([before, columns]), np.array([0, n + len(columns)]), True)
+        known = self._emission.observe(before, np.array([0, n]), True).base if n else 0.0
+        return seen._replace(values=seen.values[n:], base=seen.base - known)

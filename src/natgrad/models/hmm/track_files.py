@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from natgrad.inference.schema import Sizes, check, like, refuse
-from natgrad.models.hmm.files import KINDS, SHAPES, tied_natural
+from natgrad.models.hmm.files import KINDS, SHAPES, family_of, tied_natural
 from natgrad.models.hmm.general import declared_emissions
 from natgrad.models.hmm.kinds import EmissionKind
 
@@ -29,23 +29,25 @@ def checked_tracks(arguments: Any) -> list[Mapping[str, Any]]:
     return list(arguments["tracks"])
 
 
-def tracks_table(tracks: list[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, Any], set[str], Any]:
-    """Tables of λ of the blocks and of messages to them; the blocks that are tied; and the table of the arguments."""
+def tracks_table(tracks: list[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], Any]:
+    """Tables of λ of the blocks and of messages to them; families of blocks that no rule names; the table of the arguments."""
     blocks: dict[str, Any] = {}
     said: dict[str, Any] = {}
-    tied: set[str] = set()
+    tied: dict[str, Any] = {}
     each = []
     for number, track in enumerate(tracks):
         name, m, kind = track["name"], track["n_components"], track["kind"]
-        sizes = {"column": f"column{number}", "category": f"category{number}"}
+        sizes = {size: f"{size}{number}" for size in ("column", "category", "regressor")}
         own = {key: _renamed(rule, sizes) for key, rule in KINDS[kind].arguments.items()}
         own["n_states"] = _leaves(m)
+        if kind == "TiedGaussians" and m > 1:
+            refuse("fitted['arguments']", "has components that share one precision with other states")
         if kind in SHAPES:
             shapes = tuple(_renamed(shape, sizes) for shape in SHAPES[kind])
             if m > 1:
                 shapes = tuple(shape.replace("[state", f"[state, component{number}") for shape in shapes)
-            blocks[name], said[name] = tied_natural(shapes), shapes
-            tied.add(name)
+            blocks[name], said[name] = tied_natural(kind, shapes), shapes
+            tied[name] = family_of(kind)
         else:
             rule = _renamed(KINDS[kind].family, sizes)
             rule = rule.replace("[state", f"[state, component{number}") if m > 1 else rule
