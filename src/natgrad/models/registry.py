@@ -23,7 +23,7 @@ MODELS = {
     "SparseGPRegressor": "natgrad.models.gp.estimators",
 }
 # Modules of records that files of a model may hold: `load` knows them before it knows the model.
-RECORDS = ("natgrad.models.hmm.kinds",)
+RECORDS = ("natgrad.models.hmm.kinds", "natgrad.models.hmm.durations")
 
 
 def model_class(name: str) -> Any:

@@ -27,7 +27,7 @@ from natgrad.inference.trace import Reason, Stop
 from natgrad.models.hmm.drawn import StateDraws
 from natgrad.models.hmm.files import run_table
 from natgrad.models.hmm.live import LiveHMM
-from natgrad.models.hmm.priors import chain_priors
+from natgrad.models.hmm.priors import FORBIDDEN, chain_priors
 from natgrad.models.hmm.queries import StateQueries
 from natgrad.models.hmm.tracks import own_of
 from natgrad.posterior.export import Posterior, factors_of
@@ -378,4 +378,11 @@ class HiddenMarkov(StateQueries, StateDraws, LiveHMM, ABC):
         if self._finds_number:  # of a row in all, whatever the most is
             priors = tuple(real_number(p, "initial_prior and transition_prior") / n_states for p in priors)  # type: ignore[assignment]
         initial, rows = chain_priors(*priors, self.sticky, self.topology, n_states)
-        return HMMModel(initial, rows, self._emission(X))
+        chain = self._chain(n_states)
+        if chain is not None:
+            rows = np.where(np.eye(n_states, dtype=bool), FORBIDDEN, rows)
+        return HMMModel(initial, rows, self._emission(X), chain)
+
+    def _chain(self, n_states: int) -> Any:
+        """The longer chain that durations make, if they are declared."""
+        return None

@@ -130,9 +130,13 @@ KINDS = {
 }
 
 
-def state_table(emission: str, tracks: list[Mapping[str, Any]] | None = None) -> Any:
+def state_table(emission: str, tracks: list[Mapping[str, Any]] | None = None, durations: Any = None) -> Any:
     """The table of a state with emissions of this kind, or of these tracks; q(x) is never remembered."""
     blocks: dict[str, Any] = {"initial": "Dirichlet [; state]", "transition": "Dirichlet [state; state]"}
+    if durations is not None:
+        blocks["duration"] = (
+            "Beta [state]" if durations.part(1).family.name == "Beta" else "Dirichlet [state; duration]"
+        )
     said: dict[str, Any] = {name: like(rule) for name, rule in blocks.items()}
     tied: dict[str, Any] = {}
     if tracks is not None:
@@ -186,7 +190,9 @@ def tied_natural(emission: str, shapes: tuple[str, ...]) -> Any:
 def run_table(model: HMMModel) -> tuple[Any, dict[str, int]]:
     """The table of a state of a run, and its sizes."""
     if isinstance(model.emission, Tracks):
-        return state_table("Tracks", model.emission.arguments["tracks"]), {"state": model.n_states}
+        own = None if model.chain is None else model.chain.durations
+        sizes = {"state": model.n_states, **({} if own is None else {"duration": own.size})}
+        return state_table("Tracks", model.emission.arguments["tracks"], own), sizes
     sizes = {"state": model.n_states, "column": getattr(model.emission, "n_columns", 1)}
     sizes["category"] = getattr(model.emission, "n_categories", 1)
     return state_table(type(model.emission).__name__), sizes
@@ -211,12 +217,36 @@ def _general_tables(settings: Mapping[str, Any], fitted: Mapping[str, Any]) -> t
     tracks = checked_tracks(fitted.get("arguments")) if name == "Tracks" else None
     _declared(settings["emissions"], {}, "settings['emissions']")
     check_emissions(settings["emissions"], tracks, str(name), int(width))  # type: ignore[arg-type]
+    durations = settings["durations"]
+    _lasting(durations, {}, "settings['durations']")
+    if durations is not None and tracks is None:
+        refuse("settings['durations']", "belong to emissions of tracks")
     arguments = KINDS[str(name)].arguments if tracks is None else tracks_table(tracks)[3]
-    table = {"state": state_table(str(name), tracks), "emission": "text", "arguments": arguments, **FITTED}
+    table = {"state": state_table(str(name), tracks, durations), "emission": "text", "arguments": arguments, **FITTED}
     table |= {"categories?": _named_labels}
     if tracks is not None:
         table["n_features"] = f"whole in [{width}, {width}]"
-    return {**SETTINGS, "emissions": _declared}, table
+    if durations is not None:
+        table["state"] = _sized(table["state"], "duration", durations.size)
+    return {**SETTINGS, "emissions": _declared, "durations": _lasting}, table
+
+
+def _sized(rule: Any, name: str, size: int) -> Any:
+    """A rule with a size that is known before."""
+
+    def of(value: Any, sizes: Any, where: str) -> None:
+        sizes[name] = size
+        check(value, rule, sizes, where)
+
+    return of
+
+
+def _lasting(value: Any, sizes: Any, where: str) -> None:
+    """Durations, or none."""
+    from natgrad.models.hmm.durations import Durations
+
+    if value is not None and not isinstance(value, Durations):
+        refuse(where, f"= {value!r} are no durations")
 
 
 def _named_labels(value: Any, sizes: Any, where: str) -> None:
@@ -240,10 +270,13 @@ class HMMFiles(HMMCriteria, Estimator):
     def _publish(self, model: HMMModel, state: State) -> None:
         raise NotImplementedError
 
+    def _chain(self, n_states: int) -> Any:
+        raise NotImplementedError
+
     @classmethod
     def _settings_table(cls) -> Mapping[str, Any]:
         if cls.__name__ == "HMM":
-            return {**SETTINGS, "emissions": _declared}
+            return {**SETTINGS, "emissions": _declared, "durations": _lasting}
         kinds = [kind.settings for kind in KINDS.values() if kind.model == cls.__name__]
         own = {name: " | ".join(dict.fromkeys(rules[name] for rules in kinds)) for name in kinds[0]}
         return {**SETTINGS, **own}
@@ -285,7 +318,8 @@ class HMMFiles(HMMCriteria, Estimator):
             self.categories_ = saved["categories"]
         kind: Any = Tracks if saved["emission"] == "Tracks" else EMISSIONS[saved["emission"]]
         emission = kind(**saved["arguments"])
-        self._publish(HMMModel(saved["initial"], saved["transition"], emission), saved["state"])
+        chain = self._chain(len(saved["initial"]))
+        self._publish(HMMModel(saved["initial"], saved["transition"], emission, chain), saved["state"])
         self.n_times_seen_, self.n_features_in_ = saved["n_times_seen"], saved["n_features"]
         self.elbo_ = saved["elbo"]
         for name in OF_A_RUN:

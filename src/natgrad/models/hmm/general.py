@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 import numpy.typing as npt
 
+from natgrad.models.hmm.durations import Chain, Durations
 from natgrad.models.hmm.estimator import HiddenMarkov
 from natgrad.models.hmm.kinds import Categorical, EmissionKind, Gaussian
 from natgrad.models.hmm.labels import as_categories, categories_in, encoded, flat_labels, holds_labels
@@ -37,12 +38,16 @@ class HMM(HiddenMarkov):
         `Gaussian`, `StudentT`, `Poisson`, `Bernoulli`, `Categorical`, or a `Mixture` of one; by default ``Gaussian()``. Keys are
         the names of columns of a table, or numbers of columns of an array; a tuple of them is one vector. Given the state, what
         different keys emit is independent.
+    durations : `NegativeBinomial` or `Explicit`, optional
+        How long states last, in place of the geometric law of a Markov chain (semi-Markov). Rows of transitions then say where a
+        state leads to when it ends, and ``posterior_["duration"]`` how long it lasts.
     Further settings are those of every hidden Markov model, see `HiddenMarkov`.
 
     Attributes
     ----------
     posterior_ : {"initial", "transition", …}, a Factor each: of a single kind "emission", of several the names of their columns
         (numbers as "column0", tuples joined by "_"); of a mixture the weights besides, such as "emission_weights"
+    mean_durations_ : array [K], how long states last
     categories_ : {track: labels}, of tracks whose columns hold labels
 
     Examples
@@ -62,6 +67,7 @@ class HMM(HiddenMarkov):
 
     _: KW_ONLY
     emissions: Any = None
+    durations: Durations | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -71,7 +77,7 @@ class HMM(HiddenMarkov):
 
     def _emission(self, X: Array) -> Emission:
         named = declared_emissions(self.emissions, X.shape[1])
-        if not isinstance(self.emissions, Mapping) and named[0][2].plain:
+        if not isinstance(self.emissions, Mapping) and named[0][2].plain and self.durations is None:
             made: Emission = named[0][2].emission(X, self._size, self.categories_.get("emission"))
             return made
         tracks = [
@@ -79,6 +85,21 @@ class HMM(HiddenMarkov):
             for name, columns, kind in named
         ]
         return Tracks(self._size, tracks)  # type: ignore[return-value]
+
+    def _chain(self, n_states: int) -> Chain | None:
+        if self.durations is None:
+            return None
+        if not isinstance(self.durations, Durations):
+            raise TypeError(
+                f"durations must be NegativeBinomial() or Explicit() of natgrad.models.hmm, got {self.durations!r}"
+            )
+        for what, refused in (
+            ('n_states="auto"', self._finds_number), ('topology="left-to-right"', self.topology != "ergodic"),
+            ("sticky", self.sticky != 0), ("n_states=1", n_states == 1),
+        ):  # fmt: skip
+            if refused:
+                raise ValueError(f"durations say how long states last before another one comes: they exclude {what}")
+        return Chain(self.durations, n_states)
 
     def _name(self, emission: Any, lam: Any) -> None:
         if not hasattr(self, "categories_"):

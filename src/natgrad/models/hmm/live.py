@@ -121,19 +121,32 @@ class LiveHMM(HMMFiles):
         self._check_fitted()
         rng = np.random.default_rng(seed)
         if after is None:
-            return self._drawn_from(self.startprob_, whole_number(n, "n"), rng)
+            return self._drawn_from(self._chain_at_mean()[0], whole_number(n, "n"), rng)
         live = after if isinstance(after, StateFilter) else self.filter(after)
-        return self._drawn_from(live.next_states, whole_number(n, "n"), rng, live._before)
+        return self._drawn_from(live._ahead, whole_number(n, "n"), rng, live._before)
 
     def _drawn_from(
         self, first: Floats, n: int, rng: np.random.Generator, before: Array | None = None
     ) -> tuple[Array, Array]:
-        """A sequence whose first state has these probabilities; rows ``before`` it matter to autoregressions."""
-        states = walk(np.cumsum(np.vstack([first, self.transmat_]), axis=1), rng.random(n))
+        """A sequence whose first state of the chain has these probabilities; rows ``before`` it matter to autoregressions."""
+        states = walk(np.cumsum(np.vstack([first, self._chain_at_mean()[1]]), axis=1), rng.random(n))
+        if self._model_.chain is not None:
+            states = self._model_.chain.states[states]
         emission = self._model_.emission
         if isinstance(emission, Tracks):
             return self._named_values(emission.draw(self._state.lam, states, rng, before)), states
         return self._named_values(emission.draw(self._state.lam["emission"], states, rng)), states
+
+    def _chain_at_mean(self) -> tuple[Floats, Floats]:
+        """Probabilities of first states and transitions of the chain, which is longer where durations are declared."""
+        chain = self._model_.chain
+        if chain is None:
+            return self.startprob_, self.transmat_
+        duration = self.posterior_["duration"]
+        stats = duration.family.stats_of(duration.family.mean(self._state.lam["duration"]))
+        with np.errstate(divide="ignore"):
+            logs = {"initial": (np.log(self.startprob_),), "transition": (np.log(self.transmat_),), "duration": stats}
+        return chain.weights(logs)
 
     # -- hooks --
 
@@ -170,7 +183,8 @@ class StateFilter:
     def __init__(self, model: LiveHMM) -> None:
         emission: Any = model._model_.emission
         self._model, self._emission = model, emission
-        self._transition = np.ascontiguousarray(model.transmat_)
+        self._initial, self._transition = (np.ascontiguousarray(part) for part in model._chain_at_mean())
+        self._chain = model._model_.chain
         self._point = emission.point(own_of(emission, model._state.lam))
         self._width = model.n_features_in_
         self._simple = not isinstance(emission, Tracks)
@@ -194,6 +208,7 @@ class StateFilter:
         """Forget what was seen: the next row is the first of a sequence."""
         self.states: Floats = self._model.startprob_.copy()
         self.next_states: Floats = self._model.startprob_.copy()
+        self._of_chain = self._initial  # of the chain's states, where these are more
         self.log_prob, self.n_seen = 0.0, 0
         self._before: Array = np.zeros((0, self._width))  # rows that the next one still depends on
 
@@ -201,6 +216,7 @@ class StateFilter:
         """Another filter that stands where this one does."""
         other = StateFilter(self._model)
         other.states, other.next_states = self.states.copy(), self.next_states.copy()
+        other._of_chain = self._of_chain
         other.log_prob, other.n_seen, other._before = self.log_prob, self.n_seen, self._before
         return other
 
@@ -224,15 +240,23 @@ class StateFilter:
 
     def forecast(self, n: int = 1) -> Forecast | TrackForecast:
         """The distribution of the next ``n`` observations given what was seen."""
-        states = np.empty((whole_number(n, "n"), len(self.states)))
-        states[0] = self.next_states
+        states = np.empty((whole_number(n, "n"), len(self._initial)))
+        states[0] = self._ahead
         for step in range(1, len(states)):
             states[step] = states[step - 1] @ self._transition
         if not self._simple:
-            return track_forecast(states, self._model, self._before)
+            return track_forecast(self._folded(states), self._model, self._before, states[0])
         return Forecast(states, self._model, self._columns)
 
     # -- parts --
+
+    @property
+    def _ahead(self) -> Floats:
+        """Probabilities of the chain's next state."""
+        return self.next_states if self._chain is None else self._of_chain
+
+    def _folded(self, q: Floats) -> Floats:
+        return q if self._chain is None else self._chain.folded(q)
 
     def _stepped(self, logs: Floats, base: float, row: Any) -> Floats:
         """A row with weights ``logs``, without the checks that only what is unusual needs."""
@@ -286,14 +310,15 @@ class StateFilter:
         ends, tracks = np.array([0, len(columns)]), isinstance(self._emission, Tracks)
         seen = self._seen_tracks(columns) if tracks else self._model._observe(self._emission, columns, ends, True)
         if tracks:
-            sent = TrackWeights(self.states, self._transition, self._emission, self._point)
+            own = None if self._chain is None else self._chain.states
+            sent = TrackWeights(self._initial, self._transition, self._emission, self._point, own)
             weights = sent.on(Segment(seen.codes, seen.values, np.zeros(0, np.int32)))
         else:
             data = Sequences(seen.codes, seen.values, ends, seen.patterns)
             weights = weights_of(self._emission, data, self.states, self._transition, self._forms)
-        out = np.empty((len(columns), len(self.states)))
-        states, ahead, log_prob = self.states, self.next_states, seen.base
-        little = is_little(plain.work_of(len(columns), len(self.states)))
+        out = np.empty((len(columns), len(self._initial)))
+        states, ahead, log_prob = self.states, self._ahead, seen.base
+        little = is_little(plain.work_of(len(columns), len(self._initial)))
         for begin in range(0, len(columns), PIECE):
             part = out[begin : begin + PIECE]
             logs = _log_weights(*weights.logs, np.arange(begin, begin + len(part))[:, None])[1][:, 0]
@@ -305,13 +330,13 @@ class StateFilter:
             raise ValueError(
                 "these rows are impossible for every state that can be reached: the filter stays where it was"
             )
-        self.states, self.next_states = states, ahead
+        self.states, self.next_states, self._of_chain = self._folded(states), self._folded(ahead), ahead
         self.log_prob += float(log_prob)
         self.n_seen += len(columns)
         if tracks:
             kept = np.vstack([self._before, columns])
             self._before = kept[len(kept) - min(self._emission.order, len(kept)) :]
-        return out
+        return self._folded(out)
 
     def _seen_tracks(self, columns: Array) -> Observed:
         """Rows that know those before them."""

@@ -22,6 +22,7 @@ from natgrad.families import Dirichlet
 from natgrad.inference.executors.threads import Call, ShardSpec, even_cuts, shard_in_files
 from natgrad.inference.problem import Block, GroupProblem, GroupResult, State
 from natgrad.kernels.hmm.emissions import n_statistics
+from natgrad.models.hmm.durations import Chain
 from natgrad.models.hmm.emissions import Emission
 from natgrad.models.hmm.forward_backward import Counts, Weights, n_threads, pattern_statistics, weights_of
 from natgrad.models.hmm.parts import Segment, count_sequences, sum_counts
@@ -41,11 +42,12 @@ PART = 2**19
 
 
 class HMMModel(NamedTuple):
-    """Priors: concentrations of π [K] and of the rows of A [K, K], and the emission with its own."""
+    """Priors: concentrations of π [K] and of the rows of A [K, K], the emission with its own, and perhaps durations."""
 
     initial: Floats
     transition: Floats
     emission: Emission | Tracks
+    chain: Chain | None = None
 
     @property
     def n_states(self) -> int:
@@ -55,11 +57,12 @@ class HMMModel(NamedTuple):
 
 def blocks_of(model: HMMModel) -> dict[str, Block]:
     """The global variables of a model."""
-    emitted = parts_of(model.emission).items()
+    lasting = {} if model.chain is None else {"duration": model.chain.part}
+    others = {**lasting, **parts_of(model.emission)}.items()
     return {
         "initial": Block("initial", Dirichlet(), (), ()),
         "transition": Block("transition", Dirichlet(), ("state",), (model.n_states,)),
-        **{name: Block(name, part.family, part.plates, part.shape, origin=part.origin) for name, part in emitted},
+        **{name: Block(name, part.family, part.plates, part.shape, origin=part.origin) for name, part in others},
     }
 
 
@@ -139,6 +142,8 @@ class SequenceProblem(GroupProblem):
         """η̃."""
         if name in self.emitted:
             return self.emitted[name].prior
+        if name == "duration" and self.model.chain is not None:
+            return self.model.chain.part.prior
         return ((self.model.initial if name == "initial" else self.model.transition) - 1.0,)
 
     def at(self, lam: Mapping[str, Stats], t: int = 0) -> State:
@@ -149,6 +154,9 @@ class SequenceProblem(GroupProblem):
     def from_counts(self, heads: Floats, pairs: Floats, sums: Floats, scale: float = 1.0) -> State:
         """The state after an update from expected counts."""
         messages = self._messages(Counts(heads, pairs, sums, 0.0), scale, scale, scale)
+        if self.model.chain is not None:  # counts of states, not of the chain's
+            guessed = self.model.chain.guessed(heads, pairs)
+            messages |= {name: tuple(scale * part for part in parts) for name, parts in guessed.items()}
         prior = {name: self.full_prior(name) for name in self.blocks}
         return self.at({n: tuple(p + m for p, m in zip(prior[n], messages[n], strict=True)) for n in self.blocks})
 
@@ -168,8 +176,10 @@ class SequenceProblem(GroupProblem):
         if here is not None:
             initial, transition = initial[here], transition[np.ix_(here, here)]
         if isinstance(emission, Tracks):
-            chain = np.ascontiguousarray(initial), np.ascontiguousarray(transition)
-            return TrackWeights(*chain, emission, {name: mu[name] for name in self.emitted}, here)
+            own = {name: mu[name] for name in self.emitted}
+            if self.model.chain is not None:
+                return TrackWeights(*self.model.chain.weights(mu), emission, own, self.model.chain.states)
+            return TrackWeights(np.ascontiguousarray(initial), np.ascontiguousarray(transition), emission, own, here)
         forms = emission.weights(mu["emission"])
         return weights_of(emission, self.data, initial, transition, forms if here is None else forms[here])
 
@@ -202,10 +212,19 @@ class SequenceProblem(GroupProblem):
         """The same without the weights of single times, where these are computed."""
         emission, lam = self.model.emission, state.lam
         point: Any = emission.point(own_of(emission, lam))
-        chain = {name: self.blocks[name].family.mean(lam[name]) for name in ("initial", "transition")}
+        chain = {n: b.family.mean(lam[n]) for n, b in self.blocks.items() if n not in self.emitted}
+        if self.model.chain is not None and isinstance(emission, Tracks):
+            stats = {name: self.blocks[name].family.stats_of(mean) for name, mean in chain.items()}
+            return TrackWeights(*self.model.chain.weights(stats), emission, point, self.model.chain.states)
         if isinstance(emission, Tracks):
             return TrackWeights(chain["initial"], chain["transition"], emission, point)
         return weights_of(emission, self.data, chain["initial"], chain["transition"], emission.weights(point))
+
+    def mean_transition(self, state: State) -> Floats:
+        """E[A] of the chain's states."""
+        if self.model.chain is not None:
+            return self.sent_at_point(state).transition
+        return np.asarray(self.blocks["transition"].family.mean(state.lam["transition"]))
 
     @property
     def n_sums(self) -> int:
@@ -282,11 +301,10 @@ class SequenceProblem(GroupProblem):
         if len(self.data.codes) and self.data.patterns is not None:
             sums = pattern_statistics(self.data.patterns).T @ sums
         told = emission.unflat(sums) if isinstance(emission, Tracks) else {"emission": emission.message(sums)}
-        return {
-            "initial": (counts.heads * heads,),
-            "transition": (counts.pairs * pairs,),
-            **{name: tuple(part * times for part in parts) for name, parts in told.items()},
-        }
+        chain: dict[str, Stats] = {"initial": (counts.heads * heads,), "transition": (counts.pairs * pairs,)}
+        if self.model.chain is not None and len(counts.heads) == len(self.model.chain.states):
+            chain = self.model.chain.messages(counts.heads * heads, counts.pairs * pairs)
+        return {**chain, **{name: tuple(part * times for part in parts) for name, parts in told.items()}}
 
     def _inner_with_moments(self, messages: Mapping[str, Stats], state: State) -> float:
         """Σ ⟨m, μ⟩."""

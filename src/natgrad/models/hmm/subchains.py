@@ -50,7 +50,7 @@ class SubchainProblem(SequenceProblem):
         if groups is None:
             return super().solve(state, None, rows, tol, limit)
         chosen, length = np.asarray(groups), self.subchains.length
-        at_rest = stationary(self.blocks["transition"].family.mean(state.lam["transition"]))
+        at_rest = stationary(self.mean_transition(state))
         sent, head, calls = self._sent(state), self._head(chosen), []
         start = self._first[head]
         alone = start not in chosen

@@ -87,26 +87,36 @@ class TrackForecast(Mapping[str, Forecast]):
         return out
 
 
-def track_forecast(states: Floats, model: LiveHMM, before: Array) -> TrackForecast:
-    """The forecast of states that have these probabilities [n, K], after rows that autoregressions depend on."""
+def track_forecast(states: Floats, model: LiveHMM, before: Array, first: Floats) -> TrackForecast:
+    """The forecast of states that have these probabilities [n, K], after rows that autoregressions depend on.
+
+    ``first`` are the probabilities of the chain's first state.
+    """
     emission: Any = model._model_.emission
     assert isinstance(emission, Tracks)
-    each = {track.name: _one(track, states, model, before) for track in emission.tracks}
+    each = {track.name: _one(track, states, model, before, first) for track in emission.tracks}
     return TrackForecast(states, model, each, {track.name: list(track.columns) for track in emission.tracks})
 
 
-def _one(track: Track, states: Floats, model: LiveHMM, before: Array) -> Forecast:
+def _one(track: Track, states: Floats, model: LiveHMM, before: Array, first: Floats) -> Forecast:
     lam = model._state.lam
     if isinstance(track.emission, Autoregressions):
-        return Forecast(states, model, _drawn(track, states, model, before), before=before)
+        return Forecast(states, model, _drawn(track, len(states), model, before, first), before=before, first=first)
     own = track.together(lam[track.name])
     leaves = (states[:, :, None] * track.leaf_shares(lam)).reshape(len(states), -1)
     if track.kind == "Categories":
         names = getattr(model, "categories_", None) or {}
         return Forecast(
-            states, model, None, leaves, np.asarray(track.emission.family.mean(own)), names.get(track.name), before
+            states,
+            model,
+            None,
+            leaves,
+            np.asarray(track.emission.family.mean(own)),
+            names.get(track.name),
+            before,
+            first,
         )
-    return Forecast(states, model, columns_at(track, own), leaves, before=before)
+    return Forecast(states, model, columns_at(track, own), leaves, before=before, first=first)
 
 
 class DrawnColumns:
@@ -128,13 +138,16 @@ class DrawnColumns:
         return np.asarray(np.quantile(self.drawn, q, axis=0))
 
 
-def _drawn(track: Track, states: Floats, model: LiveHMM, before: Array) -> DrawnColumns:
+def _drawn(track: Track, n: int, model: LiveHMM, before: Array, first: Floats) -> DrawnColumns:
     """Ways to go on, at the mean of q, with a seed of their own."""
     rng, columns = np.random.default_rng(0), list(track.columns)
-    lam, n = model._state.lam, len(states)
-    rows = np.cumsum(np.vstack([states[0], model.transmat_]), axis=1)
-    own = before[:, columns] if len(before) else None
-    return DrawnColumns(np.stack([track.draw(lam, walk(rows, rng.random(n)), rng, own) for _ in range(N_DRAWS)]))
+    rows = np.cumsum(np.vstack([first, model._chain_at_mean()[1]]), axis=1)
+    own, chain = before[:, columns] if len(before) else None, model._model_.chain
+    drawn = []
+    for _ in range(N_DRAWS):
+        path = walk(rows, rng.random(n))
+        drawn.append(track.draw(model._state.lam, path if chain is None else chain.states[path], rng, own))
+    return DrawnColumns(np.stack(drawn))
 
 
 def columns_at(track: Track, lam: Any) -> Columns | None:
