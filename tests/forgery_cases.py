@@ -14,6 +14,7 @@ import numpy as np
 from adversary.forgeries import work
 
 import natgrad as ng
+from natgrad.models import hmm as chain
 
 RNG = np.random.default_rng(0)
 COUNTS = RNG.poisson(0.8, (24, 9))
@@ -21,6 +22,7 @@ WORDS = [f"word{v}" for v in range(9)]
 SERIES = RNG.normal(size=(60, 2)) + 3 * (np.arange(60) // 15 % 2)[:, None]
 CODES = RNG.integers(0, 3, (60, 1))
 TRACKS = (SERIES > 1.5).astype(int)
+BESIDE = np.column_stack([SERIES[:, 0], CODES[:, 0]])
 ROWS = RNG.uniform(size=(40, 2))
 TARGET = np.sin(4 * ROWS[:, 0])
 KINDS = np.array(["no", "so", "yes"])[np.digitize(ROWS[:, 0], [0.3, 0.6])]
@@ -269,11 +271,15 @@ CASES = {
     "table": Case(lambda **keep: by_table().fit(TABLE, max_steps=5, tol=0, **keep), use_table),
     "GaussianHMM, tied": hmm(ng.GaussianHMM, SERIES, covariance="tied"),
     "GaussianHMM, spherical": hmm(ng.GaussianHMM, SERIES, covariance="spherical"),
+    "HMM, tracks": hmm(ng.HMM, BESIDE, emissions={0: chain.Mixture(chain.StudentT()), 1: chain.Categorical()}),
+    "HMM, regression": hmm(ng.HMM, SERIES, emissions=chain.Autoregressive(2)),
+    "HMM, stages": hmm(ng.HMM, SERIES, emissions=chain.Gaussian("tied"), durations=chain.NegativeBinomial(2)),
+    "HMM, durations": hmm(ng.HMM, CODES, emissions=chain.Poisson(), durations=chain.Explicit(3)),
 }  # fmt: skip
 # Checkpoints: the run is stopped before its end, and goes on from the forged file.
 RUNS = [
     "LDA", "LDA, learned priors", "ratings", "ratings, messages", "ratings, guarded", "likes alone", "counts", "GaussianHMM",
-    "CategoricalHMM", "GaussianMixture, full", "GaussianMixture, batches",
+    "CategoricalHMM", "HMM, tracks", "HMM, durations", "GaussianMixture, full", "GaussianMixture, batches",
     "SparseGPRegressor", "SparseGPClassifier", "network", "mixture", "chains", "regression",
 ]  # fmt: skip
 CHECKPOINT = "checkpoint of "

@@ -22,6 +22,7 @@ QUICK = [
     "counts",
     "GaussianHMM",
     "CategoricalHMM",
+    "HMM, tracks",
     "GaussianMixture, tied",
     "SparseGPRegressor",
 ]

@@ -47,11 +47,12 @@ def test_one_stage_is_a_markov_chain(rng):
 
     state, own = plain._state, problem.at(of_stages(plain._state.lam))
     for _ in range(5):
-        np.testing.assert_allclose(problem.bound(own), markov.bound(state), rtol=1e-10)
+        # To the concentration 1e-8 of the transitions that are forbidden, from a state to itself.
+        np.testing.assert_allclose(problem.bound(own), markov.bound(state), atol=5e-7, rtol=0)
         state, own = markov.sweep(state).state, problem.sweep(own).state
         for name, parts in of_stages(state.lam).items():
             for ours, theirs in zip(own.lam[name], parts, strict=True):
-                np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-9)
+                np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-7)
     np.testing.assert_allclose(plain.mean_durations_, 1 / (1 - np.diagonal(plain.transmat_)), rtol=1e-12)
 
 
