@@ -116,7 +116,7 @@ class HMM(HiddenMarkov):
         parts = list(X) if several else [X]
         if fresh:
             self.categories_ = {}
-        if isinstance(self.emissions, Mapping) and all(_is_table(part) for part in parts):
+        if all(_is_table(part) for part in parts):
             tables = [_chosen(part, self.emissions) for part in parts]
             parts = self._as_numbers(tables, fresh)
         elif self._one_dimensional and holds_labels(X):
@@ -212,14 +212,18 @@ def _check_names(found: list[tuple[str, tuple[int, ...], EmissionKind]]) -> None
 
 
 def _is_table(X: Any) -> bool:
-    return hasattr(X, "columns") and hasattr(X, "__getitem__") and not isinstance(X, np.ndarray)
+    """Whether columns have names: a table, or an array of NumPy with fields."""
+    if isinstance(X, np.ndarray):
+        return X.dtype.names is not None
+    return hasattr(X, "columns") and hasattr(X, "__getitem__")
 
 
-def _chosen(X: Any, emissions: Mapping[Any, Any]) -> list[Any]:
-    """The columns of a table that emissions name, in that order; of numbers all of them."""
-    keys = [part for key in emissions for part in (key if isinstance(key, tuple) else (key,))]
-    names = list(X.columns)
-    if not all(isinstance(key, str) for key in keys):
+def _chosen(X: Any, emissions: Any) -> list[Any]:
+    """The columns of a table that emissions name, in that order; all of them where it names none."""
+    given = emissions if isinstance(emissions, Mapping) else {}
+    keys = [part for key in given for part in (key if isinstance(key, tuple) else (key,))]
+    names = list(X.dtype.names if isinstance(X, np.ndarray) else X.columns)
+    if not keys or not all(isinstance(key, str) for key in keys):
         keys = names
     if unknown := [key for key in keys if key not in names]:
         raise ValueError(f"emissions names the column {unknown[0]!r}, but X has {names}")
