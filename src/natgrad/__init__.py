@@ -86,6 +86,7 @@ _NAMESPACES = {
     "families": "natgrad.families",
     "inference": "natgrad.inference",
     "language": "natgrad.network.language",
+    "models": "natgrad.models",
 }
 _HOMES = {
     "compare": "natgrad.posterior.compare",
