@@ -129,6 +129,7 @@ families_classes: list[Any] = [
     ng.families.LogGamma,
     ng.families.LogisticBound,
     ng.families.MarkovChain,
+    ng.families.MatrixNormalWishart,
     ng.families.MultivariateNormal,
     ng.families.Normal,
     ng.families.NormalGamma,

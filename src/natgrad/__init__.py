@@ -87,6 +87,7 @@ _NAMESPACES = {
     "families": "natgrad.families",
     "inference": "natgrad.inference",
     "language": "natgrad.network.language",
+    "models": "natgrad.models",
 }
 _HOMES = {
     "compare": "natgrad.posterior.compare",
@@ -104,6 +105,7 @@ _ELSEWHERE = {
     "GammaShape": "natgrad.network.language",
     "GaussianChain": "natgrad.network.language",
     "GlobalBatch": "natgrad.inference",
+    "HMM": "natgrad.models.hmm",
     "HalfCauchy": "natgrad.network.language",
     "HalfNormal": "natgrad.network.language",
     "HoldThenDecay": "natgrad.inference",
