@@ -53,7 +53,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 # Kinds of nodes that are nothing without data, and a value that each may have; with a link, all are such.
 STAND_IN: dict[Any, float] = {Binomial: 0.0, LogNormal: 1.0, Multinomial: 0.0, NegativeBinomial: 0.0, Ordinal: 0.0}
-LINKS = frozenset({"logit", "logits", "probit", "softmax"})
+LINKS = frozenset({"logit", "logits", "probit", "softmax", "weights"})
 
 
 class Domain(NamedTuple):
