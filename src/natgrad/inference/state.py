@@ -22,6 +22,7 @@ __all__ = [
     "Sampled",
     "State",
     "SweepResult",
+    "Sweeps",
     "zip_plates",
 ]
 
@@ -87,6 +88,13 @@ class SweepResult(NamedTuple):
     bound: float
     info: dict[str, BlockInfo]
     reads: int = 0
+
+
+class Sweeps(NamedTuple):
+    """Sweeps that were made in one call: the bound and what each update did, after each of them, and the state after the last."""
+
+    results: list[tuple[float, dict[str, BlockInfo]]]
+    end: State
 
 
 class Sampled(NamedTuple):
