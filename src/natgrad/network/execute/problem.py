@@ -38,6 +38,7 @@ from natgrad.network.execute.joint import JointMeans
 from natgrad.network.execute.local import solve_rows
 from natgrad.network.execute.program import Program
 from natgrad.network.execute.repeated import Repeated
+from natgrad.network.execute.source import plan_hash, source_of
 from natgrad.network.execute.state_rotation import rotation_of
 from natgrad.network.execute.updates import (
     blended_block,
@@ -45,6 +46,7 @@ from natgrad.network.execute.updates import (
     put_column,
     take_column,
 )
+from natgrad.network.execute.written_out import Writer
 from natgrad.network.groups.problem import NetworkGrouping
 from natgrad.network.language.expressions import LOG_ZERO
 from natgrad.network.start.probes import PROBES
@@ -145,16 +147,23 @@ class NetworkProblem(EdgeProblem):
         mu: dict[str, Stats] = {}
         for name, block in self.blocks.items():
             parents = {parent: mu[parent] for parent in self.plan.parents_of(name) if parent in mu}
-            own = None if self._is_weighted(block) else self.interpreter
-            prior_of = (
-                self.compiled(("prior", name), partial(self._prior, block)) if own is None else own.prior_of(block)
-            )
-            lam[name] = prior_of(parents)
+            if self._is_weighted(block):
+                lam[name] = self.compiled(("prior", name), partial(self._prior, block))(parents)
+            else:
+                lam[name] = self._priors.prior(block, parents)
             node = self.plan.nodes[name]
             if node.is_improper or node.is_auxiliary or node.has_no_mean:
                 lam[name] = block.family.proper(lam[name])
             mu[name] = fixed[name] if name in fixed else self._first_moments(block, lam[name])
         return State(lam, mu, 0)
+
+    @cached_property
+    def _priors(self) -> Writer:
+        """Of NumPy, whichever backend: compiling a prior for one use would take longer."""
+        if self.interpreter is not None:
+            return self.interpreter.written
+        program = Program(self.plan, make_backend("numpy"))
+        return Writer(program, program.known)
 
     def _prior(self, block: Block) -> Callable[..., Any]:
         def function(parents: Mapping[str, Stats], known: Any) -> Stats:
@@ -350,10 +359,15 @@ class NetworkProblem(EdgeProblem):
             with self.backend.running():
                 self._fold_everything()
                 if key not in self._compiled:
-                    self._compiled[key] = self.backend.compile(self._of_known(build()))
+                    source = lambda: source_of(lambda: self._hash, key)  # noqa: E731
+                    self._compiled[key] = self.backend.compile(self._of_known(build()), source)
                 return self._compiled[key](*arguments, self._device)
 
         return call
+
+    @cached_property
+    def _hash(self) -> str | None:
+        return plan_hash(self.plan)
 
     @property
     def known_arrays(self) -> dict[str, Array]:
