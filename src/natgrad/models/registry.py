@@ -25,6 +25,4 @@ MODELS = {
 
 def model_class(name: str) -> Any:
     """The class of a ready model; its module is imported when it is asked for."""
-    model = getattr(import_module(MODELS[name]), name)
-    import_module("natgrad.models.scikit").join_if_loaded()
-    return model
+    return getattr(import_module(MODELS[name]), name)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from natgrad.kernels._njit import of_pieces, parallel_kernel, serial_kernel
-from natgrad.kernels.small import is_little
+from natgrad.threads import is_little
 
 __all__ = [
     "count_rows",

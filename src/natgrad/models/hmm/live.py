@@ -20,10 +20,10 @@ from natgrad.kernels.hmm import plain
 from natgrad.kernels.hmm.chain import filter_rows
 from natgrad.kernels.hmm.emissions import BY_COLUMN, TABLE
 from natgrad.kernels.hmm.lanes import TINY
-from natgrad.kernels.small import is_little
 from natgrad.models.hmm.files import HMMFiles
 from natgrad.models.hmm.forecast import Forecast, predictive_columns
 from natgrad.models.hmm.forward_backward import weights_of
+from natgrad.threads import is_little
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from natgrad.kernels.lda import plain
 from natgrad.kernels.lda.documents import solve_documents, topic_counts
 from natgrad.kernels.memory import aligned_empty
 from natgrad.kernels.special import bits_like, series_for
-from natgrad.models.threads import threads_for
+from natgrad.threads import threads_for
 
 __all__ = [
     "Inferred",
