@@ -241,7 +241,7 @@ def test_a_long_file_that_cannot_be_cut_is_read_as_a_whole(tmp_path: Path, monke
     found = whole.fit(path, **options)
     assert found.trace["elbo"].tolist() == wanted.trace["elbo"].tolist()
     assert found.binding.chunk_rows is None
-    with pytest.raises(ng.errors.NotConjugate, match="'z' is one chain along all rows, and 'y.weight'"):
+    with pytest.raises(ng.errors.NotConjugate, match=r"'z' is one chain along all rows, and 'y.weight'"):
         whole.fit(path, chunk_rows=10, **options)
 
 
