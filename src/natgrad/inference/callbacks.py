@@ -25,6 +25,8 @@ __all__ = ["LOG", "Callback", "CallbackList", "HeldOut", "Once", "Progress", "as
 
 LOG = logging.getLogger("natgrad")
 LOG.addHandler(logging.NullHandler())  # silent, unless the user asks for it
+for _level in (logging.INFO, logging.DEBUG):  # asked once here, so that it is known in a fit
+    LOG.isEnabledFor(_level)
 
 
 class Progress(NamedTuple):
