@@ -20,6 +20,7 @@ from natgrad.network.execute.source import plan_hash
 def folder(tmp_path, monkeypatch):
     """A cache of its own, on disk and in memory."""
     monkeypatch.setenv("NATGRAD_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("NATGRAD_CACHE_SOURCE", "on")
     begin_anew(monkeypatch)
     yield tmp_path / "cache" / "programs"
     _programs.cache_folder.cache_clear()

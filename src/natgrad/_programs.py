@@ -11,6 +11,7 @@ Nothing of the user's process is changed: `jax.config` has a persistent cache of
     NATGRAD_CACHE=off            nothing is kept on disk
     NATGRAD_CACHE_DIR=folder     where; by default "natgrad" in the user's cache folder (XDG_CACHE_HOME, ~/.cache, …)
     NATGRAD_CACHE_SIZE=MB        at most so much, 512 by default; what was used least recently goes first
+    NATGRAD_CACHE_SOURCE=off     programs are looked for by their text alone
 
 A folder that cannot be written, or that others may write, is not used. Files appear as a whole, so that processes may share them.
 """
@@ -87,7 +88,7 @@ class _Compiled:
         if self._static:
             key = (key, tuple(arguments[n] for n in self._static))
         if key not in self._found:
-            made_of = None if self._source is None else self._source()
+            made_of = None if self._source is None or _is_off("NATGRAD_CACHE_SOURCE") else self._source()
             name = None if made_of is None else _hash(f"{made_of}\n{_settings()}\n{key}")
             self._found[key] = PROGRAMS.of(lambda: self._traced.trace(*arguments).lower(), name)
         return self._found[key]
@@ -237,7 +238,7 @@ def cache_folder() -> Path | None:
 
     A file there is run as it is, so the folder must be the user's own.
     """
-    if os.environ.get("NATGRAD_CACHE", "").lower() in ("off", "0", "no", "false"):
+    if _is_off("NATGRAD_CACHE"):
         return None
     try:
         folder = _chosen_folder() / "programs"
@@ -248,6 +249,10 @@ def cache_folder() -> Path | None:
         return folder if os.access(folder, os.W_OK | os.X_OK) else None
     except (OSError, RuntimeError):
         return None
+
+
+def _is_off(setting: str) -> bool:
+    return os.environ.get(setting, "").lower() in ("off", "0", "no", "false")
 
 
 def _chosen_folder() -> Path:
