@@ -18,6 +18,7 @@ import click
 
 import natgrad as ng
 from natgrad.cli.main import COMMANDS, main
+from natgrad.models import hmm
 from natgrad.models.registry import MODELS
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -33,6 +34,7 @@ RESULTS = {
     "TopicEnsemble": "natgrad.models.lda.ensemble",
     "StateFilter": "natgrad.models.hmm.live",
     "Forecast": "natgrad.models.hmm.forecast",
+    "TrackForecast": "natgrad.models.hmm.track_forecast",
     "Predictive": "natgrad.network.results.predictive",
     "Trace": "natgrad.inference.trace",
     "Stop": "natgrad.inference.trace",
@@ -48,6 +50,7 @@ INTRODUCTIONS = {
     "inference": ("Methods and steps", "Which data a step reads and how far it goes: `ng.inference`."),
     "covariance": ("Covariance functions", "For Gaussian processes: `ng.covariance`."),
     "families": ("Exponential families", "The distributions of factors, for those who write their own: `ng.families`."),
+    "hmm": ("Emissions and durations", "What states of hidden Markov models emit, and how long they last: `ng.models.hmm`."),
     "errors": ("Errors and warnings", "`ng.errors`."),
 }  # fmt: skip
 
@@ -67,6 +70,7 @@ def entries() -> dict[str, dict[str, Any]]:
         space = here[page]
         found[page] = {f"{page}.{name}": getattr(space, name) for name in sorted(space.__all__)}
         listed |= set(space.__all__) | {page}
+    found["hmm"] = {f"models.hmm.{name}": getattr(hmm, name) for name in sorted(hmm.__all__) if name != "HMM"}
     if left := set(here) - listed - {"language"}:
         found["networks"] |= {name: here[name] for name in sorted(left)}
     return found

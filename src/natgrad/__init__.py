@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from natgrad.inference import SVI, VB, Auto, Children, HeldOut
     from natgrad.models.base import load
     from natgrad.models.factorization.estimator import MatrixFactorization
-    from natgrad.models.gp.estimators import SparseGPClassifier, SparseGPRegressor
+    from natgrad.models.gp.classifier import SparseGPClassifier
+    from natgrad.models.gp.regressor import SparseGPRegressor
     from natgrad.models.hmm.models import BernoulliHMM, CategoricalHMM, GaussianHMM, PoissonHMM
     from natgrad.models.lda.estimator import LDA
     from natgrad.models.mixture.estimator import GaussianMixture
@@ -86,6 +87,7 @@ _NAMESPACES = {
     "families": "natgrad.families",
     "inference": "natgrad.inference",
     "language": "natgrad.network.language",
+    "models": "natgrad.models",
     "topics": "natgrad.topics",
 }
 _HOMES = {
@@ -104,6 +106,7 @@ _ELSEWHERE = {
     "GammaShape": "natgrad.network.language",
     "GaussianChain": "natgrad.network.language",
     "GlobalBatch": "natgrad.inference",
+    "HMM": "natgrad.models.hmm",
     "HalfCauchy": "natgrad.network.language",
     "HalfNormal": "natgrad.network.language",
     "HoldThenDecay": "natgrad.inference",

@@ -110,6 +110,15 @@ CASES = [
             "rate": _spd(r, *p, 2),
         },
     ),
+    Case(
+        nf.MatrixNormalWishart(),
+        lambda r, p: {
+            "mean": r.normal(size=(*p, 3, 2)),
+            "scale": _spd(r, *p, 3),
+            "dof": 1 + _positive(r, *p),
+            "rate": _spd(r, *p, 2),
+        },
+    ),
     Case(nf.GaussianGamma(), _gaussian_gamma),
     Case(nf.PolyaGamma(), lambda r, p: {"trials": np.full(p, 1.5), "tilt": 0.3 * _positive(r, *p) ** 2}),
     Case(nf.LaplaceWeight(), lambda r, p: {"distance": _positive(r, *p)}),
@@ -271,7 +280,7 @@ def test_samples_have_the_stated_mean_and_variance(case: Case, rng: Rng) -> None
     spread = (x - mean) ** 2
     # Heavy tails (Student t) make the error of a variance unreliable: only a factor of two is asked for.
     error = np.maximum(6 * spread.std(0) / np.sqrt(n), 0.02 * var) + 1e-9
-    heavy = isinstance(case.family, nf.NormalGamma | nf.NormalWishart | nf.TiedNormalWishart)
+    heavy = isinstance(case.family, nf.NormalGamma | nf.NormalWishart | nf.TiedNormalWishart | nf.MatrixNormalWishart)
     assert np.all((abs(spread.mean(0) - var) < error)[known] | (heavy & (spread.mean(0) < 2 * var)[known]))
 
 

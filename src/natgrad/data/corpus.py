@@ -215,8 +215,12 @@ def _from_texts(texts: list[Any], vocabulary: Words | None, vectoriser: Any, ana
         plain = analyzer == "word" and all(type(text) is str for text in texts)
         if plain or analyzer is _as_they_are:
             counted = count_words(texts, vocabulary, words_of if plain else _as_they_are)
-            if counted is not None:
-                return _from_sparse(counted[0], np.array(counted[1], dtype=object))
+            if (
+                counted is not None
+            ):  # nothing to check, no word twice: without SciPy's tables, which take a while to import
+                words, counts = counted.words.astype(np.int32), counted.counts.astype(np.float64)
+                names = np.array(counted.names, dtype=object)
+                return Corpus(counted.start, words, counts, len(names), names)
         from sklearn.feature_extraction.text import CountVectorizer  # has words for what is wrong
 
         vectoriser = CountVectorizer(vocabulary=None if vocabulary is None else list(vocabulary), analyzer=analyzer)

@@ -8,19 +8,22 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["MODELS", "NETWORK_MODELS", "model_class"]
+__all__ = ["MODELS", "NETWORK_MODELS", "RECORDS", "model_class"]
 
 MODELS = {
     "BernoulliHMM": "natgrad.models.hmm.models",
     "CategoricalHMM": "natgrad.models.hmm.models",
     "GaussianHMM": "natgrad.models.hmm.models",
     "GaussianMixture": "natgrad.models.mixture.estimator",
+    "HMM": "natgrad.models.hmm.general",
     "LDA": "natgrad.models.lda.estimator",
     "MatrixFactorization": "natgrad.models.factorization.estimator",
     "PoissonHMM": "natgrad.models.hmm.models",
-    "SparseGPClassifier": "natgrad.models.gp.estimators",
-    "SparseGPRegressor": "natgrad.models.gp.estimators",
+    "SparseGPClassifier": "natgrad.models.gp.classifier",
+    "SparseGPRegressor": "natgrad.models.gp.regressor",
 }
+# Modules of records that files of a model may hold: `load` knows them before it knows the model.
+RECORDS = ("natgrad.models.hmm.kinds", "natgrad.models.hmm.durations")
 # Models that are declared networks: in namespaces, and known to `load`.
 NETWORK_MODELS = {
     "AuthorTopics": "natgrad.topics.authors",

@@ -165,7 +165,12 @@ class Builder:
         if not plate.is_open and name not in self.weights:
             return plate
         if name not in self.plates:
-            self.plates[name] = Plate(name, self._size(plate), self._weight(plate))
+            weight = self._weight(plate)
+            # Of some rows of many none may count.
+            empty = name in self.part and weight is not None and not np.any(weight)
+            self.plates[name] = Plate(name, self._size(plate), None if empty else weight)
+            if empty:
+                self.plates[name].weight = np.zeros(self._size(plate))
             self.plates[name].is_part = name in self.part
             if name in self.part:
                 self.plates[name].masked, self.plates[name].begins = self.masked, self.begins

@@ -35,6 +35,7 @@ __all__ = [
     "PolyaGamma",
     "RaceTime",
     "Shares",
+    "StickBound",
     "as_auxiliary",
     "gaussian_density",
     "where_known",
@@ -177,6 +178,28 @@ class ConcentrationBound(ScalarNode):
 
     def log_density(self, scope: Scope) -> Polynomial:
         return self.n_categories * self.own("size", scope)
+
+
+@final
+class StickBound(ScalarNode):
+    """The slope of the tangent that bounds the normaliser of sticks with a discount and a learned concentration from below."""
+
+    family = families.StickBound()
+    kind = POSITIVE
+    slots_of = ()
+    is_auxiliary = True
+
+    def __init__(self, owner: Node, offsets: npt.NDArray[Any]) -> None:
+        self.offsets = offsets
+        super().__init__(f"{owner.name}.bound", {}, owner.plates)
+
+    def stat_shapes(self) -> list[tuple[int, ...]]:
+        (plates, _) = super().stat_shapes()
+        return [plates, (*plates, len(self.offsets))]
+
+    def log_density(self, scope: Scope) -> Polynomial:
+        k = scope.fresh("k", len(self.offsets))
+        return Polynomial.of([scope.constant(self.offsets, (k,))]) * self.own("offsets", scope, (k,))
 
 
 @final
