@@ -75,6 +75,15 @@ def test_saved_and_loaded_it_reads_documents_the_same(fitted, tmp_path) -> None:
     assert np.array_equal(again.transform(counts[:5], 2000 + times[:5]), model.transform(counts[:5], 2000 + times[:5]))
 
 
+@pytest.mark.parametrize("empty", [0, 1, 2])
+def test_a_time_without_words_has_topics(empty) -> None:
+    counts, times = np.random.default_rng(0).poisson(0.5, (15, 12)), np.repeat([0.5, 1.5, 2.5], 5)
+    counts[times == times[5 * empty]] = 0
+    model = ng.topics.DynamicTopics(2, max_steps=2, tol=0).fit(counts, times)
+    assert model.topics_.shape == (3, 2, 12)
+    assert np.allclose(model.topics_.sum(-1), 1.0)
+
+
 def test_what_is_refused(fitted) -> None:
     model, counts, times, _ = fitted
     with pytest.raises(ValueError, match=r"times must have one entry for each of 160 documents, got shape \(3,\)"):
