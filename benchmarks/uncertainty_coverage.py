@@ -1,16 +1,17 @@
 """Simulated data, parameters from their priors: how often 90 % intervals of q, linear response and draws hold the truth.
 
-Called by ``uncertainty.py coverage``. Components are matched to the truth by their means before intervals are compared.
+Called by ``uncertainty.py coverage``. Components have no names of their own: draws are put into the order of q by their
+categories, and so is the truth, by the categories that were drawn with it (the rule of ``network.calibrate``).
 """
 
 from collections.abc import Callable, Mapping
-from itertools import permutations
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import natgrad as ng
+from natgrad.network.results.calibrate import in_order_of
 
 
 class Case(NamedTuple):
@@ -23,7 +24,7 @@ class Case(NamedTuple):
     network: ng.Network
     init: Any
     truth: dict[str, np.ndarray]
-    axis: str | None = None  # the node whose rows tell which component is which
+    categories: Mapping[str, np.ndarray] = MappingProxyType({})  # true ones: they tell which component is which
     functions: Mapping[str, tuple[Callable[[Any], Any], np.ndarray]] = MappingProxyType({})
     warmup: int = 40
     response: tuple[str, ...] | None = None  # the nodes of which linear response is asked; all by default
@@ -57,7 +58,9 @@ def mixture(rng: np.random.Generator) -> Case:
     point = ng.Plate("point", n)
     chosen = ng.Categorical("z", w, plate=point)
     node = ng.Normal("y", mu[chosen], ng.Gamma("tau", 8.0, 8.0), plate=point, observed=y)
-    return Case(ng.Network(node), {"mu": means, "w": shares}, {"mu": means, "w": shares, "tau": np.asarray(tau)}, "mu")
+    return Case(
+        ng.Network(node), {"mu": means, "w": shares}, {"mu": means, "w": shares, "tau": np.asarray(tau)}, {"z": z}
+    )
 
 
 def chain(rng: np.random.Generator) -> Case:
@@ -73,7 +76,7 @@ def chain(rng: np.random.Generator) -> Case:
     mu = ng.Normal("mu", 0.0, 1.0, plate=state)
     hidden = ng.MarkovChain("z", [0.5, 0.5], transition, plate=time)
     node = ng.Normal("y", mu[hidden], 1.0, plate=time, observed=y)
-    return Case(ng.Network(node), {"mu": means, "A": rows}, {"mu": means, "A": rows}, warmup=200)
+    return Case(ng.Network(node), {"mu": means, "A": rows}, {"mu": means, "A": rows}, {"z": z}, warmup=200)
 
 
 def topics(
@@ -154,9 +157,8 @@ def blocks(rng: np.random.Generator) -> Case:
     z = ng.Categorical("z", ng.Dirichlet("p", 5.0, size=2), plate=sender)
     c = ng.Categorical("c", ng.Dirichlet("q", 5.0, size=2), plate=receiver)
     node = ng.Bernoulli("y", rate[z, c], plate=(sender, receiver), observed=ties.astype(int))
-    return Case(
-        ng.Network(node), {"rate": 0.9 * b + 0.05, "z": sent, "c": got}, {"rate": b, "p": p, "q": q}, warmup=100
-    )
+    truth, groups = {"rate": b, "p": p, "q": q}, {"z": sent, "c": got}
+    return Case(ng.Network(node), {"rate": 0.9 * b + 0.05, **groups}, truth, groups, warmup=100)
 
 
 CHAINS, TAILS, Z = 16, (0.05, 0.95), 1.6449
@@ -173,31 +175,22 @@ CASES: dict[str, tuple[str, Callable[[np.random.Generator], Case]]] = {
 }
 
 
-def aligned(means: dict[str, np.ndarray], case: Case) -> tuple[int, ...] | None:
-    """Which component of the fit is which of the truth."""
-    if case.axis is None:
-        return None
-    found, truth = means[case.axis], case.truth[case.axis]
-    return min(permutations(range(len(truth))), key=lambda order: float(np.sum((found[list(order)] - truth) ** 2)))
-
-
 def held(case: Case, draws: int) -> dict[str, tuple[int, int, int, int]]:
     """For each node: how many numbers, how many inside the intervals of q, of linear response, and of so many draws."""
     fit = case.network.fit(init=case.init, verbose=False, tol=1e-6)
     response = list(case.truth) if case.response is None else list(case.response)
     lr = fit.linear_response(response, exact=True) if response or case.functions else None
     drawn = fit.draws(draws // CHAINS, chains=CHAINS, warmup=case.warmup, verbose=False)
-    order = aligned({name: fit[name].mean() for name in case.truth}, case)
+    true = in_order_of(fit, {**case.truth, **case.categories}) if case.categories else case.truth
     found = {}
-    for name, truth in case.truth.items():
+    for name in case.truth:
+        truth = true[name]
         counts = [truth.size]
         for level in (fit, lr, drawn):
             if level is None or (level is lr and name not in response):
                 counts.append(-1)
                 continue
             low, high = level[name].interval(0.9)
-            if order is not None and truth.ndim:
-                low, high = low[list(order)], high[list(order)]
             counts.append(int(((low <= truth) & (truth <= high)).sum()))
         found[name] = tuple(counts)
     rng = np.random.default_rng(0)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from natgrad.inference import SVI, VB, Auto, Children, HeldOut
     from natgrad.models.base import load
     from natgrad.models.factorization.estimator import MatrixFactorization
-    from natgrad.models.gp.estimators import SparseGPClassifier, SparseGPRegressor
+    from natgrad.models.gp.classifier import SparseGPClassifier
+    from natgrad.models.gp.regressor import SparseGPRegressor
     from natgrad.models.hmm.models import BernoulliHMM, CategoricalHMM, GaussianHMM, PoissonHMM
     from natgrad.models.lda.estimator import LDA
     from natgrad.models.mixture.estimator import GaussianMixture
@@ -134,11 +135,9 @@ def __getattr__(name: str) -> Any:
     elif name not in __all__ and name not in _ELSEWHERE:
         raise AttributeError(f"module 'natgrad' has no attribute {name!r}")
     else:
-        from natgrad.models.registry import MODELS, model_class
+        from natgrad.models.registry import MODELS
 
-        if name in MODELS:
-            return model_class(name)  # each time: scikit-learn may have been imported since
-        module = _HOMES.get(name) or _ELSEWHERE.get(name) or "natgrad.network.language"
+        module = MODELS.get(name) or _HOMES.get(name) or _ELSEWHERE.get(name) or "natgrad.network.language"
         if module.startswith("natgrad.network"):
             _import_networks()
         value = getattr(import_module(module), name)

@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 __all__ = [
+    "betainc",
     "betaincinv",
     "betaln",
     "digamma",
@@ -102,6 +103,7 @@ def _function(name: str) -> Any:
 
 _UFUNCS = _extension()
 
+betainc = _function("betainc")
 betaincinv = _function("betaincinv")
 betaln = _function("betaln")
 digamma = _function("psi")

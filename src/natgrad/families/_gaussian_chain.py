@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 
 from natgrad import special as sp
 from natgrad.families import _ops as ops
+from natgrad.families._chain_ends import EndMessages, added_at, condensed_path, gaussian_messages
 from natgrad.families._family import Family, Param, draws, numpy_stats, tails
 from natgrad.families._ops import Array, Stats
-from natgrad.kernels.small import is_little
+from natgrad.threads import is_little
 
 __all__ = ["GaussianChain"]
 
@@ -204,6 +205,23 @@ class GaussianChain(Family):
 
     def _inside(self, lam: Stats) -> Array:
         return ops.namespace(*lam).isfinite(self._filtered(*self._time_first(lam)).logdet).all(0)
+
+    # -- stretches of one chain (`_chain_ends.py`) --
+
+    def condensed(self, lam: Stats) -> Stats:
+        """What a stretch says of its two ends: (h [..., 2, D], J [..., 2, D, D], C [..., D, D])."""
+        return condensed_path(*self._time_first(lam))
+
+    def end_messages(self, condensed: Stats) -> EndMessages:
+        """What stretches [n, …] are told at their ends."""
+        return gaussian_messages(*numpy_stats(condensed))
+
+    def at_ends(self, lam: Stats, before: Stats, after: Stats) -> Stats:
+        """λ of a stretch with what it is told at its ends."""
+        h, J, C = ops.align(tuple(ops.namespace(*lam).asarray(g) for g in lam), self.stat_ndims)
+        h, J = (added_at(part, 0, message, 1 + n) for n, (part, message) in enumerate(zip((h, J), before, strict=True)))
+        h, J = (added_at(part, -1, message, 1 + n) for n, (part, message) in enumerate(zip((h, J), after, strict=True)))
+        return h, J, C
 
     # -- values --
 

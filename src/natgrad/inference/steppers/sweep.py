@@ -7,8 +7,8 @@ import numpy as np
 from natgrad.inference.methods import VB
 from natgrad.inference.problem import EdgeProblem, State
 from natgrad.inference.step_sizes import Step
-from natgrad.inference.steppers.sampled import BlockUpdates, NothingToFinish
-from natgrad.inference.steppers.stepper import StepInfo
+from natgrad.inference.steppers.sampled import BlockUpdates
+from natgrad.inference.steppers.stepper import NothingToFinish, StepInfo
 
 __all__ = ["ExactStepper"]
 

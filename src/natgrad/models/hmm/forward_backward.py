@@ -20,8 +20,8 @@ from natgrad.kernels.hmm import plain
 from natgrad.kernels.hmm.chain import best_scores, grow_buffers, scan_backward, scan_forward, trace_path
 from natgrad.kernels.hmm.emissions import TABLE
 from natgrad.kernels.hmm.lanes import run_windows
-from natgrad.kernels.small import is_little
 from natgrad.models.hmm.emissions import Emission
+from natgrad.threads import is_little
 
 __all__ = [
     "Buffers", "Counts", "Weights", "Windows", "blocks_of_sequences", "count", "grown", "viterbi", "weights_of",

@@ -20,7 +20,6 @@ from natgrad.kernels.hmm import plain
 from natgrad.kernels.hmm.chain import filter_rows
 from natgrad.kernels.hmm.emissions import BY_COLUMN, TABLE
 from natgrad.kernels.hmm.lanes import TINY
-from natgrad.kernels.small import is_little
 from natgrad.models.hmm.files import HMMFiles
 from natgrad.models.hmm.forecast import Forecast, columns_of
 from natgrad.models.hmm.forward_backward import weights_of
@@ -29,6 +28,7 @@ from natgrad.models.hmm.priors import walk
 from natgrad.models.hmm.track_counts import TrackWeights
 from natgrad.models.hmm.track_forecast import TrackForecast, track_forecast
 from natgrad.models.hmm.tracks import Tracks, observed_by, own_of
+from natgrad.threads import is_little
 from natgrad.validation import whole_number
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ class LDAStream:
         return problem_of(self, corpus, population, number_known)
 
     def _threads(self) -> AbstractContextManager[None]:
-        from natgrad.models.threads import at_most
+        from natgrad.threads import at_most
 
         return at_most(self.n_jobs)
 

@@ -127,7 +127,8 @@ class NetworkProblem(EdgeProblem):
     @cached_property
     def state_spaces(self) -> tuple[StateSpace, ...]:
         """Chains whose coordinates nobody sees, with their dynamics and loadings."""
-        return find_state_spaces(self.plan)
+        chains = any(block.family.name == "GaussianChain" for block in self.blocks.values())
+        return find_state_spaces(self.plan) if chains else ()
 
     @cached_property
     def rotate_pair(self) -> Callable[..., Rotation | None] | None:  # type: ignore[override]

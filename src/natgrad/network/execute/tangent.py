@@ -17,6 +17,7 @@ from natgrad.network.compile.plan import PlannedTerm
 from natgrad.network.compile.polynomial import Monomial
 from natgrad.network.execute.addressing import Labelled, Piece, read_factor
 from natgrad.network.execute.program import Program
+from natgrad.network.execute.written_tangent import WrittenTangent
 
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
@@ -35,9 +36,15 @@ class Tangent:
         self.problem = problem
         self.program: Program = problem.program
         self._pieces: dict[int, tuple[Piece, Piece]] = {}
+        # Interpreted and without weights: written out, for one direction or for as many as λ has numbers.
+        self._is_written = problem.interpreter is not None and not problem.plan.weights
+        self._written: dict[int, WrittenTangent] = {}
 
     def targets(self, mu: Moments, direction: Moments) -> dict[str, Stats]:
         """The change of every block's target when the moments move along the direction."""
+        if self._is_written:
+            wide = {name: tuple(np.asarray(part)[None] for part in stats) for name, stats in direction.items()}
+            return {n: tuple(part[0] for part in stats) for n, stats in self._along(1)(mu, wide).items()}
         blocks = self.problem.blocks
 
         def build() -> Callable[..., Any]:
@@ -47,6 +54,15 @@ class Tangent:
 
         changes: dict[str, Stats] = self.problem.compiled("tangent", build)(dict(mu), dict(direction))
         return {name: tuple(np.asarray(part) for part in stats) for name, stats in changes.items()}
+
+    def _along(self, n: int) -> WrittenTangent:
+        if n not in self._written:
+            self._written[n] = WrittenTangent(self.problem, n)
+        return self._written[n]
+
+    def all_targets(self, n: int) -> Callable[[Moments, Moments], dict[str, Stats]] | None:
+        """The same for ``n`` directions at once, along a first axis; None where one is made after the other."""
+        return self._along(n) if self._is_written else None
 
     def _target(self, name: str, mu: Moments, moments: Moments, known: Any) -> Stats:
         program, block = self.program, self.problem.blocks[name]

@@ -20,7 +20,6 @@ from natgrad.network.language.auxiliary import ClassOffset, LogisticBound, Polya
 from natgrad.network.language.expressions import CATEGORY, COUNT, REAL, SIMPLEX, VECTOR, Access, Constant, Expression
 from natgrad.network.language.links import (
     Stacked,
-    chosen_link,
     class_by_class,
     hidden_stick_density,
     one_against_each,
@@ -31,13 +30,15 @@ from natgrad.network.language.links import (
 )
 from natgrad.network.language.node_helpers import (
     Plates,
+    category_take,
     check_possible,
+    chosen_link,
     event_length,
     known,
     must_be_observed,
     observed_index,
 )
-from natgrad.network.language.nodes import Node, Slot, category_take
+from natgrad.network.language.nodes import Node, Slot
 from natgrad.network.language.plates import Index, Plate
 from natgrad.network.language.scope import Scope
 from natgrad.network.language.slots import checked_categories

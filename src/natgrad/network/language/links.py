@@ -31,7 +31,6 @@ from natgrad.special import log_expit
 __all__ = [
     "LINKS",
     "Stacked",
-    "chosen_link",
     "class_by_class",
     "hidden_stick_density",
     "logistic_density",
@@ -45,15 +44,6 @@ __all__ = [
 LOG_2 = float(np.log(2.0))
 Array = npt.NDArray[Any]
 LINKS = {"logit": Slot("logit", REAL), "probit": Slot("probit", REAL)}
-
-
-def chosen_link(name: str, kind: str, given: dict[str, Any]) -> tuple[str, Any]:
-    """The one parameter of several ways to give a probability that was given."""
-    chosen = [(way, value) for way, value in given.items() if value is not None]
-    if len(chosen) != 1:
-        what = " and ".join(way for way, _ in chosen) + " were given" if chosen else "nothing was given"
-        raise TypeError(f"{name!r}: a {kind} takes one of {', '.join(given)}, but {what}")
-    return chosen[0]
 
 
 def refuse_in_part(node: Node, scope: Scope) -> None:

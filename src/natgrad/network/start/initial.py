@@ -21,7 +21,7 @@ from natgrad.network.language.slots import check_range, checked_categories
 from natgrad.network.start.clusters import cluster_starts
 from natgrad.network.start.features import choices_of
 from natgrad.network.start.improper import check_proper
-from natgrad.network.start.order import default_order
+from natgrad.network.start.order import default_order, factors_of_products
 from natgrad.network.start.products import fitted_products, zero_products
 from natgrad.random import Stream, generator
 from natgrad.validation import as_numbers, require
@@ -90,7 +90,8 @@ def make_starts(
     def made(values: Values) -> State:
         state = _started(problem, values, given.drawn, seed, number)
         _check_symmetry(problem, state)
-        check_proper(problem, state)
+        if problem.plan.improper:
+            check_proper(problem, state)
         return state
 
     return [(name, functools.partial(made, values)) for name, values in candidates]
@@ -147,7 +148,7 @@ def _started(problem: NetworkProblem, values: Values, drawn: list[str], seed: in
             lam[name] = (node.drawn_logits(lam[name][0], rng), lam[name][1])
             mu[name] = problem.moments(problem.blocks[name], lam[name])
     state = State(lam, mu, 0)
-    groups = zero_products(problem, mu)
+    groups = zero_products(problem, mu) if factors_of_products(problem.plan) else []
     if not groups:
         return state
     _check_zeros(groups, values)
