@@ -31,6 +31,7 @@ RESULTS = {
     "Plots": "natgrad.report.charts.plots",
     "LinearResponse": "natgrad.posterior.response.result",
     "Draws": "natgrad.posterior.draws",
+    "TopicEnsemble": "natgrad.models.lda.ensemble",
     "StateFilter": "natgrad.models.hmm.live",
     "Forecast": "natgrad.models.hmm.forecast",
     "TrackForecast": "natgrad.models.hmm.track_forecast",
@@ -43,6 +44,7 @@ INTRODUCTIONS = {
     "networks": ("Networks", "A network is collected from its observed nodes, and fitted as often as wanted."),
     "nodes": ("Nodes and expressions", "What a declaration is made of: `ng.Name`, or `ng.language.Name`."),
     "models": ("Ready models", "Estimators for scikit-learn's tools, on the same engine as networks."),
+    "topics": ("Topic models", "Beyond `ng.LDA`, each a declared network with a thin estimator: `ng.topics`."),
     "results": ("Results", "What `fit` and the methods of a fit return."),
     "data": ("Data", "Readers, sources, generators and data sets: `ng.data`."),
     "inference": ("Methods and steps", "Which data a step reads and how far it goes: `ng.inference`."),
@@ -64,7 +66,7 @@ def entries() -> dict[str, dict[str, Any]]:
         "results": {name: getattr(import_module(module), name) for name, module in RESULTS.items()},
     }
     listed = {name for names in found.values() for name in names}
-    for page in ("data", "inference", "covariance", "families", "errors"):
+    for page in ("topics", "data", "inference", "covariance", "families", "errors"):
         space = here[page]
         found[page] = {f"{page}.{name}": getattr(space, name) for name in sorted(space.__all__)}
         listed |= set(space.__all__) | {page}
@@ -95,7 +97,7 @@ def index(found: dict[str, dict[str, Any]]) -> str:
     parts = [
         "# Reference",
         "Everything public is a name of the package, `import natgrad as ng`, or of one of its namespaces: `ng.data`, "
-        "`ng.inference`, `ng.language`, `ng.covariance`, `ng.families` and `ng.errors`. What needs a longer import is internal "
+        "`ng.inference`, `ng.language`, `ng.topics`, `ng.covariance`, `ng.families` and `ng.errors`. What needs a longer import is internal "
         "and may change without notice. Signatures, parameters and examples are those of the docstrings: `help(ng.Normal)`.",
     ]
     for name, things in found.items():

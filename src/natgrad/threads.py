@@ -61,7 +61,8 @@ class _Pool:
             os.register_at_fork(after_in_child=self.forget)
 
     def forget(self) -> None:
-        self._lock, self._threads = threading.Lock(), None
+        self._lock = threading.Lock()
+        self._threads: ThreadPoolExecutor | None = None
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any] | None:
         """None while the interpreter ends: then there are no new threads."""
@@ -195,8 +196,8 @@ def _libraries(linalg: bool) -> tuple[list[Any], list[Any]]:
     import natgrad.special  # noqa: F401 - brings SciPy's own library, which must be there to be found
 
     libraries = ThreadpoolController().select(user_api="blas").lib_controllers
-    for library in libraries:
-        library.num_threads  # noqa: B018 - the first time looks for the function, which is not for a fit to wait for
+    # The first time looks for the functions, which is not for a fit to wait for.
+    _set([(library, library.num_threads) for library in libraries])
     by_thread = [library for library in libraries if getattr(library, "threading_layer", "") == "openmp"]
     return [library for library in libraries if library not in by_thread], by_thread
 

@@ -1,7 +1,7 @@
 """Natural parameters in, moments out: the exponential families a network is built from."""
 
 from natgrad.families._binary import Binary
-from natgrad.families._bounds import ConcentrationBound, LogGamma, LogisticBound
+from natgrad.families._bounds import ConcentrationBound, LogGamma, LogisticBound, StickBound
 from natgrad.families._chain import MarkovChain
 from natgrad.families._discrete import Bernoulli, Categorical, Poisson
 from natgrad.families._family import Family, Param
@@ -47,6 +47,7 @@ __all__ = [
     "PolyaGamma",
     "Shares",
     "Stats",
+    "StickBound",
     "Sticks",
     "TiedNormalWishart",
     "TruncatedExponential",

@@ -21,10 +21,12 @@ from natgrad.inference.problem import State
 from natgrad.inference.schema import check, refuse
 from natgrad.inference.trace import Reason, Stop, Trace
 
-__all__ = ["LOG", "Callback", "CallbackList", "HeldOut", "Progress", "as_callbacks", "progress_bar"]
+__all__ = ["LOG", "Callback", "CallbackList", "HeldOut", "Once", "Progress", "as_callbacks", "progress_bar"]
 
 LOG = logging.getLogger("natgrad")
 LOG.addHandler(logging.NullHandler())  # silent, unless the user asks for it
+for _level in (logging.INFO, logging.DEBUG):  # asked once here, so that it is known in a fit
+    LOG.isEnabledFor(_level)
 
 
 class Progress(NamedTuple):
@@ -84,6 +86,19 @@ def _one_by_one(log: Callable[..., Any], seen: Progress) -> None:
         log(name, value, seen.t)
 
 
+class Once:
+    """A callback that looks at the first step with a bound, and at none after it: without a bound the first pass is under way."""
+
+    def __init__(self, look: Callable[[Progress], None]) -> None:
+        self.look, self.waiting = look, True
+
+    def __call__(self, seen: Progress) -> None:
+        """Look, if this is the first."""
+        if self.waiting and not math.isnan(seen.elbo):
+            self.waiting = False
+            self.look(seen)
+
+
 @dataclass(frozen=True)
 class CallbackList:
     """Tells the callbacks and the log of a step, and hears whether one wants the run to end."""
@@ -92,7 +107,14 @@ class CallbackList:
     trace: Trace
     model_at: Callable[[State], Any]
 
+    @property
+    def looks_once(self) -> bool:
+        """Whether nobody looks at a step after the first."""
+        return all(isinstance(callback, Once) for callback in self.callbacks)
+
     def __call__(self, state: State) -> Stop | None:
+        if not LOG.isEnabledFor(logging.DEBUG) and not any(map(_is_waiting, self.callbacks)):
+            return None
         last = self.trace.last
         LOG.debug("step %d: bound %.8g, rho %.3g, %.3f s", last.t, last.elbo, last.rho, last.seconds)
         model = functools.partial(self.model_at, state)
@@ -102,6 +124,10 @@ class CallbackList:
             return None
         words = f"a callback ended the run after step {state.t}"
         return next((a for a in answers if isinstance(a, Stop)), Stop(Reason.CALLBACK, words))
+
+
+def _is_waiting(callback: Callback) -> bool:
+    return callback.waiting if isinstance(callback, Once) else True
 
 
 class HeldOut:

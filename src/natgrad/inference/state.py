@@ -23,6 +23,7 @@ __all__ = [
     "Sampled",
     "State",
     "SweepResult",
+    "Sweeps",
     "zip_plates",
 ]
 
@@ -95,6 +96,13 @@ class SweepResult(NamedTuple):
         """Whether the sweep is valid and its bound not below the last one, but for rounding."""
         valid = all(bool(info.valid) for info in self.info.values())
         return valid and math.isfinite(self.bound) and self.bound >= last - ROUNDING * abs(last)
+
+
+class Sweeps(NamedTuple):
+    """Sweeps that were made in one call: the bound and what each update did, after each of them, and the state after the last."""
+
+    results: list[tuple[float, dict[str, BlockInfo]]]
+    end: State
 
 
 class Sampled(NamedTuple):

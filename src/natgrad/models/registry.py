@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["MODELS", "RECORDS", "model_class"]
+__all__ = ["MODELS", "NETWORK_MODELS", "RECORDS", "model_class"]
 
 MODELS = {
     "BernoulliHMM": "natgrad.models.hmm.models",
@@ -24,8 +24,15 @@ MODELS = {
 }
 # Modules of records that files of a model may hold: `load` knows them before it knows the model.
 RECORDS = ("natgrad.models.hmm.kinds", "natgrad.models.hmm.durations")
+# Models that are declared networks: in namespaces, and known to `load`.
+NETWORK_MODELS = {
+    "AuthorTopics": "natgrad.topics.authors",
+    "CorrelatedTopics": "natgrad.topics.correlated",
+    "DynamicTopics": "natgrad.topics.dynamic",
+    "SupervisedLDA": "natgrad.topics.supervised",
+}
 
 
 def model_class(name: str) -> Any:
     """The class of a ready model; its module is imported when it is asked for."""
-    return getattr(import_module(MODELS[name]), name)
+    return getattr(import_module({**MODELS, **NETWORK_MODELS}[name]), name)

@@ -77,7 +77,8 @@ class HMMComponents(GroupComponents):
             return None
         after = whole.at(scaled_natural(part, best[1], 1.0 / factor), state.t)
         gain = (best[0] - base) / factor if best[0] > base else float("nan")
-        return Birth(after, gain if best[0] > base - BEHIND else float("-inf"), tuple(best[2][1:]))
+        bound = best[0] if part.data is whole.data else float("nan")
+        return Birth(after, gain if best[0] > base - BEHIND else float("-inf"), tuple(best[2][1:]), bound)
 
     def _looked_at(self, state: State, rng: np.random.Generator) -> tuple[SequenceProblem, Floats, Floats, float]:
         """A slice of the data, q(x_t) and rows of its times, and its bound without a split.

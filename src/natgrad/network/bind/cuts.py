@@ -89,6 +89,11 @@ class Cuts:
             )
 
     @property
+    def row_ranges(self) -> Sequence[range]:
+        """The rows of each chunk, once the table was read."""
+        return self._rows
+
+    @property
     def can_jump(self) -> bool:
         """Whether a chunk is read without those before it."""
         return self.source.can_jump and not self.source.is_cut

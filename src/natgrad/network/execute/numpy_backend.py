@@ -95,7 +95,7 @@ class NumpyBackend:
             carry = body(carry)
         return carry
 
-    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def compile(self, function: Callable[..., Any], source: Any = None) -> Callable[..., Any]:
         return lambda *arguments: _arrays(function(*arguments))
 
     def put(self, array: Array) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.errors import PlateMismatch, SymmetricStart
-from natgrad.inference.callbacks import Progress
+from natgrad.inference.callbacks import Once, Progress
 from natgrad.inference.problem import State
 from natgrad.network.compile.incidence import told_apart
 from natgrad.network.language.auxiliary import Shares
@@ -264,22 +264,16 @@ def _check_symmetry(problem: NetworkProblem, state: State) -> None:
             raise SymmetricStart(_symmetric_words(gate, names, "all start equal"))
 
 
-def symmetry_watch(problem: NetworkProblem) -> Callable[[Progress], None]:
+def symmetry_watch(problem: NetworkProblem) -> Once:
     """A callback that refuses a run whose components are all alike after the first pass, however that came about."""
-    waiting = True
 
-    def watch(seen: Progress) -> None:
-        nonlocal waiting
-        # Without a bound the first pass is still under way, and components may wait for its end.
-        if not waiting or math.isnan(seen.elbo):
-            return
-        waiting = False
+    def look(seen: Progress) -> None:
         for gate, names in _components(problem).items():
             if all(_alike(seen.state, name, axis) for name, axis in names):
                 words = "are all equal after the first sweep: the start did not tell them apart"
                 raise SymmetricStart(_symmetric_words(gate, names, words))
 
-    return watch
+    return Once(look)
 
 
 def _components(problem: NetworkProblem) -> dict[str, list[tuple[str, int]]]:
