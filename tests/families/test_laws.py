@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from natgrad import families as nf
+from natgrad._programs import compiled
 
 Rng = np.random.Generator
 
@@ -367,7 +368,7 @@ def _program(family: nf.Family) -> Callable[[nf.Stats], tuple]:
         gradient = jax.grad(lambda lam: family.log_normalizer(family.project(lam)).sum())(lam)
         return mu, a, family.valid(lam), family.inner(lam, mu), family.entropy(lam), gradient
 
-    return jax.jit(program)
+    return compiled(program)  # kept on disk, as those of networks: compiling is nearly all of what these tests take
 
 
 def _compiled(family: nf.Family, lam: nf.Stats) -> tuple:
