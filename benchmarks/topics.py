@@ -92,14 +92,15 @@ def supervised():
 
 
 def questions():
-    """Whether a description has the word "overflow"; without it, and with words of at least ten documents."""
-    counts = sparse.csr_array(sparse.load_npz(data_folder() / "text" / "cve.npz")).astype(np.int64)[:3000]
+    """Whether a description has the word "overflow"; without it, of at most 40 words, of at least five documents each."""
+    counts = sparse.csr_array(sparse.load_npz(data_folder() / "text" / "cve.npz")).astype(np.int64)[:4000]
+    counts = counts[counts.sum(1) <= 40][:1500]
     words = (data_folder() / "text" / "cve.vocab.txt").read_text().split("\n")
     asked = words.index("overflow")
     y = (counts[:, [asked]].toarray()[:, 0] > 0).astype(float)
-    keep = np.flatnonzero((counts[:1500] > 0).sum(0) >= 10)
+    keep = np.flatnonzero((counts[:500] > 0).sum(0) >= 5)
     counts = counts[:, keep[keep != asked]].toarray()
-    return {"kind": "supervised", "k": 15, "train": counts[:1500], "test": counts[1500:], "y": y[:1500], "true_y": y[1500:],
+    return {"kind": "supervised", "k": 10, "train": counts[:500], "test": counts[500:], "y": y[:500], "true_y": y[500:],
             "response": "bernoulli"}  # fmt: skip
 
 
@@ -116,10 +117,10 @@ def correlated():
 
 
 def abstracts():
-    counts = sparse.csr_array(sparse.load_npz(data_folder() / "text" / "acl_abstracts.npz")).astype(np.int64)[:2000]
-    keep = np.flatnonzero((counts[:1500] > 0).sum(0) >= 10)
+    counts = sparse.csr_array(sparse.load_npz(data_folder() / "text" / "acl_abstracts.npz")).astype(np.int64)[:1200]
+    keep = np.flatnonzero((counts[:700] > 0).sum(0) >= 10)
     counts = counts[:, keep].toarray()
-    return {"kind": "correlated", "k": 20, "train": counts[:1500], "test": counts[1500:]}
+    return {"kind": "correlated", "k": 10, "train": counts[:700], "test": counts[700:]}
 
 
 def dynamic():
@@ -243,8 +244,9 @@ def markdown(runs: dict) -> str:
         task, system = key.split("|")
         name = "natgrad" if system == "natgrad" else PEERS[task.split(",")[0]]
         error = f"{row['error']:.3f}" if "error" in row else ""
+        response = row.get("response", "")
         lines.append(
-            f"| {task} | {name} | {row['score']:.4f} | {row['npmi']:.3f} | {error} | {row.get('response', '')} | {row['cpu']:.1f} |"
+            f"| {task} | {name} | {row['score']:.4f} | {row['npmi']:.3f} | {error} | {response} | {row['cpu']:.1f} |"
         )
     return "\n".join([*lines, ""])
 

@@ -57,6 +57,7 @@ def models() -> None:
     process = ng.SparseGPRegressor(n_inducing=5, max_steps=5).fit(X, X[:, 0])
     print(process.predict(X), process.kernel_)
     print(ng.SparseGPClassifier(n_inducing=5, max_steps=5).fit(X, X[:, 0] > 0).predict_proba(X))
+    print(ng.topics.SupervisedLDA(n_topics=2))
     train, test = ng.data.train_test_split(X, test_size=0.2)
     print(
         len(train),

@@ -97,8 +97,9 @@ def index(found: dict[str, dict[str, Any]]) -> str:
     parts = [
         "# Reference",
         "Everything public is a name of the package, `import natgrad as ng`, or of one of its namespaces: `ng.data`, "
-        "`ng.inference`, `ng.language`, `ng.topics`, `ng.covariance`, `ng.families` and `ng.errors`. What needs a longer import is internal "
-        "and may change without notice. Signatures, parameters and examples are those of the docstrings: `help(ng.Normal)`.",
+        "`ng.inference`, `ng.language`, `ng.topics`, `ng.covariance`, `ng.families` and `ng.errors`. What needs a longer import "
+        "is internal and may change without notice. Signatures, parameters and examples are those of the docstrings: "
+        "`help(ng.Normal)`.",
     ]
     for name, things in found.items():
         rows = ["| name | what it is |\n|---|---|"]

@@ -2,9 +2,9 @@
 
     /path/to/peer/bin/python benchmarks/peers/topics_peers.py data.npz found.npz
 
-tomotopy takes 1,000 sweeps and learns its hyper-parameters, as its documentation has it; gensim 100 passes. DTModel has lr_a = 0.1,
-with which it found generated topics best of 0.01 (its default; error 0.69) and 0.1 (0.32), and of two priors of its variances with
-each (0.67, 0.46); three times the sweeps changed little (0.31).
+tomotopy takes 1,000 sweeps and learns its hyper-parameters, as its documentation has it; gensim 100 passes. DTModel has
+lr_a = 0.1, with which it found generated topics best of 0.01 (its default; error 0.69) and 0.1 (0.32), and of other priors of its
+variances with each (0.67, 0.46); three times the sweeps changed little (0.31).
 """
 
 import sys

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from natgrad.network.language.binary import Bernoulli, Binomial
     from natgrad.network.language.continuous import Dirichlet, Gamma, MultivariateNormal, Normal, Wishart
     from natgrad.network.language.counts import Poisson
-    from natgrad.network.language.discrete import Categorical, Multinomial
+    from natgrad.network.language.discrete import Categorical
     from natgrad.network.language.markov_chain import MarkovChain
     from natgrad.network.language.operators import diag, dot
     from natgrad.network.language.plates import Plate

@@ -29,8 +29,8 @@ def declared(rng: np.random.Generator, link: str = "mean") -> ng.Network:
 
 def expected_square(state: State, weights: np.ndarray, y: np.ndarray) -> np.ndarray:
     """E(y − z̄·η)² of each person, summed over all paths of its categories."""
-    mean, square = state.mu["eta"]
-    q = state.mu["z"][0]
+    mean, square = map(np.asarray, state.mu["eta"])
+    q = np.asarray(state.mu["z"][0])
     total = np.zeros(3)
     for person, path in itertools.product(range(3), itertools.product(range(2), repeat=3)):
         chance = np.prod([q[person, place, k] for place, k in enumerate(path)])
@@ -47,7 +47,7 @@ def test_the_message_to_the_noise_is_that_of_an_enumeration(backend) -> None:
     problem, state = fit.problem, fit.state
     weights = np.array([[0.5, 0.25, 0.25], [0.5, 0.5, 0.0], [1.0, 2.0, -1.0]])
     half = expected_square(state, weights, np.array([1.0, -2.0, 0.5])).sum() / 2
-    natural = problem.sweep(state, ("tau",)).state.lam["tau"]
+    natural = tuple(map(np.asarray, problem.sweep(state, ("tau",)).state.lam["tau"]))
     rate = float(problem.blocks["tau"].family.usual(natural)["rate"])
     assert rate == pytest.approx(1.0 + half, rel=1e-12)
 
@@ -83,6 +83,56 @@ def test_what_frequencies_refuse() -> None:
         frequencies(z, answer, np.ones(3))
     with pytest.raises(ValueError, match=r"frequencies: weights.*finite"):
         frequencies(z, answer, [np.nan, 1.0])
+    mean, y = ng.dot(frequencies(z, answer), eta), np.zeros((3, 2))
     with pytest.raises(PlateMismatch, match="'y' lies on plate 'answer', and frequencies"):
-        y = np.zeros((3, 2))
-        ng.Normal("y", ng.dot(frequencies(z, answer), eta), 1.0, plate=(person, answer), observed=y)
+        ng.Normal("y", mean, 1.0, plate=(person, answer), observed=y)
+
+
+def with_columns() -> tuple[ng.Network, dict[str, np.ndarray]]:
+    """The same declared by names of columns, and a table."""
+    row, item, kind = ng.Plate("row"), ng.Plate("item", 3), ng.Plate("kind", 2)
+    word = ng.Dirichlet("word", [[2.0, 1.0, 0.5], [0.5, 1.0, 2.0]], plate=kind)
+    z = ng.Categorical("z", ng.Dirichlet("share", 1.0, size=2, plate=row), plate=(row, item))
+    w = ng.Categorical("w", word[z], plate=(row, item), observed=ng.Columns("a", "b", "c"))
+    eta = ng.MultivariateNormal("eta", np.array([-1.0, 1.0]), np.eye(2))
+    often = ng.frequencies(z, item, [0.5, 0.25, 0.25])
+    y = ng.Normal("y", ng.dot(often, eta), 1.0, plate=row, observed=ng.Column("y"))
+    rng = np.random.default_rng(0)
+    table = {name: rng.integers(0, 3, 24) for name in "abc"}
+    return ng.Network(w, y), {**table, "y": rng.normal(size=24)}
+
+
+@pytest.mark.slow
+def test_columns_are_arrays_chunks_are_the_whole_and_files_predict(tmp_path) -> None:
+    network, table = with_columns()
+    fit = network.fit(table, ng.VB(), tol=1e-9)
+    arrays = network.bind(table).fit(ng.VB(), tol=1e-9)
+    assert fit.elbo == pytest.approx(arrays.elbo, rel=1e-12)
+    chunked = network.fit(table, ng.VB(), tol=1e-9, chunk_rows=7)
+    assert chunked.elbo == pytest.approx(fit.elbo, abs=1e-7)
+    new = {name: table[name][:5] for name in "abc"}
+    fit.save(tmp_path / "fit.natgrad")
+    assert np.array_equal(ng.load(tmp_path / "fit.natgrad").predict(new)["y"].mean(), fit.predict(new)["y"].mean())
+
+
+@pytest.mark.slow
+def test_draws_and_the_bound_against_all_paths() -> None:
+    eta, weights = np.array([-1.0, 2.0]), np.array([[0.5, 0.3, 0.2], [0.6, 0.4, 0.0]])
+    y, chance = np.array([0.8, -0.9]), np.array([0.6, 0.4])
+    person, item = ng.Plate("person", 2), ng.Plate("item", 3)
+    z = ng.Categorical("z", chance, plate=(person, item))
+    known = ng.MultivariateNormal("eta", eta, 1e8 * np.eye(2))
+    mean = ng.dot(ng.frequencies(z, item, weights), known)
+    fit = ng.Network(ng.Normal("y", mean, 2.0, plate=person, observed=y)).fit()
+    exact, evidence = np.zeros((2, 3, 2)), 0.0
+    for d in range(2):
+        total = 0.0
+        for path in itertools.product(range(2), repeat=3):
+            taken = np.array(path)
+            own = np.prod(chance[taken]) * np.exp(-((y[d] - weights[d] @ eta[taken]) ** 2)) / np.sqrt(np.pi)
+            total += own
+            exact[d, np.arange(3), taken] += own
+        exact[d] /= total
+        evidence += np.log(total)
+    assert evidence - 0.5 < fit.elbo < evidence
+    assert np.allclose(fit.draws(4000, chains=2, verbose=False)["z"].mean(), exact, atol=0.03)

@@ -56,7 +56,9 @@ def test_hidden_categories_choose_weights_and_the_bound_never_falls(backend) -> 
     fit = network.fit(max_steps=40, tol=0, seed=1, backend=backend)
     bounds = np.asarray(fit.trace["elbo"])
     assert (np.diff(bounds) >= -1e-9 * np.abs(bounds[1:])).all()
-    assert network.problem_on("numpy").bound(fit.state) == pytest.approx(fit.elbo, rel=1e-12)
+    problem = network.problem_on(backend)
+    assert problem.bound(fit.state) == pytest.approx(fit.elbo, rel=1e-12)
+    assert network.fit(max_steps=40, tol=0, seed=1, backend="numpy").elbo == pytest.approx(fit.elbo, rel=1e-9)
 
 
 def test_what_is_refused() -> None:
@@ -68,3 +70,17 @@ def test_what_is_refused() -> None:
         ng.Categorical("y", weights=x, plate=n, observed=[0, 1, 0])
     with pytest.raises(TypeError, match="weights must be random"):
         ng.Categorical("y", weights=[1.0, 2.0], plate=n, observed=[0, 1, 0])
+
+
+@pytest.mark.slow
+def test_draws_are_those_of_a_dirichlet() -> None:
+    y, prior = [0, 0, 1, 2, 0, 0], np.array([2.0, 1.0, 0.5])
+    r = ng.Gamma("r", prior, 1.0, plate=ng.Plate("kind", 3))
+    fit = ng.Network(ng.Categorical("y", weights=r, plate=ng.Plate("n", 6), observed=y)).fit()
+    values = np.asarray(fit.draws(5000, chains=2, verbose=False)["r"].values).reshape(-1, 3)
+    shares = values / values.sum(1, keepdims=True)
+    posterior = prior + np.bincount(y)
+    total = posterior.sum()
+    assert np.allclose(shares.mean(0), posterior / total, atol=0.01)
+    spread = posterior * (total - posterior) / total**2 / (total + 1)
+    assert np.allclose(shares.var(0), spread, rtol=0.1)

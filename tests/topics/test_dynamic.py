@@ -52,7 +52,7 @@ def test_it_has_the_bound_of_its_network_and_the_bound_never_falls(fitted) -> No
 
 
 def test_the_topics_of_every_time_are_found_better_than_by_topics_that_stay(fitted) -> None:
-    model, counts, times, topics = fitted
+    model, counts, _, topics = fitted
     still = ng.LDA(3, max_passes=10, tol=0, n_jobs=1).fit(counts)
     errors = [aligned(topics[t], model.topics_[t]).distance.mean() for t in range(N_TIMES)]
     assert max(errors) < 0.2
@@ -73,6 +73,15 @@ def test_saved_and_loaded_it_reads_documents_the_same(fitted, tmp_path) -> None:
     model.save(tmp_path / "model.natgrad")
     again = ng.load(tmp_path / "model.natgrad")
     assert np.array_equal(again.transform(counts[:5], 2000 + times[:5]), model.transform(counts[:5], 2000 + times[:5]))
+
+
+@pytest.mark.parametrize("empty", [0, 1, 2])
+def test_a_time_without_words_has_topics(empty) -> None:
+    counts, times = np.random.default_rng(0).poisson(0.5, (15, 12)), np.repeat([0.5, 1.5, 2.5], 5)
+    counts[times == times[5 * empty]] = 0
+    model = ng.topics.DynamicTopics(2, max_steps=2, tol=0).fit(counts, times)
+    assert model.topics_.shape == (3, 2, 12)
+    assert np.allclose(model.topics_.sum(-1), 1.0)
 
 
 def test_what_is_refused(fitted) -> None:

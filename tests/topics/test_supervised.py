@@ -76,6 +76,7 @@ def test_topics_coefficients_and_responses_are_found(fitted) -> None:
     assert model.score(new) > -np.log(40)
 
 
+@pytest.mark.slow
 def test_a_response_tells_topics_apart_that_words_leave_together() -> None:
     """Two kinds of documents that differ in two words among many: with y they are told apart."""
     rng = np.random.default_rng(1)

@@ -348,7 +348,9 @@ def _refuse_gaps(X: Any) -> None:
         return
     if any(kinds) and not all(kinds):
         place = kinds.index(False)
-        raise TypeError(f"X[{place}] is {list(X)[place]!r}, and other documents are texts: give '' for one without words")
+        raise TypeError(
+            f"X[{place}] is {list(X)[place]!r}, and other documents are texts: give '' for one without words"
+        )
 
 
 def _is_of_words(X: Any) -> bool:

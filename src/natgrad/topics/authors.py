@@ -111,7 +111,7 @@ class AuthorTopics(TopicNetwork):
         if authors is not None:
             return self._chances(_checked_authors(authors, len(corpus))) @ self.author_shares_
         gamma = read_documents(corpus, self.topics_, np.full(self.n_topics, float(self.author_prior)))
-        return gamma / gamma.sum(1, keepdims=True)
+        return np.asarray(gamma / gamma.sum(1, keepdims=True))
 
     def score(self, X: Any, authors: Any) -> float:
         """The mean log probability of a word, given the authors of its document."""
@@ -148,8 +148,8 @@ class AuthorTopics(TopicNetwork):
         docs, words, counts = cells_of(corpus)
         if len(docs) * len(self.authors_) > MOST_NUMBERS:
             raise ValueError(
-                f"{len(docs):,} entries of documents times {len(self.authors_):,} authors are too many numbers for q: the limit is "
-                f"{MOST_NUMBERS:,}. Take a part of the documents, or put authors of few documents together"
+                f"{len(docs):,} entries of documents times {len(self.authors_):,} authors are too many numbers for q: the limit "
+                f"is {MOST_NUMBERS:,}. Take a part of the documents, or put authors of few documents together"
             )
         cell, author = Plate("cell", len(docs), weight=counts), Plate("author", len(self.authors_))
         phi = Dirichlet("phi", self.topic_prior, size=corpus.n_words, plate=Plate("topic", self.n_topics))

@@ -29,8 +29,8 @@ __all__ = ["TopicNetwork"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-# What the first topics cost: so many fits, each a pass of `LDA` and sweeps of Gibbs sampling, which part topics that variational steps would merge;
-# passes alone where counts are not whole.
+# What the first topics cost: so many fits, each a pass of `LDA` and sweeps of Gibbs sampling, which part topics that variational
+# steps would merge; passes alone where counts are not whole.
 FIRST_FITS, FIRST_SWEEPS, FIRST_PASSES = 4, 50, 10
 # Documents are read with the mean topics until γ changes by less, in so many rounds at most.
 READ_TOL, READ_ROUNDS = 1e-4, 1000

@@ -2,8 +2,8 @@
 
     ψ_d ~ N(μ, Λ⁻¹),   θ_dk = σ(ψ_dk) Π_{j<k} σ(−ψ_dj),   φ_k ~ Dir(β),   z ~ Cat(θ_d),   w ~ Cat(φ_z)
 
-Blei and Lafferty (2007), with the logistic normal by stick-breaking and Pólya–Gamma variables (Linderman, Johnson and Adams, 2015),
-which makes every message exact. Topics are in the order of their sizes, the largest first: the order is part of the model.
+Blei and Lafferty (2007), with the logistic normal by stick-breaking and Pólya–Gamma variables (Linderman, Johnson and Adams,
+2015), which makes every message exact. Topics are in the order of their sizes, the largest first: the order is part of the model.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class CorrelatedTopics(FixedTopics):
         rng = np.random.default_rng([int(self.seed), 2])
         half = rng.standard_normal((n // 2, *mean.shape))
         noise = np.concatenate([half, -half])  # so that their mean is exact
-        return mean + np.einsum("dij,ndj->ndi", np.linalg.cholesky(covariance), noise)
+        return np.asarray(mean + np.einsum("dij,ndj->ndi", np.linalg.cholesky(covariance), noise))
 
     @classmethod
     def _own_settings(cls) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ message is conjugate, normaliser included (`Categorical(weights=)`): no Gaussian
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Self, Unpack, final
 
 import numpy as np
@@ -124,7 +125,7 @@ class DynamicTopics(TopicNetwork):
             part = corpus.documents(np.flatnonzero(slices == t))
             weight = float(part.counts.sum())
             if weight > 1:
-                total += weight * completion(lambda half, t=t: self._read(half, t), self.topics_[t], part, rng)
+                total += weight * completion(partial(self._read, t=int(t)), self.topics_[t], part, rng)
                 tokens += weight
         if not tokens:
             raise ValueError("X has too few words to predict any")
@@ -152,7 +153,7 @@ class DynamicTopics(TopicNetwork):
         topic, word = Plate("topic", self.n_topics), Plate("word", corpus.n_words)
         theta = Dirichlet("theta", self.doc_prior, size=self.n_topics, plate=Plate("doc", len(corpus)))
         stiff, leaves, before = 2.0 / self.drift**2, [], None
-        for t in range(int(side.max()) + 1):
+        for t in range(int(side[docs].max()) + 1):
             if before is None:
                 shape, rate = self.topic_prior, self.topic_prior * corpus.n_words
                 weights = Gamma("r0", shape, rate, plate=(topic, word))
@@ -169,12 +170,14 @@ class DynamicTopics(TopicNetwork):
         return Network(*leaves)
 
     def _start(self, first: LDA, corpus: Corpus, side: Any) -> dict[str, Any]:
-        topics = first.topics_
-        start = {f"r{t}": topics for t in range(len(self.times_))}
-        return {**start, **{f"s{t}": 1.0 / topics for t in range(1, len(self.times_))}}
+        topics, n_times = first.topics_, int(side[cells_of(corpus)[0]].max()) + 1
+        start = {f"r{t}": topics for t in range(n_times)}
+        return {**start, **{f"s{t}": 1.0 / topics for t in range(1, n_times)}}
 
     def _publish_fit(self, fit: Any, side: Ints) -> None:
-        means = np.stack([fit[f"r{t}"].mean() for t in range(len(self.times_))])
+        # After the last time that has words, topics stay as they are.
+        last = max(t for t in range(len(self.times_)) if f"r{t}" in fit)
+        means = np.stack([fit[f"r{min(t, last)}"].mean() for t in range(len(self.times_))])
         self.topics_ = means / means.sum(-1, keepdims=True)
 
     def _slices(self, times: Any, n_documents: int) -> Ints:
@@ -197,7 +200,7 @@ class DynamicTopics(TopicNetwork):
 
     def _read(self, corpus: Corpus, t: int) -> Floats:
         gamma = read_documents(corpus, self.topics_[t], np.full(self.n_topics, float(self.doc_prior)))
-        return gamma / gamma.sum(1, keepdims=True)
+        return np.asarray(gamma / gamma.sum(1, keepdims=True))
 
     @classmethod
     def _own_settings(cls) -> Mapping[str, Any]:

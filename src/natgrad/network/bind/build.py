@@ -19,6 +19,7 @@ from natgrad.network.language.columns import LONGEST, Column, Columns, Recorded,
 from natgrad.network.language.counts import NegativeBinomial
 from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.expressions import Expression
+from natgrad.network.language.indicators import frequencies
 from natgrad.network.language.matrices import block_diag, kron
 from natgrad.network.language.nodes import Node
 from natgrad.network.language.operators import diag, dot, transform
@@ -48,6 +49,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "censored": censored,
     "concatenate": concatenate,
     "sum_over": sum_over,
+    "frequencies": frequencies,
 }
 
 

@@ -25,7 +25,7 @@ from natgrad.network.language.plates import Plate
 from natgrad.network.language.scope import Scope
 from natgrad.validation import as_numbers, require
 
-__all__ = ["frequencies"]
+__all__ = ["Frequencies", "frequencies"]
 
 
 @records

@@ -137,7 +137,8 @@ def weights_density(weights: Expression, time: Any, take: Take, scope: Scope) ->
     k, j = scope.fresh("taken", size), scope.fresh("clock", size)
     logs = weights.stat("log", scope, (k,))
     taken = Polynomial(tuple(picked(monomial, k, take) for monomial in logs.monomials))
-    return taken - time.stat("x", scope) * weights.stat("x", scope, (j,))
+    passed: Polynomial = time.stat("x", scope) * weights.stat("x", scope, (j,))
+    return taken - passed
 
 
 def picked(monomial: Monomial, label: Label, take: Take) -> Monomial:
