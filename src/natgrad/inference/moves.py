@@ -288,9 +288,7 @@ def _shared_anew(
         if birth is None:
             yield Proposal("exchange", part, (kept, emptied, kept), total, None)
         else:
-            yield Proposal(
-                "exchange", part, (kept, emptied, kept), total, birth.state, birth.gain, bound=birth.bound
-            )
+            yield Proposal("exchange", part, (kept, emptied, kept), total, birth.state, birth.gain, bound=birth.bound)
 
 
 def _exchanges(
