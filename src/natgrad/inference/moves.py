@@ -4,7 +4,7 @@
     births    several of these at once, where that is how a model grows to many components
     merge     what two components were told is added up; one of them is empty
     delete    a component is emptied; the next sweep gives its data to others
-    exchange  a merge and a birth in the place that it left, so that K stays
+    exchange  a merge and a birth in the place that it left, of another component or of the same, so that K stays
     anew      more components from a start of their own, where those that births lead to are poor (topics)
 
 A plate has room for as many components as there may be, and the empty ones keep their prior: they are part of the model, and
