@@ -314,8 +314,15 @@ def _exchanges(
         fewer = part.delete(state, kept) if kept == emptied else part.merge(state, kept, emptied)
         births = [(k, part.split(fewer, k, [emptied], _tries(own, k), seed)) for k in others]
         gains.update({k: float("-inf") if birth is None else birth.gain for k, birth in births})
-        worth = [(k, birth) for k, birth in births if birth and _known(birth.gain) + loss >= WORTH_EXCHANGE]
-        for k, birth in sorted(worth, key=lambda pair: -_known(pair[1].gain))[:MOST_EXCHANGES]:
+        # Where the bound is known, it decides before any pass.
+        worth = [
+            (k, birth)
+            for k, birth in births
+            if birth and (not np.isnan(birth.bound) or _known(birth.gain) + loss >= WORTH_EXCHANGE)
+        ]
+        for k, birth in sorted(worth, key=lambda pair: (-_known(pair[1].bound), -_known(pair[1].gain)))[
+            :MOST_EXCHANGES
+        ]:
             yield Proposal("exchange", part, (kept, emptied, k), total, birth.state, birth.gain, bound=birth.bound)
         yield Proposal("exchange", part, (kept, emptied), total, None)
 
