@@ -278,9 +278,9 @@ def _shared_anew(
 
     Those most alike, and the smallest with the largest, which took what it lacks.
     """
-    smallest = int(np.argmin(held))
-    largest = [k for k in np.argsort(-held, kind="stable").tolist() if k != smallest][:MOST_EXCHANGES]
-    for kept, emptied in dict.fromkeys([*((k, smallest) for k in largest), *_pairs(alike, held)[:MOST_EXCHANGES]]):
+    smallest, most = int(np.argmin(held)), max(MOST_EXCHANGES, part.size // 3)
+    largest = [k for k in np.argsort(-held, kind="stable").tolist() if k != smallest][:most]
+    for kept, emptied in dict.fromkeys([*((k, smallest) for k in largest), *_pairs(alike, held)[:most]]):
         total = held[kept] + held[emptied]
         if _exchange_refused(own, (kept, emptied, kept), total):
             continue
