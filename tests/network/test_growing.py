@@ -64,6 +64,16 @@ def regressions() -> ng.Network:
     return ng.Network(ng.Normal("y", ng.dot(X, w[z]), tau[z], plate=row, observed=y))
 
 
+def begun(network: ng.Network) -> tuple[Fit, NetworkComponents]:
+    """A fit of a few steps, and its components."""
+    fit = network.fit(max_steps=3)
+    moves = moves_of(fit.problem, None, default_order(fit.problem.plan))
+    assert moves is not None
+    (parts,) = moves.parts
+    assert isinstance(parts, NetworkComponents)
+    return fit, parts
+
+
 def check(fit: Fit, plate: str) -> None:
     assert fit.n_components == {plate: 3}
     bounds, moves = fit.trace["elbo"], fit.trace.moves
@@ -124,12 +134,9 @@ def test_a_merge_after_a_birth_restores_the_memberships() -> None:
 @pytest.mark.parametrize("n_moves", [15, pytest.param(1_000, marks=pytest.mark.slow)])
 def test_statistics_after_random_moves_are_those_of_the_graph(n_moves: int) -> None:
     """Whatever the blocks are, together they hold every node once, every edge once, and every pair without one."""
-    fit = block_model().fit(max_steps=3)
+    fit, parts = begun(block_model())
     y = np.asarray(fit.problem.plan.nodes["y"].value, np.float64)
-    moves = moves_of(fit.problem, None, default_order(fit.problem.plan))
-    assert moves is not None
-    (parts,), state, rng, kinds = moves.parts, fit.state, np.random.default_rng(0), set()
-    assert isinstance(parts, NetworkComponents)
+    state, rng, kinds = fit.state, np.random.default_rng(0), set()
     for number in range(n_moves):
         state, kind = random_move(parts, state, number, rng, 5)
         kinds.add(kind)
@@ -149,11 +156,8 @@ def test_statistics_after_random_moves_are_those_of_the_graph(n_moves: int) -> N
 @pytest.mark.parametrize("n_moves", [10, pytest.param(1_000, marks=pytest.mark.slow)])
 def test_statistics_after_random_moves_are_those_of_the_rows(n_moves: int) -> None:
     """Regressions: what the precisions were told are all rows, and what the coefficients were told is XᵀX, weighted by them."""
-    fit = regressions().fit(max_steps=3)
-    moves = moves_of(fit.problem, None, default_order(fit.problem.plan))
-    assert moves is not None
-    (parts,), state, rng, kinds = moves.parts, fit.state, np.random.default_rng(0), set()
-    assert isinstance(parts, NetworkComponents)
+    fit, parts = begun(regressions())
+    state, rng, kinds = fit.state, np.random.default_rng(0), set()
     for number in range(n_moves):
         state, kind = random_move(parts, state, number, rng, 5)
         kinds.add(kind)
