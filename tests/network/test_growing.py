@@ -52,6 +52,28 @@ def counts() -> ng.Network:
     return ng.Network(ng.Poisson("y", ng.Gamma("rate", 1.0, 0.05, plate=component)[z], plate=row, observed=y))
 
 
+def regressions() -> ng.Network:
+    """Three lines; coefficients and precisions move together."""
+    rng = np.random.default_rng(4)
+    X = np.column_stack([np.ones(120), rng.uniform(-3.0, 3.0, 120)])
+    y = (X * np.array([[-8.0, 2.0], [0.0, -2.0], [8.0, 1.0]])[np.arange(120) % 3]).sum(1) + 0.5 * rng.normal(size=120)
+    row, component = ng.Plate("row", 120), ng.Plate("component", 5, grow=True)
+    z = ng.Categorical("z", ng.Dirichlet("pi", np.full(5, 0.2)), plate=row)
+    w = ng.MultivariateNormal("w", np.zeros(2), 0.01 * np.eye(2), plate=component)
+    tau = ng.Gamma("tau", 1.0, 1.0, plate=component)
+    return ng.Network(ng.Normal("y", ng.dot(X, w[z]), tau[z], plate=row, observed=y))
+
+
+def begun(network: ng.Network) -> tuple[Fit, NetworkComponents]:
+    """A fit of a few steps, and its components."""
+    fit = network.fit(max_steps=3)
+    moves = moves_of(fit.problem, None, default_order(fit.problem.plan))
+    assert moves is not None
+    (parts,) = moves.parts
+    assert isinstance(parts, NetworkComponents)
+    return fit, parts
+
+
 def check(fit: Fit, plate: str) -> None:
     assert fit.n_components == {plate: 3}
     bounds, moves = fit.trace["elbo"], fit.trace.moves
@@ -65,7 +87,14 @@ def check(fit: Fit, plate: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "plate"), [(mixture, "component"), (chain, "state"), (block_model, "from"), (counts, "component")]
+    ("make", "plate"),
+    [
+        (mixture, "component"),
+        (chain, "state"),
+        (block_model, "from"),
+        (counts, "component"),
+        (regressions, "component"),
+    ],
 )
 def test_k_is_found(make: Any, plate: str) -> None:
     check(make().fit(), plate)
@@ -105,12 +134,9 @@ def test_a_merge_after_a_birth_restores_the_memberships() -> None:
 @pytest.mark.parametrize("n_moves", [15, pytest.param(1_000, marks=pytest.mark.slow)])
 def test_statistics_after_random_moves_are_those_of_the_graph(n_moves: int) -> None:
     """Whatever the blocks are, together they hold every node once, every edge once, and every pair without one."""
-    fit = block_model().fit(max_steps=3)
+    fit, parts = begun(block_model())
     y = np.asarray(fit.problem.plan.nodes["y"].value, np.float64)
-    moves = moves_of(fit.problem, None, default_order(fit.problem.plan))
-    assert moves is not None
-    (parts,), state, rng, kinds = moves.parts, fit.state, np.random.default_rng(0), set()
-    assert isinstance(parts, NetworkComponents)
+    state, rng, kinds = fit.state, np.random.default_rng(0), set()
     for number in range(n_moves):
         state, kind = random_move(parts, state, number, rng, 5)
         kinds.add(kind)
@@ -124,6 +150,22 @@ def test_statistics_after_random_moves_are_those_of_the_graph(n_moves: int) -> N
         assert gaps.sum() == pytest.approx((1.0 - y).sum(), rel=1e-10)
         held = np.asarray(weights.usual(tuple(np.asarray(p) for p in state.lam["pi"]))["concentration"]) - 0.2
         assert held == pytest.approx(before.sum(0), rel=1e-10, abs=1e-10)
+    assert kinds == {0, 1, 2}
+
+
+@pytest.mark.parametrize("n_moves", [10, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_statistics_after_random_moves_are_those_of_the_rows(n_moves: int) -> None:
+    """Regressions: what the precisions were told are all rows, and what the coefficients were told is XᵀX, weighted by them."""
+    fit, parts = begun(regressions())
+    state, rng, kinds = fit.state, np.random.default_rng(0), set()
+    for number in range(n_moves):
+        state, kind = random_move(parts, state, number, rng, 5)
+        kinds.add(kind)
+        before = np.asarray(state.mu["z"][0])
+        state = fit.problem.sweep(state, parts.order).state
+        shape = fit.problem.plan.nodes["tau"].family.usual(tuple(np.asarray(p) for p in state.lam["tau"]))["shape"]
+        assert np.asarray(shape) - 1.0 == pytest.approx(0.5 * before.sum(0), rel=1e-10, abs=1e-10)
+        assert (np.asarray(shape) - 1.0).sum() == pytest.approx(60.0, rel=1e-10)
     assert kinds == {0, 1, 2}
 
 

@@ -4,7 +4,7 @@
     births    several of these at once, where that is how a model grows to many components
     merge     what two components were told is added up; one of them is empty
     delete    a component is emptied; the next sweep gives its data to others
-    exchange  a merge and a birth in the place that it left, so that K stays
+    exchange  a merge and a birth in the place that it left, of another component or of the same, so that K stays
     anew      more components from a start of their own, where those that births lead to are poor (topics)
 
 A plate has room for as many components as there may be, and the empty ones keep their prior: they are part of the model, and
@@ -278,9 +278,9 @@ def _shared_anew(
 
     Those most alike, and the smallest with the largest, which took what it lacks.
     """
-    smallest = int(np.argmin(held))
-    largest = [k for k in np.argsort(-held, kind="stable").tolist() if k != smallest][:MOST_EXCHANGES]
-    for kept, emptied in dict.fromkeys([*((k, smallest) for k in largest), *_pairs(alike, held)[:MOST_EXCHANGES]]):
+    smallest, most = int(np.argmin(held)), max(MOST_EXCHANGES, part.size // 3)
+    largest = [k for k in np.argsort(-held, kind="stable").tolist() if k != smallest][:most]
+    for kept, emptied in dict.fromkeys([*((k, smallest) for k in largest), *_pairs(alike, held)[:most]]):
         total = held[kept] + held[emptied]
         if _exchange_refused(own, (kept, emptied, kept), total):
             continue
@@ -314,8 +314,15 @@ def _exchanges(
         fewer = part.delete(state, kept) if kept == emptied else part.merge(state, kept, emptied)
         births = [(k, part.split(fewer, k, [emptied], _tries(own, k), seed)) for k in others]
         gains.update({k: float("-inf") if birth is None else birth.gain for k, birth in births})
-        worth = [(k, birth) for k, birth in births if birth and _known(birth.gain) + loss >= WORTH_EXCHANGE]
-        for k, birth in sorted(worth, key=lambda pair: -_known(pair[1].gain))[:MOST_EXCHANGES]:
+        # Where the bound is known, it decides before any pass.
+        worth = [
+            (k, birth)
+            for k, birth in births
+            if birth and (not np.isnan(birth.bound) or _known(birth.gain) + loss >= WORTH_EXCHANGE)
+        ]
+        for k, birth in sorted(worth, key=lambda pair: (-_known(pair[1].bound), -_known(pair[1].gain)))[
+            :MOST_EXCHANGES
+        ]:
             yield Proposal("exchange", part, (kept, emptied, k), total, birth.state, birth.gain, bound=birth.bound)
         yield Proposal("exchange", part, (kept, emptied), total, None)
 

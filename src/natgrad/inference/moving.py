@@ -21,7 +21,7 @@ BIRTH = 1.0
 # Moves that must gain so much: those that make more components, and exchanges, which may lead to the same ones in another order.
 COSTLY = ("birth", "births", "anew", "exchange")
 # Nats below the run from which a state is worth passes, where its bound is known after some sweeps already.
-NOT_FAR = 5.0
+NOT_FAR = 1.0
 # Passes between two rounds in which all proposals were refused, and after several births, which were a guess.
 PATIENCE, GROWING = 5, 3
 

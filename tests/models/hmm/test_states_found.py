@@ -123,6 +123,30 @@ def test_statistics_after_random_moves_are_those_of_the_sequences(n_moves: int) 
     assert kinds == {0, 1, 2}
 
 
+def test_after_a_birth_and_a_merge_of_the_same_pair_sweeps_lead_back() -> None:
+    from natgrad.models.hmm.components import HMMComponents, _split_state
+    from natgrad.models.hmm.problem import SequenceProblem
+
+    model, x = ng.GaussianHMM("auto", max_states=5, sticky=1.0), data("gaussian")
+    model.n_features_in_ = 2
+    priors = model._model(x)
+    problem = SequenceProblem(model._sequences(x, None, None, priors.emission), priors, truncated=True)
+    parts, state = HMMComponents(problem), _split_state(problem, np.eye(5)[STATES], [0, 3], np.zeros(180, int))
+    for _ in range(60):
+        state, bound, _, _ = problem.sweep(state)
+    assert parts.active(state).tolist() == [True, True, True, False, False]
+    birth = parts.split(state, 1, [4], 0, 0)
+    assert birth is not None
+    assert parts.active(birth.state).sum() == 4
+    back = parts.merge(birth.state, 1, 4)
+    for _ in range(60):
+        back, again, _, _ = problem.sweep(back)
+    assert again == pytest.approx(bound, abs=1e-8)
+    for name, parts_of in state.lam.items():
+        for a, b in zip(back.lam[name], parts_of, strict=True):
+            assert a == pytest.approx(b, rel=1e-6, abs=1e-6 * np.abs(b).max())
+
+
 def test_keep_is_never_worse() -> None:
     x = data("gaussian")
     poor, kept = ng.GaussianHMM(3, n_init=1, seed=2).fit(x), ng.GaussianHMM(3, n_init=1, seed=2).fit(x, moves="keep")

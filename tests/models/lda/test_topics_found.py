@@ -11,6 +11,8 @@ from random_moves import random_move
 import natgrad as ng
 from natgrad.data.corpus import as_corpus
 from natgrad.inference.auto import choose
+from natgrad.inference.engine import Limits, Phase, run
+from natgrad.inference.moves import Moves
 from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import Constant
 from natgrad.inference.steppers.group_memory import KEY
@@ -164,6 +166,30 @@ def test_topics_begun_anew_are_tried_once_each_and_raise_the_bound(fitted: ng.LD
     assert parts.active(found).sum() <= 8
     assert parts.held(found).sum() == pytest.approx(as_corpus(counts()).n_tokens, rel=1e-6)
     assert (found.lam["phi"][0][8:] == found.hyper["topic_prior"] - 1.0).all()
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_words_that_another_topic_took_are_given_back(lost: int) -> None:
+    """No sweep leaves a state in which the documents of one topic have some of its words from another one."""
+    corpus = as_corpus(counts())
+    problem = LDAProblem(corpus, np.full(3, 0.1), 0.05)
+    topics = np.kron(np.eye(3), np.ones((1, 4))) * np.bincount(corpus.words, corpus.counts, corpus.n_words)
+    topics[0, 4 : 4 + lost], topics[1, 4 : 4 + lost] = topics[1, 4 : 4 + lost], 0.0
+    moves = Moves((TopicComponents(problem),), keep=True)
+    stuck, freed = (
+        run(
+            Phase(problem, ng.VB(), order=("phi",), moves=asked),
+            problem.at(topics + 0.05),
+            limits=Limits(300, 1e-3),
+            seed=0,
+        )
+        for asked in (None, moves)
+    )
+    good = problem.at(np.kron(np.eye(3), np.full((1, 4), 100.0)) + 0.05)
+    best = run(Phase(problem, ng.VB(), order=("phi",)), good, limits=Limits(300, 1e-3), seed=0)
+    assert stuck.trace.last.elbo < best.trace.last.elbo - 100.0
+    assert freed.trace.last.elbo == pytest.approx(best.trace.last.elbo, rel=1e-3)  # single documents may differ
+    assert [m.components for m in freed.trace.moves if m.accepted][1:] == [(0, 1, 0)]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -43,7 +43,8 @@ class HMMComponents(GroupComponents):
         emitted = {name: part.axes for name, part in problem.emitted.items()}
         axes = {"initial": ((0,),), "transition": ((0, 1),), **emitted}
         super().__init__(problem, "state", problem.model.n_states, axes)
-        self._last: tuple[State, tuple[SequenceProblem, Floats, Floats, float]] | None = None
+        self._last: tuple[State, tuple[SequenceProblem, State, Floats, Floats]] | None = None
+        self._alone: tuple[State, float] | None = None
 
     def held(self, state: State) -> Floats:
         """Times in each state: first ones, and those that a transition led to."""
@@ -55,7 +56,7 @@ class HMMComponents(GroupComponents):
         held = float(self.held(state)[k])
         rng = generator(seed, Stream.MOVES, state.t, k, number)
         whole = self.problem
-        part, states, rows, base = self._looked_at(state, rng)
+        part, here, states, rows = self._looked_at(state, rng)
         factor = part.data.n_times / whole.data.n_times
         own = np.flatnonzero(states[:, k] > 0.5)
         best = None
@@ -76,12 +77,14 @@ class HMMComponents(GroupComponents):
         if best is None:
             return None
         after = whole.at(scaled_natural(part, best[1], 1.0 / factor), state.t)
+        if len(empty) == 1 and part.data is whole.data:  # after a merge: the bound says all
+            return Birth(after, float("nan"), tuple(best[2][1:]), best[0])
+        base = self._unsplit(part, here)
         gain = (best[0] - base) / factor if best[0] > base else float("nan")
-        bound = best[0] if part.data is whole.data else float("nan")
-        return Birth(after, gain if best[0] > base - BEHIND else float("-inf"), tuple(best[2][1:]), bound)
+        return Birth(after, gain if best[0] > base - BEHIND else float("-inf"), tuple(best[2][1:]))
 
-    def _looked_at(self, state: State, rng: np.random.Generator) -> tuple[SequenceProblem, Floats, Floats, float]:
-        """A slice of the data, q(x_t) and rows of its times, and its bound without a split.
+    def _looked_at(self, state: State, rng: np.random.Generator) -> tuple[SequenceProblem, State, Floats, Floats]:
+        """A slice of the data, the state there, q(x_t) and rows of its times.
 
         The same for all splits of a state where everything is one slice: of the last state, kept.
         """
@@ -91,14 +94,15 @@ class HMMComponents(GroupComponents):
         data = sliced(whole.data, rng)
         part = SequenceProblem(data, whole.model, n_jobs=whole.n_jobs, truncated=True)
         here = part.at(scaled_natural(part, state, data.n_times / whole.data.n_times), state.t)
-        looked_at = (
-            part,
-            _marginals(part, here),
-            rows_at(data, whole.model.emission),
-            settled(part, here, SWEEPS, LITTLE)[0],
-        )
+        looked_at = part, here, _marginals(part, here), rows_at(data, whole.model.emission)
         self._last = (state, looked_at) if data is whole.data else None
         return looked_at
+
+    def _unsplit(self, part: SequenceProblem, here: State) -> float:
+        """The bound of a slice without a split; of the last state, kept."""
+        if self._alone is None or self._alone[0] is not here:
+            self._alone = here, settled(part, here, SWEEPS, LITTLE)[0]
+        return self._alone[1]
 
 
 def _marginals(part: SequenceProblem, state: State) -> Floats:

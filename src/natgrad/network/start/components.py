@@ -101,7 +101,9 @@ class NetworkComponents(Components):
         rng = generator(seed, Stream.MOVES, state.t, k, number)
         rows = self._rows(state, k)
         best: tuple[float, State, list[int]] | None = None
-        for size in PARTS if rows is not None else DRAWN_PARTS:
+        sizes = PARTS if rows is not None else DRAWN_PARTS
+        # One place, as after a merge: one way, and another one next time.
+        for size in sizes if len(empty) > 1 else sizes[:1]:
             places = [k, *empty[: size - 1]]
             if len(places) < size or held < LEAST_HELD * size:
                 continue
