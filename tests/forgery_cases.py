@@ -8,111 +8,37 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from adversary.forgeries import work
+from forgery_networks import (
+    BARE,
+    CODES,
+    COUNTS,
+    ITEMS,
+    KINDS,
+    NAMES,
+    NETWORKS,
+    ROWS,
+    SERIES,
+    STARS,
+    TARGET,
+    TRACKS,
+    USERS,
+    WORDS,
+    Case,
+    look,
+)  # fmt: skip
 
 import natgrad as ng
+from natgrad.models import hmm as chain
 
-RNG = np.random.default_rng(0)
-COUNTS = RNG.poisson(0.8, (24, 9))
-WORDS = [f"word{v}" for v in range(9)]
-SERIES = RNG.normal(size=(60, 2)) + 3 * (np.arange(60) // 15 % 2)[:, None]
-CODES = RNG.integers(0, 3, (60, 1))
-TRACKS = (SERIES > 1.5).astype(int)
-ROWS = RNG.uniform(size=(40, 2))
-TARGET = np.sin(4 * ROWS[:, 0])
-KINDS = np.array(["no", "so", "yes"])[np.digitize(ROWS[:, 0], [0.3, 0.6])]
-USERS, ITEMS = np.nonzero(RNG.random((12, 9)) < 0.7)
-NAMES = np.array([f"user{n}" for n in range(12)])
-STARS = RNG.normal(size=len(USERS))
-BARE = {"biases": False, "learn_noise": False, "learn_priors": False}
+BESIDE = np.column_stack([SERIES[:, 0], CODES[:, 0]])
 
 
 def ratings(values: Any) -> ng.Ratings:
     return ng.Ratings(NAMES[USERS], ITEMS, values)
-
-
-def network() -> ng.Network:
-    mu = ng.Normal("mu", 0.0, 1.0)
-    tau = ng.Gamma("tau", 1.0, 1.0)
-    return ng.Network(ng.Normal("x", mu, tau, plate=ng.Plate("n", 40), observed=TARGET))
-
-
-def mixture() -> ng.Network:
-    n, k = ng.Plate("n", 60), ng.Plate("k", 2)
-    pi = ng.Dirichlet("pi", [1.0, 1.0])
-    z = ng.Categorical("z", pi, plate=n)
-    mu = ng.Normal("mu", 0.0, 0.1, plate=k)
-    return ng.Network(ng.Normal("x", mu[z], 1.0, plate=n, observed=SERIES[:, 0]))
-
-
-def chains() -> ng.Network:
-    """A path of vectors and a path of states, with what they choose from."""
-    time, state = ng.Plate("time", 12), ng.Plate("state", 2)
-    path = ng.GaussianChain("path", np.zeros(2), np.eye(2), 0.7 * np.eye(2), np.eye(2), plate=time)
-    rows = ng.Dirichlet("rows", 1.0, size=2, plate=state)
-    z = ng.MarkovChain("z", ng.Dirichlet("first", 1.0, size=2), rows, plate=time)
-    mu = ng.Normal("mu", 0.0, 0.1, plate=state)
-    return ng.Network(
-        ng.Normal("x", ng.dot(path, np.ones((12, 2))), ng.Gamma("tau", 1.0, 1.0), plate=time, observed=TARGET[:12]),
-        ng.Normal("y", mu[z], 1.0, plate=time, observed=3.0 * (np.arange(12) // 4 % 2) + TARGET[:12]),
-    )
-
-
-def regression() -> ng.Network:
-    """Scalars that share a factor, a vector, leaves with variables of their own, sticks and summed rates."""
-    row = ng.Plate("n", 40)
-    base, slope = ng.Normal("base", 0.0, 0.1), ng.Normal("slope", 0.0, 0.1)
-    w = ng.MultivariateNormal("w", np.zeros(2), ng.Wishart("matrix", 3.0, np.eye(2)))
-    x, counts = ROWS[:, 0], np.arange(40) % 4
-    return ng.Network(
-        ng.StudentT("t", base + x * slope, ng.Gamma("tau", 1.0, 1.0), df=4.0, plate=row, observed=TARGET),
-        ng.Bernoulli("b", logit=base + ng.dot(np.column_stack([x, x**2]), w), plate=row, observed=(TARGET > 0) * 1.0),
-        ng.Poisson("p", ng.Gamma("one", 1.0, 1.0) + ng.Gamma("other", 1.0, 1.0), plate=row, observed=counts),
-        ng.Categorical("c", ng.StickBreaking("sticks", 1.0, size=4), plate=row, observed=counts),
-    )
-
-
-TABLE = {"shop": np.array(["a", "b", "c", "d"])[np.arange(40) % 4], "x": ROWS[:, 0], "y": TARGET}
-
-
-def by_table() -> ng.Network:
-    """A declaration with columns: its file holds the declaration."""
-    row, shop = ng.Plate("row"), ng.Plate("shop")
-    effect = ng.Normal("effect", ng.Normal("base", 0.0, 0.1), ng.Gamma("spread", 1.0, 1.0), plate=shop)
-    z = ng.Categorical("z", ng.Dirichlet("share", 1.0, size=2), plate=row)
-    mean = effect[ng.Column("shop")] + 2.0 * ng.Column("x") + ng.table([-1.0, 1.0])[z]
-    return ng.Network(ng.Normal("y", mean, ng.Gamma("tau", 1.0, 1.0), plate=row, observed=ng.Column("y")))
-
-
-def use_table(saved: Any) -> None:
-    repr(saved)
-    for name in saved:
-        saved[name].mean(), saved[name].frame()
-    len(saved.trace["elbo"]), str(saved.stop)
-    found = saved.predict({"shop": ["a", "d", "new"], "x": [0.1, 0.2, 0.3]})
-    for name in found:
-        assert np.shape(found[name].sample(0, 2))[-1] == 3
-
-
-class Case(NamedTuple):
-    """``fit(**keep)`` makes a fitted model, and ``use`` does all that may be done with a loaded one."""
-
-    fit: Callable[..., Any]
-    use: Callable[[Any], None]
-
-
-def look(model: Any) -> None:
-    repr(model)
-    for name in model.posterior_:
-        factor = model.posterior_[name]
-        assert np.isfinite(factor.mean()).all()
-        factor.std(), factor.interval(), factor.sample(0)
-    if hasattr(model, "trace_"):
-        assert len(model.trace_["elbo"]) == len(model.trace_)
-        str(model.stop_), model.trace_.strategy
 
 
 def use_topics(model: Any) -> None:
@@ -183,35 +109,6 @@ def use_process(y: Any) -> Callable[[Any], None]:
     return use
 
 
-def use_fit(declared: Callable[[], ng.Network]) -> Callable[[Any], None]:
-    kept: list[ng.Network] = []  # compiled once for all forgeries
-
-    def use(saved: Any) -> None:
-        if not kept:
-            kept.append(declared())
-        repr(saved)
-        for name in saved:
-            factor = saved[name]
-            factor.mean(), factor.std(), factor.sample(0)
-        len(saved.trace["elbo"]), str(saved.stop)
-        fit = attached(saved, kept[0])
-        if fit is not None:
-            fit.continue_fit(max_steps=2, tol=0)
-            fit.elbo_by_node()
-
-    return use
-
-
-def attached(saved: Any, network: ng.Network) -> Any:
-    """The whole fit; None if it is that of another network, which is said."""
-    try:
-        return saved.attach(network)
-    except ValueError as reason:
-        if "network" not in str(reason):
-            raise
-        return None
-
-
 def hmm(cls: Any, X: Any, **settings: Any) -> Case:
     return Case(lambda **keep: cls(2, n_init=1, max_passes=4, tol=0, **settings).fit(X, **keep), use_chain(X))
 
@@ -257,24 +154,20 @@ CASES = {
     "GaussianMixture, batches": clusters("tied", method=ng.SVI({"row": 8})),
     "SparseGPRegressor": process(ng.SparseGPRegressor, TARGET),
     "SparseGPClassifier": process(ng.SparseGPClassifier, KINDS),
-    "network": Case(lambda **keep: network().fit(max_steps=5, tol=0, **keep), use_fit(network)),
-    "mixture": Case(
-        lambda **keep: mixture().fit(
-            ng.SVI({"n": 20}), step=ng.Auto(), max_steps=7, tol=0, init={"mu": [0.0, 3.0]}, **keep
-        ),
-        use_fit(mixture),
-    ),
-    "chains": Case(lambda **keep: chains().fit(max_steps=5, tol=0, **keep), use_fit(chains)),
-    "regression": Case(lambda **keep: regression().fit(max_steps=5, tol=0, **keep), use_fit(regression)),
-    "table": Case(lambda **keep: by_table().fit(TABLE, max_steps=5, tol=0, **keep), use_table),
+    **NETWORKS,
     "GaussianHMM, tied": hmm(ng.GaussianHMM, SERIES, covariance="tied"),
     "GaussianHMM, spherical": hmm(ng.GaussianHMM, SERIES, covariance="spherical"),
+    "HMM, tracks": hmm(ng.HMM, BESIDE, emissions={0: chain.Mixture(chain.StudentT()), 1: chain.Categorical()}),
+    "HMM, regression": hmm(ng.HMM, SERIES, emissions=chain.Autoregressive(2)),
+    "HMM, stages": hmm(ng.HMM, SERIES, emissions=chain.Gaussian("tied"), durations=chain.NegativeBinomial(2)),
+    "HMM, durations": hmm(ng.HMM, CODES, emissions=chain.Poisson(), durations=chain.Explicit(3)),
 }  # fmt: skip
 # Checkpoints: the run is stopped before its end, and goes on from the forged file.
 RUNS = [
     "LDA", "LDA, learned priors", "ratings", "ratings, messages", "ratings, guarded", "likes alone", "counts", "GaussianHMM",
-    "CategoricalHMM", "GaussianMixture, full", "GaussianMixture, batches",
+    "CategoricalHMM", "HMM, tracks", "HMM, durations", "GaussianMixture, full", "GaussianMixture, batches",
     "SparseGPRegressor", "SparseGPClassifier", "network", "mixture", "chains", "regression",
+    "table, chunks", "joint", "growing",
 ]  # fmt: skip
 CHECKPOINT = "checkpoint of "
 ALL = [*CASES, *(f"{CHECKPOINT}{name}" for name in RUNS)]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import natgrad as ng
-from natgrad.kernels._threads import at_most
 from natgrad.network.bind.chunks import Chunks
+from natgrad.threads import at_most
 from tests.network.bound_cases import (
     AUGMENTED,
     CASES,

@@ -163,11 +163,26 @@ def _unobserved(data: Any) -> None:
     next(node for node in data["network"]["nodes"] if node["name"] == "y")["options"]["observed"] = 1.0
 
 
+def _with(**options: Any) -> Any:
+    def change(data: Any) -> None:
+        next(node for node in data["network"]["nodes"] if node["name"] == "y")["options"].update(options)
+
+    return change
+
+
 @pytest.mark.parametrize(
-    ("change", "words"), [(_without_probs, "cannot be made.*one of probs"), (_unobserved, "observes no column")]
+    ("change", "words"),
+    [
+        (_without_probs, "cannot be made.*one of probs"),
+        (_unobserved, "observes no column"),
+        (_with(precision=np.ones((1, 4))), r"cannot be made.*has shape \(1, 4\)"),
+        (_with(precision=-0.5), "cannot be made.*precision = -0.5"),
+        (_with(precision=1e200), "a number that no fit has"),
+        (_with(mean={"column": "x"}), "is of a node that is not declared"),
+    ],
 )
 def test_a_declaration_that_nobody_could_have_made_is_refused_when_it_is_loaded(change: Any, words: str) -> None:
-    """Both were loaded, and failed with a bare error when rows were predicted."""
+    """All were loaded, and failed when rows were predicted or taken in."""
     row = ng.Plate("row")
     z = ng.Categorical("z", ng.Dirichlet("share", 1.0, size=2), plate=row)
     mean = ng.Normal("mu", 0.0, 0.1, plate=ng.Plate("k", 2))[z] + ng.Column("x")
@@ -179,6 +194,17 @@ def test_a_declaration_that_nobody_could_have_made_is_refused_when_it_is_loaded(
     change(data)
     with pytest.raises(Misfit, match=words):
         binding_from_data(data, factors)
+
+
+def test_numbers_for_each_row_of_the_fit_are_loaded() -> None:
+    """They fit to tables of that many rows, of two tables here, and of no others."""
+    a, b = ng.Plate("a"), ng.Plate("b")
+    level = ng.Normal("level", 0.0, 1.0)
+    y = ng.Normal("y", level + np.arange(3.0), 1.0, plate=a, observed=ng.Column("y"))
+    z = ng.Normal("z", level + np.arange(2.0), [1.0, 4.0], plate=b, observed=ng.Column("z"))
+    fit = ng.Network(y, z).fit({"a": {"y": [0.1, 0.2, 0.5]}, "b": {"z": [1.0, 3.0]}}, **FIT)
+    again = binding_from_data(copy.deepcopy(binding_to_data(fit.binding)), {name: fit[name] for name in fit})
+    assert again.template.columns == ("y", "z")
 
 
 def test_factors_are_on_the_plates_of_their_nodes() -> None:

@@ -9,6 +9,7 @@ from natgrad.families._gamma import Gamma, Wishart
 from natgrad.families._gaussian_chain import GaussianChain
 from natgrad.families._gaussian_gamma import GaussianGamma
 from natgrad.families._joint import NormalGamma, NormalWishart, TiedNormalWishart
+from natgrad.families._matrix_normal import MatrixNormalWishart
 from natgrad.families._normal import MultivariateNormal, Normal
 from natgrad.families._ops import Array, Stats, spd_inverse_logdet, spd_logdet
 from natgrad.families._polya_gamma import LaplaceWeight, PolyaGamma
@@ -36,6 +37,7 @@ __all__ = [
     "LogGamma",
     "LogisticBound",
     "MarkovChain",
+    "MatrixNormalWishart",
     "MultivariateNormal",
     "Normal",
     "NormalGamma",

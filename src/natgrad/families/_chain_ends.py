@@ -17,7 +17,7 @@ import numpy.typing as npt
 from natgrad.families import _ops as ops
 from natgrad.families._close_messages import is_close
 from natgrad.families._ops import Array, Stats
-from natgrad.kernels.small import is_little
+from natgrad.threads import is_little
 
 __all__ = [
     "EndMessages", "added_at", "condensed_path", "condensed_states", "gaussian_messages", "state_messages",

@@ -26,7 +26,7 @@ from natgrad.families import _ops as ops
 from natgrad.families._chain_ends import EndMessages, added_at, condensed_path, gaussian_messages
 from natgrad.families._family import Family, Param, draws, numpy_stats, tails
 from natgrad.families._ops import Array, Stats
-from natgrad.kernels.small import is_little
+from natgrad.threads import is_little
 
 __all__ = ["GaussianChain"]
 

@@ -158,9 +158,12 @@ def test_no_update_lowers_the_bound_and_a_sweep_knows_it(biases, options):
 @pytest.mark.parametrize("options", [{}, {"learn_precision": False}], ids=str)
 @pytest.mark.parametrize("biases", [True, False])
 def test_turning_raises_the_bound_and_no_prediction_changes(biases, options, hold, monkeypatch):
-    monkeypatch.setattr(rotation, "DEAD", 0.0)  # dead factors are no gauge: see test_noise.py
     ours = problem(hold, biases=biases, **options)
     state = settled(ours, 2)
+    shorn = ours.rotate_pair(("u", "v"), state)
+    assert shorn is None or ours.bound(shorn.state) > ours.bound(state)
+    # A factor that dies takes predictions with it, so that what follows is of turning alone; test_noise.py is of both.
+    monkeypatch.setattr(rotation, "DEAD", 0.0)
     turned = ours.rotate_pair(("u", "v"), state)
     assert turned is not None
     before, after = ours.bound(state), ours.bound(turned.state)

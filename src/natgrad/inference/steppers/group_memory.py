@@ -17,6 +17,7 @@ __all__ = [
     "KEY",
     "BatchMemory",
     "GroupMemory",
+    "check_shapes",
     "completed",
     "cut_of",
     "n_remembered",
@@ -97,11 +98,16 @@ def replace_batch(memory: GroupMemory, number: int, solved: GroupResult) -> Grou
 
 def near(told: Any, wanted: Any, sizes: Mapping[str, Any], where: str) -> bool:
     """Whether messages and rest are those that are wanted, but for rounding; refuses other shapes."""
+    check_shapes(told, wanted, where)
+    same = all(np.all(np.abs(told.messages[k][0] - wanted.messages[k][0]) <= NEAR * s) for k, s in sizes.items())
+    return bool(same and abs(told.rest - wanted.rest) <= NEAR * (1.0 + abs(wanted.rest)))
+
+
+def check_shapes(told: Any, wanted: Any, where: str) -> None:
+    """Refuses messages of other blocks or shapes than those that are wanted."""
     shapes, right = ({key: [np.shape(p) for p in parts] for key, parts in of.messages.items()} for of in (told, wanted))
     if shapes != right:
         refuse(where, f"has sums of the shapes {shapes}, and here they are {right}")
-    same = all(np.all(np.abs(told.messages[k][0] - wanted.messages[k][0]) <= NEAR * s) for k, s in sizes.items())
-    return bool(same and abs(told.rest - wanted.rest) <= NEAR * (1.0 + abs(wanted.rest)))
 
 
 def _swapped(total: Any, new: Any, old: Any) -> Any:

@@ -32,6 +32,7 @@ from natgrad.inference.steppers.group_memory import (
     BEFORE,
     KEY,
     GroupMemory,
+    check_shapes,
     completed,
     cut_of,
     near,
@@ -163,11 +164,11 @@ class GroupStepper:
         hyper = self.problem.hyper
         problem = self.problem if hyper is None else hyper.at(state)
         memory: GroupMemory | None = state.memory.get(KEY)
-        reads = 0
+        reads, strange = 0, False
         if memory is None or memory.cut not in (None, self._cut_name(seed)):
             state, memory, reads = self._begin(state, batches, seed)
         elif memory is not self._mine:
-            memory = self._checked(memory, state, batches, seed)
+            memory, strange = self._checked(memory, state, batches, seed), True
         number = self._next(state, seed)
         before = memory.batches[number]
         rows = problem.rows_in(state, batches[number]) if before is None else before.rows
@@ -176,6 +177,8 @@ class GroupStepper:
             memory.messages and memory.messages.keys() != solved.messages.keys()
         ):  # priors that were not learned then are now
             memory = self._nothing(seed)
+        if strange and memory.messages:
+            check_shapes(memory, solved, "what was remembered")
         self._mine = memory = replace_batch(memory, number, solved)
         reads += solved.reads
         seen = sum(_length(b, n_groups) for b, kept in zip(batches, memory.batches, strict=True) if kept is not None)

@@ -15,7 +15,7 @@ from natgrad.network.bind.tables import Table
 from natgrad.network.bind.template import Template
 from natgrad.network.language.binary import Binomial
 from natgrad.network.language.censoring import censored
-from natgrad.network.language.columns import LONGEST, Column, Columns, Recorded, RecordedNode, walk
+from natgrad.network.language.columns import LONGEST, Column, Columns, Recorded, RecordedNode
 from natgrad.network.language.counts import NegativeBinomial
 from natgrad.network.language.discrete import Categorical, Multinomial
 from natgrad.network.language.expressions import Expression
@@ -28,7 +28,7 @@ from natgrad.network.language.robust import LogNormal, Ordinal
 from natgrad.network.language.tables import table as table_of
 from natgrad.network.language.vectors import concatenate, sum_over
 
-__all__ = ["FUNCTIONS", "Domain", "build_nodes", "check_makes"]
+__all__ = ["FUNCTIONS", "Builder", "Domain", "build_nodes"]
 
 Array = npt.NDArray[Any]
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -53,11 +53,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 # Kinds of nodes that are nothing without data, and a value that each may have; with a link, all are such.
 STAND_IN: dict[Any, float] = {Binomial: 0.0, LogNormal: 1.0, Multinomial: 0.0, NegativeBinomial: 0.0, Ordinal: 0.0}
-LINKS = frozenset({"logit", "logits", "probit", "softmax"})
-
-
-# Of whole numbers; what is larger is no float, or no size.
-MOST = 2**63
+LINKS = frozenset({"logit", "logits", "probit", "softmax", "weights"})
 
 
 class Domain(NamedTuple):
@@ -98,7 +94,7 @@ def build_nodes(
     masked : observed nodes that miss values in some of these chunks
     begins : of rows that are part of one chain, whether it begins here (`Plate.begins`)
     """
-    builder = _Builder(
+    builder = Builder(
         template,
         tables,
         domain,
@@ -112,30 +108,9 @@ def build_nodes(
     return {name: builder.node(node) for name, node in template.nodes.items() if only is None or name in only}
 
 
-def check_makes(template: Template, domain: Domain) -> None:
-    """Make all that reads no column, on plates of one row; an error of a node or an operator is one of the declaration."""
-    rows = dict.fromkeys((*template.tables, *template.row_plates.values()), Table({"row": np.zeros(1)}, "one row"))
-    builder = _Builder(
-        template, rows, domain, {}, frozenset(), dict.fromkeys(rows), frozenset(), frozenset()
-    )  # fmt: skip
-    reading = {use.node for use in template.uses}
-    parts = (part for node in template.nodes.values() for part in walk(tuple(node.options.values()), inside=False))
-    if any(isinstance(part, int) and abs(part) > MOST for part in parts):
-        raise ValueError("it has a whole number of more than 19 digits")
-    for node in template.nodes.values():  # parents come first
-        whole = node.name not in reading
-        for part in [node] if whole else walk(tuple(node.options.values()), inside=False):
-            inside = list(walk(tuple(node.options.values()) if whole else part, inside=False))
-            known = all(entry.name in builder.made for entry in inside if isinstance(entry, RecordedNode))
-            if not known or any(isinstance(entry, (Column, Columns)) for entry in inside):
-                continue
-            if whole:
-                builder.node(node)
-            elif isinstance(part, Recorded):
-                builder._value(node, part, "number")
+class Builder:
+    """Makes the recorded nodes of a template from tables; the parameters are those of `build_nodes`."""
 
-
-class _Builder:
     def __init__(
         self,
         template: Template,
@@ -190,7 +165,12 @@ class _Builder:
         if not plate.is_open and name not in self.weights:
             return plate
         if name not in self.plates:
-            self.plates[name] = Plate(name, self._size(plate), self._weight(plate))
+            weight = self._weight(plate)
+            # Of some rows of many none may count.
+            empty = name in self.part and weight is not None and not np.any(weight)
+            self.plates[name] = Plate(name, self._size(plate), None if empty else weight)
+            if empty:
+                self.plates[name].weight = np.zeros(self._size(plate))
             self.plates[name].is_part = name in self.part
             if name in self.part:
                 self.plates[name].masked, self.plates[name].begins = self.masked, self.begins
@@ -223,9 +203,10 @@ class _Builder:
             return len(self.domain.categories[value.name])
         if key == "lengths" and isinstance(value, Column):
             return self._lengths(recorded, value)
-        return self._value(recorded, value, key if key in ("observed", "mask") else "number")
+        return self.value(recorded, value, key if key in ("observed", "mask") else "number")
 
-    def _value(self, recorded: RecordedNode, value: Any, role: str) -> Any:
+    def value(self, recorded: RecordedNode, value: Any, role: str) -> Any:
+        """An argument of a node, with the arrays of its columns."""
         if isinstance(value, RecordedNode):
             return self.node(value)
         if isinstance(value, Column):
@@ -240,18 +221,18 @@ class _Builder:
             inner = "vector" if value.function in ("dot", "evaluate") else role
             if value.function == "censored":
                 return self._censored(recorded, value)
-            arguments = [self._value(recorded, part, inner) for part in value.arguments]
-            options = {key: self._value(recorded, part, inner) for key, part in value.options.items()}
+            arguments = [self.value(recorded, part, inner) for part in value.arguments]
+            options = {key: self.value(recorded, part, inner) for key, part in value.options.items()}
             return FUNCTIONS[value.function](*arguments, **options)
         if isinstance(value, (list, tuple)) and len(value) <= LONGEST:
-            return type(value)(self._value(recorded, part, role) for part in value)
+            return type(value)(self.value(recorded, part, role) for part in value)
         return value
 
     def _censored(self, recorded: RecordedNode, value: Recorded) -> Any:
         """Bounds are values; which side was not seen is a flag."""
         roles = {"right": "mask", "left": "mask"}
-        options = {key: self._value(recorded, part, roles.get(key, "observed")) for key, part in value.options.items()}
-        return censored(*(self._value(recorded, part, "observed") for part in value.arguments), **options)
+        options = {key: self.value(recorded, part, roles.get(key, "observed")) for key, part in value.options.items()}
+        return censored(*(self.value(recorded, part, "observed") for part in value.arguments), **options)
 
     def _read(self, recorded: RecordedNode, target: Any, key: Any, role: str) -> Any:
         from natgrad.network.bind.template import _plates_of
@@ -260,10 +241,10 @@ class _Builder:
         read = [
             self._index(recorded, entry, plates[position] if position < len(plates) else None)
             if isinstance(entry, Column)
-            else self._value(recorded, entry, role)
+            else self.value(recorded, entry, role)
             for position, entry in enumerate(keys)
         ]
-        made = self._value(recorded, target, role)
+        made = self.value(recorded, target, role)
         return made[tuple(read) if isinstance(key, tuple) else read[0]]
 
     def _table(self, recorded: RecordedNode) -> tuple[Table, str]:

@@ -49,6 +49,8 @@ PLAIN = (
 SIZED = (Dirichlet, MultivariateNormal, StickBreaking, Wishart)
 # A file that says more than this was not written by us.
 LARGEST_SIZE, DEEPEST = 10**7, 60
+# Of whole numbers, what is larger is no float, or no size; of others, its square is none.
+MOST, LARGEST = 2**63, 1e150
 
 
 # -- to data --
@@ -286,6 +288,8 @@ class _Reader:
         if not isinstance(data, dict):
             if data is not None and not isinstance(data, (bool, int, float, np.ndarray)):
                 refuse(f"{where} in the declaration", f"is a {type(data).__name__}")
+            if _is_beyond(data):
+                refuse(f"{where} in the declaration", "has a number that no fit has")
             return data
         if "column" in data:
             return Column(data["column"])
@@ -333,6 +337,14 @@ class _Reader:
                 return int(values)
             return values if plates is None else Index(values.astype(np.int64), tuple(map(str, plates)))
         return self.value(entry, where, depth)
+
+
+def _is_beyond(data: Any) -> bool:
+    """Whether a number is too large for a fit; infinite ones may be the ends of an interval."""
+    if data is None or isinstance(data, (bool, int)):
+        return data is not None and abs(data) > MOST
+    array = np.asarray(data)
+    return array.dtype.kind == "f" and bool(np.any(np.isfinite(array) & (np.abs(array) > LARGEST)))
 
 
 def _weights(value: Any, sizes: Any, where: str) -> None:

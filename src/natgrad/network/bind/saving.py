@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from natgrad.inference.schema import check, refuse
 from natgrad.network.bind.bound import Binding
-from natgrad.network.bind.build import Domain, check_makes
+from natgrad.network.bind.build import Domain
+from natgrad.network.bind.checking import check_makes
 from natgrad.network.bind.declaration import from_data, to_data
 from natgrad.network.bind.levels import Levels
+from natgrad.network.bind.template import Template, made_parents
 from natgrad.posterior.factor import Factor
 
 __all__ = ["binding_from_data", "binding_to_data"]
@@ -29,7 +31,7 @@ def binding_to_data(binding: Binding) -> dict[str, Any]:
     }
 
 
-def binding_from_data(data: Any, factors: Mapping[str, Factor]) -> Binding:
+def binding_from_data(data: Any, factors: Mapping[str, Factor], auxiliary: Collection[str] = ()) -> Binding:
     """The same from a file; what does not fit to the factors is refused."""
     check(data, TABLE, where="the declaration")
     template = from_data(data["network"])
@@ -54,10 +56,22 @@ def binding_from_data(data: Any, factors: Mapping[str, Factor]) -> Binding:
     if not template.observed():
         refuse("the declaration", "observes no column")
     try:
-        check_makes(template, domain)
+        check_makes(template, domain, data["network"]["nodes"])
     except (TypeError, ValueError, ArithmeticError) as error:  # a number of 400 digits is no float
         refuse("the declaration", f"cannot be made: {error}")
+    _check_names(template, factors, auxiliary)
     return Binding(template, domain)
+
+
+def _check_names(template: Template, factors: Mapping[str, Factor], auxiliary: Collection[str]) -> None:
+    """Every factor is of a node that is declared, and every node that is not along rows has one."""
+    known = {*template.nodes, *made_parents(template), *auxiliary}
+    for name in factors:
+        if name not in known:
+            refuse(f"factors[{name!r}]", "is of a node that is not declared")
+    for name, node in template.nodes.items():
+        if name not in factors and name not in template.row_plates and not node.is_observed:
+            refuse(f"factors[{name!r}]", "is not there, and the node is declared")
 
 
 def _levels(name: Any, ids: Any) -> Levels:

@@ -17,8 +17,7 @@ from natgrad.inference.problem import State
 from natgrad.inference.step_sizes import PerNode
 from natgrad.inference.steppers.groups import GroupStepper, WholePasses
 from natgrad.inference.steppers.stepper import Stepper
-from natgrad.inference.trace import Reason, Stop, Trace
-from natgrad.inference.unsettled import warn_if_ran_out
+from natgrad.inference.trace import Reason, Stop, Trace, warn_if_ran_out
 from natgrad.network.bind.bound import Binding, Rows, held
 from natgrad.network.bind.build import Domain
 from natgrad.network.bind.carried_sums import carry_over, with_memory
@@ -167,7 +166,7 @@ class _Run:
             "method": chosen, "step": settings.step, "init": options.get("init"), "backend": problem.backend.name,
             "chunk_rows": self.chunks.size,
         }  # fmt: skip
-        checkpointer = checkpointer_of(keep, about, lambda: (state_table(shapes_of(problem), seed), {}))  # type: ignore[arg-type]
+        checkpointer = checkpointer_of(keep, lambda: about, lambda: (state_table(shapes_of(problem), seed), {}))  # type: ignore[arg-type]
         names = ("max_steps", "tol", "max_seconds", "max_messages", "max_passes")
         limits = Limits(**{name: options[name] for name in names})
         stepper, why = self._stepper(problem, chosen, settings.step)

@@ -33,6 +33,7 @@ __all__ = [
     "LogGamma",
     "LogisticBound",
     "PolyaGamma",
+    "RaceTime",
     "Shares",
     "StickBound",
     "as_auxiliary",
@@ -210,6 +211,20 @@ class LogGamma(_WeightOfPresent):
 
     def _beside_nothing(self, scope: Scope) -> Polynomial:
         return self.own("x", scope)  # log Γ(1) = 0
+
+
+@final
+class RaceTime(_WeightOfPresent):
+    """u, when the first of K exponential clocks with rates r rings, one for each category that is taken by weights r.
+
+    p(y, u) = r_y exp(−u Σ_k r_k): its integral over u is r_y / Σ_k r_k.
+    """
+
+    family = families.Gamma()
+    kind = POSITIVE
+
+    def _beside_nothing(self, scope: Scope) -> Polynomial:
+        return -1.0 * self.own("x", scope)
 
 
 @final

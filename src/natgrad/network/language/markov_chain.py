@@ -15,8 +15,7 @@ from natgrad.network.language.node_helpers import Plates, checked_lengths, event
 from natgrad.network.language.nodes import Node, Slot
 from natgrad.network.language.plates import Plate, as_plates, plates_in_words
 from natgrad.network.language.scope import Scope
-from natgrad.network.language.shapes import checked_mask
-from natgrad.network.language.slots import checked_categories
+from natgrad.network.language.slots import checked_categories, checked_mask
 from natgrad.validation import as_observed
 
 __all__ = ["MarkovChain"]
