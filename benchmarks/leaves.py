@@ -4,7 +4,8 @@
 
 Four data sets are scikit-learn's, in nine regressions; the others are generated. A third of the rows is held out. The log
 predictive density a row is that of draws of the coefficients: of q, of Gibbs sampling started at the fit (`Fit.draws`, 16,000 of
-which 4,000 are kept), and of NUTS (2,000 after 500). Differences of means are in standard deviations of NUTS, the largest of all coefficients. Results:
+which 4,000 are kept), and of NUTS (2,000 after 500). Differences of means are in standard deviations of NUTS, the largest of all
+coefficients. Results:
 ``benchmarks/results/leaves.md``.
 """
 
