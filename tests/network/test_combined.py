@@ -129,7 +129,7 @@ def censored_sizes(rng):
 
 def weights_shared_by_rows_of_a_chain(rng):
     """All paths enumerated, rows integrated, the shared concentration drawn."""
-    beta = rng.gamma(2.0 / 3, 10.0, (20_000, 3))
+    beta = rng.gamma(2.0 / 3, 10.0, (5_000, 3))
     emission = log_normal(REAL[:, None], np.array([-1.0, 0.0, 1.0]), 2.0)
     likelihood, total = np.full(len(beta), -np.inf), beta.sum(1)
     for path in itertools.product(range(3), repeat=N):
