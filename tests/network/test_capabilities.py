@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from capability_cases import HIDDEN, LEAVES
+from capability_combined import ALONG_TIME, COMBINED
 from capability_structures import STRUCTURES
 
 import natgrad as ng
@@ -13,7 +14,7 @@ from natgrad.errors import NotConjugate, PlateMismatch
 CASES = {f"leaf {name}": make for name, make in LEAVES.items()} | {
     f"hidden {name}": make for name, make in HIDDEN.items()
 }
-CASES |= STRUCTURES
+CASES |= STRUCTURES | COMBINED
 
 
 def fitted(network, **options):
@@ -90,6 +91,7 @@ REFUSED = {
         (f"hidden {name}", "mini_batches"): (PlateMismatch, CUT)
         for name in ("MarkovChain", "GaussianChain", "GaussianChain, inputs")
     },
+    **{(name, "mini_batches"): (PlateMismatch, CUT) for name in ALONG_TIME},
     **{
         (name, "mini_batches"): (PlateMismatch, CUT)
         for name in STRUCTURES

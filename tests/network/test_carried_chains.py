@@ -241,3 +241,31 @@ def test_states_come_chunk_by_chunk(which: str, chunk_rows: int) -> None:
         next(fit.rows("tau"))
     with pytest.raises(TypeError, match="this table was not read in chunks"):
         next(fitted(net, table, init, max_steps=1).rows(chain))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the fit has not converged")
+@pytest.mark.parametrize("which", MAKERS)
+def test_workers_give_the_same_bits(which: str) -> None:
+    distributed = pytest.importorskip("distributed")
+    net, table, init = MAKERS[which]()
+    here = fitted(net, table, init, chunk_rows=20).trace["elbo"].tolist()
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=True) as cluster:
+        assert fitted(net, table, init, chunk_rows=20, executor=cluster).trace["elbo"].tolist() == here
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["hidden Markov", "levels"])
+def test_linear_response_of_chunks_is_that_of_the_whole(which: str) -> None:
+    net, table, init = MAKERS[which]()
+    whole, chunks = (
+        fitted(net, table, init, chunk_rows=size, max_steps=400, tol=1e-7).linear_response() for size in (1000, 20)
+    )
+    np.testing.assert_allclose(chunks["tau"].std(), whole["tau"].std(), rtol=1e-6)
+
+
+def test_a_loaded_fit_has_no_rows(tmp_path: Path) -> None:
+    net, table, init = hidden_markov()
+    fitted(net, table, init, chunk_rows=31, max_steps=1).save(tmp_path / "fit.natgrad")
+    with pytest.raises(TypeError, match="a fit that was loaded has no data"):
+        next(ng.load(tmp_path / "fit.natgrad").rows("z"))

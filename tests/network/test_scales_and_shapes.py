@@ -5,7 +5,9 @@ import pytest
 from scipy import integrate, special, stats
 
 import natgrad as ng
+from natgrad import families
 from natgrad.errors import NotConjugate
+from natgrad.inference.steppers.gibbs import drawn_point
 
 rng = np.random.default_rng(3)
 n = ng.Plate("n", 12)
@@ -203,3 +205,14 @@ def test_a_gamma_is_no_shape():
         ng.Gamma("x", ng.Gamma("a", 1.0, 1.0), 1.0)
     with pytest.raises(NotConjugate, match="concentration cannot be the Gamma a"):
         ng.Dirichlet("p", ng.Gamma("a", 1.0, 1.0, plate=ng.Plate("k", 3)))
+
+
+def test_draws_of_probabilities_that_are_zero_to_rounding_keep_their_logarithms():
+    """A shape of 0.001 makes probabilities of e^−1000, whose logarithms the shape is drawn from: E[log p] = ψ(a) − ψ(Σ a)."""
+    alpha, rng = np.array([1e-3, 1.0, 2.0]), np.random.default_rng(0)
+    lam = (np.broadcast_to(alpha - 1.0, (20_000, 3)),)
+    value, (logs,) = drawn_point(families.Dirichlet(), lam, rng, 3)
+    assert (value[:, 0] == 0.0).mean() > 0.3
+    np.testing.assert_allclose(logs.mean(0), special.digamma(alpha) - special.digamma(alpha.sum()), rtol=0.03)
+    seen = value > 0
+    np.testing.assert_array_equal(logs[seen], np.log(value[seen]))

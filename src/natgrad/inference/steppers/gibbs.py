@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
-from natgrad.families import Family
+from natgrad.families import Dirichlet, Family
 from natgrad.inference.problem import Block, BlockInfo, GroupProblem, State
 from natgrad.inference.sampler import GroupDraw, GroupSampler
 from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.random import Stream, generator
 
-__all__ = ["GroupGibbs", "Schedule", "keep_draw", "point_stats", "room_for"]
+__all__ = ["GroupGibbs", "Schedule", "drawn_point", "keep_draw", "point_stats", "room_for"]
 
 Array = npt.NDArray[Any]
 Stats = tuple[Any, ...]
@@ -58,6 +58,15 @@ def point_stats(family: Family, value: Array, size: int | None) -> Stats:
         value = np.maximum(value, TINY)
     with np.errstate(divide="ignore"):
         return tuple(np.maximum(part, IMPOSSIBLE) for part in family.stats_of(value, size))
+
+
+def drawn_point(family: Family, lam: Stats, rng: np.random.Generator, size: int | None) -> tuple[Array, Stats]:
+    """A value of a factor and φ of it; probabilities that are 0 to rounding keep their logarithms, which learned shapes read."""
+    if isinstance(family, Dirichlet):
+        value, logs = family.sample_with_logs(lam, rng)
+        return value, (np.maximum(logs, IMPOSSIBLE),)
+    value = family.sample(lam, rng)
+    return value, point_stats(family, value, size)
 
 
 def room_for(values: Mapping[str, Array], strides: Mapping[str, int], schedule: Schedule) -> dict[str, Array]:

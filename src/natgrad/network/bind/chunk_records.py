@@ -94,14 +94,14 @@ def check_hidden(plan: Plan, held: Collection[str], plate: str) -> None:
             )
 
 
-def counted(nodes: Iterable[Node], names: Collection[str], plate: str, n_rows: int, shared: bool) -> dict[str, int]:
-    """The observations of a chunk that are there, by node; the first row is left out if it was counted in the chunk before."""
+def counted(nodes: Iterable[Node], names: Collection[str], plate: str, rows: slice) -> dict[str, int]:
+    """The observations in some rows of a chunk that are there, by node."""
     counts = {}
     for node in nodes:
         axes = [own.name for own in node.plates]
         if node.name in names and plate in axes:
             mask = np.ones([own.size for own in node.plates]) if node.mask is None else node.mask
-            counts[node.name] = int(np.moveaxis(mask, axes.index(plate), 0)[int(shared) : n_rows].sum())
+            counts[node.name] = int(np.moveaxis(mask, axes.index(plate), 0)[rows].sum())
     return counts
 
 

@@ -264,8 +264,8 @@ class Chunks:
             if own is None:
                 calls = self._registered(nodes)
                 marks = [hashlib.blake2b(call.tobytes(), digest_size=12).digest() for call in calls]
-                goes_on = bool(self.carried) and table.first > 0
-                present = counted(nodes, self.n_present, self.plate, table.n_rows, goes_on)
+                begin = int(bool(self.carried) and table.first > 0)  # that row was counted before
+                present = counted(nodes, self.n_present, self.plate, slice(begin, table.n_rows))
                 own = Arrays(calls, marks, weight, present)
             counts = counts or bool(np.any(own.weight))
             self._layout = self._layout or self._layout_of(own.calls)
@@ -275,9 +275,8 @@ class Chunks:
             classes = [numbers.setdefault(pair, len(numbers)) for pair in pairs]
             for name, count in own.present.items():
                 self.n_present[name] += count
-            n_bytes += sum(call.nbytes for call in own.calls)
-            # What a chain is told at each of its times is as long as what it tells.
-            n_bytes += sum(8 * math.prod(s) for n in nodes if n.name in self.carried for s in n.stat_shapes())
+            told = sum(8 * math.prod(s) for n in nodes if n.name in self.carried for s in n.stat_shapes())
+            n_bytes += told + sum(call.nbytes for call in own.calls)  # a chain is told as much as it tells
             kept = partial(self._with_plan, table, nodes)
             if not self._has_plan(table):
                 kept = partial(self._under_keys, own.calls, own.weight, table.key)

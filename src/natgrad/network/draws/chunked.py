@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from natgrad.errors import NotConjugate
 from natgrad.inference.problem import Block, BlockInfo, State
-from natgrad.inference.steppers.gibbs import Schedule, keep_draw, point_stats, room_for
+from natgrad.inference.steppers.gibbs import Schedule, drawn_point, keep_draw, point_stats, room_for
 from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.network.bind.chunk_groups import ChunkGroups
 from natgrad.network.bind.chunked import ChunkedEdges
@@ -216,8 +216,7 @@ class ChunkedGibbs:
             lam = self._conditional(block, here, told, chain, None)
             if not np.all(block.family.valid(lam)):
                 return None
-            value = block.family.sample(lam, rng)
-            return lam, value, point_stats(block.family, value, size)
+            return lam, *drawn_point(block.family, lam, rng, size)
         own, lam = here[name], tuple(np.zeros_like(part) for part in here[name])
         for number in range(block.n_columns):
             cut = take_column(on, block, own, number)

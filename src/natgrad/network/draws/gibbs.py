@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from natgrad.inference.problem import Block, BlockInfo, State
-from natgrad.inference.steppers.gibbs import Schedule, keep_draw, point_stats, room_for
+from natgrad.inference.steppers.gibbs import Schedule, drawn_point, keep_draw, point_stats, room_for
 from natgrad.inference.steppers.stepper import StepInfo
 from natgrad.network.draws.gaussian import GaussianDraw, drawn_together
 from natgrad.network.draws.labels import Relabelling
@@ -226,8 +226,7 @@ class Gibbs:
             by_chain = [copies.drawn(block.family, own, rng, size) for own in parts]
             stats = tuple(np.stack(entries) for entries in zip(*by_chain, strict=True))
             return stats[0], stats
-        value = block.family.sample(lam, rng)
-        return value, point_stats(block.family, value, self.sizes[block.name])
+        return drawn_point(block.family, lam, rng, self.sizes[block.name])
 
     def _summand(self, block: Block, lam: Stats, value: Array) -> tuple[Array, Array]:
         """What is averaged over the draws: the mean and the second moment of the conditional, which vary less than its values.

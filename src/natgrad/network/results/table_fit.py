@@ -10,7 +10,6 @@ from natgrad.posterior.factor import Factor
 
 if TYPE_CHECKING:
     from natgrad.network.bind.bound import Binding
-    from natgrad.network.execute.problem import NetworkProblem
     from natgrad.network.results.fit import Fit, Settings
     from natgrad.network.results.predict import Predictions
 
@@ -29,7 +28,6 @@ class TableMixin:
         binding: Binding | None
         settings: Settings
         state: State
-        problem: NetworkProblem
 
         def __getitem__(self, name: str) -> Factor: ...
         def __iter__(self) -> Iterator[str]: ...
@@ -76,8 +74,12 @@ class TableMixin:
         """
         from natgrad.network.bind.chunked import Chunked
 
-        problem: Any = self.problem
-        key, blocks = getattr(name, "name", name), self.problem.blocks
+        key, problem = getattr(name, "name", name), vars(self).get("problem")
+        if problem is None:
+            raise TypeError(
+                f"rows({key!r}): a fit that was loaded has no data; predict(table) has what it says of a table"
+            )
+        blocks: Any = problem.blocks
         if not isinstance(problem, Chunked):
             raise TypeError(f"rows({key!r}): this table was not read in chunks, and fit[{key!r}] has all of its rows")
         if key not in problem.program.local or problem.plan.nodes[key].is_observed:
