@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -47,7 +48,7 @@ def lda(cache: Path) -> dict[str, float]:
     import scipy.sparse as sparse
 
     program.CACHE = cache
-    options = SimpleNamespace(documents=2000, repeats=5, peers=None)
+    options = SimpleNamespace(documents=2000, repeats=3, peers=None)
     found = {}
     for title, name in program.CORPORA.items():
         counts = sparse.load_npz(program.DATA / name).tocsr()
@@ -115,19 +116,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(PARTS), help="names of parts, with commas")
     parser.add_argument("--measure", choices=PARTS, help=argparse.SUPPRESS)
-    parser.add_argument("--cache", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--cache", help="a folder in which λ of LDA stays for the next call")
     given = parser.parse_args()
     if given.measure:
         # The folder of this script comes before PYTHONPATH, and has programs of the same names.
         sys.path.remove(str(Path(__file__).resolve().parent))
         time.perf_counter = time.process_time
-        print(json.dumps(PARTS[given.measure](given.cache)))
+        print(json.dumps(PARTS[given.measure](Path(given.cache))))
         return
     if len(given.trees) != 2:
         parser.error("give two folders")
     target = RESULTS / "before-after.json"
     rows = {row["what"]: row for row in json.loads(target.read_text())} if target.exists() else {}
-    with tempfile.TemporaryDirectory() as cache:
+    with nullcontext(given.cache) if given.cache else tempfile.TemporaryDirectory() as cache:
         for part in given.only.split(","):
             rounds = [[in_tree(tree, part, cache) for tree in given.trees] for _ in range(given.rounds)]
             for name in rounds[0][0]:

@@ -71,3 +71,45 @@ def estep_sizes(problem_of, peer, python, n_times=60_000):
         other = f"{theirs:,.0f} | {ours / theirs:.1f}" if theirs else " | "
         lines.append(f"| {n_states} | {ours:,.0f} | {other} |")
     return lines, rows
+
+
+# Times, sequences and states of data that may be fitted either way.
+EITHER = (
+    (20_000, 1, 4),
+    (20_000, 100, 4),
+    (100_000, 1, 4),
+    (400_000, 1, 4),
+    (400_000, 40, 4),
+    (400_000, 1, 16),
+    (1_000_000, 1, 4),
+)
+
+
+def chain_or_subchains(sizes=EITHER, held_out=50_000):
+    """Processor seconds of a fit on one thread, and its score of data that were not fitted: exact, subchains, the default."""
+    import natgrad as ng
+
+    rows = []
+    for n_times, n_sequences, n_states in sizes:
+        _, _, X, _ = generated(n_times + held_out, 0, n_states)
+        lengths, test = [n_times // n_sequences] * n_sequences, X[n_times:]
+        methods = {"exact chain": ng.VB(), "subchains": ng.SVI({"subchain": 63}), "default": None}
+        for name, method in methods.items():
+            seconds, score, chosen = [], 0.0, ""
+            for _ in range(2):
+                begin = time.process_time()
+                model = ng.GaussianHMM(n_states, method=method, n_jobs=1, seed=0, verbose=False)
+                model.fit(X[:n_times], lengths=lengths)
+                seconds.append(time.process_time() - begin)
+                score, chosen = model.score(test) / held_out, model.trace_.strategy
+            how = (
+                "subchains"
+                if "subchains" in chosen or name == "subchains"
+                else "sequences"
+                if "memoised" in chosen
+                else "exact"
+            )
+            rows.append((n_times, n_sequences, n_states, name, how, min(seconds), score))
+    lines = ["| T | sequences | K | fit | how | CPU s | held-out nats a time |", "|---|---|---|---|---|---|---|"]
+    lines += ["| {:,} | {} | {} | {} | {} | {:.2f} | {:.4f} |".format(*row) for row in rows]
+    return lines, rows

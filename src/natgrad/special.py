@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 __all__ = [
+    "betainc",
     "betaincinv",
     "betaln",
     "digamma",
@@ -119,6 +120,7 @@ def _function(name: str) -> Any:
 
 _UFUNCS = _extension()
 
+betainc = _function("betainc")
 betaincinv = _function("betaincinv")
 betaln = _function("betaln")
 digamma = _function("psi")

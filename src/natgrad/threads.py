@@ -61,7 +61,8 @@ class _Pool:
             os.register_at_fork(after_in_child=self.forget)
 
     def forget(self) -> None:
-        self._lock, self._threads = threading.Lock(), None
+        self._lock = threading.Lock()
+        self._threads: ThreadPoolExecutor | None = None
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any] | None:
         """None while the interpreter ends: then there are no new threads."""

@@ -1,5 +1,6 @@
 """Forged model files with a right digest: each loads as a model that can be used, or is refused; no process dies of one."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import forgery_cases
@@ -22,6 +23,7 @@ QUICK = [
     "counts",
     "GaussianHMM",
     "CategoricalHMM",
+    "HMM, tracks",
     "GaussianMixture, tied",
     "SparseGPRegressor",
     "table",
@@ -135,6 +137,18 @@ def test_ratings_are_of_users_and_items_that_are_there(files, tmp_path) -> None:
         ng.load(tmp_path / "forged")
 
 
+def test_what_was_observed_of_a_factor_that_is_hidden_is_refused(files, tmp_path) -> None:
+    """The means of such a model were no numbers."""
+
+    def change(value):
+        posterior = value["fitted"]["posterior"]
+        forged = {**posterior, "u": replace(posterior["u"], seen=2**63)}
+        return {**value, "fitted": {**value["fitted"], "posterior": forged}}
+
+    with pytest.raises(ng.ModelFileError, match=r"posterior\['u'\].seen"):
+        ng.load(changed(files / "ratings, paper" / "model", tmp_path / "forged", change))
+
+
 def test_moments_follow_from_natural_parameters(files, tmp_path) -> None:
     def change(value):
         state = value["fitted"]["state"]
@@ -219,15 +233,21 @@ def test_forged_sums_of_one_batch_of_a_mixture_are_refused(checkpoint_of_mixture
 
         return memory._replace(batches=tuple(None if kept is None else longer(kept) for kept in memory.batches))
 
-    with pytest.raises(ng.errors.ModelFileError, match="batch 0 has sums of the shapes"):
+    with pytest.raises(ng.errors.ModelFileError, match=r"batches\[0\] has sums of the shapes"):
         forgery_cases.used(
             "checkpoint of mixture", changed(checkpoint_of_mixture, tmp_path / "forged", _remembered(change))
         )
 
 
+def _doubled(memory):
+    return memory._replace(messages={key: (2.0 * part,) for key, (part,) in memory.messages.items()})
+
+
 def test_forged_sums_of_a_mixture_are_made_anew(checkpoint_of_mixture, tmp_path) -> None:
+    """They are those of their batches, and not of the data."""
+
     def change(memory):
-        return memory._replace(messages={key: (2.0 * part,) for key, (part,) in memory.messages.items()})
+        return _doubled(memory)._replace(batches=tuple(kept and _doubled(kept) for kept in memory.batches))
 
     fits = []
     for name, how in (("right", lambda memory: memory), ("forged", change)):
@@ -237,6 +257,15 @@ def test_forged_sums_of_a_mixture_are_made_anew(checkpoint_of_mixture, tmp_path)
         fits.append(forgery_cases.CASES["mixture"].fit(checkpoint=folder, every=1000, resume=True))
     right, forged = fits
     assert forged.trace["elbo"][-1] == pytest.approx(right.trace["elbo"][-1], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["mixture", "table, chunks"])
+def test_sums_of_a_network_that_are_not_those_of_their_batches_are_refused(name, tmp_path) -> None:
+    """In chunks, where nothing tells what they should be, the run went on with them and converged to something else."""
+    (tmp_path / "right").write_bytes(forgery_cases.made(f"checkpoint of {name}", tmp_path))
+    forged = changed(tmp_path / "right", tmp_path / "forged", _remembered(_doubled))
+    with pytest.raises(ng.ModelFileError, match="is not the sum over its batches"):
+        forgery_cases.used(f"checkpoint of {name}", forged)
 
 
 @pytest.fixture(scope="module")

@@ -221,3 +221,23 @@ def test_what_a_chain_along_all_rows_forbids() -> None:
     won = ng.Bernoulli("won", logit=level[:, 0], plate=time, observed=ng.Column("won"))
     with pytest.raises(ng.errors.NotConjugate, match=r"'won.omega', which is hidden in rows too, meets it in 'won'"):
         ng.Network(won).fit({"won": np.arange(9) % 2}, chunk_rows=4)
+
+
+@pytest.mark.parametrize("which", ["state space", "hidden Markov"])
+@pytest.mark.parametrize("chunk_rows", [2, 31])
+@pytest.mark.filterwarnings("ignore:the fit has not converged")
+def test_states_come_chunk_by_chunk(which: str, chunk_rows: int) -> None:
+    """What one chunk, the whole table, says of every row."""
+    net, table, init = MAKERS[which]()
+    chain = "x" if which == "state space" else "z"
+    (whole,) = fitted(net, table, init, chunk_rows=TIMES, max_steps=2).rows(chain)
+    fit = fitted(net, table, init, chunk_rows=chunk_rows, max_steps=2)
+    parts = list(fit.rows(chain))
+    np.testing.assert_allclose(np.concatenate([part.mean() for part in parts]), whole.mean(), rtol=0, atol=1e-11)
+    np.testing.assert_allclose(np.concatenate([part.var() for part in parts]), whole.var(), rtol=0, atol=1e-11)
+    with pytest.raises(KeyError, match=rf"fit.rows\('{chain}'\) has them, chunk by chunk"):
+        fit[chain]
+    with pytest.raises(KeyError, match=rf"'tau' is not hidden in rows; hidden there are {chain}"):
+        next(fit.rows("tau"))
+    with pytest.raises(TypeError, match="this table was not read in chunks"):
+        next(fitted(net, table, init, max_steps=1).rows(chain))

@@ -157,3 +157,18 @@ def test_a_hundred_random_pieces_end_where_a_refit_does(make: Any) -> None:
     start = {"mu": fit["mu"].mean()} if make is mixture else None
     refit = case.columns.fit(now, chunk_rows=50, init=start, **FIT)
     assert fit.elbo == pytest.approx(refit.elbo, rel=1e-8)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_rows_of_a_chunk_that_all_have_weight_zero_tell_nothing(place):
+    """They were refused, as if no row of the table counted."""
+    row = ng.Plate("row", weight=ng.Column("w"))
+    mu = ng.Normal("mu", [-1.0, 1.0], 1.0, plate=ng.Plate("k", 2))
+    z = ng.Categorical("z", [0.4, 0.6], plate=row)
+    network = ng.Network(ng.Normal("y", mu[z], ng.Gamma("t", 1.0, 1.0), plate=row, observed=ng.Column("y")))
+    table = {"y": np.random.default_rng(0).normal(size=12), "w": np.ones(12)}
+    table["w"][4 * place : 4 * place + 4] = 0.0
+    whole, parts = (network.fit(table, ng.VB(), chunk_rows=n, max_steps=5, tol=0, verbose=False) for n in (100, 4))
+    np.testing.assert_allclose(parts.trace["elbo"], whole.trace["elbo"], rtol=1e-12)
+    with pytest.raises(ValueError, match="weight is 0 everywhere"):
+        network.fit({**table, "w": np.zeros(12)}, chunk_rows=4, verbose=False)

@@ -138,12 +138,13 @@ def as_corpus(X: Any, vocabulary: Words | None = None, n_words: int | None = Non
     elif isinstance(X, str):
         raise TypeError("X is one text: give a list of documents, [text, …]")
     elif _is_of(X, str):
-        corpus = _from_texts(list(X), vocabulary, vectoriser)
+        corpus = _from_texts(list(map(str, X)), vocabulary, vectoriser)  # those of NumPy are strings of its own
     elif _is_of_words(X):
         corpus = _from_texts(list(X), vocabulary, vectoriser, analyzer=_as_they_are)
     elif not isinstance(X, np.ndarray) and _is_of_pairs(X):
         corpus = _from_pairs(X, n_words or (None if vocabulary is None else len(vocabulary)))
     else:
+        _refuse_gaps(X)
         corpus = _from_dense(X, None)
     corpus = _named(corpus, vocabulary)
     if corpus.n_words == 0:
@@ -337,6 +338,17 @@ def _is_of(X: Any, kind: type) -> bool:
         return len(X) > 0 and all(isinstance(document, kind) for document in X)
     except TypeError:
         return False
+
+
+def _refuse_gaps(X: Any) -> None:
+    """Texts among which something is none: a missing cell of a column, for example."""
+    try:
+        kinds = [isinstance(document, str) for document in X]
+    except TypeError:
+        return
+    if any(kinds) and not all(kinds):
+        place = kinds.index(False)
+        raise TypeError(f"X[{place}] is {list(X)[place]!r}, and other documents are texts: give '' for one without words")
 
 
 def _is_of_words(X: Any) -> bool:

@@ -131,6 +131,13 @@ class MarkovChain(Family):
         """λ of a stretch with what it is told at its ends."""
         return added_at(added_at(lam[0], 0, before[0], 1), -1, after[0], 1), lam[1], lam[2]
 
+    def without_first(self, lam: Stats) -> Stats:
+        """λ of the same law without the first time of one sequence, which is summed out."""
+        potentials, initial, transition = numpy_stats(lam)
+        before = (potentials[..., 0, :] + initial)[..., None] + transition
+        rest = added_at(potentials[..., 1:, :], 0, ops.logsumexp(before, axis=-2), 1)
+        return rest, np.zeros_like(initial), transition
+
     def stats_of(self, value: Array, size: int | None = None) -> Stats:
         """One-hot states [..., T, K], first states [..., K] and pairs [..., K, K] of integers [..., T]."""
         if size is None:

@@ -223,6 +223,15 @@ class GaussianChain(Family):
         h, J = (added_at(part, -1, message, 1 + n) for n, (part, message) in enumerate(zip((h, J), after, strict=True)))
         return h, J, C
 
+    def without_first(self, lam: Stats) -> Stats:
+        """λ of the same law without the first time of one sequence, which is integrated out."""
+        h, diagonal, beside = self._time_first(numpy_stats(lam))
+        fold = beside[1] @ ops.spd_inverse_logdet(diagonal[0])[0]
+        second = h[1] - ops.matvec(fold, h[0]), diagonal[1] - fold @ ops.transpose(beside[1])
+        h, diagonal, beside = np.array(h[1:]), np.array(diagonal[1:]), np.array(beside[1:])
+        h[0], diagonal[0], beside[0] = *second, 0.0
+        return np.moveaxis(h, 0, -2), np.moveaxis(-0.5 * diagonal, 0, -3), np.moveaxis(-beside, 0, -3)
+
     # -- values --
 
     def stats_of(self, value: Array, size: int | None = None) -> Stats:

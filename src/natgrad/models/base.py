@@ -46,7 +46,7 @@ from natgrad.inference.schema import Misfit, check
 from natgrad.inference.steppers.groups import ONE_PASS, GroupStepper
 from natgrad.inference.streams import Chunk, StreamPhases
 from natgrad.inference.trace import Stop, Trace
-from natgrad.models.registry import MODELS, model_class
+from natgrad.models.registry import MODELS, NETWORK_MODELS, RECORDS, model_class
 from natgrad.models.scikit import BaseEstimator, not_fitted
 from natgrad.models.uncertainty import UncertaintyMixin
 from natgrad.models.updating import UpdateMixin
@@ -334,6 +334,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> bool((again.transform(texts) == model.transform(texts)).all())
     True
     """
+    for module in RECORDS:
+        importlib.import_module(module)
     stored = read_model(path)
     try:
         if stored.kind == "Fit":
@@ -341,7 +343,7 @@ def load(path: str | os.PathLike[str]) -> Any:
             return importlib.import_module("natgrad.network.results.files").saved_fit(stored.value)
         if stored.kind == "Draws":
             return saved_draws(stored.value)
-        if stored.kind not in MODELS:
+        if stored.kind not in MODELS and stored.kind not in NETWORK_MODELS:
             raise ValueError(f"it holds a {stored.kind!r}, which this natgrad does not know")
         cls = model_class(stored.kind)
         cls._rename_former(stored.value)

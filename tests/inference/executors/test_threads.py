@@ -9,7 +9,7 @@ import scipy.sparse as sparse
 
 import natgrad as ng
 from natgrad import threads
-from natgrad.data.mapped import Mapped
+from natgrad.data.origin import Mapped
 from natgrad.inference.executors.threads import (
     Broadcast,
     BroadcastArgument,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, final
 
-from natgrad.data.mapped import FileIdentity, file_identity
+from natgrad.data.origin import FileIdentity, file_identity
 from natgrad.inference.executors.threads import Broadcast, BroadcastArgument, Call, ShardSpec
 from natgrad.threads import ONE_BLAS_THREAD
 

@@ -24,7 +24,6 @@ __all__ = [
     "near",
     "replace_batch",
     "rows_of",
-    "summed_up",
 ]
 
 Stats = tuple[Any, ...]
@@ -109,31 +108,6 @@ def check_shapes(told: Any, wanted: Any, where: str) -> None:
     shapes, right = ({key: [np.shape(p) for p in parts] for key, parts in of.messages.items()} for of in (told, wanted))
     if shapes != right:
         refuse(where, f"has sums of the shapes {shapes}, and here they are {right}")
-
-
-def summed_up(memory: GroupMemory) -> GroupMemory:
-    """What was remembered, its sums those of its batches: others would stay wrong, however often batches are exchanged."""
-    if len(memory.batches) == 1:  # only the sums are kept, and the next step replaces them
-        return memory
-    anew = memory._replace(messages={}, rest=0.0, batches=(None,) * len(memory.batches))
-    sizes: dict[str, list[Any]] = {}
-    for number, kept in enumerate(memory.batches):
-        if kept is None:
-            continue
-        check_shapes(kept, memory, f"what was remembered of batch {number}")
-        anew = replace_batch(anew, number, GroupResult(kept.rows, kept.messages, kept.rest, 1, 0))
-        for key, parts in kept.messages.items():
-            sizes[key] = [
-                size + np.abs(part) for size, part in zip(sizes.get(key, (0.0,) * len(parts)), parts, strict=True)
-            ]
-    close = all(
-        np.all(np.abs(np.subtract(total, own, dtype=np.float64)) <= NEAR * size)
-        for key, parts in memory.messages.items()
-        for total, own, size in zip(parts, anew.messages.get(key, ()), sizes.get(key, ()), strict=False)
-    )
-    rests = [0.0 if kept is None else kept.rest for kept in memory.batches]
-    close &= abs(memory.rest - anew.rest) <= NEAR * (1.0 + float(np.abs(rests).sum()))
-    return memory if close and anew.messages.keys() == memory.messages.keys() else anew
 
 
 def _swapped(total: Any, new: Any, old: Any) -> Any:

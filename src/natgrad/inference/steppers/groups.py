@@ -37,7 +37,6 @@ from natgrad.inference.steppers.group_memory import (
     cut_of,
     near,
     replace_batch,
-    summed_up,
 )
 from natgrad.inference.steppers.stepper import StepInfo, all_valid
 from natgrad.random import Stream, generator
@@ -261,7 +260,7 @@ class GroupStepper:
             # Of a single batch only the sums are kept.
             close &= len(batches) == 1 or near(kept, solved, size, where)
         if not self.problem.summarises:
-            return summed_up(memory)
+            return memory
         return memory if near(memory, anew, sizes, "what was remembered") and close else anew
 
     def _cut(self, seed: int) -> list[Ints | None]:

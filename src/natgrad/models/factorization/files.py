@@ -310,7 +310,8 @@ def _check_posterior(posterior: Mapping[str, Any], blocks: Mapping[str, str], la
         wanted = ["factor" if plate == "number" else plate for plate in wanted]
         if (factor.name, type(factor.family).__name__, list(factor.plates)) != (name, family, wanted):
             refuse(f"posterior[{name!r}]", f"is not the factor of {name!r}")
-        check(factor.origin, "none", where=f"posterior[{name!r}].origin")
+        for field in ("origin", "seen", "values"):  # all is measured from zero, and hidden
+            check(getattr(factor, field), "none", where=f"posterior[{name!r}].{field}")
         same = type(factor.lam) is tuple and len(factor.lam) == len(lam[name])
         if not same or not all(map(np.array_equal, factor.lam, lam[name])):
             refuse(f"posterior[{name!r}]", "is not that of the state")

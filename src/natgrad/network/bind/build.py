@@ -53,7 +53,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 # Kinds of nodes that are nothing without data, and a value that each may have; with a link, all are such.
 STAND_IN: dict[Any, float] = {Binomial: 0.0, LogNormal: 1.0, Multinomial: 0.0, NegativeBinomial: 0.0, Ordinal: 0.0}
-LINKS = frozenset({"logit", "logits", "probit", "softmax"})
+LINKS = frozenset({"logit", "logits", "probit", "softmax", "weights"})
 
 
 class Domain(NamedTuple):
@@ -165,7 +165,12 @@ class Builder:
         if not plate.is_open and name not in self.weights:
             return plate
         if name not in self.plates:
-            self.plates[name] = Plate(name, self._size(plate), self._weight(plate))
+            weight = self._weight(plate)
+            # Of some rows of many none may count.
+            empty = name in self.part and weight is not None and not np.any(weight)
+            self.plates[name] = Plate(name, self._size(plate), None if empty else weight)
+            if empty:
+                self.plates[name].weight = np.zeros(self._size(plate))
             self.plates[name].is_part = name in self.part
             if name in self.part:
                 self.plates[name].masked, self.plates[name].begins = self.masked, self.begins

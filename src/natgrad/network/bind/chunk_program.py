@@ -104,6 +104,10 @@ class ChunkProgram:
 
     def solved(self, mu: Moments, known: Any, ends: Any = None) -> tuple[dict[str, Stats], Any]:
         """Moments of the hidden nodes of a chunk's rows, given the globals and what its ends are told; their entropy; traced."""
+        _, moments, entropy = self._solved(mu, known, ends)
+        return moments, entropy
+
+    def _solved(self, mu: Moments, known: Any, ends: Any) -> tuple[dict[str, Stats], dict[str, Stats], Any]:
         xp, here, lam = self.on.xp, dict(mu), {}
         for name in self.local:
             block, shapes = self.plan.blocks[name], self.plan.nodes[name].stat_shapes()
@@ -128,11 +132,11 @@ class ChunkProgram:
             return lam, own, entropy, change, count + 1
 
         if not self.local:
-            return {}, xp.zeros(())
+            return {}, {}, xp.zeros(())
         carry = once((lam, {name: here[name] for name in self.local}, xp.zeros(()), xp.zeros(()), xp.int32(0)))
         if self.meet:
             carry = self.on.repeat_while(lambda c: (c[3] > SETTLED) & (c[4] < MOST_ROUNDS), once, carry)
-        return carry[1], carry[2]
+        return carry[0], carry[1], carry[2]
 
     def _stretch(self, name: str, mu: Moments, known: Any, ends: Any) -> tuple[Stats, Stats, Any]:
         """λ, moments and entropy of a chunk of a chain that goes on."""
@@ -200,6 +204,15 @@ class ChunkProgram:
 
         moments = self.call("hidden", build, mu, known)
         return ChunkSums({name: tuple(map(np.asarray, stats)) for name, stats in moments.items()}, 0.0)
+
+    def naturals(self, known: Known, mu: Moments, ends: Any = None) -> ChunkSums:
+        """λ of the hidden nodes of a chunk's rows, given the globals."""
+
+        def build() -> Callable[..., Any]:
+            return lambda mu, ends, known: self._solved(self.windows.moments(mu, known, self.on.xp), known, ends)[0]
+
+        lam = self.call("naturals", build, mu, ends, known)
+        return ChunkSums({name: tuple(map(np.asarray, stats)) for name, stats in lam.items()}, 0.0)
 
     def drawn(self, known: Known, number: int, seed: int, t: int, chains: tuple[Moments, ...]) -> ChunkSums:
         """S of a chunk for each chain, with hidden nodes of rows drawn given its globals; the first chunk tells these, too."""

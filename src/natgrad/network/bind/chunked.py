@@ -116,6 +116,20 @@ class Chunked:
             return None
         return solve_ends(self.plan.blocks, self.visit("condensed", mu))
 
+    def in_rows(self, name: str, mu: Moments) -> Iterator[Stats]:
+        """λ of a node that is hidden in rows, given the globals, chunk after chunk; no row comes twice."""
+        ends, node = self.ends(mu), self.plan.nodes[name]
+        family: Any = node.family
+        axis = [plate.name for plate in node.plates].index(self.chunks.plate)
+        told = self.chunks.map(lambda chunk: chunk.tell("naturals", mu, ends and ends.messages))
+        for rows, chunk in zip(self.chunks.cuts.row_ranges, told, strict=True):
+            lam = chunk.parts[name]
+            if name in self.program.carried and rows.start:
+                lam = family.without_first(lam)
+            elif not self.chunks.chained:  # a short chunk was filled up
+                lam = tuple(np.moveaxis(np.moveaxis(part, axis, 0)[: len(rows)], 0, axis) for part in lam)
+            yield lam
+
     def prior(self, fixed: Mapping[str, Stats]) -> State:
         """Every global at its prior."""
         whole = self.program.problem.prior(fixed)

@@ -255,6 +255,7 @@ class Chunks:
         self.arrays: dict[Any, Arrays] = {}
         kept_arrays = self._arrays_before()
         first: list[Node] = []
+        counts = False
         for table in self.tables():
             own = kept_arrays.get(table.key)
             if own is None or not first or self.chained:
@@ -269,6 +270,7 @@ class Chunks:
                     nodes, self.n_present, self.plate, table.n_rows, bool(self.carried) and table.first > 0
                 )
                 own = Arrays(calls, marks, weight, present)
+            counts = counts or bool(np.any(own.weight))
             self._layout = self._layout or self._layout_of(own.calls)
             self._check_layout(table, own.calls)
             numbers: dict[Any, int] = {}
@@ -285,6 +287,8 @@ class Chunks:
             calls_held = None if calls_held is None or n_bytes > HELD else [*calls_held, kept]
             if calls_held is not None:
                 self.arrays[table.key] = own
+        if not counts:
+            raise ValueError(f"plate {self.plate!r}: weight is 0 everywhere: there is nothing to learn from")
         if calls_held is None:
             self.arrays = {}
         self._keys = [f"known:{number}" for number in classes]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from natgrad.data.mapped import file_identity
+from natgrad.data.origin import file_identity
 from natgrad.errors import PlateMismatch
 from natgrad.network.bind.levels import ids_of
 from natgrad.network.bind.tables import Table, TableChunks
@@ -87,6 +87,11 @@ class Cuts:
             raise ValueError(
                 f"{self.source.where} had {self.n_rows:,} rows when it was first read, and has {seen:,} now: it changed meanwhile"
             )
+
+    @property
+    def row_ranges(self) -> Sequence[range]:
+        """The rows of each chunk, once the table was read."""
+        return self._rows
 
     @property
     def can_jump(self) -> bool:

@@ -7,6 +7,7 @@ which either backend can do. Nothing is approximated, and nothing of the size of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ __all__ = ["Tangent"]
 Array = Any
 Stats = tuple[Array, ...]
 Moments = Mapping[str, Stats]
+# Products of a monomial up to which it is written out, and of all its copies where directions are side by side.
+MOST_WRITTEN, MOST_AT_ONCE = 2_000, 200_000
 
 
 class Tangent:
@@ -36,8 +39,10 @@ class Tangent:
         self.problem = problem
         self.program: Program = problem.program
         self._pieces: dict[int, tuple[Piece, Piece]] = {}
-        # Interpreted and without weights: written out, for one direction or for as many as λ has numbers.
-        self._is_written = problem.interpreter is not None and not problem.plan.weights
+        # Small, interpreted and without weights: written out, for one direction or for as many as λ has numbers. What is written
+        # out reads arrays for each block anew, which takes half as long again where gathers are long.
+        small = problem.interpreter is not None and not problem.plan.weights
+        self._is_written = small and _work(self.program) <= MOST_WRITTEN
         self._written: dict[int, WrittenTangent] = {}
 
     def targets(self, mu: Moments, direction: Moments) -> dict[str, Stats]:
@@ -62,7 +67,7 @@ class Tangent:
 
     def all_targets(self, n: int) -> Callable[[Moments, Moments], dict[str, Stats]] | None:
         """The same for ``n`` directions at once, along a first axis; None where one is made after the other."""
-        return self._along(n) if self._is_written else None
+        return self._along(n) if self._is_written and n * _work(self.program) <= MOST_AT_ONCE else None
 
     def _target(self, name: str, mu: Moments, moments: Moments, known: Any) -> Stats:
         program, block = self.program, self.problem.blocks[name]
@@ -111,6 +116,17 @@ class Tangent:
             spread = tuple(slice(None) if plate in there else None for plate in term.plates)
             total = total + monomial.coefficient * on.xp.asarray(value)[spread]
         return total
+
+
+def _work(program: Program) -> int:
+    """Products of the largest monomial, over the axes of what is hidden in it."""
+    work = 1
+    for term in program.plan.terms.values():
+        for piece in program.pieces(term):
+            for monomial in piece.monomials:
+                labels = {label for factor in monomial.factors if not factor.known for label in factor.labels}
+                work = max(work, math.prod(piece.sizes[label] for label in labels))
+    return work
 
 
 def _moved(monomial: Monomial, least: int = 1) -> list[Monomial]:

@@ -20,7 +20,7 @@ from natgrad.network.results.members import check_member, members_of
 from natgrad.network.results.records import FormerMemory
 from natgrad.network.results.saved import SavedFit
 from natgrad.posterior.factor import Factor
-from natgrad.posterior.files.tables import METHOD, STEP, memory_of
+from natgrad.posterior.files.tables import METHOD, STEP, check_origin, check_seen, check_sums, memory_of
 
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
@@ -72,8 +72,8 @@ def check_fit(content: Any) -> None:
         for shape, ndim in zip(shapes, factor.family.stat_ndims, strict=True):
             if len(shape) != len(factor.plates) + ndim or shape[: len(plates)] != plates:
                 refuse(f"factors[{name!r}]", f"has the shapes {shapes} on {len(factor.plates)} plates")
-        _check_origin(factor, f"factors[{name!r}]")
-        _check_seen(factor, plates, f"factors[{name!r}]")
+        check_origin(factor, f"factors[{name!r}]")
+        check_seen(factor, plates, f"factors[{name!r}]")
         blocks[name] = factor.family, shapes
     for name, entry in content.get("members", {}).items():
         check_member(name, entry, content["factors"])
@@ -81,37 +81,6 @@ def check_fit(content: Any) -> None:
     for name, factor in content["factors"].items():
         if not all(map(np.array_equal, factor.lam, content["state"].lam[name])):
             refuse(f"factors[{name!r}]", "is not that of the state")
-
-
-def _check_origin(factor: Factor, where: str) -> None:
-    """A location is measured from a point of its own kind."""
-    if factor.origin is None:
-        return
-    if factor.family.name not in ("Normal", "MultivariateNormal", "GaussianGamma", "NormalWishart"):
-        refuse(where, f"is a {factor.family.name}, which is measured from zero")
-    check(factor.origin, f"real {list(np.shape(factor.origin))} in [-1e300, 1e300]", where=f"{where}.origin")
-    shape = np.shape(factor.lam[0])
-    if factor.family.event_ndim > np.ndim(factor.origin) or (
-        np.broadcast_shapes(np.shape(factor.family.location(factor.origin)), shape) != shape
-    ):
-        refuse(where, f"is measured from a point of shape {list(np.shape(factor.origin))}, and has shape {list(shape)}")
-
-
-def _check_seen(factor: Factor, plates: tuple[int, ...], where: str) -> None:
-    """What was observed of a node that is hidden in part: values for its elements, and which of them count."""
-    if factor.seen is None and factor.values is None:
-        return
-    shape = [] if factor.values is None else list(np.shape(factor.values))
-    if (
-        factor.seen is None
-        or factor.values is None
-        or np.asarray(factor.seen).dtype != bool
-        or list(np.shape(factor.seen)) != shape
-    ):
-        refuse(where, "does not say which of its values were observed")
-    if tuple(shape[: len(plates)]) != plates or len(shape) != len(plates) + factor.family.event_ndim:
-        refuse(where, f"has observed values of shape {shape} on plates of sizes {list(plates)}")
-    check(factor.values, f"real {shape}", where=f"{where}.values")
 
 
 def _block_table(family: Family, shapes: Any) -> Any:
@@ -147,13 +116,19 @@ def state_table(blocks: Mapping[str, tuple[Family, Any]], seed: int | None = Non
     }
     memory = memory_of(points, (lam, mu))
     batch = record(BatchMemory, rows=[{f"{name}?": tuple for name in blocks}], messages=_arrays, rest="real")
-    memory["groups?"] = record(
+    groups = record(
         GroupMemory,
         messages=_arrays,
         rest="real",
         batches=[either("none", batch)],
         cut=("text", "natural", "whole" if seed is None else f"whole in [{seed}, {seed}]"),
     )
+
+    def remembered(value: Any, sizes: Sizes, where: str) -> None:
+        groups(value, sizes, where)
+        check_sums(value, where)
+
+    memory["groups?"] = remembered
     memory["memoised?"] = FormerMemory  # of files before 0.2; not used
     return record(State, lam=lam, mu=mu, t="whole in [0, 1e12]", memory=memory, hyper={})
 

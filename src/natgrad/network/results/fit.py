@@ -98,6 +98,8 @@ class Fit(TableMixin, SamplingMixin, ExportMixin, ShowMixin):
         block = self.problem.blocks.get(name)
         if block is None:
             what = "is observed" if name in self.problem.plan.nodes else "is not in this network"
+            if name in self.problem.plan.blocks:
+                what = f"is hidden in rows that were read in chunks, and not held: fit.rows({name!r}) has them, chunk by chunk"
             raise KeyError(f"{name!r} {what}; hidden nodes are {', '.join(self)}")
         lam = tuple(np.asarray(part, dtype=np.float64) for part in self.state.lam[name])
         node = self.problem.plan.nodes[name]

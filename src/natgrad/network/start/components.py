@@ -108,7 +108,7 @@ class NetworkComponents(Components):
             candidate = self._split_into(state, k, places, rows, rng)
             if candidate is not None and (best is None or candidate[0] > best[0]):
                 best = (*candidate, places)
-        return None if best is None else Birth(best[1], float("nan"), tuple(best[2][1:]))
+        return None if best is None else Birth(best[1], float("nan"), tuple(best[2][1:]), best[0])
 
     # -- parts --
 

@@ -90,7 +90,8 @@ def make_starts(
     def made(values: Values) -> State:
         state = _started(problem, values, given.drawn, seed, number)
         _check_symmetry(problem, state)
-        check_proper(problem, state)
+        if problem.plan.improper:
+            check_proper(problem, state)
         return state
 
     return [(name, functools.partial(made, values)) for name, values in candidates]

@@ -16,10 +16,11 @@ from natgrad.inference.problem import GroupProblem
 from natgrad.inference.schema import LARGEST, check, either, record, refuse, state_of
 from natgrad.inference.steppers.accelerated import History
 from natgrad.inference.steppers.checked import Snapshot
-from natgrad.inference.steppers.group_memory import BatchMemory, GroupMemory
+from natgrad.inference.steppers.group_memory import BatchMemory, GroupMemory, check_shapes
 from natgrad.inference.steppers.message_memory import Checked
+from natgrad.posterior.factor import Factor
 
-__all__ = ["METHOD", "RUN", "STEP", "group_state", "groups_of", "memory_of"]
+__all__ = ["METHOD", "RUN", "STEP", "check_origin", "check_seen", "check_sums", "group_state", "groups_of", "memory_of"]
 
 Sizes = dict[str, int]
 # Sums that were exchanged for many passes differ by rounding from sums that are made anew.
@@ -98,8 +99,7 @@ def groups_of(said: Mapping[str, Any], rows: Any) -> dict[str, Any]:
         check(value.messages, dict(said) if seen else {}, sizes, f"{where}.messages")
         for number, kept in enumerate(seen):
             record(BatchMemory, rows=rows, messages=own, rest="real")(kept, sizes, f"{where}.batches[{number}]")
-        if own:
-            _check_sums(value, seen, where)
+        check_sums(value, where)
 
     return {"groups?": of, "before?": {name: part for name, part in said.items() if name != "theta"}}
 
@@ -132,8 +132,13 @@ def group_state(problem: GroupProblem) -> Any:
     )
 
 
-def _check_sums(value: GroupMemory, seen: list[BatchMemory], where: str) -> None:
+def check_sums(value: GroupMemory, where: str) -> None:
     """Batches are taken out of the sums and put back, so that a wrong sum would never be noticed."""
+    if len(value.batches) == 1:  # only the sums are kept, and the next step replaces them
+        return
+    seen = [kept for kept in value.batches if kept is not None]
+    for number, kept in enumerate(seen):
+        check_shapes(kept, value, f"{where}.batches[{number}]")
     sums = {
         f"{where}.messages[{name!r}][{place}]": (total, [kept.messages[name][place] for kept in seen])
         for name, parts in value.messages.items()
@@ -155,3 +160,34 @@ def _both(own: Any, whole: Any) -> Any:
         check((value.lam, value.mu), whole, sizes, where)
 
     return of
+
+
+def check_origin(factor: Factor, where: str) -> None:
+    """A location is measured from a point of its own kind."""
+    if factor.origin is None:
+        return
+    if factor.family.name not in ("Normal", "MultivariateNormal", "GaussianGamma", "NormalWishart"):
+        refuse(where, f"is a {factor.family.name}, which is measured from zero")
+    check(factor.origin, f"real {list(np.shape(factor.origin))} in [-1e300, 1e300]", where=f"{where}.origin")
+    shape = np.shape(factor.lam[0])
+    if factor.family.event_ndim > np.ndim(factor.origin) or (
+        np.broadcast_shapes(np.shape(factor.family.location(factor.origin)), shape) != shape
+    ):
+        refuse(where, f"is measured from a point of shape {list(np.shape(factor.origin))}, and has shape {list(shape)}")
+
+
+def check_seen(factor: Factor, plates: tuple[int, ...], where: str) -> None:
+    """What was observed of a node that is hidden in part: values for its elements, and which of them count."""
+    if factor.seen is None and factor.values is None:
+        return
+    shape = [] if factor.values is None else list(np.shape(factor.values))
+    if (
+        factor.seen is None
+        or factor.values is None
+        or np.asarray(factor.seen).dtype != bool
+        or list(np.shape(factor.seen)) != shape
+    ):
+        refuse(where, "does not say which of its values were observed")
+    if tuple(shape[: len(plates)]) != plates or len(shape) != len(plates) + factor.family.event_ndim:
+        refuse(where, f"has observed values of shape {shape} on plates of sizes {list(plates)}")
+    check(factor.values, f"real {shape}", where=f"{where}.values")
