@@ -112,7 +112,9 @@ def from_truth(counts: np.ndarray, topics: np.ndarray) -> tuple[np.ndarray, floa
 
     problem = LDAProblem(as_corpus(counts), np.full(10, 0.1), 0.05, Local("vb", 1e-5, 1000, 0.0, np.float64))
     limits = Limits(300, 1e-4, share=counts.sum())
-    done = run(Phase(problem, VB(), None, ("phi",)), problem.at(topics * counts.sum() / 10 + 0.05), limits=limits, seed=0)
+    done = run(
+        Phase(problem, VB(), None, ("phi",)), problem.at(topics * counts.sum() / 10 + 0.05), limits=limits, seed=0
+    )
     concentration = done.state.lam["phi"][0] + 1.0
     return concentration / concentration.sum(1, keepdims=True), problem.bound(done.state)
 
@@ -145,7 +147,9 @@ def generated_table(runs: dict) -> list[str]:
             mean(runs, f"generated {alpha}", name, field) for alpha in CONCENTRATIONS for field in ("error", "elbo")
         ]
         if None not in cells:
-            shown = " | ".join(f"{error:.2f} | {elbo:,.0f}" for error, elbo in zip(cells[::2], cells[1::2], strict=True))
+            shown = " | ".join(
+                f"{error:.2f} | {elbo:,.0f}" for error, elbo in zip(cells[::2], cells[1::2], strict=True)
+            )
             used = np.mean([mean(runs, f"generated {alpha}", name, "cpu") for alpha in CONCENTRATIONS])
             lines.append(f"| {name} | {shown} | {used:.1f} |")
     return lines

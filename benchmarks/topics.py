@@ -36,7 +36,9 @@ def main() -> None:
     parser.add_argument("what", nargs="?", default="run", choices=("run", "table"))
     parser.add_argument("--peers", type=Path, help="environment with tomotopy and gensim")
     parser.add_argument("--only", nargs="+", default=list(TASKS), choices=list(TASKS))
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)  # a file of data, a file for the result: a run of ours
+    parser.add_argument(
+        "--one", nargs=2, help=argparse.SUPPRESS
+    )  # a file of data, a file for the result: a run of ours
     options = parser.parse_args()
     if options.one:
         run_ours(*options.one)
@@ -233,7 +235,10 @@ def auc(truth: np.ndarray, predicted: np.ndarray) -> float:
 
 
 def markdown(runs: dict) -> str:
-    lines = ["| task | system | held-out score | NPMI | topic error | response | CPU, s |", "|---|---|---:|---:|---:|---|---:|"]
+    lines = [
+        "| task | system | held-out score | NPMI | topic error | response | CPU, s |",
+        "|---|---|---:|---:|---:|---|---:|",
+    ]
     for key, row in runs.items():
         task, system = key.split("|")
         name = "natgrad" if system == "natgrad" else PEERS[task.split(",")[0]]

@@ -270,7 +270,7 @@ def test_a_kernel_without_numbers_is_named():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"likelihood": "cauchy"}, "likelihood must be one of 'gaussian'"),
+        ({"likelihood": "cauchy"}, 'likelihood must be "gaussian"'),
         ({"n_inducing": 0}, "n_inducing must be a whole number"),
         ({"noise_variance": -1.0}, "noise_variance must be > 0"),
         ({"jitter": 0.5}, "jitter must lie in"),

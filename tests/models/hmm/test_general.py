@@ -59,6 +59,10 @@ SINGLE = {
 }
 
 
+# Each mechanism once; the others run with the slow tests.
+QUICK = ("student, diag", "mixture of students", "autoregressive")
+
+
 def problem_of(model, X, lengths=None):
     columns, _ = model._columns(X, None, None)
     data = model._sequences(columns, lengths, None, model._model_.emission)
@@ -178,7 +182,7 @@ def test_one_state_is_the_declared_network(kind, rng):
         y = ng.Normal("y", mu[z], tau[z], plate=point, observed=x)
         start = {"mu": np.array([0.0, 3.0])}
         emission = hmm.Mixture(hmm.Gaussian("diag", [0.3], 0.5, 4.0, [3.0]), 2, 0.7)
-    fit = ng.Network(y, joint=[("mu", "tau")]).fit(ng.VB(), tol=1e-13, max_steps=3000, init=start)
+    fit = ng.Network(y, joint=[("mu", "tau")]).fit(ng.VB(), tol=1e-12, max_steps=500, init=start)
     model = hmm.HMM(1, emissions=emission, n_init=1, max_passes=1).fit(x[:, None])
     problem = problem_of(model, x[:, None])
     parts = tuple(np.asarray(part) for part in fit.state.lam["mu+tau"][2:])
@@ -268,7 +272,9 @@ def test_the_bound_is_that_of_all_paths_and_components(name, rng):
 # -- theorems --
 
 
-@pytest.mark.parametrize("name", [name for name in SINGLE if name != "plain"])
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in SINGLE if n != "plain"]
+)
 def test_messages_are_derivatives_of_log_z_and_the_bound_never_falls(name, rng):
     X = rng.normal(size=(40, 2)) + 3.0 * rng.integers(0, 2, (40, 1))
     X[3] = np.nan
@@ -297,10 +303,10 @@ def test_drawn_local_variables_tell_what_is_expected_of_them(name, rng):
     point = problem.at_point(model._state)
     emission, mu = model._model_.emission, model._model_.emission.point(model._state.lam)
     counts = count(point, whole_sequences(point, problem.data, None, 1), 0, 1)
-    wanted = emission.flat(emission.messages(problem.data.values, mu, counts.sums))
+    wanted = emission.flat(emission.messages(emission.weighed(problem.data.values, mu), counts.sums))
     from natgrad.models.hmm.sampling import drawn_paths
 
-    n = 600
+    n = 200
     paths = drawn_paths(problem, point, rng, n)
     drawn = np.array([emission.flat(emission.drawn(problem.data.values, mu, path, rng)) for path in paths])
     error = drawn.std(0) / np.sqrt(n)
@@ -388,7 +394,11 @@ def test_independent_tracks_add_up(rng):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"method": ng.SVI({"subchain": 8}), "subchain_length": 20, "buffer": 4}, {"n_states": "auto"}]
+    "settings",
+    [
+        {"method": ng.SVI({"subchain": 8}), "subchain_length": 20, "buffer": 4},
+        pytest.param({"n_states": "auto"}, marks=pytest.mark.slow),
+    ],
 )
 def test_subchains_and_the_number_of_states(settings, rng):
     states, table = mixed(rng, 600)
@@ -472,3 +482,21 @@ def test_a_table_without_the_column_says_which_it_has(rng):
         hmm.HMM(2, emissions={"speed": hmm.Gaussian()}).fit(pd.DataFrame({"level": np.arange(5.0)}))
     with pytest.raises(TypeError, match="labels need Categorical"):
         hmm.HMM(2, emissions={"level": hmm.Gaussian()}).fit(pd.DataFrame({"level": list("abcde")}))
+
+
+@pytest.mark.parametrize("kind", [hmm.StudentT(), hmm.Mixture(hmm.Gaussian("diag"), 2), hmm.Autoregressive()])
+@pytest.mark.parametrize(
+    ("offset", "scale"),
+    [pytest.param(1e9, 1.0, marks=pytest.mark.slow), (1e9, 1e6), pytest.param(0.0, 1e-6, marks=pytest.mark.slow)],
+)
+def test_offsets_and_scales_do_no_harm(kind, offset, scale, rng):
+    states = np.repeat([0, 1, 0, 1], 25)
+    X = np.round((4.0 * states + rng.normal(size=100)) * 64.0)[:, None] / 64.0  # what 1e9 has digits for
+    emissions = {0: kind, 1: hmm.Poisson()}
+    both = [np.column_stack([x, 3 * states]) for x in (X[:, 0], offset + scale * X[:, 0])]
+    plain, moved = (hmm.HMM(2, emissions=emissions, n_init=1, max_passes=8, tol=0).fit(x) for x in both)
+    np.testing.assert_allclose(moved.predict_proba(both[1]), plain.predict_proba(both[0]), atol=1e-5)
+    n_known = 100 - (1 if isinstance(kind, hmm.Autoregressive) else 0)
+    np.testing.assert_allclose(moved.elbo_ + n_known * np.log(scale), plain.elbo_, rtol=1e-6)
+    ahead = [model.forecast(1, x)["column0"].mean()[0, 0] for model, x in zip((plain, moved), both, strict=True)]
+    np.testing.assert_allclose((ahead[1] - offset) / scale, ahead[0], atol=1e-3)

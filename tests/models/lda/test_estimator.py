@@ -45,7 +45,7 @@ def fitted():
     ids=str,
 )
 def test_topics_of_a_generated_corpus_are_recovered(options):
-    drawn = draw_documents(3000, 50, 5, 100, seed=3, doc_prior=0.1, topic_prior=0.1)
+    drawn = draw_documents(1500, 50, 5, 100, seed=3, doc_prior=0.1, topic_prior=0.1)
     # Topic models have local optima; of three starts the one with the best bound, as anyone would do.
     models = [
         ng.LDA(5, doc_prior=0.1, topic_prior=0.1, seed=seed, tol=1e-5, **options).fit(drawn.counts) for seed in range(3)

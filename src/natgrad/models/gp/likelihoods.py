@@ -387,5 +387,5 @@ def likelihood_named(name: Any, df: float = 4.0) -> Likelihood:
         return name
     known: dict[str, Likelihood] = {of.name: of for of in (Gaussian(), StudentT(df), Poisson(), NegativeBinomial())}
     if not isinstance(name, str) or name not in known:
-        raise ValueError(f"likelihood must be one of {', '.join(map(repr, known))}, got {name!r}")
+        raise ValueError(f'likelihood must be "gaussian", "student_t", "poisson" or "negative_binomial", got {name!r}')
     return known[name]

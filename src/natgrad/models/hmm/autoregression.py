@@ -108,17 +108,18 @@ class Autoregressions:
     def draw_after(
         self, lam: Stats, states: Array, rng: np.random.Generator, before: Array | None, scales: Array | None
     ) -> Array:
-        """Observations one after the other, at the mean of q; before them lie the rows ``before``, or the centre."""
+        """Observations one after the other for paths of states [n, T], at the mean of q, after rows ``before``, or the centre."""
         packed, size = self.family.mean(lam), self.n_outputs
         factors = np.linalg.cholesky(np.linalg.inv(packed[..., -size:]))
-        noise = np.einsum("tde,te->td", factors[states], rng.standard_normal((len(states), size)))
+        noise = np.einsum("ntde,nte->ntd", factors[states], rng.standard_normal((*states.shape, size)))
         if scales is not None:
-            noise = noise / np.sqrt(scales)[:, None]
-        rows = np.zeros((self.order + len(states), size))
+            noise = noise / np.sqrt(scales)[..., None]
+        rows = np.zeros((len(states), self.order + states.shape[1], size))
         if before is not None and len(before):
             last = np.asarray(before, np.float64)[-self.order :] - self.centre
-            rows[self.order - len(last) : self.order] = np.where(np.isnan(last), 0.0, last)
-        for t, state in enumerate(states):
-            lags = rows[t : t + self.order][::-1].ravel()
-            rows[t + self.order] = packed[state, :, 0] + packed[state, :, 1:-size] @ lags + noise[t]
-        return np.asarray(rows[self.order :] + self.centre)
+            rows[:, self.order - len(last) : self.order] = np.where(np.isnan(last), 0.0, last)
+        for t in range(states.shape[1]):
+            lags, own = rows[:, t : t + self.order][:, ::-1].reshape(len(states), -1), packed[states[:, t]]
+            moved = np.einsum("ndp,np->nd", own[..., 1:-size], lags)
+            rows[:, t + self.order] = own[..., 0] + moved + noise[:, t]
+        return np.asarray(rows[:, self.order :] + self.centre)

@@ -90,7 +90,8 @@ def count_subchains(
     """Counts of subchains, of sequences too short for one, and the times that were read."""
     if isinstance(sent, TrackWeights):
         segment, chosen = copied(segment, chosen, how)
-        weights = sent.on(segment)
+        at = sent.weighed(segment)
+        weights = sent.on(segment, at)
     else:
         weights = segment.weights(sent)
     windows = _windows(weights, chosen, how, at_rest, n_jobs)
@@ -98,14 +99,15 @@ def count_subchains(
     read = int(windows.length.sum() + chosen.short_lengths.sum())
     both = count(weights, windows, n_sums, n_jobs), count(weights, short.ordered(), n_sums, n_jobs)
     if isinstance(sent, TrackWeights):
-        both = sent.told(segment, both[0]), sent.told(segment, both[1])
+        both = sent.told(at, both[0]), sent.told(at, both[1])
     return (*both, read)
 
 
 def _told(sent: TrackWeights, segment: Segment, starts: Ints, lengths: Ints, n_jobs: int) -> Counts:
-    weights = sent.on(segment)
+    at = sent.weighed(segment)
+    weights = sent.on(segment, at)
     windows = blocks_of_sequences(weights, starts, lengths, n_jobs)
-    return sent.told(segment, count(weights, windows.ordered(), 0, n_jobs))
+    return sent.told(at, count(weights, windows.ordered(), 0, n_jobs))
 
 
 def sum_counts(parts: Sequence[Counts]) -> Counts:

@@ -27,7 +27,7 @@ from natgrad.models.gaussians import Observed
 from natgrad.models.hmm.autoregression import Autoregressions
 from natgrad.models.hmm.emissions import EMISSIONS
 
-__all__ = ["Moments", "Part", "Track", "observed", "plain_part"]
+__all__ = ["Moments", "Part", "Track", "Weighed", "observed", "plain_part"]
 
 Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
@@ -48,10 +48,13 @@ class Part(NamedTuple):
     origin: Floats | None = None
 
 
-class Leaves(NamedTuple):
-    """Of some times: log weights of each component of a state [T, L], E[u] of them, and statistics [T, F] or codes [T]."""
+class Weighed(NamedTuple):
+    """Some times under moments: log b_tk [T, K]; of mixtures the shares of components [T, K, m]; of heavy tails E[u] [T, L];
+    and statistics [T, F] or codes [T].
+    """  # noqa: D205
 
     logs: Floats
+    shares: Floats | None
     scales: Floats | None
     seen: Array
 
@@ -85,7 +88,8 @@ class Track:
         dof: float | None = None,
     ) -> None:
         self.name, self.columns = name, tuple(columns)
-        self.kind, self.n_components, self.weight_prior, self.dof = kind, n_components, weight_prior, dof
+        self.kind, self.n_components, self.weight_prior = kind, n_components, weight_prior
+        self.dof = None if dof is None else float(dof)
         self.emission: Any = EMISSIONS[kind](**arguments)
         self.n_states = int(arguments["n_states"]) // n_components
 
@@ -149,79 +153,72 @@ class Track:
 
     # -- given moments --
 
-    def logs(self, values: Floats, mu: Moments) -> Floats:
-        """Log b_tk [T, K]."""
-        leaves = self._leaves(values, mu)
-        if self.n_components == 1:
-            return leaves.logs
-        return np.asarray(_log_sum(self._joint(leaves.logs, mu)))
-
-    def messages(self, values: Floats, mu: Moments, states: Floats) -> dict[str, Stats]:
-        """What observations with these q(x_t) [T, K] tell its blocks."""
-        leaves = self._leaves(values, mu)
-        member = states
-        if self.n_components > 1:
-            joint = self._joint(leaves.logs, mu)
-            member = (states[:, :, None] * np.exp(joint - _log_sum(joint)[:, :, None])).reshape(len(values), -1)
-        return self._told(leaves, member)
-
-    def drawn(self, values: Floats, mu: Moments, states: Array, rng: np.random.Generator) -> dict[str, Stats]:
-        """What they tell with components and scales drawn given states [T]."""
-        leaves = self._leaves(values, mu)
-        chosen, rows = states, np.arange(len(values))
-        if self.n_components > 1:
-            joint = self._joint(leaves.logs, mu)[rows, states]
-            shares = np.cumsum(np.exp(joint - joint.max(1, keepdims=True)), axis=1)
-            component = (rng.random(len(rows))[:, None] * shares[:, -1:] > shares[:, :-1]).sum(1)
-            chosen = states * self.n_components + component
-        member = np.zeros(leaves.logs.shape)
-        member[rows, chosen] = 1.0
-        if leaves.scales is not None:
-            # u ~ Gamma((ν + d) / 2, …), whose mean is known; of what is missing nothing is told.
-            shape = 0.5 * (float(self.dof or 0.0) + self._n_seen(leaves.seen))
-            leaves = leaves._replace(scales=leaves.scales * (rng.gamma(shape) / shape)[:, None])
-        return self._told(leaves, member)
-
-    def clustered(self, values: Floats, member: Floats) -> dict[str, Stats]:
-        """What they tell if memberships of components [T, L] are known, and scales are 1."""
-        seen = self._seen(values)
-        return self._told(Leaves(member, None, seen), member)
-
-    def _leaves(self, values: Floats, mu: Moments) -> Leaves:
+    def weighed(self, values: Floats, mu: Moments) -> Weighed:
+        """Log weights of the states at all times, and what messages are made of."""
         moments, seen = self.together(mu[self.name]), self._seen(values)
         forms = self.emission.weights(moments)
         if self.emission.kind == TABLE:
-            return Leaves(np.ascontiguousarray(forms.T)[seen], None, seen)
+            return self._mixed(np.ascontiguousarray(forms.T)[seen], mu, None, seen)
         logs = seen @ forms.T
         if self.dof is None:
-            return Leaves(logs, None, seen)
+            return self._mixed(logs, mu, None, seen)
         constant = seen @ self.emission.weights((*(np.zeros_like(p) for p in moments[:LOG]), moments[LOG])).T
-        half = np.maximum(constant - logs, 0.0)  # of a square: what is negative is rounding
-        dof, size = float(self.dof), self._n_seen(seen)
-        rest = sp.gammaln(0.5 * (dof + size)) - sp.gammaln(0.5 * dof) - 0.5 * size * np.log(0.5 * dof)
-        heavy = constant + rest[:, None] - 0.5 * (dof + size)[:, None] * np.log1p(2.0 * half / dof)
-        return Leaves(heavy, (dof + size)[:, None] / (dof + 2.0 * half), seen)
+        # Of a square: what is negative is rounding.
+        square = np.maximum((2.0 / self.dof) * (constant - logs), 0.0)
+        shape = 0.5 * (self.dof + self._n_seen(seen))[:, None]
+        rest = sp.gammaln(shape) - sp.gammaln(0.5 * self.dof) - (shape - 0.5 * self.dof) * np.log(0.5 * self.dof)
+        heavy = constant + rest - shape * np.log1p(square)
+        return self._mixed(heavy, mu, (2.0 / self.dof) * shape / (1.0 + square), seen)
 
-    def _told(self, leaves: Leaves, member: Floats) -> dict[str, Stats]:
+    def _mixed(self, logs: Floats, mu: Moments, scales: Floats | None, seen: Array) -> Weighed:
+        """Components [T, L] summed out."""
+        if self.n_components == 1:
+            return Weighed(logs, None, scales, seen)
+        joint = logs.reshape(len(logs), self.n_states, -1) + np.asarray(mu[self.weights_name][0])
+        top = joint.max(2, keepdims=True)
+        shares = np.exp(joint - top)
+        total = shares.sum(2, keepdims=True)
+        return Weighed((top + np.log(total))[:, :, 0], shares / total, scales, seen)
+
+    def messages(self, at: Weighed, states: Floats) -> dict[str, Stats]:
+        """What observations with these q(x_t) [T, K] tell its blocks."""
+        if at.shares is None:
+            return self._told(at.seen, at.scales, states)
+        return self._told(at.seen, at.scales, (states[:, :, None] * at.shares).reshape(len(states), -1))
+
+    def drawn(self, at: Weighed, states: Array, rng: np.random.Generator) -> dict[str, Stats]:
+        """What they tell with components and scales drawn given states [T]."""
+        chosen, rows, scales = states, np.arange(len(states)), at.scales
+        if at.shares is not None:
+            shares = np.cumsum(at.shares[rows, states], axis=1)
+            chosen = states * self.n_components + (rng.random(len(rows))[:, None] > shares[:, :-1]).sum(1)
+        member = np.zeros((len(rows), self.n_states * self.n_components))
+        member[rows, chosen] = 1.0
+        if scales is not None and self.dof is not None:
+            # u ~ Gamma((ν + d) / 2, …), whose mean is known; of what is missing nothing is told.
+            shape = 0.5 * (self.dof + self._n_seen(at.seen))
+            scales = scales * (rng.gamma(shape) / shape)[:, None]
+        return self._told(at.seen, scales, member)
+
+    def clustered(self, values: Floats, member: Floats) -> dict[str, Stats]:
+        """What they tell if memberships of components [T, L] are known, and scales are 1."""
+        return self._told(self._seen(values), None, member)
+
+    def _told(self, seen: Array, scales: Floats | None, member: Floats) -> dict[str, Stats]:
         emission = self.emission
         if emission.kind == TABLE:
             sums = np.zeros((emission.n_categories + 2, member.shape[1]))
-            np.add.at(sums, leaves.seen, member)
+            np.add.at(sums, seen, member)
             told = emission.message(sums)
-        elif leaves.scales is None:
-            told = emission.message(leaves.seen.T @ member)
+        elif scales is None:
+            told = emission.message(seen.T @ member)
         else:
-            plain = emission.message(leaves.seen.T @ member)
-            told = (*emission.message(leaves.seen.T @ (member * leaves.scales))[:LOG], plain[LOG])
+            plain = emission.message(seen.T @ member)
+            told = (*emission.message(seen.T @ (member * scales))[:LOG], plain[LOG])
         if self.n_components == 1:
             return {self.name: told}
         weights = member.reshape(len(member), self.n_states, -1).sum(0)
         return {self.name: self._apart(told), self.weights_name: (weights,)}
-
-    def _joint(self, logs: Floats, mu: Moments) -> Floats:
-        """Log weights of states with their components [T, K, m]."""
-        weights = np.asarray(mu[self.weights_name][0])
-        return np.asarray(logs.reshape(len(logs), self.n_states, -1) + weights)
 
     def _seen(self, values: Floats) -> Array:
         """Statistics [T, F], or codes [T]."""
@@ -263,22 +260,20 @@ class Track:
         return np.asarray(Dirichlet().mean(lam[self.weights_name]))
 
     def draw(self, lam: Moments, states: Array, rng: np.random.Generator, before: Array | None = None) -> Array:
-        """An observation for each state; ``before`` are those that came earlier [n, columns], where they matter."""
-        own = self.together(lam[self.name])
-        leaves = states
+        """Observations [n, T, D] of paths of states [n, T]; ``before`` are rows that came earlier, where they matter."""
+        own, leaves, scales = self.together(lam[self.name]), states, None
         if self.n_components > 1:
             shares = np.cumsum(self.leaf_shares(lam), axis=1)[states, :-1]
-            leaves = states * self.n_components + (rng.random(len(states))[:, None] > shares).sum(1)
-        scales = None
+            leaves = states * self.n_components + (rng.random(states.shape)[..., None] > shares).sum(-1)
         if self.dof is not None:
-            scales = rng.gamma(0.5 * self.dof, 2.0 / self.dof, len(states))
+            scales = rng.gamma(0.5 * self.dof, 2.0 / self.dof, states.shape)
         if isinstance(self.emission, Autoregressions):
-            return np.asarray(self.emission.draw_after(own, leaves, rng, before, scales))
-        drawn = np.asarray(self.emission.draw(own, leaves, rng))
-        if scales is None:
-            return drawn
-        centre = self.emission.located(own).means[leaves]
-        return np.asarray(centre + (drawn - centre) / np.sqrt(scales)[:, None])
+            return self.emission.draw_after(own, leaves, rng, before, scales)
+        drawn = np.asarray(self.emission.draw(own, leaves.ravel(), rng))
+        if scales is not None:
+            centre = self.emission.located(own).means[leaves.ravel()]
+            drawn = centre + (drawn - centre) / np.sqrt(scales.ravel())[:, None]
+        return drawn.reshape(*states.shape, -1)
 
 
 def observed(emission: Any, X: Array, ends: Array, held_out: bool) -> Observed:
@@ -293,9 +288,3 @@ def plain_part(emission: Any) -> Part:
     """The block of a plain emission."""
     plates, axes = ("state", "column")[: len(emission.shape)], emission.axes[: len(emission.prior)]
     return Part(emission.family, plates, emission.shape, emission.prior, axes, emission.origin)
-
-
-def _log_sum(joint: Floats) -> Floats:
-    """Log Σ_m exp [T, K] of [T, K, m]."""
-    top = joint.max(2)
-    return np.asarray(top + np.log(np.exp(joint - top[:, :, None]).sum(2)))

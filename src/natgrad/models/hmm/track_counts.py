@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from natgrad.kernels.hmm.emissions import TABLE
 from natgrad.models.hmm.forward_backward import Counts, Weights
-from natgrad.models.hmm.tracks import Moments, Tracks
+from natgrad.models.hmm.tracks import Moments, Tracks, Weighed, sum_of
 
 if TYPE_CHECKING:
     from natgrad.models.hmm.parts import Segment, SubchainBatch, Subchains
@@ -41,9 +41,13 @@ class TrackWeights(NamedTuple):
     mu: Moments
     states: Ints | None = None
 
-    def on(self, segment: Segment) -> Weights:
-        """The weights of all times of a segment."""
-        logs = self.tracks.logs(segment.values, self.mu)
+    def weighed(self, segment: Segment) -> list[Weighed]:
+        """Every track at all times of a segment."""
+        return self.tracks.weighed(segment.values, self.mu)
+
+    def on(self, segment: Segment, at: list[Weighed] | None = None) -> Weights:
+        """The weights of all times of a segment; ``at`` are its tracks, if they are known."""
+        logs = sum_of(self.weighed(segment) if at is None else at)
         labels = segment.labels
         if self.states is not None:
             logs = logs[:, self.states]
@@ -64,10 +68,9 @@ class TrackWeights(NamedTuple):
             self.initial, self.transition, TABLE, codes, table, likelihood, peak, np.zeros((0, 0)), none, labels, True
         )
 
-    def told(self, segment: Segment, counts: Counts) -> Counts:
+    def told(self, at: list[Weighed], counts: Counts) -> Counts:
         """Counts whose sums are q of the chain's states at all times [T, S], with what these tell the emissions instead."""
-        states = self.whole(counts.sums)
-        return counts._replace(sums=self.tracks.flat(self.tracks.messages(segment.values, self.mu, states)))
+        return counts._replace(sums=self.tracks.flat(self.tracks.messages(at, self.whole(counts.sums))))
 
     def whole(self, q: Floats) -> Floats:
         """Probabilities of the chain's states [T, S] as those of the states [T, K]."""

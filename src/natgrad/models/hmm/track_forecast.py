@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from natgrad.models.hmm.autoregression import Autoregressions
 from natgrad.models.hmm.forecast import Columns, Forecast, StudentColumns, columns_of
-from natgrad.models.hmm.priors import walk
+from natgrad.models.hmm.priors import walks
 from natgrad.models.hmm.tracks import Track, Tracks
 
 if TYPE_CHECKING:
@@ -143,11 +143,8 @@ def _drawn(track: Track, n: int, model: LiveHMM, before: Array, first: Floats) -
     rng, columns = np.random.default_rng(0), list(track.columns)
     rows = np.cumsum(np.vstack([first, model._chain_at_mean()[1]]), axis=1)
     own, chain = before[:, columns] if len(before) else None, model._model_.chain
-    drawn = []
-    for _ in range(N_DRAWS):
-        path = walk(rows, rng.random(n))
-        drawn.append(track.draw(model._state.lam, path if chain is None else chain.states[path], rng, own))
-    return DrawnColumns(np.stack(drawn))
+    paths = walks(rows, rng.random((N_DRAWS, n)))
+    return DrawnColumns(track.draw(model._state.lam, paths if chain is None else chain.states[paths], rng, own))
 
 
 def columns_at(track: Track, lam: Any) -> Columns | None:

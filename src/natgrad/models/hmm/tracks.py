@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from natgrad.kernels.hmm.emissions import TABLE
 from natgrad.models.gaussians import NO_CODES, Observed
-from natgrad.models.hmm.track import Moments, Part, Track, observed, plain_part
+from natgrad.models.hmm.track import Moments, Part, Track, Weighed, observed, plain_part
 
-__all__ = ["Moments", "Part", "Track", "Tracks", "observed_by", "own_of", "parts_of", "reordered"]
+__all__ = ["Moments", "Part", "Track", "Tracks", "Weighed", "observed_by", "own_of", "parts_of", "reordered", "sum_of"]
 
 Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
@@ -64,20 +64,22 @@ class Tracks:
         seen = [track.observe(X, ends, held_out) for track in self.tracks]
         return Observed(NO_CODES, np.hstack([values for values, _ in seen]), None, sum(base for _, base in seen))
 
+    def weighed(self, values: Array, mu: Moments) -> list[Weighed]:
+        """Every track under its moments."""
+        return [track.weighed(values[:, place], mu) for track, place in self.each()]
+
     def logs(self, values: Array, mu: Moments) -> Floats:
         """Log b_tk [T, K]."""
-        out = np.zeros((len(values), self.n_states))
-        for track, place in self.each():
-            out += track.logs(values[:, place], mu)
-        return out
+        return sum_of(self.weighed(values, mu))
 
-    def messages(self, values: Array, mu: Moments, states: Floats) -> dict[str, Stats]:
+    def messages(self, at: list[Weighed], states: Floats) -> dict[str, Stats]:
         """What observations with these q(x_t) [T, K] tell all blocks."""
-        return self._merged(track.messages(values[:, place], mu, states) for track, place in self.each())
+        return self._merged(track.messages(own, states) for track, own in zip(self.tracks, at, strict=True))
 
     def drawn(self, values: Array, mu: Moments, states: Array, rng: np.random.Generator) -> dict[str, Stats]:
         """What they tell with all local variables drawn given states [T]."""
-        return self._merged(track.drawn(values[:, place], mu, states, rng) for track, place in self.each())
+        at = self.weighed(values, mu)
+        return self._merged(track.drawn(own, states, rng) for track, own in zip(self.tracks, at, strict=True))
 
     def point(self, lam: Moments) -> dict[str, Stats]:
         """Moments of a point mass at the mean of q."""
@@ -89,7 +91,7 @@ class Tracks:
         out = np.zeros((len(states), width))
         for track in self.tracks:
             own = None if before is None else before[:, list(track.columns)]
-            out[:, list(track.columns)] = track.draw(lam, states, rng, own)
+            out[:, list(track.columns)] = track.draw(lam, states[None], rng, own)[0]
         return out
 
     def flat(self, told: Mapping[str, Stats]) -> Floats:
@@ -115,6 +117,14 @@ class Tracks:
 
     def _merged(self, found: Any) -> dict[str, Stats]:
         return {name: parts for own in found for name, parts in own.items()}
+
+
+def sum_of(at: list[Weighed]) -> Floats:
+    """Log b_tk [T, K] of all tracks."""
+    out = at[0].logs
+    for one in at[1:]:
+        out = out + one.logs
+    return out
 
 
 def observed_by(emission: Any, X: Array, ends: Array, held_out: bool) -> Observed:

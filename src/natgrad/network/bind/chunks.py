@@ -51,8 +51,6 @@ from natgrad.network.language.scope import Numbered
 __all__ = ["Chunks", "Known"]
 
 Array = npt.NDArray[Any]
-
-
 # Bytes of chunks that stay in memory; more are made anew from the table in every pass.
 HELD = 2**28
 # Chunks that are worked on at a time, in threads: no more are in memory.
@@ -266,9 +264,8 @@ class Chunks:
             if own is None:
                 calls = self._registered(nodes)
                 marks = [hashlib.blake2b(call.tobytes(), digest_size=12).digest() for call in calls]
-                present = counted(
-                    nodes, self.n_present, self.plate, table.n_rows, bool(self.carried) and table.first > 0
-                )
+                goes_on = bool(self.carried) and table.first > 0
+                present = counted(nodes, self.n_present, self.plate, table.n_rows, goes_on)
                 own = Arrays(calls, marks, weight, present)
             counts = counts or bool(np.any(own.weight))
             self._layout = self._layout or self._layout_of(own.calls)
