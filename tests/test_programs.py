@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import subprocess
 import sys
 import weakref
@@ -120,6 +121,10 @@ def test_whatever_is_another_is_traced(folder, traced, monkeypatch, change):
     np.testing.assert_allclose(found.trace["elbo"], expected.trace["elbo"], rtol=1e-12)
 
 
+def test_nothing_that_changes_from_process_to_process_is_in_the_name_of_a_program():
+    assert not re.search(r" at 0x[0-9a-f]+", _programs._settings())
+
+
 def test_settings_of_jax_are_part_of_what_is_traced(folder, traced):
     fitted()
     traced.clear()
@@ -150,23 +155,29 @@ def test_the_hash_of_a_plan_is_that_of_its_numbers_and_names():
 
 @pytest.mark.slow
 def test_a_program_that_calls_lapack_runs_without_being_lowered(folder):
-    """In a process of its own: nothing else has told JAX where LAPACK is, nor imported the package that has it."""
+    """In processes of their own: nothing else has told JAX where LAPACK is, nor imported the package that has it."""
     code = """
 import sys
+import jax
 import numpy as np
 import natgrad as ng
+lower, count = jax.stages.Traced.lower, []
+jax.stages.Traced.lower = lambda self, *a, **k: count.append(1) or lower(self, *a, **k)
 rng = np.random.default_rng(0)
 X, n = rng.normal(size=(30, 3)), ng.Plate("n", 30)
-w = ng.MultivariateNormal("w", np.zeros(3), np.eye(3))
-fit = ng.Network(ng.Normal("y", ng.dot(w, X), ng.Gamma("tau", 1.0, 1.0), plate=n, observed=X.sum(1))).fit(
-    ng.VB(), max_steps=4, tol=0, backend="jax", verbose=False)
-print(repr(fit.elbo))
+for _ in range(2):
+    w = ng.MultivariateNormal("w", np.zeros(3), np.eye(3))
+    fit = ng.Network(ng.Normal("y", ng.dot(w, X), ng.Gamma("tau", 1.0, 1.0), plate=n, observed=X.sum(1))).fit(
+        ng.VB(), max_steps=4, tol=0, backend="jax", verbose=False)
+    print(repr(fit.elbo), len(count))
 """
-    told = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-        for _ in range(2)
-    ]
-    assert told[0] == told[1]
+    seeds = [os.environ | {"PYTHONHASHSEED": seed} for seed in ("1", "2")]
+    runs = [subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True) for env in seeds]
+    assert not any(run.returncode for run in runs), runs[-1].stderr
+    (first, traced), (again, still), *rest = (line.split() for run in runs for line in run.stdout.splitlines())
+    assert first == again
+    assert 0 < int(traced) == int(still)  # the same declaration once more
+    assert rest == [[first, "0"]] * 2
 
 
 def test_the_bound_of_a_fit_compiles_nothing(folder, compilations):

@@ -46,6 +46,7 @@ Source = Callable[[], str | None]
 KEPT = 64
 MEGABYTE, USUAL_SIZE = 2**20, 512
 # Modules whose functions are traced.
+_PLAIN = (int, float, str)
 _TRACED = ("natgrad.network.compile.", "natgrad.network.execute.", "natgrad.families.")
 # What results are called, which is in a program's text and changes nothing.
 _NAMES = re.compile(r'jax\.result_info = "[^"]*"')
@@ -211,7 +212,7 @@ def _settings() -> str:
         (name, key, value)
         for name, entries in modules
         for key, value in entries.items()
-        if key.isupper() and isinstance(value, (int, float, str, tuple))
+        if key.isupper() and all(isinstance(part, _PLAIN) for part in (value if isinstance(value, tuple) else (value,)))
     ]
     settings: Any = jax.config
     jax_settings = sorted(settings.values.items(), key=repr)

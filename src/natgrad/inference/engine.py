@@ -280,9 +280,10 @@ class _Loop:
         else:
             remote = None if isinstance(self.executor, Threads) or not by_itself else self.executor
             self.stepper, words = choose(phase.problem, phase.method, phase.step, phase.order, remote)
-        if isinstance(self.stepper, ExactStepper) and self._is_unseen(phase):
-            most = self.monitor.limits.max_steps
-            self.stepper.go_ahead(None if most is None else self.monitor.begun + most, self.monitor.limits.tol > 0)
+        if isinstance(self.stepper, ExactStepper):
+            most, settles = self.monitor.limits.max_steps, self.monitor.limits.tol > 0
+            until = None if most is None else self.monitor.begun + most
+            self.stepper.go_ahead(self._is_unseen(phase), until, settles)
         self.shards.close()  # those of the phase before
         if not by_itself:
             size = self.stepper.size if isinstance(self.stepper, GroupStepper) else 1

@@ -26,10 +26,10 @@ class ExactStepper(NothingToFinish):
         self.coupled = max((problem.coupling(name) for name in problem.blocks), default=1)
         self._ahead: SweepsAhead | None = None
 
-    def go_ahead(self, until: int | None, settles: bool) -> None:
-        """Nobody looks at the states between sweeps: several may be made in one call."""
-        if self.problem.ahead > 1 and self.method.option == "a":
-            self._ahead = SweepsAhead(self.problem, self.order, until, settles)
+    def go_ahead(self, unseen: bool, until: int | None, settles: bool) -> None:
+        """Whether nobody looks at the states between sweeps up to a step: then several may be made in one call."""
+        may = unseen and self.problem.ahead > 1 and self.method.option == "a"
+        self._ahead = SweepsAhead(self.problem, self.order, until, settles) if may else None
 
     def step(self, state: State, seed: int) -> tuple[State, StepInfo]:
         rate = self.schedule.rate(state.t + 1, coupled=self.coupled, together=self.method.option == "b")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from natgrad.inference.problem import State
+    from natgrad.models.lda.parts import Topics, View
     from natgrad.models.lda.problem import LDAProblem
 
 __all__ = ["ahead", "all_anew", "begin_anew", "better_rows", "far_ahead"]
@@ -103,13 +104,30 @@ def better_rows(problem: LDAProblem, state: State, groups: npt.NDArray[np.int64]
     topics, view = problem.topics_at(state), problem.view_of(groups)
     best = infer_view(view, topics, problem.local, rows[0], True, *problem.local_limits)
     gamma, bound, changed = best.gamma, best.bound, False
-    for start in (None, *flipped(gamma, topics.doc_prior)):
-        new = infer_view(view, topics, problem.local, start, start is not None, *problem.local_limits)
-        better = new.bound > bound + BETTER * np.abs(bound)
+    equal = infer_view(view, topics, problem.local, None, False, *problem.local_limits)
+    flips = _from_starts(problem, view, topics, flipped(gamma, topics.doc_prior))
+    for there, reached in ((equal.gamma, equal.bound), *flips):
+        better = reached > bound + BETTER * np.abs(bound)
         if better.any():
-            gamma, bound = np.where(better[:, None], new.gamma, gamma), np.where(better, new.bound, bound)
+            gamma, bound = np.where(better[:, None], there, gamma), np.where(better, reached, bound)
             changed = True
     return (gamma,) if changed else None
+
+
+def _from_starts(
+    problem: LDAProblem, view: View, topics: Topics, starts: Iterator[npt.NDArray[Any]]
+) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[np.float64]]]:
+    """γ and bounds of documents from each of some starts; little data from all of them at once, each start copies of its own."""
+    if not view.little:
+        for start in starts:
+            new = infer_view(view, topics, problem.local, start, True, *problem.local_limits)
+            yield new.gamma, new.bound
+        return
+    begun = list(starts)
+    copies = view.corpus.documents(np.tile(np.arange(len(view.corpus)), len(begun)))
+    whole = view._replace(corpus=copies, counts=np.tile(view.counts, len(begun)))
+    new = infer_view(whole, topics, problem.local, np.concatenate(begun), True, *problem.local_limits)
+    yield from zip(np.split(new.gamma, len(begun)), np.split(new.bound, len(begun)), strict=True)
 
 
 def flipped(gamma: npt.NDArray[Any], alpha: npt.NDArray[np.float64]) -> Iterator[npt.NDArray[Any]]:

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from natgrad.inference.problem import BlockInfo
 from natgrad.network.compile.plan import ending_terms
 from natgrad.network.execute.exact_updates import updated_at_once, updated_in_turn
@@ -16,7 +19,7 @@ from natgrad.network.execute.exact_updates import updated_at_once, updated_in_tu
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["one_sweep", "repeated_sweeps", "told"]
+__all__ = ["all_told", "one_sweep", "repeated_sweeps", "told"]
 
 Array = Any
 
@@ -44,12 +47,12 @@ def one_sweep(problem: NetworkProblem, order: tuple[str, ...], exact: bool) -> C
 
 
 def repeated_sweeps(problem: NetworkProblem, order: tuple[str, ...]) -> Callable[..., Any]:
-    """λ, μ, how many exact sweeps and the known arrays in; λ, μ, how many were made and a row of numbers of each out.
+    """λ, μ, how many exact sweeps and the known arrays in; λ, μ and a row of numbers of each out, after one that says how many.
 
     A sweep whose numbers are not finite, or after which a block is not valid, is the last.
     """
     on, sweep = problem.backend, one_sweep(problem, order, exact=True)
-    xp, rows_shape = on.xp, (problem.ahead, 1 + 2 * len(order))
+    xp, width = on.xp, 1 + 2 * len(order)
 
     def function(lam: Any, mu: Any, count: Array, known: Any) -> Any:
         def going(carry: Any) -> Array:
@@ -59,13 +62,18 @@ def repeated_sweeps(problem: NetworkProblem, order: tuple[str, ...]) -> Callable
             number, _, lam, mu, rows = carry
             lam, mu, row = sweep(lam, mu, 1.0, known)
             fine = xp.isfinite(row).all() & (row[1::2] == 1.0).all()
-            return number + 1, fine, lam, mu, on.put_column(rows, row, number, 0)
+            return number + 1, fine, lam, mu, on.put_column(rows, row, number + 1, 0)
 
-        begin = (xp.zeros_like(count), xp.asarray(True), dict(lam), dict(mu), xp.zeros(rows_shape))
+        begin = (xp.zeros_like(count), xp.asarray(True), dict(lam), dict(mu), xp.zeros((1 + problem.ahead, width)))
         number, _, lam, mu, rows = on.repeat_while(going, body, begin)
-        return lam, mu, number, rows
+        return lam, mu, on.put_column(rows, xp.full(width, number, rows.dtype), 0, 0)
 
     return function
+
+
+def all_told(order: tuple[str, ...], rows: npt.NDArray[np.float64]) -> list[tuple[float, dict[str, BlockInfo]]]:
+    """The same of all sweeps of a call."""
+    return [told(order, row) for row in rows[1 : 1 + int(rows[0, 0])].tolist()]
 
 
 def told(order: tuple[str, ...], row: list[float]) -> tuple[float, dict[str, BlockInfo]]:

@@ -18,6 +18,7 @@ from jax import lax
 
 from natgrad._jax import in_64_bits
 from natgrad._programs import Source, compiled
+from natgrad.families import _spd  # noqa: F401  (what is traced is there before a program is named by it)
 from natgrad.network.compile.polynomial import Label, Monomial
 from natgrad.network.execute.addressing import FULL, Labelled, Piece, View
 from natgrad.network.execute.backend import BackendName, Quadratic, squared

@@ -7,7 +7,7 @@ functions and structure is static, so a second fit of the same network compiles 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from natgrad.network.compile.plan import Plan
 from natgrad.network.compile.state_space import StateSpace, find_state_spaces
 from natgrad.network.execute.backend import BackendName
 from natgrad.network.execute.choice import choose_backend, make_backend, sweeps_in_a_call
-from natgrad.network.execute.compiled_sweep import one_sweep, repeated_sweeps, told
+from natgrad.network.execute.compiled_sweep import all_told, one_sweep, repeated_sweeps, told
 from natgrad.network.execute.interpreted_sweep import Interpreter
 from natgrad.network.execute.joint import JointMeans
 from natgrad.network.execute.local import solve_rows
@@ -82,6 +82,8 @@ class NetworkProblem(EdgeProblem):
         self._device: tuple[Array, ...] = ()
         self._folded = False
         self._child_sets: dict[str, list[ChildSet]] = {}
+        self._counts: dict[int, Array] = {}
+        self._hash = cache(partial(plan_hash, plan))  # all that a program of this problem is made of
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles and copies hold the plan; what was compiled is made again where it is needed."""
@@ -199,9 +201,12 @@ class NetworkProblem(EdgeProblem):
         """Exact sweeps in one call of a compiled program; of a network with long sweeps, or interpreted, there is one."""
         if self.ahead == 1:
             return super().sweeps_ahead(state, order, count)
+        if count not in self._counts:  # a number is put there once
+            with self.backend.running():
+                self._counts[count] = self.backend.put(np.int32(count))
         function = self.compiled(("sweeps", order), lambda: repeated_sweeps(self, order))
-        lam, mu, number, rows = function(self.repeated.once(state.lam, order), state.mu, np.int32(count))
-        results = [told(order, row) for row in np.asarray(rows)[: int(number)].tolist()]
+        lam, mu, rows = function(self.repeated.once(state.lam, order), state.mu, self._counts[count])
+        results = all_told(order, np.asarray(rows))
         end = State(self.repeated.for_all(lam, order), mu, state.t + len(results), state.memory)
         for t, (bound, info) in enumerate(results, state.t):
             self._possible(SweepResult(end, bound, info), state._replace(t=t))
@@ -360,15 +365,11 @@ class NetworkProblem(EdgeProblem):
             with self.backend.running():
                 self._fold_everything()
                 if key not in self._compiled:
-                    source = lambda: source_of(lambda: self._hash, key)  # noqa: E731
+                    source = lambda: source_of(self._hash, key)  # noqa: E731
                     self._compiled[key] = self.backend.compile(self._of_known(build()), source)
                 return self._compiled[key](*arguments, self._device)
 
         return call
-
-    @cached_property
-    def _hash(self) -> str | None:
-        return plan_hash(self.plan)
 
     @property
     def known_arrays(self) -> dict[str, Array]:
