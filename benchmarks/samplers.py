@@ -328,7 +328,8 @@ def main() -> None:
         "| model | sampler | smallest ESS | processor seconds | ESS a second | ours over it |",
         "|---|---|---|---|---|---|",
     ]
-    size = f"{CHAINS} chains of {n} draws after {n // 2} (JAGS: ten times as many; of topics a tenth), {MANY} of {SHORT} after {WARM}"
+    size = f"{CHAINS} chains of {n} draws after {n // 2}, {MANY} of {SHORT} after {WARM}"
+    size += "; JAGS ten times as many as the 4, of topics a tenth; topics: one chain"
     (RESULTS / "samplers.md").write_text(
         "\n".join([*head, *(line for part in found.values() for line in part)]) + f"\n\n{size}.\n"
     )
