@@ -9,6 +9,7 @@ from networks import CASES
 import natgrad as ng
 from natgrad.errors import NotAtMaximum, NotConverged
 from natgrad.inference.problem import State
+from natgrad.posterior.response.solving import Solver
 
 TIGHT = {"tol": 1e-13, "max_steps": 300}
 
@@ -231,6 +232,21 @@ def test_what_all_elements_share_needs_no_probes():
     )
     exact, probed = fit.linear_response(exact=True), fit.linear_response(probes=2)
     np.testing.assert_allclose(probed["theta"].std(), exact["theta"].std(), rtol=1e-6)
+
+
+def test_nothing_is_solved_for_a_sum_that_does_not_vary(monkeypatch):
+    """Probabilities sum to one: a solve for their sum would be one of rounding, in which bounds may seem to rise."""
+    solves, solve = [], Solver.solve
+    monkeypatch.setattr(Solver, "solve", lambda self, b, tol=0.0: solves.append(tol) or solve(self, b, tol))
+    n = ng.Plate("n", 6)
+    z = ng.Categorical("z", ng.Dirichlet("w", [2.0, 3.0]), plate=n)
+    mu = ng.Normal("mu", [-1.0, 1.0], 1.0, plate=ng.Plate("k", 2))
+    network = ng.Network(ng.Normal("y", mu[z], 1.0, plate=n, observed=[-2.0, -1.0, -1.5, 1.0, 0.0, 2.0]))
+    response = network.fit(tol=1e-12).linear_response(probes=5, exact=False)
+    assert np.isfinite(response["w"].std()).all()
+    assert len(solves) == 5
+    assert np.isfinite(response["mu"].std()).all()
+    assert len(solves) == 5 + 6
 
 
 def test_a_flat_direction_is_said_and_what_does_not_change_along_it_is_given():

@@ -164,7 +164,10 @@ class Solver:
             return np.asarray(moved if place is None else moved[(..., *place)])
 
         ones = np.asarray(self._unseen(name, np.ones(own.shape)), np.float64)
-        common = rest(ones)
+        whole = self._by_block({name: ones})[block]
+        # Probabilities sum to one: their sum does not vary, and has nothing in common with anything.
+        varies = float(np.vdot(whole, covariance.own(whole))) > 1e-9 * float(own.sum())
+        common = rest(ones) if varies else np.zeros_like(own)
         size = float(np.vdot(ones, common))
         scale = 1.0 / size if size > 0 else 0.0
         total, squares = np.zeros_like(own), np.zeros_like(own)
