@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import natgrad as ng
-from natgrad.errors import NotConverged
+from natgrad.errors import NotAtMaximum, NotConverged
 
 RESULTS = Path(__file__).resolve().parent / "results"
 HEAD = ["| model | what | processor seconds | over the fit |", "|---|---|---|---|"]
@@ -71,13 +71,13 @@ def ratings_lines(n_ratings: int) -> list[str]:
     fit = factorisation(n_ratings, n_ratings // 50, n_ratings // 100).fit(init="random", tol=1e-4, verbose=False)
     clock("fit", begun)
     begun = time.process_time()
-    lr = fit.linear_response(["a", "b", "tau"], probes=8)
+    lr = fit.linear_response(probes=8)
     lr.std("tau")
     clock("one number (τ)", begun)
     begun = time.process_time()
     sd = lr["b"].std()
-    error = float(np.mean(lr["b"].std_error() / sd))
-    clock(f"{sd.size:,} biases, 8 probes (standard errors of {error:.1%})", begun)
+    error, lost = float(np.nanmean(lr["b"].std_error() / sd)), int(np.isnan(sd).sum())
+    clock(f"{sd.size:,} biases, 8 probes (standard errors of {error:.1%}; {lost} not positive)", begun)
     begun = time.process_time()
     lr.std(lambda m: m["u"][0] @ m["v"][1] + m["a"][0] + m["b"][1])
     clock("one expected rating", begun)
@@ -89,31 +89,34 @@ def topics_lines(n_docs: int) -> list[str]:
     clock = Clock(f"LDA, {n_docs:,} documents")
     counts = corpus(n_docs)
     begun = time.process_time()
-    model = ng.LDA(10, seed=0, verbose=False, local_tol=1e-6, skip_below=0.0).fit(counts)
+    model = ng.LDA(10, seed=0, verbose=False, local_tol=1e-6, skip_below=0.0, dtype="float64").fit(counts)
     clock("fit", begun)
-    begun = time.process_time()
-    lr = model.linear_response(counts, probes=8)
-    name = next(iter(lr))
-    lr.std(lambda m: m[name][0, 0])
-    clock("one word of one topic, with the sweeps to the optimum", begun)
-    begun = time.process_time()
-    sd = lr[name].std()
-    error = float(np.mean(lr[name].std_error() / sd))
-    clock(f"{sd.size:,} words of topics, 8 probes (standard errors of {error:.1%})", begun)
+    try:
+        begun = time.process_time()
+        lr = model.linear_response(counts, probes=8)
+        name = next(iter(lr))
+        lr.std(lambda m: m[name][0, 0])
+        clock("one word of one topic, with the sweeps to the optimum", begun)
+        begun = time.process_time()
+        sd = lr[name].std()
+        error, lost = float(np.nanmean(lr[name].std_error() / sd)), int(np.isnan(sd).sum())
+        clock(f"{sd.size:,} words of topics, 8 probes (standard errors of {error:.1%}; {lost} not positive)", begun)
+    except NotAtMaximum as reason:
+        clock(f"refused after so long: {str(reason).split(':')[0]}", begun)
     return clock.lines
 
 
 def probing_lines() -> list[str]:
-    """Standard deviations of all biases by probing, and exact."""
+    """Standard deviations of all biases by probing, and of sixty exactly."""
     fit = factorisation(3000, 300, 300, 2).fit(init="random", tol=1e-8, verbose=False)
-    exact = fit.linear_response(["b"], exact=True)["b"].std()
+    exact = fit.linear_response().std(lambda m: m["b"][:60])
     lines = [
         "| probes | median error of a standard deviation | largest | standard error that is stated, median |",
         "|---|---|---|---|",
     ]
-    for probes in (8, 32, 128):
+    for probes in (8, 32):
         found = fit.linear_response(["b"], probes=probes)["b"]
-        off = np.abs(found.std() / exact - 1.0)
+        off = np.abs(found.std()[:60] / exact - 1.0)
         stated = float(np.median(found.std_error() / found.std()))
         lines.append(f"| {probes} | {np.median(off):.2%} | {off.max():.2%} | {stated:.2%} |")
         print(lines[-1], flush=True)

@@ -9,6 +9,7 @@ from networks import CASES
 import natgrad as ng
 from natgrad.errors import NotAtMaximum, NotConverged
 from natgrad.inference.problem import State
+from natgrad.posterior.response.solving import Solver
 
 TIGHT = {"tol": 1e-13, "max_steps": 300}
 
@@ -203,11 +204,11 @@ def test_contraction_is_the_rate_of_sweeps():
 
 
 def many(n: int = 260) -> ng.Network:
-    """A level shared by many groups: hundreds of elements, and an exact answer by the matrix."""
+    """A level and a slope shared by many groups: hundreds of elements, and an exact answer by the matrix."""
     rng = np.random.default_rng(0)
     group = ng.Plate("group", n)
     level = ng.Normal("level", 0.0, 0.1)
-    theta = ng.Normal("theta", level, 1.0, plate=group)
+    theta = ng.Normal("theta", level + ng.Normal("slope", 0.0, 0.1) * rng.normal(size=n), 1.0, plate=group)
     return ng.Network(ng.Normal("y", theta, rng.uniform(0.2, 2.0, n), plate=group, observed=rng.normal(size=n)))
 
 
@@ -220,6 +221,32 @@ def test_probing_is_as_good_as_it_says():
     assert error.min() > 0
     assert 0.5 < np.sqrt(np.mean(off**2)) < 1.5
     np.testing.assert_allclose(probed.std(lambda m: m["theta"][7]), exact["theta"].std()[7], rtol=1e-6)
+
+
+def test_what_all_elements_share_needs_no_probes():
+    """With a level alone, what groups have in common is all that is not their own: one solve, and an exact answer."""
+    rng, group = np.random.default_rng(0), ng.Plate("group", 260)
+    theta = ng.Normal("theta", ng.Normal("level", 0.0, 0.1), 1.0, plate=group)
+    fit = ng.Network(ng.Normal("y", theta, rng.uniform(0.2, 2.0, 260), plate=group, observed=rng.normal(size=260))).fit(
+        tol=1e-12
+    )
+    exact, probed = fit.linear_response(exact=True), fit.linear_response(probes=2)
+    np.testing.assert_allclose(probed["theta"].std(), exact["theta"].std(), rtol=1e-6)
+
+
+def test_nothing_is_solved_for_a_sum_that_does_not_vary(monkeypatch):
+    """Probabilities sum to one: a solve for their sum would be one of rounding, in which bounds may seem to rise."""
+    solves, solve = [], Solver.solve
+    monkeypatch.setattr(Solver, "solve", lambda self, b, tol=0.0: solves.append(tol) or solve(self, b, tol))
+    n = ng.Plate("n", 6)
+    z = ng.Categorical("z", ng.Dirichlet("w", [2.0, 3.0]), plate=n)
+    mu = ng.Normal("mu", [-1.0, 1.0], 1.0, plate=ng.Plate("k", 2))
+    network = ng.Network(ng.Normal("y", mu[z], 1.0, plate=n, observed=[-2.0, -1.0, -1.5, 1.0, 0.0, 2.0]))
+    response = network.fit(tol=1e-12).linear_response(probes=5, exact=False)
+    assert np.isfinite(response["w"].std()).all()
+    assert len(solves) == 5
+    assert np.isfinite(response["mu"].std()).all()
+    assert len(solves) == 5 + 6
 
 
 def test_a_flat_direction_is_said_and_what_does_not_change_along_it_is_given():

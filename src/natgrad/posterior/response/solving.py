@@ -149,23 +149,36 @@ class Solver:
     def probed(self, name: str, probes: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """The variance of each element, and its standard error: q's own, which is known, plus the diagonal of the rest.
 
-        diag(C) = E[z ∘ C z] for random signs z (Bekas, Kokiopoulou and Saad, 2007).
+        diag(C) = E[z ∘ C z] for random signs z (Bekas, Kokiopoulou and Saad, 2007). What all elements have in common, as biases
+        beside a level, would drown it: c cᵀ / 1ᵀc with c = C 1 is known by one more solve, and only the rest of C is probed.
         """
         own = np.asarray(self.factors[name].var(), np.float64)
         block, place = self.operator.at.views.get(name, (name, None))
         covariance = self.operator.covariances[block]
+        self.expect(probes + 1)
+
+        def rest(weights: Floats) -> Floats:
+            """C z."""
+            change = self.solve(self.operator.curvature(self.source({name: weights})), PROBE_TOL)
+            moved = covariance.value_by(self.operator.part(change, block))
+            return np.asarray(moved if place is None else moved[(..., *place)])
+
+        ones = np.asarray(self._unseen(name, np.ones(own.shape)), np.float64)
+        whole = self._by_block({name: ones})[block]
+        # Probabilities sum to one: their sum does not vary, and has nothing in common with anything.
+        varies = float(np.vdot(whole, covariance.own(whole))) > 1e-9 * float(own.sum())
+        common = rest(ones) if varies else np.zeros_like(own)
+        size = float(np.vdot(ones, common))
+        scale = 1.0 / size if size > 0 else 0.0
         total, squares = np.zeros_like(own), np.zeros_like(own)
-        self.expect(probes)
         for _ in range(probes):
             signs = np.asarray(self._unseen(name, rng.choice([-1.0, 1.0], size=own.shape)))
-            change = self.solve(self.operator.curvature(self.source({name: signs})), PROBE_TOL)
-            moved = covariance.value_by(self.operator.part(change, block))
-            term = signs * (moved if place is None else moved[(..., *place)])
+            term = signs * (rest(signs) - scale * float(np.vdot(common, signs)) * common)
             total += term
             squares += term**2
         mean = total / probes
         error = np.sqrt(np.maximum(squares / probes - mean**2, 0.0) / max(probes - 1, 1))
-        variance = own + mean
+        variance = own + scale * common**2 + mean
         if np.any(bad := (variance <= 0) & (own > 0)):
             warnings.warn(
                 f"{int(bad.sum())} variances of {name!r} are not positive after {probes} probes, and are NaN: raise "
