@@ -46,8 +46,8 @@ def shifted_components(problem: NetworkProblem, state: State, order: tuple[str, 
         for name, axis in sorted({(name, axis) for _, name, axis in gates[gate] if name in problem.blocks}):
             if name in moved:
                 continue
-            children = max(1.0, chosen.size / chosen.shape[-1] / problem.blocks[name].shape[axis])
-            new = _shifted(problem.blocks[name].family, lam[name], axis, children, rng)
+            block = problem.blocks[name]
+            new = _shifted(block.family, lam[name], axis, _children(chosen, block.shape, axis), rng)
             if new is not None:
                 lam[name], mu[name] = new, problem.moments(problem.blocks[name], new)
                 moved.add(name)
@@ -96,7 +96,7 @@ def split_components(problem: NetworkProblem, state: State, order: tuple[str, ..
             if name in moved or heavy == light or problem.blocks[name].shape[axis] != len(held):
                 continue
             twice = tuple(np.take(np.asarray(part), [heavy] * 2, axis=axis) for part in lam[name])
-            apart = _shifted(problem.blocks[name].family, twice, axis, max(1.0, held[heavy]), rng)
+            apart = _shifted(problem.blocks[name].family, twice, axis, np.array(max(1.0, held[heavy])), rng)
             lam[name] = _put(lam[name], twice if apart is None else apart, [heavy, light], axis)
             mu[name] = problem.moments(problem.blocks[name], lam[name])
             moved.add(name)
@@ -127,6 +127,14 @@ def _as_likely(problem: NetworkProblem, state: State, gate: str, heavy: int, lig
     return state
 
 
+def _children(chosen: npt.NDArray[np.float64], shape: tuple[int, ...], axis: int) -> npt.NDArray[np.float64]:
+    """How many elements choose each component, along its axis; a light one would be thrown out of the data by more."""
+    held = np.maximum(1.0, chosen.reshape(-1, chosen.shape[-1]).sum(0))
+    if len(held) != shape[axis]:  # an axis of something else
+        held = np.full(shape[axis], max(1.0, held.sum() / shape[axis]))
+    return np.asarray(held.reshape([-1 if place == axis else 1 for place in range(len(shape))]))
+
+
 def _put(lam: Stats, rows: Stats, places: list[int], axis: int) -> Stats:
     """λ with some rows exchanged."""
     out = tuple(np.array(part) for part in lam)
@@ -135,14 +143,14 @@ def _put(lam: Stats, rows: Stats, places: list[int], axis: int) -> Stats:
     return out
 
 
-def _shifted(family: Any, lam: Stats, axis: int, children: float, rng: np.random.Generator) -> Stats | None:
-    """λ of the components, moved; None for families whose members are told apart by something else (precisions)."""
+def _shifted(family: Any, lam: Stats, axis: int, children: Any, rng: np.random.Generator) -> Stats | None:
+    """λ of components with so many children each, moved; None for families that something else tells apart (precisions)."""
     lam = tuple(np.asarray(part) for part in lam)
     mean = np.asarray(family.mean(lam))
     if family.name == "Normal":
         away = np.sqrt(children * family.var(lam)) * _noise(mean.shape, axis, rng)
     elif family.name == "MultivariateNormal":
-        factor = np.swapaxes(np.linalg.cholesky(-2.0 * lam[1] / children), -1, -2)
+        factor = np.swapaxes(np.linalg.cholesky(-2.0 * lam[1] / children[..., None, None]), -1, -2)
         away = np.linalg.solve(factor, _noise(mean.shape, axis, rng)[..., None])[..., 0]
     elif family.name == "Gamma":
         away = mean * np.expm1(SPREAD * _noise(mean.shape, axis, rng))
