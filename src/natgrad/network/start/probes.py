@@ -20,7 +20,7 @@ from natgrad.random import Stream, generator
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["PROBES", "shifted_components", "split_components"]
+__all__ = ["PROBES", "merging", "moved_apart", "put_beside", "shifted_components", "split_components"]
 
 Stats = tuple[Any, ...]
 # How far simplices are moved towards a draw, and the logarithms of rates.
@@ -35,33 +35,39 @@ def shifted_components(problem: NetworkProblem, state: State, order: tuple[str, 
     A mean is moved by the spread of its children, not by its own uncertainty: merged components with many children are held
     together so tightly that a small difference between them grows by almost nothing in a sweep.
     """
-    gates = _merging(problem)
-    if not gates:
+    chosen = {gate: np.asarray(state.mu[gate][0]) for gate in merging(problem) if gate in state.mu}
+    shifted = moved_apart(problem, state, chosen, generator(seed, Stream.PROBE, state.t))
+    if shifted is None:
         return None
-    rng = generator(seed, Stream.PROBE, state.t)
-    lam, mu = dict(state.lam), dict(state.mu)
-    moved: set[str] = set()
-    for gate in sorted(set(gates) & set(problem.blocks)):
-        chosen = np.asarray(state.mu[gate][0])
-        for name, axis in sorted({(name, axis) for _, name, axis in gates[gate] if name in problem.blocks}):
-            if name in moved:
-                continue
-            block = problem.blocks[name]
-            new = _shifted(block.family, lam[name], axis, _children(chosen, block.shape, axis), rng)
-            if new is not None:
-                lam[name], mu[name] = new, problem.moments(problem.blocks[name], new)
-                moved.add(name)
-    if not moved:
-        return None
-    shifted = state._replace(lam=lam, mu=mu)
-    for gate in (name for name in order if name in gates):
+    for gate in (name for name in order if name in chosen):
         block = problem.blocks[gate]
         # The components would be drawn back by memberships that were not told.
         shifted, _ = problem.step_block(block, shifted, problem.target(block, shifted), 1.0)
     return shifted
 
 
-def _merging(problem: NetworkProblem) -> dict[str, list[tuple[str, str, int]]]:
+def moved_apart(
+    problem: NetworkProblem,
+    state: State,
+    chosen: dict[str, npt.NDArray[np.float64]],
+    rng: np.random.Generator,
+    times: float = 1.0,
+) -> State | None:
+    """A state whose components are moved, given memberships by category that stand for ``times`` as many; None if none can be."""
+    gates, lam, mu, moved = merging(problem), dict(state.lam), dict(state.mu), set[str]()
+    for gate in sorted(chosen):
+        for name, axis in sorted({(name, axis) for _, name, axis in gates[gate] if name in state.lam}):
+            if name in moved:
+                continue
+            block = problem.blocks[name]
+            new = _shifted(block.family, lam[name], axis, _children(times * chosen[gate], block.shape, axis), rng)
+            if new is not None:
+                lam[name], mu[name] = new, problem.moments(block, new)
+                moved.add(name)
+    return state._replace(lam=lam, mu=mu) if moved else None
+
+
+def merging(problem: NetworkProblem) -> dict[str, list[tuple[str, str, int]]]:
     """What hidden categories choose from (`choices_of`), but for what known indices read one by one: data tell these apart."""
     told = {
         (name, position)
@@ -80,19 +86,35 @@ def split_components(problem: NetworkProblem, state: State, order: tuple[str, ..
 
     A component that holds nothing has its prior, from where it meets the data by chance only.
     """
-    gates = _merging(problem)
-    if not gates:
+    chosen = {gate: np.asarray(state.mu[gate][0]) for gate in merging(problem) if gate in state.mu}
+    found = put_beside(problem, state, chosen, generator(seed, Stream.PROBE, state.t, 1))
+    if found is None:
         return None
-    rng = generator(seed, Stream.PROBE, state.t, 1)
-    lam, mu, moved = dict(state.lam), dict(state.mu), set[str]()
+    split, pairs = found
+    for gate in (name for name in order if name in pairs):
+        split = _as_likely(problem, split, gate, *pairs[gate])
+    return split
+
+
+def put_beside(
+    problem: NetworkProblem,
+    state: State,
+    chosen: dict[str, npt.NDArray[np.float64]],
+    rng: np.random.Generator,
+    times: float = 1.0,
+) -> tuple[State, dict[str, tuple[int, int]]] | None:
+    """A state with the lightest component of each category beside the heaviest, and who these are; None if nobody is light.
+
+    Memberships by category stand for ``times`` as many.
+    """
+    gates, lam, mu, moved = merging(problem), dict(state.lam), dict(state.mu), set[str]()
     pairs: dict[str, tuple[int, int]] = {}
-    for gate in sorted(set(gates) & set(problem.blocks)):
-        chosen = np.asarray(state.mu[gate][0])
-        held = chosen.reshape(-1, chosen.shape[-1]).sum(0)
+    for gate in sorted(chosen):
+        held = times * chosen[gate].reshape(-1, chosen[gate].shape[-1]).sum(0)
         if held.min() > LIGHT * held.mean():
             continue
         heavy, light = pairs[gate] = int(held.argmax()), int(held.argmin())
-        for name, axis in sorted({(name, axis) for _, name, axis in gates[gate] if name in problem.blocks}):
+        for name, axis in sorted({(name, axis) for _, name, axis in gates[gate] if name in state.lam}):
             if name in moved or heavy == light or problem.blocks[name].shape[axis] != len(held):
                 continue
             twice = tuple(np.take(np.asarray(part), [heavy] * 2, axis=axis) for part in lam[name])
@@ -100,12 +122,7 @@ def split_components(problem: NetworkProblem, state: State, order: tuple[str, ..
             lam[name] = _put(lam[name], twice if apart is None else apart, [heavy, light], axis)
             mu[name] = problem.moments(problem.blocks[name], lam[name])
             moved.add(name)
-    if not moved:
-        return None
-    split = state._replace(lam=lam, mu=mu)
-    for gate in (name for name in order if name in pairs):
-        split = _as_likely(problem, split, gate, *pairs[gate])
-    return split
+    return (state._replace(lam=lam, mu=mu), pairs) if moved else None
 
 
 def _as_likely(problem: NetworkProblem, state: State, gate: str, heavy: int, light: int) -> State:
