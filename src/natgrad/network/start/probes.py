@@ -20,13 +20,15 @@ from natgrad.random import Stream, generator
 if TYPE_CHECKING:
     from natgrad.network.execute.problem import NetworkProblem
 
-__all__ = ["PROBES", "merging", "moved_apart", "put_beside", "shifted_components", "split_components"]
+__all__ = ["PROBES", "merging", "moved_apart", "put_beside", "shifted_by_own", "shifted_components", "split_components"]
 
 Stats = tuple[Any, ...]
 # How far simplices are moved towards a draw, and the logarithms of rates.
 SHARE, SPREAD = 0.5, 0.5
 # A component that holds less than this part of an equal share may be better used elsewhere.
 LIGHT = 0.25
+# Components are moved by their own elements as well where one holds less than this part of an equal share.
+UNEQUAL = 0.5
 
 
 def shifted_components(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
@@ -35,8 +37,37 @@ def shifted_components(problem: NetworkProblem, state: State, order: tuple[str, 
     A mean is moved by the spread of its children, not by its own uncertainty: merged components with many children are held
     together so tightly that a small difference between them grows by almost nothing in a sweep.
     """
-    chosen = {gate: np.asarray(state.mu[gate][0]) for gate in merging(problem) if gate in state.mu}
-    shifted = moved_apart(problem, state, chosen, generator(seed, Stream.PROBE, state.t))
+    return _shifted_by(
+        problem, state, order, _chosen(problem, state), generator(seed, Stream.PROBE, state.t), even=True
+    )
+
+
+def shifted_by_own(problem: NetworkProblem, state: State, order: tuple[str, ...], seed: int) -> State | None:
+    """The same where some hold much less than others, each moved by what one of its own elements could tell.
+
+    By that of an average element a light one would be thrown out of the data: a way on for many components, none for two.
+    """
+    chosen = _chosen(problem, state)
+    held = [part.reshape(-1, part.shape[-1]).sum(0) for part in chosen.values()]
+    if all(part.min() > UNEQUAL * part.mean() for part in held):
+        return None
+    return _shifted_by(problem, state, order, chosen, generator(seed, Stream.PROBE, state.t, 2))
+
+
+def _chosen(problem: NetworkProblem, state: State) -> dict[str, npt.NDArray[np.float64]]:
+    """Memberships by hidden category."""
+    return {gate: np.asarray(state.mu[gate][0]) for gate in merging(problem) if gate in state.mu}
+
+
+def _shifted_by(
+    problem: NetworkProblem,
+    state: State,
+    order: tuple[str, ...],
+    chosen: dict[str, npt.NDArray[np.float64]],
+    rng: np.random.Generator,
+    even: bool = False,
+) -> State | None:
+    shifted = moved_apart(problem, state, chosen, rng, even=even)
     if shifted is None:
         return None
     for gate in (name for name in order if name in chosen):
@@ -52,15 +83,20 @@ def moved_apart(
     chosen: dict[str, npt.NDArray[np.float64]],
     rng: np.random.Generator,
     times: float = 1.0,
+    even: bool = False,
 ) -> State | None:
-    """A state whose components are moved, given memberships by category that stand for ``times`` as many; None if none can be."""
+    """A state whose components are moved, given memberships by category that stand for ``times`` as many; None if none can be.
+
+    With ``even`` all are moved as if they had equally many elements.
+    """
     gates, lam, mu, moved = merging(problem), dict(state.lam), dict(state.mu), set[str]()
     for gate in sorted(chosen):
         for name, axis in sorted({(name, axis) for _, name, axis in gates[gate] if name in state.lam}):
             if name in moved:
                 continue
             block = problem.blocks[name]
-            new = _shifted(block.family, lam[name], axis, _children(times * chosen[gate], block.shape, axis), rng)
+            children = _children(times * chosen[gate], block.shape, axis, even)
+            new = _shifted(block.family, lam[name], axis, children, rng)
             if new is not None:
                 lam[name], mu[name] = new, problem.moments(block, new)
                 moved.add(name)
@@ -86,8 +122,7 @@ def split_components(problem: NetworkProblem, state: State, order: tuple[str, ..
 
     A component that holds nothing has its prior, from where it meets the data by chance only.
     """
-    chosen = {gate: np.asarray(state.mu[gate][0]) for gate in merging(problem) if gate in state.mu}
-    found = put_beside(problem, state, chosen, generator(seed, Stream.PROBE, state.t, 1))
+    found = put_beside(problem, state, _chosen(problem, state), generator(seed, Stream.PROBE, state.t, 1))
     if found is None:
         return None
     split, pairs = found
@@ -144,12 +179,14 @@ def _as_likely(problem: NetworkProblem, state: State, gate: str, heavy: int, lig
     return state
 
 
-def _children(chosen: npt.NDArray[np.float64], shape: tuple[int, ...], axis: int) -> npt.NDArray[np.float64]:
-    """How many elements choose each component, along its axis; a light one would be thrown out of the data by more."""
-    held = np.maximum(1.0, chosen.reshape(-1, chosen.shape[-1]).sum(0))
-    if len(held) != shape[axis]:  # an axis of something else
-        held = np.full(shape[axis], max(1.0, held.sum() / shape[axis]))
-    return np.asarray(held.reshape([-1 if place == axis else 1 for place in range(len(shape))]))
+def _children(
+    chosen: npt.NDArray[np.float64], shape: tuple[int, ...], axis: int, even: bool
+) -> npt.NDArray[np.float64]:
+    """How many elements choose each component, along its axis."""
+    held = chosen.reshape(-1, chosen.shape[-1]).sum(0)
+    if even or len(held) != shape[axis]:  # or an axis of something else
+        held = np.full(shape[axis], held.sum() / shape[axis])
+    return np.asarray(np.maximum(1.0, held).reshape([-1 if place == axis else 1 for place in range(len(shape))]))
 
 
 def _put(lam: Stats, rows: Stats, places: list[int], axis: int) -> Stats:
@@ -195,4 +232,4 @@ def _centred(family: Any, value: npt.NDArray[np.float64], lam: Stats) -> Stats:
     return tuple(np.broadcast_to(c, part.shape) for c, part in zip(centre, lam, strict=True))
 
 
-PROBES = (shifted_components, split_components, shares_anew, revived_factors)
+PROBES = (shifted_components, shifted_by_own, split_components, shares_anew, revived_factors)
